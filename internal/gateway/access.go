@@ -9,11 +9,11 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
-// agentPaths is the beginning of the paths that are for agents alone.
+// agentPaths is the common prefix of the paths that only agents call.
 const agentPaths = "/" + plimsollv1connect.AgentServiceName + "/"
 
-// Grants are what the holders of tokens may do at a gateway: agents call their own service, which
-// no user needs, and nothing else.
+// Grants returns the rights of the two tokens at a gateway. The agents' token opens AgentService
+// alone; the users' token opens everything else.
 func Grants(user, agent token.Token) []transport.Grant {
 	ofAgents := func(path string) bool { return strings.HasPrefix(path, agentPaths) }
 	return []transport.Grant{
@@ -22,9 +22,9 @@ func Grants(user, agent token.Token) []transport.Grant {
 	}
 }
 
-// notLetIn is the error for a user when an agent did not take this gateway's token. The user cannot
-// mend that, so it is not the error of the agent.
-func notLetIn(node, address string, err error) error {
+// agentDenied is the error for a user when an agent did not take this gateway's token. The user
+// cannot mend that, so the agent's own error is not passed on.
+func agentDenied(node, address string, err error) error {
 	return &plimsoll.Error{
 		Code: plimsoll.CodeConflict,
 		Msg: "the agent of node " + node + " at " + address + " does not let this gateway in; " +

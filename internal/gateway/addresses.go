@@ -25,23 +25,25 @@ import (
 
 const (
 	agentDialTimeout = 5 * time.Second
-	agentIdentity    = "node.json" // in an agent's directory: which node it is
-	maxIdentity      = 4096        // bytes of it
+	agentIdentity    = "node.json" // file in an agent's directory that names its node
+	maxIdentity      = 4096        // bytes read of that file
 )
 
-// agentAddresses knows at which addresses agents may be called. An agent chooses its own address,
-// so without a rule it could have the gateway call services that the agent itself does not reach.
+// agentAddresses decides at which addresses agents may be called. An agent chooses its own address.
+// Without a rule it could make the gateway call services that the agent itself cannot reach.
 //
-// Over TCP an agent is called at the IP address from which it has registered, at any of this
-// machine if it runs here, and in the networks that are allowed. A name is resolved when it is
-// called, and the address that was checked is called. A unix socket has to lie in the directory of
-// the node's agent and to belong, like the directory and the file in it that names the node, to the
-// user whose agent has registered. Of an agent that calls over TCP that user is not known; but
-// nobody can put such a file of another user beside a socket of that user.
+// Over TCP an agent is called at the IP address from which it has registered, and in the networks
+// that are allowed. An agent of this machine is called at any address of this machine. A name is
+// resolved for each call, and the call goes to the address that was checked.
+//
+// A unix socket has to lie in the directory of the node's agent. The socket, the directory and the
+// file that names the node belong to one user, the one whose agent has registered. For an agent
+// that registers over TCP that user is not known, and it is enough that the three have one owner:
+// nobody can put a file of another user beside a socket of that user.
 type agentAddresses struct {
 	allowed []netip.Prefix
 	lookup  func(ctx context.Context, network, host string) ([]netip.Addr, error)
-	owns    func(ip netip.Addr) bool // this machine has the address
+	owns    func(ip netip.Addr) bool // reports whether this machine has the address
 }
 
 func newAgentAddresses(allowed []netip.Prefix) *agentAddresses {
@@ -80,9 +82,9 @@ func (a *agentAddresses) check(node *pb.Node) error {
 	return nil
 }
 
-// checkSocket leaves it to the call to refuse a socket that this gateway cannot reach at all: the
-// node may be on another machine, or the agent another user's, and only its logs are then missing
-// here.
+// checkSocket refuses a socket that cannot be the agent's. A socket that this gateway cannot reach
+// passes here and is refused by the call: the node may be on another machine, or its agent another
+// user's. Only its logs are then missing at this gateway.
 func checkSocket(node *pb.Node, path string) error {
 	socket, _, err := openSocket(node, path)
 	if err == nil {
@@ -137,12 +139,17 @@ func notAllowed(node *pb.Node) error {
 	if from == "" {
 		from = "an address that is not known; it has to register again"
 	}
-	return &plimsoll.Error{Code: plimsoll.CodeDenied, Field: "address", Msg: fmt.Sprintf("%q is not where node %q calls from (%s); let its agent "+
-		"advertise an address that it calls from, or start the gateways with --agent-addresses and the agents' network, such as 10.0.0.0/8",
-		node.GetAddress(), node.GetId(), from)}
+	return &plimsoll.Error{
+		Code: plimsoll.CodeDenied, Field: "address",
+		Msg: fmt.Sprintf(
+			"%q is not where node %q calls from (%s); let its agent advertise an address that it calls from, "+
+				"or start the gateways with --agent-addresses and the agents' network, such as 10.0.0.0/8",
+			node.GetAddress(), node.GetId(), from,
+		),
+	}
 }
 
-// dial connects to the agent of a node, if its address is one at which it may be called.
+// dial connects to the agent of a node, if the agent may be called at the address of the node.
 func (a *agentAddresses) dial(ctx context.Context, node *pb.Node) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, agentDialTimeout)
 	defer cancel()
@@ -162,7 +169,7 @@ func (a *agentAddresses) dial(ctx context.Context, node *pb.Node) (net.Conn, err
 	}
 	_, port, err := net.SplitHostPort(rest)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // agentHost has taken it apart before
+		return nil, err //nolint:wrapcheck // agentHost has parsed the address before
 	}
 	ips, err := a.resolve(ctx, host)
 	if err != nil {
@@ -192,12 +199,12 @@ func (a *agentAddresses) resolve(ctx context.Context, host string) ([]netip.Addr
 func cannotReach(node *pb.Node, err error) error {
 	return &plimsoll.Error{
 		Code: plimsoll.CodeUnavailable, Err: err,
-		Msg: "the agent of node " + node.GetId() + " at " + node.GetAddress() + " cannot be reached; see that it runs, and try again",
+		Msg: "the agent of node " + node.GetId() + " at " + node.GetAddress() +
+			" cannot be reached; see that it runs, and try again",
 	}
 }
 
-// dialSocket connects to the very socket that was checked: what lies at its path may have changed
-// since.
+// dialSocket connects to the very socket that was checked: another one may lie at its path by now.
 func dialSocket(ctx context.Context, node *pb.Node, path string) (net.Conn, error) {
 	socket, owner, err := openSocket(node, path)
 	var beyond unreachable
@@ -207,7 +214,7 @@ func dialSocket(ctx context.Context, node *pb.Node, path string) (net.Conn, erro
 	if err != nil {
 		return nil, err
 	}
-	defer socket.Close() //nolint:errcheck // it is only a handle, and nothing was written
+	defer socket.Close() //nolint:errcheck // a handle: nothing was written
 	var dialer net.Dialer
 	c, err := dialer.DialContext(ctx, "unix", "/proc/self/fd/"+strconv.Itoa(int(socket.Fd())))
 	if err != nil {
@@ -220,22 +227,29 @@ func dialSocket(ctx context.Context, node *pb.Node, path string) (net.Conn, erro
 	return c, nil
 }
 
-// unreachable is the error for a path at which this gateway finds nothing that it could call.
-type unreachable struct{ told, cause error }
+// unreachable is the error for a path at which this gateway finds no socket that it could call.
+// shown is the error for the caller, cause the one of the file system.
+type unreachable struct{ shown, cause error }
 
 // Error implements error.
-func (u unreachable) Error() string { return u.told.Error() }
+func (u unreachable) Error() string { return u.shown.Error() }
 
-// Unwrap returns what a caller is told.
-func (u unreachable) Unwrap() error { return u.told }
+// Unwrap returns the error for the caller.
+func (u unreachable) Unwrap() error { return u.shown }
 
 func badSocket(node *pb.Node, path, why string) error {
-	return &plimsoll.Error{Code: plimsoll.CodeDenied, Field: "address", Msg: fmt.Sprintf("unix:%s %s, so it cannot be the log address of node %q; an agent "+
-		"listens on a socket in its own directory, or on TCP", path, why, node.GetId())}
+	return &plimsoll.Error{
+		Code: plimsoll.CodeDenied, Field: "address",
+		Msg: fmt.Sprintf(
+			"unix:%s %s, so it cannot be the log address of node %q; an agent listens on a socket in its own "+
+				"directory, or on TCP",
+			path, why, node.GetId(),
+		),
+	}
 }
 
-// openSocket returns a handle of the socket at a path, and its owner, if it can be that of the
-// node's agent.
+// openSocket returns a handle of the socket at a path and the socket's owner. It fails if the
+// socket cannot belong to the node's agent.
 func openSocket(node *pb.Node, path string) (socket *os.File, owner uint32, err error) {
 	if !filepath.IsAbs(path) || strings.ContainsRune(path, 0) {
 		return nil, 0, badSocket(node, path, "is not an absolute path")
@@ -245,21 +259,21 @@ func openSocket(node *pb.Node, path string) (socket *os.File, owner uint32, err 
 		told := badSocket(node, path, "is in a directory that this gateway cannot open ("+reason(err)+")")
 		return nil, 0, unreachable{told, err}
 	}
-	defer dir.Close() //nolint:errcheck // it is only a handle
+	defer dir.Close() //nolint:errcheck // a handle: nothing was written
 	socket, owner, err = openIn(dir, filepath.Base(path), unix.O_PATH, unix.S_IFSOCK)
 	if err != nil {
 		told := badSocket(node, path, "is no socket that this gateway can open ("+reason(err)+")")
 		return nil, 0, unreachable{told, err}
 	}
-	if why, cause := strange(node, dir, owner); why != "" {
+	if why, cause := socketMismatch(node, dir, owner); why != "" {
 		return nil, 0, errors.Join(unreachable{badSocket(node, path, why), cause}, socket.Close())
 	}
 	return socket, owner, nil
 }
 
-// strange says why a socket of an owner in a directory cannot be that of a node's agent; empty: it
-// can.
-func strange(node *pb.Node, dir *os.File, owner uint32) (why string, cause error) {
+// socketMismatch returns the reason why a socket of an owner in a directory cannot belong to a
+// node's agent; empty if it can. cause is the error of a file that this gateway may not read.
+func socketMismatch(node *pb.Node, dir *os.File, owner uint32) (why string, cause error) {
 	var is unix.Stat_t
 	if err := unix.Fstat(int(dir.Fd()), &is); err != nil || is.Uid != owner {
 		return "is in a directory of another user", nil
@@ -271,7 +285,7 @@ func strange(node *pb.Node, dir *os.File, owner uint32) (why string, cause error
 	if err != nil {
 		return "is not in the directory of an agent: it has no " + agentIdentity + " (" + reason(err) + ")", denied(err)
 	}
-	defer file.Close() //nolint:errcheck // it is only read
+	defer file.Close() //nolint:errcheck // nothing was written
 	var identity struct {
 		Node string `json:"node"`
 	}
@@ -285,7 +299,7 @@ func strange(node *pb.Node, dir *os.File, owner uint32) (why string, cause error
 	return "", nil
 }
 
-// denied returns an error if it says that this gateway's user may not read something.
+// denied returns err if this gateway's user lacks a permission, and nil otherwise.
 func denied(err error) error {
 	if errors.Is(err, unix.EACCES) {
 		return err
@@ -293,7 +307,8 @@ func denied(err error) error {
 	return nil
 }
 
-// openIn opens what a name stands for in a directory, if it is of a type and no link.
+// openIn opens a file of a directory by its name. It fails for a link, and for a file of another
+// kind.
 func openIn(dir *os.File, name string, flags int, kind uint32) (*os.File, uint32, error) {
 	fd, err := unix.Openat(int(dir.Fd()), name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -311,7 +326,7 @@ func openIn(dir *os.File, name string, flags int, kind uint32) (*os.File, uint32
 	return file, is.Uid, nil
 }
 
-// reason is the cause of an error of the file system, without the path.
+// reason returns the cause of an error of the file system, without the path.
 func reason(err error) string {
 	if inner := (*os.PathError)(nil); errors.As(err, &inner) {
 		err = inner.Err

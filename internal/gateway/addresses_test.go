@@ -335,7 +335,8 @@ func TestLogAddressMustAnswerTheChallenge(t *testing.T) {
 				return
 			}
 			err := ending(t, stream)
-			if plimsoll.CodeOf(err) != plimsoll.CodeDenied || !strings.Contains(err.Error(), "has not the node's key") {
+			if plimsoll.CodeOf(err) != plimsoll.CodeDenied ||
+				!strings.Contains(err.Error(), "does not have the node's key") {
 				t.Errorf("error %v", err)
 			}
 			if len(logs.asked) != 0 {
@@ -345,7 +346,8 @@ func TestLogAddressMustAnswerTheChallenge(t *testing.T) {
 	}
 }
 
-// An agent that does not take the gateway's token is told from somebody who has not the node's key.
+// The errors for an agent that refuses the gateway's token and for a process without the node's key
+// differ.
 func TestRefusedTokenIsToldFromAFailedProof(t *testing.T) {
 	key := newKey(t, 1)
 	l, err := transport.Listen("127.0.0.1:0")
@@ -403,8 +405,8 @@ func TestRefusedTokenIsToldFromAFailedProof(t *testing.T) {
 	}
 }
 
-// What was found out about one connection does not hold for the next one: another process may
-// listen by then.
+// A fact learned about one connection does not hold for the next one: another process may listen by
+// then.
 func TestEachConnectionIsChallenged(t *testing.T) {
 	key := newKey(t, 1)
 	logs := &agentLogs{asked: make(chan *pb.ReadTaskLogRequest, 10)}

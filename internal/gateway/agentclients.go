@@ -19,8 +19,8 @@ import (
 // proofTimeout bounds how long an agent may take to show that it has its node's key.
 const proofTimeout = 5 * time.Second
 
-// agentClients keeps connections to the agents that were asked last. Each has shown that it has the
-// key of its node, before anything else was said on it.
+// agentClients keeps connections to the agents that were called last. On each connection the agent
+// has first proved that it has the key of its node.
 type agentClients struct {
 	limit     int
 	addresses *agentAddresses
@@ -33,12 +33,12 @@ type agentClients struct {
 	}
 }
 
-// agentClient is a connection to an agent, or one that is being made.
+// agentClient is a connection to an agent, made or under way.
 type agentClient struct {
 	address, key, peer string // of the node when it was made
 	used               uint64 // number of its last use
 
-	made chan struct{} // closed when what follows is set
+	made chan struct{} // closed once the fields below are set
 	err  error
 	conn *transport.ConnClient
 	logs plimsollv1connect.LogServiceClient
@@ -51,8 +51,8 @@ func newAgentClients(limit int, addresses *agentAddresses, tokens token.Finder) 
 	return c
 }
 
-// get returns a client of the agent of a node. If there are too many, the one that was not used for
-// the longest time goes; what it has under way is not cut off.
+// get returns a client for the agent of a node. If there are too many clients, the one that was not
+// used for the longest time is dropped. Its calls under way are not cut off.
 func (c *agentClients) get(ctx context.Context, node *pb.Node) (*agentClient, error) {
 	client, mine := c.enter(node)
 	if mine {
@@ -70,7 +70,7 @@ func (c *agentClients) get(ctx context.Context, node *pb.Node) (*agentClient, er
 	return client, nil
 }
 
-// enter returns the client of a node, and whether the caller has to make it.
+// enter returns the client of a node. mine reports that the caller has to connect it.
 func (c *agentClients) enter(node *pb.Node) (client *agentClient, mine bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,7 +93,8 @@ func (c *agentClients) enter(node *pb.Node) (client *agentClient, mine bool) {
 	return added, true
 }
 
-// usable reports whether a client is for the node as it is now, and its connection has not ended.
+// usable reports whether a client was made for the node's present record and its connection has not
+// ended.
 func (a *agentClient) usable(node *pb.Node) bool {
 	if a.address != node.GetAddress() || a.key != node.GetKey() || a.peer != node.GetPeer() {
 		return false
@@ -102,11 +103,11 @@ func (a *agentClient) usable(node *pb.Node) bool {
 	case <-a.made:
 		return a.err == nil && a.conn.Alive()
 	default:
-		return true // it is being made
+		return true // the connection is under way
 	}
 }
 
-// make connects to the agent of a node, and lets it show that it is.
+// make connects to the agent of a node and has the agent prove its key.
 func (a *agentClient) make(ctx context.Context, all *agentClients, node *pb.Node) {
 	defer close(a.made)
 	c, err := all.addresses.dial(ctx, node)
@@ -116,7 +117,7 @@ func (a *agentClient) make(ctx context.Context, all *agentClients, node *pb.Node
 	}
 	client := transport.NewConnClient(c, node.GetAddress())
 	source := all.tokens.For(node.GetAddress())
-	client.SendToken(source) // it is good for this address alone
+	client.SendToken(source) // the token is good for this address alone
 	if a.err = readable(source, node); a.err == nil {
 		a.err = prove(ctx, client, node)
 	}
@@ -136,13 +137,13 @@ func readable(source *token.Source, node *pb.Node) error {
 		return nil
 	}
 	if _, _, err := source.Get(); err != nil {
-		return notLetIn(node.GetId(), node.GetAddress(), err)
+		return agentDenied(node.GetId(), node.GetAddress(), err)
 	}
 	return nil
 }
 
-// prove lets the agent at the other end of a connection show that it has the key of its node. An
-// agent of before has none.
+// prove has the agent at the other end of a connection prove that it has the key of its node. The
+// node of an agent of an older version has no key, and passes.
 func prove(ctx context.Context, client *transport.ConnClient, node *pb.Node) error {
 	if node.GetKey() == "" {
 		return nil
@@ -160,27 +161,31 @@ func prove(ctx context.Context, client *transport.ConnClient, node *pb.Node) err
 	return unproven(node, err)
 }
 
-// unproven is the error for a user when a connection has not shown that it is to the node's agent.
-// Nothing of it is the answer itself: somebody else may have made that.
+// unproven is the error for a user when the other end of a connection has not proved that it is the
+// node's agent. The text quotes nothing of the answer, which may come from another program.
 func unproven(node *pb.Node, err error) error {
 	if err != nil {
 		cause := wire.FromConnectError(err)
 		switch plimsoll.CodeOf(cause) {
 		case plimsoll.CodeUnauthenticated:
-			return notLetIn(node.GetId(), node.GetAddress(), nil)
+			return agentDenied(node.GetId(), node.GetAddress(), nil)
 		case plimsoll.CodeUnavailable, plimsoll.CodeExhausted, plimsoll.CodeDeadline:
 			if connect.IsWireError(err) {
 				cause = nil
 			}
 			return cannotReach(node, cause)
-		default: // it is no agent, or does not answer as one
+		default: // no agent, or one that does not answer like an agent
 		}
 	}
-	return plimsoll.Errorf(plimsoll.CodeDenied, "whoever answers at %s, the log address of node %q, has not the node's key, so it is not the node's agent; "+
-		"see that the agent advertises its own address", node.GetAddress(), node.GetId())
+	return plimsoll.Errorf(
+		plimsoll.CodeDenied,
+		"the process at %s, the log address of node %q, does not have the node's key, so it is not the node's agent; "+
+			"see that the agent advertises its own address",
+		node.GetAddress(), node.GetId(),
+	)
 }
 
-// drop forgets a client, unless another has taken its place.
+// drop removes a client, unless another has taken its place.
 func (c *agentClients) drop(node string, client *agentClient) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -189,7 +194,7 @@ func (c *agentClients) drop(node string, client *agentClient) {
 	}
 }
 
-// remove is for those who hold the lock.
+// remove removes the client of a node and closes its idle connection. The caller holds the lock.
 func (c *agentClients) remove(node string) {
 	client := c.mu.byNode[node]
 	delete(c.mu.byNode, node)
@@ -198,11 +203,11 @@ func (c *agentClients) remove(node string) {
 		if client.err == nil {
 			client.conn.Close()
 		}
-	default: // whoever waits for it may use it once
+	default: // the callers that wait for the client may use it once
 	}
 }
 
-// dropOldest is for enter, which holds the lock.
+// dropOldest removes the client that was not used for the longest time. The caller holds the lock.
 func (c *agentClients) dropOldest() {
 	oldest := ""
 	for node, client := range c.mu.byNode {

@@ -22,14 +22,15 @@ const (
 // agentService serves AgentService.
 type agentService struct{ g *Gateway }
 
-// RegisterNode makes a node known to the leader, and heard here.
+// RegisterNode registers a node at the leader, and enters it in this gateway's table of heard
+// nodes.
 func (s agentService) RegisterNode(
 	ctx context.Context, req *connect.Request[pb.RegisterNodeRequest],
 ) (*connect.Response[pb.RegisterNodeResponse], error) {
 	if req.Msg.GetNode() == nil {
 		return nil, plimsoll.Invalid("node", "is missing; give the node that is to be registered")
 	}
-	req.Msg.Node.Peer = transport.PeerOf(ctx).String() // whatever the agent says
+	req.Msg.Node.Peer = transport.PeerOf(ctx).String() // the gateway's own reading, never the agent's
 	node := wire.NodeFromProto(req.Msg.GetNode())
 	if err := node.Validate(); err != nil {
 		return nil, err
@@ -59,7 +60,7 @@ func (s agentService) RegisterNode(
 }
 
 // Heartbeat notes that a node was heard. It asks for another registration if this gateway does not
-// know the node, or the leader takes it for dead.
+// know the node, or if the leader counts the node as lost.
 func (s agentService) Heartbeat(
 	_ context.Context, req *connect.Request[pb.HeartbeatRequest],
 ) (*connect.Response[pb.HeartbeatResponse], error) {
@@ -83,13 +84,13 @@ func (s agentService) Heartbeat(
 	return connect.NewResponse(&pb.HeartbeatResponse{Registered: known}), nil
 }
 
-// caller returns the record of the node for which a caller speaks, as far as this gateway's copy
-// shows it; nil if it does not. A caller that has not the session of the node's agent is refused; a
-// node of before has none.
+// caller returns the record of the node for which a caller speaks; nil if this gateway's copy does
+// not hold it. A caller without the session of the node's agent is refused. A node that an older
+// version has registered has no session, and needs none.
 func (s agentService) caller(header http.Header, id string) (*pb.Node, error) {
 	snapshot := s.g.replica.Latest()
 	if snapshot == nil {
-		return nil, nil //nolint:nilnil // nothing is known yet
+		return nil, nil //nolint:nilnil // the copy has no record of the node yet
 	}
 	node, err := load[pb.Node](snapshot, wire.KindNode, id)
 	if err != nil || node == nil {
@@ -109,7 +110,7 @@ func checkSession(header http.Header, node *pb.Node) error {
 	)
 }
 
-// alive reports whether the leader counts on this incarnation of a node.
+// alive reports whether the leader counts this incarnation of a node as alive.
 func (s agentService) alive(node *pb.Node, id string, incarnation uint64) (bool, error) {
 	if node == nil {
 		return s.g.replica.Latest() == nil, nil
@@ -120,8 +121,8 @@ func (s agentService) alive(node *pb.Node, id string, incarnation uint64) (bool,
 	return node.GetReady() && node.GetIncarnation() == incarnation, nil
 }
 
-// ReportTasks hands reports to the leader, and is answered when they are durable. A report from an
-// agent that is not registered here goes on all the same: the leader knows whether to take it.
+// ReportTasks forwards reports to the leader and answers when they are durable. Reports of an agent
+// that is not registered here are forwarded too: the leader decides whether to accept them.
 func (s agentService) ReportTasks(
 	ctx context.Context, req *connect.Request[pb.ReportTasksRequest],
 ) (*connect.Response[pb.ReportTasksResponse], error) {
@@ -140,8 +141,8 @@ func (s agentService) ReportTasks(
 	return connect.NewResponse(&pb.ReportTasksResponse{}), nil
 }
 
-// LeaveNode tells the leader that the agent of a node has stopped, so that nobody waits until its
-// silence is noticed. Like a report, it need not come from an agent that is registered here.
+// LeaveNode tells the leader that the agent of a node has stopped, so that its silence need not be
+// noticed first. The agent need not be registered at this gateway.
 func (s agentService) LeaveNode(
 	ctx context.Context, req *connect.Request[pb.LeaveNodeRequest],
 ) (*connect.Response[pb.LeaveNodeResponse], error) {
@@ -200,7 +201,7 @@ func checkReports(req *pb.ReportTasksRequest) error {
 	return nil
 }
 
-// checkCounts looks at what an agent counts.
+// checkCounts validates the incarnation and the sequence number that an agent sends.
 func checkCounts(incarnation, sequence uint64) error {
 	if incarnation == 0 {
 		return plimsoll.Invalid("incarnation", "is 0; an agent counts its starts from 1")

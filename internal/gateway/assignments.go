@@ -20,9 +20,9 @@ const (
 	maxAssignmentBytes = 1 << 20
 )
 
-// WatchAssignments sends what a node has to run, then a marker, then what changes. It ends with
-// CodeStale when the node is registered with a newer incarnation, and with CodeNotFound when the
-// node is removed.
+// WatchAssignments sends the tasks that a node has to run, then a marker, then each change. It ends
+// with CodeStale when the node is registered with a newer incarnation, and with CodeNotFound when
+// the node is removed.
 func (s agentService) WatchAssignments(
 	ctx context.Context, req *connect.Request[pb.WatchAssignmentsRequest],
 	stream *connect.ServerStream[pb.WatchAssignmentsResponse],
@@ -88,11 +88,12 @@ func checkAgent(snapshot *replica.Snapshot, header http.Header, id string, incar
 	return nil
 }
 
-// assignments knows what one stream has been sent, and sends the difference to a snapshot.
+// assignments is the sent state of one stream. It sends the difference between that state and a
+// snapshot.
 type assignments struct {
 	node  string
 	send  func(*pb.WatchAssignmentsResponse) error
-	skip  func(error) // told of a task that cannot be sent
+	skip  func(error) // called for a task that cannot be sent
 	specs *specCache
 
 	round uint64
@@ -104,17 +105,17 @@ type assignments struct {
 	size    int                          // bytes in it, about
 }
 
-// seenTask is a task record of the node as the stream has seen it last. Records are immutable:
-// while it stays the same one, comparing its bytes costs nothing.
+// seenTask is a task record of the node as the stream has seen it last. Records are immutable, so
+// comparing a record that has not changed costs nothing.
 type seenTask struct {
 	data     []byte
-	assigned bool   // it was sent and holds room on the node
-	round    uint64 // in which it was there last
+	assigned bool   // the task was sent and holds resources of the node
+	round    uint64 // the last round in which the record existed
 	id       string
 }
 
-// sendChanges sends the difference between what was sent and a snapshot, with the marker behind it
-// if that is asked for.
+// sendChanges sends the difference between the sent state and a snapshot, and behind it the marker
+// if mark is set.
 func (a *assignments) sendChanges(snapshot *replica.Snapshot, mark bool) error {
 	a.round++
 	if a.seen == nil {
@@ -146,7 +147,7 @@ func (a *assignments) sendChanges(snapshot *replica.Snapshot, mark bool) error {
 	return a.flush()
 }
 
-// look compares one record of the node with what was sent.
+// look compares one record of the node with the sent state, and queues the difference.
 func (a *assignments) look(snapshot *replica.Snapshot, key string, data []byte) error {
 	seen := a.seen[key]
 	if seen == nil {
@@ -168,7 +169,7 @@ func (a *assignments) look(snapshot *replica.Snapshot, key string, data []byte) 
 	}
 	assignment, err := a.assign(snapshot, task)
 	if err != nil {
-		a.skip(err) // it is looked at again at the next signal
+		a.skip(err) // the next signal tries the task again
 		return nil
 	}
 	*seen = seenTask{data: data, assigned: true, round: a.round, id: taskID(task)}
@@ -176,7 +177,7 @@ func (a *assignments) look(snapshot *replica.Snapshot, key string, data []byte) 
 	return a.added(proto.Size(assignment))
 }
 
-// assign puts a task together with what is needed to run it.
+// assign makes the assignment of a task: the task, with its job's specification of how to run it.
 func (a *assignments) assign(snapshot *replica.Snapshot, task *pb.Task) (*pb.Assignment, error) {
 	spec, err := a.specOf(snapshot, task.GetJob())
 	if err != nil {
@@ -205,7 +206,7 @@ func (a *assignments) specOf(snapshot *replica.Snapshot, job string) (*pb.JobSpe
 	return a.specs.get(job, data)
 }
 
-// remove tells that a task is not assigned any more, if it was.
+// remove queues the removal of a task, if it was assigned.
 func (a *assignments) remove(seen *seenTask) error {
 	if !seen.assigned {
 		return nil
@@ -215,7 +216,7 @@ func (a *assignments) remove(seen *seenTask) error {
 	return a.added(len(seen.id) + 4)
 }
 
-// added counts what was put into the message, and sends it when it is full.
+// added counts the bytes just put into the message, and sends the message when it is full.
 func (a *assignments) added(size int) error {
 	a.size += size
 	if entries(a.message) < maxAssignments && a.size < maxAssignmentBytes {

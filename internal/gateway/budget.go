@@ -12,24 +12,24 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// budget bounds the bytes that requests under way take: what was read of them, what that inflates
-// and decodes to, and what is held for their answers.
+// budget bounds the bytes of requests under way: their bodies as read, inflated and decoded, and
+// the records held for their answers.
 type budget struct {
-	whose string // of requests, in errors
-	bound string // in the metric
+	whose string // whose requests they are, for errors
+	bound string // label of the bound in the metric of refusals
 	most  int64
 	used  atomic.Int64
 }
 
-// Bounds of a budget that follows from the memory there is.
+// Bounds of a budget that is derived from the size of the memory.
 const (
-	budgetShare  = 16 // a sixteenth of the memory is for the requests of users, half as much for those of agents
+	budgetShare  = 16 // users' requests take up to this part of the memory, agents' requests half as much
 	leastBudget  = 96 << 20
 	mostBudget   = 1 << 30
 	unknownShare = 256 << 20
 )
 
-// defaultBudget is what the requests of users may take.
+// defaultBudget is the default of Config.MaxUserBytes: a part of the memory, within bounds.
 func defaultBudget() int {
 	limit, known := memory.Limit()
 	if !known {
@@ -38,11 +38,11 @@ func defaultBudget() int {
 	return int(min(max(limit/budgetShare, leastBudget), mostBudget))
 }
 
-// smallRequest is what a small request holds at most. An eighth of a budget is for small ones, so
-// that some large ones do not keep everybody out.
+// smallRequest is the bound on the bytes of a small request. An eighth of a budget is for small
+// requests, so that a few large ones do not keep all others out.
 const smallRequest = 64 << 10
 
-// room is what may be used when a request holds so many bytes.
+// room returns the bytes of the budget that are open to a request that holds so many bytes.
 func (b *budget) room(held int64) int64 {
 	if held > smallRequest {
 		return b.most - b.most/8
@@ -50,7 +50,8 @@ func (b *budget) room(held int64) int64 {
 	return b.most
 }
 
-// take acquires n bytes for a request that then holds so many.
+// take acquires n bytes for a request that holds held bytes with them, and reports whether there
+// was room.
 func (b *budget) take(n, held int64) bool {
 	if b.used.Add(n) > b.room(held) {
 		b.used.Add(-n)
@@ -59,13 +60,13 @@ func (b *budget) take(n, held int64) bool {
 	return true
 }
 
-// full is the refusal of a request for which there is no room.
+// full returns the error of a request for which there is no room.
 func (b *budget) full() error {
 	return plimsoll.Errorf(plimsoll.CodeExhausted,
 		"the requests of %s that this gateway has under way take as many bytes as they may, %d; try again later", b.whose, b.most)
 }
 
-// budgets are those of a gateway. What users send takes no room of agents.
+// budgets are the budgets of a gateway. Users' requests take nothing from the agents' budget.
 type budgets struct{ users, agents budget }
 
 func (b *budgets) of(ctx context.Context) *budget {
@@ -75,7 +76,8 @@ func (b *budgets) of(ctx context.Context) *budget {
 	return &b.agents
 }
 
-// charge is what one request has of a budget. It belongs to the goroutine of the request.
+// charge is the share that one request holds of a budget. It belongs to the goroutine of the
+// request.
 type charge struct {
 	gateway *Gateway
 	answer  http.ResponseWriter
@@ -100,14 +102,14 @@ func (c *charge) room(n int64) error {
 	return nil
 }
 
-// full refuses the request: there is no room.
+// full counts the refusal of the request and returns its error.
 func (c *charge) full() error {
 	c.answer.Header().Set("Retry-After", retryAfter)
 	c.gateway.metrics.refused(c.budget.bound)
 	return c.budget.full()
 }
 
-// end gives back all.
+// end gives back all bytes of the request.
 func (c *charge) end() { c.release(int(c.held)) }
 
 // release gives back n of the bytes.
@@ -118,29 +120,29 @@ func (c *charge) release(n int) {
 
 type chargeKey struct{}
 
-// holding acquires room for n bytes of records for the answer to the request of a context.
+// holding acquires n bytes of records for the answer to the request of a context.
 func holding(ctx context.Context, n int) error {
 	if c, ok := ctx.Value(chargeKey{}).(*charge); ok {
 		return c.hold(answerBytes + 4*n)
 	}
-	return nil // it came by another way than the routes, as in a test
+	return nil // the request did not come over the routes, as in a test
 }
 
-// holdRecord is holding for a record, if it is there.
+// holdRecord acquires the bytes of a record for an answer, if there is such a record.
 func holdRecord(ctx context.Context, s *replica.Snapshot, kind wire.Kind, key string) error {
 	data, _ := s.Get(kind, key)
 	return holding(ctx, len(data))
 }
 
-// answerBytes is what an object of an answer takes beside four times its record: decoded, encoded,
-// and a list that grows.
+// answerBytes is the overhead of an object of an answer, beside four times its record: the decoded
+// and the encoded form, and a list that grows.
 const answerBytes = 256
 
-// pageBytes ends a page of a list early: the records of one page take about as much.
+// pageBytes bounds the records of one page of a list, roughly. A page ends early when it is
+// reached.
 const pageBytes = 4 << 20
 
-// charge begins what a request takes of its budget. The request that it returns has it in its
-// context.
+// charge opens the charge of a request. The request that it returns has the charge in its context.
 func (g *Gateway) charge(u *ongoing, w http.ResponseWriter, r *http.Request) *http.Request {
 	ctx := r.Context()
 	u.charge = charge{gateway: g, answer: w, budget: g.budgets.of(ctx)}

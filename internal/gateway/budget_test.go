@@ -97,8 +97,8 @@ func TestLargeRequestsLeaveRoomForSmallOnes(t *testing.T) {
 	}
 }
 
-// The bytes of a body count as they come: one that says how long it is and sends nothing takes no
-// room of others.
+// The bytes of a body count as they come: a body that declares its length and sends nothing takes
+// no room of others.
 func TestABodyCountsAsItComes(t *testing.T) {
 	g := newGateway(t, Config{MaxUserBytes: 1 << 20}, cluster())
 	for range 100 {

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// boottime reads the clock that goes on while the machine is suspended. (Go's own monotonic clock
-// stands still.)
+// boottime reads CLOCK_BOOTTIME, which goes on while the machine is suspended. (Go's own monotonic
+// clock stands still.)
 func boottime() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {

@@ -11,74 +11,111 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
-// Config is what an operator may set. A zero value stands for the default.
+// Config holds the settings of a gateway. A zero value stands for the default. No number may be
+// negative.
 type Config struct {
-	ID       string            // names the gateway to the leader and in /healthz; needed
-	Listen   string            // address to serve; default 127.0.0.1:9080
-	Hosts    []string          // further hosts that callers may use for Listen; see transport.Serve
-	Access   *transport.Access // who may call Listen, with Grants; required unless that is a socket
-	Insecure bool              // allow an address that other machines can reach, although nothing is encrypted
+	// ID names the gateway to the leader and in /healthz. It is required, and unique in the
+	// cluster.
+	ID string
+	// Listen is the address to serve; default 127.0.0.1:9080.
+	Listen string
+	// Hosts are further host names that callers may use for Listen; see transport.ServeConfig.
+	Hosts []string
+	// Access decides who may call Listen; Grants has the rights of its tokens. It is required
+	// unless Listen is a unix socket.
+	Access *transport.Access
+	// Insecure allows addresses that other machines can reach, although nothing is encrypted.
+	Insecure bool
 
 	// LogTokens finds the tokens for agents that listen on TCP.
 	LogTokens token.Finder
-	// ListenAgents is a further address, for agents alone; default: none. What comes there has the
-	// slots and connections of agents.
+	// ListenAgents is a further address that serves AgentService alone; default: none. Its callers
+	// count as agents and use the agents' slots and connections.
 	ListenAgents string
 
-	BarrierTimeout time.Duration // longest wait of a read for the leader; default 3s
-	WriteTimeout   time.Duration // longest wait of a write for the leader; default 30s
-	BodyTimeout    time.Duration // in which a request's body must come; default 10s
-	BodyRate       int           // bytes a second at which a body may come after BodyTimeout; default 64 KiB
-	UnreadTimeout  time.Duration // in which the caller of a stream must read what is sent; default 60s
-	// longest time from a request's first byte to its answer's last, streams not counted; default
-	// 3m
+	// BarrierTimeout bounds the wait of a read for the leader; default 3s.
+	BarrierTimeout time.Duration
+	// WriteTimeout bounds the wait of a write for the leader; default 30s.
+	WriteTimeout time.Duration
+	// BodyTimeout is the time in which a request's body must arrive; default 10s. Each BodyRate
+	// bytes that have arrived add a second; default 64 KiB.
+	BodyTimeout time.Duration
+	BodyRate    int
+	// UnreadTimeout is the time in which the caller of a stream must read; default 60s.
+	UnreadTimeout time.Duration
+	// AnswerTimeout bounds a request from its first byte to the last one of its answer; default 3m.
+	// Streams are exempt.
 	AnswerTimeout time.Duration
 
-	HeartbeatInterval time.Duration // what agents are told; default 2s
-	NodeTimeout       time.Duration // a node that is silent for so long is reported; default 10s
+	// HeartbeatInterval is the interval at which agents are asked to send heartbeats; default 2s.
+	HeartbeatInterval time.Duration
+	// NodeTimeout is the silence after which a node is reported to the leader; default 10s. It is
+	// at least twice HeartbeatInterval.
+	NodeTimeout time.Duration
 
-	PageSize        int // most objects or events in one answer; default 10,000
-	MaxRequestBytes int // default 8 MiB
-	MaxRequests     int // requests of users under way, streams not counted; default 4,096
-	MaxStreams      int // watches and logs of users under way; default 20,000
-	MaxLogs         int // logs under way, of MaxStreams; default 1,024
-	MaxUserBytes    int // that users' requests under way take; default a sixteenth of the memory, 96 MiB to 1 GiB
-	MaxAgentBytes   int // the same of agents; default half of MaxUserBytes, and 64 MiB at least
-	MaxExplains     int // explanations, dry runs and capacities asked of the leader at once; default 16
-	MaxNodes        int // nodes heard; default 20,000
-	MaxAgents       int // agents that connections are kept to; default 256
+	// PageSize bounds the objects or events in one answer; default 10,000.
+	PageSize int
+	// MaxRequestBytes bounds one message, both as sent and inflated; default 8 MiB.
+	MaxRequestBytes int
+	// MaxRequests bounds the requests of users under way, without streams; default 4,096.
+	MaxRequests int
+	// MaxStreams bounds the watches and logs of users under way; default 20,000.
+	MaxStreams int
+	// MaxLogs bounds the logs under way, which count in MaxStreams too; default 1,024.
+	MaxLogs int
+	// MaxUserBytes bounds the bytes that users' requests under way take; default a sixteenth of the
+	// memory, at least 96 MiB and at most 1 GiB.
+	MaxUserBytes int
+	// MaxAgentBytes is the same bound for agents' requests; default half of MaxUserBytes, and at
+	// least 64 MiB.
+	MaxAgentBytes int
+	// MaxExplains bounds the questions to the leader under way: explanations, dry runs, capacities
+	// and plans; default 16.
+	MaxExplains int
+	// MaxNodes bounds the nodes that are registered at this gateway; default 20,000.
+	MaxNodes int
+	// MaxAgents bounds the connections that are kept to agents; default 256.
+	MaxAgents int
 
-	// Agents have slots of their own: those that transport.CallerOf tells from users.
-	MaxAgentRequests int // requests of agents under way; default 4,096
-	MaxAgentStreams  int // watches of agents under way; default 20,480
+	// MaxAgentRequests bounds the requests of agents under way, without streams; default 4,096.
+	// transport.CallerOf tells agents from users.
+	MaxAgentRequests int
+	// MaxAgentStreams bounds the watches of agents under way; default 20,480.
+	MaxAgentStreams int
 
-	// The bounds on connections; see transport.ConnectionsConfig for the defaults.
-	MaxConnections      int // of users
-	MaxAgentConnections int // of agents
-	MaxPeerConnections  int // of users at one IP address of another machine
-	// AgentAddresses are networks in which agents may be called beside the addresses that they call
-	// from.
+	// MaxConnections, MaxAgentConnections and MaxPeerConnections bound the connections of users, of
+	// agents, and of users at one IP address of another machine. transport.ConnectionsConfig has
+	// their defaults.
+	MaxConnections      int
+	MaxAgentConnections int
+	MaxPeerConnections  int
+	// AgentAddresses are networks in which agents may be called, beside the addresses from which
+	// they call.
 	AgentAddresses []netip.Prefix
 
-	// Clock tells how much time went by since some fixed instant, suspension of the machine
-	// included; default CLOCK_BOOTTIME.
+	// Clock returns the time since some fixed instant, suspension of the machine included; default
+	// CLOCK_BOOTTIME.
 	Clock func() time.Duration
-	// Registry gets the gateway's metrics, and all that is in it is shown at /metrics; default: one
-	// with nothing else in it.
+	// Registry gets the gateway's metrics, and /metrics shows all that are in it; default: a new
+	// one.
 	Registry *prometheus.Registry
-	// Events tells what happens.
+	// Events are the callbacks of the gateway.
 	Events Events
 }
 
-// Events tells what happens in a gateway. A nil function is not called. They must not block.
+// Events are the callbacks of a gateway. A nil function is not called. None may block.
 type Events struct {
-	Serving func(address string)        // requests are answered from now on
-	Fault   func(rpc string, err error) // a fault of ours; the caller sees only that there was one
-	// a node's silence was reported to the leader; err if that failed, it is tried again
+	// Serving is called when requests are answered from then on.
+	Serving func(address string)
+	// Fault is called for an error of the gateway's own. The caller learns only that there was one.
+	Fault func(rpc string, err error)
+	// NodeSilent is called after a node's silence was reported to the leader. A report that failed,
+	// with err, is tried again.
 	NodeSilent func(node string, err error)
-	Registered func(node string, inc uint64) // a node registered
-
-	Cut func(rpc, caller string, after time.Duration) // a stream was cut because its caller did not read it for so long
+	// Registered is called when a node has registered.
+	Registered func(node string, inc uint64)
+	// Cut is called when a stream was cut because its caller had not read it for so long.
+	Cut func(rpc, caller string, after time.Duration)
 }
 
 // Validate reports the first field that is wrong.
@@ -87,6 +124,16 @@ func (c Config) Validate() error {
 	if err := plimsoll.ValidateID("gateway.id", c.ID); err != nil {
 		return err
 	}
+	if err := c.validateAddresses(); err != nil {
+		return err
+	}
+	if err := c.validateDurations(); err != nil {
+		return err
+	}
+	return c.validateBounds()
+}
+
+func (c *Config) validateAddresses() error {
 	if _, _, err := transport.Split(c.Listen); err != nil {
 		return err
 	}
@@ -99,17 +146,23 @@ func (c Config) Validate() error {
 			)
 		}
 		if !transport.Loopback(c.ListenAgents) && !c.Insecure {
-			return plimsoll.Invalid("listenAgents", "%s can be reached from other machines, and nothing is encrypted: listen on 127.0.0.1, or say that insecure is meant",
-				c.ListenAgents)
+			return plimsoll.Invalid("listenAgents", reachable, c.ListenAgents)
 		}
 	}
 	if err := transport.ValidateHosts("host", c.Hosts); err != nil {
 		return err
 	}
 	if !transport.Loopback(c.Listen) && !c.Insecure {
-		return plimsoll.Invalid("listen", "%s can be reached from other machines, and nothing is encrypted: listen on 127.0.0.1, or say that insecure is meant",
-			c.Listen)
+		return plimsoll.Invalid("listen", reachable, c.Listen)
 	}
+	return nil
+}
+
+// reachable is the error text for an address that other machines can reach.
+const reachable = "%s can be reached from other machines, and nothing is encrypted: " +
+	"listen on 127.0.0.1, or say that insecure is meant"
+
+func (c *Config) validateDurations() error {
 	for _, d := range []struct {
 		name  string
 		value time.Duration
@@ -132,6 +185,10 @@ func (c Config) Validate() error {
 			c.HeartbeatInterval,
 		)
 	}
+	return nil
+}
+
+func (c *Config) validateBounds() error {
 	for _, n := range []struct {
 		name  string
 		value int

@@ -6,12 +6,12 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// leastCPU is what a group gets that asks for nothing and does not say that it is best-effort: else
-// any number of its tasks would fit on any node.
+// leastCPU is the request of a group that asks for nothing and is not marked as best-effort.
+// Without it any number of the group's tasks would fit on any node.
 const leastCPU = 100 // milli-cores
 
-// complete fills in what a user's job leaves out. It is done here and nowhere else, so that the job
-// is stored and shown with it: the engine and the Go library add nothing.
+// complete sets the defaults of the fields that a user's job leaves out. Defaults are set here
+// alone, and so the job is stored and shown with them: the engine and the Go library add none.
 func complete(spec *pb.JobSpec) {
 	if spec.Queue == "" {
 		spec.Queue = plimsoll.DefaultQueue

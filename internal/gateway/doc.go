@@ -1,51 +1,57 @@
 // Package gateway serves users and agents from a replica of the leader's state that is never stale.
 //
-// It gives Gateway: the Connect services JobService, NodeService, QueueService, EventService and
-// AgentService, YuniKorn's events batch (package rest), /healthz and /metrics, all on one address;
-// and on another, if there is one, AgentService alone. It owns, while Run runs: the listener, the
-// janitor that looks for nodes that fell silent, and the connections to agents whose logs are read.
-// It keeps nothing that it could not lose: a table of the nodes that it hears, and counters. It
-// does not decide anything about jobs, does not write to disk, and does not run the follower that
-// it is given.
+// Gateway serves the Connect services for users and agents, YuniKorn's events batch (package rest),
+// /healthz and /metrics on one address. A second address, if there is one, serves AgentService
+// alone. The commands `dev` and `plimsoll gateway` run it:
+//
+//	g, err := gateway.New(gateway.Config{ID: "g1", Access: access}, follower)
+//	...
+//	err = g.Run(ctx) // serves until ctx ends
+//
+// While Run runs, a Gateway owns its listeners and a goroutine that reports silent nodes. It also
+// owns the connections to agents whose logs or QoS readings it relays. Its own state may be lost at
+// any time: a table of the nodes that it hears, caches and counters. It decides nothing about jobs,
+// writes nothing to disk, and leaves it to its caller to run the follower.
 //
 // Guarantees:
-//   - A read waits for a barrier that began after the read arrived, and is answered from that
-//     snapshot: it holds every change that was acknowledged before, at whatever gateway. Without a
-//     leader it ends with CodeUnavailable within Config.BarrierTimeout. There is no older answer
-//     and no way around to the leader. (explain is a question to the leader.)
+//   - A read waits for a barrier that began after the read arrived. It is answered from the
+//     snapshot of that barrier, which holds every change acknowledged before, at whatever gateway.
+//     Without a leader it ends with CodeUnavailable within Config.BarrierTimeout. No read is
+//     answered from an older snapshot, and none is passed on to the leader. (explain is a question
+//     to the leader, not a read.)
 //   - A write is checked, sent to the leader once, and answered from a snapshot that shows its
 //     effect.
-//   - WatchJob begins with a strict read and then sends the newest status after each change; states
-//     in between may be left out. WatchAssignments sends every task of the node, a marker, and then
-//     what changed; the last state of each task always arrives. Both stay open while the leader is
-//     away and go on from the next one.
-//   - A heartbeat ends here. A node that was not heard for Config.NodeTimeout is told to the leader
-//     once for each registration; while the gateway itself stood still, nobody counts as silent.
-//   - A call for a node that has a key is answered only if it comes with the session of the node's
-//     agent. A call to an agent goes only where the agent calls from or is allowed to be, and
-//     begins with a proof that it has the node's key.
-//   - Every table is bounded. When one is full the newcomer is refused with CodeExhausted and
-//     nobody else notices; only the connections to agents make room by closing the one that was not
-//     used for the longest time.
-//   - What requests under way take is bounded in bytes: of their bodies, inflated and decoded, and
-//     of the records of their answers. What users send takes no room of agents. Beyond it the
-//     answer is CodeExhausted, 429, with Retry-After.
-//   - Whatever comes in is answered or refused: a panic costs one request. A caller that does not
-//     send its request, or does not read its answer, gives its place back; only a stream may last,
-//     as long as its caller reads it.
-//   - What users do takes nothing from agents. Requests (Config.MaxRequests), streams (MaxStreams)
-//     and connections (MaxConnections) of users are counted apart from those of agents
-//     (MaxAgentRequests, MaxAgentStreams, MaxAgentConnections), by the caller that a credential or
-//     the listener tells, never by the path. A request whose body has not come gives its slot to
-//     one that comes.
-//   - Logs that are read are bounded too (MaxLogs), and by each agent for its node.
+//   - WatchJob begins with a strict read and then sends the newest status after each change; it may
+//     skip states in between. WatchAssignments sends every task of the node, a marker, and then
+//     each change; the last state of each task always arrives. Both stay open without a leader, and
+//     go on with the next one.
+//   - Heartbeats end at the gateway. A node that was not heard for Config.NodeTimeout is reported
+//     to the leader once for each registration. A node does not count as silent for the time in
+//     which the gateway itself stood still.
+//   - A call for a node that has a key is answered only if it carries the session of the node's
+//     agent. A call to an agent goes only to an address from which the agent calls, or to an
+//     allowed network. It begins with the agent's proof that it has the node's key.
+//   - Every table is bounded. When a table is full, the newcomer is refused with CodeExhausted and
+//     no other entry is lost. Connections to agents are the exception: the one that was not used
+//     for the longest time is closed.
+//   - The bytes of requests under way are bounded: their bodies, inflated and decoded, and the
+//     records of their answers. Users' requests take nothing from the agents' bound. A request
+//     beyond its bound is answered with CodeExhausted, 429 and Retry-After.
+//   - Every request is answered or refused, and a panic costs one request. A caller that does not
+//     send its request, or does not read its answer, loses its slot. Only a stream may last, for as
+//     long as its caller reads it.
+//   - Users take nothing from agents. Requests (Config.MaxRequests), streams (MaxStreams) and
+//     connections (MaxConnections) of users are counted apart from those of agents
+//     (MaxAgentRequests, MaxAgentStreams, MaxAgentConnections). The credential or the listener
+//     tells the two apart, never the path. A request whose body has not arrived gives its slot to a
+//     new one.
+//   - Streams of logs are bounded too (MaxLogs), and each agent bounds those of its node.
 //
-// Cost: a single read is O(log records) beyond its barrier; lists are linear in the records looked
-// at, of which one answer holds at most Config.PageSize. A change of a node's tasks costs its
-// watcher a walk over the node's tasks, and decodes only those that changed. A silent system costs
-// a walk over the nodes heard per heartbeat interval.
+// Cost: a single read is O(log records) beyond its barrier. A list is linear in the records that it
+// looks at, and one answer holds at most Config.PageSize of them. A change of a node's tasks costs
+// its watcher a walk over the node's tasks, and decodes only the changed ones. An idle gateway
+// walks over the heard nodes once in a heartbeat interval.
 //
-// It comes from the design "Titus gateways" (any gateway answers any call consistently; all reads
-// are refused while there is no leader), with heartbeats ended at the edge. `dev` and `plimsoll
-// gateway` run it.
+// The design is "Titus gateways": any gateway answers any call consistently, and all reads are
+// refused while there is no leader. Heartbeats that end at the edge are an addition.
 package gateway

@@ -16,7 +16,7 @@ import (
 type eventService struct{ g *Gateway }
 
 // ListEvents answers with recent events from start on, in order. A start below the oldest event
-// begins there: lowest_id tells how many are gone. next never goes back.
+// stands for the oldest: lowest_id shows how many are gone. next never decreases.
 func (s eventService) ListEvents(
 	ctx context.Context, req *connect.Request[pb.ListEventsRequest],
 ) (*connect.Response[pb.ListEventsResponse], error) {
@@ -66,18 +66,19 @@ func (s eventService) ListEvents(
 	return connect.NewResponse(resp), nil
 }
 
-// eventBytes is about what an event takes encoded.
+// eventBytes returns the approximate encoded size of an event.
 func eventBytes(ev *plimsoll.Event) int {
 	return 48 + len(ev.Object) + len(ev.Reference) + len(ev.Message) + 24*len(ev.Resources)
 }
 
-// concerns reports whether an event is about an object: it, what it refers to, or, if it is a job,
-// a task of it.
+// concerns reports whether an event's subject or reference is the object or, if the object is a
+// job, one of its tasks.
 func concerns(ev *plimsoll.Event, object string) bool {
 	return isOrBelow(ev.Object, object) || isOrBelow(ev.Reference, object)
 }
 
-// isOrBelow reports whether an id is that of an object, or of something of it; without one all are.
+// isOrBelow reports whether an id names an object or a part of it. An empty object matches every
+// id.
 func isOrBelow(id, object string) bool {
 	rest, has := strings.CutPrefix(id, object)
 	return has && (object == "" || rest == "" || rest[0] == '.')
@@ -95,10 +96,10 @@ func (s eventSource) Events(ctx context.Context) (string, rest.Events, error) {
 	return snapshot.InstanceUUID(), heldEvents{snapshot.Events(), ctx}, nil
 }
 
-// heldEvents are events that take room for the answer that they are read for.
+// heldEvents are events that are charged to the request for whose answer they are read.
 type heldEvents struct {
 	rest.Events
-	request context.Context //nolint:containedctx // it lives as long as the request
+	request context.Context //nolint:containedctx // the value lives as long as the request
 }
 
 // Batch implements rest.Events.
@@ -113,5 +114,5 @@ func (e heldEvents) Batch(start, count uint64, yield func(uint64, *plimsoll.Even
 	if full != nil {
 		return full
 	}
-	return err //nolint:wrapcheck // it stands for the events
+	return err //nolint:wrapcheck // heldEvents stands in for the events
 }

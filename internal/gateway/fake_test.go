@@ -20,7 +20,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// fake is a Replica whose leader is in the same process: records are put into it, commands are
+// fake is a Replica with its leader in the same process: records are put into it, commands are
 // written down and answered by answer.
 type fake struct {
 	mu       sync.Mutex

@@ -9,27 +9,29 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// maxNear is how many names are compared with one that is not there.
+// maxNear bounds the names that are compared with an unknown one.
 const maxNear = 1000
 
-// checkJobFilters fails for a queue that is not there, in which no job was found either: ended jobs
-// may be of a queue that is gone. It is asked when a list is empty.
+// checkJobFilters fails for a queue that does not exist. It is called only when the list is empty:
+// ended jobs may belong to a queue that was removed.
 func checkJobFilters(s *replica.Snapshot, want *pb.ListJobsRequest) error {
 	return checkFilter(s, wire.KindQueueStatus, "queue", want.GetQueue())
 }
 
-// checkTaskFilters fails for a job or a node that is not there. It is asked when a list is empty.
+// checkTaskFilters fails for a job or a node that does not exist. It is called only when the list
+// is empty.
 func checkTaskFilters(s *replica.Snapshot, want *pb.ListTasksRequest) error {
 	if err := checkFilter(s, wire.KindJobStatus, "job", want.GetJob()); err != nil {
 		return err
 	}
 	for range s.NodeTasks(want.GetNode()) {
-		return nil // it was removed, and tasks ended there
+		return nil // the node was removed after tasks ended there
 	}
 	return checkFilter(s, wire.KindNode, "node", want.GetNode())
 }
 
-// checkFilter fails if a filter names what is not there: an empty answer would hide a typo.
+// checkFilter fails if a filter names an object that does not exist: an empty answer would hide a
+// typo.
 func checkFilter(s *replica.Snapshot, kind wire.Kind, field, name string) error {
 	if name == "" {
 		return nil
@@ -44,8 +46,8 @@ func checkFilter(s *replica.Snapshot, kind wire.Kind, field, name string) error 
 	return &plimsoll.Error{Code: plimsoll.CodeNotFound, Field: field, Msg: text}
 }
 
-// nearestKey returns the name that is most like one that is not there. Only names with the same
-// first letter are compared, and at most maxNear of them.
+// nearestKey returns the existing name that is most like an unknown one. At most maxNear names are
+// compared, all with the same first letter.
 func nearestKey(s *replica.Snapshot, kind wire.Kind, name string) string {
 	var names []string
 	for key := range s.Scan(kind, name[:1], "") {

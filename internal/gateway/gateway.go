@@ -23,16 +23,17 @@ import (
 
 var _ Replica = (*replica.Follower)(nil)
 
-// Replica is what a gateway needs of its follower. *replica.Follower is one.
+// Replica is the follower's side of a gateway. *replica.Follower implements it.
 type Replica interface {
 	// Barrier returns a snapshot that holds everything that was committed when the call began.
 	Barrier(ctx context.Context) (*replica.Snapshot, error)
 	// Latest returns the newest snapshot; nil before the first.
 	Latest() *replica.Snapshot
-	// Do sends a command to the leader and returns its reply. Latest shows the effect by then. What
-	// the leader refused is returned as an error beside the reply.
+	// Do sends a command to the leader and returns its reply. By then Latest shows the effect. A
+	// refusal by the leader is returned as an error beside the reply.
 	Do(ctx context.Context, cmd *pb.Command) (*pb.Reply, error)
-	// Watch signals, coalesced, that a record with the key changed; of KindTask the key is a node.
+	// Watch signals, coalesced, that a record with the key has changed. For KindTask the key is a
+	// node id.
 	Watch(kind wire.Kind, key string) (changed <-chan struct{}, cancel func())
 	// Connected reports whether a leader is being followed.
 	Connected() bool
@@ -46,9 +47,9 @@ type Gateway struct {
 	nodes    *liveness
 	agents   *agentClients
 	specs    specCache
-	explains chan struct{} // a slot for each explanation under way
+	explains chan struct{} // a slot for each question to the leader under way
 	slots    *slots
-	budgets  budgets           // of the bytes that requests under way take
+	budgets  budgets           // bounds on the bytes of requests under way
 	methods  map[string]method // by path
 	inflater wire.Inflater
 	handler  http.Handler
@@ -56,8 +57,8 @@ type Gateway struct {
 	connections *transport.Connections
 }
 
-// New makes a Gateway that reads and writes through a replica, which its owner runs. It starts
-// nothing.
+// New makes a Gateway that reads and writes through a replica. The caller runs the replica. New
+// starts nothing.
 func New(cfg Config, r Replica) (*Gateway, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -82,11 +83,11 @@ func New(cfg Config, r Replica) (*Gateway, error) {
 	return g, nil
 }
 
-// Handler answers everything that the gateway serves.
+// Handler returns the handler of all routes that the gateway serves on Config.Listen.
 func (g *Gateway) Handler() http.Handler { return g.handler }
 
-// Run listens on Config.Listen and Config.ListenAgents and serves until ctx ends; then it returns
-// nil once everything has ended.
+// Run listens on Config.Listen and Config.ListenAgents and serves until ctx ends. Then it returns
+// nil, once all its goroutines have ended.
 func (g *Gateway) Run(ctx context.Context) error {
 	l, agents, err := g.Listen()
 	if err != nil {
@@ -106,7 +107,7 @@ func (g *Gateway) Listen() (l, agents net.Listener, err error) {
 	return l, agents, nil
 }
 
-// Serve is Run on listeners that are already open; that for agents may be nil. It closes them.
+// Serve is Run on listeners that are already open, and closes them. agents may be nil.
 func (g *Gateway) Serve(ctx context.Context, l, agents net.Listener) error {
 	defer g.agents.close()
 	group, ctx := errgroup.WithContext(ctx)
@@ -127,7 +128,7 @@ func (g *Gateway) Serve(ctx context.Context, l, agents net.Listener) error {
 	return group.Wait()
 }
 
-// routes is the table of all that is served.
+// routes returns the table of everything served on Config.Listen.
 func (g *Gateway) routes() http.Handler {
 	options := []connect.HandlerOption{
 		wire.Bounded(wire.RequestBounds(g.cfg.MaxRequestBytes)),
@@ -162,7 +163,7 @@ func (g *Gateway) routes() http.Handler {
 	return g.timed(mux)
 }
 
-// agentRoutes is the table of all that is served on Config.ListenAgents.
+// agentRoutes returns the table of everything served on Config.ListenAgents.
 func (g *Gateway) agentRoutes(all http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(agentPaths, all)
@@ -176,7 +177,7 @@ func (g *Gateway) agentRoutes(all http.Handler) http.Handler {
 	return mux
 }
 
-// timed gives the place of a caller that does not take its answer back.
+// timed cuts off a caller that does not read its answer in time, which frees its slot.
 func (g *Gateway) timed(next http.Handler) http.Handler {
 	return transport.TimeAnswers(transport.AnswerConfig{
 		Stream: g.streams, Unread: g.cfg.UnreadTimeout,
@@ -208,8 +209,8 @@ func (g *Gateway) read(ctx context.Context) (*replica.Snapshot, error) {
 }
 
 // do sends a command to the leader and returns its reply, or the error in it. CodeOutcomeUnknown
-// says that the command was sent and its reply has not come; after any other error it had no
-// effect.
+// means that the command was sent and its reply has not come. With any other error the command had
+// no effect.
 func (g *Gateway) do(ctx context.Context, cmd *pb.Command) (*pb.Reply, error) {
 	bounded, cancel := context.WithTimeout(ctx, g.cfg.WriteTimeout)
 	defer cancel()
@@ -243,8 +244,8 @@ func (g *Gateway) change(ctx context.Context, token string, cmd *pb.Command) (*p
 	return g.do(ctx, cmd)
 }
 
-// after returns a snapshot that shows the effect of a reply. The replica has it already, unless it
-// was replaced meanwhile.
+// after returns a snapshot that shows the effect of a reply. The replica has one already, unless
+// its copy was replaced meanwhile.
 func (g *Gateway) after(ctx context.Context, reply *pb.Reply) (*replica.Snapshot, error) {
 	if s := g.replica.Latest(); s != nil && s.Revision() >= reply.GetRevision() {
 		return s, nil
@@ -256,15 +257,15 @@ func (g *Gateway) after(ctx context.Context, reply *pb.Reply) (*replica.Snapshot
 	return s, nil
 }
 
-// unseen is the error for a change that was made and cannot be shown: no other code may say that it
-// had no effect.
+// unseen is the error for a change that was made and cannot be shown. Its code is
+// CodeOutcomeUnknown, since any other code would deny the effect.
 func unseen(err error) error {
 	return &plimsoll.Error{
 		Code: plimsoll.CodeOutcomeUnknown, Msg: "the change was made, but it cannot be read", Err: err,
 	}
 }
 
-// callerGone is the error for a caller that gave up or ran out of time; nil if it is still there.
+// callerGone returns the error for a caller that gave up or ran out of time; nil if it still waits.
 func callerGone(ctx context.Context) error {
 	switch ctx.Err() {
 	case nil:

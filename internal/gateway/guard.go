@@ -15,8 +15,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// guard stands around every RPC: it catches panics, gives errors their code, tells of faults and
-// counts.
+// guard is the interceptor of every RPC: it catches panics, gives errors their code, reports faults
+// and counts outcomes.
 type guard struct{ g *Gateway }
 
 // WrapUnary implements connect.Interceptor.
@@ -34,8 +34,8 @@ func (gd guard) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// checkRequest fails for enumerations in a user's request that this version does not know. Those of
-// an agent may be of a newer version, and its service says which it takes.
+// checkRequest fails for unknown enumeration numbers in a user's request. An agent may be of a
+// newer version, so AgentService checks its own enumerations.
 func checkRequest(procedure string, request any) error {
 	m, ok := request.(proto.Message)
 	if !ok || strings.HasPrefix(procedure, agentPaths) {
@@ -61,10 +61,10 @@ func (gd guard) WrapStreamingClient(next connect.StreamingClientFunc) connect.St
 	return next
 }
 
-// outcome is what a caller is told of an RPC that returned err or panicked.
+// outcome returns the error for the caller of an RPC that returned err or panicked.
 func (gd guard) outcome(ctx context.Context, procedure string, panicked any, err error) error {
 	if e, ok := panicked.(error); ok && errors.Is(e, http.ErrAbortHandler) {
-		panic(panicked) // it is for net/http
+		panic(panicked) // net/http expects this panic
 	}
 	if panicked != nil {
 		err = fmt.Errorf("panic: %v\n%s", panicked, debug.Stack())
@@ -73,7 +73,8 @@ func (gd guard) outcome(ctx context.Context, procedure string, panicked any, err
 		gd.g.metrics.count(procedure, "ok")
 		return nil
 	}
-	if _, spoken := err.(*connect.Error); spoken { //nolint:errorlint // only what connect itself returns: it could not read, or not send
+	// An unwrapped error of connect comes from connect itself, which could not read or not send.
+	if _, spoken := err.(*connect.Error); spoken { //nolint:errorlint // a wrapped one is a handler's
 		code := plimsoll.CodeOf(wire.FromConnectError(err))
 		if ctx.Err() != nil {
 			code = plimsoll.CodeCanceled
@@ -87,13 +88,12 @@ func (gd guard) outcome(ctx context.Context, procedure string, panicked any, err
 		gd.g.cfg.Events.Fault(procedure, err)
 	}
 	gd.g.metrics.count(procedure, code.String())
-	if code == plimsoll.CodeCanceled { // a caller that is still there did not do that
+	if code == plimsoll.CodeCanceled { // the caller has not canceled: it still waits
 		return wire.ConnectError(errStopping)
 	}
 	return told
 }
 
-// errStopping is what a caller is told whose call was ended here. One that has gone does not read
-// it.
+// errStopping is the error for a caller whose call the gateway has ended.
 var errStopping = plimsoll.Errorf(plimsoll.CodeUnavailable,
 	"the gateway ended the call, as one does that is being stopped; try again")

@@ -9,10 +9,10 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// healthTimeout is how long /healthz waits for the leader at most.
+// healthTimeout bounds the time that /healthz waits for the leader.
 const healthTimeout = time.Second
 
-// healthReport is what /healthz answers.
+// healthReport is the body of an answer of /healthz.
 type healthReport struct {
 	Status   string `json:"status"` // ok or unavailable
 	Gateway  string `json:"gateway"`
@@ -22,7 +22,7 @@ type healthReport struct {
 	Instance string `json:"instance,omitempty"`
 }
 
-// ready answers 200 if a leader is followed, and costs nothing.
+// ready answers 200 if a leader is followed. It makes no round trip.
 func (g *Gateway) ready(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	if !g.replica.Connected() {
@@ -32,8 +32,8 @@ func (g *Gateway) ready(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte("ready\n")) // the caller went away; there is nobody to tell
 }
 
-// health answers 200 if a read would be answered now: it makes one, which costs a round trip shared
-// with all other reads.
+// health answers 200 if a strict read is answered now. It makes one, at the cost of a round trip
+// that it shares with all other reads.
 func (g *Gateway) health(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), healthTimeout)
 	defer cancel()
@@ -43,7 +43,9 @@ func (g *Gateway) health(w http.ResponseWriter, r *http.Request) {
 	case err == nil:
 		report.Epoch, report.Revision, report.Instance = snapshot.Epoch(), snapshot.Revision(), snapshot.InstanceUUID()
 	case plimsoll.CodeOf(err) == plimsoll.CodeDeadline:
-		report.Status, report.Reason, status = "unavailable", "the leader did not confirm within "+healthTimeout.String()+" that this gateway's copy is fresh", http.StatusServiceUnavailable
+		report.Status, status = "unavailable", http.StatusServiceUnavailable
+		report.Reason = "the leader did not confirm within " + healthTimeout.String() +
+			" that this gateway's copy is fresh"
 	default:
 		report.Status, report.Reason, status = "unavailable", err.Error(), http.StatusServiceUnavailable
 	}

@@ -104,7 +104,9 @@ func TestHealthSaysWhetherAReadWouldBeAnswered(t *testing.T) {
 		f.hang = true
 		began := time.Now()
 		w := ask(newGateway(t, Config{}, f).Handler(), http.MethodGet, "/healthz")
-		if waited := time.Since(began); w.Code != http.StatusServiceUnavailable || waited != time.Second || !strings.Contains(w.Body.String(), "within 1s") {
+		waited := time.Since(began)
+		if w.Code != http.StatusServiceUnavailable || waited != time.Second ||
+			!strings.Contains(w.Body.String(), "within 1s") {
 			t.Errorf("with a leader that hangs: %d %s after %s", w.Code, w.Body, waited)
 		}
 	})
@@ -151,8 +153,8 @@ func TestUnknownPathsAreAnsweredInJSON(t *testing.T) {
 	}
 }
 
-// Junk on every procedure and every path, as whatever it claims to be: it is refused, and the next
-// request is answered.
+// Junk on every procedure and every path, of every content type, is refused, and the next request
+// is answered.
 func TestJunkIsRefused(t *testing.T) {
 	s := serve(t, Config{}, cluster())
 	seed := uint64(20)
@@ -177,7 +179,8 @@ func TestJunkIsRefused(t *testing.T) {
 			for _, size := range []int{1, 100, 1 << 20} {
 				status, _ := s.do(t, http.MethodPost, path, contentType, junk[:size])
 				// gRPC and Connect streams say 200 and put the error into the body.
-				if status == http.StatusInternalServerError || status == http.StatusOK && contentType == "application/proto" {
+				if status == http.StatusInternalServerError ||
+					status == http.StatusOK && contentType == "application/proto" {
 					t.Errorf("%s as %q, %d bytes: status %d (seed %d)", path, contentType, size, status, seed)
 				}
 			}

@@ -16,22 +16,22 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// intake is the body of an RPC: it reads each message whole, inflates it, and counts what it will
-// take decoded, all within the bounds of one message and the budget of all requests. What comes out
-// of it is not compressed.
+// intake is the body of an RPC. It reads each message whole, inflates it, and counts the bytes of
+// its decoded form. All that stays within the bounds of one message and the budget of all requests.
+// Read returns messages that are not compressed.
 type intake struct {
 	gateway *Gateway
 	body    io.ReadCloser
 	charge  *charge
 
-	input      proto.Message // of the type of the messages
+	input      proto.Message // an empty message of the RPC's input type
 	json       bool
-	enveloped  bool // each message has a prefix; otherwise the body is one
-	compressed bool // the body, or each message whose prefix says so
+	enveloped  bool // each message has a prefix; otherwise the body is one message
+	compressed bool // the body is compressed, or each message whose prefix says so
 	declared   int64
 
-	ready []byte // read and not yet taken
-	done  error  // what follows ready; nil: perhaps more
+	ready []byte // checked bytes that Read has not returned yet
+	done  error  // error behind the bytes of ready; nil: more may come
 }
 
 const (
@@ -41,21 +41,22 @@ const (
 	drainedMessages    = 2
 )
 
-// meter has the body of an RPC read, inflated and counted within the bounds before connect sees it.
+// meter puts an intake in place of the body of an RPC. The body is read, inflated and counted
+// within the bounds before connect sees it.
 func (g *Gateway) meter(u *ongoing, r *http.Request) error {
 	in := &u.intake
 	*in = intake{
 		gateway: g, body: r.Body, charge: &u.charge, input: g.methods[r.URL.Path].input, declared: r.ContentLength,
 	}
-	if !in.understands(r) { // connect refuses it, and reads nothing
+	if !in.understands(r) { // connect refuses the request, and reads nothing
 		return nil
 	}
 	r.Body = in
 	return in.check(r.ContentLength)
 }
 
-// understands finds out how the messages of a request are written; false: it is of a kind that
-// connect refuses before it reads.
+// understands determines the encoding of a request's messages. It reports false for an encoding
+// that connect refuses before it reads.
 func (in *intake) understands(r *http.Request) bool {
 	if in.input == nil || r.Method != http.MethodPost {
 		return false
@@ -104,7 +105,7 @@ func (in *intake) check(declared int64) error {
 
 func (in *intake) most() int { return in.gateway.cfg.MaxRequestBytes }
 
-// refused counts the refusal of a message, and returns it as connect passes it on.
+// refused counts the refusal of a message, and returns it as an error that connect passes on.
 func (in *intake) refused(err error) error {
 	bound := boundMessageBytes
 	if plimsoll.CodeOf(err) == plimsoll.CodeInvalid {
@@ -115,7 +116,7 @@ func (in *intake) refused(err error) error {
 	return wire.ConnectError(err)
 }
 
-// hold acquires n bytes, or returns the refusal as connect passes it on.
+// hold acquires n bytes, or returns the refusal as an error that connect passes on.
 func (in *intake) hold(n int) error {
 	err := in.charge.hold(n)
 	if err != nil {
@@ -124,15 +125,16 @@ func (in *intake) hold(n int) error {
 	return wire.ConnectError(err)
 }
 
-// drain gives back what the request holds and reads on for a while, keeping nothing: a connection
-// that is closed with bytes unread is reset, and its caller does not see the refusal.
+// drain gives back the bytes that the request holds, and then reads a bounded rest of the body and
+// drops it. A connection that is closed with bytes unread is reset, and its caller would not see
+// the refusal.
 func (in *intake) drain() {
 	in.charge.release(int(in.charge.held))
-	_, _ = io.CopyN(io.Discard, in.body, drainedMessages*int64(in.most())) // how it ends is of no interest
+	_, _ = io.CopyN(io.Discard, in.body, drainedMessages*int64(in.most())) // the rest is dropped, so its error is too
 }
 
 // Close implements io.Closer.
-func (in *intake) Close() error { return in.body.Close() } //nolint:wrapcheck // it stands for the body
+func (in *intake) Close() error { return in.body.Close() } //nolint:wrapcheck // intake stands in for the body
 
 // Read implements io.Reader.
 func (in *intake) Read(p []byte) (int, error) {
@@ -193,7 +195,7 @@ func (in *intake) readAll() ([]byte, error) {
 	return data, nil
 }
 
-// read reads just so many bytes.
+// read reads exactly length bytes.
 func (in *intake) read(length int) ([]byte, error) {
 	data, err := in.readUpTo(length)
 	if errors.Is(err, io.EOF) {
@@ -202,7 +204,7 @@ func (in *intake) read(length int) ([]byte, error) {
 	return data, err
 }
 
-// readUpTo reads most bytes, or fewer with the error that came then. Room is made as the bytes
+// readUpTo reads most bytes, or fewer and the error that ended them. Bytes are acquired as they
 // come, so that a caller that sends none takes none.
 func (in *intake) readUpTo(most int) ([]byte, error) {
 	var data []byte
@@ -235,7 +237,7 @@ func (in *intake) readUpTo(most int) ([]byte, error) {
 	}
 }
 
-// unpack inflates a message if it is compressed, and acquires what it takes decoded.
+// unpack inflates a message if it is compressed, and acquires the bytes of its decoded form.
 func (in *intake) unpack(data []byte, compressed bool) ([]byte, error) {
 	if compressed && len(data) > 0 {
 		if err := in.hold(wire.InflateBytes); err != nil {
@@ -277,19 +279,19 @@ func isRPC(err error) bool {
 	return errors.As(err, &rpc)
 }
 
-// method is what is known of an RPC before connect sees a request for it.
+// method describes an RPC for the steps before connect sees its request.
 type method struct {
-	input   proto.Message // of the type that it takes
-	streams bool          // it lasts as long as its caller wants
+	input   proto.Message // an empty message of its input type
+	streams bool          // a call lasts as long as its caller wants
 }
 
-// methodsOf returns the methods of services by their paths.
+// methodsOf returns the methods of services by path.
 func methodsOf(services ...string) map[string]method {
 	known := map[string]method{}
 	for _, name := range services {
 		d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
 		if err != nil {
-			panic(err) // a broken invariant: its code was generated
+			panic(err) // a broken invariant: the service's code is linked in
 		}
 		methods := d.(protoreflect.ServiceDescriptor).Methods()
 		for i := range methods.Len() {

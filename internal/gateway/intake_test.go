@@ -41,7 +41,7 @@ func (a attack) request() *http.Request {
 	return r
 }
 
-// send has a gateway answer an attack, and returns what it said and what that allocated.
+// send has a gateway answer an attack, and returns the answer and the bytes allocated for it.
 func (a attack) send(g *Gateway) (said string, header http.Header, took uint64) {
 	request, w := a.request(), httptest.NewRecorder()
 	var before, after runtime.MemStats
@@ -83,7 +83,7 @@ func manyObjects() []byte {
 	return []byte(`{"spec":{"groups":[` + strings.Repeat(`{},`, 2_700_000) + `{}]}}`)
 }
 
-// counted is what a counter shows.
+// counted returns the value of a counter.
 func counted(t *testing.T, c prometheus.Counter) float64 {
 	t.Helper()
 	var m dto.Metric
@@ -93,7 +93,10 @@ func counted(t *testing.T, c prometheus.Counter) float64 {
 	return m.GetCounter().GetValue()
 }
 
-const submitJob, watchJob = plimsollv1connect.JobServiceSubmitJobProcedure, plimsollv1connect.JobServiceWatchJobProcedure
+const (
+	submitJob = plimsollv1connect.JobServiceSubmitJobProcedure
+	watchJob  = plimsollv1connect.JobServiceWatchJobProcedure
+)
 
 // 8 KB of gzip with 4.19 M empty groups took 5.7 GB and, sent twice, the process.
 func TestNoSingleRequestTakes64MiB(t *testing.T) {
@@ -164,7 +167,7 @@ func TestNoSingleRequestTakes64MiB(t *testing.T) {
 	}
 }
 
-// What is refused says why in the same way as any other error, over each protocol.
+// A refusal gives its reason in the same form as any other error, over each protocol.
 func TestARefusalForSizeIsAnErrorLikeOthers(t *testing.T) {
 	s := serve(t, Config{MaxRequestBytes: 1 << 20}, cluster())
 	many := &pb.SubmitJobRequest{Spec: &pb.JobSpec{Groups: make([]*pb.GroupSpec, 200_000)}}
@@ -272,8 +275,7 @@ func TestEveryRPCIsCounted(t *testing.T) {
 	}
 }
 
-// BenchmarkIntake is what the intake adds to the handling of an honest request, beside what the
-// network costs.
+// BenchmarkIntake measures the cost that the intake adds to an honest request, without the network.
 func BenchmarkIntake(b *testing.B) {
 	g := newGateway(b, Config{}, cluster())
 	_, plain := plimsollv1connect.NewAgentServiceHandler(agentService{g}, connect.WithReadMaxBytes(8<<20))

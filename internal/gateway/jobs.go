@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// maxReason bounds the text that somebody may give for a kill.
+	// maxReason bounds the bytes of the reason given for a kill.
 	maxReason = 1024
-	// lookEvery is how many records a list looks at before it sees whether its caller is still
-	// there.
+	// lookEvery is the number of records between two checks whether the caller of a list still
+	// waits.
 	lookEvery = 1024
 )
 
 // jobService serves JobService.
 type jobService struct{ g *Gateway }
 
-// SubmitJob checks a job, hands it to the leader and answers with what has become of it already.
+// SubmitJob checks a job, sends it to the leader and answers with the status that it has reached.
 func (s jobService) SubmitJob(
 	ctx context.Context, req *connect.Request[pb.SubmitJobRequest],
 ) (*connect.Response[pb.SubmitJobResponse], error) {
@@ -95,7 +95,7 @@ func (s jobService) GetJob(
 }
 
 // ListJobs answers with the jobs that pass all filters, in the order of their ids. A queue stands
-// for itself and all below it.
+// for itself and all queues below it.
 func (s jobService) ListJobs(
 	ctx context.Context, req *connect.Request[pb.ListJobsRequest],
 ) (*connect.Response[pb.ListJobsResponse], error) {
@@ -154,7 +154,8 @@ func jobMatches(want *pb.ListJobsRequest, job *pb.JobStatus) bool {
 	return len(want.GetStates()) == 0 || slices.Contains(want.GetStates(), job.GetState())
 }
 
-// limit reads the limit of a request: 0 and what is larger than the bound stand for the bound.
+// limit returns the limit of a list. 0, and a number above Config.PageSize, stand for
+// Config.PageSize.
 func (g *Gateway) limit(asked int32) (int, error) {
 	if asked < 0 {
 		return 0, plimsoll.Invalid("limit", "is negative; give 1 or more, or 0 for %d", g.cfg.PageSize)
@@ -226,8 +227,8 @@ func (s jobService) change(ctx context.Context, req jobChange, cmd *pb.Command) 
 	return status, nil
 }
 
-// forgotten is the status of a job that was changed, and that is not known any more: the answer
-// to a call that was repeated much later.
+// forgotten is the status of a job that was changed and has been removed since. It answers a call
+// that is repeated much later.
 func forgotten(id string) *pb.JobStatus {
 	return &pb.JobStatus{Id: id, State: pb.JobState_JOB_STATE_EXPIRED}
 }

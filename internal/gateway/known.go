@@ -9,9 +9,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// addKnown says in the status of a job, for each group that waits for a resource that no node has,
-// which resources nodes have now: those of the root queue. The record of a status does not hold
-// that, because it changes with the nodes.
+// addKnown completes the status of a job for each group that waits for a resource that no node has:
+// it adds the names that nodes have now, those of the root queue. The record does not hold these
+// names, because they change with the nodes.
 func addKnown(s *replica.Snapshot, status *pb.JobStatus) error {
 	var known []string
 	for _, g := range status.GetGroups() {

@@ -14,12 +14,12 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// maxSilenceReports is how many silent nodes are reported at the same time.
+// maxSilenceReports bounds the silent nodes that are reported to the leader at the same time.
 const maxSilenceReports = 64
 
-// liveness is the table of the nodes that this gateway hears. It is about one connection to the
-// leader: when that breaks, the leader gives each of the gateway's nodes a while to register again,
-// so the table is emptied and heartbeats ask for just that.
+// liveness is the table of the nodes that this gateway hears, for one connection to the leader.
+// When that connection breaks, the leader gives the gateway's nodes a while to register again. So
+// the table is emptied, and heartbeats ask for a registration.
 type liveness struct {
 	limit int
 
@@ -27,18 +27,19 @@ type liveness struct {
 		sync.Mutex
 		connection uint64 // number of the connection to the leader
 		nodes      map[string]*heardNode
-		// Silence counts from here at most: before, the gateway itself stood still.
+		// since is the earliest instant from which silence counts. Before it the gateway itself
+		// stood still.
 		since    time.Duration
 		lastTick time.Duration
 	}
 }
 
-// heardNode is a node that registered here. While its registration is under way the number is 0,
-// and the node is not known.
+// heardNode is a node that registered here. While its registration is under way the registration
+// number is 0, and the node does not count as known.
 type heardNode struct {
 	incarnation  uint64
 	registration uint64
-	heard        time.Duration // when it was heard last
+	heard        time.Duration // instant of its last sign of life
 }
 
 func newLiveness(limit int) *liveness {
@@ -47,8 +48,8 @@ func newLiveness(limit int) *liveness {
 	return l
 }
 
-// reserve makes room for a node whose registration begins, and returns the connection that it
-// belongs to.
+// reserve makes an entry for a node whose registration begins, and returns the number of the
+// connection to which the entry belongs.
 func (l *liveness) reserve(id string) (connection uint64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,7 +65,8 @@ func (l *liveness) reserve(id string) (connection uint64, err error) {
 	return l.mu.connection, nil
 }
 
-// release gives the room back if the registration failed and there was none before.
+// release removes the entry of a registration that has failed, unless the node was registered
+// before.
 func (l *liveness) release(id string, connection uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,8 +75,8 @@ func (l *liveness) release(id string, connection uint64) {
 	}
 }
 
-// register notes a registration that the leader made. One over a connection that has gone does not
-// count, and an older one does not replace a newer.
+// register notes a registration by the leader. A registration over an earlier connection does not
+// count, and an older one does not replace a newer one.
 func (l *liveness) register(id string, connection, incarnation, registration uint64, now time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,9 +118,9 @@ func (l *liveness) reconnected() {
 	clear(l.mu.nodes)
 }
 
-// silent returns the nodes that were not heard for longer than timeout, by name. It is to be called
-// every interval; if it was not, the gateway stood still and could not have heard anybody, so
-// everybody has the whole time again.
+// silent returns the nodes that were not heard for longer than timeout, ordered by name. It is to
+// be called once in every interval. If a call comes late, the gateway stood still and could hear no
+// node, so all of them have the whole timeout again.
 func (l *liveness) silent(now, timeout, interval time.Duration) []*pb.NodeLiveness {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,7 +138,7 @@ func (l *liveness) silent(now, timeout, interval time.Duration) []*pb.NodeLivene
 	return found
 }
 
-// forget drops a node whose silence the leader knows of, unless it has registered again.
+// forget removes a node whose silence was reported, unless it has registered again.
 func (l *liveness) forget(id string, registration uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,7 +147,7 @@ func (l *liveness) forget(id string, registration uint64) {
 	}
 }
 
-// leave drops a node whose agent has stopped, unless a later one has registered.
+// leave removes a node whose agent has stopped, unless a later incarnation has registered.
 func (l *liveness) leave(id string, incarnation uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -154,8 +156,7 @@ func (l *liveness) leave(id string, incarnation uint64) {
 	}
 }
 
-// watchNodes is the janitor: every heartbeat interval it reports the nodes that fell silent, until
-// ctx ends.
+// watchNodes reports the nodes that fell silent, once in every heartbeat interval, until ctx ends.
 func (g *Gateway) watchNodes(ctx context.Context) error {
 	// No node has the empty id, so the only signals are those that follow each connection to the
 	// leader.
@@ -173,7 +174,7 @@ func (g *Gateway) watchNodes(ctx context.Context) error {
 		case <-ticker.C:
 		}
 		select {
-		case <-reconnected: // what is known is of an older connection
+		case <-reconnected: // the table belongs to the earlier connection
 			g.nodes.reconnected()
 		default:
 			g.reportSilent(ctx)
@@ -181,8 +182,8 @@ func (g *Gateway) watchNodes(ctx context.Context) error {
 	}
 }
 
-// reportSilent tells the leader of each node that fell silent. What cannot be told now is tried
-// again at the next tick.
+// reportSilent reports each silent node to the leader. A report that fails is tried again at the
+// next tick.
 func (g *Gateway) reportSilent(ctx context.Context) {
 	silent := g.nodes.silent(g.cfg.Clock(), g.cfg.NodeTimeout, g.cfg.HeartbeatInterval)
 	var group errgroup.Group

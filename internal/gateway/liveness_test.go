@@ -181,7 +181,7 @@ func TestHeartbeatsOfOtherIncarnations(t *testing.T) {
 	})
 }
 
-// What the leader thinks of a node counts more than that it is heard here.
+// The leader's state of a node counts more than the heartbeats that arrive here.
 func TestAHeartbeatAsksForWhatTheLeaderLacks(t *testing.T) {
 	tests := []struct {
 		name   string

@@ -11,19 +11,19 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// maxAgentMessage bounds what an agent says at once: a piece of a log, or what its QoS agent sees
+// maxAgentMessage bounds a message of an agent's stream: a piece of a log, or the QoS agent's view
 // of all tasks.
 const maxAgentMessage = 8 << 20
 
-// ReadLogs relays what an attempt of a task wrote from the agent that has it. With follow it waits
-// until the attempt has begun, and goes on until it has ended.
+// ReadLogs relays the output of an attempt of a task from the agent of the attempt's node. With
+// follow it waits until the attempt has begun, and goes on until it has ended.
 func (s jobService) ReadLogs(
 	ctx context.Context, req *connect.Request[pb.ReadLogsRequest], stream *connect.ServerStream[pb.ReadLogsResponse],
 ) error {
 	if err := checkLogRequest(req.Msg); err != nil {
 		return err
 	}
-	var reading place
+	var reading slot
 	if _, err := s.g.slots.logs.enter(&reading, nil, nil); err != nil {
 		s.g.metrics.refused(boundLogs)
 		return err
@@ -90,15 +90,15 @@ func checkLogRequest(req *pb.ReadLogsRequest) error {
 	return nil
 }
 
-// begunTask returns the task whose log is wanted, and a snapshot that holds it, once the wanted
-// attempt has begun. Without follow it does not wait; with it the stream is opened first, so that
-// the caller knows that it is heard.
+// begunTask returns the task of the request and a snapshot that holds it, once the requested
+// attempt has begun. Without follow it does not wait. With follow it opens the stream first, so
+// that the caller sees that the call was taken.
 func (s jobService) begunTask(
 	ctx context.Context, req *pb.ReadLogsRequest, stream *connect.ServerStream[pb.ReadLogsResponse],
 ) (*replica.Snapshot, *pb.Task, error) {
 	id := req.GetTask()
 	job, _, _, _ := wire.SplitTaskID(id)
-	// it counts tasks by state, so it changes with each of them
+	// The status counts tasks by state, so it changes with each task.
 	changed, cancel := s.g.replica.Watch(wire.KindJobStatus, job)
 	defer cancel()
 	snapshot, err := s.g.read(ctx)
@@ -133,7 +133,7 @@ func (s jobService) begunTask(
 		}
 		if !opened {
 			opened = true
-			req.TailBytes, req.TailLines = 0, 0 // nothing is there yet, so all of it is new
+			req.TailBytes, req.TailLines = 0, 0 // nothing is written yet, so all of the log is new
 			if err := stream.Send(nil); err != nil {
 				return nil, nil, err
 			}
@@ -171,7 +171,7 @@ func logNode(snapshot *replica.Snapshot, task *pb.Task, attempt int32) (*pb.Node
 	return node, nil
 }
 
-// relayError is what a caller is told when an agent's stream ended.
+// relayError returns the error for a caller whose stream from an agent has ended.
 func relayError(ctx context.Context, task *pb.Task, node *pb.Node, err error) error {
 	if err == nil {
 		return nil
@@ -183,7 +183,7 @@ func relayError(ctx context.Context, task *pb.Task, node *pb.Node, err error) er
 	switch plimsoll.CodeOf(err) {
 	case plimsoll.CodeUnavailable:
 	case plimsoll.CodeUnauthenticated:
-		return notLetIn(node.GetId(), node.GetAddress(), err)
+		return agentDenied(node.GetId(), node.GetAddress(), err)
 	default:
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// agentLogs is an agent's LogService. It tells what it is asked, and follows until released.
+// agentLogs is an agent's LogService. It reports its requests, and follows until released.
 type agentLogs struct {
 	asked   chan *pb.ReadTaskLogRequest
 	release chan struct{}

@@ -11,11 +11,10 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
-// metricsTimeout is how long an answer of /metrics may take, of which there are only a few at a
-// time.
+// metricsTimeout bounds the time of an answer of /metrics. Only a few are under way at a time.
 const metricsTimeout = 10 * time.Second
 
-// metrics are what /metrics shows.
+// metrics are the gateway's series at /metrics.
 type metrics struct {
 	registry *prometheus.Registry
 	requests *prometheus.CounterVec
@@ -105,7 +104,7 @@ func gauge(name, help string, value func() float64) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 }
 
-// ofAccess tells who may call; a gateway that serves no port has no access.
+// ofAccess returns the collectors of a transport.Access. A gateway without a TCP listener has none.
 func ofAccess(access *transport.Access) []prometheus.Collector {
 	flag := func(name, help string, set func() bool) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
@@ -135,13 +134,13 @@ func ofAccess(access *transport.Access) []prometheus.Collector {
 	}
 }
 
-// count notes an answer.
+// count counts an answer.
 func (m *metrics) count(rpc, code string) { m.requests.WithLabelValues(rpc, code).Inc() }
 
-// refused notes a request, stream or connection for which there was no room.
+// refused counts a request, stream or connection for which there was no room.
 func (m *metrics) refused(bound string) { m.refusals.WithLabelValues(bound).Inc() }
 
-// watching notes a stream that begins; the result is called at its end.
+// watching counts a stream that begins. The caller calls ended at the stream's end.
 func (m *metrics) watching(rpc string) (ended func()) {
 	gauge := m.watches.WithLabelValues(rpc)
 	gauge.Inc()

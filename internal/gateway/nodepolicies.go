@@ -13,19 +13,19 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// policyWatch knows which policies a stream has been sent.
+// policyWatch holds the policies that a stream has been sent.
 type policyWatch struct {
-	looked *replica.Snapshot // in which it looked last
-	node   []byte            // record of the node, as it was then
-	sent   map[string][]byte // record by key
+	looked *replica.Snapshot // snapshot of the last comparison
+	node   []byte            // record of the node in looked
+	sent   map[string][]byte // records sent, by key
 }
 
 func entries(m *pb.WatchAssignmentsResponse) int {
 	return len(m.Changed) + len(m.Removed) + len(m.ChangedPolicies) + len(m.RemovedPolicies)
 }
 
-// sendPolicies sends the difference between the policies that were sent and those of a snapshot
-// that concern the node.
+// sendPolicies sends the difference between the policies that were sent and those in a snapshot
+// that select the node.
 func (a *assignments) sendPolicies(snapshot *replica.Snapshot) error {
 	w := &a.policies
 	data, _ := snapshot.Get(wire.KindNode, a.node)
@@ -74,7 +74,7 @@ func (a *assignments) sendPolicies(snapshot *replica.Snapshot) error {
 	return nil
 }
 
-// selects reports whether a policy concerns a node.
+// selects reports whether a policy applies to a node.
 func selects(policy *pb.Policy, node *pb.Node) bool {
 	if policy.GetNodeQos() == nil {
 		return true

@@ -13,7 +13,7 @@ import (
 // nodeService serves NodeService.
 type nodeService struct{ g *Gateway }
 
-// ListNodes answers with every node and what it holds.
+// ListNodes answers with every node and its status, which holds its allocation.
 func (s nodeService) ListNodes(
 	ctx context.Context, _ *connect.Request[pb.ListNodesRequest],
 ) (*connect.Response[pb.ListNodesResponse], error) {
@@ -39,7 +39,7 @@ func (s nodeService) ListNodes(
 	return connect.NewResponse(resp), nil
 }
 
-// SetNodeMode lets a node take tasks, or not.
+// SetNodeMode sets whether a node takes new tasks.
 func (s nodeService) SetNodeMode(
 	ctx context.Context, req *connect.Request[pb.SetNodeModeRequest],
 ) (*connect.Response[pb.SetNodeModeResponse], error) {
@@ -59,7 +59,7 @@ func (s nodeService) SetNodeMode(
 	}
 	node, err := loadNode(snapshot, req.Msg.GetId())
 	switch {
-	case plimsoll.CodeOf(err) == plimsoll.CodeNotFound: // it was removed since
+	case plimsoll.CodeOf(err) == plimsoll.CodeNotFound: // the node was removed meanwhile
 		node = &pb.Node{Id: req.Msg.GetId(), Mode: req.Msg.GetMode()}
 	case err != nil:
 		return nil, unseen(err)
@@ -67,7 +67,7 @@ func (s nodeService) SetNodeMode(
 	return connect.NewResponse(&pb.SetNodeModeResponse{Node: node}), nil
 }
 
-// RemoveNode forgets a node.
+// RemoveNode removes a node from the cluster.
 func (s nodeService) RemoveNode(
 	ctx context.Context, req *connect.Request[pb.RemoveNodeRequest],
 ) (*connect.Response[pb.RemoveNodeResponse], error) {

@@ -16,8 +16,8 @@ import (
 // policyService serves PolicyService.
 type policyService struct{ g *Gateway }
 
-// ApplyPolicies creates and changes policies: the whole set or nothing. The leader holds them
-// against those that are there.
+// ApplyPolicies creates and changes policies: the whole set or nothing. The leader checks them
+// together with the existing ones.
 func (s policyService) ApplyPolicies(
 	ctx context.Context, req *connect.Request[pb.ApplyPoliciesRequest],
 ) (*connect.Response[pb.ApplyPoliciesResponse], error) {
@@ -95,7 +95,7 @@ func policyRef(kind pb.PolicyKind, name string) (plimsoll.PolicyRef, error) {
 	return ref, nil
 }
 
-// ListPolicies answers with all policies, or with those of a kind.
+// ListPolicies answers with all policies, or with the policies of one kind.
 func (s policyService) ListPolicies(
 	ctx context.Context, req *connect.Request[pb.ListPoliciesRequest],
 ) (*connect.Response[pb.ListPoliciesResponse], error) {
@@ -128,7 +128,7 @@ func (s policyService) ListPolicies(
 	return connect.NewResponse(resp), nil
 }
 
-// DeletePolicy deletes a policy that no other names.
+// DeletePolicy deletes a policy to which no other policy refers.
 func (s policyService) DeletePolicy(
 	ctx context.Context, req *connect.Request[pb.DeletePolicyRequest],
 ) (*connect.Response[pb.DeletePolicyResponse], error) {

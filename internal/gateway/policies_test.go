@@ -268,8 +268,8 @@ func (a agentQOS) WatchQOS(
 	return ctx.Err()
 }
 
-// What an agent sees and would do is relayed for as long as somebody watches; what cannot be says
-// why.
+// An agent's readings and planned actions are relayed for as long as a caller watches; what cannot
+// be says why.
 func TestNodeQOSIsRelayed(t *testing.T) {
 	agent, address := agentQOS{make(chan *pb.WatchQOSRequest, 1)}, "unix:"+filepath.Join(t.TempDir(), "qos.sock")
 	nameAgent(t, address, "n1")

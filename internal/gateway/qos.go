@@ -10,8 +10,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// ReportNode hands what a QoS agent says of its node to the leader, and is answered when it is
-// durable.
+// ReportNode forwards the report of a QoS agent on its node to the leader, and answers when the
+// report is durable.
 func (s agentService) ReportNode(
 	ctx context.Context, req *connect.Request[pb.ReportNodeRequest],
 ) (*connect.Response[pb.ReportNodeResponse], error) {
@@ -38,7 +38,7 @@ func checkNodeReport(req *pb.ReportNodeRequest) error {
 		return err
 	}
 	if req.GetReport() == nil {
-		return plimsoll.Invalid("report", "is missing; give what is to be said of the node")
+		return plimsoll.Invalid("report", "is missing; give the report on the node")
 	}
 	report := wire.NodeReportFromProto(req.GetReport())
 	if err := report.Validate(); err != nil {
@@ -54,7 +54,7 @@ func checkNodeReport(req *pb.ReportNodeRequest) error {
 	return nil
 }
 
-// WatchNodeQOS relays what the QoS agent of a node sees and would do.
+// WatchNodeQOS relays the readings and planned actions of a node's QoS agent.
 func (s nodeService) WatchNodeQOS(
 	ctx context.Context, req *connect.Request[pb.WatchNodeQOSRequest],
 	stream *connect.ServerStream[pb.WatchNodeQOSResponse],
@@ -100,7 +100,7 @@ func (s nodeService) WatchNodeQOS(
 	return relayQOSError(ctx, id, address, watch.Err())
 }
 
-// relayQOSError is what a caller is told when an agent's stream ended.
+// relayQOSError returns the error for a caller whose stream from a QoS agent has ended.
 func relayQOSError(ctx context.Context, node, address string, err error) error {
 	if err == nil {
 		return nil
@@ -113,11 +113,12 @@ func relayQOSError(ctx context.Context, node, address string, err error) error {
 	case plimsoll.CodeUnavailable:
 		return &plimsoll.Error{
 			Code: plimsoll.CodeUnavailable,
-			Msg:  "the agent of node " + node + " at " + address + " cannot be reached; see that it runs, and try again",
-			Err:  err,
+			Msg: "the agent of node " + node + " at " + address +
+				" cannot be reached; see that it runs, and try again",
+			Err: err,
 		}
 	case plimsoll.CodeUnauthenticated:
-		return notLetIn(node, address, err)
+		return agentDenied(node, address, err)
 	case plimsoll.CodeUnimplemented:
 		return plimsoll.Errorf(
 			plimsoll.CodeUnimplemented, "the agent of node %q watches nothing; it may be of an older version", node,

@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// maxTrial is how many tasks of a group may be tried.
+	// maxTrial bounds the tasks of a group in a dry run.
 	maxTrial = 10_000
-	// maxNamed is how many nodes a question may name.
+	// maxNamed bounds the nodes that a question names.
 	maxNamed = 10_000
-	// maxMoves is how many moves may be planned at once.
+	// maxMoves bounds the moves of one plan.
 	maxMoves = 1000
 )
 
-// ask sends the leader a question that it answers from a copy of its working state. It costs the
-// leader up to 50 ms of a worker, so only few are under way at once.
+// ask sends the leader a question, which it answers from a copy of its working state. An answer
+// costs the leader up to 50 ms of a worker, so only few questions are under way at once.
 func (g *Gateway) ask(ctx context.Context, question *pb.Command) (*pb.Reply, error) {
 	select {
 	case g.explains <- struct{}{}:
@@ -41,11 +41,11 @@ func (g *Gateway) ask(ctx context.Context, question *pb.Command) (*pb.Reply, err
 	return reply, err
 }
 
-func olderLeader(what string) error {
-	return plimsoll.Errorf(plimsoll.CodeUnimplemented, "the leader cannot %s; it may be of an older version", what)
+func olderLeader(verb string) error {
+	return plimsoll.Errorf(plimsoll.CodeUnimplemented, "the leader cannot %s; it may be of an older version", verb)
 }
 
-// ExplainTask asks the leader why a task is where it is.
+// ExplainTask asks the leader why a task waits or runs where it does.
 func (s jobService) ExplainTask(
 	ctx context.Context, req *connect.Request[pb.ExplainTaskRequest],
 ) (*connect.Response[pb.ExplainTaskResponse], error) {
@@ -67,8 +67,8 @@ func (s jobService) ExplainTask(
 	return connect.NewResponse(reply.GetExplainTask()), nil
 }
 
-// PlaceJob asks the leader where the tasks of a job would be placed now. The job is checked as if
-// it were submitted.
+// PlaceJob asks the leader where the tasks of a job would be placed now: a dry run. The job is
+// checked like one that is submitted.
 func (s jobService) PlaceJob(
 	ctx context.Context, req *connect.Request[pb.PlaceJobRequest],
 ) (*connect.Response[pb.PlaceJobResponse], error) {
@@ -95,7 +95,7 @@ func (s jobService) PlaceJob(
 	return connect.NewResponse(reply.GetPlaceJob()), nil
 }
 
-// NodeCapacity asks the leader what is left on nodes.
+// NodeCapacity asks the leader for the free resources of nodes.
 func (s nodeService) NodeCapacity(
 	ctx context.Context, req *connect.Request[pb.NodeCapacityRequest],
 ) (*connect.Response[pb.NodeCapacityResponse], error) {
@@ -113,13 +113,13 @@ func (s nodeService) NodeCapacity(
 		return nil, err
 	}
 	if reply.GetNodeCapacity() == nil {
-		return nil, olderLeader("tell what is left on nodes")
+		return nil, olderLeader("report the free resources of nodes")
 	}
 	return connect.NewResponse(reply.GetNodeCapacity()), nil
 }
 
-// PlanMoves asks the leader for moves that would empty nodes or make room. A job is checked as if
-// it were submitted.
+// PlanMoves asks the leader for moves that would empty nodes or make room. A job is checked like
+// one that is submitted.
 func (s nodeService) PlanMoves(
 	ctx context.Context, req *connect.Request[pb.PlanMovesRequest],
 ) (*connect.Response[pb.PlanMovesResponse], error) {

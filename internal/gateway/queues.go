@@ -56,7 +56,7 @@ func (s queueService) GetQueueConfig(
 	return connect.NewResponse(&pb.GetQueueConfigResponse{Config: config}), nil
 }
 
-// SetQueueConfig replaces the tree: all of it or nothing.
+// SetQueueConfig replaces the configured tree: all of it or nothing.
 func (s queueService) SetQueueConfig(
 	ctx context.Context, req *connect.Request[pb.SetQueueConfigRequest],
 ) (*connect.Response[pb.SetQueueConfigResponse], error) {

@@ -74,9 +74,10 @@ func TestGetJobAndTask(t *testing.T) {
 	if job.GetJob().GetStatus().GetOwner() != "bob" || job.GetJob().GetSpec().GetGroups()[0].GetEnv()["A"] != "b" || job.GetRevision() != 1 {
 		t.Errorf("got %v", job)
 	}
-	task := must(t, s.jobs.GetTask, &pb.GetTaskRequest{Id: "b.2.map.10"})
-	if task.GetTask().GetIndex() != 10 || task.GetTask().GetState() != pb.TaskState_TASK_STATE_PENDING || task.GetRevision() != 1 {
-		t.Errorf("got %v", task)
+	got := must(t, s.jobs.GetTask, &pb.GetTaskRequest{Id: "b.2.map.10"})
+	task := got.GetTask()
+	if task.GetIndex() != 10 || task.GetState() != pb.TaskState_TASK_STATE_PENDING || got.GetRevision() != 1 {
+		t.Errorf("got %v", got)
 	}
 }
 
@@ -237,7 +238,8 @@ func TestListEvents(t *testing.T) {
 				t.Errorf("got %v, next %d; want %v, next %d", resp.GetIds(), resp.GetNext(), test.ids, test.next)
 			}
 			for i, ev := range resp.GetEvents() {
-				if want := events[resp.GetIds()[i]]; ev.GetObject() != want.Object || ev.GetReference() != want.Reference || ev.GetTime() != 7 {
+				want := events[resp.GetIds()[i]]
+				if ev.GetObject() != want.Object || ev.GetReference() != want.Reference || ev.GetTime() != 7 {
 					t.Errorf("event %d is %v, want %+v", resp.GetIds()[i], ev, want)
 				}
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// decode reads a record straight into the message that an answer holds.
+// decode decodes a record into the message that an answer holds.
 func decode(kind wire.Kind, key string, data []byte, into proto.Message) error {
 	if err := proto.Unmarshal(data, into); err != nil {
 		return plimsoll.Errorf(plimsoll.CodeCorrupt, "the record %q of kind %d cannot be decoded: %v", key, kind, err)
@@ -23,7 +23,7 @@ type message[T any] interface {
 	proto.Message
 }
 
-// load returns one record; nil if there is none.
+// load returns one decoded record; nil if there is none.
 func load[T any, M message[T]](s *replica.Snapshot, kind wire.Kind, key string) (M, error) {
 	data, ok := s.Get(kind, key)
 	if !ok {

@@ -62,11 +62,13 @@ func (ld *leader) exec(_ context.Context, _ string, cmd *pb.Command, respond fun
 	switch {
 	case cmd.GetSubmitJob() != nil:
 		spec := wire.JobSpecFromProto(cmd.GetSubmitJob().GetSpec())
-		batch.Mutations = append(batch.Mutations, putSpec(spec),
-			putStatus(plimsoll.JobStatus{ID: spec.ID, Owner: spec.Owner, State: plimsoll.JobAccepted, Revision: ld.next}))
+		batch.Mutations = append(batch.Mutations, putSpec(spec), putStatus(plimsoll.JobStatus{
+			ID: spec.ID, Owner: spec.Owner, State: plimsoll.JobAccepted, Revision: ld.next,
+		}))
 	case cmd.GetKillJob() != nil:
-		batch.Mutations = append(batch.Mutations,
-			putStatus(plimsoll.JobStatus{ID: cmd.GetKillJob().GetId(), State: plimsoll.JobFailed, Killed: true, Revision: ld.next}))
+		batch.Mutations = append(batch.Mutations, putStatus(plimsoll.JobStatus{
+			ID: cmd.GetKillJob().GetId(), State: plimsoll.JobFailed, Killed: true, Revision: ld.next,
+		}))
 	}
 	ld.source.Publish(batch)
 	respond(&pb.Reply{Revision: ld.next})
@@ -190,8 +192,8 @@ func BenchmarkGetJob(b *testing.B) {
 	})
 }
 
-// latestOnly answers reads with whatever is there. It is what a gateway must not do, and the
-// measure of what strictness costs.
+// latestOnly answers reads from the newest snapshot at hand. A gateway must never do so; the
+// benchmark compares it with strict reads to show their cost.
 type latestOnly struct{ *replica.Follower }
 
 func (l latestOnly) Barrier(context.Context) (*replica.Snapshot, error) { return l.Latest(), nil }

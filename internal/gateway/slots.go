@@ -38,33 +38,33 @@ func ownBounds() []string {
 }
 
 const (
-	// blockedAnswer is how long an answer may wait for its caller until it can be given up for
-	// another request.
+	// blockedAnswer is the age at which an answer that its caller does not read may lose its slot
+	// to another request.
 	blockedAnswer = 5 * time.Second
-	// blockedLook is how often answers that wait are looked for at most.
+	// blockedLook is the shortest time between two searches for such answers.
 	blockedLook = 100 * time.Millisecond
 )
 
-// slots are the places of requests and streams. Users and agents each have their own, by the caller
-// that transport.CallerOf tells and never by path: what users do takes nothing from agents.
+// slots are the bounds on requests and streams under way. Users and agents have slots of their own,
+// told apart by transport.CallerOf and never by path: users take nothing from agents.
 type slots struct {
-	requests, streams           *places
-	agentRequests, agentStreams *places
-	logs                        *places // streams of logs, within those above
+	requests, streams           *slotPool
+	agentRequests, agentStreams *slotPool
+	logs                        *slotPool // streams of logs, which also count as users' streams
 }
 
 func newSlots(cfg *Config) *slots {
 	return &slots{
-		requests:      newPlaces(cfg.MaxRequests, boundRequests, "requests"),
-		streams:       newPlaces(cfg.MaxStreams, boundStreams, "watches and logs"),
-		agentRequests: newPlaces(cfg.MaxAgentRequests, boundAgentRequests, "requests of agents"),
-		agentStreams:  newPlaces(cfg.MaxAgentStreams, boundAgentStreams, "watches of agents"),
-		logs:          newPlaces(cfg.MaxLogs, boundLogs, "logs"),
+		requests:      newSlotPool(cfg.MaxRequests, boundRequests, "requests"),
+		streams:       newSlotPool(cfg.MaxStreams, boundStreams, "watches and logs"),
+		agentRequests: newSlotPool(cfg.MaxAgentRequests, boundAgentRequests, "requests of agents"),
+		agentStreams:  newSlotPool(cfg.MaxAgentStreams, boundAgentStreams, "watches of agents"),
+		logs:          newSlotPool(cfg.MaxLogs, boundLogs, "logs"),
 	}
 }
 
-// of returns the places for a request of a caller that lasts, or does not.
-func (s *slots) of(caller transport.Caller, lasts bool) *places {
+// of returns the pool for a caller's request, or for its stream if lasts is set.
+func (s *slots) of(caller transport.Caller, lasts bool) *slotPool {
 	agent := caller != transport.CallerUser
 	switch {
 	case agent && lasts:
@@ -80,45 +80,46 @@ func (s *slots) of(caller transport.Caller, lasts bool) *places {
 // streams reports whether a request lasts as long as its caller wants.
 func (g *Gateway) streams(r *http.Request) bool { return g.methods[r.URL.Path].streams }
 
-// places bounds how many of something are under way. When all are taken, a request that comes takes
-// the place of one that keeps its own waiting: the oldest whose body has not come, or one whose
-// caller has not taken its answer for five seconds. If there is none it is refused.
-type places struct {
+// slotPool bounds the requests of one sort that are under way. When all slots are taken, a new
+// request displaces one that only waits for its caller. That is the oldest whose body has not come,
+// or one whose caller has not read its answer for five seconds. If there is none the new request is
+// refused.
+type slotPool struct {
 	most  int
-	bound string // for the metric
-	name  string // for people
+	bound string // label of the bound in the metric of refusals
+	name  string // for error texts
 
 	mu struct {
 		sync.Mutex
-		arriving list.List // of *place, oldest first: their bodies have not come
-		working  list.List // of *place
-		looked   time.Time // when an answer that waits was looked for last
+		arriving list.List // of *slot, oldest first: their bodies have not come
+		working  list.List // of *slot
+		looked   time.Time // instant of the last search for an unread answer
 	}
 }
 
-// place is that of one request.
-type place struct {
-	of      *places
-	arrival *transport.Arrival // nil: it came without a body
-	answer  *transport.Answer  // nil: nothing is known of it
-	list    *list.List         // nil: it was left, or taken away
+// slot is the slot of one request.
+type slot struct {
+	of      *slotPool
+	arrival *transport.Arrival // nil: the request has no body
+	answer  *transport.Answer  // nil: the answer is not timed
+	list    *list.List         // the list that holds the slot; nil: it was given back or displaced
 	at      *list.Element
 }
 
-func newPlaces(most int, bound, name string) *places {
-	return &places{most: most, bound: bound, name: name}
+func newSlotPool(most int, bound, name string) *slotPool {
+	return &slotPool{most: most, bound: bound, name: name}
 }
 
-func (p *places) full() error {
+func (p *slotPool) full() error {
 	return plimsoll.Errorf(
 		plimsoll.CodeExhausted, "this gateway has %d %s under way, as many as it may; try again later", p.most, p.name,
 	)
 }
 
-// enter takes a place, which is given back with leave. cut reports whether another request lost its
-// own for it.
-func (p *places) enter(entered *place, arrival *transport.Arrival, answer *transport.Answer) (cut bool, err error) {
-	*entered = place{of: p, arrival: arrival, answer: answer}
+// enter takes a slot, which is given back with leave. cut reports whether another request was
+// displaced.
+func (p *slotPool) enter(entered *slot, arrival *transport.Arrival, answer *transport.Answer) (cut bool, err error) {
+	*entered = slot{of: p, arrival: arrival, answer: answer}
 	leaving, err := p.put(entered)
 	if err != nil {
 		return false, err
@@ -139,8 +140,8 @@ func (p *places) enter(entered *place, arrival *transport.Arrival, answer *trans
 	return true, nil
 }
 
-// put makes room for a place and puts it in. leaving is the one that lost its own for it, if any.
-func (p *places) put(entered *place) (leaving *place, err error) {
+// put enters a slot, displacing another if the pool is full. leaving is the displaced one, if any.
+func (p *slotPool) put(entered *slot) (leaving *slot, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.mu.arriving.Len()+p.mu.working.Len() >= p.most {
@@ -157,9 +158,8 @@ func (p *places) put(entered *place) (leaving *place, err error) {
 	return leaving, nil
 }
 
-// dispensable returns the place that can best be given up; nil if there is none. The caller holds
-// mu.
-func (p *places) dispensable() *place {
+// dispensable returns the slot to displace; nil if there is none. The caller holds mu.
+func (p *slotPool) dispensable() *slot {
 	if oldest := p.mu.arriving.Front(); oldest != nil {
 		return elementOf(oldest)
 	}
@@ -176,13 +176,13 @@ func (p *places) dispensable() *place {
 	return nil
 }
 
-func elementOf(e *list.Element) *place {
-	p, _ := e.Value.(*place) // the lists of places hold nothing else
+func elementOf(e *list.Element) *slot {
+	p, _ := e.Value.(*slot) // the lists of a pool hold nothing else
 	return p
 }
 
-// move puts a place at the end of a list; nil: of none. The caller holds places.mu.
-func (p *place) move(to *list.List) {
+// move moves a slot to the end of a list; nil takes it out. The caller holds slotPool.mu.
+func (p *slot) move(to *list.List) {
 	if p.list != nil {
 		p.list.Remove(p.at)
 	}
@@ -192,7 +192,7 @@ func (p *place) move(to *list.List) {
 }
 
 // arrived notes that the request has come as a whole.
-func (p *place) arrived() {
+func (p *slot) arrived() {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
 	if p.list != nil {
@@ -200,8 +200,8 @@ func (p *place) arrived() {
 	}
 }
 
-// leave gives the place back, unless another has it.
-func (p *place) leave() {
+// leave gives the slot back, unless it was displaced.
+func (p *slot) leave() {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
 	p.move(nil)
@@ -209,25 +209,25 @@ func (p *place) leave() {
 
 // ongoing is the state of one request at a gateway, allocated at once.
 type ongoing struct {
-	place  place
+	slot   slot
 	charge charge
 	intake intake
 }
 
-// take takes a place for a request.
+// take takes a slot for a request.
 func (g *Gateway) take(u *ongoing, w http.ResponseWriter, r *http.Request) error {
 	caller := transport.CallerOf(r.Context())
 	answer, _ := w.(*transport.Answer)
 	room := g.slots.of(caller, g.streams(r))
-	cut, err := room.enter(&u.place, transport.ArrivalOf(r), answer)
+	cut, err := room.enter(&u.slot, transport.ArrivalOf(r), answer)
 	if cut || err != nil {
 		g.metrics.refused(room.bound)
 	}
 	return err
 }
 
-// bounded refuses an RPC for which there is no room, before its body is read, and gives each what
-// it takes of a budget.
+// bounded refuses an RPC for which there is no slot, before its body is read, and opens the charge
+// of every other on its budget.
 func (g *Gateway) bounded(next http.Handler) http.Handler {
 	refuser := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -237,7 +237,7 @@ func (g *Gateway) bounded(next http.Handler) http.Handler {
 			refuse(refuser, w, r, wire.ConnectError(err))
 			return
 		}
-		defer u.place.leave()
+		defer u.slot.leave()
 		r = g.charge(u, w, r)
 		defer u.charge.end()
 		if err := g.meter(u, r); err != nil {
@@ -248,10 +248,10 @@ func (g *Gateway) bounded(next http.Handler) http.Handler {
 	})
 }
 
-// retryAfter is how many seconds a caller is to wait for whom there was no room.
+// retryAfter is the number of seconds after which a refused caller may try again.
 const retryAfter = "1"
 
-// refuse answers an RPC with an error of connect before its handler has seen it.
+// refuse answers an RPC with an error in the form of its protocol, before its handler has seen it.
 func refuse(refuser *connect.ErrorWriter, w http.ResponseWriter, r *http.Request, err error) {
 	if refuser.IsSupported(r) {
 		_ = refuser.Write(w, r, err) // the caller went away; there is nobody to tell
@@ -270,7 +270,7 @@ func (g *Gateway) boundedREST(next http.Handler) http.Handler {
 			rest.WriteError(w, wire.HTTPStatus(plimsoll.CodeExhausted), err.Error())
 			return
 		}
-		defer u.place.leave()
+		defer u.slot.leave()
 		r = g.charge(u, w, r)
 		defer u.charge.end()
 		counted := &statusWriter{ResponseWriter: w, status: http.StatusOK}
@@ -279,7 +279,7 @@ func (g *Gateway) boundedREST(next http.Handler) http.Handler {
 	})
 }
 
-// statusWriter notes the status that was sent.
+// statusWriter remembers the status that was sent.
 type statusWriter struct {
 	http.ResponseWriter
 	status int
@@ -294,7 +294,7 @@ func (w *statusWriter) WriteHeader(status int) {
 // keptStream counts the connection of a stream as one that lasts, once its request has come.
 type keptStream struct {
 	connect.StreamingHandlerConn
-	ctx  context.Context //nolint:containedctx // of the one call that it stands for
+	ctx  context.Context //nolint:containedctx // the context of the stream's one call
 	done func()
 	kept bool
 }
@@ -302,7 +302,7 @@ type keptStream struct {
 // Receive implements connect.StreamingHandlerConn.
 func (k *keptStream) Receive(m any) error {
 	if err := k.StreamingHandlerConn.Receive(m); err != nil || k.kept {
-		return err //nolint:wrapcheck // the handler knows connect's own errors
+		return err //nolint:wrapcheck // the handler expects connect's own errors
 	}
 	if err := checkRequest(k.Spec().Procedure, m); err != nil {
 		return wire.ConnectError(err)

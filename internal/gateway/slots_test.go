@@ -148,7 +148,7 @@ func (e endless) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-func (p *places) count() int {
+func (p *slotPool) count() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.mu.arriving.Len() + p.mu.working.Len()
@@ -265,8 +265,7 @@ func TestTheAddressOfAgentsServesNobodyElse(t *testing.T) {
 	}
 }
 
-// A request that comes takes the place of the one that has been on its way longest, which is told
-// so.
+// A new request displaces the one that has been on its way longest, which is told so.
 func TestARequestOnItsWayGivesItsPlaceToOneThatCame(t *testing.T) {
 	path := plimsollv1connect.JobServiceGetJobProcedure
 	inBubble(t, Config{MaxRequests: 2}, cluster(), func(t *testing.T, network *pipes, client *http.Client) {
@@ -298,7 +297,7 @@ func TestARequestOnItsWayGivesItsPlaceToOneThatCame(t *testing.T) {
 	})
 }
 
-// An answer that its caller does not take for five seconds gives its place up when another needs
+// An answer that its caller has not read for five seconds loses its slot when another request needs
 // it.
 func TestAnAnswerThatIsNotTakenGivesItsPlaceToOneThatCame(t *testing.T) {
 	f := cluster()
@@ -344,8 +343,11 @@ func TestAStreamThatIsNotReadIsCutAndTold(t *testing.T) {
 			}
 			inBubble(t, cfg, cluster(), func(t *testing.T, network *pipes, client *http.Client) {
 				body := envelope(t, req)
-				c := begin(t, network, "POST "+procedure+" HTTP/1.1", "Host: gateway", "Content-Type: application/connect+proto",
-					fmt.Sprintf("Content-Length: %d", len(body)), "", string(body))
+				c := begin(
+					t, network, "POST "+procedure+" HTTP/1.1", "Host: gateway",
+					"Content-Type: application/connect+proto",
+					fmt.Sprintf("Content-Length: %d", len(body)), "", string(body),
+				)
 				jobs := plimsollv1connect.NewJobServiceClient(client, "http://gateway")
 				time.Sleep(59 * time.Second) // of the bubble: nobody waits
 				synctest.Wait()

@@ -9,14 +9,15 @@ import (
 )
 
 const (
-	// maxSpecBytesKept bounds the encoded bytes of the specifications that are kept decoded.
+	// maxSpecBytesKept bounds the cache, in encoded bytes of its specifications.
 	maxSpecBytesKept = 16 << 20
-	// specOverhead is about what a specification takes beside its bytes.
+	// specOverhead is the approximate cost of a specification beside its bytes.
 	specOverhead = 1 << 10
 )
 
-// specCache keeps job specifications decoded. All streams share it: a job's tasks go to many nodes,
-// and what a stream kept for itself would be there once for each of them. The zero value is ready.
+// specCache holds decoded job specifications. All streams share it: a job's tasks go to many nodes,
+// and a cache of each stream would hold the same specification once for each node. The zero value
+// is ready.
 type specCache struct {
 	mu struct {
 		sync.Mutex
@@ -25,14 +26,13 @@ type specCache struct {
 	}
 }
 
-// jobSpec is a decoded specification, which must not be changed, with the bytes that it was decoded
-// from.
+// jobSpec is a decoded specification with its encoded bytes. Invariant: nobody changes spec.
 type jobSpec struct {
 	data []byte
 	spec *pb.JobSpec
 }
 
-// get decodes a job's specification, or finds it decoded.
+// get returns a job's specification, decoded now or before.
 func (c *specCache) get(job string, data []byte) (*pb.JobSpec, error) {
 	if cached, has := c.find(job); has && bytes.Equal(cached.data, data) {
 		return cached.spec, nil
@@ -61,7 +61,7 @@ func (c *specCache) keep(job string, added jobSpec) {
 		delete(c.mu.byJob, job)
 	}
 	if c.mu.byJob == nil || c.mu.size+size > maxSpecBytesKept {
-		c.mu.byJob, c.mu.size = map[string]jobSpec{}, 0 // it is only a cache: what is still needed comes back
+		c.mu.byJob, c.mu.size = map[string]jobSpec{}, 0 // a cache: specifications still in use are decoded again
 	}
 	c.mu.byJob[job] = added
 	c.mu.size += size

@@ -18,7 +18,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// refusal is what a caller in JSON reads of an error.
+// refusal is an error as a caller in JSON receives it.
 type refusal struct {
 	Code    string
 	Message string
@@ -96,7 +96,7 @@ func TestWhatIsNotKnownInAUsersJSONIsAnErrorThatNamesIt(t *testing.T) {
 	}
 }
 
-// The names of the contract and those of JSON are both known, and what is left out is the default.
+// The names of the contract and those of JSON are both known, and a missing field has its default.
 func TestAJobThatLeavesOutTheCountHasOneTask(t *testing.T) {
 	f := newFake()
 	f.answer = accept(f)
@@ -186,7 +186,7 @@ func enumsIn(t *testing.T, d protoreflect.MessageDescriptor, within ...protorefl
 	return all
 }
 
-// A message of a newer version passes in binary form, with what this version does not know.
+// A message of a newer version passes in binary form, with fields that this version does not know.
 func TestAFieldOfANewerVersionPassesAGateway(t *testing.T) {
 	newer := protowire.AppendString(protowire.AppendTag(nil, 1999, protowire.BytesType), "of a newer version")
 	f := newFake()

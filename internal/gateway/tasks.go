@@ -83,7 +83,7 @@ func (s jobService) ListTasks(
 	return connect.NewResponse(resp), nil
 }
 
-// tasksOf yields the smallest run of task records that holds all that are wanted.
+// tasksOf yields the smallest range of task records that holds all requested ones.
 func tasksOf(s *replica.Snapshot, want *pb.ListTasksRequest, after string) iter.Seq2[string, []byte] {
 	switch {
 	case want.GetJob() != "":

@@ -77,7 +77,8 @@ func TestWritesAreSentOnceAndAnsweredWithTheirEffect(t *testing.T) {
 
 	spec := specNamed("new")
 	submitted := must(t, s.jobs.SubmitJob, &pb.SubmitJobRequest{Spec: wire.JobSpecToProto(&spec)}).GetJob()
-	if submitted.GetStatus().GetState() != pb.JobState_JOB_STATE_ACCEPTED || submitted.GetSpec().GetGroups()[0].GetCount() != 2 {
+	if submitted.GetStatus().GetState() != pb.JobState_JOB_STATE_ACCEPTED ||
+		submitted.GetSpec().GetGroups()[0].GetCount() != 2 {
 		t.Errorf("submitted is %v", submitted)
 	}
 	killed := must(t, s.jobs.KillJob, &pb.KillJobRequest{Id: "a", Reason: "enough"}).GetStatus()
@@ -117,7 +118,8 @@ func TestASubmitWithoutAQueueGoesToTheDefault(t *testing.T) {
 	job := must(
 		t, directly(newGateway(t, Config{}, f)).jobs.SubmitJob, &pb.SubmitJobRequest{Spec: wire.JobSpecToProto(&spec)},
 	).GetJob()
-	if sent := f.sent()[0].GetSubmitJob().GetSpec().GetQueue(); sent != "root.default" || job.GetStatus().GetQueue() != sent {
+	sent := f.sent()[0].GetSubmitJob().GetSpec().GetQueue()
+	if sent != "root.default" || job.GetStatus().GetQueue() != sent {
 		t.Errorf("it was sent to %q and is in %q", sent, job.GetStatus().GetQueue())
 	}
 }
@@ -364,7 +366,10 @@ func TestWhatIsNotThereIsNotFound(t *testing.T) {
 
 func TestWhatTheLeaderRefusesReachesTheCallerAsItIs(t *testing.T) {
 	f := cluster()
-	refusal := &plimsoll.Error{Code: plimsoll.CodeAlreadyExists, Op: "submit job", Field: "job", Msg: "there is a job \"new\"; choose another id"}
+	refusal := &plimsoll.Error{
+		Code: plimsoll.CodeAlreadyExists, Op: "submit job", Field: "job",
+		Msg: "there is a job \"new\"; choose another id",
+	}
 	f.answer = func(*pb.Command) *pb.Reply { return &pb.Reply{Error: wire.ErrorToProto(refusal)} }
 	spec := specNamed("new")
 	_, err := call(
@@ -430,7 +435,7 @@ func TestOnlySoManyExplanationsAtOnce(t *testing.T) {
 }
 
 // A dry run and a question for capacities go to the leader, a job without a queue as one for the
-// default. A leader that knows neither is told of.
+// default. A leader that knows neither is reported.
 func TestQuestionsGoToTheLeader(t *testing.T) {
 	f := cluster()
 	f.answer = accept(f)
@@ -458,7 +463,7 @@ func TestQuestionsGoToTheLeader(t *testing.T) {
 	}
 }
 
-// What a gateway forwards is what it was given.
+// A gateway forwards a command unchanged.
 func TestReportsGoOnAsTheyAre(t *testing.T) {
 	f := cluster()
 	req := &pb.ReportTasksRequest{Node: "n1", Incarnation: 3, Sequence: 9, Reports: []*pb.TaskReport{

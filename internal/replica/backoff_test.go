@@ -12,8 +12,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
-// The pause doubles from the least to the most, and half of it is random, so that gateways do not
-// all come back at once (gateways.md section 6, item 3).
+// The pause doubles from the least to the most, and half of it is random. So gateways do not all
+// come back at once (gateways.md section 6, item 3).
 func TestBackoffDoublesAndIsJittered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var pauses []time.Duration

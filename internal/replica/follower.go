@@ -30,12 +30,12 @@ const (
 	DefaultMaxCommandBytes = 64 << 20
 )
 
-// responseBounds are those of one message of a leader. A batch is as large as its store lets it be,
-// which is 16 MiB by default, and comes as one field of bytes; a part of a snapshot is of 256 KiB,
-// or one record.
+// responseBounds are the bounds of one message of a leader. A batch comes as one field of bytes, as
+// large as the leader's store allows: 16 MiB by default. A part of a snapshot has 256 KiB, or is
+// one record.
 var responseBounds = wire.Bounds{Bytes: 256 << 20, Decoded: 512 << 20}
 
-// FollowerConfig says how a gateway follows the leader. Zero values stand for the defaults.
+// FollowerConfig holds the settings of a Follower. Zero values stand for the defaults.
 type FollowerConfig struct {
 	Gateway string // this gateway's id
 	Leader  string // the leader's address, as package transport reads it
@@ -44,27 +44,28 @@ type FollowerConfig struct {
 	// EventCapacity is the size of the copy's event ring; default ring.DefaultCapacity.
 	EventCapacity int
 	// MaxCommands bounds the commands that are under way; default DefaultMaxCommands, below the
-	// leader's bound on replies. A quarter of it, and of MaxCommandBytes, is for what agents say.
+	// leader's bound on replies. A quarter of it, and of MaxCommandBytes, is kept for agents'
+	// commands.
 	MaxCommands int
-	// MaxCommandBytes bounds, encoded, the commands that wait to be sent; default
+	// MaxCommandBytes bounds the encoded bytes of the commands that wait to be sent; default
 	// DefaultMaxCommandBytes.
 	MaxCommandBytes int
-	// MinBackoff and MaxBackoff bound the pause before the follower connects again: it doubles with
-	// each failure in a row, and half of it is random. While nobody listens at the address it is a
-	// quarter of a second at most. Defaults DefaultMinBackoff and DefaultMaxBackoff.
+	// MinBackoff and MaxBackoff bound the pause before the follower connects again. The pause
+	// doubles with each failure in a row, and half of it is random. While nobody listens at the
+	// address it is at most a quarter of a second. Defaults DefaultMinBackoff and
+	// DefaultMaxBackoff.
 	MinBackoff, MaxBackoff time.Duration
-	// Events tells what happens.
+	// Events are the callbacks of the follower.
 	Events FollowerEvents
 }
 
-// FollowerEvents tells what happens at a follower. A nil function is not called. They must not
-// block.
+// FollowerEvents are the callbacks of a Follower. A nil function is not called. None may block.
 type FollowerEvents struct {
-	// Live is called when the copy follows a leader: after a snapshot, or at once if it could be
-	// resumed.
+	// Live is called when the copy begins to follow a leader: after a snapshot, or at once if the
+	// copy could be resumed.
 	Live func(epoch, revision uint64, resumed bool)
-	// Disconnected is called when a stream has ended or could not be opened, with the pause before
-	// the next try: 0 if the leader has already answered on another connection.
+	// Disconnected is called when a stream has ended or could not be opened. The pause before the
+	// next try is 0 if the leader has already answered on another connection.
 	Disconnected func(err error, pause time.Duration)
 }
 
@@ -87,11 +88,11 @@ type Follower struct {
 	config FollowerConfig
 	dial   dial
 
-	mirror  mirror // the receiving goroutine's alone
+	mirror  mirror // belongs to the receiving goroutine
 	latest  atomic.Pointer[Snapshot]
 	watches watches
-	wake    chan struct{} // capacity 1: the sender has to look
-	doubt   chan struct{} // capacity 1: a barrier has timed out
+	wake    chan struct{} // capacity 1: the sender has something to send
+	suspect chan struct{} // capacity 1: a barrier has timed out
 
 	mu struct {
 		sync.Mutex
@@ -100,7 +101,7 @@ type Follower struct {
 	}
 }
 
-// NewFollower makes a follower; Run makes it follow.
+// NewFollower makes a Follower. It does nothing until Run is called.
 func NewFollower(config FollowerConfig) (*Follower, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("configure the replica: %w", err)
@@ -118,7 +119,7 @@ func newFollower(config FollowerConfig, dial dial) *Follower {
 	if config.MaxBackoff == 0 {
 		config.MaxBackoff = max(DefaultMaxBackoff, config.MinBackoff)
 	}
-	f := &Follower{config: config, dial: dial, wake: make(chan struct{}, 1), doubt: make(chan struct{}, 1)}
+	f := &Follower{config: config, dial: dial, wake: make(chan struct{}, 1), suspect: make(chan struct{}, 1)}
 	f.mirror.eventCapacity = config.EventCapacity
 	f.mu.link.maxCalls = orDefault(config.MaxCommands, DefaultMaxCommands)
 	f.mu.link.maxBytes = orDefault(config.MaxCommandBytes, DefaultMaxCommandBytes)
@@ -126,11 +127,11 @@ func newFollower(config FollowerConfig, dial dial) *Follower {
 	return f
 }
 
-// Run follows the leader, connecting again whenever the stream ends, until ctx ends; then it
+// Run follows the leader until ctx ends, and connects again whenever the stream ends. Then it
 // returns nil.
 func (f *Follower) Run(ctx context.Context) error {
 	redial := newRedial(f.config.MinBackoff, f.config.MaxBackoff)
-	var next *transport.ConnClient // on which the leader has answered
+	var next *transport.ConnClient // a connection on which the leader has answered
 	for {
 		link, lived, err := next, false, error(nil)
 		if next = nil; link == nil {
@@ -170,7 +171,7 @@ func wait(ctx context.Context, pause time.Duration) {
 type clientStream = connect.BidiStreamForClient[pb.ReplicateRequest, pb.ReplicateResponse]
 
 // follow opens a stream on a connection, follows it to its end and ends the connection. lived
-// reports whether the copy became live; next is the connection to go on with, if there is one.
+// reports whether the copy became live. next is the connection to continue with, if there is one.
 func (f *Follower) follow(ctx context.Context, link *transport.ConnClient) (
 	next *transport.ConnClient, lived bool, err error,
 ) {
@@ -178,22 +179,22 @@ func (f *Follower) follow(ctx context.Context, link *transport.ConnClient) (
 	ctx, cancelCause := context.WithCancelCause(ctx)
 	cancel := func() { cancelCause(nil) }
 	defer cancel()
-	// A leader that takes the stream and then says nothing on it is as good as none.
+	// A leader that accepts the stream and sends nothing on it counts as lost.
 	silence := time.AfterFunc(helloTimeout, func() { cancelCause(errSilent) })
 	defer silence.Stop()
 	client := plimsollv1connect.NewReplicationServiceClient(link.HTTP, link.URL,
 		wire.BoundedClient(responseBounds), connect.WithAcceptCompression("gzip", nil, nil))
 	stream := client.Replicate(ctx)
 	if err := stream.Send(f.mirror.open(f.config.Gateway)); err != nil && !errors.Is(err, io.EOF) {
-		_, _ = stream.CloseRequest(), stream.CloseResponse() // there is no stream; Send has said why
+		_, _ = stream.CloseRequest(), stream.CloseResponse() // there is no stream; Send has returned the cause
 		return nil, false, fmt.Errorf("connect to the leader: %w", wire.FromConnectError(err))
 	}
 	var group errgroup.Group
 	group.Go(func() error {
 		defer cancel()
 		f.send(ctx, stream)
-		// Without it the transport, which reads the request's body, would not see that the context
-		// has ended. Receive finds out more.
+		// Unless the request is closed, the transport that reads its body does not see the end of
+		// the context. Receive returns the error, if there is one.
 		_ = stream.CloseRequest()
 		return nil
 	})
@@ -207,13 +208,13 @@ func (f *Follower) follow(ctx context.Context, link *transport.ConnClient) (
 		var err error
 		if next, err = f.watch(ctx, link); err != nil {
 			cancelCause(err)
-			link.Cut() // what is written to it waits for ever
+			link.Cut() // a write to it might block for ever
 		}
 		return nil
 	})
 	err = group.Wait()
 	f.disconnect()
-	_ = stream.CloseResponse() // the stream has ended, and Receive has said why
+	_ = stream.CloseResponse() // the stream has ended; Receive has returned the cause
 	for _, cause := range []error{errSilent, errLost, errReplaced} {
 		if errors.Is(context.Cause(ctx), cause) {
 			err = cause
@@ -222,7 +223,7 @@ func (f *Follower) follow(ctx context.Context, link *transport.ConnClient) (
 	return next, lived, err
 }
 
-// send sends syncs and commands until the stream ends. Why it ended is for the receiver to find.
+// send sends syncs and commands until the stream ends. The receiver returns the cause of the end.
 func (f *Follower) send(ctx context.Context, stream *clientStream) {
 	for {
 		request := f.nextRequest()
@@ -262,7 +263,8 @@ func (f *Follower) receive(stream *clientStream, silence *time.Timer) (lived boo
 	}
 }
 
-// take makes an effect visible: first the snapshot, then the signals, then those who wait (O3).
+// take makes an effect visible: it publishes the snapshot, then signals the watchers, then releases
+// the round or the call (O3).
 func (f *Follower) take(e *effect) {
 	if e.snapshot != nil {
 		f.latest.Store(e.snapshot)
@@ -301,12 +303,12 @@ func (f *Follower) disconnect() {
 	select {
 	case <-f.mu.live:
 		f.mu.live = make(chan struct{})
-	default: // it had not become live
+	default: // the copy was not live
 	}
 }
 
-// Latest returns the newest snapshot, which may be behind the leader by any amount; nil before the
-// first.
+// Latest returns the newest snapshot; nil before the first. It may be behind the leader by any
+// amount.
 func (f *Follower) Latest() *Snapshot { return f.latest.Load() }
 
 // Connected reports whether the copy follows a leader now.
@@ -337,20 +339,20 @@ func (f *Follower) Ready(ctx context.Context) error {
 	}
 }
 
-// Watch returns a channel of capacity one that gets a signal after a record with that key has
-// changed and the change can be seen in Latest; several changes may give one signal. wire.KindTask
-// is watched by node id: the signal comes when a task that is or was bound to the node changes;
-// wire.KindPolicy by the empty key: the signal comes when any policy changes. After each
-// (re)connection every channel gets one. Who watches calls Watch first and reads then, so as to
-// miss nothing, and calls cancel at the end.
+// Watch returns a channel of capacity one. It gets a signal after a record with that key has
+// changed and Latest shows the change; several changes may give one signal. For wire.KindTask the
+// key is a node id, and the signal stands for any task that is or was bound to the node. For
+// wire.KindPolicy the key is empty, and the signal stands for any policy. After each (re)connection
+// every channel gets one. To miss no change, a caller calls Watch first and reads then. It calls
+// cancel at the end.
 func (f *Follower) Watch(kind wire.Kind, key string) (changed <-chan struct{}, cancel func()) {
 	return f.watches.add(kind, key)
 }
 
 // Barrier returns a snapshot that holds everything that was committed when the call began. It costs
-// one round trip to the leader, shared with all who wait at the same time. Without a leader it
-// fails at once with CodeUnavailable; it never answers from a copy that may be stale. One that
-// times out makes the follower check its connection.
+// one round trip to the leader, shared by all readers that wait at the same time. Without a leader
+// it fails at once with CodeUnavailable; it never returns a snapshot that may be stale. A barrier
+// that times out makes the follower check its connection.
 func (f *Follower) Barrier(ctx context.Context) (*Snapshot, error) {
 	r, err := f.join()
 	if err != nil {
@@ -362,7 +364,7 @@ func (f *Follower) Barrier(ctx context.Context) (*Snapshot, error) {
 		return r.snapshot, r.err
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			notify(f.doubt)
+			notify(f.suspect)
 		}
 		return nil, ended(ctx, "the leader did not confirm in time that this gateway's copy is fresh; try again")
 	}
@@ -374,10 +376,10 @@ func (f *Follower) join() (*round, error) {
 	return f.mu.link.join()
 }
 
-// Do sends a command to the leader and returns its reply; it gives the command an id of its own.
-// By then the command's effect stands in Latest. What the leader refused is returned as its
-// error, beside the reply. CodeUnavailable says that the command was not sent, because the
-// gateway is not connected; CodeOutcomeUnknown, that it was sent and the reply has not come.
+// Do sends a command to the leader and returns its reply. It sets the id of the command. When it
+// returns, Latest shows the command's effect. A refusal by the leader is returned as an error
+// beside the reply. CodeUnavailable means that the command was not sent, because the gateway is not
+// connected. CodeOutcomeUnknown means that it was sent and the reply has not come.
 func (f *Follower) Do(ctx context.Context, command *pb.Command) (*pb.Reply, error) {
 	c, err := f.addCall(command)
 	if err != nil {
@@ -413,7 +415,7 @@ func (f *Follower) dropCall(c *call) (sent bool) {
 	return f.mu.link.drop(c)
 }
 
-// ended turns the end of a caller's context into our error.
+// ended makes a *plimsoll.Error of the end of a caller's context.
 func ended(ctx context.Context, msg string) error {
 	code := plimsoll.CodeCanceled
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {

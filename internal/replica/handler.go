@@ -19,27 +19,28 @@ import (
 )
 
 const (
-	// helloTimeout bounds how long an opened stream may stay silent.
+	// helloTimeout bounds the silence at the beginning of a stream.
 	helloTimeout = 10 * time.Second
-	// sendGrace is how long a Send of a session that has ended may still take.
+	// sendGrace bounds a Send that is still under way when its session ends.
 	sendGrace = time.Second
 )
 
-// requestBounds are those of one message of a gateway. They have room to spare for what a gateway
-// takes, which is 8 MiB, and counts in the same way.
+// requestBounds are the bounds of one message of a gateway. They exceed a gateway's own bound of 8
+// MiB on a request, which it counts in the same way.
 var requestBounds = wire.Bounds{Bytes: 10 << 20, Decoded: 48 << 20}
 
-// Exec gives a gateway's command to the engine. It must not block long: the stream's later commands
-// wait behind it. FootprintOf(ctx) is about how many bytes the command takes. respond is called
-// once, after the batch that holds the command's effect was published, from any goroutine; it never
-// blocks, and sets the reply's id. ctx ends with the stream; the command's outcome does not depend
-// on it.
+// Exec passes a gateway's command to the engine. It must not block long: the stream's later
+// commands wait behind it. FootprintOf(ctx) returns the approximate bytes of the command. ctx ends
+// with the stream; the command's outcome does not depend on it.
+//
+// Exec calls respond once, from any goroutine, after the batch with the command's effect was
+// published. respond never blocks, and sets the reply's id.
 type Exec func(ctx context.Context, gateway string, command *pb.Command, respond func(*pb.Reply))
 
 type footprintKey struct{}
 
-// FootprintOf returns about how many bytes the command takes that Exec was given with ctx, as
-// wire.Footprint counts them; 0 if it did not come from a stream.
+// FootprintOf returns the approximate bytes of the command that Exec was given with ctx, as
+// wire.Footprint counts them. It is 0 for a command that did not come over a stream.
 func FootprintOf(ctx context.Context) int {
 	n, _ := ctx.Value(footprintKey{}).(int)
 	return n
@@ -53,7 +54,7 @@ func OnGatewayLost(f func(gateway string)) HandlerOption {
 	return func(h *handler) { h.onGatewayLost = f }
 }
 
-// NewHandler serves the replication streams of a source, and says on which path.
+// NewHandler returns the handler of a source's replication streams, and its path.
 func NewHandler(source *Source, exec Exec, options ...HandlerOption) (path string, _ http.Handler) {
 	h := &handler{source: source, exec: exec, onGatewayLost: func(string) {}}
 	for _, option := range options {
@@ -73,8 +74,8 @@ func NewHandler(source *Source, exec Exec, options ...HandlerOption) (path strin
 	})
 }
 
-// NewRefusal answers every replication stream with an error, which why makes, and says on which
-// path: for a process that does not lead.
+// NewRefusal returns a handler, and its path, for a process that does not lead: it answers every
+// replication stream with the error that why returns.
 func NewRefusal(why func() error) (path string, _ http.Handler) {
 	return plimsollv1connect.NewReplicationServiceHandler(refusal{why}, wire.BoundedPlain(requestBounds))
 }
@@ -84,12 +85,11 @@ type refusal struct{ why func() error }
 // Replicate refuses a stream.
 func (r refusal) Replicate(context.Context, *bidiStream) error { return wire.ConnectError(r.why()) }
 
-// controllerKey is where a request's http.ResponseController stands in its context: Connect hands
-// out neither the request nor the writer, and without their deadlines a blocked Receive or Send
-// could not be ended from here.
+// controllerKey is the context key of a request's http.ResponseController. Connect hands out
+// neither the request nor the writer, and only their deadlines end a blocked Receive or Send.
 type controllerKey struct{}
 
-// arrivalKey is where a request's transport.Arrival stands in its context.
+// arrivalKey is the context key of a request's transport.Arrival.
 type arrivalKey struct{}
 
 // handler serves one stream.
@@ -97,12 +97,12 @@ type handler struct {
 	source        *Source
 	exec          Exec
 	onGatewayLost func(gateway string)
-	footprint     int // of the message that was received last; the receiving goroutine's alone
+	footprint     int // of the newest message; belongs to the receiving goroutine
 }
 
 type bidiStream = connect.BidiStream[pb.ReplicateRequest, pb.ReplicateResponse]
 
-// stream is the shell around one session.
+// stream runs one session over an RPC: the session decides, the stream does the I/O.
 type stream struct {
 	gateway string
 	rpc     *bidiStream
@@ -110,14 +110,14 @@ type stream struct {
 	// Guarded by Source.mu.
 	session session
 	sending bool                     // a Send is under way
-	control *http.ResponseController // nil once the handler returns: it must not be used afterwards
+	control *http.ResponseController // nil once the handler returns, after which it must not be used
 
-	wake  chan struct{} // capacity 1: the sender has to look
+	wake  chan struct{} // capacity 1: the sender has something to send
 	prove chan struct{} // capacity 1: a proof of leadership is due
 }
 
-// Replicate serves one stream: one goroutine receives, one sends, and a third proves leadership if
-// that is needed.
+// Replicate serves one stream. One goroutine receives, one sends, and a third proves leadership if
+// the source has Confirm.
 func (h *handler) Replicate(ctx context.Context, rpc *bidiStream) error {
 	control, ok := ctx.Value(controllerKey{}).(*http.ResponseController)
 	if !ok {
@@ -136,7 +136,7 @@ func (h *handler) Replicate(ctx context.Context, rpc *bidiStream) error {
 		)
 	}
 	if arrival, _ := ctx.Value(arrivalKey{}).(*transport.Arrival); arrival != nil {
-		arrival.Whole() // a stream has no end to wait for
+		arrival.Whole() // a stream has no end, so its body counts as arrived
 	}
 	if err := control.SetReadDeadline(time.Time{}); err != nil {
 		return wire.ConnectError(err)
@@ -180,7 +180,7 @@ func (h *handler) run(ctx context.Context, st *stream) error {
 // errHalfClosed ends the goroutines of a stream that the gateway has ended in good order.
 var errHalfClosed = errors.New("the gateway ended the stream")
 
-// cut makes a blocked Receive, and a blocked Send, return.
+// cut ends the session of a stream, and makes a blocked Receive or Send return.
 func (s *Source) cut(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,16 +192,16 @@ func (s *Source) cut(st *stream) {
 	}
 }
 
-// end ends the session. The owner holds Source.mu.
+// end ends the session. The caller holds Source.mu.
 func (st *stream) end(err error) {
 	st.session.end(err)
-	st.settle()
+	st.wakeSender()
 }
 
-// settle wakes the sender after a step of the session. One that is in a Send of a session that has
-// ended gets a moment to come out of it and tell the gateway why; if it is blocked it loses the
-// stream then. The caller holds Source.mu.
-func (st *stream) settle() {
+// wakeSender wakes the sender after a step of the session. If the session has ended, a Send under
+// way gets sendGrace to finish, so that the sender can send the cause to the gateway. A Send that
+// is still blocked then fails. The caller holds Source.mu.
+func (st *stream) wakeSender() {
 	if st.session.phase == phaseEnded && st.sending && st.control != nil {
 		// The only error is that deadlines are not supported, and one was set when the stream was
 		// opened.
@@ -237,8 +237,8 @@ func (h *handler) receive(ctx context.Context, st *stream) error {
 	}
 }
 
-// refused reports whether an error of Receive says that a message was over the bounds or none at
-// all, and tells of it.
+// refused reports whether Receive failed because a message was over the bounds or could not be
+// decoded, and calls SourceEvents.Refused if so.
 func (h *handler) refused(err error) bool {
 	code := connect.CodeOf(err)
 	if err == nil || code != connect.CodeInvalidArgument && code != connect.CodeResourceExhausted {
@@ -259,7 +259,7 @@ func (s *Source) responder(st *stream, id uint64) func(*pb.Reply) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			st.session.reply(reply)
-			st.settle()
+			st.wakeSender()
 		})
 	}
 }
@@ -278,7 +278,7 @@ func (s *Source) sync(st *stream, id uint64) error {
 	return nil
 }
 
-// proveLeadership proves leadership once for each sync that is to be acknowledged.
+// proveLeadership calls Confirm once for each sync before its acknowledgement.
 func (s *Source) proveLeadership(ctx context.Context, st *stream, confirm func(context.Context) error) error {
 	for {
 		select {
@@ -306,10 +306,10 @@ func (s *Source) proofDone(st *stream, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.session.proofDone(err)
-	st.settle()
+	st.wakeSender()
 }
 
-// send is the stream's only sender.
+// send sends the session's messages. It is the stream's only sender.
 func (s *Source) send(ctx context.Context, st *stream) error {
 	timer := s.sendTimer(st)
 	defer timer.Stop()

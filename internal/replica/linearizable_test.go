@@ -16,8 +16,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// registers is what the active set is to a client (gateways.md 3.1), a key at a time: reads and
-// writes of one value.
+// registers is the model of the active set for a client (gateways.md 3.1), a key at a time: reads
+// and writes of one value.
 var registers = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		byKey := map[string][]porcupine.Operation{}

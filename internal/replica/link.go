@@ -8,24 +8,24 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// link is what a gateway has under way on its stream: the barrier's rounds and the commands, as
-// pure steps. Whoever owns it calls it under one lock. Ids are never used twice, over streams
-// either, so an answer of one stream cannot match a question of another.
+// link holds the barrier's rounds and the commands that a gateway has under way on its stream, as
+// pure steps. Its owner calls it under one lock. Ids are never used twice, not even on different
+// streams, so an answer on one stream never matches a question on another.
 //
 // A reader joins the round that has not been sent yet. Sending seals the round, so a round is
 // acknowledged only by a sync that was sent after each of its readers came (O4). One round is under
-// way at a time; the next is sent when it has come back.
+// way at a time; the next is sent after its acknowledgement.
 type link struct {
-	open   bool // the leader has answered on the present stream
+	open   bool // the leader has answered on the current stream
 	lastID uint64
 
 	inFlight *round // sent, not acknowledged
 	waiting  *round // not sent; readers may join
 
-	calls    map[uint64]*call // every command that has no answer, by id
-	queue    []*call          // those not sent yet, oldest first; an ended one is skipped
-	bytes    int              // of the commands in queue, encoded
-	maxCalls int              // a quarter of this, and of maxBytes, is for what agents say
+	calls    map[uint64]*call // every unanswered command, by id
+	queue    []*call          // unsent commands, oldest first; an entry without a command was dropped
+	bytes    int              // encoded bytes of the commands in queue
+	maxCalls int              // bound on calls; a quarter of it, and of maxBytes, is kept for agents
 	maxBytes int
 }
 
@@ -33,30 +33,30 @@ type link struct {
 type round struct {
 	id   uint64
 	done chan struct{} // closed when snapshot or err is set
-	// The snapshot holds everything that was committed when the round was sealed.
+	// snapshot holds everything that was committed when the round was sealed.
 	snapshot *Snapshot
 	err      error
 }
 
-// call is a command on its way.
+// call is a command under way.
 type call struct {
 	id      uint64
-	command *pb.Command // nil once it was sent, or is not to be
-	bytes   int         // of the command, encoded
+	command *pb.Command // nil once it was sent or dropped
+	bytes   int         // encoded size of the command
 	sent    bool
 	done    chan struct{} // closed when reply or err is set
 	reply   *pb.Reply
 	err     error
 }
 
-// requestOverhead is at least what stands around a command in its message.
+// requestOverhead is an upper bound on the bytes around a command in its message.
 const requestOverhead = 64
 
 func errNotConnected() error {
 	return plimsoll.Errorf(plimsoll.CodeUnavailable, "this gateway is not connected to the leader; try again")
 }
 
-// join returns the round that a reader who comes now has to wait for.
+// join returns the round for which a reader that arrives now has to wait.
 func (l *link) join() (*round, error) {
 	if !l.open {
 		return nil, errNotConnected()
@@ -101,8 +101,8 @@ func (l *link) add(command *pb.Command) (*call, error) {
 	return c, nil
 }
 
-// ofAgents reports whether an agent says a command, or a gateway about one. What users send must
-// not keep it waiting.
+// ofAgents reports whether a command comes from an agent, or is a gateway's report on one. Users'
+// commands must not keep such a command waiting.
 func ofAgents(command *pb.Command) bool {
 	switch command.GetKind().(type) {
 	case *pb.Command_RegisterNode, *pb.Command_NodeLiveness, *pb.Command_ReportTasks, *pb.Command_ReportNode,
@@ -112,8 +112,8 @@ func ofAgents(command *pb.Command) bool {
 	return false
 }
 
-// drop forgets a command whose caller has gone and reports whether it had been sent. Nothing
-// happens if it was answered.
+// drop removes a command whose caller has gone, and reports whether it had been sent. A command
+// that was answered is left alone.
 func (l *link) drop(c *call) (sent bool) {
 	delete(l.calls, c.id)
 	if !c.sent {
@@ -122,14 +122,13 @@ func (l *link) drop(c *call) (sent bool) {
 	return c.sent
 }
 
-// release gives back what a command in the queue takes. It may be called again.
+// release takes the bytes of a command off the queue's count. A second call has no effect.
 func (l *link) release(c *call) {
 	l.bytes -= c.bytes
 	c.command, c.bytes = nil, 0
 }
 
-// next returns what is to be sent now, and seals the round or marks the command as sent; nil:
-// nothing.
+// next returns the next message to send, or nil. It seals the round, or marks the command as sent.
 func (l *link) next() *pb.ReplicateRequest {
 	if l.waiting != nil && l.inFlight == nil {
 		l.inFlight, l.waiting = l.waiting, nil
@@ -153,9 +152,9 @@ func (l *link) next() *pb.ReplicateRequest {
 	return nil
 }
 
-// acknowledge releases the round under way, and reports whether another waits to be sent. The
-// snapshot must have been published before (O3). An id that is not the one under way releases
-// nobody.
+// acknowledge releases the readers of the round under way, and reports whether another round waits
+// to be sent. The snapshot must have been published before (O3). An id other than the round's
+// releases nobody.
 func (l *link) acknowledge(id uint64, snapshot *Snapshot) (more bool) {
 	if r := l.inFlight; r != nil && r.id == id {
 		l.inFlight = nil
@@ -165,8 +164,7 @@ func (l *link) acknowledge(id uint64, snapshot *Snapshot) (more bool) {
 	return l.waiting != nil
 }
 
-// answer gives a reply to the one who waits for it; a reply that nobody waits for any more is
-// dropped.
+// answer passes a reply to its call. A reply whose call was dropped is ignored.
 func (l *link) answer(reply *pb.Reply) {
 	c, ok := l.calls[reply.GetId()]
 	if !ok {
@@ -177,7 +175,7 @@ func (l *link) answer(reply *pb.Reply) {
 	close(c.done)
 }
 
-// connect opens the link; disconnect fails all that is under way.
+// connect opens the link. disconnect fails everything under way.
 func (l *link) connect() { l.open = true }
 
 func (l *link) disconnect() {

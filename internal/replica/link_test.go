@@ -145,7 +145,7 @@ func TestCommandsAreBoundedAndForgotten(t *testing.T) {
 	}
 }
 
-// What waits to be sent is bounded by bytes, and a caller that has gone takes none.
+// Commands that wait to be sent are bounded by bytes, and a caller that has gone takes none.
 func TestCommandsThatWaitAreBoundedByBytes(t *testing.T) {
 	l := &link{maxCalls: 1000, maxBytes: 40_000}
 	l.connect()

@@ -5,18 +5,18 @@ import (
 	"sort"
 )
 
-// entryOverhead is what an entry of the log costs beside its bytes.
+// entryOverhead is the cost of an entry of the log beside its bytes.
 const entryOverhead = 64
 
-// batchLog holds the encoded batches that were published last. Every stream reads it through a
-// cursor of its own, so a slow one costs nothing but its place. A position counts batches: batch n
-// lies between the positions n and n+1.
+// batchLog holds the newest encoded batches. Every stream reads it through a cursor of its own, so
+// a slow stream holds up no other. A position counts batches: batch n lies between the positions n
+// and n+1.
 type batchLog struct {
-	limit int    // bytes kept at most; the newest batch is always kept
-	base  uint64 // revision before the oldest entry
+	limit int    // bound on the bytes kept; the newest batch is always kept
+	base  uint64 // revision of the batch before the oldest entry
 	first uint64 // position of the oldest entry
 
-	entries []logEntry // those before head are gone
+	entries []logEntry // entries[:head] were dropped
 	head    int
 	bytes   int
 }
@@ -26,10 +26,10 @@ type logEntry struct {
 	data     []byte
 }
 
-// end is the position behind the newest batch.
+// end returns the position behind the newest batch.
 func (l *batchLog) end() uint64 { return l.first + uint64(len(l.entries)-l.head) }
 
-// revision is that of the newest batch.
+// revision returns the revision of the newest batch.
 func (l *batchLog) revision() uint64 {
 	if l.head == len(l.entries) {
 		return l.base
@@ -37,7 +37,7 @@ func (l *batchLog) revision() uint64 {
 	return l.entries[len(l.entries)-1].revision
 }
 
-// add puts a batch at the end and drops the oldest ones that are over the limit.
+// add appends a batch and drops the oldest ones beyond the limit.
 func (l *batchLog) add(revision uint64, data []byte) {
 	l.entries = append(l.entries, logEntry{revision, data})
 	l.bytes += len(data) + entryOverhead
@@ -55,8 +55,7 @@ func (l *batchLog) add(revision uint64, data []byte) {
 	}
 }
 
-// at returns the batch behind a position below end; ok is false if the log does not reach back so
-// far.
+// at returns the batch behind a position below end. ok is false if the log no longer holds it.
 func (l *batchLog) at(position uint64) (data []byte, ok bool) {
 	if position < l.first {
 		return nil, false
@@ -64,8 +63,8 @@ func (l *batchLog) at(position uint64) (data []byte, ok bool) {
 	return l.entries[l.head+int(position-l.first)].data, true
 }
 
-// after returns the position behind the batch with exactly this revision; ok is false if what
-// follows is no longer known.
+// after returns the position behind the batch with exactly this revision. ok is false if the log no
+// longer holds all batches behind it.
 func (l *batchLog) after(revision uint64) (position uint64, ok bool) {
 	if revision == l.base {
 		return l.first, true

@@ -216,8 +216,8 @@ func TestAnAttemptThatIsLostIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// Whatever happens to the link, a read that is answered shows everything that was committed when it
-// began, and once the network is whole reads are answered in four seconds.
+// A read that is answered shows everything that was committed when it began, however the link
+// fails. Once the network is whole, reads are answered in four seconds.
 func TestReadsAreFreshWhateverHappensToTheLink(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testrun.Seed(t), 0))
 	for range testrun.Count(10, 50, 5000) {
@@ -271,7 +271,7 @@ func TestSilenceIsCountedInLooks(t *testing.T) {
 	var s silence
 	for range 100 {
 		if check, lost := s.tick(true); check || lost {
-			t.Fatal("a link that is heard is doubted")
+			t.Fatal("a link that is heard is suspected")
 		}
 	}
 	var checks []int
@@ -288,7 +288,7 @@ func TestSilenceIsCountedInLooks(t *testing.T) {
 		}
 	}
 	if check, lost := s.tick(true); check || lost {
-		t.Error("a link that is heard again is doubted")
+		t.Error("a link that is heard again is suspected")
 	}
 }
 
@@ -296,11 +296,11 @@ func TestSilenceIsCountedInLooks(t *testing.T) {
 // none of them is forgotten.
 func TestDoubtsArePaced(t *testing.T) {
 	var s silence
-	if !s.doubt() {
-		t.Error("the first doubt is not followed at once")
+	if !s.suspect() {
+		t.Error("the first suspicion is not followed at once")
 	}
-	if s.doubt() {
-		t.Error("the second doubt is followed at once")
+	if s.suspect() {
+		t.Error("the second suspicion is followed at once")
 	}
 	for i := 1; i <= checkEvery; i++ {
 		if check, _ := s.tick(true); check != (i == checkEvery) {

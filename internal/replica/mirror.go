@@ -10,30 +10,30 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// mirror is the gateway's copy as a pure step function: it consumes what comes down a stream, one
-// message at a time, and says what follows from it. It keeps its tables over streams.
+// mirror is the gateway's copy as a pure step function: it consumes the messages of a stream, one
+// at a time, and returns the effect of each. Its tables outlive a stream.
 type mirror struct {
 	eventCapacity int
 
-	tables *Tables   // the copy; nil until the first snapshot is whole
-	latest *Snapshot // of tables; nil the same
+	tables *Tables   // the copy; nil until the first snapshot is complete
+	latest *Snapshot // newest snapshot of tables; nil while tables is nil
 
-	phase  phase  // of the present stream: phaseHello, phaseSnapshot or phaseLive
-	epoch  uint64 // of the present stream's leader
+	phase  phase  // of the current stream: phaseHello, phaseSnapshot or phaseLive
+	epoch  uint64 // of the current stream's leader
 	staged *Tables
 
-	changes []change // used again for each batch
+	changes []change // reused for each batch
 }
 
-// effect is what follows from one message. The owner publishes the snapshot first, then tells the
-// watchers, then releases the round or the call.
+// effect holds the consequences of one message. The owner publishes the snapshot first, then
+// signals the watchers, then releases the round or the call.
 type effect struct {
-	connected bool      // the leader has answered
-	live      bool      // the copy can be read from now on; every watcher is told
-	snapshot  *Snapshot // publish this one
-	changes   []change  // and tell those who watch these; valid until the next step
-	ack       uint64    // then release this round
-	reply     *pb.Reply // or answer this call
+	connected bool      // the leader has answered on this stream
+	live      bool      // the copy can be read from now on; every watcher is signalled
+	snapshot  *Snapshot // to publish; nil: none
+	changes   []change  // whose watchers are to be signalled; valid until the next step
+	ack       uint64    // id of the round to release; 0: none
+	reply     *pb.Reply // answer to a call; nil: none
 }
 
 // open begins a new stream and returns its first message.
@@ -153,11 +153,13 @@ func (m *mirror) batch(data []byte) (effect, error) {
 		return effect{}, fmt.Errorf("decode the batch after revision %d: %w", m.latest.revision, err)
 	}
 	if batch.Epoch != m.epoch || batch.Revision <= m.latest.revision {
-		return effect{}, plimsoll.Errorf(plimsoll.CodeStale, "the leader sent batch %d of epoch %d behind batch %d of epoch %d",
-			batch.Revision, batch.Epoch, m.latest.revision, m.epoch)
+		return effect{}, plimsoll.Errorf(
+			plimsoll.CodeStale, "the leader sent batch %d of epoch %d behind batch %d of epoch %d",
+			batch.Revision, batch.Epoch, m.latest.revision, m.epoch,
+		)
 	}
 	for i := range batch.Mutations {
-		// A record that lives long must not hold the bytes of the whole batch that it came in.
+		// A long-lived record must not keep the bytes of its whole batch in memory.
 		mutation := &batch.Mutations[i]
 		mutation.Key, mutation.Node = strings.Clone(mutation.Key), strings.Clone(mutation.Node)
 		mutation.Value = bytes.Clone(mutation.Value)

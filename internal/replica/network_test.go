@@ -222,7 +222,7 @@ func (b *bubble) run() {
 	})
 }
 
-// read is a strict read with a deadline. Whatever it returns must hold all that was published.
+// read is a strict read with a deadline. Its snapshot must hold everything that was published.
 func (b *bubble) read(within time.Duration) error {
 	b.t.Helper()
 	want := b.leader.source.Snapshot().Revision()

@@ -16,25 +16,25 @@ import (
 )
 
 const (
-	// attemptEvery is how long an attempt to reach the leader is alone: then another begins beside
-	// it. So an attempt that is lost on the way costs no more, and a leader that is slow is
-	// reached.
+	// attemptEvery is the time after which a second attempt to reach the leader begins beside the
+	// first. So a lost attempt costs no more than that, and a slow leader is still reached.
 	attemptEvery = 2 * time.Second
-	// linkGrace is how much later than a new connection the present one may answer in a check.
+	// linkGrace is the lead that a check grants the current connection: it may answer so much later
+	// than a new one.
 	linkGrace = time.Second
 	// closedPause is the longest pause while nobody listens at the leader's address. Such an
-	// attempt costs the leader nothing, and it is often about to come back.
+	// attempt costs the leader nothing, and a leader is often about to listen again.
 	closedPause = 250 * time.Millisecond
 )
 
-// dial connects to the leader. Nothing has been said on the connection that it returns.
+// dial connects to the leader. The connection that it returns is unused.
 type dial func(ctx context.Context) (*transport.ConnClient, error)
 
 // reach returns a connection on which the leader has answered. It fails with the first attempt that
-// fails, or if none is answered within helloTimeout.
+// fails, or if no attempt is answered within helloTimeout.
 //
-// What it asks changes nothing at the leader. A hello makes the leader give up the nodes of the
-// gateway's older stream, so one must not lie on a connection that is not going to be used.
+// Its question changes nothing at the leader. A hello would: it makes the leader give up the nodes
+// of the gateway's older stream. So no hello is sent on a connection that may not be used.
 func (f *Follower) reach(ctx context.Context) (*transport.ConnClient, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, helloTimeout, errSilent)
 	type attempt struct {
@@ -77,8 +77,8 @@ func (f *Follower) reach(ctx context.Context) (*transport.ConnClient, error) {
 	}
 }
 
-// answers returns nil once the process at the other end of a connection has answered a question
-// that costs it nothing.
+// answers returns nil once the process at the other end of a connection has answered a cheap
+// question.
 func answers(ctx context.Context, conn *transport.ConnClient) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, conn.URL+"/readyz", http.NoBody)
 	if err != nil {
@@ -86,14 +86,14 @@ func answers(ctx context.Context, conn *transport.ConnClient) error {
 	}
 	response, err := conn.HTTP.Do(request)
 	if err != nil {
-		return err //nolint:wrapcheck // unreached does it
+		return err //nolint:wrapcheck // unreached wraps it
 	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 4096)) // any answer will do
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 4096)) // any answer proves that the process is alive
 	_ = response.Body.Close()                                       // as above
 	return nil
 }
 
-// unreached is the error of an attempt.
+// unreached returns the error of an attempt to reach the leader.
 func unreached(ctx context.Context, err error) error {
 	var refusal *plimsoll.Error
 	switch {
@@ -105,7 +105,7 @@ func unreached(ctx context.Context, err error) error {
 	return &plimsoll.Error{Code: plimsoll.CodeUnavailable, Op: "connect to the leader", Err: err}
 }
 
-// errSilent, errLost and errReplaced are why a connection was given up.
+// errSilent, errLost and errReplaced are the causes with which a connection is given up.
 var (
 	errSilent = plimsoll.Errorf(plimsoll.CodeUnavailable, "the leader did not answer within %s", helloTimeout)
 	errLost   = plimsoll.Errorf(plimsoll.CodeUnavailable,
@@ -114,11 +114,11 @@ var (
 		"the leader answers on a new connection and not on this one, which is given up")
 )
 
-// watch looks after the connection of a stream until ctx ends or the connection is given up. Then
-// err says why, and next is the connection to go on with, nil if there is none yet.
+// watch checks the connection of a stream until ctx ends or the connection is given up. In the
+// latter case err is the cause, and next is the connection to continue with, or nil.
 func (f *Follower) watch(ctx context.Context, link *transport.ConnClient) (next *transport.ConnClient, err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	compared := make(chan *transport.ConnClient, 1) // of the check that is under way
+	compared := make(chan *transport.ConnClient, 1) // result of the check under way
 	var group sync.WaitGroup
 	defer func() {
 		cancel()
@@ -139,9 +139,9 @@ func (f *Follower) watch(ctx context.Context, link *transport.ConnClient) (next 
 		var check, lost bool
 		select {
 		case <-ctx.Done():
-			return nil, nil //nolint:nilnil // the stream has ended, and others know why
-		case <-f.doubt:
-			check = s.doubt()
+			return nil, nil //nolint:nilnil // the stream has ended, and its cause is known elsewhere
+		case <-f.suspect:
+			check = s.suspect()
 		case <-ticker.C:
 			check, lost = s.tick(link.Heard())
 		case standby := <-compared:
@@ -159,8 +159,8 @@ func (f *Follower) watch(ctx context.Context, link *transport.ConnClient) (next 
 	}
 }
 
-// compare asks the leader over the connection of the present stream and over a new one, in
-// parallel. It returns the new one if that is answered and the present one is not.
+// compare asks the leader over the current connection and over a new one, in parallel. It returns
+// the new one if only that one is answered.
 func (f *Follower) compare(ctx context.Context, link *transport.ConnClient) *transport.ConnClient {
 	ctx, cancel := context.WithCancel(ctx)
 	alive := make(chan struct{})
@@ -176,7 +176,7 @@ func (f *Follower) compare(ctx context.Context, link *transport.ConnClient) *tra
 	group.Go(func() {
 		standby, err := f.reach(ctx)
 		if err != nil {
-			standby = nil // nobody is there to go to
+			standby = nil // the leader cannot be reached on a new connection
 		}
 		reached <- standby
 	})
@@ -202,17 +202,17 @@ func (f *Follower) compare(ctx context.Context, link *transport.ConnClient) *tra
 	return nil
 }
 
-// redial says how long to wait before the leader is tried again.
+// redial computes the pauses between attempts to reach the leader.
 type redial struct {
 	closed   plimsoll.Backoff // while nobody listens
-	refused  plimsoll.Backoff // while the leader is reached and does not take the stream
-	failures int              // in a row, of the same kind
-	listens  bool             // at the last failure somebody listened
+	refused  plimsoll.Backoff // while the leader is reached and refuses the stream
+	failures int              // failures in a row of the same kind
+	listens  bool             // at the last failure a process listened
 }
 
-// closing are the errors of a connection to an address at which nobody listens, or which somebody
-// closes who stands in front of it.
-var closing = []error{syscall.ECONNREFUSED, syscall.ENOENT, syscall.ECONNRESET, io.EOF, io.ErrUnexpectedEOF}
+// notListening are the errors of a connection to an address at which nobody listens. The last three
+// come from a proxy in front of such an address.
+var notListening = []error{syscall.ECONNREFUSED, syscall.ENOENT, syscall.ECONNRESET, io.EOF, io.ErrUnexpectedEOF}
 
 func newRedial(first, longest time.Duration) *redial {
 	return &redial{
@@ -221,10 +221,10 @@ func newRedial(first, longest time.Duration) *redial {
 	}
 }
 
-// after returns the pause after a stream that ended with err. lived says that the copy was live on
-// it. An address that answers again, or no more, is tried again soon.
+// after returns the pause after a stream that ended with err. lived reports that the copy was live
+// on that stream. The pause is short when an address has just begun or ceased to answer.
 func (r *redial) after(lived bool, err error, random func(int64) int64) time.Duration {
-	listens := !slices.ContainsFunc(closing, func(closed error) bool { return errors.Is(err, closed) })
+	listens := !slices.ContainsFunc(notListening, func(closed error) bool { return errors.Is(err, closed) })
 	if lived || listens != r.listens {
 		r.failures = 0
 	}

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// partBytes bounds a part of a snapshot; a record that is larger goes alone.
+	// partBytes bounds a part of a snapshot. A larger record is a part of its own.
 	partBytes = 256 << 10
-	// recordOverhead is at least what the encoding adds to a record's key, value and node.
+	// recordOverhead bounds the bytes that the encoding adds to a record's key, value and node.
 	recordOverhead = 24
 )
 
@@ -23,10 +23,10 @@ type snapshotReader struct {
 	snapshot *Snapshot
 	kind     int
 	records  btree.MapIter[string, record]
-	more     bool // records stands on a record that was not sent yet
+	more     bool // the iterator stands at an unsent record
 	events   []ring.Chunk
-	listed   bool // events was filled
-	done     bool // the end was returned
+	listed   bool // events has been filled
+	done     bool // the end of the snapshot was returned
 }
 
 func newSnapshotReader(s *Snapshot) *snapshotReader {
@@ -35,7 +35,7 @@ func newSnapshotReader(s *Snapshot) *snapshotReader {
 	return r
 }
 
-// advance goes to the next record, over the borders of tables.
+// advance moves to the next record, across tables.
 func (r *snapshotReader) advance() {
 	if r.kind >= 0 && r.records.Next() {
 		r.more = true

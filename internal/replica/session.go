@@ -5,37 +5,38 @@ import (
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 )
 
-// session is the leader's end of one stream as a pure step function: it is told what came up the
-// stream (hello, sync, reply to a command) and asked what goes down next. Whoever owns it calls it
-// and the shared log under one lock.
+// session is the leader's end of one stream as a pure step function. Its inputs are hello, sync and
+// the reply to a command; next returns the next message for the gateway. Its owner calls the
+// session and the shared log under one lock.
 //
-// What goes down: the welcome, the snapshot if the copy cannot be resumed, then batches in order. A
-// reply or an acknowledgement has a position in the log and goes down as soon as the cursor has
+// The messages are the welcome, the snapshot if the copy cannot be resumed, then batches in order.
+// A reply or an acknowledgement has a position in the log and is sent as soon as the cursor has
 // reached it: behind every batch that was published when it came, and before later ones.
 type session struct {
 	log        *batchLog
 	maxReplies int
-	proof      bool // a sync needs a proof of leadership
+	proof      bool // a sync is acknowledged only after a proof of leadership
 
 	phase    phase
 	welcome  *pb.ReplicateWelcome
-	snapshot *snapshotReader // being sent; nil if the copy was resumed
+	snapshot *snapshotReader // the snapshot under way; nil if the copy was resumed
 	cursor   uint64          // position of the next batch to send
 
-	replies []placedReply // in the order of position
-	// A sync waits until the one before it has been acknowledged; while it waits, a newer one takes
-	// its place, so that there are at most three whatever the gateway sends, and none waits for
-	// ever.
+	replies []placedReply // unsent, ordered by position
+	// waiting, proving and proven are the syncs in their three stages; proofRuns is true while
+	// proving is under proof. A sync waits until the one before it has been acknowledged. A newer
+	// sync replaces the waiting one. So there are at most three, however many the gateway sends,
+	// and none waits for ever.
 	waiting, proving, proven syncPoint
 	proofRuns                bool
 
-	err error // why the session ended
+	err error // cause of the session's end
 }
 
 type phase uint8
 
 const (
-	phaseHello phase = iota // nothing has been said yet
+	phaseHello phase = iota // the gateway has not sent its hello
 	phaseWelcome
 	phaseSnapshot
 	phaseLive
@@ -47,15 +48,15 @@ type placedReply struct {
 	reply    *pb.Reply
 }
 
-// syncPoint is a sync with what had been published when it came. An id of 0: none.
+// syncPoint is a sync with the position and the revision of the log at its arrival. An id of 0
+// stands for none.
 type syncPoint struct {
 	id       uint64
 	position uint64
 	revision uint64
 }
 
-// outgoing is one message to be sent. A part of a snapshot is built by response, which needs no
-// lock.
+// outgoing is one message for the gateway. response builds a part of a snapshot, without the lock.
 type outgoing struct {
 	message *pb.ReplicateResponse
 	part    *snapshotReader
@@ -97,7 +98,7 @@ func (s *session) hello(h *pb.ReplicateHello, latest *Snapshot) error {
 	return nil
 }
 
-// sync takes a sync request.
+// sync notes a sync request.
 func (s *session) sync(id uint64) error {
 	if s.phase == phaseHello || id == 0 {
 		return plimsoll.Invalid("sync", "needs an id above 0 and a hello before it")
@@ -117,8 +118,8 @@ func (s *session) advanceSync() {
 	}
 }
 
-// takeProof reports whether a proof of leadership is to begin now. The caller ends it with
-// proofDone.
+// takeProof reports whether a proof of leadership is to begin now. The caller reports its outcome
+// with proofDone.
 func (s *session) takeProof() bool {
 	if s.proving.id == 0 || s.proofRuns {
 		return false
@@ -127,20 +128,21 @@ func (s *session) takeProof() bool {
 	return true
 }
 
-// proofDone takes the outcome of the proof that takeProof asked for.
+// proofDone notes the outcome of the proof that takeProof has started.
 func (s *session) proofDone(err error) {
 	s.proofRuns = false
 	if err != nil {
-		s.end(
-			&plimsoll.Error{Code: plimsoll.CodeStale, Op: "prove leadership", Msg: "this process may no longer lead; connect again", Err: err},
-		)
+		s.end(&plimsoll.Error{
+			Code: plimsoll.CodeStale, Op: "prove leadership",
+			Msg: "this process may no longer lead; connect again", Err: err,
+		})
 		return
 	}
 	s.proven, s.proving = s.proving, syncPoint{}
 }
 
-// reply puts the answer to a command behind everything that is published. Too many replies that
-// wait end the session.
+// reply queues the answer to a command behind everything that is published. Too many unsent replies
+// end the session.
 func (s *session) reply(r *pb.Reply) {
 	if s.phase == phaseEnded {
 		return
@@ -157,7 +159,7 @@ func (s *session) reply(r *pb.Reply) {
 	s.replies = append(s.replies, placedReply{s.log.end(), r})
 }
 
-// end ends the session. Nothing more is sent and what waits is dropped.
+// end ends the session. Unsent messages are dropped.
 func (s *session) end(err error) {
 	if s.phase == phaseEnded {
 		return
@@ -167,7 +169,7 @@ func (s *session) end(err error) {
 	s.waiting, s.proving, s.proven = syncPoint{}, syncPoint{}, syncPoint{}
 }
 
-// next returns the next message; ok is false if there is none yet or the session has ended.
+// next returns the next message. ok is false if there is none yet or the session has ended.
 func (s *session) next() (out outgoing, ok bool) {
 	switch s.phase {
 	case phaseWelcome:

@@ -41,7 +41,7 @@ func (b *bench) session(t *testing.T, epoch, revision uint64) *session {
 	return s
 }
 
-// sent is what a session sends now, in words.
+// sent returns the messages that a session sends now, in words.
 func sent(t *testing.T, s *session) string {
 	t.Helper()
 	var words []string
@@ -120,7 +120,7 @@ func TestReplyWaitsForTheSnapshot(t *testing.T) {
 }
 
 // gateways.md 3.2 O2: the acknowledgement stands behind every batch that was published when the
-// sync came, and a stream that is never idle does not hold it up (1.2, 3.3.14).
+// sync came. A stream that is never idle does not hold it up (1.2, 3.3.14).
 func TestAckFollowsWhatWasPublished(t *testing.T) {
 	b := newBench(1, 10, 1<<20)
 	s := b.session(t, 0, 0)

@@ -2,12 +2,13 @@ package replica
 
 import "time"
 
-// silenceTick is how often a connection is looked at. Silence is counted in looks and not by the
-// clock: a gateway that stood still itself has missed looks, and blames nobody for it.
+// silenceTick is the interval at which a connection is checked for silence. Silence is counted in
+// ticks, not by the clock: a gateway that stood still has missed ticks too, and does not take its
+// own pause for the leader's silence.
 const silenceTick = 250 * time.Millisecond
 
-// In ticks. A leader that answers is heard at least once in a second and a round trip, for the
-// connection has pings (transport.Dial).
+// The bounds in ticks. A live leader is heard at least once in a second and a round trip, because
+// the connection has pings (transport.Dial).
 const (
 	checkAfter = 6  // of silence: the ping has had no answer for half a second
 	checkEvery = 4  // from the beginning of a check to that of the next one
@@ -15,14 +16,14 @@ const (
 )
 
 // silence decides when a connection is to be checked and when it is lost. It is pure: its owner
-// tells it of each tick, and of each barrier that has timed out.
+// calls tick at each tick, and suspect for each barrier that has timed out.
 type silence struct {
-	quiet   int  // ticks in a row in which nothing came
-	pause   int  // ticks until another check may begin. Invariant: 0 <= pause <= checkEvery
-	doubted bool // a barrier has timed out and no check has begun since
+	quiet     int  // ticks in a row without a byte from the leader
+	pause     int  // ticks until another check may begin. Invariant: 0 <= pause <= checkEvery
+	suspected bool // a barrier has timed out and no check has begun since
 }
 
-// tick counts one look at the connection. heard says whether something came since the last.
+// tick counts one tick. heard reports whether a byte has come since the last tick.
 func (s *silence) tick(heard bool) (check, lost bool) {
 	if s.quiet++; heard {
 		s.quiet = 0
@@ -31,17 +32,17 @@ func (s *silence) tick(heard bool) (check, lost bool) {
 	return s.begin(), s.quiet >= lostAfter
 }
 
-// doubt takes in that a barrier has timed out.
-func (s *silence) doubt() (check bool) {
-	s.doubted = true
+// suspect notes that a barrier has timed out.
+func (s *silence) suspect() (check bool) {
+	s.suspected = true
 	return s.begin()
 }
 
 // begin reports whether a check begins now.
 func (s *silence) begin() bool {
-	if s.pause > 0 || !s.doubted && s.quiet < checkAfter {
+	if s.pause > 0 || !s.suspected && s.quiet < checkAfter {
 		return false
 	}
-	s.pause, s.doubted = checkEvery, false
+	s.pause, s.suspected = checkEvery, false
 	return true
 }

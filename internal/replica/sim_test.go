@@ -76,12 +76,14 @@ type simWorld struct {
 	acked    int // writes acknowledged
 }
 
-// TestSimulation drives the pure steps of one leader after another and several gateways with
-// messages that are late, lost with their stream, or arrive at a leader that is deposed, and checks
-// after each step:
-//   - a barrier never returns a snapshot older than what was acknowledged before it began (gateways.md 3.1, O1–O5);
+// TestSimulation drives the pure steps of one leader after another and of several gateways.
+// Messages are late, lost with their stream, or arrive at a deposed leader. After each step it
+// checks:
+//   - a barrier never returns a snapshot older than what was acknowledged before it began
+//     (gateways.md 3.1, O1–O5);
 //   - the effect of a reply is in the snapshot that its gateway shows;
-//   - a copy equals what the leader had at the same revision (O6), and a gateway never goes back (O8).
+//   - a copy equals what the leader had at the same revision (O6), and a gateway never goes back
+//     (O8).
 func TestSimulation(t *testing.T) {
 	first, runs := testrun.Seed(t), testrun.Count(10, 30, 3000)
 	reads, acked := 0, 0
@@ -116,7 +118,7 @@ func newSimWorld(t *testing.T, seed uint64) *simWorld {
 	return w
 }
 
-// elect makes a new leader of what is durable. The one before is not told.
+// elect makes a new leader from the durable batches. The one before is not told.
 func (w *simWorld) elect() {
 	epoch := uint64(1)
 	if w.leader != nil {
@@ -242,7 +244,8 @@ func (l *simLeader) pick() *simConn {
 	return nil
 }
 
-// commit makes a turn of what is in the inbox and stores it. The store refuses a deposed leader.
+// commit makes a turn of the commands in the inbox and stores it. The store refuses a deposed
+// leader.
 func (l *simLeader) commit() {
 	w := l.world
 	if l != w.leader {

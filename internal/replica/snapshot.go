@@ -11,7 +11,7 @@ import (
 )
 
 // Snapshot is an immutable view of all records at one revision. Any number of goroutines may read
-// it without a lock, for as long as they like. Bytes that it hands out must not be changed.
+// it without a lock, for as long as they like. Callers must not change the bytes that it returns.
 type Snapshot struct {
 	epoch    uint64
 	revision uint64
@@ -23,19 +23,19 @@ type Snapshot struct {
 	bytes    int64
 }
 
-// Epoch is the leader that made the last batch.
+// Epoch is the epoch of the leader that made the last batch.
 func (s *Snapshot) Epoch() uint64 { return s.epoch }
 
-// Revision is the last batch that the snapshot holds.
+// Revision is the revision of the last batch that the snapshot holds.
 func (s *Snapshot) Revision() uint64 { return s.revision }
 
 // Time is the time of the last batch in Unix nanoseconds.
 func (s *Snapshot) Time() int64 { return s.time }
 
-// InstanceUUID names the leader's process: event ids of another one cannot be compared with these.
+// InstanceUUID names the leader's process. Event ids of different processes cannot be compared.
 func (s *Snapshot) InstanceUUID() string { return s.instance }
 
-// Bytes is the size of all keys and values.
+// Bytes is the total size of all keys and values.
 func (s *Snapshot) Bytes() int64 { return s.bytes }
 
 // Events is the ring of recent events.
@@ -50,14 +50,14 @@ func (s *Snapshot) Get(kind wire.Kind, key string) ([]byte, bool) {
 // Len returns the number of records of a kind.
 func (s *Snapshot) Len(kind wire.Kind) int { return s.kinds[kind].Len() }
 
-// Same reports whether the records of a kind are those of another snapshot. It costs nothing, and
-// may say no although they are.
+// Same reports whether two snapshots share the records of a kind. It compares pointers: false does
+// not mean that the records differ.
 func (s *Snapshot) Same(kind wire.Kind, other *Snapshot) bool {
 	return other != nil && s.kinds[kind] == other.kinds[kind]
 }
 
-// Scan yields the records of a kind whose keys start with prefix and come after the key after
-// (empty: all), in key order.
+// Scan yields, in key order, the records of a kind whose keys begin with prefix and are greater
+// than after. An empty after stands for the beginning.
 func (s *Snapshot) Scan(kind wire.Kind, prefix, after string) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		s.kinds[kind].Ascend(max(prefix, after), func(key string, r record) bool {
@@ -79,7 +79,7 @@ func (s *Snapshot) NodeTasks(node string) iter.Seq2[string, []byte] {
 			if t.node != node {
 				return false
 			}
-			r, _ := s.kinds[wire.KindTask].Get(t.key) // it is there: the index names only records
+			r, _ := s.kinds[wire.KindTask].Get(t.key) // the index names existing records only
 			return yield(t.key, r.value)
 		})
 	}

@@ -17,33 +17,33 @@ const (
 	DefaultMaxReplies  = 16_384
 )
 
-// SourceConfig says how a leader replicates. Zero values stand for the defaults.
+// SourceConfig holds the settings of a Source. Zero values stand for the defaults.
 type SourceConfig struct {
-	Epoch        uint64 // the leader's; above 0
+	Epoch        uint64 // the leader's epoch; above 0
 	InstanceUUID string // names this leader's process
-	// RetainBytes bounds the encoded batches that are kept for gateways that are behind; default
+	// RetainBytes bounds the encoded batches that are kept for gateways behind the leader; default
 	// DefaultRetainBytes.
 	RetainBytes int
 	// EventCapacity is the size of the event ring if NewSource makes the tables; default
 	// ring.DefaultCapacity.
 	EventCapacity int
-	// MaxReplies bounds the replies that wait on one stream; a gateway that lets more pile up is
-	// cut off. Default DefaultMaxReplies.
+	// MaxReplies bounds the unsent replies of one stream; default DefaultMaxReplies. A gateway with
+	// more is cut off.
 	MaxReplies int
-	// Confirm returns nil if this process led at an instant after the call began. It is called for
-	// each acknowledgement of a sync, by a goroutine of the stream, never at the same time twice
-	// for one stream. Nil: this process always leads.
+	// Confirm returns nil if this process led at an instant after the call began. A goroutine of
+	// the stream calls it for each acknowledgement of a sync, one call at a time. Nil: this process
+	// always leads.
 	Confirm func(ctx context.Context) error
-	// Events tells what happens.
+	// Events are the callbacks of the source.
 	Events SourceEvents
 }
 
-// SourceEvents tells what happens at a source. A nil function is not called. They must not block.
+// SourceEvents are the callbacks of a Source. A nil function is not called. None may block.
 type SourceEvents struct {
 	Connected    func(gateway string, resumed bool)
 	Disconnected func(gateway string, err error) // err is nil if the gateway ended the stream
-	Unread       func(gateway string)            // a gateway is cut off because it does not read its stream
-	Refused      func(err error)                 // a message was too large, or could not be read; its stream ends
+	Unread       func(gateway string)            // a gateway was cut off because it does not read its stream
+	Refused      func(err error)                 // a message was too large or malformed; its stream ends
 }
 
 // Validate reports the first field that is wrong.
@@ -66,11 +66,12 @@ func orDefault(n, otherwise int) int {
 	return n
 }
 
-// Source is the leader's end of replication: what was published, and the streams that carry it.
+// Source is the leader's end of replication: the published tables and batches, and the streams that
+// carry them.
 type Source struct {
 	config SourceConfig
-	tables *Tables                  // the publisher's alone
-	latest atomic.Pointer[Snapshot] // Invariant: under mu it is of the revision at the end of the log
+	tables *Tables                  // belongs to the publishing goroutine
+	latest atomic.Pointer[Snapshot] // Invariant, under mu: its revision is the one at the end of the log
 
 	mu struct {
 		sync.Mutex
@@ -80,9 +81,9 @@ type Source struct {
 	}
 }
 
-// NewSource makes the source of a new leader. tables hold what the store held, and belong to the
-// source from now on; nil: empty ones. The caller loads them and publishes in one goroutine at a
-// time.
+// NewSource makes the source of a new leader. tables hold the records of the store and belong to
+// the source from then on; nil stands for empty tables. The caller loads and publishes from one
+// goroutine at a time.
 func NewSource(config SourceConfig, tables *Tables) (*Source, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("configure replication: %w", err)
@@ -99,14 +100,15 @@ func NewSource(config SourceConfig, tables *Tables) (*Source, error) {
 	return s, nil
 }
 
-// Snapshot returns what was published last.
+// Snapshot returns the snapshot after the last published batch.
 func (s *Source) Snapshot() *Snapshot { return s.latest.Load() }
 
-// Publish makes a durable batch visible: it is in every stream when Publish returns, in front of
-// every reply and acknowledgement that follows. It never waits for a gateway. It is called by one
-// goroutine at a time, in the order of revisions, and keeps the batch's bytes, which must not
-// change afterwards. A batch of another epoch, or one that is not newer than the last, is a broken
-// invariant and panics, unless it is empty.
+// Publish makes a durable batch visible. When it returns, the batch is in every stream, in front of
+// every reply and acknowledgement that follows. It never waits for a gateway.
+//
+// One goroutine at a time calls Publish, in the order of revisions. Publish keeps the batch's
+// bytes, which must not change afterwards. It panics for a batch of another epoch and for one that
+// is not newer than the last, unless it is empty: that is a broken invariant.
 func (s *Source) Publish(b *wire.Batch) {
 	if len(b.Mutations) == 0 && b.Events.Count == 0 && b.Revision == s.tables.revision {
 		return
@@ -132,7 +134,7 @@ func (s *Source) Publish(b *wire.Batch) {
 	}
 }
 
-// batchSize is at least about what the batch's encoding takes.
+// batchSize estimates the size of a batch's encoding, and rarely falls below it.
 func batchSize(b *wire.Batch) int {
 	size := 64 + len(b.Events.Data)
 	for i := range b.Mutations {
@@ -141,7 +143,7 @@ func batchSize(b *wire.Batch) int {
 	return size
 }
 
-// Close ends every stream with err, and every later one: this process leads no more.
+// Close ends every stream with err, and each later one too: this process no longer leads.
 func (s *Source) Close(err error) {
 	if err == nil {
 		err = plimsoll.Errorf(plimsoll.CodeUnavailable, "this process is no longer the leader; connect again")
@@ -169,7 +171,7 @@ func (s *Source) open(st *stream, hello *pb.ReplicateHello) error {
 	return nil
 }
 
-// remove forgets a stream and reports whether the gateway has no other.
+// remove removes a stream and reports whether it was the gateway's last.
 func (s *Source) remove(st *stream) (last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,13 +186,13 @@ func (s *Source) remove(st *stream) (last bool) {
 	return true
 }
 
-// errStreamEnded is what a gateway is told when its stream ends for no fault of either side.
+// errStreamEnded is the error for a gateway whose stream ends through no fault of either side.
 var errStreamEnded = plimsoll.Errorf(plimsoll.CodeUnavailable, "the leader ends the stream; connect again")
 
 // notify puts a token into a channel of capacity one.
 func notify(wake chan struct{}) {
 	select {
 	case wake <- struct{}{}:
-	default: // a token is there already; who takes it sees everything
+	default: // a token is there already; its receiver sees every change
 	}
 }

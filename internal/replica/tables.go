@@ -13,8 +13,8 @@ type record struct {
 	node  string // of a task: the node that it is bound to
 }
 
-// taskOnNode is an entry of the index of tasks by node. It does not hold the record, so that it
-// changes only with the binding.
+// taskOnNode is an entry of the index of tasks by node. It does not hold the record, so it changes
+// only with the binding.
 type taskOnNode struct {
 	node, key string
 }
@@ -26,8 +26,8 @@ func taskOnNodeLess(a, b taskOnNode) bool {
 	return a.key < b.key
 }
 
-// Tables are ordered tables of encoded records, one for each kind, an index of tasks by node, and
-// the ring of recent events. They have a single writer; readers use the snapshots.
+// Tables are ordered tables of encoded records, one for each kind, with an index of tasks by node
+// and the ring of recent events. They have a single writer; readers use snapshots.
 type Tables struct {
 	epoch    uint64
 	revision uint64
@@ -45,7 +45,7 @@ type Tables struct {
 	frozenByNode *btree.BTreeG[taskOnNode]
 }
 
-// NewTables makes empty tables that keep the last eventCapacity events; 0 stands for
+// NewTables makes empty tables that keep the last eventCapacity events. 0 stands for
 // ring.DefaultCapacity.
 func NewTables(eventCapacity int) *Tables {
 	if eventCapacity <= 0 {
@@ -61,22 +61,22 @@ func NewTables(eventCapacity int) *Tables {
 	return t
 }
 
-// Apply makes the mutations of a batch, appends its events and takes over its epoch, revision and
-// time. It keeps the batch's bytes, so they must never change afterwards. Several batches of the
-// same revision may be applied while a store is loaded.
+// Apply applies the mutations of a batch, appends its events and adopts its epoch, revision and
+// time. It keeps the batch's bytes, which must never change afterwards. Several batches of the same
+// revision may be applied while a store is loaded.
 func (t *Tables) Apply(b *wire.Batch) {
 	t.apply(b, nil)
 }
 
-// change names what a mutation touched, in the terms of Follower.Watch: of a task the node that it
-// is or was bound to, of a policy that it is one, of everything else the key.
+// change identifies a changed record as Follower.Watch does. For a task, key is the node to which
+// it is or was bound. For a policy it is empty. For every other kind it is the record's key.
 type change struct {
 	kind wire.Kind
 	key  string
 }
 
-// apply is Apply that also appends what was touched to changes, and returns it. A task that is not
-// and was not bound adds nothing.
+// apply is Apply. It also appends the changes of the batch to changes, and returns them. A task
+// that neither is nor was bound adds none.
 func (t *Tables) apply(b *wire.Batch, changes []change) []change {
 	for i := range b.Mutations {
 		m := &b.Mutations[i]
@@ -104,7 +104,7 @@ func (t *Tables) apply(b *wire.Batch, changes []change) []change {
 	return changes
 }
 
-// put makes one mutation and returns the node that the record was bound to before.
+// put applies one mutation and returns the node to which the record was bound before.
 func (t *Tables) put(m *wire.Mutation) (was string) {
 	t.frozen[m.Kind] = nil
 	var old record
@@ -139,8 +139,8 @@ func (t *Tables) reindex(key, was, node string) {
 	}
 }
 
-// Snapshot returns an immutable view of the tables as they are. It costs O(1); the writer copies
-// the few tree nodes that it changes afterwards.
+// Snapshot returns an immutable view of the current tables. It costs O(1); the writer copies the
+// few tree nodes that it changes afterwards.
 func (t *Tables) Snapshot() *Snapshot {
 	for kind := range t.kinds {
 		if t.frozen[kind] == nil {

@@ -7,19 +7,19 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// unreadTimeout is how long one Send of a stream may take. A gateway that has not read its stream
-// for so long is cut off: it holds a connection and the replies that wait for it.
+// unreadTimeout bounds one Send of a stream. A gateway that has not read its stream for so long is
+// cut off, because it holds a connection and its unsent replies.
 const unreadTimeout = time.Minute
 
-// sendTimer returns a timer that cuts a stream off. It is stopped; each Send starts it anew.
+// sendTimer returns a stopped timer that cuts a stream off. Each Send starts it anew.
 func (s *Source) sendTimer(st *stream) *time.Timer {
 	timer := time.AfterFunc(unreadTimeout, func() { s.unread(st) })
 	timer.Stop()
 	return timer
 }
 
-// cause returns why a stream has ended: what ended its session, which a Receive or a Send may only
-// have felt, or else err.
+// cause returns the cause of a stream's end. The error of its session comes first: err, from a
+// Receive or a Send, may be a mere consequence of it.
 func (s *Source) cause(st *stream, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,7 +29,7 @@ func (s *Source) cause(st *stream, err error) error {
 	return err
 }
 
-// unread ends the session of a gateway that does not read its stream.
+// unread cuts off a gateway that does not read its stream.
 func (s *Source) unread(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

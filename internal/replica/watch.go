@@ -6,8 +6,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// watches tells those who wait for changes of a key. A signal says only that something changed;
-// whoever gets it reads a snapshot, which is published before the signal.
+// watches signals the watchers of a key when its record changes. A signal carries no data: the
+// watcher reads a snapshot, which is published before the signal.
 type watches struct {
 	mu struct {
 		sync.Mutex
@@ -22,7 +22,7 @@ type watcher struct {
 func (w *watcher) signal() {
 	select {
 	case w.changed <- struct{}{}:
-	default: // one is already there; both say the same
+	default: // a signal is there already, and stands for both
 	}
 }
 

@@ -19,48 +19,48 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/token"
 )
 
-// Grant is what those who have a token may do.
+// Grant holds the rights of the callers with one token.
 type Grant struct {
 	Token  token.Token
-	Caller Caller                 // what CallerOf returns of them
-	Paths  func(path string) bool // that they may call; nil: all
+	Caller Caller                 // the result of CallerOf for their requests
+	Paths  func(path string) bool // reports whether they may call a path; nil: all paths
 }
 
-// AccessConfig says who may call a listener of TCP.
+// AccessConfig holds the settings of an Access: who may call a TCP listener.
 type AccessConfig struct {
-	// Grants makes or reads the tokens. The first Serve with it calls it, when nothing else can
-	// keep the listener from being served; nil: there are no tokens.
+	// Grants makes or reads the tokens. The first Serve with the Access calls it, just before the
+	// listener is served; nil: there are no tokens.
 	Grants func() ([]Grant, error)
-	// NoToken answers also those who send no token, or a wrong one, whatever they call. Who sends a
-	// token of a Grant still is the Caller of that.
+	// NoToken admits every call, without a token or with a wrong one. The token of a Grant still
+	// sets the Caller of a request.
 	NoToken bool
 	// Open is a path such as /ws/v1/ below which GET needs no token; empty: there is none.
 	Open string
-	// Trouble tells that callers on this machine cannot find the tokens by themselves; nil: nobody
-	// is told.
+	// Trouble is called when callers on this machine cannot find the tokens by themselves. It may
+	// be nil.
 	Trouble func(err error)
 }
 
 // Access decides by the token of a request whether a listener answers it. Requests for /healthz,
-// /readyz and /metrics need none if they come from this machine and through no proxy.
+// /readyz and /metrics need no token if they come from this machine and not through a proxy.
 type Access struct {
 	cfg     AccessConfig
-	server  string // whose form of the tokens is taken too; empty: none
+	server  string // name of the server whose own form of the tokens is accepted too; empty: none
 	refused atomic.Uint64
 
-	once     sync.Once
-	prepared error // of readGrants, as grants and also are: all are set before there are requests
-	grants   []Grant
-	also     []Grant // the same with the tokens' forms for the server
+	once         sync.Once
+	prepared     error // error of readGrants, which sets the grants too. Invariant: set before the first request
+	grants       []Grant
+	serverGrants []Grant // grants with the tokens in the form for server
 }
 
-// NewAccess returns the access that a listener gives.
+// NewAccess returns an Access with the given settings.
 func NewAccess(cfg AccessConfig) *Access { return &Access{cfg: cfg} }
 
-// AnyCaller answers everybody who reaches a listener, without a token.
+// AnyCaller returns an Access that admits every caller, without a token.
 func AnyCaller() *Access { return NewAccess(AccessConfig{NoToken: true}) }
 
-// For returns an Access that also takes the tokens in the form that is for this server alone.
+// For returns an Access that also accepts the tokens in the form for one server alone.
 func (a *Access) For(server string) *Access {
 	if a == nil {
 		return nil
@@ -83,23 +83,24 @@ func (a *Access) readGrants() (err error) {
 	if a.grants, err = a.cfg.Grants(); err != nil || a.server == "" {
 		return err
 	}
-	a.also = slices.Clone(a.grants)
-	for i := range a.also {
-		a.also[i].Token = a.also[i].Token.For(a.server)
+	a.serverGrants = slices.Clone(a.grants)
+	for i := range a.serverGrants {
+		a.serverGrants[i].Token = a.serverGrants[i].Token.For(a.server)
 	}
 	return nil
 }
 
-// Refused is how many requests were answered with 401 or 403 for want of a token that allows them.
+// Refused returns the number of requests that were answered with 401 or 403 for lack of a
+// sufficient token.
 func (a *Access) Refused() uint64 { return a.refused.Load() }
 
-// NoToken reports whether everybody is answered.
+// NoToken reports whether every caller is admitted.
 func (a *Access) NoToken() bool { return a.cfg.NoToken }
 
-// Open is the path below which GET needs no token; empty if there is none.
+// Open returns the path below which GET needs no token; empty if there is none.
 func (a *Access) Open() string { return a.cfg.Open }
 
-// enter lets callers on this machine find the tokens, until withdraw is called.
+// enter publishes the tokens to callers on this machine, until withdraw is called.
 func (a *Access) enter(listener net.Addr) (withdraw func()) {
 	tokens := make([]token.Token, len(a.grants))
 	for i := range a.grants {
@@ -112,9 +113,9 @@ func (a *Access) enter(listener net.Addr) (withdraw func()) {
 	return withdraw
 }
 
-// admits refuses a request whose token does not allow it; otherwise it returns what the token is
-// for, nil if there is none. On a unix socket, which only its user reaches, a token says only who
-// calls.
+// admits refuses a request whose token does not allow it. Otherwise it returns the grant of the
+// token, nil without one. On a unix socket, which only its user reaches, a token only sets the
+// Caller.
 func (a *Access) admits(w http.ResponseWriter, r *http.Request, socket bool) (*Grant, bool) {
 	sent, bearer := bearerOf(r)
 	grant := a.granted(sent)
@@ -132,7 +133,7 @@ func (a *Access) admits(w http.ResponseWriter, r *http.Request, socket bool) (*G
 	return nil, false
 }
 
-// bearerOf returns the token that a request carries, and whether it carries one at all.
+// bearerOf returns the token of a request, and reports whether it has one.
 func bearerOf(r *http.Request) (sent string, ok bool) {
 	values := r.Header["Authorization"]
 	const scheme = "bearer "
@@ -142,12 +143,12 @@ func bearerOf(r *http.Request) (sent string, ok bool) {
 	return strings.Trim(values[0][len(scheme):], " "), true
 }
 
-// granted returns what a token is for; nil: nothing. All are compared, whichever is found.
+// granted returns the grant of a token; nil: none. It compares every token, whichever matches.
 func (a *Access) granted(sent string) (found *Grant) {
 	if sent == "" {
 		return nil
 	}
-	for _, grants := range [][]Grant{a.grants, a.also} {
+	for _, grants := range [][]Grant{a.grants, a.serverGrants} {
 		for i := range grants {
 			if grants[i].Token.Matches(sent) {
 				found = &grants[i]
@@ -164,12 +165,13 @@ func (a *Access) needsNone(r *http.Request) bool {
 		return (r.Method == http.MethodGet || r.Method == http.MethodHead) && fromHere(r)
 	case a.cfg.Open == "" || r.Method != http.MethodGet:
 		return false
-	default: // a path with dots may end elsewhere
+	default: // a path with dots may lead elsewhere
 		return strings.HasPrefix(p, a.cfg.Open) && path.Clean(p) == strings.TrimSuffix(p, "/")
 	}
 }
 
-// proxyHeaders are what proxies add to a request; its connection then tells nothing of who made it.
+// proxyHeaders are headers that proxies add to a request. The connection of such a request does not
+// show its caller.
 var proxyHeaders = []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip"}
 
 // fromHere reports whether a process of this machine made the request.
@@ -183,7 +185,7 @@ func fromHere(r *http.Request) bool {
 	return err == nil && from.Addr().Unmap().IsLoopback()
 }
 
-// wanted is the grant that a path asks for.
+// wanted returns the first grant that allows a path.
 func (a *Access) wanted(path string) *Grant {
 	for i := range a.grants {
 		if g := &a.grants[i]; g.Paths == nil || g.Paths(path) {
@@ -201,7 +203,8 @@ func (a *Access) forbidden(has *Grant, path string) string {
 	return reason
 }
 
-// unauthenticated says what is wrong and what to do about it, and never what was sent.
+// unauthenticated returns the reason of a 401 and the way to fix it. It never quotes the token that
+// was sent.
 func (a *Access) unauthenticated(r *http.Request, sent string, bearer bool) string {
 	g := a.wanted(r.URL.Path)
 	if g == nil {
@@ -221,7 +224,7 @@ func (a *Access) unauthenticated(r *http.Request, sent string, bearer bool) stri
 	}
 	file := g.Token.File()
 	if !fromHere(r) {
-		file = filepath.Base(file) // others need not know where it is
+		file = filepath.Base(file) // callers elsewhere do not learn its directory
 	}
 	if g.Token.File() != "" {
 		reason += "; it is in its file " + file
@@ -229,12 +232,12 @@ func (a *Access) unauthenticated(r *http.Request, sent string, bearer bool) stri
 	return reason + "; give it by " + kind.GivenBy() + ", or send the header Authorization: Bearer TOKEN"
 }
 
-// refusedBodyTimeout is how long the body of a refused request may still come.
+// refusedBodyTimeout bounds the time in which the body of a refused request is read and dropped.
 const refusedBodyTimeout = time.Second
 
 var refusalCodes = map[int]string{http.StatusForbidden: "permission_denied", http.StatusUnauthorized: "unauthenticated"}
 
-// refuseAs answers in JSON with the fields of an error of Connect and of one of the REST interface.
+// refuseAs answers in JSON with the fields of a Connect error and of a REST error.
 func refuseAs(w http.ResponseWriter, r *http.Request, status int, reason string) {
 	body, err := json.Marshal(struct {
 		Code        string `json:"code"`
@@ -245,13 +248,13 @@ func refuseAs(w http.ResponseWriter, r *http.Request, status int, reason string)
 	if err != nil {
 		panic(err) // a broken invariant: numbers and strings have a JSON form
 	}
-	// In HTTP/1 the answer would go out when the rest of the body has come, were the connection to
-	// be used again. So it is not, and what still comes is read away only for a moment, which
-	// spares the caller a reset.
+	// In HTTP/1 a connection that is reused sends the answer only after the rest of the body has
+	// arrived. So this one is closed. The rest of the body is dropped for a moment, which spares
+	// the caller a reset.
 	if r.ProtoMajor == 1 && r.ContentLength != 0 {
 		w.Header().Set("Connection", "close")
 	}
-	// a writer of a test knows none
+	// The only error is that the writer of a test has no deadlines.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusedBodyTimeout))
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set(refusedHeader, reason)
@@ -259,8 +262,8 @@ func refuseAs(w http.ResponseWriter, r *http.Request, status int, reason string)
 	_, _ = w.Write(append(body, '\n')) // the caller went away; there is nobody to tell
 }
 
-// SendToken makes a client of Client or CallClient send a token with each request; without a source
-// it does nothing. It must be called before the client is used.
+// SendToken makes a client of Client or CallClient send a token with each request. A nil source has
+// no effect. It must be called before the client is used.
 func SendToken(client *http.Client, source *token.Source) {
 	refusing, ok := client.Transport.(refusals)
 	if source == nil || !ok {
@@ -275,8 +278,8 @@ func SendToken(client *http.Client, source *token.Source) {
 	})
 }
 
-// SendToken makes the client send a token with each request; without a source it does nothing. It
-// must be called before the client is used.
+// SendToken makes the client send a token with each request. A nil source has no effect. It must be
+// called before the client is used.
 func (c *ConnClient) SendToken(source *token.Source) {
 	refusing, ok := c.HTTP.Transport.(refusals)
 	if source == nil || !ok {
@@ -292,7 +295,7 @@ func sendToken(client *http.Client, refusing refusals, source *token.Source, dia
 			return nil, err
 		}
 		if err := source.Check(); err != nil {
-			_ = c.Close() // nothing was sent on it
+			_ = c.Close() // the connection is unused
 			return nil, err
 		}
 		return c, nil
@@ -302,7 +305,7 @@ func sendToken(client *http.Client, refusing refusals, source *token.Source, dia
 
 type dialer = func(ctx context.Context, network, to string) (net.Conn, error)
 
-// bearer sends a token.
+// bearer is a round tripper that adds a token.
 type bearer struct {
 	refusals
 	source *token.Source
@@ -313,7 +316,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	t, at, err := b.source.Get()
 	if err != nil {
 		if r.Body != nil {
-			_ = r.Body.Close() // nothing was read of it
+			_ = r.Body.Close() // the body is unread
 		}
 		return nil, err
 	}
@@ -321,7 +324,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 		with := *r
 		with.Header = r.Header.Clone()
 		with.Header.Set("Authorization", t.Header())
-		if at != "" && at != r.URL.Host { // localhost is several addresses, and the token is for one of them
+		if at != "" && at != r.URL.Host { // localhost has several addresses, and the token is for one of them
 			if with.Host == "" {
 				with.Host = r.URL.Host
 			}

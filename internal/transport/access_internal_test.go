@@ -16,10 +16,10 @@ func checked(t testing.TB, user token.Token) (access *Access, handler http.Handl
 		t.Fatal(err)
 	}
 	nothing := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
-	return access, newDoor(ServeConfig{Access: access}, false, nothing)
+	return access, newEntry(ServeConfig{Access: access}, false, nothing)
 }
 
-// What a proxy on this machine hands on comes from anywhere.
+// A request through a proxy on this machine may come from anywhere.
 func TestHealthNeedsNoTokenOnLoopback(t *testing.T) {
 	access, handler := checked(t, token.New(token.User))
 	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
@@ -65,7 +65,10 @@ func TestPathOfTheFileIsToldToThisMachineAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	access, _ := checked(t, user)
-	for remote, want := range map[string]string{"127.0.0.1:1": "in its file " + user.File() + ";", "10.0.0.1:1": "in its file user.token;"} {
+	for remote, want := range map[string]string{
+		"127.0.0.1:1": "in its file " + user.File() + ";",
+		"10.0.0.1:1":  "in its file user.token;",
+	} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.RemoteAddr = remote
 		if got := access.unauthenticated(r, "", false); !strings.Contains(got, want) {

@@ -38,7 +38,8 @@ func grants(user, agent token.Token) func() ([]transport.Grant, error) {
 	}
 }
 
-// serveWith serves until the test ends what says who called, and returns when callers are answered.
+// serveWith serves a handler that answers with its caller, until the test ends. It returns when
+// callers are answered.
 func serveWith(t *testing.T, l net.Listener, cfg transport.ServeConfig) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -114,7 +115,8 @@ func TestServeWantsTheTokenOfTheCaller(t *testing.T) {
 	}
 }
 
-// Every protocol of RPC learns it as the same error, with what was sent and what to do.
+// Every protocol of RPC gets the same error, which names the kind of token that came and the way to
+// fix it.
 func TestClientsSayWhichTokenIsMissing(t *testing.T) {
 	withHome(t)
 	user, agent := token.New(token.User), token.New(token.Agent)
@@ -176,7 +178,7 @@ func TestOpenPathIsReadWithoutAToken(t *testing.T) {
 	}
 }
 
-// Without tokens everybody is answered, and who sends one is still known by it.
+// Without required tokens everybody is answered, and a token still identifies its caller.
 func TestNoTokenAnswersEverybody(t *testing.T) {
 	withHome(t)
 	user, agent := token.New(token.User), token.New(token.Agent)
@@ -273,8 +275,8 @@ func TestListenerOfTCPIsNotServedWithoutAnAccess(t *testing.T) {
 	}
 }
 
-// A request without a token is answered before its body comes, and one whose body does not come
-// costs no more than one whose header does not.
+// A request without a token is answered before its body comes. A body that does not come costs no
+// more than a header that does not.
 func TestBodyOfACallerWithoutATokenIsNotAwaited(t *testing.T) {
 	withHome(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -310,8 +312,8 @@ func TestBodyOfACallerWithoutATokenIsNotAwaited(t *testing.T) {
 	})
 }
 
-// The name localhost is more than one address. The token goes to the one that entered it, and not
-// to whoever listens on another.
+// The name localhost is more than one address. The token goes to the address that entered it, and
+// not to a listener on another.
 func TestTokenGoesToTheAddressThatEnteredIt(t *testing.T) {
 	withHome(t)
 	user := token.New(token.User)

@@ -6,22 +6,23 @@ import (
 	"time"
 )
 
-// The time in which an answer must be taken.
+// The bounds on the time in which a caller must read its answer.
 const (
 	DefaultAnswerTimeout = 3 * time.Minute
 	DefaultUnreadTimeout = time.Minute
 )
 
-// answerPiece is how many bytes of a stream are written at a time: a caller that takes so many
-// within AnswerConfig.Unread is one that reads.
+// answerPiece is the size of one write of a stream, in bytes. A caller that reads so many within
+// AnswerConfig.Unread keeps its stream.
 const answerPiece = 32 << 10
 
-// AnswerConfig sets up TimeAnswers.
+// AnswerConfig holds the settings of TimeAnswers.
 type AnswerConfig struct {
-	// Stream reports whether a request is a stream, which lasts as long as its caller reads it.
+	// Stream reports whether the answer to a request is a stream, which may last as long as its
+	// caller reads it.
 	Stream func(r *http.Request) bool
-	// Total is from the beginning of a request that is no stream to its answer's last byte; zero:
-	// that of the listener, ServeConfig.AnswerTimeout.
+	// Total bounds a request that is no stream, from its beginning to its answer's last byte; zero:
+	// the listener's ServeConfig.AnswerTimeout.
 	Total  time.Duration
 	Unread time.Duration // in which the caller of a stream must read what is sent; default DefaultUnreadTimeout
 	// Cut is called when a stream was cut because its caller did not read it. It must not block.
@@ -36,25 +37,24 @@ type Answer struct {
 
 	mu struct {
 		sync.Mutex
-		over  bool      // the handler has returned: control must not be used any more
-		since time.Time // a write is under way; zero: none is
+		over  bool      // the handler has returned, after which control must not be used
+		since time.Time // beginning of the write under way; zero: none
 		timer *time.Timer
 	}
 }
 
-// TimeAnswers gives the place and the connection of a caller back that does not take its answer. A
-// stream is cut when its caller has read nothing of it for AnswerConfig.Unread while something was
-// to be sent. Over HTTP/2 the caller finds a stream that the server has reset, over HTTP/1.1 a
-// connection that was closed: both are all that can be sent to somebody who leaves no room for
-// more.
+// TimeAnswers cuts off a caller that does not read its answer, which frees its slot and connection.
+// A stream is cut when its caller has read none of it for AnswerConfig.Unread while a write waits.
+// Over HTTP/2 the caller sees a stream that the server has reset, over HTTP/1.1 a closed
+// connection. No error can be sent: the caller leaves no room for it.
 func TimeAnswers(cfg AnswerConfig, next http.Handler) http.Handler {
 	if cfg.Unread == 0 {
 		cfg.Unread = DefaultUnreadTimeout
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a := &Answer{ResponseWriter: w, control: *http.NewResponseController(w)}
-		// Deadlines outlive a request on its connection, so each sets its own. The only error is
-		// that the writer knows none; that is one of a test, without a network.
+		// Deadlines outlive a request on its connection, so each request sets its own. The only
+		// error is that the writer of a test has no deadlines.
 		if cfg.Stream != nil && cfg.Stream(r) {
 			_ = a.control.SetWriteDeadline(time.Time{})
 			a.unread = cfg.Unread
@@ -93,10 +93,10 @@ func (a *Answer) Write(p []byte) (int, error) {
 func (a *Answer) Flush() {
 	defer a.wrote()
 	a.writes()
-	_ = a.control.Flush() // the next Write says what is wrong
+	_ = a.control.Flush() // the next Write returns the error
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap returns the wrapped writer, for http.ResponseController.
 func (a *Answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // writes notes that a write begins.
@@ -119,7 +119,8 @@ func (a *Answer) wrote() {
 	}
 }
 
-// expire cuts the answer off if a write has been under way for as long as it may.
+// expire cuts the answer off if a write has been under way for AnswerConfig.Unread, and reports
+// whether it did.
 func (a *Answer) expire() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -130,7 +131,7 @@ func (a *Answer) expire() bool {
 	return true
 }
 
-// Blocked returns for how long a write has been under way.
+// Blocked returns the age of the write under way; 0 without one.
 func (a *Answer) Blocked(now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -12,28 +12,28 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// The time in which the body of a request must come.
+// The bounds on the time in which the body of a request must arrive.
 const (
-	DefaultBodyTimeout = 10 * time.Second // for all that comes at the least rate
-	DefaultBodyRate    = 64 << 10         // bytes a second for what comes after that time
+	DefaultBodyTimeout = 10 * time.Second // grace of every body
+	DefaultBodyRate    = 64 << 10         // bytes that add a second to the grace
 )
 
-// Arrival is the body of a request on its way. It has ServeConfig.BodyTimeout, and a second more
-// for each ServeConfig.BodyRate bytes that have come: a large body may take its time, a trickle may
-// not. Serve makes it the body of each request that has one.
+// Arrival is the body of a request under way. It must arrive within ServeConfig.BodyTimeout, and a
+// second more for each ServeConfig.BodyRate bytes that have come. So a large body may take long,
+// and a trickle is cut off. Serve makes an Arrival the body of each request that has one.
 type Arrival struct {
 	io.ReadCloser
 	control http.ResponseController
 	conn    *conn       // may be nil
-	header  http.Header // of the answer; nil in HTTP/2
+	header  http.Header // header of the answer; nil in HTTP/2
 	timer   *time.Timer // ends the reading in HTTP/2; nil in HTTP/1
 	timeout time.Duration
 	rate    int64
-	length  int64 // that the request says; -1: it does not
+	length  int64 // declared length; -1: unknown
 	began   time.Time
 
-	came  int64 // bytes
-	steps int64 // seconds that were added
+	came  int64 // bytes that have arrived
+	steps int64 // seconds that were added to the deadline
 
 	mu struct {
 		sync.Mutex
@@ -44,15 +44,15 @@ type Arrival struct {
 	}
 }
 
-// ArrivalOf returns the body of a request that Serve has taken, while it is on its way; nil: there
-// is nothing to wait for.
+// ArrivalOf returns the body of a request that Serve has accepted; nil: there is no body to wait
+// for.
 func ArrivalOf(r *http.Request) *Arrival {
 	a, _ := r.Body.(*Arrival)
 	return a
 }
 
-// OnWhole has f called once when the whole body has come.
-func (a *Arrival) OnWhole(f func()) { a.mu.onWhole = f } // before anybody reads
+// OnWhole registers f, which is called once when the whole body has arrived.
+func (a *Arrival) OnWhole(f func()) { a.mu.onWhole = f } // set before the first Read
 
 // Read implements io.Reader.
 func (a *Arrival) Read(p []byte) (int, error) {
@@ -70,7 +70,7 @@ func (a *Arrival) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// extend moves the deadline as far as the bytes that came allow.
+// extend moves the deadline according to the bytes that have arrived.
 func (a *Arrival) extend() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -79,13 +79,13 @@ func (a *Arrival) extend() {
 	}
 }
 
-// readUntil sets the time after which reading fails; zero: there is none. In HTTP/2 a deadline
-// costs a message to the goroutine of the connection, so it is set by a timer, and only once it is
+// readUntil sets the time after which reading fails; zero: never. In HTTP/2 a deadline costs a
+// message to the goroutine of the connection. So there a timer sets it, and only once the time is
 // over.
 func (a *Arrival) readUntil(t time.Time) {
 	switch {
 	case a.timer == nil:
-		_ = a.control.SetReadDeadline(t) // the only error is that the writer knows none: that of a test
+		_ = a.control.SetReadDeadline(t) // the only error is that the writer of a test has no deadlines
 	case t.IsZero():
 		a.timer.Stop()
 	default:
@@ -102,29 +102,29 @@ func (a *Arrival) expire() {
 	}
 }
 
-// explain says why a body was not read to its end.
+// explain turns an error of reading into the reason why the body did not arrive.
 func (a *Arrival) explain(err error) error {
 	a.mu.Lock()
 	cut := a.mu.cut
 	a.mu.Unlock()
 	if a.header != nil {
-		a.header.Set("Connection", "close") // what may still come of the body is no request
+		a.header.Set("Connection", "close") // the rest of the body is no request
 	}
 	switch {
 	case cut != nil:
-		return told(cut)
+		return rpcError(cut)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return told(plimsoll.Errorf(plimsoll.CodeDeadline,
+		return rpcError(plimsoll.Errorf(plimsoll.CodeDeadline,
 			"the body of the request did not come in time: it has %s, and a second more for each %d KiB", a.timeout, a.rate>>10))
 	}
 	return err
 }
 
-// told makes an error that an RPC's handler passes on as it is.
-func told(err error) error { return wire.ConnectError(err) }
+// rpcError makes an error that an RPC's handler passes on unchanged.
+func rpcError(err error) error { return wire.ConnectError(err) }
 
-// Whole says that the request has come as a whole, or that it is a stream from the caller, which
-// has no end to wait for.
+// Whole notes that the request has arrived as a whole. The handler of a stream from the caller
+// calls it too, because such a body has no end.
 func (a *Arrival) Whole() {
 	a.mu.Lock()
 	if a.mu.whole || a.mu.over || a.mu.cut != nil {
@@ -143,7 +143,7 @@ func (a *Arrival) Whole() {
 	}
 }
 
-// Cut makes the reader of a body that has not come as a whole return err.
+// Cut makes the reader of a body that is still arriving return err.
 func (a *Arrival) Cut(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -154,7 +154,7 @@ func (a *Arrival) Cut(err error) {
 	_ = a.control.SetReadDeadline(time.Unix(1, 0)) // as in readUntil
 }
 
-// close says that the handler has returned.
+// close notes that the handler has returned.
 func (a *Arrival) close() {
 	a.mu.Lock()
 	a.mu.over = true

@@ -2,13 +2,13 @@ package transport
 
 import "context"
 
-// Caller is the part that somebody who calls a listener plays in the cluster. What a user does must
-// not take away what an agent needs; so bounds are kept for each Caller.
+// Caller is the role in the cluster of a listener's caller. Users must not use up the slots and
+// connections that agents need, so each Caller has bounds of its own.
 type Caller uint8
 
-// The parts of callers.
+// The roles of callers.
 const (
-	CallerUser    Caller = iota // a person or program that uses the cluster, and everybody who is not known
+	CallerUser    Caller = iota // a person or program that uses the cluster, and every unknown caller
 	CallerAgent                 // the agent of a node
 	CallerGateway               // a gateway
 )
@@ -20,7 +20,7 @@ func WithCaller(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
 
-// CallerOf returns the part of the caller of the request that a context belongs to.
+// CallerOf returns the role of the caller of a context's request.
 func CallerOf(ctx context.Context) Caller {
 	c, _ := ctx.Value(callerKey{}).(Caller)
 	return c

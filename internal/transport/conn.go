@@ -10,50 +10,50 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// ConnClient is an HTTP/2 client of one connection. It never makes another one, so a fact about
-// its peer holds for every request.
+// ConnClient is an HTTP/2 client of one connection. It never makes another one, so a fact about the
+// peer of the connection holds for every request.
 type ConnClient struct {
 	HTTP *http.Client
-	URL  string // base of what is asked for
-	conn *closing
+	URL  string // base URL of requests
+	conn *heldConn
 }
 
-// closing is a connection that knows whether it was closed.
-type closing struct {
+// heldConn is a connection that notes whether it was closed, and whether bytes have come.
+type heldConn struct {
 	net.Conn
-	taken  atomic.Bool // given to the transport
-	closed atomic.Bool // or no longer good for a request
-	heard  atomic.Bool // something came since Heard was asked
+	taken  atomic.Bool // the transport has the connection
+	closed atomic.Bool // closed, or refused to the transport a second time
+	heard  atomic.Bool // bytes have come since the last call of Heard
 }
 
 // Read implements net.Conn.
-func (c *closing) Read(p []byte) (n int, err error) {
+func (c *heldConn) Read(p []byte) (n int, err error) {
 	n, err = c.Conn.Read(p)
 	if n > 0 {
 		c.heard.Store(true)
 	}
-	return n, err //nolint:wrapcheck // io.EOF and time-outs are compared
+	return n, err //nolint:wrapcheck // callers compare io.EOF and time-outs
 }
 
 // Close implements net.Conn.
-func (c *closing) Close() error {
+func (c *heldConn) Close() error {
 	c.closed.Store(true)
 	return c.Conn.Close()
 }
 
-// NewConnClient returns a client of a connection to an address, which it owns from now on.
+// NewConnClient returns a client of a connection to an address. The client owns the connection.
 func NewConnClient(c net.Conn, address string) *ConnClient {
 	return newConnClient(c, address, pings{after: pingAfter, timeout: pingTimeout})
 }
 
-// pings are those of HTTP/2, which keep a connection from falling silent.
+// pings are the settings of HTTP/2's pings, which keep a connection from falling silent.
 type pings struct {
-	after   time.Duration // of silence
-	timeout time.Duration // of the answer, which ends the connection
+	after   time.Duration // silence before a ping
+	timeout time.Duration // wait for the answer, after which the connection ends
 }
 
 func newConnClient(c net.Conn, address string, p pings) *ConnClient {
-	held := &closing{Conn: c}
+	held := &heldConn{Conn: c}
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
 	t := &http.Transport{
@@ -62,7 +62,7 @@ func newConnClient(c net.Conn, address string, p pings) *ConnClient {
 		IdleConnTimeout: idleTimeout,
 		DialContext: func(context.Context, string, string) (net.Conn, error) {
 			if held.taken.Swap(true) {
-				held.closed.Store(true) // or another would not be asked for
+				held.closed.Store(true) // the transport asks again only when the first connection has ended
 				return nil, plimsoll.Errorf(plimsoll.CodeUnavailable, "the connection to %s has ended", address)
 			}
 			return held, nil
@@ -75,22 +75,22 @@ func newConnClient(c net.Conn, address string, p pings) *ConnClient {
 	return &ConnClient{HTTP: &http.Client{Transport: refusals{t}}, URL: url, conn: held}
 }
 
-// Heard reports whether anything has come over the connection since it was asked last.
+// Heard reports whether any byte has come over the connection since the last call.
 func (c *ConnClient) Heard() bool { return c.conn.heard.Swap(false) }
 
-// Cut ends the connection at once, with all that is under way on it.
+// Cut ends the connection at once, with all requests under way.
 func (c *ConnClient) Cut() {
-	_ = c.conn.Close() // nothing more is expected of it
+	_ = c.conn.Close() // the connection is given up
 	c.HTTP.CloseIdleConnections()
 }
 
-// Alive reports whether the connection is not known to have ended.
+// Alive reports whether the connection still counts as open.
 func (c *ConnClient) Alive() bool { return !c.conn.closed.Load() }
 
-// Close ends the connection when nothing is under way on it any more.
+// Close ends the connection once no request is under way.
 func (c *ConnClient) Close() {
 	if !c.conn.taken.Load() {
-		_ = c.conn.Close() // nothing was said on it
+		_ = c.conn.Close() // the connection is unused
 	}
 	c.HTTP.CloseIdleConnections()
 }

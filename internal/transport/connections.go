@@ -16,23 +16,22 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// The bounds on connections if ConnectionsConfig names none. They are parts of the descriptors that
-// the process may have, so that its files, its own calls and the reserve of the store find theirs.
+// The default bounds on connections. They are parts of the process's descriptors. The rest is for
+// its files, its own calls and the reserve of the store.
 const (
 	userShare  = 4 // users have a quarter of the descriptors
 	agentShare = 8 // agents and gateways have an eighth
 
 	maxUserConnections  = 8192
-	maxAgentConnections = 20_480 // as many nodes as a gateway hears, and some
+	maxAgentConnections = 20_480 // as many as the nodes that a gateway hears, and some more
 
 	minConnections = 16
 )
 
-// blockedWrite is how long a connection may keep a write waiting until it can be given up for a new
-// one.
+// blockedWrite is the age of a waiting write at which its connection may be closed for a new one.
 const blockedWrite = 5 * time.Second
 
-// The bounds that ConnectionsConfig.Refused names.
+// The names of bounds for ConnectionsConfig.Refused.
 const (
 	BoundConnections       = "connections"
 	BoundPeerConnections   = "peer_connections"
@@ -41,21 +40,21 @@ const (
 	BoundDescriptors       = "descriptors"
 )
 
-// ConnectionBounds are all bounds that ConnectionsConfig.Refused may be told.
+// ConnectionBounds returns the names of all bounds that ConnectionsConfig.Refused may be called with.
 func ConnectionBounds() []string {
 	return []string{
 		BoundConnections, BoundPeerConnections, BoundAgentConnections, BoundStreamConnections, BoundDescriptors,
 	}
 }
 
-// ConnectionsConfig sets up Connections. A zero value stands for the default.
+// ConnectionsConfig holds the settings of Connections. A zero value stands for the default.
 type ConnectionsConfig struct {
 	Users  int // connections of users; default a quarter of RLIMIT_NOFILE, at most 8,192
-	Agents int // connections of agents and gateways; default an eighth of it, at most 20,480
+	Agents int // connections of agents and gateways; default an eighth of RLIMIT_NOFILE, at most 20,480
 	Peer   int // connections of users at one IP address of another machine; default half of Users
 
-	// Refused is called for each connection or stream that was refused, with the bound. It must not
-	// block.
+	// Refused is called for each refused connection or stream, with the name of the bound. It must
+	// not block.
 	Refused func(bound string)
 	// Closed is called for each connection that was closed to make room for another. It must not
 	// block.
@@ -66,12 +65,12 @@ type ConnectionsConfig struct {
 // agents are counted apart: a connection counts as an agent's if its listener is for agents, or
 // once a request on it came from one (see CallerOf).
 //
-// A connection for which there is no room takes the place of another of the same kind that keeps
-// nobody waiting: the oldest that has never sent a whole request, or else the one that has been
-// idle longest, or one that has not taken its answer for five seconds. If there is none, the new
-// one is closed at once. Connections of agents that were served, and those with a request or stream
-// under way, are never closed for others. Streams take at most three quarters of the users'
-// connections.
+// When there is no room for a new connection, another of the same kind is closed for it. That is
+// the oldest that has never sent a whole request, or else the one that has been idle longest. If
+// there is none, it is one that has not read its answer for five seconds, or else the new one
+// itself. Connections of agents that were served, and those with a request or stream under way
+// whose answer is read, are never closed for others. Streams take at most three quarters of the
+// users' connections.
 type Connections struct {
 	cfg ConnectionsConfig
 
@@ -80,19 +79,20 @@ type Connections struct {
 		users, agents pool
 		peers         map[netip.Addr]int // connections of users at other machines
 		lasting       int                // connections of users with a stream
-		scanned       time.Time          // when a blocked connection was looked for last
+		scanned       time.Time          // instant of the last search for a blocked connection
 	}
 }
 
-// pool is the connections of one kind. Each of them is in one of the lists, oldest first.
+// pool holds the connections of one kind. Invariant: each connection is in exactly one of the
+// lists, the one that has been there longest first.
 type pool struct {
 	most, now int
-	fresh     list.List // never sent a whole request
-	idle      list.List // have been served, and no whole request is under way
+	fresh     list.List // connections that have never sent a whole request
+	idle      list.List // connections that were served and have no whole request under way
 	busy      list.List
 }
 
-// NewConnections makes a bound that listeners can share.
+// NewConnections makes Connections that listeners can share.
 func NewConnections(cfg ConnectionsConfig) *Connections {
 	files := OpenFiles()
 	if cfg.Users == 0 {
@@ -116,18 +116,18 @@ func NewConnections(cfg ConnectionsConfig) *Connections {
 	return c
 }
 
-// OpenFiles is how many descriptors this process may have: RLIMIT_NOFILE. (Go raises the soft limit
-// to the hard one when a process starts.)
+// OpenFiles returns the number of descriptors that this process may have: RLIMIT_NOFILE. (Go raises
+// the soft limit to the hard one when a process starts.)
 func OpenFiles() int {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return 1024 // what every Linux grants
+		return 1024 // every Linux grants as many
 	}
 	return int(min(limit.Cur, 1<<20))
 }
 
-// FewConnections are Connections for a listener that serves processes of the cluster more than
-// users: each kind has a part of the descriptors, one in 16 and one in 32. refused is
+// FewConnections makes Connections for a listener whose callers are processes of the cluster more
+// than users. Users have a sixteenth of the descriptors, agents a thirty-second. refused is
 // ConnectionsConfig.Refused.
 func FewConnections(refused func(bound string)) *Connections {
 	files := OpenFiles()
@@ -136,14 +136,14 @@ func FewConnections(refused func(bound string)) *Connections {
 	})
 }
 
-// Count returns how many connections users and agents have.
+// Count returns the numbers of connections that users and agents have.
 func (c *Connections) Count() (users, agents int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mu.users.now, c.mu.agents.now
 }
 
-// Bounds returns how many connections users and agents may have.
+// Bounds returns the bounds on the connections of users and agents.
 func (c *Connections) Bounds() (users, agents int) { return c.cfg.Users, c.cfg.Agents }
 
 // listener is a net.Listener whose connections are bounded.
@@ -153,13 +153,13 @@ type listener struct {
 	caller      Caller
 }
 
-// Accept implements net.Listener. A process that is out of descriptors gives up a connection for
-// the next one; net/http then waits a little and tries again.
+// Accept implements net.Listener. If the process is out of descriptors, it closes a connection to
+// make room; net/http then waits a little and tries again.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		accepted, err := l.Listener.Accept()
 		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
-			l.connections.short(l.caller)
+			l.connections.freeDescriptor(l.caller)
 		}
 		if err != nil {
 			return nil, err
@@ -174,20 +174,20 @@ func (l *listener) Accept() (net.Conn, error) {
 type conn struct {
 	net.Conn
 	owner   *Connections
-	peer    netip.Addr   // of another machine; invalid for one of this
-	trusted atomic.Bool  // an agent or a gateway was served
-	writing atomic.Int64 // since when a write waits, in Unix nanoseconds; 0: none does
+	peer    netip.Addr   // address of another machine; invalid for this one
+	trusted atomic.Bool  // an agent or a gateway was served on the connection
+	writing atomic.Int64 // beginning of the waiting write in Unix nanoseconds; 0: none
 
 	// Guarded by owner.mu.
 	pool   *pool
-	list   *list.List // of pool; nil once the connection is closed
+	list   *list.List // list of pool; nil once the connection is closed
 	at     *list.Element
-	whole  int // requests under way that have come as a whole
+	whole  int // requests under way that have arrived as a whole
 	lasts  int // streams under way
 	served bool
 }
 
-// admit counts a connection, or closes it and returns nil if there is no room.
+// admit counts a connection. If there is no room it closes the connection and returns nil.
 func (c *Connections) admit(accepted net.Conn, caller Caller) *conn {
 	added := &conn{Conn: accepted, owner: c, peer: otherMachine(accepted.RemoteAddr())}
 	c.mu.Lock()
@@ -229,8 +229,8 @@ func (c *Connections) admit(accepted net.Conn, caller Caller) *conn {
 	return nil
 }
 
-// short gives up a connection because the process is out of descriptors.
-func (c *Connections) short(caller Caller) {
+// freeDescriptor closes a connection because the process is out of descriptors.
+func (c *Connections) freeDescriptor(caller Caller) {
 	c.mu.Lock()
 	leaving := c.dispensable(&c.mu.users, netip.Addr{})
 	if leaving == nil && caller != CallerUser {
@@ -247,8 +247,8 @@ func (c *Connections) short(caller Caller) {
 	}
 }
 
-// dispensable returns a connection that can be closed for another, of a peer if one is given; nil:
-// there is none. The caller holds mu.
+// dispensable returns a connection that can be closed for another; nil: there is none. A valid peer
+// restricts the search to its connections. The caller holds mu.
 func (c *Connections) dispensable(p *pool, peer netip.Addr) *conn {
 	lists := []*list.List{&p.fresh, &p.idle}
 	if p == &c.mu.agents {
@@ -263,7 +263,7 @@ func (c *Connections) dispensable(p *pool, peer netip.Addr) *conn {
 	}
 	now := time.Now()
 	if p == &c.mu.agents || now.Sub(c.mu.scanned) < time.Second {
-		return nil // a walk over all that are busy is for once a second
+		return nil // the busy connections are searched once in a second at most
 	}
 	c.mu.scanned = now
 	for e := p.busy.Front(); e != nil; e = e.Next() {
@@ -283,7 +283,7 @@ func element(e *list.Element) *conn {
 	return c
 }
 
-// move puts a connection at the end of a list of its pool; nil: of none. The caller holds mu.
+// move moves a connection to the end of a list of its pool; nil takes it out. The caller holds mu.
 func (c *conn) move(to *list.List) {
 	if c.list != nil {
 		c.list.Remove(c.at)
@@ -306,7 +306,7 @@ func (c *Connections) remove(gone *conn) {
 	c.forgetPeer(gone)
 }
 
-// forgetPeer takes a connection out of the count of its peer. The caller holds mu.
+// forgetPeer takes a connection out of its peer's count. The caller holds mu.
 func (c *Connections) forgetPeer(of *conn) {
 	if !of.peer.IsValid() {
 		return
@@ -325,7 +325,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// NetConn returns the connection that is counted.
+// NetConn returns the underlying connection.
 func (c *conn) NetConn() net.Conn { return c.Conn }
 
 // Write implements net.Conn.
@@ -355,8 +355,8 @@ func (c *conn) answered() {
 	}
 }
 
-// trust counts a connection as one of agents. If these have as many as they may, it stays where it
-// is; but it is not closed for others.
+// trust counts a connection as an agent's. If agents have as many connections as they may, it stays
+// among the users', but is not closed for others.
 func (c *conn) trust() {
 	if c.trusted.Swap(true) {
 		return
@@ -385,8 +385,8 @@ func (c *conn) trust() {
 	}
 }
 
-// keep counts a stream on a connection, unless it is a user's and streams have as many connections
-// as they may.
+// keep counts a stream on a connection. It reports false if the connection is a user's and streams
+// have as many connections as they may.
 func (c *conn) keep() bool {
 	c.owner.mu.Lock()
 	defer c.owner.mu.Unlock()
@@ -408,7 +408,7 @@ func (c *conn) release() {
 	}
 }
 
-// KeepStream notes that the request of a context is a stream, which may last; done is to be called
+// KeepStream notes that the request of a context is a stream, which may last. The caller calls done
 // at its end. It fails with CodeExhausted if streams have as many connections of users as they may.
 func KeepStream(ctx context.Context) (done func(), err error) {
 	c := connOf(ctx)
@@ -446,7 +446,7 @@ func otherMachine(address net.Addr) netip.Addr {
 	}
 	ip, _ := netip.AddrFromSlice(tcp.IP)
 	if ip = plainIP(ip); ip.IsLoopback() {
-		return netip.Addr{} // it stands for everybody on this machine
+		return netip.Addr{} // invalid: all callers on this machine
 	}
 	return ip
 }

@@ -62,7 +62,7 @@ func inBounds(
 	})
 }
 
-// open opens a connection and sends something. Whatever is answered is read.
+// open opens a connection and sends something. Every answer is read.
 func (b *bounded) open(text string) *reader {
 	b.t.Helper()
 	return b.from(nil, text)

@@ -8,13 +8,13 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/token"
 )
 
-// watchedPings keep bytes coming on a connection whose owner asks Heard: at least every second
-// while the peer answers. The owner ends a silent connection sooner than the pings do.
+// watchedPings make a live peer send at least every second, for an owner that calls Heard. The
+// owner ends a silent connection sooner than the pings do.
 var watchedPings = pings{after: time.Second, timeout: 10 * time.Second}
 
-// Dial connects to an address and returns a client of that connection alone. A peer that answers is
-// heard at least once in a second and a round trip, so an owner of the connection can tell early
-// that it was lost:
+// Dial connects to an address and returns a client of that connection alone. A live peer is heard
+// at least once in a second and a round trip. So the owner of the connection can notice its loss
+// early:
 //
 //	c, err := transport.Dial(ctx, "10.0.0.1:9081", source)
 //	...
@@ -40,14 +40,14 @@ func Dial(ctx context.Context, address string, source *token.Source) (*ConnClien
 	dialer := net.Dialer{Timeout: dialTimeout}
 	conn, err := dialer.DialContext(ctx, network, rest)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the operation and the address
+		return nil, err //nolint:wrapcheck // the error names the operation and the address
 	}
 	client := NewWatchedClient(conn, address)
 	client.SendToken(source)
 	return client, nil
 }
 
-// NewWatchedClient is NewConnClient for an owner that asks Heard, as Dial describes it.
+// NewWatchedClient is NewConnClient for an owner that calls Heard, as Dial describes.
 func NewWatchedClient(c net.Conn, address string) *ConnClient {
 	return newConnClient(c, address, watchedPings)
 }

@@ -13,26 +13,26 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// refusedHeader carries the reason of a refusal to Client, in whichever protocol the call was made.
+// refusedHeader carries the reason of a refusal to Client, for every protocol.
 const refusedHeader = "Plimsoll-Refused"
 
-// hostPolicy decides which requests a TCP listener answers. It keeps pages in a browser away from
-// it: those of another site, and those whose own name a DNS server has pointed at this listener.
+// hostPolicy decides which requests a TCP listener answers. It refuses pages in a browser: pages of
+// another site, and pages whose own name a DNS server has pointed at this listener.
 type hostPolicy struct {
 	listener netip.AddrPort
 	names    map[string]bool // host names and IP literals, as plainHost returns them
 }
 
-// claim is what a request says of where it goes and where it comes from.
+// claim holds a request's own statements on its target and its origin.
 type claim struct {
 	host   string     // Host, or :authority in HTTP/2
 	origin []string   // each Origin
 	site   []string   // each Sec-Fetch-Site
-	local  netip.Addr // at which the connection arrived
+	local  netip.Addr // local address of the connection
 }
 
-// newHostPolicy makes the policy of a listener, with the names of this machine and others, which
-// can also be addresses such as Listen takes.
+// newHostPolicy makes the policy of a listener for the names of this machine and others. The others
+// can also be addresses for Listen.
 func newHostPolicy(listener net.Addr, machine string, others []string) *hostPolicy {
 	p := &hostPolicy{listener: addrPort(listener), names: map[string]bool{"localhost": true}}
 	short, _, _ := strings.Cut(machine, ".")
@@ -50,7 +50,7 @@ func newHostPolicy(listener net.Addr, machine string, others []string) *hostPoli
 	return p
 }
 
-// refusal returns why a request is not answered, or nothing if it is.
+// refusal returns the reason why a request is refused; empty: it is not.
 func (p *hostPolicy) refusal(c claim) string {
 	host, port := splitHost(c.host)
 	if host == "" {
@@ -78,7 +78,7 @@ func (p *hostPolicy) refusal(c claim) string {
 	return ""
 }
 
-// own reports whether a host, as splitHost returns it, is one of the listener.
+// own reports whether a host, as splitHost returns it, is a name of the listener.
 func (p *hostPolicy) own(host string, local netip.Addr) bool {
 	if p.names[host] {
 		return true
@@ -88,9 +88,9 @@ func (p *hostPolicy) own(host string, local netip.Addr) bool {
 		return false
 	}
 	if ip == localhost4 || ip == localhost6 || ip == p.listener.Addr() || ip == plainIP(local) {
-		return true // the first two are localhost, also at the near end of a forwarded port
+		return true // the first two are localhost, even at the near end of a forwarded port
 	}
-	return ip.IsUnspecified() && p.listener.Addr().IsUnspecified() // 0.0.0.0 and :: both reach it
+	return ip.IsUnspecified() && p.listener.Addr().IsUnspecified() // both 0.0.0.0 and :: reach the listener
 }
 
 var (
@@ -98,8 +98,8 @@ var (
 	localhost6 = netip.IPv6Loopback()
 )
 
-// sameOrigin reports whether an Origin is that of pages at a host and port. The scheme may be that
-// of a proxy in front of this listener.
+// sameOrigin reports whether an Origin stands for pages at a host and port. The scheme may be the
+// one of a proxy in front of this listener.
 func sameOrigin(origin, host, port string) bool {
 	u, err := url.Parse(origin)
 	if err != nil || u.Opaque != "" || u.User != nil || u.Path != "" || u.RawQuery != "" || u.Fragment != "" {
@@ -119,8 +119,8 @@ func sameOrigin(origin, host, port string) bool {
 	return fromHost == host && fromPort == port
 }
 
-// splitHost takes a Host header apart. The host is as plainHost returns it; it is empty if the
-// header is not well formed.
+// splitHost splits a Host header. The host has the form of plainHost; it is empty if the header is
+// malformed.
 func splitHost(header string) (host, port string) {
 	if inner, ok := strings.CutPrefix(header, "["); ok {
 		inner, rest, ok := strings.Cut(inner, "]")
@@ -138,8 +138,8 @@ func splitHost(header string) (host, port string) {
 	return plainHost(host), port
 }
 
-// plainHost is the one form of a host that is compared: of a name in lower case and without the dot
-// of the root, and of an IP literal without its brackets.
+// plainHost returns the form of a host for comparisons: a name in lower case without the root's
+// dot, or an IP literal without brackets.
 func plainHost(host string) string {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	if ip, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
@@ -159,7 +159,7 @@ func addrPort(a net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(plainIP(ap.Addr()), ap.Port())
 }
 
-// clip bounds what is repeated of a request.
+// clip bounds the text of a request that a refusal quotes.
 func clip(s string) string { return s[:min(len(s), 300)] }
 
 // admits refuses a request that the policy forbids.
@@ -175,13 +175,14 @@ func (p *hostPolicy) admits(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// refusals makes errors of refusals, whose reason the protocols of RPC would drop.
+// refusals is a transport that turns refusals into errors with their reason, which the protocols of
+// RPC would drop.
 type refusals struct{ *http.Transport }
 
 func (t refusals) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := t.Transport.RoundTrip(r)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // http.Client adds the call to it
+		return nil, err //nolint:wrapcheck // http.Client names the call
 	}
 	reason, code := response.Header.Get(refusedHeader), plimsoll.CodeDenied
 	switch {
@@ -192,11 +193,11 @@ func (t refusals) RoundTrip(r *http.Request) (*http.Response, error) {
 	case response.StatusCode != http.StatusForbidden:
 		return response, nil
 	}
-	_ = response.Body.Close() // the header says all of it
+	_ = response.Body.Close() // the header has the whole reason
 	return nil, plimsoll.Errorf(code, "%s", reason)
 }
 
-// machineName is the name that this machine has for itself; empty if it has none.
+// machineName returns the host name of this machine; empty if it has none.
 func machineName() string {
 	name, err := os.Hostname()
 	if err != nil {
@@ -207,7 +208,7 @@ func machineName() string {
 
 var hostPattern = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?$`)
 
-// ValidateHosts reports the first of the hosts for Serve that is neither a name nor an IP literal.
+// ValidateHosts reports the first host that is neither a name nor an IP literal.
 func ValidateHosts(field string, hosts []string) error {
 	for _, host := range hosts {
 		if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err != nil && !hostPattern.MatchString(host) {

@@ -31,7 +31,10 @@ func TestRefusal(t *testing.T) {
 		{name: "an address of --host", host: "[2001:DB8:0::7]:80"},
 		{name: "the name in --listen", host: "listen.example:9080"},
 
-		{name: "rebinding", host: "evil.example:9080", want: `"evil.example"; if it should, start it with --host evil.example`},
+		{
+			name: "rebinding", host: "evil.example:9080",
+			want: `"evil.example"; if it should, start it with --host evil.example`,
+		},
 		{
 			name: "a name that begins with an own one", host: "localhost.evil.example",
 			want: "--host localhost.evil.example",

@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Peer is the process at the other end of a connection, as far as the kernel tells.
+// Peer identifies the process at the other end of a connection, as far as the kernel knows it.
 type Peer struct {
-	IP  netip.Addr // over TCP
-	UID int        // over a unix socket; below 0: not known
+	IP  netip.Addr // address, over TCP
+	UID int        // user, over a unix socket; below 0: unknown
 }
 
-// NoPeer is the peer of which nothing is known.
+// NoPeer is an unknown peer.
 var NoPeer = Peer{UID: -1}
 
-// String returns the IP address, or uid:1000; empty if nothing is known.
+// String returns the IP address, or a text such as uid:1000; empty for an unknown peer.
 func (p Peer) String() string {
 	switch {
 	case p.IP.IsValid():
@@ -30,7 +30,7 @@ func (p Peer) String() string {
 	return ""
 }
 
-// ParsePeer is the inverse of String. What is none is NoPeer.
+// ParsePeer is the inverse of String. It returns NoPeer for any other text.
 func ParsePeer(text string) Peer {
 	if ip, err := netip.ParseAddr(text); err == nil {
 		return Peer{IP: ip, UID: -1}
@@ -45,7 +45,7 @@ func ParsePeer(text string) Peer {
 
 type peerKey struct{}
 
-// PeerOf returns the peer of the request that a context belongs to; NoPeer without a connection.
+// PeerOf returns the peer of a context's request; NoPeer without a connection.
 func PeerOf(ctx context.Context) Peer {
 	if p, ok := ctx.Value(peerKey{}).(Peer); ok {
 		return p
@@ -58,17 +58,17 @@ func WithPeer(ctx context.Context, p Peer) context.Context {
 	return context.WithValue(ctx, peerKey{}, p)
 }
 
-// markPeer notes the peer of a connection in the context of its requests. It is for
+// markPeer puts the peer of a connection into the context of its requests, for
 // http.Server.ConnContext.
 func markPeer(ctx context.Context, c net.Conn) context.Context { return WithPeer(ctx, PeerOfConn(c)) }
 
-// PeerOfConn returns the peer of a connection. Of a unix socket the kernel says whose process
-// connected, or, to the one that did, whose listens.
+// PeerOfConn returns the peer of a connection. For a unix socket it is the user who connected or,
+// on the connecting side, the user who listens.
 func PeerOfConn(c net.Conn) Peer {
 	if address, err := netip.ParseAddrPort(c.RemoteAddr().String()); err == nil {
 		return Peer{IP: plainIP(address.Addr()), UID: -1}
 	}
-	for { // listeners may give out connections that hold others
+	for { // listeners may wrap connections
 		inner, ok := c.(interface{ NetConn() net.Conn })
 		if !ok {
 			break
@@ -84,7 +84,7 @@ func PeerOfConn(c net.Conn) Peer {
 		return NoPeer
 	}
 	peer := NoPeer
-	_ = raw.Control(func(fd uintptr) { // a connection that is closed has no peer
+	_ = raw.Control(func(fd uintptr) { // a closed connection has no peer
 		if credentials, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
 			peer.UID = int(credentials.Uid)
 		}

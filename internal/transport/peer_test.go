@@ -73,7 +73,7 @@ func TestParsePeer(t *testing.T) {
 	}
 }
 
-// What was found out about a connection must hold for all that follows: its client makes no other.
+// A fact about a connection must hold for all its requests: its client makes no other.
 func TestAClientOfOneConnectionMakesNoOther(t *testing.T) {
 	l, err := transport.Listen("unix:" + filepath.Join(t.TempDir(), "s"))
 	if err != nil {

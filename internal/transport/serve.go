@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// How Serve ends. A stream lasts until its context ends, and nothing tells it from a request that
-// is nearly done; so all get a short while before their context ends, and what does not heed even
-// that is cut off.
+// The stages in which Serve ends. A stream lasts until its context ends, and cannot be told from a
+// request that is nearly done. So all requests get requestGrace before their contexts end. Requests
+// that ignore the end of their context are cut off.
 const (
 	requestGrace = 250 * time.Millisecond // until the contexts of requests and streams under way end
 	cutOffGrace  = time.Second            // from then on until their connections are closed
@@ -20,10 +20,10 @@ const (
 	shutdownPoll = 20 * time.Millisecond
 )
 
-// server is an http.Server that knows what is under way.
+// server is an http.Server that keeps track of its active connections.
 type server struct {
 	http   http.Server
-	door   *door
+	entry  *entry
 	cutOff context.CancelFunc
 
 	mu struct {
@@ -32,8 +32,8 @@ type server struct {
 	}
 }
 
-func newServer(ctx context.Context, d *door) *server {
-	s := &server{door: d}
+func newServer(ctx context.Context, d *entry) *server {
+	s := &server{entry: d}
 	s.mu.active = map[net.Conn]struct{}{}
 	base, cutOff := context.WithCancel(context.WithoutCancel(ctx))
 	s.cutOff = cutOff
@@ -43,70 +43,74 @@ func newServer(ctx context.Context, d *door) *server {
 	s.http = http.Server{
 		Handler:                      d,
 		Protocols:                    protocols,
-		DisableGeneralOptionsHandler: true, // it would answer past the handler
+		DisableGeneralOptionsHandler: true, // it would bypass the handler
 		ReadHeaderTimeout:            readHeaderTimeout,
 		IdleTimeout:                  idleTimeout,
 		MaxHeaderBytes:               maxHeaderBytes,
 		BaseContext:                  func(net.Listener) context.Context { return base },
-		ConnContext:                  func(ctx context.Context, c net.Conn) context.Context { return withConn(markPeer(ctx, c), c) },
-		ConnState:                    s.track,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return withConn(markPeer(ctx, c), c)
+		},
+		ConnState: s.track,
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: maxConnectionStreams, SendPingTimeout: 15 * time.Second, WriteByteTimeout: DefaultUnreadTimeout,
+			MaxConcurrentStreams: maxConnectionStreams,
+			SendPingTimeout:      15 * time.Second,
+			WriteByteTimeout:     DefaultUnreadTimeout,
 		},
 	}
 	return s
 }
 
-// ServeConfig sets up what a listener asks of its callers.
+// ServeConfig holds the requirements of a listener on its callers.
 type ServeConfig struct {
-	// Hosts are further hosts that callers may use, each a name, an IP literal or an address such
-	// as Listen takes.
+	// Hosts are further hosts that callers may use: names, IP literals or addresses for Listen.
 	Hosts []string
-	// Access says whose requests are answered, by their tokens. A listener of TCP must have one;
-	// AnyCaller is for those that want no token. A unix socket, which only its user reaches, wants
-	// none either way.
+	// Access decides by tokens which requests are answered. A TCP listener must have one; AnyCaller
+	// admits requests without tokens. A unix socket, which only its user reaches, never requires a
+	// token.
 	Access *Access
-	// Started is called when callers can find the tokens and are answered; nil: nobody is told.
+	// Started is called once callers can find the tokens and are answered. It may be nil.
 	Started func()
-	// Caller is the part that callers of this listener have if nothing else tells it. CallerOf
-	// returns it.
+	// Caller is the role of callers without the token of a Grant; see CallerOf.
 	Caller Caller
-	// Connections bounds the connections of this listener and of all others that it is given to;
+	// Connections bounds the connections of this listener, together with all others that share it;
 	// default: NewConnections of a zero ConnectionsConfig.
 	Connections *Connections
-	// BodyTimeout and BodyRate are the time in which a request's body must come; see Arrival.
+	// BodyTimeout and BodyRate bound the time in which a request's body must arrive; see Arrival.
 	BodyTimeout time.Duration // default DefaultBodyTimeout
 	BodyRate    int           // bytes a second; default DefaultBodyRate
-	// AnswerTimeout is from the beginning of a request to its answer's last byte; zero: there is
-	// none, unless the handler sets one. A handler of streams stands behind TimeAnswers, which
-	// frees them of it.
+	// AnswerTimeout bounds a request from its beginning to its answer's last byte; zero: no bound,
+	// unless the handler sets one. A handler with streams is wrapped in TimeAnswers, which exempts
+	// them.
 	AnswerTimeout time.Duration
 }
 
-// Serve answers requests on l until ctx ends. Then it takes no more, closes the connections that
-// are idle, gives requests under way a quarter of a second before their contexts end, which ends
-// streams, cuts off what is left a second later, and returns nil. It always closes l.
+// Serve answers requests on l until ctx ends. Then it accepts no more and closes idle connections.
+// Requests under way have a quarter of a second before their contexts end, which ends streams. A
+// second later the rest is cut off, and Serve returns nil. It always closes l.
 //
-// On a listener of TCP the handler sees only requests that a page in a browser cannot have made,
-// except a page of this listener itself: others get 403, by their Host, Origin and Sec-Fetch-Site.
-// Hosts are the IP address at which the request arrived, localhost, the name of this machine and
-// those of the configuration. After that Access decides, before anything of the body is read:
-// others get 401, or 403 if their token is for something else.
+// A TCP listener answers no page in a browser except its own. Requests of other pages get 403, by
+// their Host, Origin and Sec-Fetch-Site. The accepted hosts are the IP address at which the request
+// arrived, localhost, the name of this machine and Hosts. Then Access decides, before the body is
+// read: a request without a valid token gets 401, and one whose token does not allow the path gets
+// 403.
 func Serve(ctx context.Context, l net.Listener, handler http.Handler, cfg ServeConfig) error {
 	if cfg.Connections == nil {
 		cfg.Connections = NewConnections(ConnectionsConfig{})
 	}
 	socket, withdraw := l.Addr().Network() == "unix", func() {}
 	if cfg.Access == nil && !socket {
-		return errors.Join(fmt.Errorf("serve on %s: a listener of TCP needs an Access, which says whom it answers", l.Addr()), l.Close())
+		return errors.Join(
+			fmt.Errorf("serve on %s: a TCP listener needs an Access, which decides who may call it", l.Addr()), l.Close(),
+		)
 	}
 	if cfg.Access != nil {
 		if err := cfg.Access.prepare(); err != nil {
 			return errors.Join(err, l.Close())
 		}
 	}
-	d := newDoor(cfg, socket, handler)
-	if !socket { // no browser speaks to a socket of a file
+	d := newEntry(cfg, socket, handler)
+	if !socket { // no browser connects to a unix socket
 		d.hosts = newHostPolicy(l.Addr(), machineName(), cfg.Hosts)
 		withdraw = cfg.Access.enter(l.Addr())
 	}
@@ -124,7 +128,7 @@ func Serve(ctx context.Context, l net.Listener, handler http.Handler, cfg ServeC
 		withdraw()
 		closeErr = s.shutdown(ctx)
 	case <-ctx.Done():
-		withdraw() // as long as nobody else can have the address
+		withdraw() // while no other process can have the address
 		closeErr = s.shutdown(ctx)
 		err = <-ended
 	}
@@ -137,8 +141,8 @@ func Serve(ctx context.Context, l net.Listener, handler http.Handler, cfg ServeC
 	return nil
 }
 
-// track keeps the set of active connections. HTTP/2 tells it more than net/http itself knows, which
-// takes such a connection for active until it is closed.
+// track keeps the set of active connections. HTTP/2 reports more states to it than net/http itself
+// uses: net/http counts such a connection as active until it is closed.
 func (s *server) track(c net.Conn, state http.ConnState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +151,7 @@ func (s *server) track(c net.Conn, state http.ConnState) {
 		s.mu.active[c] = struct{}{}
 	case http.StateIdle, http.StateHijacked, http.StateClosed:
 		delete(s.mu.active, c)
-	case http.StateNew: // it has not asked for anything yet
+	case http.StateNew: // the connection has sent no request yet
 	}
 }
 
@@ -157,15 +161,15 @@ func (s *server) quiet() bool {
 	return len(s.mu.active) == 0
 }
 
-// shutdown ends what is under way. Left to itself, http.Server.Shutdown would look only twice a
-// second, and wait seconds for a connection that never said a word.
+// shutdown ends the requests under way. http.Server.Shutdown alone would poll only twice a second,
+// and wait seconds for a connection that has sent nothing.
 func (s *server) shutdown(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	cut := time.AfterFunc(requestGrace, s.cutOff)
 	defer cut.Stop()
 	var err error
 	for limit, done := time.Now().Add(requestGrace+cutOffGrace), false; !done; {
-		done = s.quiet() || time.Now().After(limit) // then once more, so that the last answers leave their buffers
+		done = s.quiet() || time.Now().After(limit) // one more round, so that the last answers leave their buffers
 		look, cancel := context.WithTimeout(ctx, shutdownPoll)
 		err = s.http.Shutdown(look)
 		cancel()
@@ -174,8 +178,8 @@ func (s *server) shutdown(ctx context.Context) error {
 		}
 	}
 	s.cutOff()
-	_ = s.http.Close() // what did not end in time is cut off; there is nobody to tell
-	for limit := time.Now().Add(handlerGrace); s.door.calls.Load() > 0 && time.Now().Before(limit); {
+	_ = s.http.Close() // the rest is cut off; nobody can use the error
+	for limit := time.Now().Add(handlerGrace); s.entry.calls.Load() > 0 && time.Now().Before(limit); {
 		<-time.After(time.Millisecond)
 	}
 	return err

@@ -219,8 +219,8 @@ func TestHalfARequestIsCutOff(t *testing.T) {
 	}
 }
 
-// Over HTTP/2 nobody asks for the head of a request within ten seconds, but who does not answer a
-// ping is cut off after thirty.
+// Over HTTP/2 the head of a request has no bound of ten seconds. A connection that does not answer
+// a ping is cut off after thirty.
 func TestHalfAHeadOfHTTP2IsCutOff(t *testing.T) {
 	const (
 		settings = "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
@@ -248,8 +248,12 @@ func TestHalfAHeadOfHTTP2IsCutOff(t *testing.T) {
 	}
 }
 
-// How long Serve takes to end, by what is under way when its context ends.
+// The time that Serve takes to end, by the requests under way when its context ends.
 func TestServeEnds(t *testing.T) {
+	const (
+		get  = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+		post = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
+	)
 	never := make(chan struct{})
 	for _, test := range []struct {
 		name    string
@@ -260,20 +264,28 @@ func TestServeEnds(t *testing.T) {
 	}{
 		{name: "nothing", within: 50 * time.Millisecond, err: io.EOF},
 		{name: "half a header", request: "GET / HTTP/1.1\r\n", within: 50 * time.Millisecond, err: io.EOF},
-		{name: "a request", request: "GET / HTTP/1.1\r\nHost: x\r\n\r\n", within: 200 * time.Millisecond, handler: func(w http.ResponseWriter, r *http.Request) {
+		{name: "a request", request: get, within: 200 * time.Millisecond, handler: func(
+			w http.ResponseWriter, r *http.Request,
+		) {
 			select {
 			case <-time.After(100 * time.Millisecond):
 				_, _ = io.WriteString(w, "done") // the test sees if it does not come
 			case <-r.Context().Done():
 			}
 		}},
-		{name: "a stream", request: "GET / HTTP/1.1\r\nHost: x\r\n\r\n", within: 350 * time.Millisecond, handler: func(_ http.ResponseWriter, r *http.Request) {
+		{name: "a stream", request: get, within: 350 * time.Millisecond, handler: func(
+			_ http.ResponseWriter, r *http.Request,
+		) {
 			<-r.Context().Done()
 		}},
-		{name: "a stubborn reader", request: "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n", within: 1400 * time.Millisecond, err: io.EOF, handler: func(_ http.ResponseWriter, r *http.Request) {
+		{name: "a body without end", request: post, within: 1400 * time.Millisecond, err: io.EOF, handler: func(
+			_ http.ResponseWriter, r *http.Request,
+		) {
 			_, _ = io.ReadAll(r.Body) // ends when it is cut off
 		}},
-		{name: "a deaf one", request: "GET / HTTP/1.1\r\nHost: x\r\n\r\n", within: 2400 * time.Millisecond, err: io.EOF, handler: func(http.ResponseWriter, *http.Request) {
+		{name: "an ignored context", request: get, within: 2400 * time.Millisecond, err: io.EOF, handler: func(
+			http.ResponseWriter, *http.Request,
+		) {
 			<-never
 		}},
 	} {

@@ -1,18 +1,25 @@
 // Package transport carries HTTP/1.1 and HTTP/2 without TLS between Plimsoll's processes, over TCP
-// and over unix sockets. Over TCP it answers no page in a browser but its own, and callers by their
-// tokens: see Serve and Access.
+// and unix sockets. Over TCP it answers no page in a browser except its own, and requires tokens of
+// its callers: see Serve and Access.
 //
-// An address is host:port, http://host:port or unix:/path/of/socket. Listen opens one, Serve
-// answers on it until its context ends, and Client makes an http.Client that speaks HTTP/2 to it.
-// The package keeps no state; each Serve owns the goroutines of its server, and they have ended
-// when it returns. Junk on a port costs a connection and 64 KiB of headers: one that does not say
-// what it wants is cut off after ten seconds, and one that wants nothing more after two minutes.
+// An address is host:port, http://host:port or unix:/path/of/socket. Every process of the cluster
+// that serves or calls uses it like this:
+//
+//	l, err := transport.Listen("unix:/run/plimsoll.sock")
+//	...
+//	err = transport.Serve(ctx, l, handler, transport.ServeConfig{}) // until ctx ends
+//
+//	client, url, err := transport.Client("unix:/run/plimsoll.sock")
+//
+// The package keeps no state. Each Serve owns the goroutines of its server, which have ended when
+// it returns. Junk on a port costs a connection and 64 KiB of headers. A connection without a
+// complete header is cut off after ten seconds, and an idle one after two minutes.
 //
 // Bounds, each with a test: connections, for users and for agents apart, in all and for each peer
 // (Connections); 256 requests at a time on a connection of HTTP/2; the time in which a body must
-// come (Arrival); the time in which an answer or a stream must be taken (TimeAnswers). A new
-// connection takes the place of one that keeps nobody waiting, so that whoever sends half a request
-// keeps nobody out.
+// arrive (Arrival); the time in which an answer or a stream must be read (TimeAnswers). A new
+// connection displaces one that has no whole request under way, so callers that send half a request
+// keep nobody out.
 package transport
 
 import (
@@ -36,16 +43,16 @@ const (
 	idleTimeout       = 2 * time.Minute
 	maxHeaderBytes    = 64 << 10
 	dialTimeout       = 5 * time.Second
-	pingAfter         = 10 * time.Second // of silence on a client's connection
+	pingAfter         = 10 * time.Second // silence on a client's connection before a ping
 	pingTimeout       = 5 * time.Second
 	maxIdleConns      = 64
-	// maxConnectionStreams is how many requests and streams one connection of HTTP/2 may have under
-	// way. A client of Go opens another connection beyond it.
+	// maxConnectionStreams bounds the requests and streams under way on one HTTP/2 connection.
+	// Beyond it a Go client opens another connection.
 	maxConnectionStreams = 256
 	maxSocketPath        = 107 // the kernel's bound, in bytes
 )
 
-// Split takes an address apart into a network ("tcp" or "unix") and what follows.
+// Split splits an address into its network ("tcp" or "unix") and the rest.
 func Split(address string) (network, rest string, err error) {
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
 		if path = strings.TrimPrefix(path, "//"); path == "" {
@@ -79,10 +86,10 @@ func Loopback(address string) bool {
 	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
-// Listen opens an address. A unix socket that nobody answers is replaced, and the new one is for
-// this user alone; a socket that is answered, and a port in use, is a CodeAlreadyRunning error that
-// says what to do. Of two processes that open the same stale socket at the same instant one gets
-// it, and the other that error: the directory is locked meanwhile.
+// Listen opens an address. A unix socket on which no process listens is replaced, and the new one
+// is for this user alone. A socket in use, or a port in use, is a CodeAlreadyRunning error that
+// suggests a way out. The directory is locked meanwhile: if two processes open the same stale
+// socket at once, one gets it and the other gets that error.
 func Listen(address string) (net.Listener, error) {
 	network, rest, err := Split(address)
 	if err != nil {
@@ -115,29 +122,30 @@ func Listen(address string) (net.Listener, error) {
 	return l, nil
 }
 
-// forItsUser gives a socket the mode with which its name will appear, so that nobody else gets in
-// before Listen has changed it.
+// forItsUser sets the mode of a socket before its name appears, so that no other user connects
+// before Listen has changed the mode.
 func forItsUser(_, _ string, conn syscall.RawConn) (err error) {
 	var mode error
 	err = conn.Control(func(fd uintptr) { mode = syscall.Fchmod(int(fd), 0o600) })
 	return errors.Join(err, mode)
 }
 
-// lockDir keeps all others who call it for a directory waiting until unlock is called or the
-// process ends. A directory that cannot be locked, because it is not there or because its file
-// system has no such locks, is left as it is.
+// lockDir locks a directory until unlock is called or the process ends; other callers wait. A
+// directory that cannot be locked, because it does not exist or its file system has no locks, is
+// left as it is.
 func lockDir(dir string) (unlock func()) {
 	d, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY, 0)
 	if err != nil {
 		return func() {}
 	}
 	for errors.Is(syscall.Flock(int(d.Fd()), syscall.LOCK_EX), syscall.EINTR) {
-		continue // it was only interrupted
+		continue // a signal interrupted the call
 	}
-	return func() { _ = d.Close() } // it was only read, and the lock goes with it
+	return func() { _ = d.Close() } // nothing was written; the lock ends with the descriptor
 }
 
-// clearSocket removes the socket that a process which is gone left at path, and nothing else.
+// clearSocket removes a stale socket at path, left by a process that has ended. It removes nothing
+// else.
 func clearSocket(path string) error {
 	if len(path) > maxSocketPath {
 		return plimsoll.Invalid(
@@ -158,10 +166,10 @@ func clearSocket(path string) error {
 	}
 	c, err := net.DialTimeout("unix", path, time.Second)
 	if err == nil {
-		err = c.Close() // it was opened only to see whether somebody answers
+		err = c.Close() // opened only to see whether a process listens
 	}
 	switch {
-	case err == nil, errors.Is(err, syscall.EAGAIN): // whose queue of connections is full is alive
+	case err == nil, errors.Is(err, syscall.EAGAIN): // a full queue of connections means that the process is alive
 		return plimsoll.Errorf(plimsoll.CodeAlreadyRunning, "another process answers on %s; stop it first", path)
 	case !errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("find out whether somebody answers on %s: %w", path, err)
@@ -172,8 +180,8 @@ func clearSocket(path string) error {
 	return nil
 }
 
-// Client returns an http.Client that speaks HTTP/2 to one address, and the base URL to use with it:
-// for long streams, several of them on one connection, both ways at once. The client is safe for
+// Client returns an http.Client that speaks HTTP/2 to one address, and its base URL. It is meant
+// for long streams, several on one connection, in both directions at once. The client is safe for
 // concurrent use and has no total timeout: streams end by their context.
 func Client(address string) (client *http.Client, baseURL string, err error) {
 	protocols := new(http.Protocols)
@@ -184,8 +192,8 @@ func Client(address string) (client *http.Client, baseURL string, err error) {
 	})
 }
 
-// CallClient is Client over HTTP/1.1, which costs both sides about half of what HTTP/2 does for
-// short calls. Each call or stream that is under way has a connection of its own.
+// CallClient is Client over HTTP/1.1, which costs both sides about half as much as HTTP/2 for short
+// calls. Each call or stream under way has a connection of its own.
 func CallClient(address string) (client *http.Client, baseURL string, err error) {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -212,7 +220,7 @@ func urlOf(network, rest string) string {
 	switch {
 	case network == "unix":
 		return "http://plimsoll"
-	case strings.HasPrefix(rest, ":"): // this machine, which a request must name
+	case strings.HasPrefix(rest, ":"): // this machine: a request needs a host name
 		return "http://localhost" + rest
 	}
 	return "http://" + rest

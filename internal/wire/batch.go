@@ -1,6 +1,6 @@
 package wire
 
-// Kind says what a record is. It is the first byte of the record's key in the store, so it must
+// Kind is the kind of a record. It is the first byte of the record's key in the store, so it must
 // never be renumbered.
 type Kind byte
 
@@ -26,7 +26,7 @@ type Mutation struct {
 	Key       string
 	Value     []byte // nil: delete
 	Ephemeral bool   // replicated, not stored
-	Node      string // of a task: the node that it is bound to; empty otherwise
+	Node      string // of a task: the node to which it is bound; empty otherwise
 }
 
 // EventChunk is a run of events with consecutive ids, in package ring's packed form.
@@ -36,7 +36,7 @@ type EventChunk struct {
 	Data    []byte
 }
 
-// Batch is what one turn of the engine commits: all of it or nothing.
+// Batch holds the changes of one turn of the engine, which are committed together or not at all.
 type Batch struct {
 	Epoch     uint64
 	Revision  uint64

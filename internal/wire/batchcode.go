@@ -35,14 +35,14 @@ func AppendMutation(dst []byte, m *Mutation) []byte {
 	return appendText(dst, 6, m.Node)
 }
 
-// SizeMutation is how many bytes AppendMutation writes.
+// SizeMutation returns the number of bytes that AppendMutation writes.
 func SizeMutation(m *Mutation) int {
 	return sizeVarint(1, uint64(m.Kind)) + sizeText(2, m.Key) + sizeLen(3, len(m.Value)) + sizeBool(4, m.Value == nil) +
 		sizeBool(5, m.Ephemeral) + sizeText(6, m.Node)
 }
 
-// DecodeBatch decodes a batch. Values and the events alias data, which must not be changed
-// afterwards. An unknown kind of record, and a delete that has a value, are errors.
+// DecodeBatch decodes a batch. Its values and events alias data, which must not be changed
+// afterwards. An unknown kind of record, and a delete with a value, are errors.
 func DecodeBatch(data []byte) (Batch, error) {
 	b, err := decodeBatch(data)
 	if err != nil {
@@ -59,7 +59,7 @@ func decodeBatch(data []byte) (b Batch, err error) {
 	if count > 0 {
 		b.Mutations = make([]Mutation, 0, count)
 	}
-	// one allocation for all keys and nodes: they live as long as the values, which alias data
+	// One allocation holds all keys and nodes: they live as long as the values, which alias data.
 	var arena strings.Builder
 	arena.Grow(names)
 	for len(data) > 0 {
@@ -175,7 +175,7 @@ func addText(arena *strings.Builder, b []byte) (string, error) {
 	return arena.String()[start:], nil
 }
 
-// decodeEventChunk adds to what is in c: protobuf merges a message that stands twice.
+// decodeEventChunk merges data into c, as protobuf does with a message that occurs twice.
 func decodeEventChunk(c *EventChunk, data []byte) error {
 	for len(data) > 0 {
 		f, rest, err := nextField(data)

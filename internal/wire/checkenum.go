@@ -11,12 +11,12 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// CheckEnums fails for the number of an enumeration that this version does not know, and for a list
-// that holds one which is unspecified: a filter would choose nothing by it, or be turned off. The
-// error is of CodeInvalid and has the path of the field as in the JSON form of the message.
+// CheckEnums fails for an enumeration number that this version does not know. It also fails for a
+// list with an unspecified number, by which a filter would choose nothing or be turned off. The
+// error has CodeInvalid and the path of the field in the JSON form of the message.
 //
-// A single field that is unspecified cannot be told from one that is left out. Whether it may be
-// left out is for the method to say.
+// A single field with an unspecified number cannot be told from a missing one. Each method decides
+// whether such a field may be missing.
 func CheckEnums(m proto.Message) error {
 	bad := checkEnums(m.ProtoReflect())
 	if bad == nil {
@@ -76,7 +76,7 @@ func checkFieldEnums(f protoreflect.FieldDescriptor, v protoreflect.Value) (bad 
 	return bad
 }
 
-// checkValueEnums checks one value, of which the number is least or more.
+// checkValueEnums checks one value. An enumeration number must be known and at least least.
 func checkValueEnums(f protoreflect.FieldDescriptor, v protoreflect.Value, least protoreflect.EnumNumber) *badEnum {
 	if f.Message() != nil {
 		return checkEnums(v.Message())

@@ -12,12 +12,12 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// CheckJSON fails for a field, or a word of an enumeration, that a message of this type does not
-// have, and for a field that is written as zero where zero stands for a default. The error is of
-// CodeInvalid and has the path of the field, such as spec.groups[0].cuont, and the nearest name.
+// CheckJSON fails for a field, or a word of an enumeration, that m's type does not have. It also
+// fails for a field that is written as zero where zero stands for a default. The error has
+// CodeInvalid, the path of the field, such as spec.groups[0].cuont, and the nearest name.
 //
-// It is for JSON that people write. It allocates next to nothing. What is no JSON, or of another
-// type than the field, it leaves to the decoder.
+// CheckJSON is meant for JSON that people write. It allocates next to nothing. Malformed JSON, and
+// a value of a wrong type, are left to the decoder.
 func CheckJSON(data []byte, m proto.Message) error {
 	if !json.Valid(data) {
 		return nil
@@ -26,18 +26,19 @@ func CheckJSON(data []byte, m proto.Message) error {
 	return c.message(m.ProtoReflect().Descriptor(), "")
 }
 
-// notZero are fields for which a zero is a default that nobody means who writes it.
+// notZero holds the errors for fields in which an explicit zero is surely a mistake, because zero
+// stands for another default.
 var notZero = map[protoreflect.FullName]string{
 	"plimsoll.v1.GroupSpec.count": "is 0; give 1 or more, or leave it out for one task",
 }
 
-// jsonCheck goes over valid JSON.
+// jsonCheck is a cursor over valid JSON.
 type jsonCheck struct {
 	data []byte
-	at   int // Invariant: what is before it was looked at
+	at   int // Invariant: data[:at] has been checked
 }
 
-// message checks an object that stands for a message.
+// message checks the object of a message.
 func (c *jsonCheck) message(d protoreflect.MessageDescriptor, path string) error {
 	return c.object(func(name string) error {
 		f := d.Fields().ByJSONName(name)
@@ -67,7 +68,7 @@ func (c *jsonCheck) field(f protoreflect.FieldDescriptor, path string) error {
 	})
 }
 
-// single checks a value that is no list and no map.
+// single checks a value that is neither a list nor a map.
 func (c *jsonCheck) single(f protoreflect.FieldDescriptor, path string) error {
 	if f.Kind() == protoreflect.MessageKind {
 		return c.message(f.Message(), path)
@@ -77,7 +78,7 @@ func (c *jsonCheck) single(f protoreflect.FieldDescriptor, path string) error {
 	case has && isZero(raw):
 		return plimsoll.Invalid(path, "%s", reason)
 	case f.Kind() != protoreflect.EnumKind || raw[0] != '"':
-		return nil // a number of an enumeration is looked at by CheckEnums
+		return nil // CheckEnums checks the number of an enumeration
 	}
 	word := unquoted(raw)
 	if f.Enum().Values().ByName(protoreflect.Name(word)) == nil {
@@ -94,7 +95,8 @@ func isZero(raw []byte) bool {
 	return false
 }
 
-// object calls do at each value, which do must pass. What is no object is passed over.
+// object calls do at each value of an object; do must move the cursor past the value. Any other
+// JSON value is skipped.
 func (c *jsonCheck) object(do func(name string) error) error {
 	if c.next() != '{' {
 		c.skip()
@@ -116,7 +118,8 @@ func (c *jsonCheck) object(do func(name string) error) error {
 	return nil
 }
 
-// list calls do at each element, which do must pass. What is no list is passed over.
+// list calls do at each element of a list; do must move the cursor past the element. Any other JSON
+// value is skipped.
 func (c *jsonCheck) list(do func() error) error {
 	if c.next() != '[' {
 		c.skip()
@@ -134,7 +137,7 @@ func (c *jsonCheck) list(do func() error) error {
 	return nil
 }
 
-// next is the next byte that is no space.
+// next skips white space and returns the next byte.
 func (c *jsonCheck) next() byte {
 	for strings.IndexByte(" \t\r\n", c.data[c.at]) >= 0 {
 		c.at++
@@ -142,7 +145,7 @@ func (c *jsonCheck) next() byte {
 	return c.data[c.at]
 }
 
-// skip passes a value and returns it as it is written.
+// skip moves the cursor past a value and returns its text.
 func (c *jsonCheck) skip() []byte {
 	c.next()
 	from, depth := c.at, 0
@@ -172,7 +175,7 @@ func (c *jsonCheck) skip() []byte {
 	return c.data[from:c.at]
 }
 
-// text goes from the quote that begins a text to the one that ends it.
+// text moves the cursor from the opening quote of a string to the closing one.
 func (c *jsonCheck) text() {
 	for c.at++; c.data[c.at] != '"'; c.at++ {
 		if c.data[c.at] == '\\' {
@@ -181,13 +184,13 @@ func (c *jsonCheck) text() {
 	}
 }
 
-// unquoted is the text that a value stands for; empty if it is none.
+// unquoted returns the text of a JSON string; empty for any other value.
 func unquoted(raw []byte) (text string) {
-	_ = json.Unmarshal(raw, &text) // what is no text is told by the decoder
+	_ = json.Unmarshal(raw, &text) // the decoder refuses any other value
 	return text
 }
 
-// shortened is a name as an error shows it.
+// shortened bounds a name for an error.
 func shortened(name string) string {
 	if len(name) > 64 {
 		return strings.ToValidUTF8(name[:64], "") + "…"
@@ -213,7 +216,8 @@ func suggestField(name string, d protoreflect.MessageDescriptor) string {
 	return plimsoll.Suggest(name, names)
 }
 
-// suggestValue knows a value also without the prefix that all have: Running is JOB_STATE_RUNNING.
+// suggestValue suggests a value of an enumeration. It also matches a word without the common
+// prefix: Running suggests JOB_STATE_RUNNING.
 func suggestValue(word string, d protoreflect.EnumDescriptor) string {
 	names := valueNames(d)
 	before := strings.TrimSuffix(string(d.Values().ByNumber(0).Name()), "UNSPECIFIED")
@@ -227,7 +231,7 @@ func suggestValue(word string, d protoreflect.EnumDescriptor) string {
 	return plimsoll.Suggest(word, names)
 }
 
-// valueNames are the names of all values but that which stands for none.
+// valueNames returns the names of all values except the unspecified one.
 func valueNames(d protoreflect.EnumDescriptor) []string {
 	var names []string
 	for i := range d.Values().Len() {

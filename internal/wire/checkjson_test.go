@@ -9,8 +9,8 @@ import (
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 )
 
-// FuzzCheckJSON: CheckJSON refuses just what the decoder drops if it is told to drop what it does
-// not know, and a count that is written as zero.
+// FuzzCheckJSON: CheckJSON refuses exactly the fields and words that a decoder with DiscardUnknown
+// drops, and a count that is written as zero.
 func FuzzCheckJSON(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `{"spec":{"id":"x","groups":[{"name":"a","count":1,"command":["true","\\\"]}"]}]}}`,

@@ -14,22 +14,21 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Bounds are those of one message that comes in.
+// Bounds are the bounds of one incoming message.
 type Bounds struct {
-	Bytes   int // as it is sent, and inflated; above 0
-	Decoded int // that its decoded form may take, as Footprint counts it; above 0
+	Bytes   int // both as sent and inflated; above 0
+	Decoded int // size of its decoded form, as Footprint counts it; above 0
 }
 
-// RequestBounds are those of a request of a user or an agent, with so many bytes: what is read,
-// inflated and decoded of it takes less than 64 MiB if the bytes are the default of a gateway.
+// RequestBounds returns the bounds of a user's or an agent's request of at most so many bytes. With
+// a gateway's default, the bytes read, inflated and decoded for it stay below 64 MiB.
 func RequestBounds(bytes int) Bounds { return Bounds{Bytes: bytes, Decoded: maxDecoded} }
 
-// maxDecoded is what the decoded form of a request takes at most.
+// maxDecoded bounds the decoded form of a request, in bytes.
 const maxDecoded = 40 << 20
 
-// Bounded is the option with which every service is served. No message is decoded, in binary form
-// or as JSON, before its elements are counted, and a compressed one is inflated to its bound and no
-// further.
+// Bounded is the option for every service. Each message, binary or JSON, is counted before it is
+// decoded, and a compressed one is inflated only up to its bound.
 func Bounded(b Bounds) connect.HandlerOption {
 	return connect.WithHandlerOptions(
 		BoundedPlain(b),
@@ -37,31 +36,32 @@ func Bounded(b Bounds) connect.HandlerOption {
 	)
 }
 
-// BoundedPlain is Bounded for a service that takes and sends nothing compressed.
+// BoundedPlain is Bounded for a service without compression.
 func BoundedPlain(b Bounds) connect.HandlerOption {
 	return connect.WithHandlerOptions(
 		connect.WithReadMaxBytes(b.Bytes), connect.WithCompression(gzipName, nil, nil),
-		connect.WithCodec(&binaryCodec{bounds: b}), connect.WithCodec(&jsonCodec{"json", b}), connect.WithCodec(&jsonCodec{"json; charset=utf-8", b}))
+		connect.WithCodec(&binaryCodec{bounds: b}), connect.WithCodec(&jsonCodec{"json", b}),
+		connect.WithCodec(&jsonCodec{"json; charset=utf-8", b}),
+	)
 }
 
-// BoundedWeighed is BoundedPlain for messages in binary form only, and tells the footprint of each
-// one right before it is decoded.
+// BoundedWeighed is BoundedPlain for binary messages only. It calls tell with the footprint of each
+// message just before the message is decoded.
 func BoundedWeighed(b Bounds, tell func(footprint int)) connect.HandlerOption {
 	return connect.WithHandlerOptions(BoundedPlain(b), connect.WithCodec(&binaryCodec{b, tell}))
 }
 
-// BoundedClient is the option with which a service is called that may send too much: one of another
-// machine.
+// BoundedClient is the option for calls to a service of another machine, which might send too much.
 func BoundedClient(b Bounds) connect.ClientOption {
 	return connect.WithClientOptions(
 		connect.WithReadMaxBytes(b.Bytes), connect.WithCodec(&binaryCodec{bounds: b}),
 		connect.WithAcceptCompression(gzipName, b.newGzipReader, NewDeflater(gzip.DefaultCompression).newWriter))
 }
 
-// binaryCodec is connect's, behind Footprint.
+// binaryCodec is connect's binary codec behind Footprint.
 type binaryCodec struct {
 	bounds Bounds
-	tell   func(footprint int) // nil: nobody asks
+	tell   func(footprint int) // may be nil
 }
 
 func (*binaryCodec) Name() string { return "proto" }
@@ -70,13 +70,13 @@ func (*binaryCodec) Marshal(message any) ([]byte, error) {
 	return (&binaryCodec{}).MarshalAppend(nil, message)
 }
 
-// MarshalAppend is used by connect instead of Marshal where it has a buffer.
+// MarshalAppend is Marshal into a buffer, which connect prefers.
 func (*binaryCodec) MarshalAppend(dst []byte, message any) ([]byte, error) {
 	m, err := asProto(message)
 	if err != nil {
 		return nil, err
 	}
-	return proto.MarshalOptions{}.MarshalAppend(dst, m) //nolint:wrapcheck // connect adds the message
+	return proto.MarshalOptions{}.MarshalAppend(dst, m) //nolint:wrapcheck // connect wraps it
 }
 
 func (*binaryCodec) MarshalStable(message any) ([]byte, error) {
@@ -84,7 +84,7 @@ func (*binaryCodec) MarshalStable(message any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return proto.MarshalOptions{Deterministic: true}.Marshal(m) //nolint:wrapcheck // connect adds the message
+	return proto.MarshalOptions{Deterministic: true}.Marshal(m) //nolint:wrapcheck // connect wraps it
 }
 
 func (*binaryCodec) IsBinary() bool { return true }
@@ -107,7 +107,7 @@ func (c *binaryCodec) Unmarshal(data []byte, message any) error {
 	return nil
 }
 
-// jsonCodec is connect's, behind FootprintJSON.
+// jsonCodec is connect's JSON codec behind FootprintJSON and CheckJSON.
 type jsonCodec struct {
 	name   string
 	bounds Bounds
@@ -117,13 +117,13 @@ func (c *jsonCodec) Name() string { return c.name }
 
 func (c *jsonCodec) Marshal(message any) ([]byte, error) { return c.MarshalAppend(nil, message) }
 
-// MarshalAppend is used by connect instead of Marshal where it has a buffer.
+// MarshalAppend is Marshal into a buffer, which connect prefers.
 func (*jsonCodec) MarshalAppend(dst []byte, message any) ([]byte, error) {
 	m, err := asProto(message)
 	if err != nil {
 		return nil, err
 	}
-	return protojson.MarshalOptions{}.MarshalAppend(dst, m) //nolint:wrapcheck // connect adds the message
+	return protojson.MarshalOptions{}.MarshalAppend(dst, m) //nolint:wrapcheck // connect wraps it
 }
 
 func (c *jsonCodec) MarshalStable(message any) ([]byte, error) {
@@ -151,8 +151,8 @@ func (c *jsonCodec) Unmarshal(data []byte, message any) error {
 	if _, err := FootprintJSON(data, m, c.bounds.Decoded); err != nil {
 		return err
 	}
-	// People write JSON: a field that is not known is a mistake. Processes speak in binary form,
-	// where it is one of a newer version and is kept.
+	// People write JSON, so an unknown field is a mistake. Processes use the binary form, in which
+	// an unknown field comes from a newer version and is kept.
 	if err := CheckJSON(data, m); err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ import (
 // emptyGroups is a submit of as many empty groups as 4 MiB hold.
 func emptyGroups() []byte { return put(1, repeat(2_097_000, put(5))...) }
 
-// bomb is what inflates to a GiB.
+// bomb returns a message that inflates to a GiB.
 func bomb(t *testing.T) []byte {
 	t.Helper()
 	return repeat(256, zip(t, make([]byte, 4<<20))) // gzip's members are inflated one after another
@@ -34,7 +34,8 @@ func envelope(flags byte, data []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{flags}, uint32(len(data))), data...)
 }
 
-// Whatever is sent to a service with the options, and however, its refusal takes less than 64 MiB.
+// A service with the options refuses every hostile message, over each protocol, in less than 64
+// MiB.
 func TestARefusalTakesLessThan64MiB(t *testing.T) {
 	mux := http.NewServeMux()
 	options := Bounded(RequestBounds(4 << 20))
@@ -197,7 +198,7 @@ func TestCompressorsAreShared(t *testing.T) {
 	}
 }
 
-// A codec of the options passes on what connect's own passes on.
+// A codec of the options passes on the same messages as connect's own.
 func TestTheCodecsPassMessages(t *testing.T) {
 	spec := specOf(t)
 	b := RequestBounds(8 << 20)

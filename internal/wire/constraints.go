@@ -78,7 +78,7 @@ func PreferencesFromProto(m *pb.Preferences) plimsoll.Preferences {
 	}
 }
 
-// NodeFactsToProto converts what placement needs to know of a node; nil if that is nothing.
+// NodeFactsToProto converts the facts of a node for placement; nil if there are none.
 func NodeFactsToProto(f *plimsoll.NodeFacts) *pb.NodeFacts {
 	if f.IsZero() {
 		return nil
@@ -105,7 +105,7 @@ func NodeFactsToProto(f *plimsoll.NodeFacts) *pb.NodeFacts {
 	return m
 }
 
-// NodeFactsFromProto converts what placement needs to know of a node.
+// NodeFactsFromProto converts the facts of a node for placement.
 func NodeFactsFromProto(m *pb.NodeFacts) plimsoll.NodeFacts {
 	f := plimsoll.NodeFacts{
 		Traits:        traitsFromProto(m.GetTraits()),
@@ -128,8 +128,8 @@ func NodeFactsFromProto(m *pb.NodeFacts) plimsoll.NodeFacts {
 
 var errRatio = errors.New("a ratio is not a finite number")
 
-// checkPlacement fails for what FromProto could not keep: an enumeration number that this version
-// does not know, and a ratio that is no number.
+// checkPlacement fails for values that FromProto cannot represent: an unknown enumeration number,
+// and a ratio that is not a number.
 func checkPlacement(g *pb.GroupSpec) error {
 	if err := checkEnum[plimsoll.ReservoirUse](
 		"use of reservoir nodes", g.GetConstraints().GetReservoir(),
@@ -151,7 +151,7 @@ func checkRatios(ratios map[string]float64) error {
 	return nil
 }
 
-// A list of words that is empty is not a flag, so it is told apart.
+// traitsToProto marks a list of words, because an empty list would otherwise look like a flag.
 func traitsToProto(traits map[string]plimsoll.Trait) map[string]*pb.Trait {
 	if len(traits) == 0 {
 		return nil

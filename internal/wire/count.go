@@ -13,32 +13,32 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// What decoding allocates, garbage of slices and maps that grow included; the tests hold it against
-// the decoder. A slice that grows by a quarter at a time has cost five times its last size.
+// Allocations of the decoder in bytes, the garbage of growing slices and maps included. The tests
+// compare them with the decoder. A slice that grows by a quarter at a time costs five times its
+// last size.
 const (
 	growth        = 5
 	pointerBytes  = 8
-	stringBytes   = 16 // the header of a string or a slice; also by how much an allocation is rounded up
-	mapBytes      = 96 // beside eight times its key and value: the smallest map has room for eight
-	mapEntryBytes = 64 // of an entry after the first, beside four times its key and value
+	stringBytes   = 16 // the header of a string or a slice; also the rounding of an allocation
+	mapBytes      = 96 // and eight times its key and value: the smallest map has room for eight
+	mapEntryBytes = 64 // an entry after the first, and four times its key and value
 	unknownGrowth = 5
 
-	// maxDepth bounds how deep messages are nested. A tree of queues is the deepest there is.
+	// maxDepth bounds the nesting of messages. The deepest message is a tree of queues.
 	maxDepth = 100
 )
 
-// Footprint returns about how many bytes the decoder would allocate for a message of the type of m
-// that is encoded in data, at least what the decoded message takes. It decodes nothing, allocates
-// nothing, and stops with an error as soon as the sum is above most. Fields that the message does
-// not have, and fields that come twice, count like others. Bytes that are no such message are for
-// the decoder to refuse.
+// Footprint returns the approximate bytes that decoding data into a message like m allocates, and
+// never less than the size of the decoded message. It decodes and allocates nothing, and stops with
+// an error once the sum exceeds most. Unknown fields and repeated occurrences of a field count like
+// all others. Malformed data is left to the decoder.
 func Footprint(data []byte, m proto.Message, most int) (int, error) {
 	c := counter{most: most}
 	c.message(data, layoutOf(m.ProtoReflect().Descriptor()), 0)
 	return c.sum, c.err
 }
 
-// counter adds up what a message costs.
+// counter adds up the cost of a message. Invariant: err is set once sum exceeds most.
 type counter struct {
 	sum, most int
 	err       error
@@ -62,8 +62,8 @@ func tooDeep() error {
 	return plimsoll.Invalid("message", "is nested more than %d deep; no message needs that", maxDepth)
 }
 
-// message counts the fields of a message, whose struct the caller has counted. It returns false
-// when the counting has come to its end: too much, or bytes that cannot be read.
+// message counts the fields of a message; the caller has counted its struct. It returns false when
+// counting must stop: the sum is too large, or the bytes are malformed.
 func (c *counter) message(data []byte, of *layout, depth int) bool {
 	if depth > maxDepth {
 		c.err = tooDeep()
@@ -89,8 +89,8 @@ func (c *counter) message(data []byte, of *layout, depth int) bool {
 	return true
 }
 
-// value counts the value of a field, and returns what follows it. f is nil if the message has no
-// such field.
+// value counts the value of a field, and returns the bytes behind it. f is nil for an unknown
+// field.
 func (c *counter) value(
 	data []byte, number protowire.Number, kind protowire.Type, f *fieldLayout, depth int,
 ) (rest []byte, ok bool) {
@@ -120,7 +120,7 @@ func (c *counter) value(
 	return rest, c.add(f.each + len(content) + stringBytes)
 }
 
-// elements is how many numbers are packed in b.
+// elements returns the count of the numbers that are packed in b.
 func elements(b []byte, kind protowire.Type) int {
 	switch kind {
 	case protowire.Fixed32Type:
@@ -137,23 +137,23 @@ func elements(b []byte, kind protowire.Type) int {
 	return n
 }
 
-// layout is what the elements of a message cost.
+// layout is the cost of the elements of a message type, in bytes.
 type layout struct {
-	size   int            // of its struct
-	fields []*fieldLayout // by number, if that is small
+	size   int            // size of its struct
+	fields []*fieldLayout // fields with small numbers, by number
 	others map[protowire.Number]*fieldLayout
 
 	once   sync.Once
-	object int // largestObject's, once it was asked for
+	object int // memo of largestObject
 }
 
-// fieldLayout is what a field costs.
+// fieldLayout is the cost of a field, in bytes.
 type fieldLayout struct {
-	kind    protowire.Type // that a value of it has
-	each    int            // for each time that it comes
-	first   int            // more, if the field before it was another
-	packed  int            // for each element of a packed one
-	message *layout        // of its values; nil if they are none
+	kind    protowire.Type // wire type of its values
+	each    int            // for each occurrence
+	first   int            // in addition, if the field before it was another
+	packed  int            // for each element of a packed list
+	message *layout        // layout of its values; nil if they are no messages
 }
 
 const denseFields = 64
@@ -165,8 +165,8 @@ func (l *layout) field(number protowire.Number) *fieldLayout {
 	return l.others[number]
 }
 
-// layoutTable keeps the layouts of the types that were counted: as many as there are types of
-// messages.
+// layoutTable holds the layouts of the message types that were counted. The number of message types
+// bounds it.
 type layoutTable struct {
 	byName sync.Map // protoreflect.FullName to *layout, complete
 	making sync.Mutex
@@ -231,7 +231,7 @@ func makeField(fd protoreflect.FieldDescriptor, made map[protoreflect.FullName]*
 	return f
 }
 
-// valueBytes is what a value takes in its struct, slice or map.
+// valueBytes returns the bytes of a value in its struct, slice or map.
 func valueBytes(fd protoreflect.FieldDescriptor) int {
 	switch fd.Kind() {
 	case protoreflect.StringKind:
@@ -248,21 +248,21 @@ func valueBytes(fd protoreflect.FieldDescriptor) int {
 	return pointerBytes
 }
 
-// structSize is the size of the struct of a message. A map entry has none, but its values may be
-// messages, which have.
+// structSize returns the size of a message's struct. A map entry has no struct, but the messages
+// among its values have.
 func structSize(d protoreflect.MessageDescriptor) int {
 	if d.IsMapEntry() {
 		return 0
 	}
 	t, err := protoregistry.GlobalTypes.FindMessageByName(d.FullName())
 	if err != nil {
-		return 512 // a message that only a descriptor knows is decoded in another way
+		return 512 // a message without generated code is decoded in another way
 	}
 	size := int(reflect.TypeOf(t.Zero().Interface()).Elem().Size())
 	return size + size/8
 }
 
-// wireTypes are the types that values have on the wire, by the kind of their field.
+// wireTypes are the wire types of values, by the kind of their field.
 var wireTypes = [...]protowire.Type{
 	protoreflect.BoolKind: protowire.VarintType, protoreflect.EnumKind: protowire.VarintType,
 	protoreflect.Int32Kind: protowire.VarintType, protoreflect.Sint32Kind: protowire.VarintType,
@@ -278,7 +278,8 @@ var wireTypes = [...]protowire.Type{
 	protoreflect.GroupKind:   protowire.StartGroupType,
 }
 
-// largestStruct is the size of the largest struct among a message and all that it can hold.
+// largestStruct returns the size of the largest struct among a message and all messages that it can
+// hold.
 func largestStruct(l *layout) int {
 	seen := []*layout{l}
 	largest := 0

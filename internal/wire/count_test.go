@@ -146,7 +146,7 @@ func checkJSON(t *testing.T, name string, data []byte, m proto.Message) {
 	}
 }
 
-// What passes as JSON is then sent on in binary form, and must pass there too.
+// A message that passes as JSON is then sent on in binary form, and must pass there too.
 func TestFootprintOfJSONIsAtLeastThatOfTheSameInBinary(t *testing.T) {
 	check := func(name string, m proto.Message) {
 		text, err := protojson.MarshalOptions{}.Marshal(m)
@@ -226,7 +226,7 @@ func TestMessagesNestedTooDeepAreRefused(t *testing.T) {
 	}
 }
 
-// What is no message is for the decoder to refuse, which says where it is wrong.
+// Malformed bytes are left to the decoder, whose error says where they are wrong.
 func TestFootprintLeavesNonsenseToTheDecoder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	data := make([]byte, 200)
@@ -301,7 +301,8 @@ func zip(t testing.TB, data []byte) []byte {
 	return b.Bytes()
 }
 
-// BenchmarkFootprint is what counting adds to a submit and to a report, beside decoding them.
+// BenchmarkFootprint measures the cost that counting adds to the decoding of a submit and of a
+// report.
 func BenchmarkFootprint(b *testing.B) {
 	spec := JobSpecToProto(&plimsoll.JobSpec{
 		ID: "wordcount", Owner: "ada", Queue: "root.default",

@@ -4,16 +4,17 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// What decoding JSON allocates beside the message; the tests hold it against the decoder.
+// Allocations of decoding JSON in bytes, beside the message. The tests compare them with the
+// decoder.
 const (
-	jsonObjectBytes = 32  // for each object: which of its fields were seen
+	jsonObjectBytes = 32  // for each object: the set of its fields that were seen
 	jsonNameBytes   = 112 // for each name, with the entry of a map
 	jsonValueBytes  = 128 // for each list and each element: the token, the entry of a list
-	jsonTextGrowth  = 3   // for each byte of a text: the token, what is made of it, the field
+	jsonTextGrowth  = 3   // for each byte of a text: the token, the unquoted text, the field
 )
 
-// FootprintJSON is Footprint for the JSON form of a message. Which field a value belongs to is not
-// looked at: each object counts as the largest message that the type can hold.
+// FootprintJSON is Footprint for the JSON form of a message. It ignores the names of fields: each
+// object counts as the largest message that m's type can hold.
 func FootprintJSON(data []byte, m proto.Message, most int) (int, error) {
 	c := counter{most: most}
 	object := layoutOf(m.ProtoReflect().Descriptor()).largestObject()
@@ -29,7 +30,7 @@ func FootprintJSON(data []byte, m proto.Message, most int) (int, error) {
 		case text:
 			n = jsonTextGrowth
 		case b == '{' || b == '[':
-			if depth++; depth > 2*maxDepth { // a list and its objects are two
+			if depth++; depth > 2*maxDepth { // a list and its objects are two levels
 				return c.sum, tooDeep()
 			}
 			n = jsonValueBytes
@@ -50,7 +51,7 @@ func FootprintJSON(data []byte, m proto.Message, most int) (int, error) {
 	return c.sum, c.err
 }
 
-// largestObject is what an object costs at most.
+// largestObject returns the highest cost of an object of the message.
 func (l *layout) largestObject() int {
 	l.once.Do(func() { l.object = largestStruct(l) + jsonObjectBytes })
 	return l.object

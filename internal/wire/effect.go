@@ -17,32 +17,32 @@ const (
 	ReasonOutcomeUnknown = "outcome_unknown"
 )
 
-// reasonOf says what a code tells of the effect of the call; empty: nothing.
+// reasonOf returns the reason that a code implies for the effect of the call; empty: none.
 func reasonOf(code plimsoll.Code) string {
 	switch code {
 	case plimsoll.CodeOutcomeUnknown:
 		return ReasonOutcomeUnknown
-	case plimsoll.CodeInternal, plimsoll.CodeCorrupt: // a fault may have come before the change or after it
+	case plimsoll.CodeInternal, plimsoll.CodeCorrupt: // a fault may come before the change or after it
 		return ""
 	}
 	return ReasonNoEffect
 }
 
-// FromReadError is FromConnectError for a call that changes nothing. A call that ended although the
-// caller's ctx has not was cut by the server or by the connection: CodeUnavailable.
+// FromReadError is FromConnectError for a call that changes nothing. If the call was canceled
+// although the caller's ctx has not ended, the server or the connection cut it: CodeUnavailable.
 func FromReadError(ctx context.Context, err error) error {
 	err = FromConnectError(err)
 	if err == nil || ctx.Err() != nil || !endsWithContext(plimsoll.CodeOf(err)) {
 		return err
 	}
-	return plimsoll.Errorf(plimsoll.CodeUnavailable, // what the server says of its caller is not so
+	return plimsoll.Errorf(plimsoll.CodeUnavailable, // the caller has not canceled, whatever the server says
 		"the server ended the call, as one does that is being stopped; jobs go on: try again")
 }
 
 // FromChangeError is FromConnectError for a call that changes something. Every error but
-// CodeOutcomeUnknown says that the call had no effect. The server says so itself; of a connection
-// that broke, a caller that gave up, or an answer of another program it is not known, unless the
-// server was never reached.
+// CodeOutcomeUnknown says that the call had no effect. The server states this itself. After a
+// broken connection, a caller that gave up, or an answer of another program, the effect is unknown,
+// unless the server was never reached.
 func FromChangeError(err error) error {
 	if err == nil {
 		return nil
@@ -55,7 +55,7 @@ func FromChangeError(err error) error {
 	if errors.As(err, &rpc) {
 		if m := detailOf(rpc); m != nil && m.GetReason() == ReasonOutcomeUnknown {
 			told := fromProto(m)
-			told.Code = plimsoll.CodeOutcomeUnknown // also if a newer server has another code for it
+			told.Code = plimsoll.CodeOutcomeUnknown // even if a newer server has another code for it
 			return told
 		}
 	}
@@ -65,8 +65,8 @@ func FromChangeError(err error) error {
 	}
 }
 
-// hadNoEffect reports whether an error of a call, which is out to a user, says that nothing was
-// changed.
+// hadNoEffect reports whether the error of a call proves that nothing was changed. out is the
+// user's form of err.
 func hadNoEffect(err error, out error) bool {
 	var dial *net.OpError
 	if errors.As(err, &dial) && dial.Op == "dial" {
@@ -80,20 +80,20 @@ func hadNoEffect(err error, out error) bool {
 		return m.GetReason() == ReasonNoEffect || m.GetReason() == "" && refuses(m)
 	}
 	var own *plimsoll.Error
-	if errors.As(err, &own) && !errors.Is(own, rpc) { // it was not sent: there is no token, for example
+	if errors.As(err, &own) && !errors.Is(own, rpc) { // the call was not sent, for example for lack of a token
 		return true
 	}
-	switch plimsoll.CodeOf(out) { // of a proxy, or of the guard of a listener: it did not pass the request on
+	switch plimsoll.CodeOf(out) { // from a proxy or a listener, which did not pass the request on
 	case plimsoll.CodeDenied, plimsoll.CodeUnauthenticated, plimsoll.CodeUnimplemented:
 		return true
-	case plimsoll.CodeInvalid, plimsoll.CodeExhausted: // this side says it too, of an answer that is too large
+	case plimsoll.CodeInvalid, plimsoll.CodeExhausted: // this side has the same codes for an answer that is too large
 		return connect.IsWireError(rpc)
 	}
 	return false
 }
 
-// refuses reports whether an error of an older server, which gives no reason, is a refusal. With
-// other codes it told also of outcomes that are not known.
+// refuses reports whether an error of an older server, which gives no reason, is a refusal. Such a
+// server used the other codes for unknown outcomes too.
 func refuses(m *pb.Error) bool {
 	switch plimsoll.ParseCode(m.GetCode()) {
 	case plimsoll.CodeInternal, plimsoll.CodeCorrupt, plimsoll.CodeUnavailable, plimsoll.CodeDeadline,

@@ -11,11 +11,12 @@ import (
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 )
 
-// statusClientClosed is what proxies log when the caller went away; net/http has no name for it.
+// statusClientClosed is the status that proxies log for a caller that went away; net/http has no
+// name for it.
 const statusClientClosed = 499
 
-// codes is the one table from our codes to those of RPC and HTTP. What they say of the effect of a
-// call is in reasonOf.
+// codes is the one table from Plimsoll's codes to RPC codes and HTTP statuses. reasonOf has their
+// meaning for the effect of a call.
 var codes = [plimsoll.NumCodes]struct {
 	rpc  connect.Code
 	http int
@@ -39,7 +40,7 @@ var codes = [plimsoll.NumCodes]struct {
 	plimsoll.CodeOutcomeUnknown:  {connect.CodeUnknown, http.StatusInternalServerError},
 }
 
-// ConnectCode is the RPC code of a code. Two of ours may share one; the detail of ConnectError
+// ConnectCode returns the RPC code of a code. Two codes may share one; the detail of ConnectError
 // tells them apart.
 func ConnectCode(code plimsoll.Code) connect.Code {
 	if !code.Known() {
@@ -48,7 +49,7 @@ func ConnectCode(code plimsoll.Code) connect.Code {
 	return codes[code].rpc
 }
 
-// HTTPStatus is the HTTP status of a code.
+// HTTPStatus returns the HTTP status of a code.
 func HTTPStatus(code plimsoll.Code) int {
 	if !code.Known() {
 		code = plimsoll.CodeInternal
@@ -56,12 +57,13 @@ func HTTPStatus(code plimsoll.Code) int {
 	return codes[code].http
 }
 
-// codeOfRPC is for answers without our detail: of a proxy, or of another program on that address.
+// codeOfRPC returns the code for an answer without a detail: from a proxy, or from another program
+// at that address.
 func codeOfRPC(rpc connect.Code) plimsoll.Code {
 	switch rpc {
 	case connect.CodeOutOfRange:
 		return plimsoll.CodeInvalid
-	case connect.CodeUnknown: // any status of HTTP that connect does not know
+	case connect.CodeUnknown: // any HTTP status that connect does not know
 		return plimsoll.CodeInternal
 	}
 	for code := range codes {
@@ -72,9 +74,9 @@ func codeOfRPC(rpc connect.Code) plimsoll.Code {
 	return plimsoll.CodeInternal
 }
 
-// ErrorToProto is what a caller is told of err; nil for nil. Of a plimsoll.Error that is its code,
-// operation, field and message, and the messages of those that it wraps; of anything else only that
-// it is internal: the text is for the log.
+// ErrorToProto returns the public form of err; nil for nil. A plimsoll.Error has its code,
+// operation, field and message, and the messages of the plimsoll.Errors that it wraps. Any other
+// error is just internal: its text is for the log.
 func ErrorToProto(err error) *pb.Error {
 	if err == nil {
 		return nil
@@ -99,13 +101,13 @@ func fromProto(m *pb.Error) *plimsoll.Error {
 	}
 }
 
-// public returns what may be told of err, which is not nil.
+// public returns the part of err that a caller may see. err is not nil.
 func public(err error) *plimsoll.Error {
 	var e *plimsoll.Error
 	var rpc *connect.Error
 	switch {
 	case errors.As(err, &e):
-	case errors.As(err, &rpc): // of a call to another process of ours, which has told only what may be told
+	case errors.As(err, &rpc): // from another process of Plimsoll, which has sent only the public part
 		e = fromRPC(rpc)
 	case errors.Is(err, context.Canceled):
 		return plimsoll.Errorf(plimsoll.CodeCanceled, "the call was canceled")
@@ -113,7 +115,7 @@ func public(err error) *plimsoll.Error {
 		return plimsoll.Errorf(plimsoll.CodeDeadline, "the time allowed for the call ran out; try again, or allow more")
 	}
 	if e == nil || e.Code == plimsoll.CodeInternal {
-		return plimsoll.Errorf(plimsoll.CodeInternal, "something went wrong inside the server; its log says what")
+		return plimsoll.Errorf(plimsoll.CodeInternal, "something went wrong inside the server; its log has the cause")
 	}
 	told := &plimsoll.Error{Code: e.Code, Op: e.Op, Field: e.Field, Msg: e.Msg}
 	var cause *plimsoll.Error
@@ -127,8 +129,8 @@ func public(err error) *plimsoll.Error {
 	return told
 }
 
-// ConnectError is err as an RPC answers it: with the code of the table, and the message Error as a
-// detail, from which FromConnectError makes the same error again. It returns nil for nil.
+// ConnectError returns err as the answer of an RPC; nil for nil. It has the code of the table, and
+// the message Error as a detail, from which FromConnectError restores the error.
 func ConnectError(err error) error {
 	if err == nil {
 		return nil
@@ -137,15 +139,15 @@ func ConnectError(err error) error {
 	out := connect.NewError(ConnectCode(told.Code), errors.New(text(told.Error())))
 	detail, err := connect.NewErrorDetail(ErrorToProto(told))
 	if err != nil {
-		return out // cannot be: its text is UTF-8; the code still tells
+		return out // impossible, since the text is UTF-8; the code remains
 	}
 	out.AddDetail(detail)
 	return out
 }
 
-// FromConnectError makes a *plimsoll.Error of what a call returned; nil for nil. What the other
-// side did not say itself is a failure of the transport, CodeUnavailable, unless it was the
-// caller's context that ended.
+// FromConnectError makes a *plimsoll.Error of the error of a call; nil for nil. An error that the
+// other side did not send is a failure of the transport, CodeUnavailable, unless the caller's
+// context has ended.
 func FromConnectError(err error) error {
 	if err == nil {
 		return nil
@@ -154,7 +156,7 @@ func FromConnectError(err error) error {
 	var rpc *connect.Error
 	isRPC := errors.As(err, &rpc)
 	if errors.As(err, &e) {
-		if isRPC && !errors.Is(e, rpc) { // an http.Client of ours said it, and connect calls that unavailable
+		if isRPC && !errors.Is(e, rpc) { // from the http.Client of package transport; connect calls it unavailable
 			return e
 		}
 		return err
@@ -171,12 +173,12 @@ func FromConnectError(err error) error {
 	return unreachable(err)
 }
 
-// detailOf returns the detail with which ConnectError made an error; nil if another program made
-// it.
+// detailOf returns the detail that ConnectError has added to an error; nil for an error of another
+// program.
 func detailOf(err *connect.Error) *pb.Error {
 	for _, detail := range err.Details() {
 		value, valueErr := detail.Value()
-		// Another's detail, or one that cannot be read, says nothing to us.
+		// A detail of another program, or a malformed one, is ignored.
 		if m, ok := value.(*pb.Error); ok && valueErr == nil {
 			return m
 		}
@@ -197,7 +199,7 @@ func fromRPC(err *connect.Error) *plimsoll.Error {
 		case connect.CodeUnknown, connect.CodeInternal, connect.CodeUnavailable:
 			return unreachable(err)
 		case connect.CodeCanceled:
-			if !errors.Is(err, context.Canceled) { // connect calls a connection that the other side reset canceled
+			if !errors.Is(err, context.Canceled) { // connect reports a reset by the other side as canceled
 				return unreachable(err)
 			}
 		}

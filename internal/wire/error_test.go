@@ -48,7 +48,7 @@ func TestCodeTable(t *testing.T) {
 	}
 }
 
-// What a handler returns comes out of the client as the same error, for every code and over every
+// The error of a handler comes out of the client as the same error, for every code and over every
 // protocol.
 func TestErrorsOverRPC(t *testing.T) {
 	var answer error
@@ -139,7 +139,7 @@ func TestFailuresOfTheTransport(t *testing.T) {
 	check("a context that ran out", FromConnectError(context.DeadlineExceeded), plimsoll.CodeDeadline)
 }
 
-// What is no plimsoll.Error is internal, and its text is not sent to the caller.
+// An error that is no plimsoll.Error is internal, and its text is not sent to the caller.
 func TestWhatIsTold(t *testing.T) {
 	inner := &plimsoll.Error{
 		Code: plimsoll.CodeNotFound, Field: "queue", Msg: "there is no queue root.x", Err: errors.New("secret"),
@@ -158,10 +158,10 @@ func TestWhatIsTold(t *testing.T) {
 		{"nothing", nil, nil},
 		{"another's error", errors.New(
 			"secret",
-		), &pb.Error{Code: "internal", Message: "something went wrong inside the server; its log says what"}},
+		), &pb.Error{Code: "internal", Message: "something went wrong inside the server; its log has the cause"}},
 		{"an internal error", plimsoll.Errorf(
 			plimsoll.CodeInternal, "secret",
-		), &pb.Error{Code: "internal", Message: "something went wrong inside the server; its log says what"}},
+		), &pb.Error{Code: "internal", Message: "something went wrong inside the server; its log has the cause"}},
 		{
 			"a cause that is not ours", inner,
 			&pb.Error{Code: "not_found", Field: "queue", Message: "there is no queue root.x"},
@@ -189,14 +189,18 @@ func TestWhatIsTold(t *testing.T) {
 			"a canceled context", fmt.Errorf("secret: %w", context.Canceled),
 			&pb.Error{Code: "canceled", Message: "the call was canceled"},
 		},
-		{"a context that ran out", context.DeadlineExceeded, &pb.Error{Code: "deadline", Message: "the time allowed for the call ran out; try again, or allow more"}},
+		{
+			"a context that ran out", context.DeadlineExceeded,
+			&pb.Error{Code: "deadline", Message: "the time allowed for the call ran out; try again, or allow more"},
+		},
 		{
 			"what another process answered", fmt.Errorf("ask the agent: %w", remote),
 			&pb.Error{Code: "not_found", Message: "told by another"},
 		},
 	} {
 		got := ErrorToProto(test.err)
-		if got.GetCode() != test.want.GetCode() || got.GetMessage() != test.want.GetMessage() || got.GetField() != test.want.GetField() || got.GetOp() != test.want.GetOp() {
+		if got.GetCode() != test.want.GetCode() || got.GetMessage() != test.want.GetMessage() ||
+			got.GetField() != test.want.GetField() || got.GetOp() != test.want.GetOp() {
 			t.Errorf("%s: told %v, want %v", test.name, got, test.want)
 		}
 		if out := ConnectError(test.err); test.err != nil && strings.Contains(out.Error(), "secret") {

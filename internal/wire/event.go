@@ -21,7 +21,7 @@ func EventToProto(e *plimsoll.Event) *pb.Event {
 	}
 }
 
-// EventFromProto converts an event. A number that the vocabulary has no room for becomes zero.
+// EventFromProto converts an event. A number that does not fit its type becomes zero.
 func EventFromProto(m *pb.Event) plimsoll.Event {
 	e := plimsoll.Event{
 		Time:      m.GetTime(),

@@ -12,13 +12,14 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Tags of fields: number and wire type.
+// The wire types in the tags of fields. A tag is number<<3 | type.
 const (
 	varintType = uint64(protowire.VarintType)
 	bytesType  = uint64(protowire.BytesType)
 )
 
-// text returns s as proto3 allows it in a string field: with U+FFFD in place of what is not UTF-8.
+// text returns s as valid text for a proto3 string field, with U+FFFD in place of bytes that are
+// not UTF-8.
 func text(s string) string {
 	if utf8.ValidString(s) {
 		return s
@@ -34,7 +35,7 @@ func appendVarint(dst []byte, number, v uint64) []byte {
 }
 
 func appendInt32(dst []byte, number uint64, v int32) []byte {
-	return appendVarint(dst, number, uint64(int64(v))) // a negative one takes ten bytes, as protobuf has it
+	return appendVarint(dst, number, uint64(int64(v))) // a negative number takes ten bytes, as in protobuf
 }
 
 func appendBool(dst []byte, number uint64, v bool) []byte {
@@ -88,13 +89,13 @@ func sizeLen(number uint64, n int) int {
 
 func sizeText(number uint64, s string) int { return sizeLen(number, len(text(s))) }
 
-// sizeMessage is that of an embedded message, which is written even if it is empty.
+// sizeMessage returns the size of an embedded message, which is written even if it is empty.
 func sizeMessage(number uint64, size int) int {
 	return protowire.SizeVarint(number<<3) + protowire.SizeBytes(size)
 }
 
-// field is one field of an encoded message. tag is its number and wire type; v is set for a varint,
-// b for bytes.
+// field is one field of an encoded message. tag holds its number and wire type; v is set for a
+// varint, b for bytes.
 type field struct {
 	tag uint64
 	v   uint64
@@ -103,8 +104,8 @@ type field struct {
 
 var errFieldNumber = errors.New("a field has a number that is not possible")
 
-// nextField reads the first field of data and returns what follows it. Most tags, and many numbers,
-// are one byte: those take the short way.
+// nextField reads the first field of data and returns the rest. Most tags, and many numbers, are
+// one byte, for which it has a fast path.
 func nextField(data []byte) (f field, rest []byte, err error) {
 	if len(data) > 1 && data[0] >= 1<<3 && data[0] < 0x80 {
 		f.tag = uint64(data[0])
@@ -139,7 +140,7 @@ func nextField(data []byte) (f field, rest []byte, err error) {
 	return f, data[n:], nil
 }
 
-// checkText fails for what is not UTF-8.
+// checkText fails for text that is not UTF-8.
 func checkText(b []byte) error {
 	if !utf8.Valid(b) {
 		return plimsoll.Errorf(plimsoll.CodeCorrupt, "it holds text that is not UTF-8")
@@ -147,8 +148,9 @@ func checkText(b []byte) error {
 	return nil
 }
 
-// enum reads an enumeration number. One that no uint8 holds becomes the highest, which no
-// enumeration knows. The last of several counts, so it is only checked when all fields are read.
+// enum reads an enumeration number. A number beyond uint8 becomes the highest, which no enumeration
+// has. The last of several occurrences counts, so the number is checked only after all fields are
+// read.
 func enum(f *field) uint8 {
 	if n := int32(f.v); n >= 0 && n <= math.MaxUint8 {
 		return uint8(n)
@@ -156,14 +158,14 @@ func enum(f *field) uint8 {
 	return math.MaxUint8
 }
 
-// Enumeration is one of the vocabulary. Its numbers are those of the contract, where zero stands
-// for what is not set.
+// Enumeration is an enumeration of package plimsoll. It has the numbers of the proto files, with
+// zero for an unset value.
 type Enumeration interface {
 	~uint8
 	Known() bool
 }
 
-// Known reports whether this version has the value of an enumeration that a message holds.
+// Known reports whether n is zero or a number that this version knows.
 func Known[T Enumeration, N ~uint8 | ~int32](n N) bool {
 	return n == 0 || n > 0 && uint32(n) <= math.MaxUint8 && T(n).Known()
 }
@@ -193,8 +195,8 @@ func corrupt(what string, err error) error {
 	}
 }
 
-// appendMessage encodes through the generated code. Its only failures are text that is not UTF-8,
-// which ToProto has replaced, and more than 2 GiB, so that one is a broken invariant.
+// appendMessage encodes through the generated code, which fails only for text that is not UTF-8 and
+// for more than 2 GiB. ToProto has replaced such text, so a failure is a broken invariant.
 func appendMessage(dst []byte, m proto.Message) []byte {
 	out, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(dst, m)
 	if err != nil {

@@ -176,8 +176,8 @@ func passes[T any](o fill.Options, lost map[string]string, ways ...way[T]) guard
 
 func policyWithout(kinds ...string) fill.Options { return fill.Options{Leave: kinds} }
 
-// guards are the types that have a message of their own. What is lost on purpose stands with its
-// reason.
+// guards are the types that have a message of their own. Each field that is lost on purpose stands
+// with its reason.
 func guards() []guard {
 	free := fill.Options{}
 	task := fill.Options{Leave: []string{".ID"}}

@@ -15,8 +15,8 @@ import (
 
 const gzipName = "gzip"
 
-// gzipReader inflates one message after another, each to its bound. connect would go on to the end
-// of a message that is too long, only to tell how long it is; so this one fails there.
+// gzipReader inflates one message after another, each up to its bound, and fails beyond it. connect
+// alone would inflate a message that is too long to its end, just to report its length.
 type gzipReader struct {
 	gzip.Reader
 	most, left int
@@ -33,7 +33,7 @@ func (r *gzipReader) Reset(from io.Reader) error {
 // Read implements io.Reader.
 func (r *gzipReader) Read(p []byte) (int, error) {
 	if len(p) > r.left {
-		p = p[:r.left+1] // one byte more shows that there is more
+		p = p[:r.left+1] // a byte beyond the bound shows that the message is too long
 	}
 	n, err := r.Reader.Read(p)
 	if n > r.left {
@@ -43,8 +43,9 @@ func (r *gzipReader) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // a reader returns io.EOF itself, and connect wraps the others
 }
 
-// Deflater compresses. What it needs for that, nearly a MiB, is there for gzipWriters at once, and
-// others wait: it is work of the processor alone, so none is held for long. Use NewDeflater.
+// Deflater compresses messages. A writer takes nearly a MiB, so at most gzipWriters are in use at
+// once, and further callers wait. The work takes processor time alone, so the waits are short.
+// NewDeflater makes a Deflater.
 type Deflater struct {
 	writers sync.Pool
 	slots   chan struct{}
@@ -58,7 +59,7 @@ func NewDeflater(level int) *Deflater {
 	d.writers.New = func() any {
 		w, err := gzip.NewWriterLevel(io.Discard, level)
 		if err != nil {
-			panic(err) // a broken invariant: the level is one
+			panic(err) // a broken invariant: the level is invalid
 		}
 		return w
 	}
@@ -78,11 +79,11 @@ func (d *Deflater) Deflate(data []byte) ([]byte, error) {
 
 func (d *Deflater) newWriter() connect.Compressor { return &gzipWriter{shared: d, to: io.Discard} }
 
-// gzipWriter has a writer of a Deflater from its first byte until it is closed.
+// gzipWriter holds a writer of a Deflater from its first byte until it is closed.
 type gzipWriter struct {
 	shared *Deflater
 	to     io.Writer
-	mine   *gzip.Writer // nil: none
+	mine   *gzip.Writer // nil: no writer is held
 }
 
 // Reset implements connect.Compressor.
@@ -99,7 +100,7 @@ func (w *gzipWriter) Write(p []byte) (int, error) {
 
 // Close implements connect.Compressor.
 func (w *gzipWriter) Close() error {
-	w.acquire() // also nothing has a form when it is compressed
+	w.acquire() // an empty message has a compressed form too
 	defer w.release()
 	return w.mine.Close() //nolint:wrapcheck // connect wraps it
 }
@@ -121,23 +122,22 @@ func (w *gzipWriter) release() {
 	}
 }
 
-// TooLong is the refusal of a message that has more bytes than it may, inflated if it is
-// compressed.
+// TooLong returns the error for a message of more than most bytes, inflated if it was compressed.
 func TooLong(most int) error {
 	return plimsoll.Errorf(
 		plimsoll.CodeExhausted, "the message is longer than %d bytes, as long as one may be; send less at once", most,
 	)
 }
 
-// InflateBytes is about what inflating takes beside the result.
+// InflateBytes is the approximate cost of inflating a message, beside the result.
 const InflateBytes = 48 << 10
 
-// Inflater inflates messages. The garbage collector drops the readers that it keeps and nobody
-// needs. The zero value is ready.
+// Inflater inflates messages. It keeps idle readers until the garbage collector drops them. The
+// zero value is ready.
 type Inflater struct{ readers sync.Pool }
 
-// Inflate returns what data inflates to, if that is no more than most bytes. grow is called before
-// the result grows, with by how many bytes; an error of it ends the work.
+// Inflate returns the inflated form of data, and fails if it has more than most bytes. Before the
+// result grows it calls grow with the number of bytes; an error of grow ends the work.
 func (i *Inflater) Inflate(data []byte, most int, grow func(int) error) ([]byte, error) {
 	r, ok := i.readers.Get().(*gzipReader)
 	if !ok {

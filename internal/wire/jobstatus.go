@@ -209,7 +209,7 @@ func decodeGroupStatus(g *plimsoll.GroupStatus, data []byte) error {
 	return checkEnum[plimsoll.WaitCode]("wait code", g.Wait.Code)
 }
 
-// decodeTaskCounts adds to what is in c: protobuf merges a message that stands twice.
+// decodeTaskCounts merges data into c, as protobuf does with a message that occurs twice.
 func decodeTaskCounts(c *plimsoll.TaskCounts, data []byte) error {
 	counts := [...]*int32{1: &c.Pending, &c.Bound, &c.Starting, &c.Running, &c.Stopping, &c.Succeeded, &c.Failed}
 	for len(data) > 0 {

@@ -8,7 +8,7 @@ import (
 
 const taskKeyDigits = 7
 
-// TaskKey is the key of a task's record: job, group and index, so that the tasks of a job stand
+// TaskKey returns the key of a task's record: job, group and index, so that the tasks of a job lie
 // together and in order.
 func TaskKey(job, group string, index int32) string {
 	var digits [taskKeyDigits]byte
@@ -17,13 +17,13 @@ func TaskKey(job, group string, index int32) string {
 		digits[i] = byte('0' + n%10)
 		n /= 10
 	}
-	if n != 0 || index < 0 { // no valid job has such a task; the key is still its own
+	if n != 0 || index < 0 { // no valid job has such a task; its key is unique all the same
 		return job + "\x00" + group + "\x00" + strconv.FormatInt(int64(index), 10)
 	}
 	return job + "\x00" + group + "\x00" + string(digits[:])
 }
 
-// TaskKeyPrefix is what the keys of all tasks of a job, and no others, begin with.
+// TaskKeyPrefix returns the common prefix of the keys of a job's tasks. No other key has it.
 func TaskKeyPrefix(job string) string { return job + "\x00" }
 
 // SplitTaskKey is the inverse of TaskKey.
@@ -43,8 +43,8 @@ func SplitTaskKey(key string) (job, group string, index int32, ok bool) {
 	return job, group, int32(n), true
 }
 
-// SplitTaskID takes a task's id apart from the right, because the id of a job may hold dots and the
-// name of a group may not. The index must be written the one way that plimsoll.TaskID writes it.
+// SplitTaskID splits a task's id from the right, because a job's id may hold dots and a group's
+// name may not. The index must have the form in which plimsoll.TaskID writes it.
 func SplitTaskID(id string) (job, group string, index int32, ok bool) {
 	dot := strings.LastIndexByte(id, '.')
 	if dot < 0 {

@@ -83,14 +83,14 @@ func DecodeNode(data []byte) (plimsoll.Node, error) {
 	return NodeFromProto(&m), nil
 }
 
-// NodeStatusToProto converts what is derived of a node.
+// NodeStatusToProto converts the derived status of a node.
 func NodeStatusToProto(s *plimsoll.NodeStatus) *pb.NodeStatus {
 	return &pb.NodeStatus{
 		Id: text(s.ID), Allocated: resourcesToProto(s.Allocated), Tasks: s.Tasks, SickUntil: s.SickUntil,
 	}
 }
 
-// NodeStatusFromProto converts what is derived of a node.
+// NodeStatusFromProto converts the derived status of a node.
 func NodeStatusFromProto(m *pb.NodeStatus) plimsoll.NodeStatus {
 	return plimsoll.NodeStatus{
 		ID: m.GetId(), Allocated: resourcesFromProto(m.GetAllocated()), Tasks: m.GetTasks(),
@@ -98,12 +98,12 @@ func NodeStatusFromProto(m *pb.NodeStatus) plimsoll.NodeStatus {
 	}
 }
 
-// AppendNodeStatus encodes what is derived of a node.
+// AppendNodeStatus encodes the derived status of a node.
 func AppendNodeStatus(dst []byte, s *plimsoll.NodeStatus) []byte {
 	return appendMessage(dst, NodeStatusToProto(s))
 }
 
-// DecodeNodeStatus decodes what is derived of a node.
+// DecodeNodeStatus decodes the derived status of a node.
 func DecodeNodeStatus(data []byte) (plimsoll.NodeStatus, error) {
 	var m pb.NodeStatus
 	if err := decodeMessage("node status", data, &m); err != nil {

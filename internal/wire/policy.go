@@ -8,7 +8,7 @@ import (
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 )
 
-// PolicyKey is the key of a policy's record: its kind in words, and its name.
+// PolicyKey returns the key of a policy's record: its kind as a word, and its name.
 func PolicyKey(ref plimsoll.PolicyRef) string { return ref.Kind.String() + "/" + ref.Name }
 
 // SplitPolicyKey is the inverse of PolicyKey.
@@ -42,7 +42,8 @@ func PolicyToProto(p *plimsoll.Policy) *pb.Policy {
 	return m
 }
 
-// PolicyFromProto converts a policy. One without a kind stays without, which validation refuses.
+// PolicyFromProto converts a policy. A policy without a kind stays without one, and validation
+// refuses it.
 func PolicyFromProto(m *pb.Policy) plimsoll.Policy {
 	p := plimsoll.Policy{Revision: m.GetRevision()}
 	switch kind := m.GetKind().(type) {
@@ -165,7 +166,7 @@ func nodeQOSFromProto(m *pb.NodeQOS) *plimsoll.NodeQOS {
 	return n
 }
 
-// NodeReportToProto converts what a QoS agent says of its node.
+// NodeReportToProto converts the report of a QoS agent.
 func NodeReportToProto(r *plimsoll.NodeReport) *pb.NodeReport {
 	m := &pb.NodeReport{
 		SchedulingDisabled: r.SchedulingDisabled, SchedulingReason: text(r.SchedulingReason),
@@ -182,7 +183,7 @@ func NodeReportToProto(r *plimsoll.NodeReport) *pb.NodeReport {
 	return m
 }
 
-// NodeReportFromProto converts what a QoS agent says of its node.
+// NodeReportFromProto converts the report of a QoS agent.
 func NodeReportFromProto(m *pb.NodeReport) plimsoll.NodeReport {
 	r := plimsoll.NodeReport{
 		SchedulingDisabled: m.GetSchedulingDisabled(), SchedulingReason: m.GetSchedulingReason(),
@@ -199,8 +200,8 @@ func NodeReportFromProto(m *pb.NodeReport) plimsoll.NodeReport {
 	return r
 }
 
-// qosOptionsToProto converts options. None at all is no message, so that old records stay as they
-// are.
+// qosOptionsToProto converts options; nil if none is set, so that the encoding of old records does
+// not change.
 func qosOptionsToProto(o *plimsoll.QOSOptions) *pb.QOSOptions {
 	if *o == (plimsoll.QOSOptions{}) {
 		return nil

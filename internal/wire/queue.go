@@ -5,7 +5,7 @@ import (
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 )
 
-// QueueConfigToProto converts a queue of the configured tree, with those below it.
+// QueueConfigToProto converts a queue of the configured tree, with all queues below it.
 func QueueConfigToProto(c *plimsoll.QueueConfig) *pb.QueueConfig {
 	m := &pb.QueueConfig{
 		Name:       text(c.Name),
@@ -22,7 +22,7 @@ func QueueConfigToProto(c *plimsoll.QueueConfig) *pb.QueueConfig {
 	return m
 }
 
-// QueueConfigFromProto converts a queue of the configured tree, with those below it.
+// QueueConfigFromProto converts a queue of the configured tree, with all queues below it.
 func QueueConfigFromProto(m *pb.QueueConfig) plimsoll.QueueConfig {
 	c := plimsoll.QueueConfig{
 		Name:       m.GetName(),
@@ -53,7 +53,7 @@ func DecodeQueueConfig(data []byte) (plimsoll.QueueConfig, error) {
 	return QueueConfigFromProto(&m), nil
 }
 
-// QueueStatusToProto converts what is derived of a queue.
+// QueueStatusToProto converts the derived status of a queue.
 func QueueStatusToProto(s *plimsoll.QueueStatus) *pb.QueueStatus {
 	return &pb.QueueStatus{
 		Path:       text(s.Path),
@@ -71,7 +71,7 @@ func QueueStatusToProto(s *plimsoll.QueueStatus) *pb.QueueStatus {
 	}
 }
 
-// QueueStatusFromProto converts what is derived of a queue.
+// QueueStatusFromProto converts the derived status of a queue.
 func QueueStatusFromProto(m *pb.QueueStatus) plimsoll.QueueStatus {
 	return plimsoll.QueueStatus{
 		Path:       m.GetPath(),
@@ -89,12 +89,12 @@ func QueueStatusFromProto(m *pb.QueueStatus) plimsoll.QueueStatus {
 	}
 }
 
-// AppendQueueStatus encodes what is derived of a queue.
+// AppendQueueStatus encodes the derived status of a queue.
 func AppendQueueStatus(dst []byte, s *plimsoll.QueueStatus) []byte {
 	return appendMessage(dst, QueueStatusToProto(s))
 }
 
-// DecodeQueueStatus decodes what is derived of a queue.
+// DecodeQueueStatus decodes the derived status of a queue.
 func DecodeQueueStatus(data []byte) (plimsoll.QueueStatus, error) {
 	var m pb.QueueStatus
 	if err := decodeMessage("queue status", data, &m); err != nil {

@@ -145,7 +145,7 @@ func DecodeTask(data []byte) (plimsoll.Task, error) {
 	return t, nil
 }
 
-// nameTask sets the id, and job and group as parts of it, so that the three take one allocation.
+// nameTask sets the id, and job and group as slices of it, so that the three take one allocation.
 func nameTask(t *plimsoll.Task, job, group []byte) {
 	var stack [256]byte
 	id := append(stack[:0], job...)
@@ -194,7 +194,7 @@ func decodeTaskField(t *plimsoll.Task, f *field) (err error) {
 	return err
 }
 
-// TaskReportToProto converts what an agent says about an attempt.
+// TaskReportToProto converts an agent's report on an attempt.
 func TaskReportToProto(r *plimsoll.TaskReport) *pb.TaskReport {
 	return &pb.TaskReport{
 		Task:     text(r.Task),
@@ -207,7 +207,7 @@ func TaskReportToProto(r *plimsoll.TaskReport) *pb.TaskReport {
 	}
 }
 
-// TaskReportFromProto converts what an agent says about an attempt.
+// TaskReportFromProto converts an agent's report on an attempt.
 func TaskReportFromProto(m *pb.TaskReport) plimsoll.TaskReport {
 	return plimsoll.TaskReport{
 		Task:     m.GetTask(),

@@ -16,7 +16,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
-// What is appended is decoded as an equal value, through the message and through the bytes, and the
+// An appended value is decoded as an equal value, through the message and through the bytes. The
 // bytes are those of the generated code, which are always the same.
 func roundTrip[X any, M proto.Message](draw func(*rapid.T) X, appendX func(
 	[]byte, *X,

@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: plimsoll/v1/agent.proto
 
-// What agents say to gateways, gateways to agents, and an agent to the supervisor of its node.
+// The calls between agents and gateways, and between an agent and the supervisor of its node.
 
 package plimsollv1
 
@@ -26,7 +26,8 @@ const (
 type RegisterNodeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  *Node                  `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	// By the private key of node.key, over the node's id, incarnation, address and session.
+	// Signature with the private key of node.key, over the node's id, incarnation, address and
+	// session.
 	Signature     []byte `protobuf:"bytes,2,opt,name=signature,proto3" json:"signature,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -78,7 +79,7 @@ func (x *RegisterNodeRequest) GetSignature() []byte {
 
 type RegisterNodeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How often to call Heartbeat.
+	// Interval between calls of Heartbeat.
 	HeartbeatIntervalNanos int64 `protobuf:"varint,1,opt,name=heartbeat_interval_nanos,json=heartbeatIntervalNanos,proto3" json:"heartbeat_interval_nanos,omitempty"`
 	unknownFields          protoimpl.UnknownFields
 	sizeCache              protoimpl.SizeCache
@@ -269,15 +270,15 @@ func (x *WatchAssignmentsRequest) GetIncarnation() uint64 {
 	return 0
 }
 
-// Assignment is a task that is bound to the node and has not ended, with what is needed to run it.
+// Assignment is a task that is bound to the node and has not ended, with its group's specification.
 type Assignment struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Task  *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	Owner string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
 	Spec  *GroupSpec             `protobuf:"bytes,3,opt,name=spec,proto3" json:"spec,omitempty"`
-	// Of the job.
+	// Labels of the job.
 	Labels map[string]string `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Full path.
+	// Full path of the job's queue.
 	Queue         string `protobuf:"bytes,5,opt,name=queue,proto3" json:"queue,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -354,11 +355,12 @@ type WatchAssignmentsResponse struct {
 	Changed []*Assignment `protobuf:"bytes,1,rep,name=changed,proto3" json:"changed,omitempty"`
 	// Ids of tasks that are no longer assigned to this node: stop them if they run.
 	Removed []string `protobuf:"bytes,2,rep,name=removed,proto3" json:"removed,omitempty"`
-	// All that was assigned when the watch began has been sent.
+	// Everything assigned at the beginning of the watch has been sent.
 	SnapshotEnd bool `protobuf:"varint,3,opt,name=snapshot_end,json=snapshotEnd,proto3" json:"snapshot_end,omitempty"`
-	// New and changed policies that concern the node: every Action and TaskQOS, and each NodeQOS that selects it.
+	// New and changed policies for the node: every Action and TaskQOS, and each NodeQOS that selects
+	// it.
 	ChangedPolicies []*Policy `protobuf:"bytes,4,rep,name=changed_policies,json=changedPolicies,proto3" json:"changed_policies,omitempty"`
-	// Policies that are gone or do not concern the node any more.
+	// Policies that were deleted or no longer select the node.
 	RemovedPolicies []*PolicyRef `protobuf:"bytes,5,rep,name=removed_policies,json=removedPolicies,proto3" json:"removed_policies,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -525,7 +527,7 @@ type ReportTasksRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Node        string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	Incarnation uint64                 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	// Raised by one with each request of this incarnation, from 1.
+	// Number of this incarnation's request, from 1.
 	Sequence      uint64        `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	Reports       []*TaskReport `protobuf:"bytes,4,rep,name=reports,proto3" json:"reports,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -630,7 +632,8 @@ type ReportNodeRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Node        string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	Incarnation uint64                 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	// Raised with each report of this incarnation, from 1; on its own, beside that of ReportTasks. One that was taken is not taken again.
+	// Number of this incarnation's report, from 1, independent of the one of ReportTasks. A report
+	// that was accepted is not accepted again.
 	Sequence      uint64      `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	Report        *NodeReport `protobuf:"bytes,4,opt,name=report,proto3" json:"report,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -735,10 +738,10 @@ type LeaveNodeRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Node        string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	Incarnation uint64                 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	// Attempts that go on under the node's supervisor.
+	// Attempts that still run under the node's supervisor.
 	Running int32 `protobuf:"varint,3,opt,name=running,proto3" json:"running,omitempty"`
-	// No attempt runs on the node, each end was acknowledged, and nothing starts there before the
-	// node registers again: tasks that are bound to it can go elsewhere at once.
+	// No attempt runs on the node, every end was acknowledged, and no attempt starts before the node
+	// registers again. So tasks that are bound to the node can go elsewhere at once.
 	Empty         bool `protobuf:"varint,4,opt,name=empty,proto3" json:"empty,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -845,7 +848,7 @@ type ReadTaskLogRequest struct {
 	Stream    string                 `protobuf:"bytes,3,opt,name=stream,proto3" json:"stream,omitempty"`
 	Follow    bool                   `protobuf:"varint,4,opt,name=follow,proto3" json:"follow,omitempty"`
 	TailBytes int64                  `protobuf:"varint,5,opt,name=tail_bytes,json=tailBytes,proto3" json:"tail_bytes,omitempty"`
-	// Only the last so many lines of each stream; 0: all.
+	// Number of last lines of each stream to send; 0: all lines.
 	TailLines     int64 `protobuf:"varint,6,opt,name=tail_lines,json=tailLines,proto3" json:"tail_lines,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -977,9 +980,9 @@ func (x *ReadTaskLogResponse) GetData() []byte {
 
 type WatchQOSRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Must be the agent's own, so that a reused address shows.
+	// The agent's own node; another one is an error, which reveals a reused address.
 	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	// At least so long between two; 0: each sample.
+	// Least time between two messages; 0: each sample is sent.
 	IntervalNanos int64 `protobuf:"varint,2,opt,name=interval_nanos,json=intervalNanos,proto3" json:"interval_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1075,7 +1078,7 @@ func (x *WatchQOSResponse) GetStatus() *NodeQOSStatus {
 
 type ProveNodeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Must be the agent's own.
+	// The agent's own node; another one is an error.
 	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	// 32 random bytes.
 	Nonce         []byte `protobuf:"bytes,2,opt,name=nonce,proto3" json:"nonce,omitempty"`
@@ -1129,7 +1132,7 @@ func (x *ProveNodeRequest) GetNonce() []byte {
 
 type ProveNodeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Over the node's id and the nonce.
+	// Signature over the node's id and the nonce.
 	Signature     []byte `protobuf:"bytes,1,opt,name=signature,proto3" json:"signature,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1177,7 +1180,7 @@ type StartAttemptRequest struct {
 	Task    string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	Attempt int32                  `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Job     string                 `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"`
-	// Directory of the attempt; the supervisor creates it and refuses if it is there.
+	// Directory of the attempt. The supervisor creates it, and refuses one that exists.
 	Dir  string     `protobuf:"bytes,4,opt,name=dir,proto3" json:"dir,omitempty"`
 	Spec *GroupSpec `protobuf:"bytes,5,opt,name=spec,proto3" json:"spec,omitempty"`
 	// Name of the cgroup below the node's own; empty: no cgroup.
@@ -1186,9 +1189,9 @@ type StartAttemptRequest struct {
 	// Owner of the job. The directories of its tasks are shared within an owner alone.
 	Owner string     `protobuf:"bytes,8,opt,name=owner,proto3" json:"owner,omitempty"`
 	Users *TaskUsers `protobuf:"bytes,9,opt,name=users,proto3" json:"users,omitempty"`
-	// The most processes and threads of the attempt at once; 0: no limit.
+	// Limit on the attempt's processes and threads; 0: none.
 	Pids int64 `protobuf:"varint,10,opt,name=pids,proto3" json:"pids,omitempty"`
-	// Bytes of memory that all tasks of the node may use together; 0: the limit stays as it is.
+	// Limit on the memory of all tasks of the node together, in bytes; 0: unchanged.
 	TasksMemory   int64 `protobuf:"varint,11,opt,name=tasks_memory,json=tasksMemory,proto3" json:"tasks_memory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1301,13 +1304,14 @@ func (x *StartAttemptRequest) GetTasksMemory() int64 {
 	return 0
 }
 
-// TaskUsers says as whom tasks run when the supervisor is root.
+// TaskUsers holds the users of tasks for a supervisor that is root.
 type TaskUsers struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Bounds, both included, of the uids from which an attempt gets one of its own; zero: the supervisor's default.
+	// Range of the uids from which each attempt gets its own, bounds included; zero: the supervisor's
+	// default.
 	FirstUid uint32 `protobuf:"varint,1,opt,name=first_uid,json=firstUid,proto3" json:"first_uid,omitempty"`
 	LastUid  uint32 `protobuf:"varint,2,opt,name=last_uid,json=lastUid,proto3" json:"last_uid,omitempty"`
-	// User of tasks that name none; empty: a uid of the attempt's own.
+	// User of tasks that name none; empty: the attempt's own uid.
 	DefaultUser string `protobuf:"bytes,3,opt,name=default_user,json=defaultUser,proto3" json:"default_user,omitempty"`
 	// Users that tasks may name.
 	Allowed []string `protobuf:"bytes,4,rep,name=allowed,proto3" json:"allowed,omitempty"`
@@ -1547,7 +1551,7 @@ type StopAttemptRequest struct {
 	Task       string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	Attempt    int32                  `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	GraceNanos int64                  `protobuf:"varint,3,opt,name=grace_nanos,json=graceNanos,proto3" json:"grace_nanos,omitempty"`
-	// What the attempt's result is to be if it ends by this stop.
+	// Result of the attempt if this stop ends it.
 	Result        TaskResult `protobuf:"varint,4,opt,name=result,proto3,enum=plimsoll.v1.TaskResult" json:"result,omitempty"`
 	Message       string     `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -23,18 +23,18 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// StageKind says what kind of thing a stage of the placement chain decides by.
+// StageKind classifies the reasons for which a stage of the placement chain drops nodes.
 type StageKind int32
 
 const (
 	StageKind_STAGE_KIND_UNSPECIFIED StageKind = 0
-	// It takes nothing at all now.
+	// The node takes no tasks now.
 	StageKind_STAGE_KIND_CLOSED StageKind = 1
-	// It is not for this task, full or empty.
+	// The node is not for this task, whether full or empty.
 	StageKind_STAGE_KIND_NOT_ELIGIBLE StageKind = 2
-	// What runs there: it could take the task at another time.
+	// The node has no room now; it could take the task at another time.
 	StageKind_STAGE_KIND_NO_ROOM StageKind = 3
-	// Others are preferred; it could take the task.
+	// The node could take the task, but others are preferred.
 	StageKind_STAGE_KIND_NOT_BEST StageKind = 4
 )
 
@@ -324,7 +324,7 @@ type ListJobsRequest struct {
 	Queue  string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
 	Owner  string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
 	States []JobState             `protobuf:"varint,3,rep,packed,name=states,proto3,enum=plimsoll.v1.JobState" json:"states,omitempty"`
-	// At most so many; 0: the server's bound (10,000).
+	// Bound on the answer; 0: the server's bound (10,000).
 	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Start after this job id.
 	After         string `protobuf:"bytes,5,opt,name=after,proto3" json:"after,omitempty"`
@@ -400,7 +400,7 @@ func (x *ListJobsRequest) GetAfter() string {
 type ListJobsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Jobs  []*JobStatus           `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
-	// Set if there are more: pass it as after.
+	// Set if there are more jobs: the value of after for the next call.
 	Next          string `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
 	Revision      uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -550,8 +550,9 @@ type KillJobRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Id     string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Reason string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Makes a repeated call answer as the first did; at most 128 bytes, and each command has its own.
-	// Empty: the call must not be repeated when its outcome is not known.
+	// A repeated call with the same token gets the first call's answer and has no further effect.
+	// Each command has a token of its own, of at most 128 bytes. Empty: the call must not be repeated
+	// when its outcome is not known.
 	Token         string `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -658,7 +659,7 @@ type ScaleJobRequest struct {
 	// May be empty if the job has one group.
 	Group string `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
 	Count int32  `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
-	// As in KillJobRequest.
+	// As KillJobRequest.token.
 	Token         string `protobuf:"bytes,4,opt,name=token,proto3" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -867,9 +868,9 @@ type ListTasksRequest struct {
 	Job    string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Node   string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
 	States []TaskState            `protobuf:"varint,3,rep,packed,name=states,proto3,enum=plimsoll.v1.TaskState" json:"states,omitempty"`
-	// At most so many; 0: the server's bound (10,000).
+	// Bound on the answer; 0: the server's bound (10,000).
 	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
-	// Start after this task: the next of the answer before.
+	// Start after this task: next of the previous answer.
 	After         string `protobuf:"bytes,5,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1003,9 +1004,9 @@ func (x *ListTasksResponse) GetRevision() uint64 {
 type ExplainTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Also ask every filter about this node; empty: about none in particular.
+	// A node for which every filter's verdict is sent too; empty: none.
 	Node string `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
-	// Also send the decision that put the task on its node, in the form in which it can be decided again.
+	// Also send the decision that put the task on its node, in a form that can be replayed.
 	Export        bool `protobuf:"varint,3,opt,name=export,proto3" json:"export,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1068,11 +1069,12 @@ type ExplainStep struct {
 	Stage     string                 `protobuf:"bytes,1,opt,name=stage,proto3" json:"stage,omitempty"`
 	Remaining int32                  `protobuf:"varint,2,opt,name=remaining,proto3" json:"remaining,omitempty"`
 	Dropped   int32                  `protobuf:"varint,3,opt,name=dropped,proto3" json:"dropped,omitempty"`
-	// Why nodes were dropped, with how many for each reason; the most frequent first.
+	// The reasons for which nodes were dropped, the most frequent first.
 	Reasons  []*ExplainReason `protobuf:"bytes,4,rep,name=reasons,proto3" json:"reasons,omitempty"`
 	Kind     StageKind        `protobuf:"varint,5,opt,name=kind,proto3,enum=plimsoll.v1.StageKind" json:"kind,omitempty"`
 	Received int32            `protobuf:"varint,6,opt,name=received,proto3" json:"received,omitempty"`
-	// Of all nodes, how many this stage refuses, whatever the others say. Not known of stages that compare nodes.
+	// Number of all nodes that this stage refuses, independent of other stages. Unknown for stages
+	// that compare nodes.
 	Refused       int32 `protobuf:"varint,7,opt,name=refused,proto3" json:"refused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1161,7 +1163,7 @@ type ExplainReason struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Reason string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	Nodes  int32                  `protobuf:"varint,2,opt,name=nodes,proto3" json:"nodes,omitempty"`
-	// Some of the nodes, at most ten.
+	// Ids of some of the nodes, at most ten.
 	Examples      []string `protobuf:"bytes,3,rep,name=examples,proto3" json:"examples,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1224,18 +1226,19 @@ type ExplainTaskResponse struct {
 	WaitCode WaitCode               `protobuf:"varint,2,opt,name=wait_code,json=waitCode,proto3,enum=plimsoll.v1.WaitCode" json:"wait_code,omitempty"`
 	// The answer in one sentence.
 	Summary string `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
-	// What each stage would do now, with every node.
+	// The effect that each stage would have now, on all nodes.
 	Steps []*ExplainStep `protobuf:"bytes,4,rep,name=steps,proto3" json:"steps,omitempty"`
 	Nodes *NodeCounts    `protobuf:"bytes,5,opt,name=nodes,proto3" json:"nodes,omitempty"`
-	// What each filter says about the node that was asked about.
+	// Each filter's verdict on the node of the request.
 	Verdicts []*NodeVerdict `protobuf:"bytes,6,rep,name=verdicts,proto3" json:"verdicts,omitempty"`
-	// Of a task that is or was on a node: how it came there, if that is still known.
+	// The decision that put the task on its node, if it is still known.
 	Decision *PlacementDecision `protobuf:"bytes,7,opt,name=decision,proto3" json:"decision,omitempty"`
-	// So many of the last decisions are known.
+	// Number of last decisions that the leader keeps.
 	DecisionsKept int32 `protobuf:"varint,8,opt,name=decisions_kept,json=decisionsKept,proto3" json:"decisions_kept,omitempty"`
-	// Of the fleet as it was when this was found. It holds all that was acknowledged before the question came.
+	// Revision of the state for which the answer holds. It includes every change acknowledged before
+	// the request.
 	Revision uint64 `protobuf:"varint,9,opt,name=revision,proto3" json:"revision,omitempty"`
-	// What the task's hard spreads compare now, in their order.
+	// The values that the task's hard spreads compare now, in the order of the spreads.
 	Spreads       []*SpreadCount `protobuf:"bytes,10,rep,name=spreads,proto3" json:"spreads,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1341,23 +1344,23 @@ func (x *ExplainTaskResponse) GetSpreads() []*SpreadCount {
 	return nil
 }
 
-// SpreadCount says which values of a label a hard spread compares: those that have a node which the
-// task's other constraints allow.
+// SpreadCount describes the values of a label that a hard spread compares: those with a node that
+// the task's other constraints allow.
 type SpreadCount struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	By      string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
 	MaxSkew int32                  `protobuf:"varint,2,opt,name=max_skew,json=maxSkew,proto3" json:"max_skew,omitempty"`
-	// That nodes have.
+	// Number of values among all nodes.
 	Values int32 `protobuf:"varint,3,opt,name=values,proto3" json:"values,omitempty"`
-	// Of them, those that are compared.
+	// Number of values that are compared.
 	Counted int32 `protobuf:"varint,4,opt,name=counted,proto3" json:"counted,omitempty"`
-	// Tasks of the group in the value that has the fewest of those that are compared.
+	// The lowest number of the group's tasks in a compared value.
 	Fewest int32 `protobuf:"varint,5,opt,name=fewest,proto3" json:"fewest,omitempty"`
-	// That value; empty: none is compared.
+	// The value with the fewest tasks; empty: none is compared.
 	FewestIn string `protobuf:"bytes,6,opt,name=fewest_in,json=fewestIn,proto3" json:"fewest_in,omitempty"`
 	// Some of the values that are not compared.
 	Uncounted []string `protobuf:"bytes,7,rep,name=uncounted,proto3" json:"uncounted,omitempty"`
-	// All of it in one line.
+	// A summary in one line.
 	Summary       string `protobuf:"bytes,8,opt,name=summary,proto3" json:"summary,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1449,17 +1452,17 @@ func (x *SpreadCount) GetSummary() string {
 	return ""
 }
 
-// NodeCounts counts nodes by what they could do for a task.
+// NodeCounts counts nodes by how far they can take a task.
 type NodeCounts struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Total int32                  `protobuf:"varint,1,opt,name=total,proto3" json:"total,omitempty"`
-	// Take tasks now.
+	// Nodes that take tasks now.
 	Open int32 `protobuf:"varint,2,opt,name=open,proto3" json:"open,omitempty"`
-	// Are for this task, open or not, full or empty.
+	// Nodes that are for this task, open or not, full or empty.
 	Eligible int32 `protobuf:"varint,3,opt,name=eligible,proto3" json:"eligible,omitempty"`
-	// Of the eligible, would have room if they were empty.
+	// Eligible nodes that would have room if they were empty.
 	FitEmpty int32 `protobuf:"varint,4,opt,name=fit_empty,json=fitEmpty,proto3" json:"fit_empty,omitempty"`
-	// Could take it now.
+	// Nodes that could take the task now.
 	Fit           int32 `protobuf:"varint,5,opt,name=fit,proto3" json:"fit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1530,12 +1533,12 @@ func (x *NodeCounts) GetFit() int32 {
 	return 0
 }
 
-// NodeVerdict is what one filter says about one node, whatever the others say.
+// NodeVerdict is one filter's verdict on one node, independent of other filters.
 type NodeVerdict struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Stage string                 `protobuf:"bytes,1,opt,name=stage,proto3" json:"stage,omitempty"`
 	Kind  StageKind              `protobuf:"varint,2,opt,name=kind,proto3,enum=plimsoll.v1.StageKind" json:"kind,omitempty"`
-	// Why it refuses the node; empty: it does not.
+	// Reason of the refusal; empty: the filter accepts the node.
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1592,21 +1595,21 @@ func (x *NodeVerdict) GetReason() string {
 	return ""
 }
 
-// PlacementDecision is how a task came to its node.
+// PlacementDecision is the decision that put a task on its node.
 type PlacementDecision struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Unix nanoseconds.
 	Time  int64   `protobuf:"varint,1,opt,name=time,proto3" json:"time,omitempty"`
 	Node  string  `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
 	Score float64 `protobuf:"fixed64,3,opt,name=score,proto3" json:"score,omitempty"`
-	// Nodes that were looked at, in so many batches.
+	// Number of nodes that were looked at, and of batches in which that was done.
 	Looked  int32 `protobuf:"varint,4,opt,name=looked,proto3" json:"looked,omitempty"`
 	Batches int32 `protobuf:"varint,5,opt,name=batches,proto3" json:"batches,omitempty"`
-	// What each stage left, without reasons.
+	// The nodes that each stage left, without reasons.
 	Steps []*ExplainStep `protobuf:"bytes,6,rep,name=steps,proto3" json:"steps,omitempty"`
-	// Nodes of the last batch: those that all filters left first, the best first.
+	// Nodes of the last batch, the best first. Nodes that all filters left come before all others.
 	Candidates []*PlacementCandidate `protobuf:"bytes,7,rep,name=candidates,proto3" json:"candidates,omitempty"`
-	// The decision with everything that it was decided by, as JSON, if it was asked for.
+	// The decision with all its inputs, as JSON, if the request asks for it.
 	Export        []byte `protobuf:"bytes,8,opt,name=export,proto3" json:"export,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1701,10 +1704,10 @@ func (x *PlacementDecision) GetExport() []byte {
 type PlacementCandidate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	// All filters left it.
+	// All filters left this node.
 	Kept  bool    `protobuf:"varint,2,opt,name=kept,proto3" json:"kept,omitempty"`
 	Score float64 `protobuf:"fixed64,3,opt,name=score,proto3" json:"score,omitempty"`
-	// What was free before the task came.
+	// Free resources before the task was placed.
 	Free          *Resources `protobuf:"bytes,4,opt,name=free,proto3" json:"free,omitempty"`
 	Tasks         int32      `protobuf:"varint,5,opt,name=tasks,proto3" json:"tasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1781,7 +1784,7 @@ type PlaceJobRequest struct {
 	Spec  *JobSpec               `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
 	// Only this group; empty: all.
 	Group string `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
-	// So many tasks of each group, at most 10,000 in all; 0: as many as the specification says.
+	// Number of tasks of each group, at most 10,000 in all; 0: the count of the specification.
 	Count         int32 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1840,11 +1843,12 @@ func (x *PlaceJobRequest) GetCount() int32 {
 
 type PlaceJobResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The groups in their order. Each finds the room that those before it leave.
+	// The groups in their order. Each gets the room that earlier groups leave.
 	Groups []*PlacedGroup `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
-	// Why the job's queue would hold back tasks that would find a node; empty: it would not.
+	// Reason why the job's queue would hold back tasks that find a node; empty: it would not.
 	QueueReason string `protobuf:"bytes,2,opt,name=queue_reason,json=queueReason,proto3" json:"queue_reason,omitempty"`
-	// Of the fleet as it was when this was found. It holds all that was acknowledged before the question came.
+	// Revision of the state for which the answer holds. It includes every change acknowledged before
+	// the request.
 	Revision      uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1904,13 +1908,13 @@ func (x *PlaceJobResponse) GetRevision() uint64 {
 type PlacedGroup struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Group string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
-	// So many tasks were tried.
+	// Number of tasks that were tried.
 	Asked int32 `protobuf:"varint,2,opt,name=asked,proto3" json:"asked,omitempty"`
-	// So many found a node, one entry each, in their order.
+	// An entry for each task that found a node, in the order of the tasks.
 	Placed []*PlacedTask `protobuf:"bytes,3,rep,name=placed,proto3" json:"placed,omitempty"`
-	// The bound on the work of one question was reached: at least these fit.
+	// The work reached its bound: at least these tasks fit.
 	Stopped bool `protobuf:"varint,4,opt,name=stopped,proto3" json:"stopped,omitempty"`
-	// Why the next task finds no node; unset if all have found one, or if stopped.
+	// Reason why the next task finds no node; unset if all have found one, or if stopped.
 	Refused       *PlacementRefusal `protobuf:"bytes,5,opt,name=refused,proto3" json:"refused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1985,7 +1989,7 @@ type PlacedTask struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	Score float64                `protobuf:"fixed64,2,opt,name=score,proto3" json:"score,omitempty"`
-	// What would remain free there, once the task is placed.
+	// Free resources of the node after the task is placed.
 	Free          *Resources `protobuf:"bytes,3,opt,name=free,proto3" json:"free,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2042,7 +2046,7 @@ func (x *PlacedTask) GetFree() *Resources {
 	return nil
 }
 
-// PlacementRefusal says why a task finds no node.
+// PlacementRefusal is the reason why a task finds no node.
 type PlacementRefusal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	WaitCode      WaitCode               `protobuf:"varint,1,opt,name=wait_code,json=waitCode,proto3,enum=plimsoll.v1.WaitCode" json:"wait_code,omitempty"`
@@ -2114,14 +2118,14 @@ func (x *PlacementRefusal) GetNodes() *NodeCounts {
 type ReadLogsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Task  string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	// 0: the last one that began.
+	// 0: the last attempt that has begun.
 	Attempt int32 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// "stdout", "stderr", or empty for both.
 	Stream string `protobuf:"bytes,3,opt,name=stream,proto3" json:"stream,omitempty"`
 	Follow bool   `protobuf:"varint,4,opt,name=follow,proto3" json:"follow,omitempty"`
-	// Only the last so many bytes; 0: all.
+	// Number of last bytes to send; 0: all bytes.
 	TailBytes int64 `protobuf:"varint,5,opt,name=tail_bytes,json=tailBytes,proto3" json:"tail_bytes,omitempty"`
-	// Only the last so many lines of each stream; 0: all.
+	// Number of last lines of each stream to send; 0: all lines.
 	TailLines     int64 `protobuf:"varint,6,opt,name=tail_lines,json=tailLines,proto3" json:"tail_lines,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2396,7 +2400,7 @@ type SetNodeModeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Mode  NodeMode               `protobuf:"varint,2,opt,name=mode,proto3,enum=plimsoll.v1.NodeMode" json:"mode,omitempty"`
-	// As in KillJobRequest.
+	// As KillJobRequest.token.
 	Token         string `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2500,7 +2504,7 @@ func (x *SetNodeModeResponse) GetNode() *Node {
 type RemoveNodeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// As in KillJobRequest.
+	// As KillJobRequest.token.
 	Token         string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2633,9 +2637,10 @@ func (x *NodeCapacityRequest) GetNodes() []string {
 
 type NodeCapacityResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In the order of the request; all nodes: in that of their ids.
+	// In the order of the request; for all nodes, in the order of their ids.
 	Nodes []*NodeRoom `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
-	// Of the fleet as it was when this was found. It holds all that was acknowledged before the question came.
+	// Revision of the state for which the answer holds. It includes every change acknowledged before
+	// the request.
 	Revision      uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2685,18 +2690,18 @@ func (x *NodeCapacityResponse) GetRevision() uint64 {
 	return 0
 }
 
-// NodeRoom is what is left on a node.
+// NodeRoom holds the free resources of a node.
 type NodeRoom struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	// Why it is not counted; empty: it is.
+	// Reason why the node is not counted; empty: it is counted.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// What no task holds of each resource, without what is kept back and stretched by over-provisioning; negative: more is promised
-	// than there is. Unset if the node is not counted.
+	// Amount of each resource that no task holds, after the node's reserve and over-provisioning;
+	// negative: more is promised than there is. Unset if the node is not counted.
 	Unreserved *Resources `protobuf:"bytes,3,opt,name=unreserved,proto3" json:"unreserved,omitempty"`
 	Whole      *Resources `protobuf:"bytes,4,opt,name=whole,proto3" json:"whole,omitempty"`
 	Tasks      int32      `protobuf:"varint,5,opt,name=tasks,proto3" json:"tasks,omitempty"`
-	// The most tasks that it takes at once; 0: no bound.
+	// Bound on its tasks at once; 0: none.
 	MaxTasks      int32 `protobuf:"varint,6,opt,name=max_tasks,json=maxTasks,proto3" json:"max_tasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2776,11 +2781,11 @@ func (x *NodeRoom) GetMaxTasks() int32 {
 
 type PlanMovesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Most moves, from 1 to 1,000.
+	// Bound on the moves, from 1 to 1,000.
 	Limit int32 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Make room for a task of this job; unset: empty as many nodes as possible.
 	Spec *JobSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
-	// The group of the job; may be empty if it has one only.
+	// Group of the job; may be empty if the job has one group.
 	Group         string `protobuf:"bytes,3,opt,name=group,proto3" json:"group,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2841,19 +2846,20 @@ type PlanMovesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In the order in which they are possible.
 	Moves []*PlannedMove `protobuf:"bytes,1,rep,name=moves,proto3" json:"moves,omitempty"`
-	// Nodes that would be left without tasks.
+	// Nodes that the moves would leave without tasks.
 	Emptied []string `protobuf:"bytes,2,rep,name=emptied,proto3" json:"emptied,omitempty"`
-	// The node that would have room; empty: none would, or none is asked for.
+	// The node that would have room; empty: none, or the request is not for room.
 	Room string `protobuf:"bytes,3,opt,name=room,proto3" json:"room,omitempty"`
-	// Why nodes keep their tasks; not of all of them.
+	// Some of the nodes that keep tasks, with the reason.
 	Kept []*KeptNode `protobuf:"bytes,4,rep,name=kept,proto3" json:"kept,omitempty"`
-	// So many more nodes keep theirs.
+	// Number of further nodes that keep their tasks.
 	More int32 `protobuf:"varint,5,opt,name=more,proto3" json:"more,omitempty"`
-	// The bound on the work of one question was reached: more may be possible.
+	// The work reached its bound: more moves may be possible.
 	Stopped bool `protobuf:"varint,6,opt,name=stopped,proto3" json:"stopped,omitempty"`
-	// Why the task finds no node as it is now, if room is asked for and none is there.
+	// Reason why the task finds no node at present, if the request is for room and there is none.
 	Refusal string `protobuf:"bytes,7,opt,name=refusal,proto3" json:"refusal,omitempty"`
-	// Of the fleet as it was when this was found. It holds all that was acknowledged before the question came.
+	// Revision of the state for which the answer holds. It includes every change acknowledged before
+	// the request.
 	Revision      uint64 `protobuf:"varint,8,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3008,7 +3014,7 @@ func (x *PlannedMove) GetTo() string {
 type KeptNode struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	// The task that cannot be moved; empty: it is not because of one.
+	// The task that cannot be moved; empty: the reason is not a single task.
 	Task          string `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3069,7 +3075,7 @@ func (x *KeptNode) GetReason() string {
 type WatchNodeQOSRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	// At least so long between two; 0: each sample.
+	// Least time between two messages; 0: each sample is sent.
 	IntervalNanos int64 `protobuf:"varint,2,opt,name=interval_nanos,json=intervalNanos,proto3" json:"interval_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3166,9 +3172,9 @@ func (x *WatchNodeQOSResponse) GetStatus() *NodeQOSStatus {
 type ApplyPoliciesRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Policies []*Policy              `protobuf:"bytes,1,rep,name=policies,proto3" json:"policies,omitempty"`
-	// Say what would change, or what is wrong, and change nothing.
+	// Report the changes or the first fault, and change nothing.
 	DryRun bool `protobuf:"varint,2,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	// As in KillJobRequest.
+	// As KillJobRequest.token.
 	Token         string `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3528,7 +3534,7 @@ type DeletePolicyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Kind  PolicyKind             `protobuf:"varint,1,opt,name=kind,proto3,enum=plimsoll.v1.PolicyKind" json:"kind,omitempty"`
 	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// As in KillJobRequest.
+	// As KillJobRequest.token.
 	Token         string `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3792,7 +3798,7 @@ func (x *GetQueueConfigResponse) GetConfig() *QueueConfig {
 type SetQueueConfigRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Config *QueueConfig           `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
-	// As in KillJobRequest.
+	// As KillJobRequest.token.
 	Token         string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3880,11 +3886,11 @@ func (*SetQueueConfigResponse) Descriptor() ([]byte, []int) {
 
 type ListEventsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// First event wanted; unset: the oldest there is.
+	// Id of the first event to send; unset: the oldest event.
 	Start *uint64 `protobuf:"varint,1,opt,name=start,proto3,oneof" json:"start,omitempty"`
-	// At most so many; 0: the server's bound (10,000).
+	// Bound on the answer; 0: the server's bound (10,000).
 	Count uint64 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
-	// Only events whose object or reference is this id, or a task of this job; empty: all.
+	// Only events whose object or reference has this id, or is a task of this job; empty: all.
 	Object        string `protobuf:"bytes,3,opt,name=object,proto3" json:"object,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3949,7 +3955,7 @@ type ListEventsResponse struct {
 	// Id of each event, in the order of events.
 	Ids    []uint64 `protobuf:"varint,4,rep,packed,name=ids,proto3" json:"ids,omitempty"`
 	Events []*Event `protobuf:"bytes,5,rep,name=events,proto3" json:"events,omitempty"`
-	// Pass it as start to get what comes next.
+	// Value of start for the next call.
 	Next          uint64 `protobuf:"varint,6,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

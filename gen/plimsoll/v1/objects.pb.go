@@ -4,7 +4,8 @@
 // 	protoc        (unknown)
 // source: plimsoll/v1/objects.proto
 
-// The objects, as they are stored, replicated and answered. Each is encoded once; the bytes are the same everywhere.
+// The objects in the form in which they are stored, replicated and answered. Each is encoded once;
+// the bytes are the same everywhere.
 
 package plimsollv1
 
@@ -413,7 +414,8 @@ func (NodeMode) EnumDescriptor() ([]byte, []int) {
 	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{5}
 }
 
-// What a task is worth to its node. Unspecified is best-effort for one that asks for extended resources, burstable else.
+// The QoS class of a task. Unspecified stands for best-effort if the task requests extended
+// resources, and for burstable otherwise.
 type Class int32
 
 const (
@@ -466,7 +468,7 @@ func (Class) EnumDescriptor() ([]byte, []int) {
 	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{6}
 }
 
-// Unspecified is when nothing else is left.
+// The use of reservoir nodes. Unspecified: only when no other node is left.
 type ReservoirUse int32
 
 const (
@@ -516,7 +518,7 @@ func (ReservoirUse) EnumDescriptor() ([]byte, []int) {
 	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{7}
 }
 
-// Unspecified is the default of the chain.
+// The order of the nodes that can take a task. Unspecified: the default of the chain.
 type Strategy int32
 
 const (
@@ -685,7 +687,7 @@ func (x *RetryPolicy) GetMaxDelayNanos() int64 {
 	return 0
 }
 
-// A flag, or words if is_words is set; there may be none of these.
+// A flag, or a list of words if is_words is set. The list may be empty.
 type Trait struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Flag          bool                   `protobuf:"varint,1,opt,name=flag,proto3" json:"flag,omitempty"`
@@ -746,7 +748,8 @@ func (x *Trait) GetIsWords() bool {
 	return false
 }
 
-// Both map a release to the stamp of a platform; the empty release stands for every one.
+// A range of platforms. Both maps have a platform's stamp for a release; the empty release stands
+// for all.
 type PlatformRange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Min           map[string]string      `protobuf:"bytes,1,rep,name=min,proto3" json:"min,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -860,7 +863,7 @@ func (x *Selector) GetLabel() string {
 	return ""
 }
 
-// max_skew is 0 in a preference.
+// An even spread over the values of a label. max_skew is 0 in a preference.
 type Spread struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
@@ -913,7 +916,7 @@ func (x *Spread) GetMaxSkew() int32 {
 	return 0
 }
 
-// Networks of which one is enough.
+// Networks, of which a node needs one.
 type NetworkChoice struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Names         []string               `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
@@ -958,7 +961,7 @@ func (x *NetworkChoice) GetNames() []string {
 	return nil
 }
 
-// Which nodes may take the tasks of a group.
+// The nodes that may take the tasks of a group.
 type Constraints struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Traits        map[string]*Trait      `protobuf:"bytes,1,rep,name=traits,proto3" json:"traits,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -1083,7 +1086,7 @@ func (x *Constraints) GetWhere() string {
 	return ""
 }
 
-// Which of these nodes are better.
+// The order of preference among these nodes.
 type Preferences struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Near          []*Selector            `protobuf:"bytes,1,rep,name=near,proto3" json:"near,omitempty"`
@@ -1155,7 +1158,7 @@ func (x *Preferences) GetStrategy() Strategy {
 type GroupSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Tasks of the group; 0 in a job that is submitted: 1.
+	// Number of tasks; 0 in a submitted job stands for 1.
 	Count           int32             `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
 	Command         []string          `protobuf:"bytes,3,rep,name=command,proto3" json:"command,omitempty"`
 	Env             map[string]string `protobuf:"bytes,4,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -1493,21 +1496,25 @@ func (x *TaskCounts) GetFailed() int32 {
 	return 0
 }
 
-// The cause of waiting is whole in itself: a sentence can be made of it without anything else.
+// The status of a group. Its cause of waiting is complete: a sentence can be made of these fields
+// alone.
 type GroupStatus struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Name     string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Count    int32                  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
 	Counts   *TaskCounts            `protobuf:"bytes,3,opt,name=counts,proto3" json:"counts,omitempty"`
 	WaitCode WaitCode               `protobuf:"varint,4,opt,name=wait_code,json=waitCode,proto3,enum=plimsoll.v1.WaitCode" json:"wait_code,omitempty"`
-	// With WAIT_CODE_TURN the leaf, with WAIT_CODE_QUEUE_MAX the queue whose maximum holds the tasks back.
+	// With WAIT_CODE_TURN the leaf queue; with WAIT_CODE_QUEUE_MAX the queue whose maximum holds the
+	// tasks back.
 	WaitQueue string `protobuf:"bytes,6,opt,name=wait_queue,json=waitQueue,proto3" json:"wait_queue,omitempty"`
-	// With WAIT_CODE_QUEUE_MAX the resource that is short there; empty: as many jobs run there, or above, as may.
-	// With WAIT_CODE_NO_RESOURCE the one that no node has.
+	// With WAIT_CODE_QUEUE_MAX the resource that is short in that queue; empty: the queue, or one
+	// above it, runs as many jobs as it may. With WAIT_CODE_NO_RESOURCE the resource that no node
+	// has.
 	WaitResource string `protobuf:"bytes,7,opt,name=wait_resource,json=waitResource,proto3" json:"wait_resource,omitempty"`
-	// How much of it one task asks for.
+	// Amount of wait_resource that one task requests.
 	WaitAsked int64 `protobuf:"varint,8,opt,name=wait_asked,json=waitAsked,proto3" json:"wait_asked,omitempty"`
-	// With WAIT_CODE_NO_RESOURCE the names that nodes have now, as text. It is not recorded: a gateway sets it when it answers.
+	// With WAIT_CODE_NO_RESOURCE the resource names that nodes have now, as text. It is never stored:
+	// a gateway sets it in its answer.
 	WaitKnown     string `protobuf:"bytes,9,opt,name=wait_known,json=waitKnown,proto3" json:"wait_known,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1599,7 +1606,7 @@ func (x *GroupStatus) GetWaitKnown() string {
 	return ""
 }
 
-// Times are Unix nanoseconds, zero if it has not happened.
+// The status of a job. Times are Unix nanoseconds, and zero for an event that has not happened.
 type JobStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1794,7 +1801,7 @@ type Task struct {
 	Finished  int64                  `protobuf:"varint,14,opt,name=finished,proto3" json:"finished,omitempty"`
 	NotBefore int64                  `protobuf:"varint,15,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
 	Revision  uint64                 `protobuf:"varint,16,opt,name=revision,proto3" json:"revision,omitempty"`
-	// Attempts before those on node, the oldest first.
+	// Attempts before the ones on node, the oldest first.
 	Earlier       []*NodeAttempts `protobuf:"bytes,17,rep,name=earlier,proto3" json:"earlier,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1949,7 +1956,7 @@ func (x *Task) GetEarlier() []*NodeAttempts {
 	return nil
 }
 
-// NodeAttempts are attempts of a task in a row that were on the same node.
+// NodeAttempts are consecutive attempts of a task on the same node.
 type NodeAttempts struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -2010,11 +2017,12 @@ func (x *NodeAttempts) GetLast() int32 {
 	return 0
 }
 
-// What placement needs to know of a node beside its capacity. Instants are Unix seconds, zero if they are not known.
+// The facts of a node for placement, beside its capacity. Times are Unix seconds, and zero if
+// unknown.
 type NodeFacts struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Traits map[string]*Trait      `protobuf:"bytes,1,rep,name=traits,proto3" json:"traits,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// By name; whether it is up.
+	// Networks by name; true: the network is up.
 	Networks      map[string]bool    `protobuf:"bytes,2,rep,name=networks,proto3" json:"networks,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	Release       string             `protobuf:"bytes,3,opt,name=release,proto3" json:"release,omitempty"`
 	Platform      string             `protobuf:"bytes,4,opt,name=platform,proto3" json:"platform,omitempty"`
@@ -2024,9 +2032,9 @@ type NodeFacts struct {
 	Overprovision map[string]float64 `protobuf:"bytes,8,rep,name=overprovision,proto3" json:"overprovision,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
 	LastBoot      int64              `protobuf:"varint,9,opt,name=last_boot,json=lastBoot,proto3" json:"last_boot,omitempty"`
 	NextReboot    int64              `protobuf:"varint,10,opt,name=next_reboot,json=nextReboot,proto3" json:"next_reboot,omitempty"`
-	// Names of metrics that its agent has beside the built-in ones.
+	// Names of the agent's metrics beside the built-in ones.
 	Metrics []string `protobuf:"bytes,11,rep,name=metrics,proto3" json:"metrics,omitempty"`
-	// The most tasks that it takes at once; 0: no bound.
+	// Bound on its tasks at once; 0: none.
 	MaxTasks      int32 `protobuf:"varint,12,opt,name=max_tasks,json=maxTasks,proto3" json:"max_tasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2146,10 +2154,10 @@ func (x *NodeFacts) GetMaxTasks() int32 {
 	return 0
 }
 
-// The condition that the node's QoS agent owns.
+// The scheduling condition of a node, which its QoS agent sets.
 type NodeGate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Number of the report of this incarnation that was taken last.
+	// Number of the last report that was accepted from this incarnation.
 	Sequence uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// The node takes no new tasks.
 	Closed        bool   `protobuf:"varint,2,opt,name=closed,proto3" json:"closed,omitempty"`
@@ -2209,12 +2217,12 @@ func (x *NodeGate) GetReason() string {
 	return ""
 }
 
-// A group does not go back to a node for a while because a task of it was evicted there.
+// A ban of a group from a node, for a while after the eviction of one of its tasks there.
 type Eviction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Job   string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Group string                 `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
-	// Of the task that was evicted last.
+	// Index of the task that was evicted last.
 	Index int32 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
 	// Unix nanoseconds.
 	Until         int64 `protobuf:"varint,4,opt,name=until,proto3" json:"until,omitempty"`
@@ -2294,12 +2302,12 @@ type Node struct {
 	Facts       *NodeFacts             `protobuf:"bytes,10,opt,name=facts,proto3" json:"facts,omitempty"`
 	Gate        *NodeGate              `protobuf:"bytes,11,opt,name=gate,proto3" json:"gate,omitempty"`
 	Evictions   []*Eviction            `protobuf:"bytes,12,rep,name=evictions,proto3" json:"evictions,omitempty"`
-	// Public key of its agent; empty: the agent is of a version that has none.
+	// Public key of its agent; empty: the agent's version has none.
 	Key string `protobuf:"bytes,13,opt,name=key,proto3" json:"key,omitempty"`
-	// SHA-256 of the secret with which the agent's calls say that they are its own.
+	// SHA-256 of the secret that authenticates the agent's calls.
 	Session string `protobuf:"bytes,14,opt,name=session,proto3" json:"session,omitempty"`
-	// Where the agent called from, as the gateway saw it: an IP address, or uid:1000 over a unix
-	// socket. What an agent sends is ignored.
+	// The agent's address as the gateway sees it: an IP address, or uid:1000 over a unix socket. A
+	// value from the agent is ignored.
 	Peer          string `protobuf:"bytes,15,opt,name=peer,proto3" json:"peer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2445,7 +2453,7 @@ type NodeStatus struct {
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Allocated     *Resources             `protobuf:"bytes,2,opt,name=allocated,proto3" json:"allocated,omitempty"`
 	Tasks         int32                  `protobuf:"varint,3,opt,name=tasks,proto3" json:"tasks,omitempty"`
-	SickUntil     int64                  `protobuf:"varint,4,opt,name=sick_until,json=sickUntil,proto3" json:"sick_until,omitempty"` // Unix nanoseconds; 0: it is not sick
+	SickUntil     int64                  `protobuf:"varint,4,opt,name=sick_until,json=sickUntil,proto3" json:"sick_until,omitempty"` // Unix nanoseconds; 0: the node is not sick
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2516,9 +2524,10 @@ type QueueConfig struct {
 	Max        *Resources             `protobuf:"bytes,4,opt,name=max,proto3" json:"max,omitempty"`
 	MaxJobs    int32                  `protobuf:"varint,5,opt,name=max_jobs,json=maxJobs,proto3" json:"max_jobs,omitempty"`
 	Queues     []*QueueConfig         `protobuf:"bytes,6,rep,name=queues,proto3" json:"queues,omitempty"`
-	// It was taken out of the configuration and goes when its jobs have ended. Ignored in what a user sets.
+	// The queue was removed from the configuration and disappears when its jobs have ended. Ignored
+	// in a user's configuration.
 	Draining bool `protobuf:"varint,7,opt,name=draining,proto3" json:"draining,omitempty"`
-	// Tasks that the jobs that have not ended may have; 0: no limit.
+	// Limit on the tasks of jobs that have not ended; 0: none.
 	MaxTasks      int32 `protobuf:"varint,8,opt,name=max_tasks,json=maxTasks,proto3" json:"max_tasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2622,9 +2631,9 @@ type QueueStatus struct {
 	Jobs       int32                  `protobuf:"varint,8,opt,name=jobs,proto3" json:"jobs,omitempty"`
 	Running    int32                  `protobuf:"varint,9,opt,name=running,proto3" json:"running,omitempty"`
 	Waiting    int32                  `protobuf:"varint,10,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	// Of jobs that have not ended, whatever their states.
+	// Number of tasks of jobs that have not ended, in all states.
 	Tasks         int64 `protobuf:"varint,11,opt,name=tasks,proto3" json:"tasks,omitempty"`
-	MaxTasks      int32 `protobuf:"varint,12,opt,name=max_tasks,json=maxTasks,proto3" json:"max_tasks,omitempty"` // 0: no limit
+	MaxTasks      int32 `protobuf:"varint,12,opt,name=max_tasks,json=maxTasks,proto3" json:"max_tasks,omitempty"` // 0: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2844,15 +2853,16 @@ func (x *Event) GetMessage() string {
 	return ""
 }
 
-// An error that a caller can act on.
+// An error for a caller, with the action to take.
 type Error struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Code    string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
 	Op      string                 `protobuf:"bytes,2,opt,name=op,proto3" json:"op,omitempty"`
 	Field   string                 `protobuf:"bytes,3,opt,name=field,proto3" json:"field,omitempty"`
 	Message string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
-	// "no_effect": the call has changed nothing. "outcome_unknown": it may have changed something; a
-	// call with a token can be repeated to find out. Empty: a fault of the server, or it is of before.
+	// "no_effect": the call has changed nothing. "outcome_unknown": the call may have had its effect;
+	// a call with a token can be repeated to learn it. Empty: a fault of the server, or a server of
+	// an older version.
 	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -4,7 +4,8 @@
 // 	protoc        (unknown)
 // source: plimsoll/v1/placement.proto
 
-// Placement beside the data: batches of servers go in, and what a chain leaves of them comes back.
+// Placement beside the data: a batch of servers goes in, and the servers that a chain leaves come
+// back.
 
 package plimsollv1
 
@@ -27,13 +28,13 @@ type PlacementStepKind int32
 
 const (
 	PlacementStepKind_PLACEMENT_STEP_KIND_UNSPECIFIED PlacementStepKind = 0
-	// It takes nothing at all now.
+	// The server takes no instances now.
 	PlacementStepKind_PLACEMENT_STEP_KIND_CLOSED PlacementStepKind = 1
-	// It is not for this request, full or empty.
+	// The server is not for this request, whether full or empty.
 	PlacementStepKind_PLACEMENT_STEP_KIND_NOT_ELIGIBLE PlacementStepKind = 2
-	// What runs on it: it could take the request at another time.
+	// The server has no room now; it could take the request at another time.
 	PlacementStepKind_PLACEMENT_STEP_KIND_NO_ROOM PlacementStepKind = 3
-	// Others are preferred.
+	// Other servers are preferred.
 	PlacementStepKind_PLACEMENT_STEP_KIND_NOT_BEST PlacementStepKind = 4
 )
 
@@ -82,21 +83,21 @@ func (PlacementStepKind) EnumDescriptor() ([]byte, []int) {
 	return file_plimsoll_v1_placement_proto_rawDescGZIP(), []int{0}
 }
 
-// The record of a server, without what runs on it.
+// The record of a server, without its instances.
 type PlacementServer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Setup bool                   `protobuf:"varint,2,opt,name=setup,proto3" json:"setup,omitempty"`
-	// "running", or what is wrong.
+	// "running", or the fault of the server.
 	Status string `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
-	// Why it takes no instances; empty: it takes them.
+	// Reason why the server takes no instances; empty: it takes them.
 	Reserved string `protobuf:"bytes,4,opt,name=reserved,proto3" json:"reserved,omitempty"`
-	// Why its record cannot be used; empty: it can.
+	// Reason why the record cannot be used; empty: it can.
 	Fault    string            `protobuf:"bytes,5,opt,name=fault,proto3" json:"fault,omitempty"`
 	Capacity *Resources        `protobuf:"bytes,6,opt,name=capacity,proto3" json:"capacity,omitempty"`
 	Labels   map[string]string `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Facts    *NodeFacts        `protobuf:"bytes,8,opt,name=facts,proto3" json:"facts,omitempty"`
-	// It is known which networks it has, even if it has none.
+	// The server's networks are known, even if there are none.
 	NetworksKnown bool `protobuf:"varint,9,opt,name=networks_known,json=networksKnown,proto3" json:"networks_known,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -195,7 +196,7 @@ func (x *PlacementServer) GetNetworksKnown() bool {
 	return false
 }
 
-// What runs on a server, or will.
+// An instance on a server, running or on its way.
 type PlacementInstance struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Id        string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -205,9 +206,9 @@ type PlacementInstance struct {
 	Labels    map[string]string      `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Resources *Resources             `protobuf:"bytes,6,opt,name=resources,proto3" json:"resources,omitempty"`
 	Failed    bool                   `protobuf:"varint,7,opt,name=failed,proto3" json:"failed,omitempty"`
-	// Unix seconds; 0: not known.
+	// Unix seconds; 0: unknown.
 	Modified int64 `protobuf:"varint,8,opt,name=modified,proto3" json:"modified,omitempty"`
-	// What it holds although it failed.
+	// Resources that the instance holds although it failed.
 	Left          *Resources `protobuf:"bytes,9,opt,name=left,proto3" json:"left,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -309,10 +310,10 @@ func (x *PlacementInstance) GetLeft() *Resources {
 // An instance that is on its way to a server and does not exist there yet.
 type PlacementTicket struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of the instance to be.
+	// Id of the future instance.
 	Id     string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Server string `protobuf:"bytes,2,opt,name=server,proto3" json:"server,omitempty"`
-	// None: of unknown size; nothing else is placed on the server meanwhile.
+	// Unset: the size is unknown, and nothing else is placed on the server meanwhile.
 	Instance      *PlacementInstance `protobuf:"bytes,3,opt,name=instance,proto3" json:"instance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -369,7 +370,7 @@ func (x *PlacementTicket) GetInstance() *PlacementInstance {
 	return nil
 }
 
-// What is to be placed.
+// The request for a place of one instance.
 type PlacementRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Owner       string                 `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
@@ -378,17 +379,17 @@ type PlacementRequest struct {
 	Resources   *Resources             `protobuf:"bytes,4,opt,name=resources,proto3" json:"resources,omitempty"`
 	Constraints *Constraints           `protobuf:"bytes,5,opt,name=constraints,proto3" json:"constraints,omitempty"`
 	Preferences *Preferences           `protobuf:"bytes,6,opt,name=preferences,proto3" json:"preferences,omitempty"`
-	// More ranges, all to be met.
+	// Further ranges; a server must meet all.
 	Platforms []*PlatformRange `protobuf:"bytes,7,rep,name=platforms,proto3" json:"platforms,omitempty"`
-	// Near and far mean instances of the owner only, if they are given by id.
+	// Near and far by id refer to the owner's instances only.
 	OwnOnly bool `protobuf:"varint,8,opt,name=own_only,json=ownOnly,proto3" json:"own_only,omitempty"`
-	// Any over-provisioning will do.
+	// The over-provisioning ratios of the server do not matter.
 	AnyClass bool `protobuf:"varint,9,opt,name=any_class,json=anyClass,proto3" json:"any_class,omitempty"`
 	// Networks are asked for, even if none is named.
 	NetworksGiven bool `protobuf:"varint,10,opt,name=networks_given,json=networksGiven,proto3" json:"networks_given,omitempty"`
-	// What must be free, where that is not resources after over-provisioning.
+	// Resources that must be free, if they differ from resources after over-provisioning.
 	Needs *Resources `protobuf:"bytes,11,opt,name=needs,proto3" json:"needs,omitempty"`
-	// Servers that do not take it for now.
+	// Servers that are excluded for now.
 	Except        []*PlacementExclusion `protobuf:"bytes,12,rep,name=except,proto3" json:"except,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -560,7 +561,7 @@ func (x *PlacementExclusion) GetWhy() string {
 	return ""
 }
 
-// How much each score counts.
+// The weight of each score.
 type PlacementWeights struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	UnreservedMemory float64                `protobuf:"fixed64,1,opt,name=unreserved_memory,json=unreservedMemory,proto3" json:"unreserved_memory,omitempty"`
@@ -669,7 +670,7 @@ func (x *PlacementWeights) GetSpread() float64 {
 	return 0
 }
 
-// What the stages of a chain are told.
+// The settings of the stages of a chain.
 type PlacementSettings struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Capness      bool                   `protobuf:"varint,1,opt,name=capness,proto3" json:"capness,omitempty"`
@@ -787,13 +788,13 @@ func (x *PlacementSettings) GetWeights() *PlacementWeights {
 	return nil
 }
 
-// A chain that the evaluator knows by name, or one that is written out.
+// A chain that the evaluator knows by name, or the expression of one.
 type PlacementChain struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// JSON, such as ["pipe", "setup", "running"]; only without a name.
+	// JSON such as ["pipe", "setup", "running"]; only without a name.
 	Expression string `protobuf:"bytes,2,opt,name=expression,proto3" json:"expression,omitempty"`
-	// Of the expression.
+	// Settings of the expression.
 	Settings      *PlacementSettings `protobuf:"bytes,3,opt,name=settings,proto3" json:"settings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -857,14 +858,13 @@ type EvaluateRequest struct {
 	Request *PlacementRequest  `protobuf:"bytes,2,opt,name=request,proto3" json:"request,omitempty"`
 	Tickets []*PlacementTicket `protobuf:"bytes,3,rep,name=tickets,proto3" json:"tickets,omitempty"`
 	Chain   *PlacementChain    `protobuf:"bytes,4,opt,name=chain,proto3" json:"chain,omitempty"`
-	// For scores that are random.
+	// Seed of random scores.
 	Seed uint64 `protobuf:"varint,5,opt,name=seed,proto3" json:"seed,omitempty"`
 	// Unix seconds.
 	Now int64 `protobuf:"varint,6,opt,name=now,proto3" json:"now,omitempty"`
-	// The resource names of the whole fleet, of which the batch may have but some.
+	// The resource names of the whole fleet; the batch may have only some of them.
 	ResourceNames []string `protobuf:"bytes,7,rep,name=resource_names,json=resourceNames,proto3" json:"resource_names,omitempty"`
-	// For each spread of the request, constraints first: how its group is spread over the whole
-	// fleet.
+	// The group's spread over the whole fleet, for each spread of the request, constraints first.
 	Spreads       []*PlacementSpread `protobuf:"bytes,8,rep,name=spreads,proto3" json:"spreads,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -956,12 +956,12 @@ func (x *EvaluateRequest) GetSpreads() []*PlacementSpread {
 	return nil
 }
 
-// How a group is spread over a whole fleet by one label.
+// A group's spread over a whole fleet by one label.
 type PlacementSpread struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// By value of the label; of a spread by node, by server.
+	// Instances by value of the label, or by server for a spread by node.
 	Instances map[string]int32 `protobuf:"bytes,1,rep,name=instances,proto3" json:"instances,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	// In a value that counts.
+	// The lowest number of instances in a value that counts.
 	Fewest        int32 `protobuf:"varint,2,opt,name=fewest,proto3" json:"fewest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1013,7 +1013,7 @@ func (x *PlacementSpread) GetFewest() int32 {
 
 type PlacementSurvivor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its place in EvaluateRequest.servers.
+	// Index in EvaluateRequest.servers.
 	Server        int32   `protobuf:"varint,1,opt,name=server,proto3" json:"server,omitempty"`
 	Score         float64 `protobuf:"fixed64,2,opt,name=score,proto3" json:"score,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1125,10 +1125,10 @@ func (x *PlacementReason) GetExamples() []string {
 	return nil
 }
 
-// What one stage did to the servers that reached it.
+// The effect of one stage on the servers that reached it.
 type PlacementStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The place of the stage in the chain.
+	// Index of the stage in the chain.
 	Stage         int32              `protobuf:"varint,1,opt,name=stage,proto3" json:"stage,omitempty"`
 	Name          string             `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Kind          PlacementStepKind  `protobuf:"varint,3,opt,name=kind,proto3,enum=plimsoll.v1.PlacementStepKind" json:"kind,omitempty"`
@@ -1221,11 +1221,11 @@ func (x *PlacementStep) GetReasons() []*PlacementReason {
 
 type EvaluateResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The best first.
+	// The servers that the chain leaves, the best first.
 	Survivors []*PlacementSurvivor `protobuf:"bytes,1,rep,name=survivors,proto3" json:"survivors,omitempty"`
-	// Of the stages that ran.
+	// The stages that ran.
 	Steps []*PlacementStep `protobuf:"bytes,2,rep,name=steps,proto3" json:"steps,omitempty"`
-	// How many servers' instances were loaded, and how many instances were held at once.
+	// Number of servers whose instances were loaded, and of instances held at once.
 	Loads         int32 `protobuf:"varint,3,opt,name=loads,proto3" json:"loads,omitempty"`
 	Peak          int32 `protobuf:"varint,4,opt,name=peak,proto3" json:"peak,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1290,7 +1290,7 @@ func (x *EvaluateResponse) GetPeak() int32 {
 	return 0
 }
 
-// What a source of servers may leave out when it lists them for a request.
+// The servers that a source may leave out when it lists them for a request.
 type PlacementQuery struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only servers that are set up, that run, that take instances, and that are no head nodes.
@@ -1298,16 +1298,16 @@ type PlacementQuery struct {
 	Running     bool `protobuf:"varint,2,opt,name=running,proto3" json:"running,omitempty"`
 	Unreserved  bool `protobuf:"varint,3,opt,name=unreserved,proto3" json:"unreserved,omitempty"`
 	NoHeadnodes bool `protobuf:"varint,4,opt,name=no_headnodes,json=noHeadnodes,proto3" json:"no_headnodes,omitempty"`
-	// Of its fields only these: traits, networks, nodes, reservoir and class. What is not asked for
-	// leaves nothing out.
+	// Only the fields traits, networks, nodes, reservoir and class. A field that is not set excludes
+	// no server.
 	Constraints *Constraints `protobuf:"bytes,5,opt,name=constraints,proto3" json:"constraints,omitempty"`
 	// Only servers without traits.
 	NoTraits bool `protobuf:"varint,6,opt,name=no_traits,json=noTraits,proto3" json:"no_traits,omitempty"`
 	// Networks are asked for, even if none is named.
 	NetworksGiven bool `protobuf:"varint,7,opt,name=networks_given,json=networksGiven,proto3" json:"networks_given,omitempty"`
-	// All are to be met.
+	// Ranges; a server must meet all.
 	Platforms []*PlatformRange `protobuf:"bytes,8,rep,name=platforms,proto3" json:"platforms,omitempty"`
-	// Only servers with the over-provisioning ratios of the class.
+	// Only servers whose over-provisioning ratios are those of the class.
 	OneClass      bool `protobuf:"varint,9,opt,name=one_class,json=oneClass,proto3" json:"one_class,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1498,7 +1498,7 @@ type CountSpreadRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Request *PlacementRequest      `protobuf:"bytes,1,opt,name=request,proto3" json:"request,omitempty"`
 	Chain   *PlacementChain        `protobuf:"bytes,2,opt,name=chain,proto3" json:"chain,omitempty"`
-	// Those for servers of other evaluators do not count.
+	// Tickets for servers of other evaluators are ignored.
 	Tickets       []*PlacementTicket `protobuf:"bytes,3,rep,name=tickets,proto3" json:"tickets,omitempty"`
 	ResourceNames []string           `protobuf:"bytes,4,rep,name=resource_names,json=resourceNames,proto3" json:"resource_names,omitempty"`
 	Now           int64              `protobuf:"varint,5,opt,name=now,proto3" json:"now,omitempty"`
@@ -1574,9 +1574,9 @@ func (x *CountSpreadRequest) GetNow() int64 {
 // One value of a label, among the servers of one evaluator.
 type PlacementSpreadValue struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of the group.
+	// Instances of the group.
 	Instances int32 `protobuf:"varint,1,opt,name=instances,proto3" json:"instances,omitempty"`
-	// It has a server that counts.
+	// The value has a server that counts.
 	Counts        bool `protobuf:"varint,2,opt,name=counts,proto3" json:"counts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1785,7 +1785,7 @@ func (x *CapacityRequest) GetNow() int64 {
 	return 0
 }
 
-// What is left on one server.
+// The free resources of one server.
 type PlacementCapacity struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Thousandths of a core; negative if more is booked.
@@ -1793,7 +1793,7 @@ type PlacementCapacity struct {
 	// Bytes.
 	Memory int64 `protobuf:"varint,2,opt,name=memory,proto3" json:"memory,omitempty"`
 	Disk   int64 `protobuf:"varint,3,opt,name=disk,proto3" json:"disk,omitempty"`
-	// Why there are no numbers; empty: there are.
+	// Reason why there are no numbers; empty: there are.
 	Uncounted     string `protobuf:"bytes,4,opt,name=uncounted,proto3" json:"uncounted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1859,7 +1859,7 @@ func (x *PlacementCapacity) GetUncounted() string {
 
 type CapacityResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In the order of the servers that were asked about.
+	// In the order of the request's servers.
 	Capacities    []*PlacementCapacity `protobuf:"bytes,1,rep,name=capacities,proto3" json:"capacities,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

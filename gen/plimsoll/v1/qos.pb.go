@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: plimsoll/v1/qos.proto
 
-// Policies of the node QoS agent, and what it tells of its work.
+// Policies of the node QoS agent, and its reports.
 
 package plimsollv1
 
@@ -75,7 +75,7 @@ func (PolicyKind) EnumDescriptor() ([]byte, []int) {
 	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{0}
 }
 
-// What a requirement looks at.
+// The property of a task that a requirement compares.
 type PolicyScope int32
 
 const (
@@ -219,7 +219,7 @@ func (QOSEventKind) EnumDescriptor() ([]byte, []int) {
 	return file_plimsoll_v1_qos_proto_rawDescGZIP(), []int{2}
 }
 
-// Exactly one of the three is set.
+// A policy. Exactly one of the three is set.
 type Policy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Kind:
@@ -228,7 +228,7 @@ type Policy struct {
 	//	*Policy_TaskQos
 	//	*Policy_NodeQos
 	Kind isPolicy_Kind `protobuf_oneof:"kind"`
-	// Of its last change. Ignored in what a user sets.
+	// Revision of the last change. Ignored in a user's policy.
 	Revision      uint64 `protobuf:"varint,4,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -449,7 +449,7 @@ func (x *NodeQOS) GetOptions() *QOSOptions {
 	return nil
 }
 
-// How a node plans. 0: the node's default.
+// The options of a node's planning. 0 stands for the node's default.
 type QOSOptions struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Percent of the gap.
@@ -535,7 +535,7 @@ func (x *QOSOptions) GetLagNanos() int64 {
 	return 0
 }
 
-// Lines are quantities in the metric's unit, as in policy files.
+// A rule for one metric. Lines are quantities in the metric's unit, as in policy files.
 type QOSRule struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Name      string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -647,7 +647,7 @@ func (x *QOSRule) GetHold() bool {
 	return false
 }
 
-// Its parts are rungs of one ladder: weight, throttle, freeze, evict.
+// The measures of a rule, in increasing severity: weight, throttle, freeze, evict.
 type Action struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Name              string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -792,7 +792,7 @@ func (x *WeightAction) GetShares() int64 {
 	return 0
 }
 
-// Percentages.
+// A limit on processor time. Both fields are percentages.
 type ThrottleAction struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	MinRatio      int32                  `protobuf:"varint,1,opt,name=min_ratio,json=minRatio,proto3" json:"min_ratio,omitempty"`
@@ -891,7 +891,7 @@ func (x *FreezeAction) GetForNanos() int64 {
 
 type EvictAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 0: the task's own.
+	// 0: the grace period of the task.
 	GraceNanos    int64 `protobuf:"varint,1,opt,name=grace_nanos,json=graceNanos,proto3" json:"grace_nanos,omitempty"`
 	Reclaim       bool  `protobuf:"varint,2,opt,name=reclaim,proto3" json:"reclaim,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -942,7 +942,7 @@ func (x *EvictAction) GetReclaim() bool {
 	return false
 }
 
-// Which tasks may be acted on, and how.
+// The tasks on which the agent may act, and the allowed actions.
 type TaskQOS struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1035,7 +1035,7 @@ func (x *TaskQOS) GetCritical() bool {
 	return false
 }
 
-// It holds if one of the values fits or, with not, if none does.
+// A condition on a task. It holds if one of the values matches or, with not, if none does.
 type PolicyRequirement struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Scope         PolicyScope            `protobuf:"varint,1,opt,name=scope,proto3,enum=plimsoll.v1.PolicyScope" json:"scope,omitempty"`
@@ -1096,13 +1096,14 @@ func (x *PolicyRequirement) GetValues() []string {
 	return nil
 }
 
-// One thing that a QoS agent did or saw. before and after are for people, such as "quota 200m".
+// An action or observation of a QoS agent. before and after are texts for people, such as "quota
+// 200m".
 type QOSEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Unix nanoseconds, of the node.
+	// Unix nanoseconds by the node's clock.
 	At   int64        `protobuf:"varint,1,opt,name=at,proto3" json:"at,omitempty"`
 	Kind QOSEventKind `protobuf:"varint,2,opt,name=kind,proto3,enum=plimsoll.v1.QOSEventKind" json:"kind,omitempty"`
-	// Empty: it is about the node.
+	// Empty: the event is about the node.
 	Task    string `protobuf:"bytes,3,opt,name=task,proto3" json:"task,omitempty"`
 	Attempt int32  `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// nodeqos/rule
@@ -1208,12 +1209,13 @@ func (x *QOSEvent) GetMessage() string {
 	return ""
 }
 
-// What a QoS agent says of its node. The condition and the offers are as they are now; the events are those since the last report.
+// The report of a QoS agent on its node: the present condition and offers, and the events since the
+// last report.
 type NodeReport struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	SchedulingDisabled bool                   `protobuf:"varint,1,opt,name=scheduling_disabled,json=schedulingDisabled,proto3" json:"scheduling_disabled,omitempty"`
 	SchedulingReason   string                 `protobuf:"bytes,2,opt,name=scheduling_reason,json=schedulingReason,proto3" json:"scheduling_reason,omitempty"`
-	// Offers of ext-cpu and ext-memory; absent: none.
+	// Offers of ext-cpu and ext-memory; a missing name: no offer.
 	Extended *Resources `protobuf:"bytes,3,opt,name=extended,proto3" json:"extended,omitempty"`
 	// At most 500.
 	Events        []*QOSEvent `protobuf:"bytes,4,rep,name=events,proto3" json:"events,omitempty"`
@@ -1279,11 +1281,11 @@ func (x *NodeReport) GetEvents() []*QOSEvent {
 	return nil
 }
 
-// What a QoS agent sees and would do, for people who watch.
+// The readings and planned actions of a QoS agent, for people who watch.
 type NodeQOSStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	// Of the sample; Unix nanoseconds.
+	// Time of the sample in Unix nanoseconds.
 	At int64 `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"`
 	// Number of the sample.
 	Sequence           uint64     `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"`
@@ -1291,18 +1293,19 @@ type NodeQOSStatus struct {
 	SchedulingDisabled bool       `protobuf:"varint,5,opt,name=scheduling_disabled,json=schedulingDisabled,proto3" json:"scheduling_disabled,omitempty"`
 	SchedulingReason   string     `protobuf:"bytes,6,opt,name=scheduling_reason,json=schedulingReason,proto3" json:"scheduling_reason,omitempty"`
 	Extended           *Resources `protobuf:"bytes,7,opt,name=extended,proto3" json:"extended,omitempty"`
-	// In the order in which they would be acted on.
+	// In the order in which the agent would act on them.
 	Tasks []*QOSTask `protobuf:"bytes,8,rep,name=tasks,proto3" json:"tasks,omitempty"`
-	// What the last sample led to.
+	// The plan of the last sample.
 	Plan    []*QOSStep `protobuf:"bytes,9,rep,name=plan,proto3" json:"plan,omitempty"`
 	Skipped []*QOSSkip `protobuf:"bytes,10,rep,name=skipped,proto3" json:"skipped,omitempty"`
-	// What was measured of the node, by metric, in the metric's finest unit. What is not in it is missing.
+	// Readings of the node by metric, in the metric's finest unit. A metric without a reading is
+	// missing.
 	Values       map[string]int64 `protobuf:"bytes,11,rep,name=values,proto3" json:"values,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	CpuNanocores int64            `protobuf:"varint,12,opt,name=cpu_nanocores,json=cpuNanocores,proto3" json:"cpu_nanocores,omitempty"`
 	MemoryBytes  int64            `protobuf:"varint,13,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
-	// Why the last sample led to no plan; empty: it did.
+	// Reason why the last sample led to no plan; empty: it led to one.
 	Waits string `protobuf:"bytes,14,opt,name=waits,proto3" json:"waits,omitempty"`
-	// What this node cannot do, such as that its control groups cannot be changed; empty: nothing.
+	// A limitation of this node, such as control groups that cannot be changed; empty: none.
 	Unable        string         `protobuf:"bytes,15,opt,name=unable,proto3" json:"unable,omitempty"`
 	Waterlines    *QOSWaterlines `protobuf:"bytes,16,opt,name=waterlines,proto3" json:"waterlines,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1454,11 +1457,11 @@ func (x *NodeQOSStatus) GetWaterlines() *QOSWaterlines {
 // The three sets of lines by which the last sample was planned.
 type QOSWaterlines struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of rules that fire and whose action throttles.
+	// Lines of the rules that fire and whose action throttles.
 	Throttle []*QOSWaterline `protobuf:"bytes,1,rep,name=throttle,proto3" json:"throttle,omitempty"`
-	// Of rules below whose line something is given back.
+	// Lines of the rules below which resources are given back.
 	Restore []*QOSWaterline `protobuf:"bytes,2,rep,name=restore,proto3" json:"restore,omitempty"`
-	// Of rules that fire and whose action evicts.
+	// Lines of the rules that fire and whose action evicts.
 	Evict         []*QOSWaterline `protobuf:"bytes,3,rep,name=evict,proto3" json:"evict,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1524,7 +1527,7 @@ type QOSWaterline struct {
 	Unit  string `protobuf:"bytes,3,opt,name=unit,proto3" json:"unit,omitempty"`
 	Scale int64  `protobuf:"varint,4,opt,name=scale,proto3" json:"scale,omitempty"`
 	Value int64  `protobuf:"varint,5,opt,name=value,proto3" json:"value,omitempty"`
-	// The lowest line of its metric in the set, which decides.
+	// This is the lowest line of its metric in the set, which decides.
 	Smallest bool `protobuf:"varint,6,opt,name=smallest,proto3" json:"smallest,omitempty"`
 	// Distance between the metric and the line, never negative; 0 too while the metric is missing.
 	Gap           int64 `protobuf:"varint,7,opt,name=gap,proto3" json:"gap,omitempty"`
@@ -1623,16 +1626,16 @@ type QOSLine struct {
 	Waterline int64  `protobuf:"varint,5,opt,name=waterline,proto3" json:"waterline,omitempty"`
 	Release   int64  `protobuf:"varint,6,opt,name=release,proto3" json:"release,omitempty"`
 	Usage     int64  `protobuf:"varint,7,opt,name=usage,proto3" json:"usage,omitempty"`
-	// What has to go until the line is reached; 0: nothing.
+	// Amount to be released until the line is reached; 0: none.
 	Gap       int64 `protobuf:"varint,8,opt,name=gap,proto3" json:"gap,omitempty"`
 	Triggered bool  `protobuf:"varint,9,opt,name=triggered,proto3" json:"triggered,omitempty"`
-	// Unix nanoseconds; since when it is triggered, 0: it is not.
+	// Time since which the rule is triggered, in Unix nanoseconds; 0: it is not triggered.
 	Since   int64  `protobuf:"varint,10,opt,name=since,proto3" json:"since,omitempty"`
 	Action  string `protobuf:"bytes,11,opt,name=action,proto3" json:"action,omitempty"`
 	Preview bool   `protobuf:"varint,12,opt,name=preview,proto3" json:"preview,omitempty"`
 	// There is no usable sample of the metric.
 	Missing bool `protobuf:"varint,13,opt,name=missing,proto3" json:"missing,omitempty"`
-	// What it waits for, for people, such as "2 of 3 samples"; empty: nothing.
+	// Text for people on the reason of a wait, such as "2 of 3 samples"; empty: none.
 	Waits         string `protobuf:"bytes,14,opt,name=waits,proto3" json:"waits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1774,47 +1777,50 @@ type QOSTask struct {
 	Priority     int32                  `protobuf:"varint,4,opt,name=priority,proto3" json:"priority,omitempty"`
 	CpuNanocores int64                  `protobuf:"varint,5,opt,name=cpu_nanocores,json=cpuNanocores,proto3" json:"cpu_nanocores,omitempty"`
 	MemoryBytes  int64                  `protobuf:"varint,6,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
-	// Use of extended cpu by what was asked for, in thousandths; 0: it asked for none.
+	// Use of extended cpu in thousandths of the request; 0: no request.
 	ExtRatioPermille int64 `protobuf:"varint,7,opt,name=ext_ratio_permille,json=extRatioPermille,proto3" json:"ext_ratio_permille,omitempty"`
-	// Unix nanoseconds; 0: it does not run yet.
+	// Unix nanoseconds; 0: the task does not run yet.
 	Started int64 `protobuf:"varint,8,opt,name=started,proto3" json:"started,omitempty"`
 	// Present and original processor quota; 0: none.
 	QuotaNanocores         int64 `protobuf:"varint,9,opt,name=quota_nanocores,json=quotaNanocores,proto3" json:"quota_nanocores,omitempty"`
 	OriginalQuotaNanocores int64 `protobuf:"varint,10,opt,name=original_quota_nanocores,json=originalQuotaNanocores,proto3" json:"original_quota_nanocores,omitempty"`
 	Idle                   bool  `protobuf:"varint,11,opt,name=idle,proto3" json:"idle,omitempty"`
 	Frozen                 bool  `protobuf:"varint,12,opt,name=frozen,proto3" json:"frozen,omitempty"`
-	// Rung of the ladder on which it is: weight, throttle, freeze or evict; empty: none.
+	// Severest measure in force: weight, throttle, freeze or evict; empty: none.
 	Rung string `protobuf:"bytes,13,opt,name=rung,proto3" json:"rung,omitempty"`
-	// Names of Actions that may act on it.
+	// Names of the Actions that may be applied to the task.
 	Allowed []string `protobuf:"bytes,14,rep,name=allowed,proto3" json:"allowed,omitempty"`
-	// Why nothing may act on it; empty: something may.
+	// Reason why no Action may be applied; empty: one may.
 	Exempt string `protobuf:"bytes,15,opt,name=exempt,proto3" json:"exempt,omitempty"`
-	// What was done to it last is not over, so it still counts as a release on its way.
+	// The last action is not complete, so its release still counts as pending.
 	Pending bool `protobuf:"varint,16,opt,name=pending,proto3" json:"pending,omitempty"`
-	// By what policies choose tasks.
+	// Properties by which policies choose tasks.
 	Owner  string            `protobuf:"bytes,17,opt,name=owner,proto3" json:"owner,omitempty"`
 	Queue  string            `protobuf:"bytes,18,opt,name=queue,proto3" json:"queue,omitempty"`
 	Labels map[string]string `protobuf:"bytes,19,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// What it holds of the extended resources.
+	// Extended resources that the task holds.
 	ExtCpuNanocores int64 `protobuf:"varint,20,opt,name=ext_cpu_nanocores,json=extCpuNanocores,proto3" json:"ext_cpu_nanocores,omitempty"`
 	ExtMemoryBytes  int64 `protobuf:"varint,21,opt,name=ext_memory_bytes,json=extMemoryBytes,proto3" json:"ext_memory_bytes,omitempty"`
-	// What its specification limits it to, and what it is never throttled below; 0: none.
+	// Processor limit of its specification, and the request below which it is never throttled; 0:
+	// none.
 	LimitNanocores   int64 `protobuf:"varint,22,opt,name=limit_nanocores,json=limitNanocores,proto3" json:"limit_nanocores,omitempty"`
 	RequestNanocores int64 `protobuf:"varint,23,opt,name=request_nanocores,json=requestNanocores,proto3" json:"request_nanocores,omitempty"`
-	// Weight, in the units of cpu.shares: the present one, and what it had before it was lowered (0: it was not).
+	// Weight in units of cpu.shares: the present one, and the one before it was lowered (0: it was
+	// not).
 	Shares         int64 `protobuf:"varint,24,opt,name=shares,proto3" json:"shares,omitempty"`
 	OriginalShares int64 `protobuf:"varint,25,opt,name=original_shares,json=originalShares,proto3" json:"original_shares,omitempty"`
 	CpuUnknown     bool  `protobuf:"varint,26,opt,name=cpu_unknown,json=cpuUnknown,proto3" json:"cpu_unknown,omitempty"`
 	MemoryUnknown  bool  `protobuf:"varint,27,opt,name=memory_unknown,json=memoryUnknown,proto3" json:"memory_unknown,omitempty"`
-	// It is being stopped, by whomever.
+	// The task is being stopped, by the QoS agent or otherwise.
 	Stopping bool `protobuf:"varint,28,opt,name=stopping,proto3" json:"stopping,omitempty"`
-	// Shares of time in which some of it waits, in thousandths of a percent. Without pressure_known they say nothing.
+	// Share of time in which some of the task's processes wait, in thousandths of a percent. Valid
+	// only with pressure_known.
 	CpuPressure    int64 `protobuf:"varint,29,opt,name=cpu_pressure,json=cpuPressure,proto3" json:"cpu_pressure,omitempty"`
 	MemoryPressure int64 `protobuf:"varint,30,opt,name=memory_pressure,json=memoryPressure,proto3" json:"memory_pressure,omitempty"`
 	PressureKnown  bool  `protobuf:"varint,31,opt,name=pressure_known,json=pressureKnown,proto3" json:"pressure_known,omitempty"`
-	// Its own quota held it up, so that its pressure says nothing about the node.
+	// The task's own quota has delayed it, so its pressure is no sign of the node's load.
 	OwnQuota bool `protobuf:"varint,32,opt,name=own_quota,json=ownQuota,proto3" json:"own_quota,omitempty"`
-	// Of user-defined metrics.
+	// Readings of user-defined metrics.
 	Values        map[string]int64 `protobuf:"bytes,33,rep,name=values,proto3" json:"values,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2194,9 +2200,9 @@ type QOSSkip struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Task   string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	Reason string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// nodeqos/rule; empty: it is about what is given back.
+	// nodeqos/rule; empty: the skipped step would have given resources back.
 	Rule string `protobuf:"bytes,3,opt,name=rule,proto3" json:"rule,omitempty"`
-	// What would have been done.
+	// The action that was skipped.
 	Verb          string `protobuf:"bytes,4,opt,name=verb,proto3" json:"verb,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -4,8 +4,9 @@
 // 	protoc        (unknown)
 // source: plimsoll/v1/replication.proto
 
-// One ordered stream between a gateway and the leader: commands and sync requests go up; the snapshot, batches, sync
-// acknowledgements and replies come down, each behind everything that it must not overtake.
+// One ordered stream between a gateway and the leader. Commands and sync requests go up. The
+// snapshot, batches, sync acknowledgements and replies come down, each behind the messages that it
+// must not overtake.
 
 package plimsollv1
 
@@ -196,7 +197,8 @@ func (*ReplicateRequest_Command) isReplicateRequest_Kind() {}
 type ReplicateHello struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Gateway string                 `protobuf:"bytes,1,opt,name=gateway,proto3" json:"gateway,omitempty"`
-	// What the replica holds, to be told only what came after; 0 and 0: nothing.
+	// Epoch and revision of the replica's copy, so that only later batches are sent; 0 and 0: no
+	// copy.
 	Epoch         uint64 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Revision      uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -254,7 +256,7 @@ func (x *ReplicateHello) GetRevision() uint64 {
 	return 0
 }
 
-// A request to be told when everything committed so far has been sent.
+// A request for an acknowledgement behind everything committed so far.
 type ReplicateSync struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"` // unique on this stream
@@ -449,7 +451,8 @@ type ReplicateWelcome struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Epoch        uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	InstanceUuid string                 `protobuf:"bytes,2,opt,name=instance_uuid,json=instanceUuid,proto3" json:"instance_uuid,omitempty"`
-	// The replica's state can be kept: what follows starts after its revision. Otherwise a snapshot follows.
+	// The replica keeps its copy, and batches after its revision follow. Otherwise a snapshot
+	// follows.
 	Resumed       bool `protobuf:"varint,3,opt,name=resumed,proto3" json:"resumed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -680,7 +683,7 @@ type Mutation struct {
 	Value         []byte                 `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"` // the encoded object; empty with deleted
 	Deleted       bool                   `protobuf:"varint,4,opt,name=deleted,proto3" json:"deleted,omitempty"`
 	Ephemeral     bool                   `protobuf:"varint,5,opt,name=ephemeral,proto3" json:"ephemeral,omitempty"` // replicated, not stored
-	Node          string                 `protobuf:"bytes,6,opt,name=node,proto3" json:"node,omitempty"`            // of a task: the node it is bound to
+	Node          string                 `protobuf:"bytes,6,opt,name=node,proto3" json:"node,omitempty"`            // of a task: the node to which it is bound
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -817,7 +820,7 @@ func (x *EventChunk) GetData() []byte {
 	return nil
 }
 
-// What one turn of the engine committed.
+// The changes that one turn of the engine has committed.
 type Batch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Epoch         uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -1225,13 +1228,13 @@ func (*Command_ReportNode) isCommand_Kind() {}
 
 func (*Command_LeaveNode) isCommand_Kind() {}
 
-// Outcome is the answer to a command with a token. Its record has the token as its key; it is stored
-// and not replicated.
+// Outcome is the answer to a command with a token, which is its key. It is stored and not
+// replicated.
 type Outcome struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Time          int64                  `protobuf:"varint,1,opt,name=time,proto3" json:"time,omitempty"`      // of the turn of the command, in Unix nanoseconds
-	Digest        uint64                 `protobuf:"fixed64,2,opt,name=digest,proto3" json:"digest,omitempty"` // of the command, to know another one with the same token
-	Error         *Error                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`     // unset: it was done
+	Time          int64                  `protobuf:"varint,1,opt,name=time,proto3" json:"time,omitempty"`      // time of the command's turn, in Unix nanoseconds
+	Digest        uint64                 `protobuf:"fixed64,2,opt,name=digest,proto3" json:"digest,omitempty"` // digest of the command, to detect another one with the same token
+	Error         *Error                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`     // unset: the command was carried out
 	ApplyPolicies *ApplyPoliciesResponse `protobuf:"bytes,4,opt,name=apply_policies,json=applyPolicies,proto3" json:"apply_policies,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1295,12 +1298,13 @@ func (x *Outcome) GetApplyPolicies() *ApplyPoliciesResponse {
 	return nil
 }
 
-// A gateway has not heard a node for too long. It counts only if the node has not registered again since.
+// A gateway's report that it has not heard a node for too long. It is ignored if the node has
+// registered again since.
 type NodeLiveness struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Node        string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	Incarnation uint64                 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	// Number of the registration that the gateway saw, as given in Reply.registration.
+	// Number of the registration that the gateway knows, from Reply.registration.
 	Registration  uint64 `protobuf:"varint,3,opt,name=registration,proto3" json:"registration,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1357,7 +1361,7 @@ func (x *NodeLiveness) GetRegistration() uint64 {
 	return 0
 }
 
-// The answer to a command. It comes after the batch that the command is in.
+// The answer to a command. It comes behind the batch with the command's effect.
 type Reply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`

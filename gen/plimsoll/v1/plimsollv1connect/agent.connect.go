@@ -2,7 +2,7 @@
 //
 // Source: plimsoll/v1/agent.proto
 
-// What agents say to gateways, gateways to agents, and an agent to the supervisor of its node.
+// The calls between agents and gateways, and between an agent and the supervisor of its node.
 package plimsollv1connect
 
 import (
@@ -79,19 +79,22 @@ const (
 
 // AgentServiceClient is a client for the plimsoll.v1.AgentService service.
 type AgentServiceClient interface {
-	// RegisterNode makes the node known, or known again after a restart of its agent or of the gateway.
+	// RegisterNode registers the node, also after a restart of its agent or of the gateway.
 	RegisterNode(context.Context, *connect.Request[v1.RegisterNodeRequest]) (*connect.Response[v1.RegisterNodeResponse], error)
-	// Heartbeat ends at the gateway; only a change of liveness goes up. An answer with registered = false asks for RegisterNode.
+	// Heartbeat ends at the gateway; only a change of liveness goes to the leader. An answer with
+	// registered = false asks for RegisterNode.
 	Heartbeat(context.Context, *connect.Request[v1.HeartbeatRequest]) (*connect.Response[v1.HeartbeatResponse], error)
 	// WatchAssignments sends all tasks bound to the node, then a marker, then changes.
 	WatchAssignments(context.Context, *connect.Request[v1.WatchAssignmentsRequest]) (*connect.ServerStreamForClient[v1.WatchAssignmentsResponse], error)
-	// ReportTasks says what became of attempts. It is answered when that is durable; reports may be repeated.
+	// ReportTasks reports the states of attempts. It is answered when they are durable; a report may
+	// be repeated.
 	ReportTasks(context.Context, *connect.Request[v1.ReportTasksRequest]) (*connect.Response[v1.ReportTasksResponse], error)
-	// ReportNode says what the QoS agent of the node has done, and whether the node takes new tasks. It is answered when that is
-	// durable; a report may be repeated. After a registration the agent sends one at once.
+	// ReportNode reports the actions of the node's QoS agent, and whether the node takes new tasks.
+	// It is answered when the report is durable; a report may be repeated. After a registration the
+	// agent sends one at once.
 	ReportNode(context.Context, *connect.Request[v1.ReportNodeRequest]) (*connect.Response[v1.ReportNodeResponse], error)
-	// LeaveNode says that the agent has stopped. It is answered when that is durable, and may be
-	// repeated.
+	// LeaveNode reports that the agent has stopped. It is answered when the report is durable, and
+	// may be repeated.
 	LeaveNode(context.Context, *connect.Request[v1.LeaveNodeRequest]) (*connect.Response[v1.LeaveNodeResponse], error)
 }
 
@@ -187,19 +190,22 @@ func (c *agentServiceClient) LeaveNode(ctx context.Context, req *connect.Request
 
 // AgentServiceHandler is an implementation of the plimsoll.v1.AgentService service.
 type AgentServiceHandler interface {
-	// RegisterNode makes the node known, or known again after a restart of its agent or of the gateway.
+	// RegisterNode registers the node, also after a restart of its agent or of the gateway.
 	RegisterNode(context.Context, *connect.Request[v1.RegisterNodeRequest]) (*connect.Response[v1.RegisterNodeResponse], error)
-	// Heartbeat ends at the gateway; only a change of liveness goes up. An answer with registered = false asks for RegisterNode.
+	// Heartbeat ends at the gateway; only a change of liveness goes to the leader. An answer with
+	// registered = false asks for RegisterNode.
 	Heartbeat(context.Context, *connect.Request[v1.HeartbeatRequest]) (*connect.Response[v1.HeartbeatResponse], error)
 	// WatchAssignments sends all tasks bound to the node, then a marker, then changes.
 	WatchAssignments(context.Context, *connect.Request[v1.WatchAssignmentsRequest], *connect.ServerStream[v1.WatchAssignmentsResponse]) error
-	// ReportTasks says what became of attempts. It is answered when that is durable; reports may be repeated.
+	// ReportTasks reports the states of attempts. It is answered when they are durable; a report may
+	// be repeated.
 	ReportTasks(context.Context, *connect.Request[v1.ReportTasksRequest]) (*connect.Response[v1.ReportTasksResponse], error)
-	// ReportNode says what the QoS agent of the node has done, and whether the node takes new tasks. It is answered when that is
-	// durable; a report may be repeated. After a registration the agent sends one at once.
+	// ReportNode reports the actions of the node's QoS agent, and whether the node takes new tasks.
+	// It is answered when the report is durable; a report may be repeated. After a registration the
+	// agent sends one at once.
 	ReportNode(context.Context, *connect.Request[v1.ReportNodeRequest]) (*connect.Response[v1.ReportNodeResponse], error)
-	// LeaveNode says that the agent has stopped. It is answered when that is durable, and may be
-	// repeated.
+	// LeaveNode reports that the agent has stopped. It is answered when the report is durable, and
+	// may be repeated.
 	LeaveNode(context.Context, *connect.Request[v1.LeaveNodeRequest]) (*connect.Response[v1.LeaveNodeResponse], error)
 }
 
@@ -365,7 +371,7 @@ func (UnimplementedLogServiceHandler) ReadTaskLog(context.Context, *connect.Requ
 
 // QOSServiceClient is a client for the plimsoll.v1.QOSService service.
 type QOSServiceClient interface {
-	// WatchQOS sends what the QoS agent sees and would do, now and after each interval.
+	// WatchQOS sends the QoS agent's readings and planned actions, now and after each interval.
 	WatchQOS(context.Context, *connect.Request[v1.WatchQOSRequest]) (*connect.ServerStreamForClient[v1.WatchQOSResponse], error)
 }
 
@@ -401,7 +407,7 @@ func (c *qOSServiceClient) WatchQOS(ctx context.Context, req *connect.Request[v1
 
 // QOSServiceHandler is an implementation of the plimsoll.v1.QOSService service.
 type QOSServiceHandler interface {
-	// WatchQOS sends what the QoS agent sees and would do, now and after each interval.
+	// WatchQOS sends the QoS agent's readings and planned actions, now and after each interval.
 	WatchQOS(context.Context, *connect.Request[v1.WatchQOSRequest], *connect.ServerStream[v1.WatchQOSResponse]) error
 }
 
@@ -437,8 +443,8 @@ func (UnimplementedQOSServiceHandler) WatchQOS(context.Context, *connect.Request
 
 // ProofServiceClient is a client for the plimsoll.v1.ProofService service.
 type ProofServiceClient interface {
-	// ProveNode shows that the agent has the private key of its node. A gateway asks for it on each
-	// connection before all else.
+	// ProveNode proves that the agent has the private key of its node. It is a gateway's first call
+	// on each connection.
 	ProveNode(context.Context, *connect.Request[v1.ProveNodeRequest]) (*connect.Response[v1.ProveNodeResponse], error)
 }
 
@@ -474,8 +480,8 @@ func (c *proofServiceClient) ProveNode(ctx context.Context, req *connect.Request
 
 // ProofServiceHandler is an implementation of the plimsoll.v1.ProofService service.
 type ProofServiceHandler interface {
-	// ProveNode shows that the agent has the private key of its node. A gateway asks for it on each
-	// connection before all else.
+	// ProveNode proves that the agent has the private key of its node. It is a gateway's first call
+	// on each connection.
 	ProveNode(context.Context, *connect.Request[v1.ProveNodeRequest]) (*connect.Response[v1.ProveNodeResponse], error)
 }
 
@@ -511,13 +517,15 @@ func (UnimplementedProofServiceHandler) ProveNode(context.Context, *connect.Requ
 
 // SupervisorServiceClient is a client for the plimsoll.v1.SupervisorService service.
 type SupervisorServiceClient interface {
-	// StartAttempt is answered when the process runs or could not be started. A repeated start of the same attempt starts nothing.
+	// StartAttempt is answered when the process runs or could not be started. A repeated call for the
+	// same attempt starts nothing.
 	StartAttempt(context.Context, *connect.Request[v1.StartAttemptRequest]) (*connect.Response[v1.StartAttemptResponse], error)
 	// StopAttempt begins SIGTERM, grace, SIGKILL and is answered at once.
 	StopAttempt(context.Context, *connect.Request[v1.StopAttemptRequest]) (*connect.Response[v1.StopAttemptResponse], error)
 	// WatchAttempts sends every attempt that the supervisor holds, then a marker, then changes.
 	WatchAttempts(context.Context, *connect.Request[v1.WatchAttemptsRequest]) (*connect.ServerStreamForClient[v1.WatchAttemptsResponse], error)
-	// ForgetAttempt drops an ended attempt whose report was acknowledged. Its directory stays until the agent removes it.
+	// ForgetAttempt drops an ended attempt whose report was acknowledged. Its directory stays until
+	// the agent removes it.
 	ForgetAttempt(context.Context, *connect.Request[v1.ForgetAttemptRequest]) (*connect.Response[v1.ForgetAttemptResponse], error)
 }
 
@@ -589,13 +597,15 @@ func (c *supervisorServiceClient) ForgetAttempt(ctx context.Context, req *connec
 
 // SupervisorServiceHandler is an implementation of the plimsoll.v1.SupervisorService service.
 type SupervisorServiceHandler interface {
-	// StartAttempt is answered when the process runs or could not be started. A repeated start of the same attempt starts nothing.
+	// StartAttempt is answered when the process runs or could not be started. A repeated call for the
+	// same attempt starts nothing.
 	StartAttempt(context.Context, *connect.Request[v1.StartAttemptRequest]) (*connect.Response[v1.StartAttemptResponse], error)
 	// StopAttempt begins SIGTERM, grace, SIGKILL and is answered at once.
 	StopAttempt(context.Context, *connect.Request[v1.StopAttemptRequest]) (*connect.Response[v1.StopAttemptResponse], error)
 	// WatchAttempts sends every attempt that the supervisor holds, then a marker, then changes.
 	WatchAttempts(context.Context, *connect.Request[v1.WatchAttemptsRequest], *connect.ServerStream[v1.WatchAttemptsResponse]) error
-	// ForgetAttempt drops an ended attempt whose report was acknowledged. Its directory stays until the agent removes it.
+	// ForgetAttempt drops an ended attempt whose report was acknowledged. Its directory stays until
+	// the agent removes it.
 	ForgetAttempt(context.Context, *connect.Request[v1.ForgetAttemptRequest]) (*connect.Response[v1.ForgetAttemptResponse], error)
 }
 

@@ -112,11 +112,12 @@ type JobServiceClient interface {
 	ScaleJob(context.Context, *connect.Request[v1.ScaleJobRequest]) (*connect.Response[v1.ScaleJobResponse], error)
 	GetTask(context.Context, *connect.Request[v1.GetTaskRequest]) (*connect.Response[v1.GetTaskResponse], error)
 	ListTasks(context.Context, *connect.Request[v1.ListTasksRequest]) (*connect.Response[v1.ListTasksResponse], error)
-	// ExplainTask says why a task waits, or why it is where it is. It is answered by the leader.
+	// ExplainTask answers why a task waits, or why it is on its node. The leader answers it.
 	ExplainTask(context.Context, *connect.Request[v1.ExplainTaskRequest]) (*connect.Response[v1.ExplainTaskResponse], error)
-	// PlaceJob says where the tasks of a job would be placed now, and places nothing. It is answered by the leader.
+	// PlaceJob answers where the tasks of a job would be placed now. It is a dry run, which the
+	// leader answers.
 	PlaceJob(context.Context, *connect.Request[v1.PlaceJobRequest]) (*connect.Response[v1.PlaceJobResponse], error)
-	// ReadLogs sends what a task wrote. The gateway fetches it from the task's node.
+	// ReadLogs sends the output of a task. The gateway fetches it from the task's node.
 	ReadLogs(context.Context, *connect.Request[v1.ReadLogsRequest]) (*connect.ServerStreamForClient[v1.ReadLogsResponse], error)
 }
 
@@ -281,11 +282,12 @@ type JobServiceHandler interface {
 	ScaleJob(context.Context, *connect.Request[v1.ScaleJobRequest]) (*connect.Response[v1.ScaleJobResponse], error)
 	GetTask(context.Context, *connect.Request[v1.GetTaskRequest]) (*connect.Response[v1.GetTaskResponse], error)
 	ListTasks(context.Context, *connect.Request[v1.ListTasksRequest]) (*connect.Response[v1.ListTasksResponse], error)
-	// ExplainTask says why a task waits, or why it is where it is. It is answered by the leader.
+	// ExplainTask answers why a task waits, or why it is on its node. The leader answers it.
 	ExplainTask(context.Context, *connect.Request[v1.ExplainTaskRequest]) (*connect.Response[v1.ExplainTaskResponse], error)
-	// PlaceJob says where the tasks of a job would be placed now, and places nothing. It is answered by the leader.
+	// PlaceJob answers where the tasks of a job would be placed now. It is a dry run, which the
+	// leader answers.
 	PlaceJob(context.Context, *connect.Request[v1.PlaceJobRequest]) (*connect.Response[v1.PlaceJobResponse], error)
-	// ReadLogs sends what a task wrote. The gateway fetches it from the task's node.
+	// ReadLogs sends the output of a task. The gateway fetches it from the task's node.
 	ReadLogs(context.Context, *connect.Request[v1.ReadLogsRequest], *connect.ServerStream[v1.ReadLogsResponse]) error
 }
 
@@ -444,11 +446,13 @@ type NodeServiceClient interface {
 	ListNodes(context.Context, *connect.Request[v1.ListNodesRequest]) (*connect.Response[v1.ListNodesResponse], error)
 	SetNodeMode(context.Context, *connect.Request[v1.SetNodeModeRequest]) (*connect.Response[v1.SetNodeModeResponse], error)
 	RemoveNode(context.Context, *connect.Request[v1.RemoveNodeRequest]) (*connect.Response[v1.RemoveNodeResponse], error)
-	// NodeCapacity says what is left on nodes. It is answered by the leader.
+	// NodeCapacity returns the free resources of nodes. The leader answers it.
 	NodeCapacity(context.Context, *connect.Request[v1.NodeCapacityRequest]) (*connect.Response[v1.NodeCapacityResponse], error)
-	// PlanMoves plans moves of tasks that would empty nodes or make room, and moves nothing. It is answered by the leader.
+	// PlanMoves plans moves of tasks that would empty nodes or make room, and moves nothing. The
+	// leader answers it.
 	PlanMoves(context.Context, *connect.Request[v1.PlanMovesRequest]) (*connect.Response[v1.PlanMovesResponse], error)
-	// WatchNodeQOS sends what the QoS agent of a node sees and would do. The gateway fetches it from the node.
+	// WatchNodeQOS sends the readings and planned actions of a node's QoS agent. The gateway fetches
+	// them from the node.
 	WatchNodeQOS(context.Context, *connect.Request[v1.WatchNodeQOSRequest]) (*connect.ServerStreamForClient[v1.WatchNodeQOSResponse], error)
 }
 
@@ -547,11 +551,13 @@ type NodeServiceHandler interface {
 	ListNodes(context.Context, *connect.Request[v1.ListNodesRequest]) (*connect.Response[v1.ListNodesResponse], error)
 	SetNodeMode(context.Context, *connect.Request[v1.SetNodeModeRequest]) (*connect.Response[v1.SetNodeModeResponse], error)
 	RemoveNode(context.Context, *connect.Request[v1.RemoveNodeRequest]) (*connect.Response[v1.RemoveNodeResponse], error)
-	// NodeCapacity says what is left on nodes. It is answered by the leader.
+	// NodeCapacity returns the free resources of nodes. The leader answers it.
 	NodeCapacity(context.Context, *connect.Request[v1.NodeCapacityRequest]) (*connect.Response[v1.NodeCapacityResponse], error)
-	// PlanMoves plans moves of tasks that would empty nodes or make room, and moves nothing. It is answered by the leader.
+	// PlanMoves plans moves of tasks that would empty nodes or make room, and moves nothing. The
+	// leader answers it.
 	PlanMoves(context.Context, *connect.Request[v1.PlanMovesRequest]) (*connect.Response[v1.PlanMovesResponse], error)
-	// WatchNodeQOS sends what the QoS agent of a node sees and would do. The gateway fetches it from the node.
+	// WatchNodeQOS sends the readings and planned actions of a node's QoS agent. The gateway fetches
+	// them from the node.
 	WatchNodeQOS(context.Context, *connect.Request[v1.WatchNodeQOSRequest], *connect.ServerStream[v1.WatchNodeQOSResponse]) error
 }
 
@@ -647,12 +653,12 @@ func (UnimplementedNodeServiceHandler) WatchNodeQOS(context.Context, *connect.Re
 
 // PolicyServiceClient is a client for the plimsoll.v1.PolicyService service.
 type PolicyServiceClient interface {
-	// ApplyPolicies creates and changes policies: all of the set or, with an error that names the first fault, none. They may refer to
-	// each other in any order.
+	// ApplyPolicies creates and changes policies: the whole set or, with an error that names the
+	// first fault, none of it. The policies may refer to each other in any order.
 	ApplyPolicies(context.Context, *connect.Request[v1.ApplyPoliciesRequest]) (*connect.Response[v1.ApplyPoliciesResponse], error)
 	GetPolicy(context.Context, *connect.Request[v1.GetPolicyRequest]) (*connect.Response[v1.GetPolicyResponse], error)
 	ListPolicies(context.Context, *connect.Request[v1.ListPoliciesRequest]) (*connect.Response[v1.ListPoliciesResponse], error)
-	// DeletePolicy is refused for an Action that others name.
+	// DeletePolicy is refused for an Action to which other policies refer.
 	DeletePolicy(context.Context, *connect.Request[v1.DeletePolicyRequest]) (*connect.Response[v1.DeletePolicyResponse], error)
 }
 
@@ -724,12 +730,12 @@ func (c *policyServiceClient) DeletePolicy(ctx context.Context, req *connect.Req
 
 // PolicyServiceHandler is an implementation of the plimsoll.v1.PolicyService service.
 type PolicyServiceHandler interface {
-	// ApplyPolicies creates and changes policies: all of the set or, with an error that names the first fault, none. They may refer to
-	// each other in any order.
+	// ApplyPolicies creates and changes policies: the whole set or, with an error that names the
+	// first fault, none of it. The policies may refer to each other in any order.
 	ApplyPolicies(context.Context, *connect.Request[v1.ApplyPoliciesRequest]) (*connect.Response[v1.ApplyPoliciesResponse], error)
 	GetPolicy(context.Context, *connect.Request[v1.GetPolicyRequest]) (*connect.Response[v1.GetPolicyResponse], error)
 	ListPolicies(context.Context, *connect.Request[v1.ListPoliciesRequest]) (*connect.Response[v1.ListPoliciesResponse], error)
-	// DeletePolicy is refused for an Action that others name.
+	// DeletePolicy is refused for an Action to which other policies refer.
 	DeletePolicy(context.Context, *connect.Request[v1.DeletePolicyRequest]) (*connect.Response[v1.DeletePolicyResponse], error)
 }
 

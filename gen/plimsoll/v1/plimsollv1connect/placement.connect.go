@@ -2,7 +2,8 @@
 //
 // Source: plimsoll/v1/placement.proto
 
-// Placement beside the data: batches of servers go in, and what a chain leaves of them comes back.
+// Placement beside the data: a batch of servers goes in, and the servers that a chain leaves come
+// back.
 package plimsollv1connect
 
 import (
@@ -50,17 +51,17 @@ const (
 
 // PlacementServiceClient is a client for the plimsoll.v1.PlacementService service.
 type PlacementServiceClient interface {
-	// Evaluate runs a chain over one batch of servers. It keeps nothing: the same call gets the same answer as long as the same
-	// instances run.
+	// Evaluate runs a chain over one batch of servers. It is stateless: the same call gets the same
+	// answer as long as the same instances run.
 	Evaluate(context.Context, *connect.Request[v1.EvaluateRequest]) (*connect.Response[v1.EvaluateResponse], error)
-	// ListServers tells the records of the servers whose instances are known here, some at a time,
-	// without those that the query leaves out.
+	// ListServers sends the records of the servers whose instances this evaluator knows, some at a
+	// time. It leaves out the servers that the query excludes.
 	ListServers(context.Context, *connect.Request[v1.ListServersRequest]) (*connect.ServerStreamForClient[v1.ListServersResponse], error)
-	// CountSpread counts the instances of a group on the servers whose instances are known here, by
-	// the labels that a request is to be spread by. What all evaluators of a fleet answer goes with
-	// the batches of the request.
+	// CountSpread counts the instances of a group on this evaluator's servers, by the labels over
+	// which a request is spread. The sum over all evaluators of a fleet goes into the request's calls
+	// of Evaluate.
 	CountSpread(context.Context, *connect.Request[v1.CountSpreadRequest]) (*connect.Response[v1.CountSpreadResponse], error)
-	// Capacity tells how much is left on servers: three numbers for each.
+	// Capacity returns the free resources of servers: three numbers for each.
 	Capacity(context.Context, *connect.Request[v1.CapacityRequest]) (*connect.Response[v1.CapacityResponse], error)
 }
 
@@ -132,17 +133,17 @@ func (c *placementServiceClient) Capacity(ctx context.Context, req *connect.Requ
 
 // PlacementServiceHandler is an implementation of the plimsoll.v1.PlacementService service.
 type PlacementServiceHandler interface {
-	// Evaluate runs a chain over one batch of servers. It keeps nothing: the same call gets the same answer as long as the same
-	// instances run.
+	// Evaluate runs a chain over one batch of servers. It is stateless: the same call gets the same
+	// answer as long as the same instances run.
 	Evaluate(context.Context, *connect.Request[v1.EvaluateRequest]) (*connect.Response[v1.EvaluateResponse], error)
-	// ListServers tells the records of the servers whose instances are known here, some at a time,
-	// without those that the query leaves out.
+	// ListServers sends the records of the servers whose instances this evaluator knows, some at a
+	// time. It leaves out the servers that the query excludes.
 	ListServers(context.Context, *connect.Request[v1.ListServersRequest], *connect.ServerStream[v1.ListServersResponse]) error
-	// CountSpread counts the instances of a group on the servers whose instances are known here, by
-	// the labels that a request is to be spread by. What all evaluators of a fleet answer goes with
-	// the batches of the request.
+	// CountSpread counts the instances of a group on this evaluator's servers, by the labels over
+	// which a request is spread. The sum over all evaluators of a fleet goes into the request's calls
+	// of Evaluate.
 	CountSpread(context.Context, *connect.Request[v1.CountSpreadRequest]) (*connect.Response[v1.CountSpreadResponse], error)
-	// Capacity tells how much is left on servers: three numbers for each.
+	// Capacity returns the free resources of servers: three numbers for each.
 	Capacity(context.Context, *connect.Request[v1.CapacityRequest]) (*connect.Response[v1.CapacityResponse], error)
 }
 

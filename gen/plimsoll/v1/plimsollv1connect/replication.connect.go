@@ -2,8 +2,9 @@
 //
 // Source: plimsoll/v1/replication.proto
 
-// One ordered stream between a gateway and the leader: commands and sync requests go up; the snapshot, batches, sync
-// acknowledgements and replies come down, each behind everything that it must not overtake.
+// One ordered stream between a gateway and the leader. Commands and sync requests go up. The
+// snapshot, batches, sync acknowledgements and replies come down, each behind the messages that it
+// must not overtake.
 package plimsollv1connect
 
 import (

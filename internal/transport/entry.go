@@ -6,21 +6,22 @@ import (
 	"time"
 )
 
-// door is the handler before the one of a listener. It does all that Serve promises of a request in
-// one place, because each handler around another costs every request a part of its stack.
-type door struct {
+// entry is the handler in front of a listener's own. It enforces everything that Serve promises of
+// a request. One handler does it all, because each further one would cost every request a part of
+// its stack.
+type entry struct {
 	next    http.Handler
 	socket  bool        // the listener is a unix socket
-	hosts   *hostPolicy // nil: callers may use every name
-	access  *Access     // nil: everybody is answered
-	caller  Caller      // of those whom no token tells
+	hosts   *hostPolicy // nil: every host name is accepted
+	access  *Access     // nil: every caller is admitted
+	caller  Caller      // role of callers without a token
 	timeout time.Duration
 	rate    int64
 	calls   atomic.Int64 // requests under way
 }
 
-func newDoor(cfg ServeConfig, socket bool, next http.Handler) *door {
-	d := &door{
+func newEntry(cfg ServeConfig, socket bool, next http.Handler) *entry {
+	d := &entry{
 		next: next, socket: socket, access: cfg.Access, caller: cfg.Caller,
 		timeout: cfg.BodyTimeout, rate: int64(cfg.BodyRate),
 	}
@@ -33,8 +34,9 @@ func newDoor(cfg ServeConfig, socket bool, next http.Handler) *door {
 	return d
 }
 
-// ServeHTTP tells the connection of a request when it has come, and when it has been answered.
-func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP admits a request. It notes at the request's connection when the request has arrived and
+// when it was answered.
+func (d *entry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.calls.Add(1)
 	defer d.calls.Add(-1)
 	c := connOf(r.Context())
@@ -51,8 +53,8 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.admit(w, r, c)
 }
 
-// watch makes the Arrival of a request.
-func (d *door) watch(w http.ResponseWriter, r *http.Request, c *conn) *Arrival {
+// watch makes the Arrival of a request's body.
+func (d *entry) watch(w http.ResponseWriter, r *http.Request, c *conn) *Arrival {
 	a := &Arrival{
 		ReadCloser: r.Body, control: *http.NewResponseController(w), conn: c,
 		timeout: d.timeout, rate: d.rate, length: r.ContentLength, began: time.Now(),
@@ -66,8 +68,8 @@ func (d *door) watch(w http.ResponseWriter, r *http.Request, c *conn) *Arrival {
 	return a
 }
 
-// admit hands a request on if it may be answered.
-func (d *door) admit(w http.ResponseWriter, r *http.Request, c *conn) {
+// admit passes on a request that the host policy and the access allow.
+func (d *entry) admit(w http.ResponseWriter, r *http.Request, c *conn) {
 	if d.hosts != nil && !d.hosts.admits(w, r) {
 		return
 	}
@@ -81,7 +83,7 @@ func (d *door) admit(w http.ResponseWriter, r *http.Request, c *conn) {
 			caller = grant.Caller
 		}
 	}
-	if caller != CallerUser { // what CallerOf returns anyway
+	if caller != CallerUser { // CallerUser is the default of CallerOf
 		r = r.WithContext(WithCaller(r.Context(), caller))
 		if c != nil {
 			c.trust()
