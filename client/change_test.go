@@ -81,8 +81,8 @@ func TestTheErrorOfAChangeSaysWhatIsKnown(t *testing.T) {
 	}
 }
 
-// A caller that gives up in the middle is told that the outcome is not known, and one that has
-// given up before that nothing was sent.
+// A caller that gives up in the middle is told that the outcome is not known. A caller that has
+// given up before is told that nothing was sent.
 func TestAChangeThatItsCallerGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -200,8 +200,8 @@ func (g *tokens) serve(t *testing.T) (address string) {
 	return address
 }
 
-// Every call that changes something is repeated with the token of its first time when the
-// connection is cut, and the next call has another token.
+// Every call that changes something is repeated with the token of its first attempt when the
+// connection is cut. The next call has another token.
 func TestEveryChangeCarriesItsTokenOverACutConnection(t *testing.T) {
 	g := &tokens{}
 	c, err := New(Config{Server: g.serve(t)})

@@ -83,7 +83,7 @@ func someQOS(sequence uint64) *pb.NodeQOSStatus {
 	}
 }
 
-// What a node tells of its QoS reaches the caller whole, and the watch outlives its stream.
+// The QoS state of a node reaches the caller whole, and the watch outlives its stream.
 func TestWatchNodeQOS(t *testing.T) {
 	w := &watched{}
 	mux := http.NewServeMux()
