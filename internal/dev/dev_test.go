@@ -80,7 +80,7 @@ func submit(t *testing.T, url, id string) {
 	}
 }
 
-// What was acknowledged is there at the next start, on TCP and on a socket.
+// Acknowledged jobs are there at the next start, on TCP and on a socket.
 func TestStartStopStart(t *testing.T) {
 	data := t.TempDir()
 	for i, listen := range []string{"127.0.0.1:0", "unix:" + filepath.Join(shortDir(t), "s"), "127.0.0.1:0"} {

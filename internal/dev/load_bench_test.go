@@ -22,8 +22,8 @@ import (
 
 const submitters = 64
 
-// cluster is a coordinator on a real disk and a gateway, with nodes that a load generator registers
-// over the agents' RPC and keeps alive with heartbeats.
+// cluster is a coordinator on a real disk and a gateway. A load generator registers its nodes over
+// the agents' RPC and keeps them alive with heartbeats.
 type cluster struct {
 	url    string
 	client *client.Client
