@@ -6,7 +6,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// agentAddressFlags are those of the commands that call agents.
+// agentAddressFlags belong to the commands that call agents.
 type agentAddressFlags struct {
 	AgentAddresses []string `help:"A network in which the gateway may call agents for logs, such as 10.0.0.0/8; repeat it for more. Anywhere else it calls an agent only at the address that the agent calls from." placeholder:"CIDR"`
 }

@@ -37,7 +37,7 @@ type commands struct {
 	roleCommands `embed:""`
 }
 
-// Help is printed below the summary of "plimsoll --help".
+// Help is the text below the summary of "plimsoll --help".
 func (commands) Help() string {
 	return example("plimsoll dev --data /tmp/plimsoll", "plimsoll submit examples/wordcount.yaml --wait",
 		"plimsoll run -- echo hello") +

@@ -22,7 +22,7 @@ func grammar(t *testing.T) *kong.Node {
 	return parser.Model.Node
 }
 
-// What the last word can become follows from the words before it.
+// The completions of the last word follow from the words before it.
 func TestWordsAreCompleted(t *testing.T) {
 	root := grammar(t)
 	for _, test := range []struct{ line, want string }{
@@ -59,7 +59,7 @@ func TestWordsAreCompleted(t *testing.T) {
 	}
 }
 
-// Every command and flag that help shows is offered, with what help says of it.
+// Every command and flag that help shows is offered, with its text in help.
 func TestAllCommandsAndFlagsAreCompleted(t *testing.T) {
 	var walk func(node *kong.Node, words []string)
 	walk = func(node *kong.Node, words []string) {

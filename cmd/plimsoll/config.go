@@ -21,7 +21,7 @@ func (configCmd) Help() string {
 	return example("plimsoll config check examples/wordcount.yaml", "plimsoll config print > queues.yaml")
 }
 
-// file is what a file holds: one of them is set.
+// file is the content of a configuration file: one of its fields is set.
 type file struct {
 	job       *plimsoll.JobSpec
 	queues    *plimsoll.QueueConfig
@@ -53,7 +53,7 @@ func (a *app) parseFile(path string) (file, error) {
 	return file{queues: &root}, err
 }
 
-// otherKind replaces what is wrong in a file by a word that it is a file of another kind, if it is.
+// otherKind replaces the problems of a file by one error if the file is of another kind.
 func otherKind(problems error, name string, data []byte, other config.FileKind, message string) error {
 	if kind, err := config.Detect(name, data); err != nil || kind != other {
 		return problems

@@ -9,7 +9,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/client"
 )
 
-// maxMoves is how many moves may be planned at once.
+// maxMoves is the most moves of one plan.
 const maxMoves = 1000
 
 type defragCmd struct {

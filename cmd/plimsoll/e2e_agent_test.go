@@ -91,8 +91,8 @@ func (s *site) alive(task string, pid int) {
 	}
 }
 
-// TestAgentRestart kills each role in turn under running tasks: the same processes go on, their
-// exit codes arrive, and a read is never answered with what was.
+// TestAgentRestart kills each role in turn under running tasks. The same processes go on, their
+// exit codes arrive, and a read never returns an old state.
 func TestAgentRestart(t *testing.T) {
 	t.Parallel()
 	r := &roles{site: newSite(t)}
@@ -165,7 +165,7 @@ func (s *site) running(id string, n int32) {
 	})
 }
 
-// exits wants a task to end with an exit code. What still runs of its job goes on meanwhile.
+// exits wants a task to end with an exit code. The other tasks of its job go on meanwhile.
 func (s *site) exits(id string, code int32) {
 	s.t.Helper()
 	c := s.client()
@@ -219,8 +219,8 @@ func (r *roles) refusesReads() {
 	}
 }
 
-// TestLimits: the limits of a running task are those of its control group, and what needs more
-// memory than it asked for ends.
+// TestLimits: the limits of a running task are those of its control group, and a task that needs
+// more memory than it asked for ends.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	hierarchy, err := cgroup.Detect(cgroup.DefaultRoot)

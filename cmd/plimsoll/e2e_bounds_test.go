@@ -59,7 +59,8 @@ func TestManyRequestsOfManyElementsDoNotEndTheProcess(t *testing.T) {
 			}
 			defer response.Body.Close() //nolint:errcheck // it was only read
 			said, err := io.ReadAll(response.Body)
-			if code := response.StatusCode; err != nil || code != http.StatusBadRequest && code != http.StatusTooManyRequests {
+			code := response.StatusCode
+			if err != nil || code != http.StatusBadRequest && code != http.StatusTooManyRequests {
 				t.Errorf("answered %d %s (%v)", code, said, err)
 			}
 		})

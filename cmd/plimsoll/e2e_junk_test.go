@@ -26,8 +26,8 @@ import (
 
 const junkBytes = 1 << 20
 
-// TestJunk: junk on every port and socket, bare or inside of what looks like a request, stops
-// nothing and changes nothing.
+// TestJunk: junk on every port and socket, bare or inside a request, stops nothing and changes
+// nothing.
 func TestJunk(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

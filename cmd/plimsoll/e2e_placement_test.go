@@ -39,8 +39,8 @@ func (s *site) placedOn(id string, want map[string]int) {
 	})
 }
 
-// TestConstraints: tasks land where their constraints and what the nodes are let them, and what
-// waits says why.
+// TestConstraints: tasks land on nodes that satisfy their constraints, and waiting tasks say why
+// they wait.
 func TestConstraints(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -78,7 +78,7 @@ func TestConstraints(t *testing.T) {
 		return nil
 	})
 
-	// What is kept back no task gets, and no node is made larger by waiting.
+	// No task gets the reserved part of a node, and waiting does not make a node larger.
 	s.submit("kept-back", 1, sleeps, with(`"memory": "3Gi"`, `"nodes": ["n4"]`))
 	s.explains("kept-back", "too_large", "1 of 4 nodes: not enough memory")
 	s.submit("reservoir", 1, sleeps, with("", `"reservoir": "only"`))
@@ -183,7 +183,7 @@ func TestNodeFault(t *testing.T) {
 		t.Errorf("%+v, %+v", job, tasks)
 	}
 
-	// It is repaired, and whoever has done it says so.
+	// The node is repaired, and its operator says so.
 	s.submit("repaired", 1, "true", broken)
 	isSick("repaired")
 	repair()

@@ -81,7 +81,8 @@ func (p *proxy) accept() {
 	}
 }
 
-// forward carries what comes from one end to the other, and that it ends. What is dropped is read.
+// forward carries bytes and the end of the stream from one end to the other. Bytes to drop are
+// still read.
 func (p *pair) forward(from, to int) {
 	buffer := make([]byte, 64<<10)
 	for {
@@ -284,8 +285,9 @@ var recoveries = []struct {
 	}},
 }
 
-// BenchmarkRecovery measures how long strict reads are not answered after the coordinator or the
-// link to it has failed, with real processes, and prints the table of docs/recovery.md.
+// BenchmarkRecovery measures how long strict reads are not answered after a failure of the
+// coordinator or of the link to it. It runs real processes and prints the table of
+// docs/recovery.md.
 func BenchmarkRecovery(b *testing.B) {
 	var table strings.Builder
 	table.WriteString("| what happens | runs | median | p95 |\n| --- | --- | --- | --- |\n")
@@ -308,9 +310,9 @@ func BenchmarkRecovery(b *testing.B) {
 	_, _ = fmt.Fprint(os.Stdout, "\n"+table.String())
 }
 
-// TestALostLinkIsReplacedByRealProcesses: a gateway whose link is lost without a word answers
-// strict reads again long before the pings of HTTP/2 would have ended the connection, and after the
-// coordinator was killed and started again.
+// TestALostLinkIsReplacedByRealProcesses: a gateway loses its link silently. It answers strict
+// reads again long before the pings of HTTP/2 would have ended the connection. The same holds after
+// the coordinator was killed and started again.
 func TestALostLinkIsReplacedByRealProcesses(t *testing.T) {
 	t.Parallel()
 	l := newLinked(t, true)

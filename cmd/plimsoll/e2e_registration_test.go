@@ -134,10 +134,13 @@ func forgeReports(t *testing.T, address string) (errs []error) {
 	agents := agentCalls(t, address)
 	_, err := agents.Heartbeat(ctx, connect.NewRequest(&pb.HeartbeatRequest{Node: "n1", Incarnation: math.MaxUint64}))
 	errs = append(errs, wire.FromConnectError(err))
-	_, err = agents.ReportTasks(ctx, connect.NewRequest(&pb.ReportTasksRequest{Node: "n1", Incarnation: 1 << 40, Sequence: 1, Reports: []*pb.TaskReport{{
+	report := &pb.TaskReport{
 		Task: "held.main.0", Attempt: 1, State: pb.TaskState_TASK_STATE_FINISHED,
 		Result: pb.TaskResult_TASK_RESULT_FAILED,
-	}}}))
+	}
+	_, err = agents.ReportTasks(ctx, connect.NewRequest(&pb.ReportTasksRequest{
+		Node: "n1", Incarnation: 1 << 40, Sequence: 1, Reports: []*pb.TaskReport{report},
+	}))
 	errs = append(errs, wire.FromConnectError(err))
 	_, err = agents.ReportNode(ctx, connect.NewRequest(&pb.ReportNodeRequest{
 		Node: "n1", Incarnation: 1 << 40, Sequence: plimsoll.MaxSequence,

@@ -105,8 +105,8 @@ func startWith(t testing.TB, change func(*exec.Cmd), args ...string) *daemon {
 	return startCommand(t, cmd)
 }
 
-// workDir makes a directory for what a role makes without --data. All users may pass, as the
-// process may be another's.
+// workDir makes a working directory for a role, which writes there without --data. All users may
+// pass through it, because the process may belong to another user.
 func workDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "e2e")
@@ -221,8 +221,8 @@ type site struct {
 	address string // of the gateway
 }
 
-// newSite makes a directory. At the end of the test all processes that were started for it, tasks
-// and supervisor too, are ended and it is removed, with its control groups.
+// newSite makes a directory. At the end of the test all its processes are ended, tasks and
+// supervisor too. The directory and its control groups are removed.
 func newSite(t testing.TB) *site {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "e2e")
@@ -325,8 +325,8 @@ func (s *site) job(id string) (job jobView, tasks []taskView) {
 	return job, tasks
 }
 
-// submit submits a job of the default queue with one group of count shells. more is what else the
-// group says.
+// submit submits a job of the default queue with one group of count shells. more is the rest of the
+// group's fields.
 func (s *site) submit(id string, count int, script, more string) {
 	s.t.Helper()
 	s.submitFile(

@@ -74,12 +74,12 @@ func (cmd *evaluatorCmd) Run(ctx context.Context, a *app) error {
 	return e.Run(ctx)
 }
 
-// access says whom an evaluator answers; nil if it listens on a socket.
+// access returns the access rules of an evaluator; nil if it listens on a socket.
 func (cmd *evaluatorCmd) access(a *app, log *slog.Logger) *transport.Access {
 	if !listensOnPort(cmd.Listen) {
 		return nil
 	}
-	sayOpen(a, log, cmd.Listen, cmd.NoToken, false)
+	warnOpen(a, log, cmd.Listen, cmd.NoToken, false)
 	file := cmp.Or(cmd.EvaluatorTokenFile, filepath.Join(cmd.Data, token.Evaluator.FileName()))
 	return dev.AccessConfig{NoToken: cmd.NoToken, Logger: log}.EvaluatorAccess(file)
 }

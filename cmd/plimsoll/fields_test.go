@@ -33,7 +33,8 @@ func shows[T any](view func(*T) any, o fill.Options, hidden map[string]string) f
 	}
 }
 
-// TestEveryFieldIsShown sets every field of what commands print, and looks whether scripts see it.
+// TestEveryFieldIsShown sets every field of the objects that commands print, and checks that -o
+// json shows it.
 func TestEveryFieldIsShown(t *testing.T) {
 	pending := fill.Options{Values: map[string]func(int) any{"State": func(int) any { return plimsoll.TaskPending }}}
 	t.Run("job", shows(func(s *plimsoll.JobStatus) any { return viewJob(s) }, fill.Options{}, map[string]string{

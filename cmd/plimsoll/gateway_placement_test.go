@@ -11,7 +11,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// What the fake gateway says about placement.
+// The fake gateway's answers about placement.
 
 // refusingSteps has a stage of each kind, one of which nothing came to.
 func refusingSteps() []*pb.ExplainStep {

@@ -25,10 +25,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files and the expectations of the scripts")
 
-// TestMain lets tests start this program. They take over a minute with the race detector, and are
-// the only ones for which the roles are processes that run real tasks in real control groups:
-// killed at random (TestKillDev), fed with junk (TestJunk), driven over their waterlines, and used
-// as people use them (the scripts).
+// TestMain lets tests start this program. With the race detector they take over a minute. Only
+// these tests run the roles as processes, with real tasks in real control groups: killed at random
+// (TestKillDev), fed with junk (TestJunk), driven over their waterlines, and used by the scripts.
 func TestMain(m *testing.M) {
 	testscript.Main(leakChecked{m}, map[string]func(){"plimsoll": main})
 }
@@ -250,7 +249,7 @@ func TestProgressIsOneLineOnATerminal(t *testing.T) {
 	}
 }
 
-// TestQueuesAreConfiguredFromAFile: what config apply sends is what config print shows.
+// TestQueuesAreConfiguredFromAFile: config print shows the tree that config apply has sent.
 func TestQueuesAreConfiguredFromAFile(t *testing.T) {
 	address, _ := serve(t)
 	if stdout, stderr, code := plimsollAt(
@@ -286,7 +285,7 @@ func TestWhatTheServerEndsIsNotAnInterrupt(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(499)
-		// a failure shows in what the command says
+		// a failure shows in the command's output
 		_, _ = w.Write([]byte(`{"code":"canceled","message":"the caller went away"}`))
 	}))
 	defer server.Close()

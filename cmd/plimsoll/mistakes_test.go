@@ -37,7 +37,7 @@ func TestKilledIsAResultOfItsOwnInLists(t *testing.T) {
 	}
 }
 
-// What a filter names wrongly is told with the nearest name.
+// The error for a typo in a filter suggests the nearest name.
 func TestAFilterWithATypoIsAnError(t *testing.T) {
 	address, _ := serve(t)
 	const noObject = "plimsoll: --object: there is no job, task, node or queue "

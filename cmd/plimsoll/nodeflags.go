@@ -13,7 +13,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// nodeFlags are those of the commands that make this machine a node.
+// nodeFlags belong to the commands that make this machine a node.
 type nodeFlags struct {
 	Node       string            `help:"Id of this machine as a node; default: its host name." env:"PLIMSOLL_NODE" placeholder:"ID"`
 	Capacity   map[string]string `help:"Amounts that replace the measured ones, such as cpu=2; repeat it for more." placeholder:"NAME=AMOUNT"`
@@ -32,10 +32,10 @@ type nodeFlags struct {
 	NextReboot    string            `help:"When this machine will be restarted, such as 2026-12-24T03:00:00Z. Machines that stay up longer are preferred." placeholder:"INSTANT"`
 }
 
-// pairFlags is a flag that may be repeated: a name, or a name and a value.
+// pairFlags is a flag that may be repeated. Its value is a name, or a name and a value.
 type pairFlags map[string]string
 
-// Decode takes in one use of the flag, or all of them as they stand in the file of --config.
+// Decode reads one use of the flag, or all of them from the file of --config.
 func (p *pairFlags) Decode(ctx *kong.DecodeContext) error {
 	token, err := ctx.Scan.PopValue("NAME[=VALUE]")
 	if err != nil {
@@ -73,7 +73,7 @@ func (p *pairFlags) add(pair string) error {
 	return nil
 }
 
-// nodeSettings are what nodeFlags say.
+// nodeSettings is the result of parsing nodeFlags.
 type nodeSettings struct {
 	capacity plimsoll.Resources
 	facts    plimsoll.NodeFacts
@@ -115,7 +115,8 @@ func (f *nodeFlags) parse() (s nodeSettings, err error) {
 	return s, s.facts.Validate("")
 }
 
-// parseTraits reads a flag where there is no value, or true or false, and words otherwise.
+// parseTraits reads traits. No value, true and false are boolean; any other value is a list of
+// words.
 func parseTraits(pairs map[string]string) (map[string]plimsoll.Trait, error) {
 	traits := make(map[string]plimsoll.Trait, len(pairs))
 	for _, pair := range plimsoll.SortedPairs(pairs) {
@@ -135,7 +136,7 @@ func parseTraits(pairs map[string]string) (map[string]plimsoll.Trait, error) {
 	return traits, nil
 }
 
-// parseRatios reads numbers; one may be written in percent.
+// parseRatios reads numbers. A number may be a percentage.
 func parseRatios(flag string, pairs map[string]string, such string) (map[string]float64, error) {
 	ratios := make(map[string]float64, len(pairs))
 	for _, pair := range plimsoll.SortedPairs(pairs) {

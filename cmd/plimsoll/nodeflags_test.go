@@ -49,12 +49,13 @@ func fullFacts() plimsoll.NodeFacts {
 // The flags of a node are the same for dev and agent.
 func TestNodeFlags(t *testing.T) {
 	for _, role := range []string{"dev", "agent"} {
-		s, flags, err := parseNode(t, role, "--attributes", "rack=r7", "--capacity", "cpu=2", "--trait", "ssd", "--trait=nvme=true",
-			"--trait", "hdd=false", "--trait", "gpu=a100,h100", "--trait", "tier=gold", "--network", "eth0",
-			"--network", "storage=eth1",
-			"--reserve", "memory=0.15", "--reserve", "cpu=5%", "--overprovision", "cpu=4", "--overprovision",
-			"memory=1.5", "--release", "7.0",
-			"--platform", "20260114T101500Z", "--headnode", "--reservoir", "--next-reboot", "2026-12-24T03:00:00Z", "--max-tasks", "12", "--task-pids", "99")
+		s, flags, err := parseNode(t, role, "--attributes", "rack=r7", "--capacity", "cpu=2",
+			"--trait", "ssd", "--trait=nvme=true", "--trait", "hdd=false", "--trait", "gpu=a100,h100",
+			"--trait", "tier=gold", "--network", "eth0", "--network", "storage=eth1",
+			"--reserve", "memory=0.15", "--reserve", "cpu=5%",
+			"--overprovision", "cpu=4", "--overprovision", "memory=1.5",
+			"--release", "7.0", "--platform", "20260114T101500Z", "--headnode", "--reservoir",
+			"--next-reboot", "2026-12-24T03:00:00Z", "--max-tasks", "12", "--task-pids", "99")
 		if err != nil {
 			t.Fatal(role, err)
 		}
@@ -103,7 +104,7 @@ func TestNodeFlagsInAFile(t *testing.T) {
 	}
 }
 
-// A wrong value is named by its flag, with what to write instead.
+// The error for a wrong value names its flag and a correct value.
 func TestNodeFlagsRefused(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
 		{"--trait gpu=", "--trait: \"gpu=\" lacks a name or a value"},
@@ -130,5 +131,5 @@ func TestNodeFlagsRefused(t *testing.T) {
 	}
 }
 
-// pairFlags is what kong takes for a flag of its own kind.
+// pairFlags decodes its own values for kong.
 var _ kong.MapperValue = (*pairFlags)(nil)

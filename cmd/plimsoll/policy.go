@@ -76,8 +76,8 @@ func (cmd *policyApplyCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// readPolicies reads policy files, and says where each policy stands. A policy that stands in two
-// of them is refused: the order would decide.
+// readPolicies reads policy files, and returns the place of each policy. A policy that stands twice
+// is refused, because the order of the files would decide.
 func (a *app) readPolicies(files []string) (all []plimsoll.Policy, places config.Places, err error) {
 	places = config.Places{}
 	from := map[plimsoll.PolicyRef]string{}
@@ -146,7 +146,7 @@ func (cmd *policyListCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// policySummary says in a line what a policy does.
+// policySummary describes a policy in one line.
 func policySummary(p *plimsoll.Policy) string {
 	switch p.Kind() {
 	case plimsoll.PolicyAction:

@@ -83,7 +83,12 @@ func TestTopOnScreens(t *testing.T) {
 	for name, c := range map[string]struct {
 		width, height int
 		color         bool
-	}{"top-wide-color": {200, 50, true}, "top-100": {100, 50, false}, "top-60": {60, 50, false}, "top-low": {120, 14, false}} {
+	}{
+		"top-wide-color": {200, 50, true},
+		"top-100":        {100, 50, false},
+		"top-60":         {60, 50, false},
+		"top-low":        {120, 14, false},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := &app{

@@ -12,7 +12,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
-// qosFlags say how this machine is kept at the waterlines of its policies.
+// qosFlags configure the QoS agent, which keeps this machine at the waterlines of its policies.
 type qosFlags struct {
 	QOSInterval time.Duration `name:"qos-interval" help:"How often this machine and its tasks are measured, and acted on if a policy's waterline is crossed." default:"1s"`
 	Metrics     string        `help:"Metric file: what is measured on this machine beside the built-in metrics, for policies." placeholder:"FILE"`
@@ -57,7 +57,7 @@ func (f *qosFlags) parse() (cfg agent.QOSConfig, err error) {
 	return cfg, err
 }
 
-// parsePart reads a part of a whole as percent: 10% and 0.1 are the same.
+// parsePart reads a part of a whole as a percentage: 10% and 0.1 are the same.
 func parsePart(flag, text string) (percent int32, err error) {
 	digits, written := strings.CutSuffix(text, "%")
 	v, err := strconv.ParseFloat(digits, 64)

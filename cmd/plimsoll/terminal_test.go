@@ -14,7 +14,7 @@ import (
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 )
 
-// filtered is what a terminal is shown of a task's bytes that come in parts of so many.
+// filtered returns the text that a terminal is shown of a task's bytes, which come in parts.
 func filtered(text string, part int) string {
 	var f terminalFilter
 	var out []byte
@@ -33,7 +33,8 @@ func TestTerminalGetsColoursOnly(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain\ttext\r\n": "plain\ttext\r\n",
 		bom + " text":     bom + " text",
-		"\x1b[31mred\x1b[0m, \x1b[1;38;5;9mbold\x1b[m, \x1b[4:3mcurly\x1b[0m": "\x1b[31mred\x1b[0m, \x1b[1;38;5;9mbold\x1b[m, \x1b[4:3mcurly\x1b[0m",
+		"\x1b[31mred\x1b[0m, \x1b[1;38;5;9mbold\x1b[m, \x1b[4:3mcurly\x1b[0m": "" +
+			"\x1b[31mred\x1b[0m, \x1b[1;38;5;9mbold\x1b[m, \x1b[4:3mcurly\x1b[0m",
 		"\x1b[31mred\n":                                "\x1b[31mred\n\x1b[0m",
 		"a\x1b]52;c;aGVsbG8=\x07b":                     "ab",                   // the clipboard
 		"a\x1b]0;title\x1b\\b\x1b]0;title\u009cc":      "abc",                  // the title
@@ -101,7 +102,7 @@ func TestLinesOfSeveralTasksKeepTheirBeginning(t *testing.T) {
 
 var color = regexp.MustCompile("\x1b\\[[0-9:;]*m")
 
-// Whatever bytes come, cut anywhere, a terminal gets whole colours and text; and text stays text.
+// For any bytes, cut anywhere, a terminal gets whole colours and text. Text stays text.
 func FuzzTerminal(f *testing.F) {
 	for _, seed := range []string{
 		hostile, "text\n", "\x1b[31mred\x1b[0m", "\x1b]\x1b\x1b\\\x1b[\x18\xe4\xb8", "\x1b[1\x1b[2m\u009b3m",
