@@ -114,7 +114,7 @@ var roleNames = []string{"dev", "coordinator", "gateway", "agent", "evaluator"}
 
 // noTokenFlag belongs to every role that can listen on a port.
 type noTokenFlag struct {
-	NoToken bool `help:"Answer everybody who reaches --listen, without a token."`
+	NoToken bool `help:"Answer all callers of --listen, without a token."`
 }
 
 // gatewayTokenFlags belong to the roles that users and agents call.

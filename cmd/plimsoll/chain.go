@@ -13,7 +13,7 @@ import (
 )
 
 type configChainCmd struct {
-	File string `arg:"" optional:"" help:"Placement file; without it the chain is shown that holds without a file."`
+	File string `arg:"" optional:"" help:"Placement file; without it the default chain is shown."`
 	formatFlag
 }
 

@@ -41,7 +41,7 @@ func (cmd *completionCmd) Run(a *app) error {
 
 // completeCmd is the hidden command that the scripts call.
 type completeCmd struct {
-	Words []string `arg:"" optional:"" passthrough:"" help:"The words behind plimsoll; the last one is completed."`
+	Words []string `arg:"" optional:"" passthrough:"" help:"The words after plimsoll; the last one is completed."`
 }
 
 // Help is the detail of the help text.

@@ -11,8 +11,8 @@ import (
 
 type configCmd struct {
 	Check configCheckCmd `cmd:"" help:"Check a job, queue, placement or policy file without sending it anywhere."`
-	Print configPrintCmd `cmd:"" help:"Print the queues as the server has them, or a file as it is understood."`
-	Chain configChainCmd `cmd:"" help:"Show the stages that choose a node, of a placement file or without one."`
+	Print configPrintCmd `cmd:"" help:"Print the server's configuration of the queues, or a file as Plimsoll reads it."`
+	Chain configChainCmd `cmd:"" help:"Show the stages that choose a node: those of a placement file, or the default ones."`
 	Apply configApplyCmd `cmd:"" help:"Replace the configuration of the queues by that of a queue file."`
 }
 
@@ -62,7 +62,7 @@ func otherKind(problems error, name string, data []byte, other config.FileKind, 
 }
 
 type configCheckCmd struct {
-	Files []string `arg:"" name:"file" help:"Job, queue, placement or policy files; what it is is seen by its keys."`
+	Files []string `arg:"" name:"file" help:"Job, queue, placement or policy files; their keys tell the kinds apart."`
 }
 
 // Help is the detail of the help text.
@@ -131,7 +131,7 @@ func countQueues(q *plimsoll.QueueConfig) int {
 }
 
 type configPrintCmd struct {
-	File   string `arg:"" optional:"" help:"Job, queue, placement or policy file; without it the queues of the server are printed."`
+	File   string `arg:"" optional:"" help:"Job, queue, placement or policy file. Without one the queues of the server are printed."`
 	Output string `short:"o" help:"How to print: ${enum}." enum:"yaml,json" default:"yaml"`
 }
 

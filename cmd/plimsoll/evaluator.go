@@ -18,13 +18,13 @@ import (
 type evaluatorCmd struct {
 	roleFlags
 	hostFlags
-	Servers        string `help:"File or URL with the servers of this part, in JSON. Triton's records will do." env:"PLIMSOLL_EVALUATOR_SERVERS" placeholder:"FILE|URL"`
-	Instances      string `help:"File or URL with what runs on one server, {server} for its id; default: it stands in --servers." placeholder:"FILE|URL"`
+	Servers        string `help:"File or URL with the servers of this part, in JSON. Triton's records are understood too." env:"PLIMSOLL_EVALUATOR_SERVERS" placeholder:"FILE|URL"`
+	Instances      string `help:"File or URL with the instances of one server, with {server} for its id; default: --servers has them." placeholder:"FILE|URL"`
 	TritonDefaults string `help:"JSON file with the defaults of Triton's designation." placeholder:"FILE"`
 
-	Refresh     time.Duration `help:"How old what was read from a --servers with a URL may be." default:"10s"`
-	Loads       int           `help:"Servers whose instances are loaded at a time." default:"16" placeholder:"N"`
-	LoadTimeout time.Duration `help:"Time for the instances of one server." default:"2s"`
+	Refresh     time.Duration `help:"How old the answer of a --servers with a URL may be." default:"10s"`
+	Loads       int           `help:"Number of servers whose instances are loaded at a time." default:"16" placeholder:"N"`
+	LoadTimeout time.Duration `help:"Longest time to load the instances of one server." default:"2s"`
 
 	Data     string `help:"Directory of the token." default:"plimsoll-data/evaluator" env:"PLIMSOLL_DATA"`
 	Listen   string `help:"Address to serve: host:port or unix:/path." default:"127.0.0.1:9083" env:"PLIMSOLL_LISTEN"`

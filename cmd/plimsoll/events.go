@@ -12,8 +12,8 @@ import (
 type eventsCmd struct {
 	Object string  `help:"Only events about this job (its tasks included), task, node or queue." placeholder:"ID"`
 	Start  *uint64 `help:"Id of the first event to print." placeholder:"ID"`
-	Count  uint64  `short:"n" help:"How many to print at most, the latest unless --start is given; 0 prints all." default:"100"`
-	Follow bool    `short:"f" help:"Go on with the events that come."`
+	Count  uint64  `short:"n" help:"Most events to print: the latest, or the first ones from --start; 0 prints all." default:"100"`
+	Follow bool    `short:"f" help:"Keep printing new events."`
 	formatFlag
 }
 

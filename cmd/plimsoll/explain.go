@@ -16,9 +16,9 @@ import (
 )
 
 type explainCmd struct {
-	ID     string `arg:"" name:"task" help:"Id of a task; of a job: its first task that waits."`
-	Node   string `help:"Say what each filter thinks of this node." placeholder:"NODE"`
-	Export string `help:"Write the decision that put the task on its node to this file, for plimsoll place --replay." placeholder:"FILE"`
+	ID     string `arg:"" name:"task" help:"Id of a task, or of a job to explain its first waiting task."`
+	Node   string `help:"Show each filter's verdict on this node." placeholder:"NODE"`
+	Export string `help:"Write the decision that placed the task to this file, for plimsoll place --replay." placeholder:"FILE"`
 	formatFlag
 }
 

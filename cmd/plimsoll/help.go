@@ -13,7 +13,7 @@ import (
 
 // helpCmd is "plimsoll help", which prints the same as --help.
 type helpCmd struct {
-	Command []string `arg:"" optional:"" help:"The command, such as job logs; all commands without it."`
+	Command []string `arg:"" optional:"" help:"The command, such as job logs. Without it all commands are listed."`
 }
 
 // Help is the detail of the help text.

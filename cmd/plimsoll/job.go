@@ -15,9 +15,9 @@ type jobCmd struct {
 	List  jobListCmd  `cmd:"" help:"List jobs."`
 	Get   jobGetCmd   `cmd:"" help:"Read one job with its tasks."`
 	Kill  jobKillCmd  `cmd:"" help:"Stop all tasks of jobs."`
-	Logs  jobLogsCmd  `cmd:"" help:"Print what the tasks of a job, or one task, wrote."`
-	Wait  jobWaitCmd  `cmd:"" help:"Show the progress of a job until it has ended; exit 1 unless it completed."`
-	Scale jobScaleCmd `cmd:"" help:"Change how many tasks a group has."`
+	Logs  jobLogsCmd  `cmd:"" help:"Print the output of a task, or of all tasks of a job."`
+	Wait  jobWaitCmd  `cmd:"" help:"Show the progress of a job until it has ended. The exit code is 1 unless it completed."`
+	Scale jobScaleCmd `cmd:"" help:"Change the number of tasks of a group."`
 }
 
 // Help is the detail of the help text.
@@ -30,7 +30,7 @@ type jobListCmd struct {
 	Owner string   `help:"Only jobs of this owner." placeholder:"NAME"`
 	State []string `help:"Only jobs in these states, such as Running." placeholder:"STATE"`
 
-	Result []string `help:"Only jobs that ended so: succeeded, failed or killed." placeholder:"RESULT"`
+	Result []string `help:"Only jobs with this result: succeeded, failed or killed." placeholder:"RESULT"`
 	formatFlag
 }
 
@@ -224,7 +224,7 @@ func groupResources(spec *plimsoll.JobSpec, name string) plimsoll.Resources {
 
 type jobKillCmd struct {
 	IDs    []string `arg:"" name:"id" help:"Ids of the jobs."`
-	Reason string   `help:"Why, for people." placeholder:"TEXT"`
+	Reason string   `help:"Reason, for people." placeholder:"TEXT"`
 }
 
 // Help is the detail of the help text.
@@ -285,7 +285,7 @@ func (cmd *jobWaitCmd) Run(ctx context.Context, a *app) error {
 
 type jobScaleCmd struct {
 	ID    string `arg:"" help:"Id of the job."`
-	Count int32  `arg:"" help:"How many tasks the group is to have."`
+	Count int32  `arg:"" help:"New number of tasks of the group."`
 	Group string `short:"g" help:"Group to change; needed if the job has several." placeholder:"NAME"`
 }
 

@@ -14,10 +14,10 @@ const followedTasks = 100
 
 type jobLogsCmd struct {
 	ID      string `arg:"" help:"Id of a job or of a task."`
-	Follow  bool   `short:"f" help:"Go on with what is written until the job has ended."`
+	Follow  bool   `short:"f" help:"Keep printing new output until the job has ended."`
 	Stream  string `help:"Only stdout or stderr." enum:"stdout,stderr,both" default:"both"`
-	Tail    int64  `help:"Only the last so many lines of each stream of each task; 0: all." placeholder:"LINES"`
-	Attempt int32  `help:"Which attempt of a task; the last one without it." placeholder:"N"`
+	Tail    int64  `help:"Print only this number of last lines of each stream of each task; 0: all." placeholder:"LINES"`
+	Attempt int32  `help:"Attempt of a task to read; default: the last one." placeholder:"N"`
 }
 
 // Help is the detail of the help text.

@@ -14,14 +14,14 @@ import (
 )
 
 type nodeCmd struct {
-	List     nodeListCmd     `cmd:"" help:"List nodes with what is allocated on them."`
-	Show     nodeShowCmd     `cmd:"" help:"Show a node with all that placement knows of it."`
-	Capacity nodeCapacityCmd `cmd:"" help:"Show what is left on nodes."`
-	Top      nodeTopCmd      `cmd:"" help:"Watch how a node stands to its waterlines, and who would be acted on next."`
-	Drain    nodeDrainCmd    `cmd:"" help:"Take nodes out of use: no new tasks, and those that run are placed elsewhere."`
-	Cordon   nodeCordonCmd   `cmd:"" help:"Give nodes no new tasks; those that run go on."`
+	List     nodeListCmd     `cmd:"" help:"List nodes with their allocated resources."`
+	Show     nodeShowCmd     `cmd:"" help:"Show a node with all the facts that placement uses."`
+	Capacity nodeCapacityCmd `cmd:"" help:"Show the room that is left on nodes."`
+	Top      nodeTopCmd      `cmd:"" help:"Watch a node's use and waterlines, and the tasks that actions would choose next."`
+	Drain    nodeDrainCmd    `cmd:"" help:"Take nodes out of use: they get no new tasks, and their tasks are placed elsewhere."`
+	Cordon   nodeCordonCmd   `cmd:"" help:"Give nodes no new tasks. Running tasks go on."`
 	Uncordon nodeUncordonCmd `cmd:"" help:"Let nodes take tasks again, after cordon or drain."`
-	Remove   nodeRemoveCmd   `cmd:"" help:"Forget nodes whose machines are gone. One that is alive or holds tasks is refused."`
+	Remove   nodeRemoveCmd   `cmd:"" help:"Remove nodes whose machines are gone. A node that is alive or holds tasks is refused."`
 }
 
 // Help is the detail of the help text.
@@ -257,7 +257,8 @@ func takesTasks(info *client.NodeInfo, now time.Time) string {
 
 // used returns the allocated and the whole amount of a resource.
 func used(n *client.NodeInfo, resource string) string {
-	return humanAmount(resource, n.Status.Allocated[resource]) + " of " + humanAmount(resource, n.Node.Capacity[resource])
+	allocated, whole := n.Status.Allocated[resource], n.Node.Capacity[resource]
+	return humanAmount(resource, allocated) + " of " + humanAmount(resource, whole)
 }
 
 // humanAmount formats an amount in a few digits, for people.

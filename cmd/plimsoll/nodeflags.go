@@ -15,21 +15,21 @@ import (
 
 // nodeFlags belong to the commands that make this machine a node.
 type nodeFlags struct {
-	Node       string            `help:"Id of this machine as a node; default: its host name." env:"PLIMSOLL_NODE" placeholder:"ID"`
+	Node       string            `help:"Node id of this machine; default: its host name." env:"PLIMSOLL_NODE" placeholder:"ID"`
 	Capacity   map[string]string `help:"Amounts that replace the measured ones, such as cpu=2; repeat it for more." placeholder:"NAME=AMOUNT"`
-	Attributes map[string]string `help:"Facts that are added to the measured ones, such as rack=r7. Groups can spread over them." placeholder:"NAME=VALUE"`
+	Attributes map[string]string `help:"Attributes that are added to the measured ones, such as rack=r7. Groups can spread over them." placeholder:"NAME=VALUE"`
 
-	Trait         pairFlags         `help:"What sets this machine apart: ssd (a flag), ssd=false, or words, gpu=a100,h100. Only groups that ask for all its traits come here. Repeat it for more." placeholder:"NAME[=WORD,…]"`
-	Network       pairFlags         `help:"A network, and the interface that it is up with, such as storage=eth1; without one the interface of that name. Interfaces that are up are networks anyway." placeholder:"NAME[=INTERFACE]"`
+	Trait         pairFlags         `help:"Trait of this machine: ssd (a flag), ssd=false, or words such as gpu=a100,h100. Only groups that ask for all its traits are placed here. Repeat it for more." placeholder:"NAME[=WORD,…]"`
+	Network       pairFlags         `help:"A network and its interface, such as storage=eth1; default: the interface of the network's name. Every interface that is up is a network anyway." placeholder:"NAME[=INTERFACE]"`
 	Reserve       map[string]string `help:"The part of the capacity that no task gets, such as memory=0.15 or memory=15%." placeholder:"NAME=PART"`
-	Overprovision map[string]string `help:"How often an amount may be promised, such as cpu=4. A group that names a class goes only where it is the same." placeholder:"NAME=RATIO"`
-	MaxTasks      int32             `help:"How many tasks this machine takes at once." default:"${maxTasks}" placeholder:"NUMBER"`
-	TaskPids      int64             `help:"How many processes and threads a task may have at once." default:"${taskPids}" placeholder:"NUMBER"`
+	Overprovision map[string]string `help:"Factor by which a resource may be promised, such as cpu=4. A group that names a factor is placed only on nodes with the same one." placeholder:"NAME=RATIO"`
+	MaxTasks      int32             `help:"Most tasks on this machine at once." default:"${maxTasks}" placeholder:"NUMBER"`
+	TaskPids      int64             `help:"Most processes and threads of a task at once." default:"${taskPids}" placeholder:"NUMBER"`
 	Release       string            `help:"Release of the platform that this machine runs, such as 7.0." placeholder:"RELEASE"`
 	Platform      string            `help:"Stamp of the platform that this machine runs, such as 20260114T101500Z." placeholder:"STAMP"`
 	Headnode      bool              `help:"This machine runs the control plane and takes no tasks."`
-	Reservoir     bool              `help:"Keep this machine back: it takes tasks when nothing else is left."`
-	NextReboot    string            `help:"When this machine will be restarted, such as 2026-12-24T03:00:00Z. Machines that stay up longer are preferred." placeholder:"INSTANT"`
+	Reservoir     bool              `help:"Keep this machine in reserve: it takes tasks only when no other node is left."`
+	NextReboot    string            `help:"Next planned restart of this machine, such as 2026-12-24T03:00:00Z. Machines that stay up longer are preferred." placeholder:"INSTANT"`
 }
 
 // pairFlags is a flag that may be repeated. Its value is a name, or a name and a value.

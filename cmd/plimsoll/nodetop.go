@@ -15,7 +15,7 @@ import (
 
 type nodeTopCmd struct {
 	Node     string        `arg:"" help:"Id of the node."`
-	Interval time.Duration `help:"Time between two pictures; 0 shows each sample." default:"1s"`
+	Interval time.Duration `help:"Time between two updates; 0 shows each sample." default:"1s"`
 	Once     bool          `help:"Show one sample and end."`
 	formatFlag
 }

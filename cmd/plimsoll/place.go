@@ -25,12 +25,12 @@ const maxTried = 10_000
 type placeCmd struct {
 	File      string   `arg:"" optional:"" help:"Job file in YAML or JSON; - reads it from stdin. With --servers also a request in JSON." placeholder:"FILE"`
 	Group     string   `help:"Only this group of the job." placeholder:"GROUP"`
-	Count     *int32   `help:"Try so many tasks of each group instead of as many as the file says; at most 10000." placeholder:"N"`
+	Count     *int32   `help:"Number of tasks of each group to try, instead of the file's; at most 10000." placeholder:"N"`
 	Owner     string   `help:"Owner of the job, instead of the one in the file." placeholder:"OWNER"`
-	Node      []string `help:"Only these nodes, instead of those that the file names; * and ? are wildcards." placeholder:"NODE"`
-	Servers   string   `help:"Try it on the servers of this JSON file or URL, without a cluster." placeholder:"FILE"`
-	Placement string   `help:"With --servers or --evaluators: a placement file." placeholder:"FILE"`
-	Replay    string   `help:"Decide again what plimsoll explain --export wrote." placeholder:"FILE"`
+	Node      []string `help:"Only these nodes, instead of the file's; * and ? are wildcards." placeholder:"NODE"`
+	Servers   string   `help:"Try the job on the servers of this JSON file or URL, without a cluster." placeholder:"FILE"`
+	Placement string   `help:"Placement file, for --servers or --evaluators." placeholder:"FILE"`
+	Replay    string   `help:"Repeat the decision in a file of plimsoll explain --export." placeholder:"FILE"`
 	evaluatorFlags
 	TritonDefaults string `help:"JSON file with the defaults of Triton's designation." placeholder:"FILE"`
 	formatFlag

@@ -25,7 +25,7 @@ import (
 type evaluatorFlags struct {
 	Evaluators         []string      `help:"Ask these evaluators instead of a cluster, such as 127.0.0.1:9083,127.0.0.1:9084." placeholder:"ADDRESS"`
 	EvaluatorTokenFile string        `help:"File with the token of evaluators; default: found on this machine." env:"PLIMSOLL_EVALUATOR_TOKEN_FILE" placeholder:"FILE"`
-	EvaluatorTimeout   time.Duration `help:"Time of one try of a call of an evaluator, of three." default:"10s"`
+	EvaluatorTimeout   time.Duration `help:"Time limit of one call of an evaluator; a call is tried three times." default:"10s"`
 }
 
 // fleet connects to all evaluators. done closes the connections.

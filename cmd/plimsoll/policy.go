@@ -15,8 +15,8 @@ type policyCmd struct {
 	Apply  policyApplyCmd  `cmd:"" help:"Create and change the policies of policy files, all of them or none."`
 	List   policyListCmd   `cmd:"" help:"List policies."`
 	Get    policyGetCmd    `cmd:"" help:"Print a policy as in a policy file."`
-	Test   policyTestCmd   `cmd:"" help:"Check policy files, and show what they would do on a node."`
-	Delete policyDeleteCmd `cmd:"" help:"Delete a policy that no other names."`
+	Test   policyTestCmd   `cmd:"" help:"Check policy files, and show their effect on a node."`
+	Delete policyDeleteCmd `cmd:"" help:"Delete a policy that no other policy names."`
 }
 
 // Help is the detail of the help text.
@@ -29,7 +29,7 @@ func (policyCmd) Help() string {
 
 type policyApplyCmd struct {
 	Files  []string `short:"f" name:"file" required:"" help:"Policy files, with a document for each policy; - reads stdin." placeholder:"FILE" sep:"none"`
-	DryRun bool     `help:"Say what would change, or what is wrong, and change nothing."`
+	DryRun bool     `help:"Print the changes or the errors, and change nothing."`
 	formatFlag
 }
 

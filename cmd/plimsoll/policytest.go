@@ -16,10 +16,10 @@ import (
 
 type policyTestCmd struct {
 	Files    []string `short:"f" name:"file" required:"" help:"Policy files; - reads stdin." placeholder:"FILE" sep:"none"`
-	Node     string   `help:"Show what they would do on this node now. Actions and TaskQOS of the server count as well." placeholder:"NODE" xor:"where"`
-	Snapshot string   `help:"Show what they would do on the node of this snapshot file." placeholder:"FILE" xor:"where"`
+	Node     string   `help:"Show the effect on this node now. Actions and TaskQOS of the server count as well." placeholder:"NODE" xor:"where"`
+	Snapshot string   `help:"Show the effect on the node of this snapshot file." placeholder:"FILE" xor:"where"`
 	Metrics  string   `help:"Metric file of the node's agent, for rules on metrics that are not built in." placeholder:"FILE"`
-	Samples  int      `help:"Go on for so many samples at most, if each is not enough." default:"20"`
+	Samples  int      `help:"Number of samples to go on for, if one is not enough." default:"20"`
 	formatFlag
 }
 
@@ -137,7 +137,7 @@ func (t *policyTest) why(o *rehearsal.Outcome) string {
 	case o.More:
 		return "more is to be done after " + plural(t.config.Samples, "sample") + "; see further with --samples"
 	}
-	return "nobody is left who may be acted on"
+	return "no task is left that an action may choose"
 }
 
 // describe describes the outcome of a rule for people.
@@ -150,7 +150,7 @@ func (t *policyTest) describe(o *rehearsal.Outcome) string {
 			m.Format(o.After),
 		)
 	case !o.Told:
-		return fmt.Sprintf("%s: what %s would come to cannot be told beforehand: %s", o.Rule, o.Metric, t.why(o))
+		return fmt.Sprintf("%s: the effect on %s is not known beforehand: %s", o.Rule, o.Metric, t.why(o))
 	}
 	return fmt.Sprintf("%s: %s would go from %s to %s; its line, %s, is not reached: %s", o.Rule, o.Metric, m.Format(
 		o.Before,

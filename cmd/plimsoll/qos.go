@@ -5,7 +5,7 @@ import (
 )
 
 type qosCmd struct {
-	Preview qosPreviewCmd `cmd:"" help:"Show what the QoS agent of a node makes of its last sample, with the rules that are only previewed."`
+	Preview qosPreviewCmd `cmd:"" help:"Show the plan of a node's QoS agent for its last sample, including rules in preview."`
 }
 
 // Help is the detail of the help text.

@@ -22,12 +22,8 @@ func (p *page) printNode(q *client.NodeQOS, now time.Time) {
 	}
 	head := []cell{{q.Node, strong}, {text: ": " + sample}}
 	if q.CPU > 0 {
-		head = append(
-			head,
-			cell{
-				text: ", " + humanAmount(plimsoll.CPU, q.CPU/nanosPerMilli) + " cores, " + humanAmount(plimsoll.Memory, q.Memory),
-			},
-		)
+		cpu, memory := humanAmount(plimsoll.CPU, q.CPU/nanosPerMilli), humanAmount(plimsoll.Memory, q.Memory)
+		head = append(head, cell{text: ", " + cpu + " cores, " + memory})
 	}
 	p.line(head...)
 	if q.SchedulingDisabled {

@@ -9,7 +9,7 @@ import (
 )
 
 type queueCmd struct {
-	List queueListCmd `cmd:"" help:"List queues with what they use."`
+	List queueListCmd `cmd:"" help:"List queues with their use."`
 }
 
 // Help is the detail of the help text.

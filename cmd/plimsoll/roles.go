@@ -33,7 +33,7 @@ type roleCommands struct {
 	Coordinator coordinatorCmd `cmd:"" help:"Run the coordinator, which owns the active state."`
 	Gateway     gatewayCmd     `cmd:"" help:"Run a gateway, which serves users and agents."`
 	Agent       agentCmd       `cmd:"" help:"Run the agent of this machine, which makes it a node."`
-	Evaluator   evaluatorCmd   `cmd:"" help:"Run an evaluator, which places beside the data of a part of a fleet."`
+	Evaluator   evaluatorCmd   `cmd:"" help:"Run an evaluator, which places tasks next to the data of a part of a fleet."`
 	Supervisor  supervisorCmd  `cmd:"" hidden:"" help:"Run the supervisor of this machine's tasks. The agent starts it."`
 }
 
@@ -41,7 +41,7 @@ type roleCommands struct {
 // in the environment.
 type roleFlags struct {
 	Config   kong.ConfigFlag `help:"YAML file with flags of this command, by their names." placeholder:"FILE"`
-	LogLevel slog.Level      `help:"What is logged to stderr: debug, info, warn or error." default:"info" env:"PLIMSOLL_LOG_LEVEL"`
+	LogLevel slog.Level      `help:"Lowest level that is logged to stderr: debug, info, warn or error." default:"info" env:"PLIMSOLL_LOG_LEVEL"`
 }
 
 func (f *roleFlags) logger() *slog.Logger {
@@ -310,7 +310,7 @@ func checkListen(address string, insecure bool) error {
 type gatewayCmd struct {
 	roleFlags
 	hostFlags
-	ID       string `help:"Name of this gateway, its own among all; default: host name and process id." env:"PLIMSOLL_GATEWAY" placeholder:"ID"`
+	ID       string `help:"Name of this gateway, unique among all; default: host name and process id." env:"PLIMSOLL_GATEWAY" placeholder:"ID"`
 	Data     string `help:"Directory of the tokens." default:"plimsoll-data/gateway" env:"PLIMSOLL_DATA"`
 	Listen   string `help:"Address to serve." default:"127.0.0.1:9080" env:"PLIMSOLL_LISTEN"`
 	Leader   string `help:"Address of the coordinator." default:"127.0.0.1:9081" env:"PLIMSOLL_LEADER"`
@@ -320,7 +320,7 @@ type gatewayCmd struct {
 	GatewayTokenFile string `help:"File with the token of gateways, from the coordinator; default: found if it is on this machine." env:"PLIMSOLL_GATEWAY_TOKEN_FILE" placeholder:"FILE"`
 	LogTokenFile     string `help:"File with the token of the agents' ports; default: found for agents on this machine." env:"PLIMSOLL_LOG_TOKEN_FILE" placeholder:"FILE"`
 	connectionFlags
-	ListenAgents string `help:"Further address, for agents alone: what comes there has slots and connections that users cannot take." env:"PLIMSOLL_LISTEN_AGENTS" placeholder:"ADDRESS"`
+	ListenAgents string `help:"Further address, for agents alone: its slots and connections cannot be taken by users." env:"PLIMSOLL_LISTEN_AGENTS" placeholder:"ADDRESS"`
 	agentAddressFlags
 }
 
@@ -379,9 +379,9 @@ type agentCmd struct {
 	roleFlags
 	hostFlags
 	Data      string   `help:"Directory of the node's tasks." default:"plimsoll-data/agent" env:"PLIMSOLL_DATA"`
-	Gateways  []string `help:"Addresses of gateways; the next one is tried when one fails." default:"127.0.0.1:9080" env:"PLIMSOLL_GATEWAYS"`
+	Gateways  []string `help:"Addresses of gateways; if one fails, the next is tried." default:"127.0.0.1:9080" env:"PLIMSOLL_GATEWAYS"`
 	Listen    string   `help:"Address of the log service: host:port, or a socket in the directory; default: the socket agent.sock in it." env:"PLIMSOLL_LISTEN" placeholder:"ADDRESS"`
-	Advertise string   `help:"Address at which gateways reach the log service: one that the agent calls gateways from, unless they allow it with --agent-addresses; default: --listen." placeholder:"ADDRESS"`
+	Advertise string   `help:"Address at which gateways reach the log service; default: --listen. Gateways accept only the address that the agent calls from, or one that their --agent-addresses allow." placeholder:"ADDRESS"`
 	Insecure  bool     `help:"Allow an address that other machines can reach, although nothing is encrypted."`
 	noTokenFlag
 	AgentTokenFile string `help:"File with the token of agents, from the gateway; default: found if it is on this machine." env:"PLIMSOLL_AGENT_TOKEN_FILE" placeholder:"FILE"`
@@ -450,9 +450,9 @@ func (cmd *agentCmd) Run(ctx context.Context, a *app) error {
 type supervisorCmd struct {
 	Dir        string     `help:"The agent's directory." required:"" placeholder:"DIR"`
 	Socket     string     `help:"Path of the socket; default: supervisor.sock in the directory." placeholder:"PATH"`
-	Node       string     `help:"A word for the name of the node's control group."`
-	CgroupRoot string     `help:"Where control groups are mounted, or none." env:"PLIMSOLL_CGROUP_ROOT"`
-	LogLevel   slog.Level `help:"What is logged to stderr." default:"info" env:"PLIMSOLL_LOG_LEVEL"`
+	Node       string     `help:"Word in the name of the node's control group."`
+	CgroupRoot string     `help:"Directory where control groups are mounted, or none." env:"PLIMSOLL_CGROUP_ROOT"`
+	LogLevel   slog.Level `help:"Lowest level that is logged to stderr." default:"info" env:"PLIMSOLL_LOG_LEVEL"`
 }
 
 // Help is the detail of the help text.

@@ -15,16 +15,16 @@ import (
 const runGroup = "main"
 
 type runCmd struct {
-	ID         string            `help:"Id of the job; the program's name and a random suffix without it." placeholder:"ID"`
+	ID         string            `help:"Id of the job; default: the program's name and a random suffix." placeholder:"ID"`
 	Queue      string            `short:"q" help:"Queue of the job." default:"${queue}"`
-	Owner      string            `help:"Owner of the job; you without it." placeholder:"NAME"`
+	Owner      string            `help:"Owner of the job; default: you." placeholder:"NAME"`
 	CPU        string            `name:"cpu" help:"CPU that the task asks for, such as 500m or 2." placeholder:"AMOUNT"`
 	Memory     string            `help:"Memory that the task asks for, such as 64Mi." placeholder:"AMOUNT"`
 	Resource   map[string]string `help:"More resources that the task asks for." placeholder:"NAME=AMOUNT"`
 	Env        map[string]string `short:"e" mapsep:"none" help:"Environment variables." placeholder:"NAME=VALUE"`
-	WorkDir    string            `name:"workdir" help:"Working directory; a new one without it." placeholder:"DIR"`
+	WorkDir    string            `name:"workdir" help:"Working directory; default: a new one." placeholder:"DIR"`
 	User       string            `short:"u" help:"User to run as." placeholder:"USER"`
-	MaxRuntime time.Duration     `help:"Stop it after so long." placeholder:"DURATION"`
+	MaxRuntime time.Duration     `help:"Stop the task after this time." placeholder:"DURATION"`
 	Command    []string          `arg:"" passthrough:"" help:"The program and its arguments, after --."`
 }
 

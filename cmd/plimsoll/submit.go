@@ -15,7 +15,7 @@ type submitCmd struct {
 	ID     string `help:"Id of the job, instead of the one in the file." placeholder:"ID"`
 	Unique bool   `help:"Add a short random suffix to the id, so that the same file can be submitted again."`
 	Strict bool   `help:"Refuse the job if a group asks for a resource that no node has, rather than warn."`
-	Wait   bool   `short:"w" help:"Show the progress until the job has ended; exit 1 unless it completed."`
+	Wait   bool   `short:"w" help:"Show the progress until the job has ended. The exit code is 1 unless it completed."`
 	formatFlag
 }
 

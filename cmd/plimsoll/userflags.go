@@ -16,10 +16,10 @@ const nodeMask = 0o022
 // userFlags belong to the commands that make this machine a node. They choose the user of a task if
 // the agent is root.
 type userFlags struct {
-	TaskUIDs       string   `name:"task-uids" help:"If this is root: the uids from which each attempt of a task gets one of its own; default: 600000-665535." placeholder:"FIRST-LAST"`
-	TaskUser       string   `help:"If this is root: the user that tasks run as that name none, instead of a uid of their own. dev that sudo has started takes the user that called sudo, unless this or --task-uids is given." placeholder:"USER"`
+	TaskUIDs       string   `name:"task-uids" help:"If the agent is root: range of uids; each attempt of a task gets a uid of its own. Default: 600000-665535." placeholder:"FIRST-LAST"`
+	TaskUser       string   `help:"If the agent is root: user of the tasks that name none, instead of a uid of their own. Under sudo dev takes the user who called sudo, unless this or --task-uids is given." placeholder:"USER"`
 	AllowUsers     []string `help:"Users that tasks may name to run as, such as alice,1001." placeholder:"USER"`
-	AllowRootTasks bool     `help:"Let tasks name root to run as. They can then do everything on this machine."`
+	AllowRootTasks bool     `help:"Let tasks run as root if they name it. They can then do everything on this machine."`
 }
 
 // parse reads the flags. environment returns the variables of sudo; nil: there are none.
