@@ -47,7 +47,7 @@ func chainTable(o *output, p *config.Placement) {
 		}
 	}
 	t.add(p.Expression, "", "")
-	columns(o, []string{"#", "STAGE", "IN RFD 60", "WHAT IT DOES", "READS", "SETTING"}, t.rows)
+	columns(o, []string{"#", "STAGE", "IN RFD 60", "ACTION", "READS", "SETTING"}, t.rows)
 	if len(p.Settings.OwnerRules) > 0 {
 		o.printf("\nnodes of their own:\n")
 		for _, pair := range plimsoll.SortedPairs(p.Settings.OwnerRules) {
@@ -124,7 +124,7 @@ func stageKind(s *placement.Stage) string {
 	case s.Scores:
 		return "orders nodes"
 	case s.Gives != placement.ReadsRecord:
-		return "finds out " + stageReads(s.Gives)
+		return "finds " + stageReads(s.Gives)
 	case s.Name == "identity":
 		return "keeps all"
 	case s.Batch != nil && s.Name != "calculate-tickets":
@@ -136,9 +136,9 @@ func stageKind(s *placement.Stage) string {
 func stageReads(r placement.Reads) string {
 	switch {
 	case r&placement.ReadsFree != 0:
-		return "what is free"
+		return "free resources"
 	case r&placement.ReadsInstances != 0:
-		return "what runs"
+		return "instances"
 	}
 	return "the node's record"
 }

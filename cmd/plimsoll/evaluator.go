@@ -35,14 +35,15 @@ type evaluatorCmd struct {
 
 // Help is the detail of the help text.
 func (evaluatorCmd) Help() string {
-	return `An evaluator stands beside the data of a part of a fleet. It lists its servers, evaluates
-batches of them, counts how a group is spread over them, and tells what is left on each. What
-runs on a server does not leave it. plimsoll place --evaluators places over several.
+	return `An evaluator runs next to the data of a part of a fleet. It lists its servers, evaluates batches
+of them, counts the spread of a group over them, and reports the room on each. The instances on
+its servers stay with it. plimsoll place --evaluators places tasks over several evaluators.
 
-What runs on the servers stands in the document of --servers, or --instances says where it is for
-one server: then it is loaded only when a batch needs it, and a server that takes longer than
---load-timeout is left out of that batch. A file is read again when it has changed. With
---triton-defaults their over-provisioning holds for all of Triton's records.
+The instances of all servers stand in the document of --servers. Otherwise --instances names the
+place of the instances of one server. They are then loaded only when a batch needs them, and a
+server that takes longer than --load-timeout is left out of that batch. A file is read again when
+it has changed. With --triton-defaults, the over-provisioning there holds for all of Triton's
+records.
 
 ` + example("plimsoll evaluator --servers servers.json",
 		"plimsoll evaluator --servers servers.json --instances 'instances/{server}.json' --listen 127.0.0.1:9084",

@@ -22,7 +22,7 @@ type nodeTopCmd struct {
 
 // Help is the detail of the help text.
 func (nodeTopCmd) Help() string {
-	return "A bar shows the use of a metric up to all that there is: ┃ is the waterline, ┆ the release line, ▓ what is above the waterline.\n\n" +
+	return "A bar shows the use of a metric, up to the capacity: ┃ is the waterline, ┆ the release line, ▓ the use above the waterline.\n\n" +
 		example("plimsoll node top n1", "plimsoll node top n1 --once -o json | jq '.tasks[] | select(.rank == 1)'")
 }
 

@@ -78,7 +78,7 @@ func (cmd *placeCmd) check() error {
 		cmd.Owner != "" || len(cmd.Node) > 0 || cmd.Placement != "" || len(cmd.Evaluators) > 0 ||
 		cmd.TritonDefaults != ""):
 		return plimsoll.Invalid(
-			"--replay", "decides again with what the file holds; leave out the other flags and files",
+			"--replay", "needs nothing besides its file; leave out the other flags and files",
 		)
 	case cmd.Replay == "" && cmd.File == "":
 		return plimsoll.Invalid("file", "is missing; give a job file, such as: plimsoll place examples/wordcount.yaml")

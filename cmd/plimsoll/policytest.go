@@ -25,8 +25,8 @@ type policyTestCmd struct {
 
 // Help is the detail of the help text.
 func (policyTestCmd) Help() string {
-	return "Nothing is applied, and nothing is done on any node. Every rule counts as having been above its line for as long as its triggerAfter says, and one that is " +
-		"only previewed as one that acts. From one sample to the next, a lower weight is taken to release nothing, and a lower quota what was above it.\n\n" +
+	return "The policies are not applied, and no node acts. Every rule counts as triggered, as if its metric had been above its line for triggerAfter samples. " +
+		"A rule in preview counts as one that acts. From one sample to the next, a lower weight releases nothing, and a lower quota releases the use above it.\n\n" +
 		example("plimsoll policy test -f examples/qos.yaml", "plimsoll policy test -f examples/qos.yaml --node n1",
 			"plimsoll policy test -f examples/qos.yaml --snapshot examples/qos-snapshot.yaml")
 }
@@ -191,7 +191,7 @@ func (t *policyTest) fromNode(ctx context.Context, a *app, id string) error {
 	if err != nil {
 		return err
 	}
-	t.where = fmt.Sprintf("%s with what was measured %s", id, ago(a.now(), q.At))
+	t.where = fmt.Sprintf("%s with its sample of %s", id, ago(a.now(), q.At))
 	at.Snapshot, at.Ledger = rehearsal.FromAgent(&q)
 	return nil
 }

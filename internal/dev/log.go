@@ -136,7 +136,7 @@ func AgentEvents(log *slog.Logger) agent.Events {
 		},
 		NodeReportRefused: func(events int, err error) {
 			log.Error(
-				"a report of the node was refused for good; what is wrong in it is left out", "events", events, "error",
+				"a report of the node was refused for good; its wrong parts are left out", "events", events, "error",
 				err,
 			)
 		},
@@ -177,7 +177,7 @@ func qosEvents(log *slog.Logger) nodeqos.Events {
 		},
 		OtherBoot: func(boot string) {
 			log.Info(
-				"the record of what was taken from tasks is of another boot, which nothing has outlived", "boot", boot,
+				"the record of resources taken from tasks is of another boot, and no task has outlived it", "boot", boot,
 			)
 		},
 		Trouble: func(t nodeqos.Trouble) {
