@@ -12,8 +12,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/fill"
 )
 
-// messageFiller sets every field of a message, but for one: the field that it comes to when it has
-// set left others.
+// messageFiller sets every field of a message except one: the field that it reaches after left
+// others.
 type messageFiller struct {
 	n, left int
 	skipped string // the field that was not set; empty: there are not so many
@@ -113,7 +113,7 @@ func TestEveryFieldOfAnAnswerIsRead(t *testing.T) {
 	}))
 }
 
-// A wait code of a newer server is none that this client has, and not another one.
+// A wait code of a newer server is read as no known code.
 func TestACodeOfANewerServer(t *testing.T) {
 	if code := explanation(&pb.ExplainTaskResponse{WaitCode: 256 + 1}).WaitCode; code != plimsoll.WaitNone {
 		t.Errorf("the code is %v", code)

@@ -17,7 +17,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// watched tells of a node once a stream, and then goes away.
+// watched sends one status of a node in each stream, and then breaks the stream.
 type watched struct {
 	plimsollv1connect.UnimplementedNodeServiceHandler
 	mu struct {

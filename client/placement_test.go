@@ -17,7 +17,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// placer answers questions about placement with one of everything.
+// placer answers calls about placement. Each field of its answers is set.
 type placer struct {
 	plimsollv1connect.UnimplementedJobServiceHandler
 	plimsollv1connect.UnimplementedNodeServiceHandler

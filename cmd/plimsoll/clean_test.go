@@ -60,8 +60,8 @@ func TestNothingThatIsPrintedSteersATerminal(t *testing.T) {
 	}
 }
 
-// poisoner adds hostile text to every string of every answer; to ids only if asked for, because
-// what nobody finds is not printed.
+// poisoner adds hostile text to every string of every answer. It adds it to ids only if asked to,
+// because a command does not print an object that it does not find.
 type poisoner struct{ ids bool }
 
 // WrapUnary implements connect.Interceptor.
@@ -144,7 +144,7 @@ func (p poisoner) poison(m protoreflect.Message) {
 	})
 }
 
-// JSON says what was there: escaped, and nothing is lost.
+// JSON keeps the whole text, with escapes.
 func TestRecordsAreEscaped(t *testing.T) {
 	var b bytes.Buffer
 	a := &app{out: &output{w: &b}}

@@ -162,7 +162,7 @@ func tree(t *testing.T, dir string) map[string]string {
 	return found
 }
 
-// refuses wants a role to end at once with an error, and to leave the directory as it was.
+// refuses wants a role to end at once with an error, and to leave the directory unchanged.
 func (s *site) refuses(t *testing.T, dir, want string, args ...string) {
 	t.Helper()
 	before := map[string]string{}
@@ -222,8 +222,8 @@ func TestPlacesThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// TestDamagedStore: a store that was cut, changed or written by a newer version is refused: the
-// error names the file and says what can be saved, and nothing is touched.
+// TestDamagedStore: a store that was cut, changed or written by a newer version is refused. The
+// error names the file and the part that can be saved, and no file is changed.
 func TestDamagedStore(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -277,15 +277,15 @@ func TestDamagedStore(t *testing.T) {
 	}
 }
 
-// newerWitness makes the store's record of itself one of format 9.
+// newerWitness changes the store's record of its own format to format 9.
 func newerWitness(b []byte) []byte {
 	binary.BigEndian.PutUint32(b[8:], 9)
 	binary.BigEndian.PutUint32(b[12:], crc32.Checksum(b[:12], crc32.MakeTable(crc32.Castagnoli)))
 	return b
 }
 
-// TestBadRESTParameters: each is refused by its name; a count that is only larger than what is
-// there returns all there is.
+// TestBadRESTParameters: the error for a bad parameter names it. A count that is larger than the
+// number of objects returns all of them.
 func TestBadRESTParameters(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

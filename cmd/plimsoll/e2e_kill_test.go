@@ -35,7 +35,7 @@ type attemptLine struct {
 	at  int64
 }
 
-// killing is one moment at which something was killed.
+// killing is the moment at which dev, and maybe its supervisor, was killed.
 type killing struct {
 	at         int64
 	supervisor bool
@@ -75,7 +75,7 @@ func TestKillDev(t *testing.T) {
 		exits: map[attemptID]exitFile{},
 	}
 	o.log = o.path("log")
-	// for all tasks, as whomever they run
+	// tasks of any user must be able to append to it
 	if err := errors.Join(os.WriteFile(o.log, nil, 0o600), os.Chmod(o.log, 0o666)); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestKillDev(t *testing.T) {
 	}
 }
 
-// outlive kills dev while a task runs for sure, and lets the task end before dev is back.
+// outlive kills dev while a task certainly runs, and lets the task end before dev is back.
 func (o *killTest) outlive(c *client.Client) {
 	d := start(o.t, o.devArgs("--log-level", "warn")...)
 	job := o.nextJob()
@@ -134,8 +134,8 @@ func (o *killTest) wrote(line string) {
 	})
 }
 
-// script is the command of a task: it writes a line, works, writes another, and fails as often as
-// it is told.
+// script is the command of a task. It writes a line, works, writes another line, and fails in the
+// given number of attempts.
 func (o *killTest) script(work string, failures int) string {
 	return fmt.Sprintf(`
 line() { echo "$1 $PLIMSOLL_TASK_ID $PLIMSOLL_ATTEMPT $$ $(date +%%s%%N)" >> %s; }
@@ -212,7 +212,7 @@ func (o *killTest) killSupervisor() {
 	}
 }
 
-// collectExits reads what was recorded about attempts; old records are removed as time goes by.
+// collectExits reads the supervisor's records of attempts; old records are removed after a while.
 func (o *killTest) collectExits() {
 	paths, err := filepath.Glob(filepath.Join(o.data(), "agent", "tasks", "*", "*", "exit.json"))
 	if err != nil {
@@ -236,7 +236,8 @@ func (o *killTest) collectExits() {
 	}
 }
 
-// settled waits until every job has ended, as long as one after the other does, and returns all.
+// settled waits until every job has ended, and returns all jobs and tasks. It gives up when no
+// further job ends.
 func (o *killTest) settled() (jobs map[string]plimsoll.JobStatus, tasks map[string]plimsoll.Task) {
 	o.t.Helper()
 	c := o.client()
@@ -275,7 +276,7 @@ func (o *killTest) settled() (jobs map[string]plimsoll.JobStatus, tasks map[stri
 	return jobs, tasks
 }
 
-// checkJobs: nothing that was acknowledged is lost, and nothing else is there.
+// checkJobs: every acknowledged job is there, and no other.
 func (o *killTest) checkJobs(jobs map[string]plimsoll.JobStatus, tasks map[string]plimsoll.Task) {
 	if len(jobs) != o.jobs || len(o.mu.acknowledged) != o.jobs {
 		o.t.Errorf(
@@ -385,7 +386,7 @@ func (o *killTest) checkExit(id attemptID, b attemptLine, exit exitFile) (outliv
 	return outlived
 }
 
-// checkReasons: every attempt but the last of a task ended without success, and the last as its
+// checkReasons: every attempt of a task but the last ended without success. The last ended as the
 // task says.
 func (o *killTest) checkReasons(tasks map[string]plimsoll.Task, begun map[attemptID]attemptLine) {
 	for _, task := range tasks {
@@ -406,7 +407,7 @@ func (o *killTest) checkReasons(tasks map[string]plimsoll.Task, begun map[attemp
 	}
 }
 
-// checkAccounts: nothing is held when nothing runs.
+// checkAccounts: no resources are held when no task runs.
 func (o *killTest) checkAccounts() {
 	eventually(o.t, "wait for even accounts", func() error {
 		var queues []queueView

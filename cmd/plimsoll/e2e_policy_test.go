@@ -35,7 +35,7 @@ rules: [{name: cpu, metric: cpu_total_utilization, waterline: 80, release: 70, a
 `
 	good := s.write("good.yaml", file)
 
-	// A dry run and a bad file change nothing; what is wrong is named.
+	// A dry run and a bad file change nothing; the error names the problem.
 	cli(0, "Action shed: created (dry run: nothing was changed)", "apply", "-f", good, "--dry-run")
 	for _, bad := range []struct{ from, to, says string }{
 		{
@@ -57,7 +57,7 @@ rules: [{name: cpu, metric: cpu_total_utilization, waterline: 80, release: 70, a
 		t.Fatalf("a refused file left something behind:\n%s", list)
 	}
 
-	// They are applied, listed, and printed as a file that changes nothing when it is applied.
+	// The policies are applied, listed, and printed as a file. Applying that file changes nothing.
 	cli(0, "NodeQOS busy: created", "apply", "-f", good)
 	cli(0, "every node: cpu_total_utilization > 80: shed", "list")
 	printed := cli(0, "release: 70", "list", "-o", "yaml")
@@ -78,7 +78,7 @@ rules: [{name: cpu, metric: cpu_total_utilization, waterline: 80, release: 70, a
 	s.dev()
 	cli(0, "step: 30", "get", "Action", "shed")
 
-	// So do the options by which nodes plan.
+	// The options by which nodes plan are changed and read in the same way.
 	lagging := strings.Replace(printed, "rules:", "options: {excess: 10, lag: 2s}\nrules:", 1)
 	cli(0, "NodeQOS busy: changed", "apply", "-f", s.write("lagging.yaml", lagging))
 	cli(0, "lag: 2s", "get", "NodeQOS", "busy")

@@ -53,7 +53,7 @@ func (s *site) policy(args ...string) {
 	}
 }
 
-// awaits runs a command until what it prints has all the words.
+// awaits runs a command until its output has all the words.
 func (s *site) awaits(args []string, words ...string) string {
 	s.t.Helper()
 	var stdout string
@@ -103,7 +103,7 @@ func (s *site) group(task string) (*cgroup.Group, error) {
 	return tree.Open(executor.CgroupName(task, 1))
 }
 
-// held reads what the first attempt of a task is held to.
+// held reads the limits of the first attempt of a task.
 func (s *site) held(task string) (held, error) {
 	g, err := s.group(task)
 	if err != nil {
@@ -170,9 +170,8 @@ func TestThrottledAndGivenBack(t *testing.T) {
 	}
 }
 
-// TestEvictedGoesBackToItsQueue: what is evicted goes back to its queue with the reason, and not to
-// the same node at once; a node over its line takes no new tasks, and takes them again behind the
-// cool-down.
+// TestEvictedGoesBackToItsQueue: an evicted task goes back to its queue with the reason, and not to
+// the same node at once. A node over its line takes no new tasks until the cool-down is over.
 func TestEvictedGoesBackToItsQueue(t *testing.T) {
 	t.Parallel()
 	needGroups(t)

@@ -42,7 +42,7 @@ func (p *pair) close() {
 	}
 }
 
-// newProxy forwards what comes to an address, to another, until the test ends.
+// newProxy forwards connections from one address to another until the test ends.
 func newProxy(t testing.TB, address, to string) *proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", address)
@@ -99,8 +99,7 @@ func (p *pair) forward(from, to int) {
 	}
 }
 
-// drop loses what comes over the connections that there are, and over new ones if they are to be
-// lost.
+// drop loses the bytes of the present connections, and with newOnes those of new connections too.
 func (p *proxy) drop(newOnes bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,7 +109,7 @@ func (p *proxy) drop(newOnes bool) {
 	}
 }
 
-// heal forwards what comes over new connections.
+// heal forwards the bytes of new connections again.
 func (p *proxy) heal() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,7 +133,7 @@ type linked struct {
 	reader *client.Client
 }
 
-// newLinked starts them. Without a proxy the gateway sees for itself that nobody listens.
+// newLinked starts the processes. Without a proxy the gateway itself sees that nothing listens.
 func newLinked(t testing.TB, proxied bool) *linked {
 	t.Helper()
 	ports := freePorts(t, 2)
@@ -163,7 +162,7 @@ func (l *linked) startLeader() {
 	l.coordinator = start(l.t, "coordinator", "--data", l.path("store"), "--listen", l.leader)
 }
 
-// read is one strict read. That there is no such job is an answer.
+// read makes one strict read. The answer that there is no such job counts as an answer.
 func (l *linked) read(ctx context.Context) error {
 	_, err := l.reader.Job(ctx, "none")
 	if plimsoll.CodeOf(err) == plimsoll.CodeNotFound {
@@ -172,8 +171,8 @@ func (l *linked) read(ctx context.Context) error {
 	return err
 }
 
-// answered waits until a strict read is answered, and returns how long that took. A read is tried
-// again five milliseconds after one that failed.
+// answered waits until a strict read is answered, and returns how long that took. Five milliseconds
+// after a failure it reads again.
 func (l *linked) answered() time.Duration {
 	l.t.Helper()
 	began := time.Now()
@@ -239,7 +238,7 @@ func (l *linked) cut(lasts time.Duration) (found, back time.Duration) {
 	return found, l.answered()
 }
 
-// stand stops the coordinator's process for a while.
+// stand suspends the coordinator's process for a while.
 func (l *linked) stand(lasts time.Duration) time.Duration {
 	l.t.Helper()
 	l.signal(syscall.SIGSTOP)
@@ -249,7 +248,7 @@ func (l *linked) stand(lasts time.Duration) time.Duration {
 }
 
 // recoveries are failures in the order of the table in docs/recovery.md. Each returns the time from
-// the event that stands last in its name until reads are answered.
+// the event at the end of its name until reads are answered.
 var recoveries = []struct {
 	name   string
 	direct bool // without the proxy

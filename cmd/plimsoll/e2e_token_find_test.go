@@ -29,7 +29,7 @@ func runAs(t *testing.T, home string, variables []string, args ...string) (stdou
 	return out.String(), notes.String(), cmd.ProcessState.ExitCode()
 }
 
-// TestCLIFindsTheTokenOfItsServer, and says where it looked if there is none or it is wrong. The
+// TestCLIFindsTheTokenOfItsServer: the command line finds the token, or says where it looked. The
 // flag goes before the variables, and PLIMSOLL_TOKEN before PLIMSOLL_TOKEN_FILE.
 func TestCLIFindsTheTokenOfItsServer(t *testing.T) {
 	t.Parallel()
@@ -173,7 +173,7 @@ func portOf(t *testing.T, address string) string {
 	return port
 }
 
-// TestTokensAreWithdrawnWhenARoleStops, so that nobody finds one that is of no use.
+// TestTokensAreWithdrawnWhenARoleStops: no caller finds the token of a role that has stopped.
 func TestTokensAreWithdrawnWhenARoleStops(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

@@ -37,8 +37,7 @@ type cluster struct {
 	daemons                []*daemon
 }
 
-// newCluster starts the roles with the command lines of the guide: none of them is told where a
-// token is.
+// newCluster starts the roles with the command lines of the guide, which name no tokens.
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	ports := freePorts(t, 3)
@@ -102,8 +101,8 @@ func request(t *testing.T, listener, line, authorization string) (status int, bo
 	return response.StatusCode, string(data)
 }
 
-// TestEveryPathOfEveryTCPListenerWantsAToken: whoever has no token, or a wrong one, is answered
-// before the body comes, on each path that there is and on others.
+// TestEveryPathOfEveryTCPListenerWantsAToken: a caller without a token, or with a wrong one, is
+// refused before the body comes, on every known path and on others.
 func TestEveryPathOfEveryTCPListenerWantsAToken(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -185,7 +184,7 @@ func TestTokenOfAnotherKindIsRefused(t *testing.T) {
 	}
 }
 
-// TestSocketNeedsNoToken: only its user can open it.
+// TestSocketNeedsNoToken: only the user of a socket can open it.
 func TestSocketNeedsNoToken(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -203,7 +202,8 @@ func TestSocketNeedsNoToken(t *testing.T) {
 	}
 }
 
-// TestTokenFileThatOthersReadIsRefused, by the server that keeps it and by those who send it.
+// TestTokenFileThatOthersReadIsRefused: the server that keeps the file refuses it, and so do
+// callers.
 func TestTokenFileThatOthersReadIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -253,14 +253,14 @@ func TestTokenIsNotInTheEnvironmentOfTasks(t *testing.T) {
 	if strings.Contains(stdout, secret) || strings.Contains(stdout, own) || strings.Contains(stdout, "PLIMSOLL_TOKEN") {
 		t.Errorf("a task sees %s", stdout)
 	}
-	// A task with a uid of its own cannot look there, and one that is root can.
+	// A task with a uid of its own cannot read the supervisor's environment; a task of root can.
 	environ := processes("environ")[s.supervisor(s.path("data", "agent"))]
 	if !strings.Contains(environ, "PATH=") || strings.Contains(environ, secret) || strings.Contains(environ, own) {
 		t.Errorf("the supervisor has %q", environ)
 	}
 }
 
-// TestNothingShowsTheTokens: no log, event, metric, error or list of processes.
+// TestNothingShowsTheTokens: no log, event, metric, error or list of processes shows a token.
 func TestNothingShowsTheTokens(t *testing.T) {
 	t.Parallel()
 	ports := freePorts(t, 3)
@@ -320,8 +320,8 @@ func TestNothingShowsTheTokens(t *testing.T) {
 	}
 }
 
-// TestOpenListenersSaySo: --no-token and --open-ws are said at each start, whatever is logged, and
-// in the metrics.
+// TestOpenListenersSaySo: each start warns of --no-token and --open-ws at any log level. The
+// metrics show them too.
 func TestOpenListenersSaySo(t *testing.T) {
 	t.Parallel()
 	for flag, test := range map[string]struct{ says, metric string }{
@@ -370,8 +370,8 @@ func TestOpenListenersSaySo(t *testing.T) {
 	}
 }
 
-// TestTokensOfOtherMachines: where the loopback is not used, the roles take copies of the files,
-// and say what is missing without.
+// TestTokensOfOtherMachines: where the loopback is not used, the roles read copies of the token
+// files. Without a copy they name the file that is missing.
 func TestTokensOfOtherMachines(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -450,7 +450,7 @@ func TestTokensOfOtherMachines(t *testing.T) {
 	})
 }
 
-// TestFirstStepsOfTheREADME: they work as they stand there, without a word of tokens.
+// TestFirstStepsOfTheREADME: the first steps work as they are written, without a mention of tokens.
 func TestFirstStepsOfTheREADME(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// WatchNodeQOS tells of n1 twice, and of n2, where no rule is in force, once without and once with
-// a sample.
+// WatchNodeQOS sends two samples of n1. For n2, which has no rules, it sends a status without a
+// sample and then one with a sample.
 func (g *fakeGateway) WatchNodeQOS(
 	_ context.Context, req *connect.Request[pb.WatchNodeQOSRequest],
 	stream *connect.ServerStream[pb.WatchNodeQOSResponse],

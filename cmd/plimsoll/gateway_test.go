@@ -231,7 +231,7 @@ func (g *fakeGateway) ListJobs(
 	return connect.NewResponse(res), nil
 }
 
-// advance lets a job take its next step and returns what it is then.
+// advance lets a job take its next step and returns its status.
 func (g *fakeGateway) advance(id string) (plimsoll.JobStatus, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

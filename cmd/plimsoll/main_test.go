@@ -72,8 +72,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// examplesDir returns the directory of the examples. It reads the directory, because go test keeps
-// a result until what this process has read changes, and only the program reads the files.
+// examplesDir returns the directory of the examples. It reads the directory, so that go test
+// notices changes there: only the program reads the files, and go test knows this process alone.
 func examplesDir(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs("../../examples")
@@ -97,8 +97,8 @@ func plimsollAt(ctx context.Context, address string, args ...string) (stdout, st
 	return out.String(), notes.String(), code
 }
 
-// TestGolden holds what the commands print against testdata/golden: their tables for people and
-// their JSON and YAML for scripts.
+// TestGolden compares the output of the commands with testdata/golden: tables for people, and JSON
+// and YAML for scripts.
 func TestGolden(t *testing.T) {
 	for name, args := range map[string]string{
 		"job-list":           "job list",
@@ -215,8 +215,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestLogsOfSeveralTasksAreFollowedLineByLine: the tasks' lines may come in any order, but no line
-// is torn.
+// TestLogsOfSeveralTasksAreFollowedLineByLine: the tasks' lines come in any order, but whole.
 func TestLogsOfSeveralTasksAreFollowedLineByLine(t *testing.T) {
 	address, _ := serve(t)
 	for _, c := range []struct{ args, want string }{
@@ -234,7 +233,7 @@ func TestLogsOfSeveralTasksAreFollowedLineByLine(t *testing.T) {
 	}
 }
 
-// TestProgressIsOneLineOnATerminal: it is rewritten in place and taken away at the end.
+// TestProgressIsOneLineOnATerminal: the line is rewritten in place and removed at the end.
 func TestProgressIsOneLineOnATerminal(t *testing.T) {
 	address, _ := serve(t)
 	var out, notes bytes.Buffer
@@ -264,7 +263,7 @@ func TestQueuesAreConfiguredFromAFile(t *testing.T) {
 	}
 }
 
-// TestEventsAreFollowedUntilTheInterrupt: which is no error.
+// TestEventsAreFollowedUntilTheInterrupt: the interrupt is not an error.
 func TestEventsAreFollowedUntilTheInterrupt(t *testing.T) {
 	address, _ := serve(t)
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -278,9 +277,8 @@ func TestEventsAreFollowedUntilTheInterrupt(t *testing.T) {
 	}
 }
 
-// TestWhatTheServerEndsIsNotAnInterrupt: nobody may take the end of a server for a wish of their
-// own.
-func TestWhatTheServerEndsIsNotAnInterrupt(t *testing.T) {
+// TestACallThatTheServerEndsIsNotAnInterrupt: users are told that the server has ended their call.
+func TestACallThatTheServerEndsIsNotAnInterrupt(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -295,8 +293,8 @@ func TestWhatTheServerEndsIsNotAnInterrupt(t *testing.T) {
 	}
 }
 
-// TestAmountsInAFileOfFlagsMayBeNumbers: capacity is a mapping of texts for the command line, and
-// of amounts for people.
+// TestAmountsInAFileOfFlagsMayBeNumbers: capacity has text values on the command line, and may have
+// numbers in a file.
 func TestAmountsInAFileOfFlagsMayBeNumbers(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "flags.yaml")
@@ -364,7 +362,7 @@ func TestEveryHelpShowsAnExample(t *testing.T) {
 	}
 }
 
-// trigger calls do when something has been written that holds on.
+// trigger calls do when the written text contains on.
 type trigger struct {
 	on string
 	do func()

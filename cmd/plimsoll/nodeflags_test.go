@@ -13,8 +13,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// parseNode reads a command line of a role that makes this machine a node, and returns what the
-// flags of the node say.
+// parseNode parses a command line of a role with a node, and returns the settings of the node.
 func parseNode(t *testing.T, args ...string) (nodeSettings, *nodeFlags, error) {
 	t.Helper()
 	var root commands
@@ -71,7 +70,7 @@ func TestNodeFlags(t *testing.T) {
 	}
 }
 
-// The same can stand in a file, with lists and mappings where they read better. A flag of the
+// The flags can also stand in a file, with lists and mappings where they read better. A flag of the
 // command line goes first.
 func TestNodeFlagsInAFile(t *testing.T) {
 	for name, text := range map[string]string{

@@ -26,7 +26,8 @@ func onTerminal(line lineTerminal) (p *progress, notes *bytes.Buffer) {
 	return &progress{a: &app{notes: &output{w: notes, terminal: true}, live: !line.plain, line: line}}, notes
 }
 
-// A line that is wider than the terminal would be broken, and only its last part be rewritten.
+// A terminal would break a line that is wider than itself, and only the last part would be
+// rewritten.
 func TestProgressIsNeverWiderThanTheTerminal(t *testing.T) {
 	for _, width := range []int{200, 80, 40, 39, 20, 10, 2, 1} {
 		p, notes := onTerminal(lineTerminal{width: func() int { return width }})
@@ -68,7 +69,7 @@ func TestProgressIsDrawnAgainWhenTheTerminalIsResized(t *testing.T) {
 	})
 }
 
-// A terminal without control sequences gets lines, one for each change that matters, whole.
+// A terminal without control sequences gets a whole line for each change that matters.
 func TestProgressOnAPlainTerminalIsLines(t *testing.T) {
 	p, notes := onTerminal(lineTerminal{plain: true, width: func() int { return 10 }})
 	for range 2 {

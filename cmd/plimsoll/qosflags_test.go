@@ -11,8 +11,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/agent"
 )
 
-// parseQOS reads a command line of a role that makes this machine a node, and returns what the
-// flags of its QoS loop say.
+// parseQOS parses a command line of a role with a node, and returns the configuration of its QoS
+// loop.
 func parseQOS(t *testing.T, args ...string) (agent.QOSConfig, error) {
 	t.Helper()
 	var root commands

@@ -26,8 +26,8 @@ func filtered(text string, part int) string {
 	return string(f.flush(out))
 }
 
-// A terminal is shown a task's text and its colours, and nothing else that a task writes reaches
-// it, however the bytes are cut.
+// A terminal is shown the text and the colours of a task and nothing else, however the bytes are
+// cut.
 func TestTerminalGetsColoursOnly(t *testing.T) {
 	const bom = "\u00e9\u4e16\U0001f600"
 	for text, want := range map[string]string{
@@ -63,7 +63,7 @@ func TestTerminalGetsColoursOnly(t *testing.T) {
 	}
 }
 
-// The same bytes that a terminal is shown in part reach a pipe or a file as they are.
+// A pipe or a file gets the bytes of a task unchanged, also those that a terminal is not shown.
 func TestPipeGetsTheBytesUnchanged(t *testing.T) {
 	all := []byte(hostile + "\x9b31m\xff\xfe\x00end without a line break")
 	for i := range 256 {
@@ -89,7 +89,7 @@ func TestPipeGetsTheBytesUnchanged(t *testing.T) {
 	}
 }
 
-// Where each line begins with its task, no line is shown over that, and its colours end with it.
+// With a prefix, a line cannot overwrite the prefix, and its colours end with the line.
 func TestLinesOfSeveralTasksKeepTheirBeginning(t *testing.T) {
 	var b bytes.Buffer
 	w := taskWriter{prefix: "j.g.0", to: &output{w: &b, terminal: true}}

@@ -152,7 +152,7 @@ func TestRunOfAnEndedContextCloses(t *testing.T) {
 	mustBeFree(t, data, strings.TrimPrefix(d.URL(), "http://"))
 }
 
-// mustBeFree checks that nothing was left open.
+// mustBeFree checks that New has closed everything that it opened.
 func mustBeFree(t *testing.T, data, address string) {
 	t.Helper()
 	d, stop := start(t, dev.Config{Data: data, Listen: address})

@@ -247,7 +247,7 @@ func compete(t *testing.T, clients []*client.Client, workers int, seed uint64, n
 	return all
 }
 
-// perform does one operation; ok is false for one that had no effect and says nothing.
+// perform makes one call. ok is false if the call had no effect and its answer tells nothing.
 func perform(t *testing.T, c *client.Client, op changeOp, clock *atomic.Int64) (done porcupine.Operation, ok bool) {
 	done = porcupine.Operation{Input: op, Call: clock.Add(1), Return: math.MaxInt64}
 	var err error

@@ -158,9 +158,8 @@ func (c *cluster) submitAll(tb testing.TB, round, jobs, tasks int) {
 	}
 }
 
-// BenchmarkSubmitToBound is the figure: durable, through the coordinator, from the first
-// submit to the last binding visible at a gateway. The rounds go on the same cluster, so that it is
-// not empty.
+// BenchmarkSubmitToBound measures the time from the first submit to the last binding that a gateway
+// shows, durable and through the coordinator. The rounds use the same cluster, so it is not empty.
 func BenchmarkSubmitToBound(b *testing.B) {
 	for _, load := range []struct {
 		name        string

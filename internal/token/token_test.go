@@ -253,8 +253,8 @@ func TestTokenIsFoundForItsServerAlone(t *testing.T) {
 	}
 }
 
-// Somebody else may listen where a server has ended: its token is not found, and is not sent on a
-// new connection.
+// Another process may listen where a server has ended. The token of that server is not found, and
+// is not sent on a new connection.
 func TestTokenOfAServerThatHasEndedIsNotFound(t *testing.T) {
 	dir := home(t)
 	withdraw, err := Enter(address("127.0.0.1:9080"), []Token{New(User)})
@@ -278,7 +278,7 @@ func TestTokenOfAServerThatHasEndedIsNotFound(t *testing.T) {
 		t.Errorf("%v, %v, %v", got, err, source)
 	}
 
-	// One that was killed leaves its entry, which says of which process, and of which start of the
+	// A server that was killed leaves its entry, which names its process and the boot of the
 	// machine.
 	ended := exec.Command("true")
 	if err := errors.Join(ended.Start(), ended.Wait()); err != nil {
@@ -312,7 +312,7 @@ func TestTokenOfAServerThatHasEndedIsNotFound(t *testing.T) {
 	}
 }
 
-// Only the user and root can enter what the user's commands find.
+// Only the user and root can enter the tokens that the user's commands find.
 func TestEntryOfAnotherUserIsNotTaken(t *testing.T) {
 	dir := home(t)
 	enter(t, "127.0.0.1:9080", New(User))
