@@ -16,7 +16,7 @@ import (
 // others.
 type messageFiller struct {
 	n, left int
-	skipped string // the field that was not set; empty: there are not so many
+	skipped string // the field that was not set; empty: the message has fewer fields
 }
 
 func (f *messageFiller) fill(m protoreflect.Message) {
@@ -71,8 +71,8 @@ func (f *messageFiller) scalar(fd protoreflect.FieldDescriptor) protoreflect.Val
 	panic(fmt.Sprintf("%s is of a kind that is not filled: %s", fd.FullName(), fd.Kind()))
 }
 
-// readsAll holds what the client makes of an answer against the message: each field of the message
-// makes a difference, and none of the client's type stays zero.
+// readsAll compares the client's reading of an answer with the message: each field of the message
+// makes a difference, and no field of the client's type stays zero.
 func readsAll[M proto.Message, T any](read func(M) T, zero map[string]string) func(t *testing.T) {
 	return func(t *testing.T) {
 		filled := func(left int) (T, string) {

@@ -47,8 +47,8 @@ type Explanation struct {
 	Verdicts []NodeVerdict // on ExplainOptions.Node
 	Decision *Decision     // how the task came to its node; nil: not known
 	Kept     int32         // number of last decisions that the leader keeps
-	// Revision is that of the cluster that the answer is of. The answer holds every change that was
-	// acknowledged before the call.
+	// Revision is the revision of the cluster's state that the answer describes. The state holds
+	// every change that was acknowledged before the call.
 	Revision uint64
 }
 

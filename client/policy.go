@@ -8,7 +8,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// PolicyChange says what applying a policy changed, or would change.
+// PolicyChange is the change that applying a policy made, or would make.
 type PolicyChange int
 
 // The changes.

@@ -31,7 +31,7 @@ type place struct {
 	mu struct {
 		sync.Mutex
 		killed []string
-		err    error // what it answers
+		err    error // its answer; nil: success
 		cut    bool  // it reads requests and cuts the connection
 	}
 }

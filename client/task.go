@@ -63,8 +63,8 @@ type LogOptions struct {
 	Attempt   int32  // 0: the last one that has started
 	Stream    string // "stdout" or "stderr"; empty: both
 	Follow    bool   // wait for more until the attempt has ended
-	TailBytes int64  // only the last so many bytes; 0: all
-	TailLines int64  // only the last so many lines of each stream; 0: all
+	TailBytes int64  // only this number of last bytes; 0: all
+	TailLines int64  // only this number of last lines of each stream; 0: all
 }
 
 // LogChunk is a piece of a task's output.

@@ -41,7 +41,7 @@ func TestWordsAreCompleted(t *testing.T) {
 		{"--server job li", ""},  // even if it looks like one
 		{"completion ", "bash fish zsh"},
 		{"completion z", "zsh"},
-		{"job logs ", ""}, // whatever the user wants: no ids are known here
+		{"job logs ", ""}, // any text: the ids are not known here
 		{"submit ", ""},
 		{"run -- job ", ""}, // a command to run
 		{"run job ", ""},

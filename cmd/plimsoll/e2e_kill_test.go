@@ -300,7 +300,7 @@ func (o *killTest) checkJobs(jobs map[string]plimsoll.JobStatus, tasks map[strin
 	}
 }
 
-// lines reads what the attempts wrote. Each may begin and end once.
+// lines reads the file of the attempts. Each attempt may begin and end once.
 func (o *killTest) lines() (begun, ended map[attemptID]attemptLine) {
 	data, err := os.ReadFile(o.log)
 	if err != nil {

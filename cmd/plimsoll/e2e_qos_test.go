@@ -157,7 +157,7 @@ func TestThrottledAndGivenBack(t *testing.T) {
 	s.awaits([]string{"events", "--object", "n1"}, "NODE_QOS", "rule triggered by busy/cpu")
 	s.awaits([]string{"node", "top", "n1", "--once"}, "busy/cpu", "throttled", "50m of 500m")
 
-	dev.kill() // without a word: what it took is on record
+	dev.kill() // without warning: the quota that it took is on record
 	if h, err := s.held("burn.main.0"); err != nil || h.Quota.Micros != floor {
 		t.Errorf("without an agent it is held to %+v, %v", h, err)
 	}
@@ -202,9 +202,9 @@ func TestEvictedGoesBackToItsQueue(t *testing.T) {
 	}
 }
 
-// TestWhatIsFrozenCanBeStopped: a task that stands still, even one that an agent froze that was
-// killed since, hears that it is to end, and ends by itself.
-func TestWhatIsFrozenCanBeStopped(t *testing.T) {
+// TestAFrozenTaskCanBeStopped: a frozen task is told to end, and ends by itself. The same holds if
+// the agent that froze it was killed since.
+func TestAFrozenTaskCanBeStopped(t *testing.T) {
 	t.Parallel()
 	needGroups(t)
 	s := newSite(t)

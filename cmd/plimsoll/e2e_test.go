@@ -61,7 +61,7 @@ type daemon struct {
 	}
 }
 
-// Write takes what the process writes to stderr.
+// Write takes the standard error of the process.
 func (d *daemon) Write(data []byte) (int, error) {
 	d.said.Lock()
 	defer d.said.Unlock()

@@ -224,8 +224,8 @@ func TestTokenFileThatOthersReadIsRefused(t *testing.T) {
 	}
 }
 
-// TestTokenIsNotInTheEnvironmentOfTasks, nor in that of the supervisor, which tasks of the same
-// user can look at.
+// TestTokenIsNotInTheEnvironmentOfTasks: nor is it in that of the supervisor, which tasks of the
+// same user can read.
 func TestTokenIsNotInTheEnvironmentOfTasks(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

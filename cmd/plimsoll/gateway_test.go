@@ -487,7 +487,7 @@ func (g *fakeGateway) ListQueues(
 	}}), nil
 }
 
-// GetQueueConfig reads what SetQueueConfig wrote.
+// GetQueueConfig returns the configuration of the last SetQueueConfig.
 func (g *fakeGateway) GetQueueConfig(
 	context.Context, *connect.Request[pb.GetQueueConfigRequest],
 ) (*connect.Response[pb.GetQueueConfigResponse], error) {

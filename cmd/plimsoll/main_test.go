@@ -375,9 +375,9 @@ func (w *trigger) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// TestAnInterruptKillsWhatRunStarted: the job is killed, its end is waited for, and the exit code
-// is that of an interrupt.
-func TestAnInterruptKillsWhatRunStarted(t *testing.T) {
+// TestAnInterruptKillsTheJobOfRun: run kills its job, waits for the end of the job, and returns the
+// exit code of an interrupt.
+func TestAnInterruptKillsTheJobOfRun(t *testing.T) {
 	address, g := serve(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	out := &trigger{on: "second line", do: interrupt}

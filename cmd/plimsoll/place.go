@@ -158,7 +158,7 @@ func (cmd *placeCmd) offline(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	if document.Profile != nil { // the profile's stages decide what a server has left
+	if document.Profile != nil { // the profile's stages compute the room on a server
 		return cmd.tryInProcess(ctx, a, document, chain, job, names, asks)
 	}
 	fleet := placement.NewFleet(placement.NewNames())

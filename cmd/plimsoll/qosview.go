@@ -150,8 +150,8 @@ func lineBar(l *client.QOSLine) string {
 	return b.String()
 }
 
-// printQOSTasks prints at most so many tasks, in the order in which actions would choose them; 0:
-// all.
+// printQOSTasks prints tasks in the order in which actions would choose them. most bounds their
+// number; 0: all.
 func (p *page) printQOSTasks(q *client.NodeQOS, most int) {
 	if len(q.Tasks) == 0 {
 		p.line(cell{text: "no tasks run here"})

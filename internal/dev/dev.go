@@ -64,11 +64,11 @@ type Config struct {
 	NoAgent  bool     // do not make this machine a node
 	// command that starts the node's supervisor; the directory is added as its last word
 	Supervisor []string
-	Users      executor.Users        // as whom tasks run, if this process is root
+	Users      executor.Users        // users that tasks run as, if this process is root
 	Node       string                // id of this machine as a node; the host's name
 	Capacity   plimsoll.Resources    // amounts that replace the measured ones
 	Attributes map[string]string     // facts that are added to the measured ones
-	Facts      plimsoll.NodeFacts    // what placement needs to know of this machine
+	Facts      plimsoll.NodeFacts    // facts of this machine that placement uses
 	Networks   map[string]string     // names of networks and their interfaces
 	TaskPids   int64                 // the most processes and threads of a task at once; 0: the agent's default
 	QOS        agent.QOSConfig       // how this machine is kept at its waterlines
@@ -223,7 +223,7 @@ func makeData(dir string) error {
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return err
 	}
-	return os.Chmod(dir, 0o711) // whatever the umask
+	return os.Chmod(dir, 0o711) // Chmod does not depend on the umask
 }
 
 // firstStore hands the coordinator the store that New has opened, and opens it anew for later

@@ -205,7 +205,7 @@ func follow(t *testing.T, leader, listen string) (stop func()) {
 	}
 }
 
-// compete lets workers change and read two jobs, and returns what they did.
+// compete lets workers change and read two jobs, and returns their calls and the answers.
 func compete(t *testing.T, clients []*client.Client, workers int, seed uint64, name string) []porcupine.Operation {
 	t.Helper()
 	names := []string{name + "-a", name + "-b"}

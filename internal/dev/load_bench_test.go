@@ -102,7 +102,7 @@ func drainAssignments(ctx context.Context, agents plimsollv1connect.AgentService
 		ctx, connect.NewRequest(&pb.WatchAssignmentsRequest{Node: node, Incarnation: 1}),
 	)
 	for err == nil && stream.Receive() {
-		continue // an agent would start what comes
+		continue // an agent would start the new assignments
 	}
 	if ctx.Err() != nil {
 		return nil

@@ -258,13 +258,13 @@ func (e *entry) write(path string) error {
 func (e *entry) remove(path string) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return err //nolint:wrapcheck // nobody is told
+		return err //nolint:wrapcheck // the caller ignores the error
 	}
 	var now entry
 	if json.Unmarshal(data, &now) != nil || now.Process != e.Process {
 		return nil
 	}
-	return os.Remove(path) //nolint:wrapcheck // nobody is told
+	return os.Remove(path) //nolint:wrapcheck // the caller ignores the error
 }
 
 // read reads an entry. It refuses one that belongs neither to the user of the place nor to root.

@@ -126,8 +126,8 @@ func (t Token) Matches(sent string) bool {
 	return n == m && len(sent) == m && subtle.ConstantTimeCompare(a[:n], b[:m]) == 1
 }
 
-// For returns the form of the token that is good for one server alone: a server that gets it cannot
-// use it at another one that has the same token.
+// For returns a form of the token that only one server accepts. A server that gets it cannot use it
+// at another server with the same token.
 func (t Token) For(server string) Token {
 	if !t.Is() {
 		return t
