@@ -121,9 +121,9 @@ var retryDelays = plimsoll.Backoff{First: 50 * time.Millisecond, Longest: 2 * ti
 
 // retry counts the failures of one call. Its budget begins with the first failure.
 type retry struct {
-	budget   time.Duration
-	failures int
-	end      <-chan time.Time
+	budget   time.Duration    // below 0: the call is not tried again
+	failures int              // in a row
+	end      <-chan time.Time // fires when the budget has passed. Invariant: nil as long as failures is 0
 }
 
 func (c *Client) newRetry() *retry { return &retry{budget: c.budget} }

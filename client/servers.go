@@ -141,7 +141,9 @@ type heldBody struct {
 	io.ReadCloser
 	mu struct {
 		sync.Mutex
-		read, closed, settled bool
+		read    bool // Invariant: once true, the body goes to no other server
+		closed  bool // a transport has closed the body
+		settled bool // Invariant: once true, Close closes the underlying body
 	}
 }
 

@@ -82,7 +82,7 @@ func exportDecision(x *client.Explanation, path string) error {
 			keptDecisions(x),
 		)
 	}
-	if err := os.WriteFile(path, x.Decision.Export, 0o644); err != nil { //nolint:gosec // the file is meant to be shared
+	if err := os.WriteFile(path, x.Decision.Export, 0o644); err != nil { //nolint:gosec // meant to be shared
 		return fmt.Errorf("write %s: %s", path, cause(err))
 	}
 	return nil

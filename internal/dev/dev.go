@@ -87,11 +87,11 @@ type Config struct {
 // Dev is the process.
 type Dev struct {
 	cfg      Config
-	listener net.Listener
-	agents   net.Listener // of the gateway, for the agent; nil: there is none
-	parts    []func(context.Context) error
-	follower *replica.Follower
-	serving  chan struct{} // closed when callers are answered
+	listener net.Listener                  // of the gateway, for users
+	agents   net.Listener                  // of the gateway, for the agent; nil: there is none
+	parts    []func(context.Context) error // the Run of each role
+	follower *replica.Follower             // of the gateway
+	serving  chan struct{}                 // closed when callers are answered
 
 	agentToken *token.Source // of this machine as a node
 }
