@@ -12,9 +12,9 @@ import (
 
 type tokenKey struct{}
 
-// WithToken gives the change that is made with a context its token, instead of a random one.
-// Whoever writes the token down first can repeat the call after a restart of its process: for ten
-// minutes the answer is that of the first call. Another change needs another token.
+// WithToken gives the change that is made with a context its token, instead of a random one. A
+// caller that writes the token down first can repeat the call after a restart of its process: for
+// ten minutes the answer is that of the first call. Another change needs another token.
 //
 //	status, err := c.ScaleJob(client.WithToken(ctx, token), "wordcount", "map", 5)
 func WithToken(ctx context.Context, token string) context.Context {
@@ -29,9 +29,9 @@ func tokenOf(ctx context.Context) string {
 	return rand.Text()
 }
 
-// change makes a unary call that changes something, and whose request carries a token, until it
-// succeeds or the retries end. If one of the calls may have had an effect and none was answered
-// after it, the error is CodeOutcomeUnknown.
+// change makes a unary call that changes something until it succeeds or the retries end. The
+// request must carry a token. If an attempt may have had an effect and no later one was answered,
+// the error is CodeOutcomeUnknown.
 func change[Req, Res any](
 	ctx context.Context, c *Client,
 	f func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error), req *Req,
@@ -53,9 +53,9 @@ func change[Req, Res any](
 	}
 }
 
-// outcome is the error of a change whose last call ended with err. unknown says that an earlier one
-// may have had an effect. What the leader refuses for good after that had none: it would have
-// answered as the first time.
+// outcome returns the error of a change whose last attempt ended with err. unknown says that an
+// earlier attempt may have had an effect. If the leader then refuses the change for good, no
+// attempt had an effect: otherwise the leader would have repeated its first answer.
 func outcome(unknown bool, err error) error {
 	if !unknown {
 		return err

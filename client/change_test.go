@@ -37,8 +37,8 @@ var (
 	errNoToken  = wire.ConnectError(plimsoll.Errorf(plimsoll.CodeUnauthenticated, "the token was changed"))
 )
 
-// A change is repeated while the server is away, asks to come back, or did not say what became of
-// it.
+// A change is repeated while the server is away, asks to come back, or has not reported the
+// outcome.
 func TestAChangeIsTriedAgainUntilItsOutcomeIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, calls := answering(errNoLeader, errLost, errCut, errNoLeader)
@@ -48,7 +48,7 @@ func TestAChangeIsTriedAgainUntilItsOutcomeIsKnown(t *testing.T) {
 	})
 }
 
-// Once a call may have had an effect, only an answer to a later one says more.
+// Once a call may have had an effect, only an answer to a later call settles the outcome.
 func TestTheErrorOfAChangeSaysWhatIsKnown(t *testing.T) {
 	for name, test := range map[string]struct {
 		answers []error
@@ -81,8 +81,8 @@ func TestTheErrorOfAChangeSaysWhatIsKnown(t *testing.T) {
 	}
 }
 
-// A caller that gives up in the middle is told that the outcome is not known, and one that has
-// given up before that nothing was sent.
+// A caller that gives up in the middle is told that the outcome is not known. A caller that has
+// given up before is told that nothing was sent.
 func TestAChangeThatItsCallerGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -104,8 +104,8 @@ func TestAChangeThatItsCallerGivesUp(t *testing.T) {
 	})
 }
 
-// tokens is a gateway that answers every other change and cuts the connection of the rest, and
-// writes down their tokens.
+// tokens is a gateway that answers every other change, and cuts the connection of the rest. It
+// notes their tokens.
 type tokens struct {
 	plimsollv1connect.UnimplementedJobServiceHandler
 	plimsollv1connect.UnimplementedNodeServiceHandler
@@ -200,8 +200,8 @@ func (g *tokens) serve(t *testing.T) (address string) {
 	return address
 }
 
-// Every call that changes something is repeated with the token of its first time when the
-// connection is cut, and the next call has another token.
+// Every call that changes something is repeated with the token of its first attempt when the
+// connection is cut. The next call has another token.
 func TestEveryChangeCarriesItsTokenOverACutConnection(t *testing.T) {
 	g := &tokens{}
 	c, err := New(Config{Server: g.serve(t)})
@@ -245,8 +245,8 @@ func TestEveryChangeCarriesItsTokenOverACutConnection(t *testing.T) {
 	}
 }
 
-// A connection that is cut in the middle reads as unavailable if the call changes nothing, and else
-// as an outcome that is not known; never as canceled.
+// A cut connection reads as unavailable for a call that changes nothing, and as an unknown outcome
+// for a change; never as canceled.
 func TestACutConnectionDoesNotReadCanceled(t *testing.T) {
 	c, err := New(Config{Server: (&tokens{}).serve(t), RetryBudget: -1})
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// DefaultServer is where a gateway listens unless it is told otherwise.
+// DefaultServer is the address at which a gateway listens by default.
 const DefaultServer = "http://127.0.0.1:9080"
 
 const (
@@ -28,13 +28,13 @@ type Config struct {
 	// Server is the gateway's address: http://host:port, host:port or unix:/path. Empty:
 	// DefaultServer. Several, separated by commas, are tried in turn when one cannot be reached.
 	Server string
-	// Token is the user token of the gateway, and TokenFile a file that holds it; one of both, or
-	// neither. Without them the token is found if the gateway is on this machine, listens on a
-	// loopback address, and was started by the same user, or by that user through sudo. A unix
-	// socket needs none.
+	// Token is the user token of the gateway, and TokenFile a file that holds it. At most one of
+	// both may be set. If neither is, the token of a gateway on this machine is found by itself:
+	// the gateway must listen on a loopback address, and the same user must have started it,
+	// directly or through sudo. A unix socket needs no token.
 	Token, TokenFile string
-	// RetryBudget is how long a call that fails for want of a server is tried again. 0: ten
-	// seconds; negative: not at all.
+	// RetryBudget is how long a call is tried again while no server answers it. 0: ten seconds;
+	// negative: not at all.
 	RetryBudget time.Duration
 }
 
@@ -52,7 +52,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// tokens says where the token for a gateway is from; nil if none is known.
+// tokens returns the source of the token for a gateway; nil if none is known.
 func (c Config) tokens(server string) (*token.Source, error) {
 	if c.Token == "" {
 		return token.Finder{Kind: token.User, File: c.TokenFile}.For(server), nil
@@ -107,8 +107,8 @@ func New(config Config) (*Client, error) {
 // Close drops the connections that are idle. Calls that are under way go on.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// retryable is true for what may be better soon. A change whose outcome is not known is one,
-// because it carries its token.
+// retryable reports whether a call that failed with err may succeed later. A change of unknown
+// outcome may be repeated too, because it carries its token.
 func retryable(err error) bool {
 	switch plimsoll.CodeOf(err) {
 	case plimsoll.CodeUnavailable, plimsoll.CodeExhausted, plimsoll.CodeOutcomeUnknown:
@@ -121,15 +121,15 @@ var retryDelays = plimsoll.Backoff{First: 50 * time.Millisecond, Longest: 2 * ti
 
 // retry counts the failures of one call. Its budget begins with the first failure.
 type retry struct {
-	budget   time.Duration
-	failures int
-	end      <-chan time.Time
+	budget   time.Duration    // below 0: the call is not tried again
+	failures int              // in a row
+	end      <-chan time.Time // fires when the budget has passed. Invariant: nil as long as failures is 0
 }
 
 func (c *Client) newRetry() *retry { return &retry{budget: c.budget} }
 
-// wait is called after a failure. It returns nil if the call is to be tried again, and else what to
-// tell the caller.
+// wait waits before the next attempt and returns nil. If there is to be no other attempt, it
+// returns the error for the caller.
 func (r *retry) wait(ctx context.Context, err error) error {
 	if !retryable(err) || r.budget < 0 || ctx.Err() != nil {
 		return err

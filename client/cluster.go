@@ -10,7 +10,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// NodeInfo is a node with what is allocated on it.
+// NodeInfo is a node with the resources that are allocated on it.
 type NodeInfo struct {
 	Node   plimsoll.Node
 	Status plimsoll.NodeStatus
@@ -39,13 +39,13 @@ func (c *Client) SetNodeMode(ctx context.Context, id string, mode plimsoll.NodeM
 	return wire.NodeFromProto(res.GetNode()), nil
 }
 
-// RemoveNode forgets a node. Its tasks are placed elsewhere.
+// RemoveNode removes a node from the cluster. Its tasks are placed elsewhere.
 func (c *Client) RemoveNode(ctx context.Context, id string) error {
 	_, err := change(ctx, c, c.nodes.RemoveNode, &pb.RemoveNodeRequest{Id: id, Token: tokenOf(ctx)})
 	return err
 }
 
-// Queues reads all queues with what they use, in the order of their paths.
+// Queues reads all queues with their use, in the order of their paths.
 func (c *Client) Queues(ctx context.Context) ([]plimsoll.QueueStatus, error) {
 	res, err := call(ctx, c, c.queues.ListQueues, &pb.ListQueuesRequest{})
 	if err != nil {
@@ -67,8 +67,8 @@ func (c *Client) QueueConfig(ctx context.Context) (plimsoll.QueueConfig, error) 
 	return wire.QueueConfigFromProto(res.GetConfig()), nil
 }
 
-// SetQueueConfig replaces the configuration of the tree of queues. A queue that is left out drains:
-// it takes no new jobs and goes when its last has ended.
+// SetQueueConfig replaces the configuration of the tree of queues. A queue that the new one leaves
+// out drains: it takes no new jobs and is removed when its last job has ended.
 func (c *Client) SetQueueConfig(ctx context.Context, config plimsoll.QueueConfig) error {
 	req := &pb.SetQueueConfigRequest{Config: wire.QueueConfigToProto(&config), Token: tokenOf(ctx)}
 	_, err := change(ctx, c, c.queues.SetQueueConfig, req)
@@ -79,7 +79,7 @@ func (c *Client) SetQueueConfig(ctx context.Context, config plimsoll.QueueConfig
 type EventFilter struct {
 	// Start is the id of the first event wanted; nil: the oldest there is.
 	Start *uint64
-	// Count is how many are read at most; 0: the server's bound.
+	// Count is the most events to read; 0: the server's bound.
 	Count uint64
 	// Object restricts to events about this id, or about a task of this job; empty: all.
 	Object string
@@ -91,14 +91,14 @@ type EventRecord struct {
 	Event plimsoll.Event
 }
 
-// EventPage is an answer of Events. Ids count from 0 for each InstanceUUID, which is new with each
+// EventPage is one page of events. Ids count from 0 for each InstanceUUID, which is new with each
 // leader.
 type EventPage struct {
 	InstanceUUID string
 	Lowest       uint64 // id of the oldest event that is still there
 	Highest      uint64
 	Records      []EventRecord
-	Next         uint64 // the Start of the page after this
+	Next         uint64 // Start of the next page
 }
 
 // Events reads recent events in the order in which they happened.
@@ -125,9 +125,9 @@ func (c *Client) Events(ctx context.Context, filter EventFilter) (EventPage, err
 	return page, nil
 }
 
-// FollowEvents reads events from filter.Start on and goes on with those that come, asking every
-// interval (0: half a second), until its context ends. After a change of the leader it goes on with
-// the new leader's first event. Count is how many are read at a time.
+// FollowEvents reads events from filter.Start on and then new ones, until its context ends. It asks
+// for new events every interval; 0: half a second. After a change of the leader it goes on with the
+// new leader's first event. Count is the most events of one request.
 func (c *Client) FollowEvents(
 	ctx context.Context, filter EventFilter, interval time.Duration,
 ) iter.Seq2[EventRecord, error] {

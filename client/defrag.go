@@ -8,7 +8,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// PlanOptions says what moves to plan.
+// PlanOptions chooses the moves to plan.
 type PlanOptions struct {
 	Limit int32             // most moves, from 1 to 1,000
 	For   *plimsoll.JobSpec // make room for a task of this job; nil: empty as many nodes as possible
@@ -17,15 +17,15 @@ type PlanOptions struct {
 
 // MovePlan is a plan of moves of tasks.
 type MovePlan struct {
-	Moves   []Move     // in the order in which they are possible
+	Moves   []Move     // in the order in which they can be made
 	Emptied []string   // nodes that would be left without tasks
-	Room    string     // the node that would have room; empty: none would, or none was asked for
-	Kept    []KeptNode // why nodes keep their tasks, of some of them
-	More    int32      // so many more keep theirs
-	Stopped bool       // the bound on the work of one question was reached: more may be possible
-	Refusal string     // why the task finds no node as it is now, if no node would have room
+	Room    string     // the node that would have room; empty: none would have, or no room was asked for
+	Kept    []KeptNode // nodes that keep their tasks, and why; not all of them
+	More    int32      // number of further nodes that keep their tasks
+	Stopped bool       // the plan ends at the bound on the work of one request: more may be possible
+	Refusal string     // why the task of PlanOptions.For finds no node, if no node would have room
 
-	Revision uint64 // as that of Explanation
+	Revision uint64 // revision of the cluster that the plan is of, see Explanation.Revision
 }
 
 // Move takes a task from one node to another.
@@ -34,7 +34,7 @@ type Move struct{ Task, From, To string }
 // KeptNode says why a node keeps its tasks.
 type KeptNode struct {
 	Node   string
-	Task   string // that cannot be moved; empty: it is not because of one
+	Task   string // a task that cannot be moved; empty: the reason is not a task
 	Reason string
 }
 

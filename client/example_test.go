@@ -36,7 +36,7 @@ func ExampleClient_SubmitJob() {
 	// Output: hello Completed
 }
 
-// What a task wrote is read piece by piece.
+// The output of a task is read piece by piece.
 func ExampleClient_Logs() {
 	c, stop, err := new(gateway).start()
 	if err != nil {

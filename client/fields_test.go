@@ -12,11 +12,11 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/fill"
 )
 
-// messageFiller sets every field of a message, but for one: the field that it comes to when it has
-// set left others.
+// messageFiller sets every field of a message except one: the field that it reaches after left
+// others.
 type messageFiller struct {
 	n, left int
-	skipped string // the field that was not set; empty: there are not so many
+	skipped string // the field that was not set; empty: the message has fewer fields
 }
 
 func (f *messageFiller) fill(m protoreflect.Message) {
@@ -71,8 +71,8 @@ func (f *messageFiller) scalar(fd protoreflect.FieldDescriptor) protoreflect.Val
 	panic(fmt.Sprintf("%s is of a kind that is not filled: %s", fd.FullName(), fd.Kind()))
 }
 
-// readsAll holds what the client makes of an answer against the message: each field of the message
-// makes a difference, and none of the client's type stays zero.
+// readsAll compares the client's reading of an answer with the message: each field of the message
+// makes a difference, and no field of the client's type stays zero.
 func readsAll[M proto.Message, T any](read func(M) T, zero map[string]string) func(t *testing.T) {
 	return func(t *testing.T) {
 		filled := func(left int) (T, string) {
@@ -113,7 +113,7 @@ func TestEveryFieldOfAnAnswerIsRead(t *testing.T) {
 	}))
 }
 
-// A wait code of a newer server is none that this client has, and not another one.
+// A wait code of a newer server is read as no known code.
 func TestACodeOfANewerServer(t *testing.T) {
 	if code := explanation(&pb.ExplainTaskResponse{WaitCode: 256 + 1}).WaitCode; code != plimsoll.WaitNone {
 		t.Errorf("the code is %v", code)

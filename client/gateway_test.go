@@ -35,7 +35,8 @@ type gateway struct {
 	}
 }
 
-// start serves the gateway on a socket and returns a client of it, and what stops both.
+// start serves the gateway on a socket. It returns a client of the gateway, and a function that
+// stops both.
 func (g *gateway) start() (*client.Client, func(), error) {
 	dir, err := os.MkdirTemp("", "client")
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// SubmitJob submits a job and returns it as it was accepted, when that is durable. If spec.Token is
-// empty a random one is sent, so that the call may be repeated after a failure without submitting
-// the job twice; set it to repeat a submit over a restart of the caller's process.
+// SubmitJob submits a job and returns it as it was accepted, once that is durable. If spec.Token is
+// empty a random one is sent, so that a retry does not submit the job twice. A caller that repeats
+// a submit after a restart of its process sets the token itself.
 func (c *Client) SubmitJob(ctx context.Context, spec plimsoll.JobSpec) (plimsoll.Job, error) {
 	if spec.Token == "" {
 		spec.Token = tokenOf(ctx)
@@ -34,12 +34,12 @@ func (c *Client) Job(ctx context.Context, id string) (plimsoll.Job, error) {
 	return wire.JobFromProto(res.GetJob()), nil
 }
 
-// JobFilter chooses jobs. What is empty does not restrict.
+// JobFilter chooses jobs. An empty field does not restrict.
 type JobFilter struct {
 	Queue  string
 	Owner  string
 	States []plimsoll.JobState
-	// PageSize is how many are read in one call. 0: the server's bound.
+	// PageSize is the most jobs of one request. 0: the server's bound.
 	PageSize int32
 }
 
@@ -69,9 +69,9 @@ func (c *Client) Jobs(ctx context.Context, filter JobFilter) iter.Seq2[plimsoll.
 	}
 }
 
-// WatchJob sends the job's status now and after each change, and ends after the one that says that
-// the job has ended. It outlives a gateway that goes away for less than the retry budget; states
-// that came and went meanwhile are not seen.
+// WatchJob sends the job's status now and after each change. Its last status is the one that says
+// that the job has ended. The watch survives an absence of the gateway that is shorter than the
+// retry budget; it does not see states that came and went meanwhile.
 func (c *Client) WatchJob(ctx context.Context, id string) iter.Seq2[plimsoll.JobStatus, error] {
 	return func(yield func(plimsoll.JobStatus, error) bool) {
 		for r := c.newRetry(); ; {
@@ -87,7 +87,7 @@ func (c *Client) WatchJob(ctx context.Context, id string) iter.Seq2[plimsoll.Job
 	}
 }
 
-// watchOnce reads one stream; done is true if nothing more is wanted.
+// watchOnce reads one stream. done reports that the watch is over.
 func (c *Client) watchOnce(
 	ctx context.Context, id string, r *retry, yield func(plimsoll.JobStatus, error) bool,
 ) (done bool, err error) {
@@ -97,7 +97,7 @@ func (c *Client) watchOnce(
 	if err != nil {
 		return false, wire.FromReadError(ctx, err)
 	}
-	defer func() { _ = stream.Close() }() // only reads were made; what there was to say is in Err
+	defer func() { _ = stream.Close() }() // nothing was written, and Err has the stream's error
 	for stream.Receive() {
 		r.reset()
 		status := wire.JobStatusFromProto(stream.Msg().GetStatus())
@@ -113,8 +113,8 @@ func (c *Client) watchOnce(
 	)
 }
 
-// KillJob asks to stop all tasks of a job. The reason is for people; it may be empty. The answer
-// comes when the wish is durable, before the tasks have stopped.
+// KillJob asks to stop all tasks of a job. The reason is for people; it may be empty. KillJob
+// returns when the request is durable, before the tasks have stopped.
 func (c *Client) KillJob(ctx context.Context, id, reason string) (plimsoll.JobStatus, error) {
 	res, err := change(ctx, c, c.jobs.KillJob, &pb.KillJobRequest{Id: id, Reason: reason, Token: tokenOf(ctx)})
 	if err != nil {

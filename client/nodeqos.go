@@ -12,62 +12,63 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// NodeQOS is what the QoS agent of a node sees and would do. Processor time is in nanocores, memory
-// in bytes, instants in Unix nanoseconds.
+// NodeQOS is the state of a node's QoS agent: its last sample and the plan for it. Processor time
+// is in nanocores, memory in bytes, instants in Unix nanoseconds.
 type NodeQOS struct {
 	Node               string
-	At                 int64 // of the sample; 0: there was none yet
+	At                 int64 // of the sample; 0: there is none yet
 	Sequence           uint64
 	Lines              []QOSLine
 	SchedulingDisabled bool
 	SchedulingReason   string
-	Extended           plimsoll.Resources // what it offers of ext-cpu and ext-memory
-	Tasks              []QOSTask          // in the order in which they would be acted on
-	Plan               []QOSStep          // what the last sample led to
+	Extended           plimsoll.Resources // ext-cpu and ext-memory that the node offers
+	Tasks              []QOSTask          // in the order in which actions would choose them
+	Plan               []QOSStep          // the steps that the last sample led to
 	Skipped            []QOSSkip
-	// what was measured, by metric, in the metric's finest unit; what is not in it is missing
+	// Values are measurements by metric, in the metric's finest unit. A metric without a value is
+	// not in the map.
 	Values     map[string]int64
-	CPU        int64         // of the machine
-	Memory     int64         // of the machine
-	Waterlines QOSWaterlines // by which the last sample was planned
+	CPU        int64         // use of the machine
+	Memory     int64         // use of the machine
+	Waterlines QOSWaterlines // the lines that the last sample was planned by
 	Waits      string        // why the last sample led to no plan; empty: it did
-	Unable     string        // what the node cannot do; empty: nothing
+	Unable     string        // abilities that the node lacks; empty: none
 }
 
 // QOSLine is a rule on a node. Waterline, Release, Usage and Gap are in 1/Scale of Unit.
 type QOSLine struct {
-	Rule      string // nodeqos/rule
+	Rule      string // in the form nodeqos/rule
 	Metric    string
 	Unit      string // percent, cores, bytes, or empty for a plain number
 	Scale     int64
 	Waterline int64
 	Release   int64
 	Usage     int64
-	Gap       int64 // what has to go until the line is reached; 0: nothing
+	Gap       int64 // distance that the use must fall to reach the line; 0: none
 	Triggered bool
-	Since     int64 // since when it is triggered; 0: it is not
+	Since     int64 // when the rule was triggered; 0: it is not
 	Action    string
 	Preview   bool
-	Missing   bool   // there is no usable sample of the metric
-	Waits     string // what it waits for, for people; empty: nothing
+	Missing   bool   // the metric has no usable sample
+	Waits     string // reason for which the rule waits, for people; empty: it does not
 }
 
 // QOSWaterlines are the three sets of lines by which a sample was planned.
 type QOSWaterlines struct {
-	Throttle []QOSWaterline // of rules that fire and whose action throttles
-	Restore  []QOSWaterline // of rules below whose line something is given back
-	Evict    []QOSWaterline // of rules that fire and whose action evicts
+	Throttle []QOSWaterline // of triggered rules whose action throttles
+	Restore  []QOSWaterline // of rules below whose line resources are given back
+	Evict    []QOSWaterline // of triggered rules whose action evicts
 }
 
 // QOSWaterline is a line of a set. Value and Gap are in 1/Scale of Unit.
 type QOSWaterline struct {
 	Metric   string
-	Rule     string // nodeqos/rule
+	Rule     string // in the form nodeqos/rule
 	Unit     string
 	Scale    int64
 	Value    int64
-	Smallest bool  // the lowest line of its metric in the set, which decides
-	Gap      int64 // distance between the metric and the line; 0 too while the metric is missing
+	Smallest bool  // the lowest line of its metric in the set: this line decides
+	Gap      int64 // distance between the metric and the line; 0 also while the metric is missing
 }
 
 // QOSTask is a task as the QoS agent of its node sees it.
@@ -80,59 +81,60 @@ type QOSTask struct {
 	CPUKnown       bool
 	Memory         int64
 	MemoryKnown    bool
-	ExtRatio       int64 // use of extended processors by what it holds of them, in thousandths; 0: it holds none
-	Started        int64 // 0: it does not run yet
+	ExtRatio       int64 // use of extended processor time, in thousandths of ExtCPU; 0: ExtCPU is 0
+	Started        int64 // 0: it has not started
 	Quota          int64 // 0: none
 	OriginalQuota  int64 // before it was throttled; 0: none
 	Shares         int64 // weight, in the units of cpu.shares
-	OriginalShares int64 // before it was lowered; 0: it was not
-	Idle           bool  // it runs only when nothing else wants to
+	OriginalShares int64 // before it was lowered; 0: it was not lowered
+	Idle           bool  // it runs only while nothing else wants to run
 	Frozen         bool
-	Rung           string   // of the ladder on which it is: weight, throttle, freeze or evict; empty: none
-	Allowed        []string // names of Actions that may act on it
-	Exempt         string   // why nothing may act on it; empty: something may
-	Pending        bool     // what was done to it last is not over
+	Rung           string   // of the ladder of actions: weight, throttle, freeze or evict; empty: none
+	Allowed        []string // names of Actions that may act on the task
+	Exempt         string   // why no action may act on the task; empty: actions may
+	Pending        bool     // the last action on the task is not over
 	Stopping       bool
 
 	Owner          string
 	Queue          string
 	Labels         map[string]string
-	ExtCPU         int64 // that it holds
-	ExtMemory      int64 // that it holds
+	ExtCPU         int64 // extended resource that the task holds
+	ExtMemory      int64 // extended resource that the task holds
 	Limit          int64 // processor time that its specification allows; 0: no limit
-	Request        int64 // processor time that it is never throttled below
-	CPUPressure    int64 // share of time in which some of it waits for a processor, in thousandths of a percent
+	Request        int64 // processor time below which the task is never throttled
+	CPUPressure    int64 // time in which a process of the task waits for a processor, in thousandths of a percent
 	MemoryPressure int64
 	PressureKnown  bool
-	OwnQuota       bool             // its own quota held it up
+	OwnQuota       bool             // its own quota held it up: its pressure says nothing about the node
 	Values         map[string]int64 // of user-defined metrics
 }
 
-// QOSStep is one thing that a QoS agent does, or would do, about a task. Amount, Before, After and
+// QOSStep is one action of a QoS agent on a task, taken or planned. Amount, Before, After and
 // Reason are for people.
 type QOSStep struct {
 	Task    string
 	Verb    string // reweight, throttle, freeze, reclaim, evict; thaw, restore, unweight
 	Metric  string
-	Rule    string // nodeqos/rule
+	Rule    string // in the form nodeqos/rule
 	Amount  string
 	Before  string
 	After   string
 	Reason  string
-	Preview bool // it is only said
+	Preview bool // the step is reported and not taken
 }
 
-// QOSSkip is a task that was passed over although its turn had come.
+// QOSSkip is a task that an action passed over although its turn had come.
 type QOSSkip struct {
 	Task   string
-	Rule   string // empty: it is about what is given back
-	Verb   string // what would have been done
+	Rule   string // empty: the verb is one of giving back
+	Verb   string // the action that was not taken
 	Reason string
 }
 
-// WatchNodeQOS sends what the QoS agent of a node sees and would do, now and then again whenever
-// interval has passed and there is a new sample; 0 is each sample. It goes on until the caller
-// wants no more, and outlives a gateway or agent that goes away for less than the retry budget.
+// WatchNodeQOS sends the state of a node's QoS agent now, and again when interval has passed and
+// there is a new sample. An interval of 0 sends each sample. The watch ends when the caller leaves
+// the loop. It survives an absence of the gateway or the agent that is shorter than the retry
+// budget.
 func (c *Client) WatchNodeQOS(ctx context.Context, node string, interval time.Duration) iter.Seq2[NodeQOS, error] {
 	return func(yield func(NodeQOS, error) bool) {
 		for r := c.newRetry(); ; {
@@ -150,7 +152,7 @@ func (c *Client) WatchNodeQOS(ctx context.Context, node string, interval time.Du
 	}
 }
 
-// watchNodeQOSOnce reads one stream; done is true if nothing more is wanted.
+// watchNodeQOSOnce reads one stream. done reports that the watch is over.
 func (c *Client) watchNodeQOSOnce(
 	ctx context.Context, req *pb.WatchNodeQOSRequest, r *retry, yield func(NodeQOS, error) bool,
 ) (done bool, err error) {
@@ -160,7 +162,7 @@ func (c *Client) watchNodeQOSOnce(
 	if err != nil {
 		return false, wire.FromReadError(ctx, err)
 	}
-	defer func() { _ = stream.Close() }() // only reads were made; what there was to say is in Err
+	defer func() { _ = stream.Close() }() // nothing was written, and Err has the stream's error
 	for stream.Receive() {
 		r.reset()
 		if !yield(nodeQOS(stream.Msg().GetStatus()), nil) {

@@ -17,7 +17,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// watched tells of a node once a stream, and then goes away.
+// watched sends one status of a node in each stream, and then breaks the stream.
 type watched struct {
 	plimsollv1connect.UnimplementedNodeServiceHandler
 	mu struct {
@@ -83,7 +83,7 @@ func someQOS(sequence uint64) *pb.NodeQOSStatus {
 	}
 }
 
-// What a node tells of its QoS reaches the caller whole, and the watch outlives its stream.
+// The QoS state of a node reaches the caller whole, and the watch outlives its stream.
 func TestWatchNodeQOS(t *testing.T) {
 	w := &watched{}
 	mux := http.NewServeMux()

@@ -10,8 +10,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// A server that cuts a stream because nobody reads it cannot say so; the client that made the pause
-// can.
+// A server that cuts a stream because nobody reads it cannot send the reason. The client, which
+// made the pause, can name it.
 func TestALogThatBrokeAfterAPauseSaysWhy(t *testing.T) {
 	broken := &plimsoll.Error{Code: plimsoll.CodeUnavailable, Msg: "the connection broke", Err: io.ErrUnexpectedEOF}
 	if err := afterPause(broken, 70*time.Second); !strings.Contains(

@@ -8,16 +8,16 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// StageKind says what kind of thing a stage of the placement chain decides by.
+// StageKind classes a stage of the placement chain by the reason for which it drops nodes.
 type StageKind int
 
 // The kinds.
 const (
-	StageUnknown     StageKind = iota // the server is older than kinds
-	StageClosed                       // the node takes nothing at all now
-	StageNotEligible                  // it is not for the task, full or empty
-	StageNoRoom                       // what runs there: it could take the task at another time
-	StageNotBest                      // others are preferred; it could take the task
+	StageUnknown     StageKind = iota // the server is too old to send kinds
+	StageClosed                       // the node takes no tasks at present
+	StageNotEligible                  // the node is not meant for the task, full or empty
+	StageNoRoom                       // the tasks on the node leave no room; it could take the task at another time
+	StageNotBest                      // other nodes are preferred; the node could take the task
 )
 
 // String returns the kind in words.
@@ -36,28 +36,30 @@ func (k StageKind) String() string {
 	return ""
 }
 
-// Explanation says why a task waits, or why it is where it is.
+// Explanation says why a task waits, or why it is on its node.
 type Explanation struct {
 	Task     plimsoll.Task
 	WaitCode plimsoll.WaitCode
 	Summary  string // the answer in one sentence
 	Steps    []ExplainStep
 	Nodes    NodeCounts
-	Spreads  []SpreadCount // what the task's hard spreads compare now, in their order
-	Verdicts []NodeVerdict // on the node that was asked about
-	Decision *Decision     // how the task came to its node; nil: that is not known
-	Kept     int32         // so many of the last decisions are known
-	Revision uint64        // of the cluster as it was when this was found; all that was acknowledged before is in it
+	Spreads  []SpreadCount // the task's hard spreads as they are now, in their order
+	Verdicts []NodeVerdict // on ExplainOptions.Node
+	Decision *Decision     // how the task came to its node; nil: not known
+	Kept     int32         // number of last decisions that the leader keeps
+	// Revision is the revision of the cluster's state that the answer describes. The state holds
+	// every change that was acknowledged before the call.
+	Revision uint64
 }
 
 // ExplainStep is one stage of the placement chain.
 type ExplainStep struct {
 	Stage     string
 	Kind      StageKind
-	Received  int32 // nodes that came to it
-	Remaining int32 // nodes that passed it
+	Received  int32 // nodes that came to the stage
+	Remaining int32 // nodes that passed the stage
 	Dropped   int32
-	Refused   int32           // of all nodes, how many it refuses, whatever the others say
+	Refused   int32           // nodes of the whole cluster that the stage alone would refuse
 	Reasons   []ExplainReason // the most frequent first
 }
 
@@ -68,33 +70,33 @@ type ExplainReason struct {
 	Examples []string // some of the nodes
 }
 
-// SpreadCount says which values of a label a hard spread compares: those that have a node which the
-// task's other constraints allow.
+// SpreadCount says which values of a label a hard spread compares. A value counts if it has a node
+// that the task's other constraints allow.
 type SpreadCount struct {
 	By        string
 	MaxSkew   int32
-	Values    int32    // that nodes have
-	Counted   int32    // of them, those that are compared
-	Fewest    int32    // tasks of the group in the value that has the fewest of those that are compared
-	FewestIn  string   // that value; empty: none is compared
-	Uncounted []string // some of the values that are not compared
-	Summary   string   // all of it in one line
+	Values    int32    // values that nodes have
+	Counted   int32    // values that are compared
+	Fewest    int32    // tasks of the group in the compared value that has the fewest
+	FewestIn  string   // that value; empty: no value is compared
+	Uncounted []string // examples of values that are not compared
+	Summary   string   // all fields in one line
 }
 
-// NodeCounts counts nodes by what they could do for a task.
+// NodeCounts counts nodes by their ability to take a task.
 type NodeCounts struct {
 	Total    int32
-	Open     int32 // take tasks now
-	Eligible int32 // are for the task, open or not, full or empty
-	FitEmpty int32 // of the eligible, would have room if they were empty
-	Fit      int32 // could take it now
+	Open     int32 // nodes that take tasks now
+	Eligible int32 // nodes that the task may run on, open or not, full or empty
+	FitEmpty int32 // eligible nodes that would have room if they were empty
+	Fit      int32 // nodes that could take the task now
 }
 
-// NodeVerdict is what one filter says about one node, whatever the others say.
+// NodeVerdict is the verdict of one filter on one node. It does not depend on the other filters.
 type NodeVerdict struct {
 	Stage  string
 	Kind   StageKind
-	Reason string // why it refuses the node; empty: it does not
+	Reason string // why the filter refuses the node; empty: it does not
 }
 
 // Decision is how a task came to its node.
@@ -102,16 +104,16 @@ type Decision struct {
 	Time       int64 // Unix nanoseconds
 	Node       string
 	Score      float64
-	Looked     int32 // nodes that were looked at
+	Looked     int32 // nodes that were considered
 	Batches    int32
-	Steps      []ExplainStep // what each stage left, without reasons
-	Candidates []Candidate   // nodes of the last batch: those that all filters left first, the best first
-	// with everything that it was decided by, as fleetjson.ReadDecision takes it, if it was asked
-	// for
+	Steps      []ExplainStep // nodes that each stage left, without reasons
+	Candidates []Candidate   // nodes of the last batch: first those that all filters left, the best first
+	// Export is the decision with everything that it depends on, in the format of
+	// fleetjson.ReadDecision. Empty unless ExplainOptions.Export was set.
 	Export []byte
 }
 
-// Candidate is a node that a decision was about.
+// Candidate is a node that a decision considered.
 type Candidate struct {
 	Node  string
 	Kept  bool // all filters left it
@@ -120,13 +122,13 @@ type Candidate struct {
 	Tasks int32
 }
 
-// ExplainOptions says what else to explain.
+// ExplainOptions chooses further parts of an explanation.
 type ExplainOptions struct {
-	Node   string // what each filter says about this node; empty: about none
-	Export bool   // the decision in the form in which it can be decided again
+	Node   string // explain also each filter's verdict on this node; empty: on none
+	Export bool   // include the decision in the form in which it can be replayed
 }
 
-// ExplainTask asks the leader why a task waits, or why it is where it is.
+// ExplainTask asks the leader why a task waits, or why it is on its node.
 func (c *Client) ExplainTask(ctx context.Context, id string, options ExplainOptions) (Explanation, error) {
 	res, err := call(
 		ctx, c, c.jobs.ExplainTask, &pb.ExplainTaskRequest{Id: id, Node: options.Node, Export: options.Export},
@@ -195,33 +197,33 @@ func nodeCounts(m *pb.NodeCounts) NodeCounts {
 	}
 }
 
-// PlaceOptions says what of a job to try.
+// PlaceOptions chooses the tasks of a job to try.
 type PlaceOptions struct {
 	Group string // only this group; empty: all
-	Count int32  // so many tasks of each group, at most 10,000; 0: as many as the specification says
+	Count int32  // number of tasks of each group, at most 10,000; 0: as in the specification
 }
 
 // Trial says where the tasks of a job would be placed now.
 type Trial struct {
 	Groups      []TriedGroup
-	QueueReason string // why the job's queue would hold back tasks that would find a node; empty: it would not
-	Revision    uint64 // as that of Explanation
+	QueueReason string // why the job's queue would hold back tasks that find a node; empty: it would not
+	Revision    uint64 // see Explanation.Revision
 }
 
-// TriedGroup is what came of the tasks of one group.
+// TriedGroup is the result of a trial for one group.
 type TriedGroup struct {
 	Name    string
 	Asked   int32
-	Placed  []PlacedTask // those that found a node, in their order
-	Stopped bool         // the bound on the work of one question was reached: at least these fit
-	Refused *Refusal     // why the next finds no node; nil: all have found one, or it stopped
+	Placed  []PlacedTask // tasks that found a node, in their order
+	Stopped bool         // the bound on the work of one request was reached: at least the placed tasks fit
+	Refused *Refusal     // why the next task finds no node; nil: all found one, or Stopped
 }
 
-// PlacedTask is where one task would go.
+// PlacedTask is the node that one task would be placed on.
 type PlacedTask struct {
 	Node  string
 	Score float64
-	Free  plimsoll.Resources // what would remain there
+	Free  plimsoll.Resources // resources that would remain on the node
 }
 
 // Refusal says why a task finds no node.
@@ -266,20 +268,21 @@ func trial(res *pb.PlaceJobResponse) Trial {
 	return t
 }
 
-// NodeRoom is what is left on a node.
+// NodeRoom is the room that is left on a node.
 type NodeRoom struct {
 	Node   string
-	Reason string // why it is not counted; empty: it is
-	// what no task holds; negative: more is promised than there is; nil: it is not counted
+	Reason string // why the room is not counted; empty: it is
+	// Unreserved is the amount that no task holds. Negative: more is promised than there is; nil:
+	// the room is not counted.
 	Unreserved plimsoll.Resources
 	Whole      plimsoll.Resources
 	Tasks      int32
-	MaxTasks   int32  // most tasks that it takes at once; 0: no bound
-	Revision   uint64 // as that of Explanation, the same for all nodes of an answer
+	MaxTasks   int32  // most tasks at once; 0: no bound
+	Revision   uint64 // see Explanation.Revision; the same for all nodes of an answer
 }
 
-// NodeCapacity asks the leader what is left on nodes, in their order; none named: on all, in the
-// order of their ids.
+// NodeCapacity asks the leader for the room that is left on nodes, in the order of the arguments.
+// Without arguments it asks for all nodes, in the order of their ids.
 func (c *Client) NodeCapacity(ctx context.Context, nodes ...string) ([]NodeRoom, error) {
 	res, err := call(ctx, c, c.nodes.NodeCapacity, &pb.NodeCapacityRequest{Nodes: nodes})
 	if err != nil {

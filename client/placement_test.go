@@ -17,7 +17,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// placer answers questions about placement with one of everything.
+// placer answers calls about placement. Each field of its answers is set.
 type placer struct {
 	plimsollv1connect.UnimplementedJobServiceHandler
 	plimsollv1connect.UnimplementedNodeServiceHandler
@@ -122,7 +122,7 @@ func clientOf(t *testing.T, mux *http.ServeMux, cfg client.Config) *client.Clien
 	return c
 }
 
-// What the server says about placement reaches the caller whole.
+// The server's answers about placement reach the caller whole.
 func TestPlacement(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.Handle(plimsollv1connect.NewJobServiceHandler(placer{}))

@@ -8,7 +8,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// PolicyChange says what applying a policy changed, or would change.
+// PolicyChange is the change that applying a policy made, or would make.
 type PolicyChange int
 
 // The changes.
@@ -33,14 +33,14 @@ func (c PolicyChange) String() string {
 	return "applied"
 }
 
-// PolicyOutcome is what became of one policy of a set.
+// PolicyOutcome is the outcome for one policy of a set.
 type PolicyOutcome struct {
 	Policy plimsoll.PolicyRef
 	Change PolicyChange
 }
 
 // ApplyPolicies creates and changes policies: all of the set, which may refer to each other, or
-// none. With dryRun it only says what would change, or what is wrong.
+// none. With dryRun nothing is changed, and the answer is the same.
 func (c *Client) ApplyPolicies(ctx context.Context, policies []plimsoll.Policy, dryRun bool) ([]PolicyOutcome, error) {
 	req := &pb.ApplyPoliciesRequest{DryRun: dryRun}
 	for i := range policies {
@@ -66,7 +66,7 @@ func (c *Client) ApplyPolicies(ctx context.Context, policies []plimsoll.Policy, 
 	return outcomes, nil
 }
 
-// Policies reads all policies of a kind, zero: of all kinds, by kind and name.
+// Policies reads all policies of a kind, by kind and name. The zero kind stands for all kinds.
 func (c *Client) Policies(ctx context.Context, kind plimsoll.PolicyKind) ([]plimsoll.Policy, error) {
 	res, err := call(ctx, c, c.policies.ListPolicies, &pb.ListPoliciesRequest{Kind: pb.PolicyKind(kind)})
 	if err != nil {
@@ -88,7 +88,7 @@ func (c *Client) Policy(ctx context.Context, ref plimsoll.PolicyRef) (plimsoll.P
 	return wire.PolicyFromProto(res.GetPolicy()), nil
 }
 
-// DeletePolicy deletes a policy. An Action that others name is kept.
+// DeletePolicy deletes a policy. An Action that other policies name is not deleted.
 func (c *Client) DeletePolicy(ctx context.Context, ref plimsoll.PolicyRef) error {
 	req := &pb.DeletePolicyRequest{Kind: pb.PolicyKind(ref.Kind), Name: ref.Name, Token: tokenOf(ctx)}
 	_, err := change(ctx, c, c.policies.DeletePolicy, req)

@@ -27,7 +27,7 @@ func (c Config) servers() []string {
 	return all
 }
 
-// dialServers makes the http.Client with which calls are made, and the base URL of them.
+// dialServers makes the http.Client of all calls, and their base URL.
 func (c Config) dialServers() (*http.Client, string, error) {
 	t := &inTurn{}
 	for _, address := range c.servers() {
@@ -60,10 +60,11 @@ type server struct {
 	http    *http.Client
 }
 
-// inTurn sends a request to the server that answered last, at first to the first. One that no
-// connection can be made to is followed by the next at once: nothing was sent, so that the request
-// had no effect. After any other failure, and after an answer of 503, the next request goes to the
-// next server; whether the same request may be sent again is not decided here.
+// inTurn is a transport that sends a request to the server that answered last, at first to the
+// first in the list. If no connection to that server can be made, the next one is called at once:
+// nothing was sent, so the request had no effect. After any other failure, and after an answer of
+// 503, the next request goes to the next server. The callers decide whether the same request is
+// sent again.
 type inTurn struct {
 	servers []server
 	current atomic.Int64 // Invariant: an index of servers
@@ -99,7 +100,7 @@ func (t *inTurn) answered(at, status int) {
 	t.current.Store(int64(at))
 }
 
-// CloseIdleConnections is found by http.Client.
+// CloseIdleConnections is called by http.Client.
 func (t *inTurn) CloseIdleConnections() {
 	for i := range t.servers {
 		t.servers[i].http.CloseIdleConnections()
@@ -117,14 +118,15 @@ func (s *server) send(r *http.Request, body *heldBody) (*http.Response, error) {
 	return s.http.Transport.RoundTrip(to) //nolint:wrapcheck // http.Client adds the call to it
 }
 
-// unreached reports whether nothing of a request was sent: there is no connection, or its server is
-// not the one whose token was found.
+// unreached reports whether nothing of a request was sent: no connection was made, or the process
+// at the address is not the one that has entered the token.
 func unreached(err error) bool {
 	var dial *net.OpError
 	return errors.As(err, &dial) && dial.Op == "dial" || plimsoll.CodeOf(err) == plimsoll.CodeUnavailable
 }
 
-// allMissed is the error for servers none of which could be reached. It wraps the error of each.
+// allMissed returns the error for a call that reached none of its servers. It wraps the error of
+// each.
 func allMissed(missed []error) error {
 	text, wrapped := strings.Repeat("%w; ", len(missed)), make([]any, len(missed))
 	for i, err := range missed {
@@ -134,12 +136,14 @@ func allMissed(missed []error) error {
 }
 
 // heldBody is the body of a request that may go to another server as long as nothing was read of
-// it. A transport that fails closes it, and it stays open until it is settled where it goes.
+// it. A transport that fails closes the body; heldBody keeps it open until settle is called.
 type heldBody struct {
 	io.ReadCloser
 	mu struct {
 		sync.Mutex
-		read, closed, settled bool
+		read    bool // Invariant: once true, the body goes to no other server
+		closed  bool // a transport has closed the body
+		settled bool // Invariant: once true, Close closes the underlying body
 	}
 }
 
@@ -168,7 +172,7 @@ func (b *heldBody) wasRead() bool {
 	return b.mu.read
 }
 
-// settle says that the request goes to no other server any more.
+// settle is called when the request goes to no other server any more.
 func (b *heldBody) settle() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -31,7 +31,7 @@ type place struct {
 	mu struct {
 		sync.Mutex
 		killed []string
-		err    error // what it answers
+		err    error // its answer; nil: success
 		cut    bool  // it reads requests and cuts the connection
 	}
 }
@@ -103,7 +103,7 @@ func inTurn(t *testing.T, budget time.Duration, servers ...string) *client.Clien
 	return c
 }
 
-// nobody is an address at which nobody answers.
+// nobody returns an address at which no server listens.
 func nobody(t *testing.T) string { return "unix:" + filepath.Join(t.TempDir(), "nobody") }
 
 func kill(t *testing.T, c *client.Client, id string) error {
@@ -112,8 +112,8 @@ func kill(t *testing.T, c *client.Client, id string) error {
 	return err
 }
 
-// A command that no connection can be made for goes to the next server at once, without a retry: it
-// had no effect. The order is that of the list.
+// If no connection can be made, a command goes to the next server at once, without a retry: it had
+// no effect. The order is that of the list.
 func TestServersThatCannotBeReachedAreTriedInTurn(t *testing.T) {
 	second, third := open(t, "127.0.0.1:0"), open(t, "unix:"+filepath.Join(t.TempDir(), "s"))
 	c := inTurn(t, -1, nobody(t), " "+second.address, third.address)
@@ -132,7 +132,8 @@ func TestServersThatCannotBeReachedAreTriedInTurn(t *testing.T) {
 	}
 }
 
-// A command whose connection was cut may have had its effect. It goes to no other server by itself.
+// A command whose connection was cut may have had its effect. The transport sends it to no other
+// server.
 func TestACommandThatMayHaveHadAnEffectGoesToNoOtherServer(t *testing.T) {
 	first, second := open(t, "127.0.0.1:0"), open(t, "127.0.0.1:0")
 	first.set(nil, true)
@@ -146,7 +147,7 @@ func TestACommandThatMayHaveHadAnEffectGoesToNoOtherServer(t *testing.T) {
 	}
 }
 
-// A server that is there and asks to come back later keeps no call waiting that may be tried again.
+// After a server has asked to come back later, a call that may be retried goes to the next server.
 func TestAfterARefusalForNowTheNextServerIsAsked(t *testing.T) {
 	first, second := open(t, "127.0.0.1:0"), open(t, "127.0.0.1:0")
 	first.set(

@@ -23,12 +23,12 @@ func (c *Client) Task(ctx context.Context, id string) (plimsoll.Task, error) {
 	return wire.TaskFromProto(res.GetTask()), nil
 }
 
-// TaskFilter chooses tasks. What is empty does not restrict.
+// TaskFilter chooses tasks. An empty field does not restrict.
 type TaskFilter struct {
 	Job    string
 	Node   string
 	States []plimsoll.TaskState
-	// PageSize is how many are read in one call. 0: the server's bound.
+	// PageSize is the most tasks of one request. 0: the server's bound.
 	PageSize int32
 }
 
@@ -58,23 +58,23 @@ func (c *Client) Tasks(ctx context.Context, filter TaskFilter) iter.Seq2[plimsol
 	}
 }
 
-// LogOptions chooses what to read of what a task wrote.
+// LogOptions chooses the part of a task's output to read.
 type LogOptions struct {
-	Attempt   int32  // 0: the last one that began
+	Attempt   int32  // 0: the last one that has started
 	Stream    string // "stdout" or "stderr"; empty: both
 	Follow    bool   // wait for more until the attempt has ended
-	TailBytes int64  // only the last so many bytes; 0: all
-	TailLines int64  // only the last so many lines of each stream; 0: all
+	TailBytes int64  // only this number of last bytes; 0: all
+	TailLines int64  // only this number of last lines of each stream; 0: all
 }
 
-// LogChunk is a piece of what a task wrote.
+// LogChunk is a piece of a task's output.
 type LogChunk struct {
 	Stream string // "stdout" or "stderr"
-	Data   []byte // the caller's to keep
+	Data   []byte // the caller may keep and change it
 }
 
-// Logs reads what a task wrote. The call is tried again only as long as nothing was read: after
-// that a repetition would repeat what was read.
+// Logs reads the output of a task. The call is retried only until the first chunk has come: a later
+// retry would send the same output again.
 func (c *Client) Logs(ctx context.Context, task string, options LogOptions) iter.Seq2[LogChunk, error] {
 	return func(yield func(LogChunk, error) bool) {
 		for r := c.newRetry(); ; {
@@ -93,7 +93,7 @@ func (c *Client) Logs(ctx context.Context, task string, options LogOptions) iter
 	}
 }
 
-// logsOnce reads one stream: begun is true if something was read, done if nothing more is wanted.
+// logsOnce reads one stream. begun reports that a chunk was read, done that the read is over.
 func (c *Client) logsOnce(
 	ctx context.Context, task string, options LogOptions, yield func(LogChunk, error) bool,
 ) (begun, done bool, err error) {
@@ -107,8 +107,8 @@ func (c *Client) logsOnce(
 	if err != nil {
 		return false, false, wire.FromReadError(ctx, err)
 	}
-	defer func() { _ = stream.Close() }() // only reads were made; what there was to say is in Err
-	// The longest time in which nothing was read.
+	defer func() { _ = stream.Close() }() // nothing was written, and Err has the stream's error
+	// pause is the longest time between two reads of the stream.
 	var pause time.Duration
 	for stream.Receive() {
 		begun = true
@@ -124,8 +124,8 @@ func (c *Client) logsOnce(
 	return begun, true, nil
 }
 
-// afterPause says why a stream broke that was not read for a while: its server cuts it, and can
-// send no reason to somebody who takes nothing.
+// afterPause explains the error of a stream that the caller did not read for a while. Its server
+// cuts such a stream, and cannot send the reason on it.
 func afterPause(err error, pause time.Duration) error {
 	if plimsoll.CodeOf(err) != plimsoll.CodeUnavailable || pause < transport.DefaultUnreadTimeout {
 		return err

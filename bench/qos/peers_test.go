@@ -18,14 +18,14 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/sample"
 )
 
-// use is what a group has used so far: nanoseconds, nanoseconds that its quota kept it waiting, and
-// bytes without page cache.
+// use is the use of a group so far: nanoseconds of processor time, nanoseconds in which its quota
+// held it up, and bytes without page cache.
 type use struct{ cpu, throttled, memory int64 }
 
 // method is a way to read all groups.
 type method struct {
 	name   string
-	tells  bool // whether it fills in what it is given, and does not only read
+	parses bool // it fills in the values, and does not only read the files
 	opened func(testing.TB, *groups) (sweep func([]use) error)
 }
 
@@ -36,8 +36,8 @@ var methods = []method{
 	{"opencontainers", true, opencontainers},
 }
 
-// ours is a Sampler. It tells what was used between two sweeps; as these are a second apart for it,
-// that is in nanoseconds too.
+// ours is a Sampler. A Sampler reports the use between two sweeps. The sweeps are a second apart by
+// its clock, so the use is in nanoseconds too.
 func ours(tb testing.TB, gs *groups) func([]use) error {
 	s, err := sample.New(sample.Config{})
 	if err != nil {
@@ -73,8 +73,8 @@ func ours(tb testing.TB, gs *groups) func([]use) error {
 	}
 }
 
-// readFile reads the files that ours does, each as often, and leaves what is in them as it is:
-// memory.stat every eighth time.
+// readFile reads the same files as ours, as often (memory.stat every eighth time), and does not
+// parse them.
 func readFile(_ testing.TB, gs *groups) func([]use) error {
 	var often, seldom []string
 	for _, g := range gs.all {
@@ -217,7 +217,8 @@ func opencontainers(tb testing.TB, gs *groups) func([]use) error {
 			out[i] = use{
 				cpu: int64(s.CpuStats.CpuUsage.TotalUsage), throttled: int64(s.CpuStats.ThrottlingData.ThrottledTime),
 				memory: int64(
-					s.MemoryStats.Usage.Usage - s.MemoryStats.Stats[prefix+"inactive_file"] - s.MemoryStats.Stats[prefix+"active_file"],
+					s.MemoryStats.Usage.Usage -
+						s.MemoryStats.Stats[prefix+"inactive_file"] - s.MemoryStats.Stats[prefix+"active_file"],
 				),
 			}
 		}

@@ -85,8 +85,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// All methods read the same values of a group that has worked, was throttled and holds memory: what
-// is compared is the same work.
+// All methods read the same values of a group that has worked, was throttled and holds memory: the
+// benchmarks compare the same work.
 func TestSameValues(t *testing.T) {
 	gs := makeGroups(t, 2)
 	control := controlOf(t, gs.all[1])
@@ -96,7 +96,7 @@ func TestSameValues(t *testing.T) {
 	var sweeps []func([]use) error
 	var names []string
 	for _, m := range methods {
-		if m.tells {
+		if m.parses {
 			sweeps, names = append(sweeps, m.opened(t, gs)), append(names, m.name)
 		}
 	}
@@ -125,7 +125,8 @@ func TestSameValues(t *testing.T) {
 	}
 }
 
-// alike lets memory differ by what the kernel charges ahead.
+// alike reports whether two readings agree. Memory may differ by the pages that the kernel charges
+// ahead.
 func alike(a, b [2]use) bool {
 	for i := range a {
 		if a[i].cpu != b[i].cpu || a[i].throttled != b[i].throttled || max(
@@ -137,8 +138,8 @@ func alike(a, b [2]use) bool {
 	return true
 }
 
-// work has a process in the group hold 4 MiB and use some processor time, less than a second of it
-// even where a processor is emulated; then it waits until it is killed.
+// work lets a process in the group hold 4 MiB and use some processor time, less than a second even
+// on an emulated processor. The process then waits until it is killed.
 func work(t *testing.T, g *cgroup.Group) {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", `read go

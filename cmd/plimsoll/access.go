@@ -15,20 +15,20 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
-// secrets are the variables that hold, or name, the token of the server.
+// secrets are the environment variables with the server's token, or with its file.
 type secrets struct{ token, file string }
 
-// takeSecrets reads the variables, and takes the token out of the environment, which the processes
-// that this one starts get.
+// takeSecrets reads the variables. It removes the token from the environment, which child processes
+// inherit.
 func takeSecrets() secrets {
 	const variable = "PLIMSOLL_TOKEN"
 	s := secrets{os.Getenv(variable), os.Getenv("PLIMSOLL_TOKEN_FILE")}
-	_ = os.Unsetenv(variable) // it fails only for a name that is none
+	_ = os.Unsetenv(variable) // it fails only for an invalid name
 	return s
 }
 
-// clientConfig says which gateway is called, and with which token: that of the flag, of the
-// variables, or nothing, when the client looks for one.
+// clientConfig chooses the gateway and its token. The token is that of the flag, or else that of
+// the variables; without both, the client looks for one.
 func (a *app) clientConfig() client.Config {
 	cfg := client.Config{Server: a.server, RetryBudget: a.retryFor}
 	if cfg.RetryBudget == 0 {
@@ -45,7 +45,7 @@ func (a *app) clientConfig() client.Config {
 	return cfg
 }
 
-// tokenSource says where the token in the configuration of a client is from.
+// tokenSource names the flag or variable that the client's token is from; empty if there is none.
 func (a *app) tokenSource() string {
 	switch {
 	case a.tokenFile != "":
@@ -58,7 +58,7 @@ func (a *app) tokenSource() string {
 	return ""
 }
 
-// source says where the token of the gateway is from, of several that of the first; nil if none is
+// source returns the source of the gateway's token, or of the first gateway's; nil if none is
 // known.
 func (a *app) source() (*token.Source, error) {
 	cfg := a.clientConfig()
@@ -108,15 +108,16 @@ func (cmd *tokenCmd) Run(_ context.Context, a *app) error {
 	return nil
 }
 
-// roleNames are the commands whose callers need a token, instead of they themselves.
+// roleNames are the commands of roles. A role checks the tokens of its callers and sends none
+// itself.
 var roleNames = []string{"dev", "coordinator", "gateway", "agent", "evaluator"}
 
-// noTokenFlag is that of every role that can listen on a port.
+// noTokenFlag belongs to every role that can listen on a port.
 type noTokenFlag struct {
-	NoToken bool `help:"Answer everybody who reaches --listen, without a token."`
+	NoToken bool `help:"Answer all callers of --listen, without a token."`
 }
 
-// gatewayTokenFlags are those of roles that users and agents call.
+// gatewayTokenFlags belong to the roles that users and agents call.
 type gatewayTokenFlags struct {
 	noTokenFlag
 	OpenWS         bool   `name:"open-ws" help:"Answer GET under /ws/v1 without a token."`
@@ -124,14 +125,14 @@ type gatewayTokenFlags struct {
 	AgentTokenFile string `help:"File with the token of agents, made if it is not there; default: agent.token in --data." env:"PLIMSOLL_AGENT_TOKEN_FILE" placeholder:"FILE"`
 }
 
-// listensOnPort reports whether an address is one of TCP, where callers need a token.
+// listensOnPort reports whether an address is a TCP port, where callers need a token.
 func listensOnPort(address string) bool {
 	network, _, err := transport.Split(address)
 	return err == nil && network == "tcp"
 }
 
-// sayOpen says loudly who is answered without a token, also when little is logged.
-func sayOpen(a *app, log *slog.Logger, listen string, noToken, openWS bool) {
+// warnOpen warns about callers that are answered without a token, also at a low log level.
+func warnOpen(a *app, log *slog.Logger, listen string, noToken, openWS bool) {
 	if !listensOnPort(listen) {
 		return
 	}
@@ -150,26 +151,26 @@ func sayOpen(a *app, log *slog.Logger, listen string, noToken, openWS bool) {
 	}
 }
 
-// access says whom a gateway answers; nil if it listens on a socket.
+// access returns the access rules of a gateway; nil if it listens on a socket.
 func (cmd *gatewayCmd) access(a *app, log *slog.Logger) *transport.Access {
 	if !listensOnPort(cmd.Listen) {
 		return nil
 	}
-	sayOpen(a, log, cmd.Listen, cmd.NoToken, cmd.OpenWS)
+	warnOpen(a, log, cmd.Listen, cmd.NoToken, cmd.OpenWS)
 	return dev.AccessConfig{NoToken: cmd.NoToken, OpenWS: cmd.OpenWS, Logger: log}.GatewayAccess(
 		cmp.Or(cmd.UserTokenFile, filepath.Join(cmd.Data, token.User.FileName())),
 		cmp.Or(cmd.AgentTokenFile, filepath.Join(cmd.Data, token.Agent.FileName())),
 	)
 }
 
-// access says whom a listener answers that gateways call; nil if it is a socket.
+// access returns the access rules of a listener that gateways call; nil if it is a socket.
 func (f *noTokenFlag) access(
 	a *app, log *slog.Logger, listen string, kind token.Kind, file, data string,
 ) *transport.Access {
 	if !listensOnPort(listen) {
 		return nil
 	}
-	sayOpen(a, log, listen, f.NoToken, false)
+	warnOpen(a, log, listen, f.NoToken, false)
 	return dev.AccessConfig{NoToken: f.NoToken, Logger: log}.Access(
 		kind, cmp.Or(file, filepath.Join(data, kind.FileName())),
 	)

@@ -6,9 +6,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// agentAddressFlags are those of the commands that call agents.
+// agentAddressFlags belong to the commands that call agents.
 type agentAddressFlags struct {
-	AgentAddresses []string `help:"A network in which the gateway may call agents for logs, such as 10.0.0.0/8; repeat it for more. Anywhere else it calls an agent only at the address that the agent calls from." placeholder:"CIDR"`
+	AgentAddresses []string `help:"Network in which the gateway may call agents for logs, such as 10.0.0.0/8; repeat it for more. Outside it, an agent is called only at the address that it calls from." placeholder:"CIDR"`
 }
 
 func (f *agentAddressFlags) agentNetworks() ([]netip.Prefix, error) {

@@ -15,22 +15,22 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/config"
 )
 
-// app is what commands share.
+// app is the state that commands share: the streams, the terminal and the client of the gateway.
 type app struct {
 	in       io.Reader
 	out      *output                    // results
 	notes    *output                    // progress and errors
 	live     bool                       // notes is a terminal, on which a line can be rewritten
 	line     lineTerminal               // that terminal
-	screen   func() (width, height int) // of the terminal that out is; nil: it is none
+	screen   func() (width, height int) // size of the terminal that out is; nil: out is no terminal
 	color    bool                       // out may be coloured
 	now      func() time.Time
 	server   string
 	retryFor time.Duration
-	unread   func() int // of process
+	unread   func() int // see process.unread
 
-	tokenFile string         // of the flag
-	secrets   secrets        // of the environment
+	tokenFile string         // from --token-file
+	secrets   secrets        // from the environment
 	c         *client.Client // nil before the first use
 }
 
@@ -57,8 +57,7 @@ func (a *app) close() {
 	}
 }
 
-// explainError is an error as it is printed: with what to do about it where the error itself cannot
-// know.
+// explainError returns the text of an error, with a remedy where the error itself cannot know one.
 func (a *app) explainError(err error) string {
 	var dial *net.OpError
 	if plimsoll.CodeOf(err) == plimsoll.CodeUnavailable && errors.As(err, &dial) && dial.Op == "dial" {
@@ -99,7 +98,7 @@ func (a *app) readFile(path string) (name string, data []byte, err error) {
 	return name, data, nil
 }
 
-// owner is who submits if the job file does not say.
+// owner returns the name of the current user: the owner of a job whose file names none.
 func owner() string {
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		return u.Username
@@ -107,7 +106,7 @@ func owner() string {
 	return os.Getenv("USER")
 }
 
-// example is the detail of a help text: command lines to copy.
+// example returns the detail of a help text: command lines to copy.
 func example(lines ...string) string {
 	if len(lines) > 1 {
 		return "Examples:\n\n  " + strings.Join(lines, "\n  ")

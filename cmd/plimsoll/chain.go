@@ -13,7 +13,7 @@ import (
 )
 
 type configChainCmd struct {
-	File string `arg:"" optional:"" help:"Placement file; without it the chain is shown that holds without a file."`
+	File string `arg:"" optional:"" help:"Placement file; without it the default chain is shown."`
 	formatFlag
 }
 
@@ -37,8 +37,8 @@ func (cmd *configChainCmd) Run(a *app) error {
 	return cmd.print(a, config.PlacementFile(&p), func(o *output) { chainTable(o, &p) })
 }
 
-// chainTable prints a line for each stage, in the order in which nodes come through them. What
-// belongs together is indented.
+// chainTable prints a line for each stage, in the order in which nodes pass them. The parts of an
+// expression are indented below it.
 func chainTable(o *output, p *config.Placement) {
 	t := chainRows{p: p, stages: map[string]placement.Stage{}}
 	for _, s := range placement.Stages() {
@@ -47,7 +47,7 @@ func chainTable(o *output, p *config.Placement) {
 		}
 	}
 	t.add(p.Expression, "", "")
-	columns(o, []string{"#", "STAGE", "IN RFD 60", "WHAT IT DOES", "READS", "SETTING"}, t.rows)
+	columns(o, []string{"#", "STAGE", "IN RFD 60", "ACTION", "READS", "SETTING"}, t.rows)
 	if len(p.Settings.OwnerRules) > 0 {
 		o.printf("\nnodes of their own:\n")
 		for _, pair := range plimsoll.SortedPairs(p.Settings.OwnerRules) {
@@ -59,12 +59,12 @@ func chainTable(o *output, p *config.Placement) {
 // chainRows makes the rows of chainTable.
 type chainRows struct {
 	p      *config.Placement
-	stages map[string]placement.Stage // by all names
+	stages map[string]placement.Stage // by all their names
 	rows   [][]string
 	n      int // stages so far
 }
 
-// add adds an expression. word stands before its first line, such as "or".
+// add adds an expression. word, such as "or", stands before its first line.
 func (t *chainRows) add(e placement.Expression, indent, word string) {
 	definition, defined := t.p.Define[e.Name]
 	switch {
@@ -101,7 +101,7 @@ func (t *chainRows) heading(text string) {
 	t.rows = append(t.rows, []string{" ", text, " ", " ", " ", " "})
 }
 
-// rfd60 returns the name of a stage in RFD 60; empty if it is not there.
+// rfd60 returns the name of a stage in RFD 60; empty if RFD 60 does not have the stage.
 func rfd60(s *placement.Stage) string {
 	for _, prefix := range []string{"hard-filter-", "soft-filter-"} {
 		if i := slices.IndexFunc(s.Aliases, func(name string) bool { return strings.HasPrefix(name, prefix) }); i >= 0 {
@@ -124,7 +124,7 @@ func stageKind(s *placement.Stage) string {
 	case s.Scores:
 		return "orders nodes"
 	case s.Gives != placement.ReadsRecord:
-		return "finds out " + stageReads(s.Gives)
+		return "finds " + stageReads(s.Gives)
 	case s.Name == "identity":
 		return "keeps all"
 	case s.Batch != nil && s.Name != "calculate-tickets":
@@ -136,14 +136,14 @@ func stageKind(s *placement.Stage) string {
 func stageReads(r placement.Reads) string {
 	switch {
 	case r&placement.ReadsFree != 0:
-		return "what is free"
+		return "free resources"
 	case r&placement.ReadsInstances != 0:
-		return "what runs"
+		return "instances"
 	}
 	return "the node's record"
 }
 
-// stageSetting says which setting a stage listens to, and what it is.
+// stageSetting returns the name and value of the setting that a stage depends on.
 func stageSetting(name string, s *placement.Settings) string {
 	w := &s.Weights
 	weight := func(name string, v float64) string { return fmt.Sprintf("weights.%s: %v", name, v) }

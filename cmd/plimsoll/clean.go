@@ -7,9 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// steers reports whether a rune does something to a terminal, or to the order in which text is
-// shown, instead of being shown: C0 and C1 controls, DEL, separators of lines, and what turns the
-// direction of text (UAX #9).
+// steers reports whether a terminal obeys a rune instead of showing it. Such runes are C0 and C1
+// controls, DEL, line separators, and marks that turn the direction of text (UAX #9).
 func steers(r rune) bool {
 	switch {
 	case r < ' ', r >= 0x7f && r <= 0x9f, r == 0x2028, r == 0x2029:
@@ -20,7 +19,8 @@ func steers(r rune) bool {
 	return false
 }
 
-// shown replaces what steers, and what is no UTF-8, by spaces. Runes that are kept stay.
+// shown replaces runes that steer a terminal, and bytes that are not UTF-8, by spaces. The runes of
+// kept stay.
 func shown(s string, kept string) string {
 	return strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || steers(r) && !strings.ContainsRune(kept, r) {
@@ -30,14 +30,14 @@ func shown(s string, kept string) string {
 	}, s)
 }
 
-// oneLine keeps text that somebody else wrote from breaking a table or steering the terminal.
+// oneLine keeps foreign text from breaking a table or steering the terminal.
 func oneLine(s string) string { return shown(s, "") }
 
 // lines is oneLine for text of several lines.
 func lines(s string) string { return shown(s, "\n\t") }
 
-// escaped returns JSON, or YAML that config.FormatYAML has made, in which nothing steers a
-// terminal. What steers stands in quotes there, so that it can be written as \u and its number.
+// escaped replaces runes that steer a terminal by their \u escapes, in JSON or in YAML of
+// config.FormatYAML. Such runes stand only in quotes there, so the escape has the same meaning.
 func escaped(data []byte) []byte {
 	if !bytes.ContainsFunc(data, func(r rune) bool { return steers(r) && r != '\n' || r == utf8.RuneError }) {
 		return data

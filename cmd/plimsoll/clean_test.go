@@ -17,11 +17,11 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// hostile writes the clipboard, sets the title, clears the screen, forges a line, turns text round,
-// and does some of it with controls of one byte and of C1.
+// hostile writes the clipboard, sets the title, clears the screen, forges a line and turns text
+// round. Some of its controls are of one byte, some of C1.
 const hostile = "\x1b]52;c;aGk=\x07\x1b]0;title\x1b\\\x1b[2J\x1b[1;1H\rplimsoll: fine\x08\x7f\u009b31m\u009d0;x\u009c\u202etxt.exe\u2066\u061c\u2028"
 
-// harmful returns the first place in what a command prints that would steer a terminal.
+// harmful returns the first place in a command's output that would steer a terminal.
 func harmful(text string) string {
 	for i, r := range text {
 		if r != '\n' && (steers(r) || r == utf8.RuneError) {
@@ -31,8 +31,8 @@ func harmful(text string) string {
 	return ""
 }
 
-// Whatever strings a server answers with, in every field of every answer and in its errors, what
-// the commands print has nothing that steers a terminal, as tables, as JSON and as YAML.
+// A server answers with hostile strings in every field of every answer and in its errors. The
+// output of the commands does not steer the terminal: not as tables, not as JSON and not as YAML.
 func TestNothingThatIsPrintedSteersATerminal(t *testing.T) {
 	goldens, err := filepath.Glob("testdata/golden/*.txt")
 	if err != nil || len(goldens) == 0 {
@@ -60,8 +60,8 @@ func TestNothingThatIsPrintedSteersATerminal(t *testing.T) {
 	}
 }
 
-// poisoner adds hostile text to every string of every answer; to ids only if asked for, because
-// what nobody finds is not printed.
+// poisoner adds hostile text to every string of every answer. It adds it to ids only if asked to,
+// because a command does not print an object that it does not find.
 type poisoner struct{ ids bool }
 
 // WrapUnary implements connect.Interceptor.
@@ -144,7 +144,7 @@ func (p poisoner) poison(m protoreflect.Message) {
 	})
 }
 
-// JSON says what was there: escaped, and nothing is lost.
+// JSON keeps the whole text, with escapes.
 func TestRecordsAreEscaped(t *testing.T) {
 	var b bytes.Buffer
 	a := &app{out: &output{w: &b}}

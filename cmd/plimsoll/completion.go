@@ -9,8 +9,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// completionCmd prints the completions of a shell. They ask the program itself, so they are always
-// those of its version.
+// completionCmd prints the completion script of a shell. The script calls the program itself, so
+// the completions are always those of its version.
 type completionCmd struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"The shell: bash, zsh or fish."`
 }
@@ -21,8 +21,8 @@ func (completionCmd) Help() string {
 		"plimsoll completion fish > ~/.config/fish/completions/plimsoll.fish")
 }
 
-// The scripts. Each calls "plimsoll __complete" with the words before the cursor, and offers
-// names of files where that says nothing.
+// The scripts call "plimsoll __complete" with the words before the cursor. If its answer is empty
+// they offer file names.
 var (
 	//go:embed completion/bash
 	completionBash string
@@ -39,15 +39,15 @@ func (cmd *completionCmd) Run(a *app) error {
 	return nil
 }
 
-// completeCmd is what the scripts call.
+// completeCmd is the hidden command that the scripts call.
 type completeCmd struct {
-	Words []string `arg:"" optional:"" passthrough:"" help:"The words behind plimsoll; the last one is completed."`
+	Words []string `arg:"" optional:"" passthrough:"" help:"The words after plimsoll; the last one is completed."`
 }
 
 // Help is the detail of the help text.
 func (completeCmd) Help() string { return example("plimsoll __complete -- job lo") }
 
-// Run prints what the last word can become, a line each, with a description behind a tab.
+// Run prints the completions of the last word, a line each, with a description behind a tab.
 func (cmd *completeCmd) Run(a *app, k *kong.Kong) error {
 	words := cmd.Words
 	if len(words) > 0 && words[0] == "--" {
@@ -62,11 +62,11 @@ func (cmd *completeCmd) Run(a *app, k *kong.Kong) error {
 	return nil
 }
 
-// candidate is what a word can become.
+// candidate is a completion of a word.
 type candidate struct{ text, help string }
 
-// complete returns what the last word can become; none: names of files, or whatever the user wants.
-// It has no side effects and knows only the command line, not what is in the cluster.
+// complete returns the completions of the last word; none: the word may be a file name or any text.
+// complete has no side effects. It knows only the command line, not the objects of the cluster.
 func complete(root *kong.Node, words []string) []candidate {
 	words = joinValues(words)
 	line := commandLine{node: root, flags: slices.Clone(root.Flags)}
@@ -94,8 +94,8 @@ func complete(root *kong.Node, words []string) []candidate {
 	return nil
 }
 
-// joinValues joins what bash takes apart: it hands --output=json over as three words. The last word
-// stays apart, because bash replaces that one alone.
+// joinValues joins words that bash has split: --output=json arrives as three words. The last word
+// stays apart, because bash replaces only that word.
 func joinValues(words []string) []string {
 	var out []string
 	for i, word := range words {
@@ -111,13 +111,13 @@ func joinValues(words []string) []string {
 	return out
 }
 
-// commandLine is what the words before the last one say.
+// commandLine is the state of the parser after the words before the last one.
 type commandLine struct {
 	node  *kong.Node
-	flags []*kong.Flag // of the node and of those above
-	value *kong.Value  // a flag that waits for its value; nil: none does
-	args  int          // arguments of the node
-	free  bool         // what follows is not ours: a command to run
+	flags []*kong.Flag // of the node and of its parents
+	value *kong.Value  // a flag whose value comes next; nil: none
+	args  int          // number of arguments that the node has so far
+	free  bool         // the rest is the command line of another program
 }
 
 func (l *commandLine) read(word string) {
@@ -180,7 +180,8 @@ func commandsLike(node *kong.Node, prefix string) (found []candidate) {
 	return sorted(found)
 }
 
-// values are those of an enumeration, behind what stands before them in the same word.
+// values returns the values of an enumeration that begin with prefix. before is the part of the
+// word that comes before the value.
 func values(of *kong.Value, before, prefix string) (found []candidate) {
 	if of == nil || of.Enum == "" {
 		return nil

@@ -22,7 +22,7 @@ func grammar(t *testing.T) *kong.Node {
 	return parser.Model.Node
 }
 
-// What the last word can become follows from the words before it.
+// The completions of the last word follow from the words before it.
 func TestWordsAreCompleted(t *testing.T) {
 	root := grammar(t)
 	for _, test := range []struct{ line, want string }{
@@ -41,7 +41,7 @@ func TestWordsAreCompleted(t *testing.T) {
 		{"--server job li", ""},  // even if it looks like one
 		{"completion ", "bash fish zsh"},
 		{"completion z", "zsh"},
-		{"job logs ", ""}, // whatever the user wants: no ids are known here
+		{"job logs ", ""}, // any text: the ids are not known here
 		{"submit ", ""},
 		{"run -- job ", ""}, // a command to run
 		{"run job ", ""},
@@ -59,7 +59,7 @@ func TestWordsAreCompleted(t *testing.T) {
 	}
 }
 
-// Every command and flag that help shows is offered, with what help says of it.
+// Every command and flag that help shows is offered, with its text in help.
 func TestAllCommandsAndFlagsAreCompleted(t *testing.T) {
 	var walk func(node *kong.Node, words []string)
 	walk = func(node *kong.Node, words []string) {

@@ -11,8 +11,8 @@ import (
 
 type configCmd struct {
 	Check configCheckCmd `cmd:"" help:"Check a job, queue, placement or policy file without sending it anywhere."`
-	Print configPrintCmd `cmd:"" help:"Print the queues as the server has them, or a file as it is understood."`
-	Chain configChainCmd `cmd:"" help:"Show the stages that choose a node, of a placement file or without one."`
+	Print configPrintCmd `cmd:"" help:"Print the server's configuration of the queues, or a file as Plimsoll reads it."`
+	Chain configChainCmd `cmd:"" help:"Show the stages that choose a node: those of a placement file, or the default ones."`
 	Apply configApplyCmd `cmd:"" help:"Replace the configuration of the queues by that of a queue file."`
 }
 
@@ -21,7 +21,7 @@ func (configCmd) Help() string {
 	return example("plimsoll config check examples/wordcount.yaml", "plimsoll config print > queues.yaml")
 }
 
-// file is what a file holds: one of them is set.
+// file is the content of a configuration file: one of its fields is set.
 type file struct {
 	job       *plimsoll.JobSpec
 	queues    *plimsoll.QueueConfig
@@ -53,7 +53,7 @@ func (a *app) parseFile(path string) (file, error) {
 	return file{queues: &root}, err
 }
 
-// otherKind replaces what is wrong in a file by a word that it is a file of another kind, if it is.
+// otherKind replaces the problems of a file by one error if the file is of another kind.
 func otherKind(problems error, name string, data []byte, other config.FileKind, message string) error {
 	if kind, err := config.Detect(name, data); err != nil || kind != other {
 		return problems
@@ -62,7 +62,7 @@ func otherKind(problems error, name string, data []byte, other config.FileKind, 
 }
 
 type configCheckCmd struct {
-	Files []string `arg:"" name:"file" help:"Job, queue, placement or policy files; what it is is seen by its keys."`
+	Files []string `arg:"" name:"file" help:"Job, queue, placement or policy files; their keys tell the kinds apart."`
 }
 
 // Help is the detail of the help text.
@@ -131,7 +131,7 @@ func countQueues(q *plimsoll.QueueConfig) int {
 }
 
 type configPrintCmd struct {
-	File   string `arg:"" optional:"" help:"Job, queue, placement or policy file; without it the queues of the server are printed."`
+	File   string `arg:"" optional:"" help:"Job, queue, placement or policy file. Without one the queues of the server are printed."`
 	Output string `short:"o" help:"How to print: ${enum}." enum:"yaml,json" default:"yaml"`
 }
 

@@ -9,13 +9,13 @@ import (
 	"github.com/plimsoll-dev/plimsoll/client"
 )
 
-// maxMoves is how many moves may be planned at once.
+// maxMoves is the most moves of one plan.
 const maxMoves = 1000
 
 type defragCmd struct {
-	Plan  bool   `help:"Plan moves and print them. Nothing is moved; this is all that the command does, so it must be given."`
+	Plan  bool   `help:"Plan moves and print them, without moving anything. Required, because the command can only plan."`
 	Limit int32  `help:"Most moves of the plan, from 1 to 1000." default:"20" placeholder:"N"`
-	For   string `help:"Make room for one task of this job file instead of emptying nodes; of this group, if it has several." placeholder:"FILE[:GROUP]"`
+	For   string `help:"Make room for one task of this job file instead of emptying nodes. Name the group if the job has several." placeholder:"FILE[:GROUP]"`
 	formatFlag
 }
 

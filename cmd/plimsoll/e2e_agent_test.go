@@ -39,8 +39,8 @@ func (r *roles) startAgent() {
 	)
 }
 
-// gatedTask is the script of a task that says its pid, waits for a line in a pipe, and ends with
-// the number on it.
+// gatedTask is the script of a task that writes its pid and waits for a line in a pipe. It exits
+// with the number on that line.
 func gatedTask(dir string) string {
 	return fmt.Sprintf(`echo $$ > %[1]s/$PLIMSOLL_TASK_ID.pid.new; mv %[1]s/$PLIMSOLL_TASK_ID.pid.new %[1]s/$PLIMSOLL_TASK_ID.pid
 read code < %[1]s/$PLIMSOLL_TASK_ID.gate; echo over; exit $code`, dir)
@@ -50,7 +50,7 @@ read code < %[1]s/$PLIMSOLL_TASK_ID.gate; echo over; exit $code`, dir)
 func (s *site) gate(task string) {
 	s.t.Helper()
 	path := s.path(task + ".gate")
-	// for tasks, as whomever they run
+	// tasks of any user must be able to open it
 	if err := errors.Join(unix.Mkfifo(path, 0o600), os.Chmod(path, 0o666)); err != nil {
 		s.t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func (s *site) open(task string, code int) {
 	s.t.Cleanup(func() { _ = f.Close() }) // nothing is read after the test
 }
 
-// alive wants a task's process to be the one that it was.
+// alive wants a task to run in its first process still.
 func (s *site) alive(task string, pid int) {
 	s.t.Helper()
 	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
@@ -91,8 +91,8 @@ func (s *site) alive(task string, pid int) {
 	}
 }
 
-// TestAgentRestart kills each role in turn under running tasks: the same processes go on, their
-// exit codes arrive, and a read is never answered with what was.
+// TestAgentRestart kills each role in turn under running tasks. The same processes go on, their
+// exit codes arrive, and a read never returns an old state.
 func TestAgentRestart(t *testing.T) {
 	t.Parallel()
 	r := &roles{site: newSite(t)}
@@ -165,7 +165,7 @@ func (s *site) running(id string, n int32) {
 	})
 }
 
-// exits wants a task to end with an exit code. What still runs of its job goes on meanwhile.
+// exits wants a task to end with an exit code. The other tasks of its job go on meanwhile.
 func (s *site) exits(id string, code int32) {
 	s.t.Helper()
 	c := s.client()
@@ -192,8 +192,8 @@ func (s *site) gone(pid int) {
 	})
 }
 
-// refusesReads wants every read to fail as long as there is no leader: what the gateway remembers
-// may be old.
+// refusesReads wants every read to fail as long as there is no leader: the gateway's copy of the
+// state may be old.
 func (r *roles) refusesReads() {
 	r.t.Helper()
 	c, err := client.New(client.Config{Server: r.address, RetryBudget: -1})
@@ -219,8 +219,8 @@ func (r *roles) refusesReads() {
 	}
 }
 
-// TestLimits: the limits of a running task are those of its control group, and what needs more
-// memory than it asked for ends.
+// TestLimits: the limits of a running task are those of its control group, and a task that needs
+// more memory than it asked for ends.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	hierarchy, err := cgroup.Detect(cgroup.DefaultRoot)
@@ -285,7 +285,7 @@ func groupFiles(t *testing.T, pid int) map[string]string {
 	return groups
 }
 
-// firstOf reads the first of the files that is there.
+// firstOf reads the first of the files that exists.
 func firstOf(t *testing.T, dir string, names ...string) string {
 	t.Helper()
 	for _, name := range names {
@@ -298,7 +298,7 @@ func firstOf(t *testing.T, dir string, names ...string) string {
 	return ""
 }
 
-// TestExplain: the reason is the true one, and names what can be done about.
+// TestExplain: the reason is the true one, and names a remedy if there is one.
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -339,8 +339,8 @@ func (s *site) submitTo(queue, id string, count int, script, resources string) {
 		id, queue, count, script, resources))
 }
 
-// explains wants a code and a summary of explain, and the code in the job. The turn that finds it
-// may be yet to come.
+// explains wants a code and a summary of explain, and the same code in the job. It waits for the
+// turn that finds them.
 func (s *site) explains(id, waitCode, summary string) {
 	s.t.Helper()
 	var x explainView

@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// standing is what a command that was refused must not have changed.
+// standing returns the state that a refused command must not change.
 func (s *site) standing() string {
 	s.t.Helper()
 	var all strings.Builder
@@ -35,8 +35,8 @@ func (s *site) standing() string {
 	return all.String()
 }
 
-// TestBadInput: what is wrong gets one clear error that names the field and what to do, and changes
-// nothing. The exit code is 2, or 1 if it is wrong only by what is there.
+// TestBadInput: a wrong input gets one clear error that names the field and the remedy, and changes
+// nothing. The exit code is 2, or 1 if the input is wrong only in the present state of the cluster.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -62,8 +62,14 @@ func TestBadInput(t *testing.T) {
 		{"no such queue", "queue: root.nowhere\n" + good, "submit FILE", `queue: .*root\.nowhere.*`},
 		{"not a leaf", "queue: root\n" + good, "submit FILE", `queue: .*root.*`},
 		{"duplicate id", good, "submit FILE --id there", `.*"?there"? .*`},
-		{"a queue file", "partitions: []\n", "submit FILE", `FILE: is a queue file, not a job file; use plimsoll config apply`},
-		{"a job file as queues", good, "config apply FILE", `FILE: is a job file, not a queue file; use plimsoll submit`},
+		{
+			"a queue file", "partitions: []\n", "submit FILE",
+			`FILE: is a queue file, not a job file; use plimsoll config apply`,
+		},
+		{
+			"a job file as queues", good, "config apply FILE",
+			`FILE: is a job file, not a queue file; use plimsoll submit`,
+		},
 		{"negative max of a queue", "partitions: [{name: default, queues: [{name: root, resources: {max: {vcore: -1}}}]}]", "config apply FILE", `FILE:1: root\.resources\.max\.vcore: quantity "-1" is negative; give zero or more`},
 		{"no such file", "", "submit nowhere.yaml", `read nowhere\.yaml: no such file or directory`},
 		{"no such job", "", "job get nothing", `.*"nothing".*`},
@@ -73,7 +79,7 @@ func TestBadInput(t *testing.T) {
 		{"absurd flag", "", "run --cpu 1e30 -- true", `--cpu: quantity "1e30" is absurdly large; the largest possible is .*`},
 		{"run in no queue", "", "run --queue root.nowhere -- true", `queue: .*root\.nowhere.*`},
 	}
-	// These are wrong by what is there, or not.
+	// found lists the inputs that are wrong only in the present state of the cluster.
 	found := []string{"duplicate id", "no such job", "kill of no job", "scale of no job", "drain of no node"}
 	before := s.standing()
 	for _, test := range tests {
@@ -127,7 +133,8 @@ func TestCommandThatDoesNotExist(t *testing.T) {
 			t.Errorf("%s: exit code %d, %s", id, code, stderr)
 		}
 		_, tasks := s.job(id)
-		if tasks[0].State != "Finished" || tasks[0].Reason != "never started" || (tasks[0].ExitCode != nil) != c.reported {
+		neverRan := tasks[0].State == "Finished" && tasks[0].Reason == "never started"
+		if !neverRan || (tasks[0].ExitCode != nil) != c.reported {
 			t.Errorf("%+v", tasks)
 		}
 	}
@@ -137,7 +144,7 @@ func TestCommandThatDoesNotExist(t *testing.T) {
 	}
 }
 
-// tree is what a directory holds, for a comparison.
+// tree lists the files of a directory with their content, for a comparison.
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -155,7 +162,7 @@ func tree(t *testing.T, dir string) map[string]string {
 	return found
 }
 
-// refuses wants a role to end at once with an error, and to leave the directory as it was.
+// refuses wants a role to end at once with an error, and to leave the directory unchanged.
 func (s *site) refuses(t *testing.T, dir, want string, args ...string) {
 	t.Helper()
 	before := map[string]string{}
@@ -202,7 +209,7 @@ func TestPlacesInUse(t *testing.T) {
 	s.works("still")
 }
 
-// TestPlacesThatCannotBeWritten names the directory and what to do.
+// TestPlacesThatCannotBeWritten: the error names the directory and the remedy.
 func TestPlacesThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -215,8 +222,8 @@ func TestPlacesThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// TestDamagedStore: a store that was cut, changed or written by a newer version is refused: the
-// error names the file and says what can be saved, and nothing is touched.
+// TestDamagedStore: a store that was cut, changed or written by a newer version is refused. The
+// error names the file and the part that can be saved, and no file is changed.
 func TestDamagedStore(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -270,15 +277,15 @@ func TestDamagedStore(t *testing.T) {
 	}
 }
 
-// newerWitness makes the store's record of itself one of format 9.
+// newerWitness changes the store's record of its own format to format 9.
 func newerWitness(b []byte) []byte {
 	binary.BigEndian.PutUint32(b[8:], 9)
 	binary.BigEndian.PutUint32(b[12:], crc32.Checksum(b[:12], crc32.MakeTable(crc32.Castagnoli)))
 	return b
 }
 
-// TestBadRESTParameters: each is refused by its name; a count that is only larger than what is
-// there returns all there is.
+// TestBadRESTParameters: the error for a bad parameter names it. A count that is larger than the
+// number of objects returns all of them.
 func TestBadRESTParameters(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -15,9 +15,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/memory"
 )
 
-// TestManyRequestsOfManyElementsDoNotEndTheProcess: 8 KB of gzip with 4.19 M empty groups, sent
-// twice, took the process. Of 32 at once each is refused, and the same process goes on with little
-// memory, to which its collector keeps.
+// TestManyRequestsOfManyElementsDoNotEndTheProcess sends 8 KB of gzip with 4.19 M empty groups, 32
+// times at once; two such requests used to end the process. Each is refused, and the same process
+// goes on within its memory limit.
 func TestManyRequestsOfManyElementsDoNotEndTheProcess(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -59,7 +59,8 @@ func TestManyRequestsOfManyElementsDoNotEndTheProcess(t *testing.T) {
 			}
 			defer response.Body.Close() //nolint:errcheck // it was only read
 			said, err := io.ReadAll(response.Body)
-			if code := response.StatusCode; err != nil || code != http.StatusBadRequest && code != http.StatusTooManyRequests {
+			code := response.StatusCode
+			if err != nil || code != http.StatusBadRequest && code != http.StatusTooManyRequests {
 				t.Errorf("answered %d %s (%v)", code, said, err)
 			}
 		})

@@ -24,9 +24,9 @@ func (s *site) evaluator(listen string, more ...string) *daemon {
 	return d
 }
 
-// TestAnEvaluatorIsGuardedAsOtherRolesAre: on its port everybody needs its own token, on every path
-// and before the body comes, and no page in a browser is answered; whoever places on the same
-// machine finds the token.
+// TestAnEvaluatorIsGuardedAsOtherRolesAre: every path of its port wants the evaluator's own token,
+// before the body comes, and refuses pages in a browser. Callers on the same machine find the
+// token.
 func TestAnEvaluatorIsGuardedAsOtherRolesAre(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -27,9 +27,9 @@ func freePorts(t testing.TB, n int) (addresses []string) {
 	return addresses
 }
 
-// TestBrowserPagesAreRefused: no listener of TCP does what a page in a browser asks for, by DNS
-// rebinding or across sites, on any path; the roles reach each other, by localhost, and callers by
-// the name of --host.
+// TestBrowserPagesAreRefused: no listener of TCP obeys a page in a browser, by DNS rebinding or
+// across sites, on any path. The roles reach each other by localhost, and callers reach them by
+// --host.
 func TestBrowserPagesAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -107,7 +107,7 @@ func ask(t *testing.T, listener, path, host, header, value string) (status int, 
 	return response.StatusCode, string(data)
 }
 
-// TestRefusedHostIsNamed: whoever calls by a name that the listener does not know reads how to
+// TestRefusedHostIsNamed: the error for a host name that the listener does not know says how to
 // allow it, also in a stream.
 func TestRefusedHostIsNamed(t *testing.T) {
 	t.Parallel()

@@ -26,8 +26,8 @@ import (
 
 const junkBytes = 1 << 20
 
-// TestJunk: junk on every port and socket, bare or inside of what looks like a request, stops
-// nothing and changes nothing.
+// TestJunk: junk on every port and socket, bare or inside a request, stops nothing and changes
+// nothing.
 func TestJunk(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -65,8 +65,8 @@ func TestJunk(t *testing.T) {
 	d.stop()
 }
 
-// flood sends junk to a place: bare, behind the beginnings of requests, and as the body of every
-// call that there is.
+// flood sends junk to a place: bare, after the beginning of a request, and as the body of every
+// call.
 func flood(t *testing.T, place string, junk []byte) {
 	for _, opening := range []string{
 		"", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "GET / HTTP/1.1\r\nX: ",

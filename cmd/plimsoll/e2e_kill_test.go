@@ -29,20 +29,19 @@ type attemptID struct {
 	n    int32
 }
 
-// attemptLine is what an attempt wrote itself: it appends a line when it begins and one when it
-// ends.
+// attemptLine is a line that an attempt appends to its own file when it begins and when it ends.
 type attemptLine struct {
 	pid int
 	at  int64
 }
 
-// killing is one moment at which something was killed.
+// killing is the moment at which dev, and maybe its supervisor, was killed.
 type killing struct {
 	at         int64
 	supervisor bool
 }
 
-// exitFile is what the supervisor recorded about an attempt.
+// exitFile is the supervisor's record of an attempt.
 type exitFile struct {
 	Word     string `json:"resultWord"`
 	ExitCode int32  `json:"exitCode"`
@@ -50,8 +49,8 @@ type exitFile struct {
 	PID      int    `json:"pid"`
 }
 
-// ordeal is a run of dev that is killed again and again under load.
-type ordeal struct {
+// killTest is a run of dev that is killed again and again under load.
+type killTest struct {
 	*site
 	log   string // the file that the attempts append to
 	draw  *rand.Rand
@@ -66,17 +65,17 @@ type ordeal struct {
 }
 
 // TestKillDev kills dev with SIGKILL at random moments under load, sometimes with its supervisor,
-// and starts it again on the same directory. Then nothing that was acknowledged is lost, nothing
-// ran twice, no attempt began before the end or the loss of the one before, tasks that ran went on,
-// and the accounts are even.
+// and starts it again on the same directory. Every acknowledged job is still there and nothing ran
+// twice. No attempt began before the end or the loss of the one before. Running tasks went on, and
+// the accounts are even.
 func TestKillDev(t *testing.T) {
 	t.Parallel()
-	o := &ordeal{
+	o := &killTest{
 		site: newSite(t), draw: rand.New(rand.NewPCG(testrun.Seed(t), 1)), load: new(errgroup.Group),
 		exits: map[attemptID]exitFile{},
 	}
 	o.log = o.path("log")
-	// for all tasks, as whomever they run
+	// tasks of any user must be able to append to it
 	if err := errors.Join(os.WriteFile(o.log, nil, 0o600), os.Chmod(o.log, 0o666)); err != nil {
 		t.Fatal(err)
 	}
@@ -110,8 +109,8 @@ func TestKillDev(t *testing.T) {
 	}
 }
 
-// outlive kills dev while a task runs for sure, and lets the task end before dev is back.
-func (o *ordeal) outlive(c *client.Client) {
+// outlive kills dev while a task certainly runs, and lets the task end before dev is back.
+func (o *killTest) outlive(c *client.Client) {
 	d := start(o.t, o.devArgs("--log-level", "warn")...)
 	job := o.nextJob()
 	gate, task := o.path("gate"), plimsoll.TaskID(job.ID, "main", 0)
@@ -125,7 +124,7 @@ func (o *ordeal) outlive(c *client.Client) {
 }
 
 // wrote waits until an attempt has written a line.
-func (o *ordeal) wrote(line string) {
+func (o *killTest) wrote(line string) {
 	eventually(o.t, "wait for "+line, func() error {
 		data, err := os.ReadFile(o.log)
 		if err == nil && !strings.Contains(string(data), line+" ") {
@@ -135,16 +134,16 @@ func (o *ordeal) wrote(line string) {
 	})
 }
 
-// script is the command of a task: it writes a line, works, writes another, and fails as often as
-// it is told.
-func (o *ordeal) script(work string, failures int) string {
+// script is the command of a task. It writes a line, works, writes another line, and fails in the
+// given number of attempts.
+func (o *killTest) script(work string, failures int) string {
 	return fmt.Sprintf(`
 line() { echo "$1 $PLIMSOLL_TASK_ID $PLIMSOLL_ATTEMPT $$ $(date +%%s%%N)" >> %s; }
 line begin; %s; line end; [ $PLIMSOLL_ATTEMPT -gt %d ]`, o.log, work, failures)
 }
 
 // nextJob draws a job: one task, several, or several that fail at first and are tried again.
-func (o *ordeal) nextJob() plimsoll.JobSpec {
+func (o *killTest) nextJob() plimsoll.JobSpec {
 	o.jobs++
 	count, failures := int32(1), 0
 	retry := plimsoll.RetryPolicy{}
@@ -167,7 +166,7 @@ func (o *ordeal) nextJob() plimsoll.JobSpec {
 }
 
 // submit submits a job, trying again over restarts until it is acknowledged.
-func (o *ordeal) submit(ctx context.Context, c *client.Client, spec plimsoll.JobSpec) {
+func (o *killTest) submit(ctx context.Context, c *client.Client, spec plimsoll.JobSpec) {
 	o.load.Go(func() error {
 		if _, err := c.SubmitJob(ctx, spec); err != nil {
 			return fmt.Errorf("submit %s: %w", spec.ID, err)
@@ -180,10 +179,10 @@ func (o *ordeal) submit(ctx context.Context, c *client.Client, spec plimsoll.Job
 }
 
 // pass lets a random time pass: the next kill may hit the start, the submits, the tasks or nothing.
-func (o *ordeal) pass() { <-time.After(time.Duration(o.draw.Int64N(int64(900 * time.Millisecond)))) }
+func (o *killTest) pass() { <-time.After(time.Duration(o.draw.Int64N(int64(900 * time.Millisecond)))) }
 
 // strike kills dev; sometimes its supervisor too, before it or right after.
-func (o *ordeal) strike(d *daemon) {
+func (o *killTest) strike(d *daemon) {
 	how := o.draw.IntN(6)
 	if how == 0 {
 		o.killSupervisor()
@@ -195,26 +194,26 @@ func (o *ordeal) strike(d *daemon) {
 	}
 }
 
-func (o *ordeal) killDev(d *daemon) {
+func (o *killTest) killDev(d *daemon) {
 	d.kill()
 	o.kills = append(o.kills, killing{at: time.Now().UnixNano()})
 }
 
-func (o *ordeal) killSupervisor() {
+func (o *killTest) killSupervisor() {
 	pid := o.supervisor(filepath.Join(o.data(), "agent"))
 	if pid == 0 {
 		return
 	}
-	// Noted before it happens: what ended before is known, and what began a little later may still
-	// be hit.
+	// The kill is noted before it happens. Attempts that ended before are known to be safe;
+	// attempts that began a little later may still be hit.
 	o.kills = append(o.kills, killing{time.Now().UnixNano(), true})
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 		o.t.Error(err)
 	}
 }
 
-// collectExits reads what was recorded about attempts; old records are removed as time goes by.
-func (o *ordeal) collectExits() {
+// collectExits reads the supervisor's records of attempts; old records are removed after a while.
+func (o *killTest) collectExits() {
 	paths, err := filepath.Glob(filepath.Join(o.data(), "agent", "tasks", "*", "*", "exit.json"))
 	if err != nil {
 		o.t.Fatal(err)
@@ -237,8 +236,9 @@ func (o *ordeal) collectExits() {
 	}
 }
 
-// settled waits until every job has ended, as long as one after the other does, and returns all.
-func (o *ordeal) settled() (jobs map[string]plimsoll.JobStatus, tasks map[string]plimsoll.Task) {
+// settled waits until every job has ended, and returns all jobs and tasks. It gives up when no
+// further job ends.
+func (o *killTest) settled() (jobs map[string]plimsoll.JobStatus, tasks map[string]plimsoll.Task) {
 	o.t.Helper()
 	c := o.client()
 	for last := -1; ; {
@@ -276,8 +276,8 @@ func (o *ordeal) settled() (jobs map[string]plimsoll.JobStatus, tasks map[string
 	return jobs, tasks
 }
 
-// checkJobs: nothing that was acknowledged is lost, and nothing else is there.
-func (o *ordeal) checkJobs(jobs map[string]plimsoll.JobStatus, tasks map[string]plimsoll.Task) {
+// checkJobs: every acknowledged job is there, and no other.
+func (o *killTest) checkJobs(jobs map[string]plimsoll.JobStatus, tasks map[string]plimsoll.Task) {
 	if len(jobs) != o.jobs || len(o.mu.acknowledged) != o.jobs {
 		o.t.Errorf(
 			"%d jobs were submitted, %d acknowledged, and %d are there", o.jobs, len(o.mu.acknowledged), len(jobs),
@@ -300,8 +300,8 @@ func (o *ordeal) checkJobs(jobs map[string]plimsoll.JobStatus, tasks map[string]
 	}
 }
 
-// lines reads what the attempts wrote. Each may begin and end once.
-func (o *ordeal) lines() (begun, ended map[attemptID]attemptLine) {
+// lines reads the file of the attempts. Each attempt may begin and end once.
+func (o *killTest) lines() (begun, ended map[attemptID]attemptLine) {
 	data, err := os.ReadFile(o.log)
 	if err != nil {
 		o.t.Fatal(err)
@@ -325,9 +325,9 @@ func (o *ordeal) lines() (begun, ended map[attemptID]attemptLine) {
 	return both["begin"], both["end"]
 }
 
-// checkAttempts: no attempt ran twice, none began before the end or the loss of the one before, and
-// those that ran when dev was killed went on.
-func (o *ordeal) checkAttempts(tasks map[string]plimsoll.Task) {
+// checkAttempts: no attempt ran twice, and none began before the end or the loss of the one before.
+// The attempts that ran when dev was killed went on.
+func (o *killTest) checkAttempts(tasks map[string]plimsoll.Task) {
 	begun, ended := o.lines()
 	outlived, lost := 0, 0
 	for id, b := range begun {
@@ -368,7 +368,7 @@ func (o *ordeal) checkAttempts(tasks map[string]plimsoll.Task) {
 
 // checkExit: an attempt whose supervisor lived has its true exit code. It returns 1 if dev was
 // killed meanwhile.
-func (o *ordeal) checkExit(id attemptID, b attemptLine, exit exitFile) (outlived int) {
+func (o *killTest) checkExit(id attemptID, b attemptLine, exit exitFile) (outlived int) {
 	for _, k := range o.kills {
 		if k.at < b.at-int64(time.Second) || k.at > exit.Finished {
 			continue
@@ -386,9 +386,9 @@ func (o *ordeal) checkExit(id attemptID, b attemptLine, exit exitFile) (outlived
 	return outlived
 }
 
-// checkReasons: every attempt but the last of a task ended without success, and the last as its
+// checkReasons: every attempt of a task but the last ended without success. The last ended as the
 // task says.
-func (o *ordeal) checkReasons(tasks map[string]plimsoll.Task, begun map[attemptID]attemptLine) {
+func (o *killTest) checkReasons(tasks map[string]plimsoll.Task, begun map[attemptID]attemptLine) {
 	for _, task := range tasks {
 		for n := int32(1); n < task.Attempt; n++ {
 			exit, recorded := o.exits[attemptID{task.ID, n}]
@@ -407,8 +407,8 @@ func (o *ordeal) checkReasons(tasks map[string]plimsoll.Task, begun map[attemptI
 	}
 }
 
-// checkAccounts: nothing is held when nothing runs.
-func (o *ordeal) checkAccounts() {
+// checkAccounts: no resources are held when no task runs.
+func (o *killTest) checkAccounts() {
 	eventually(o.t, "wait for even accounts", func() error {
 		var queues []queueView
 		o.read(&queues, "queue", "list")
@@ -440,7 +440,7 @@ func holds(r plimsoll.Resources) bool {
 }
 
 // checkEvents: the ids of a leader's events have no gaps.
-func (o *ordeal) checkEvents() {
+func (o *killTest) checkEvents() {
 	c := o.client()
 	page, err := c.Events(o.t.Context(), client.EventFilter{})
 	if err != nil {

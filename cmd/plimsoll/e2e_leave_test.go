@@ -21,8 +21,8 @@ func (r *roles) supervisor() (pid int) {
 	return caps.PID
 }
 
-// An agent that is told to stop is not waited for: its node takes no tasks at once. A task that
-// runs goes on under the supervisor; when none does, nothing of the node is left behind.
+// The cluster does not wait for an agent that is told to stop: its node takes no new tasks at once.
+// A running task goes on under the supervisor. If no task runs, no process of the node is left.
 func TestAnAgentThatIsStoppedIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	r := &roles{site: newSite(t)}

@@ -39,8 +39,8 @@ func (s *site) placedOn(id string, want map[string]int) {
 	})
 }
 
-// TestConstraints: tasks land where their constraints and what the nodes are let them, and what
-// waits says why.
+// TestConstraints: tasks land on nodes that satisfy their constraints, and waiting tasks say why
+// they wait.
 func TestConstraints(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -55,8 +55,8 @@ func TestConstraints(t *testing.T) {
 		return fmt.Sprintf(`, "resources": {%s}, "constraints": {%s}`, resources, constraints)
 	}
 
-	// Traits keep a node for groups that ask for just these; over-provisioning for those of its
-	// class.
+	// Traits keep a node for groups that ask for exactly these traits. Over-provisioning keeps it
+	// for groups of its class.
 	s.submit("traits", 2, sleeps, with("", `"traits": {"ssd": true, "gpu": "h100"}`))
 	s.placedOn("traits", map[string]int{"n2": 2})
 	s.submit("trait-missing", 1, sleeps, with("", `"traits": {"ssd": true}`))
@@ -78,13 +78,13 @@ func TestConstraints(t *testing.T) {
 		return nil
 	})
 
-	// What is kept back no task gets, and no node is made larger by waiting.
+	// No task gets the reserved part of a node, and waiting does not make a node larger.
 	s.submit("kept-back", 1, sleeps, with(`"memory": "3Gi"`, `"nodes": ["n4"]`))
 	s.explains("kept-back", "too_large", "1 of 4 nodes: not enough memory")
 	s.submit("reservoir", 1, sleeps, with("", `"reservoir": "only"`))
 	s.explains("reservoir", "not_eligible", "is not a reservoir node")
 
-	// Where others are: by job, by task, by label, and evenly over racks.
+	// Constraints on other tasks: by job, by task, by label, and evenly over racks.
 	s.submitFile(
 		"base",
 		`{"job": "base", "labels": {"app": "db"}, "groups": [{"name": "main", "command": ["sleep", "600"], "constraints": {"nodes": ["n4"]}}]}`,
@@ -99,7 +99,7 @@ func TestConstraints(t *testing.T) {
 	s.submit("spread", 4, sleeps, with("", `"spread": [{"by": "rack", "maxSkew": 1}]`))
 	s.placedOn("spread", map[string]int{"n1": 2, "n4": 2})
 
-	// By an expression; one that cannot be understood is refused.
+	// A constraint by an expression; an expression that cannot be parsed is refused.
 	s.submit("where", 1, sleeps, with("", `"where": "node.labels.rack == \"a\" && node.capacity.cpu >= 64000"`))
 	s.placedOn("where", map[string]int{"n1": 1})
 	wrong := s.write(
@@ -124,9 +124,9 @@ func TestConstraints(t *testing.T) {
 	}
 }
 
-// TestNodeFault: a node that cannot start tasks is left out after two of them, which are not
-// charged for it; they go elsewhere, or wait until the node has been looked after, or until the
-// time is over that the placement file says.
+// TestNodeFault: a node that cannot start tasks is left out after two failed starts, which do not
+// count against the tasks. The tasks go elsewhere, or wait until the node is repaired, or until the
+// time in the placement file is over.
 func TestNodeFault(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -163,7 +163,7 @@ func TestNodeFault(t *testing.T) {
 		})
 	}
 
-	// The only node is sick; then there is another one.
+	// The only node is sick; then another one is added.
 	repair := breakNode()
 	s.submit("elsewhere", 1, "true", "")
 	isSick("elsewhere")
@@ -183,7 +183,7 @@ func TestNodeFault(t *testing.T) {
 		t.Errorf("%+v, %+v", job, tasks)
 	}
 
-	// It is repaired, and whoever has done it says so.
+	// The node is repaired, and its operator says so.
 	s.submit("repaired", 1, "true", broken)
 	isSick("repaired")
 	repair()
@@ -196,8 +196,8 @@ func TestNodeFault(t *testing.T) {
 		t.Errorf("%+v, %+v", job, tasks)
 	}
 
-	// With another placement file, the jobs that wait wait by that one: sick nodes are tried again
-	// soon, without anybody's doing.
+	// Another placement file applies to waiting jobs too: sick nodes are soon tried again, without
+	// an operator.
 	s.submit("too-large", 1, "true", `, "resources": {"cpu": 100}`)
 	dev.stop()
 	soon := s.write("soon.yaml", "sickFor: 3s\nmaxInstances: 4\n")
@@ -216,7 +216,7 @@ func TestNodeFault(t *testing.T) {
 	s.placedOn("few", map[string]int{"n1": 4, "n2": 4})
 	s.explains("few", "no_node", "has 4 instances or more")
 
-	// A file that cannot be used is told before anything is touched.
+	// A bad file is refused before any file is changed.
 	bad := s.write("bad.yaml", "chain: [pipe, running]\n")
 	stdout, stderr, code := run(
 		t,

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestPolicies: a set of policies is applied whole or not at all, is there after a restart, is
-// changed by applying it again, and an Action that others name is kept.
+// TestPolicies: a set of policies is applied whole or not at all, and is there after a restart.
+// Applying it again changes it. An Action that other policies name is not deleted.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -35,7 +35,7 @@ rules: [{name: cpu, metric: cpu_total_utilization, waterline: 80, release: 70, a
 `
 	good := s.write("good.yaml", file)
 
-	// A dry run and a bad file change nothing; what is wrong is named.
+	// A dry run and a bad file change nothing; the error names the problem.
 	cli(0, "Action shed: created (dry run: nothing was changed)", "apply", "-f", good, "--dry-run")
 	for _, bad := range []struct{ from, to, says string }{
 		{
@@ -46,7 +46,10 @@ rules: [{name: cpu, metric: cpu_total_utilization, waterline: 80, release: 70, a
 		{"[shed]", "[drop]", `bad.yaml:9: TaskQOS batch: allowed[0]: there is no Action "drop"`},
 		{"waterline: 80", "waterline: 180", `bad.yaml:13: NodeQOS busy: rules[0].waterline: 180 is above 100 percent`},
 		{"step: 20", "step: 0", `bad.yaml:4: throttle.step: is 0`},
-		{"allowed: [shed]", "allowed: [shed]\nprefers: true", `bad.yaml:10: prefers: unknown field; did you mean "prefer"?`},
+		{
+			"allowed: [shed]", "allowed: [shed]\nprefers: true",
+			`bad.yaml:10: prefers: unknown field; did you mean "prefer"?`,
+		},
 	} {
 		cli(exitUsage, bad.says, "apply", "-f", s.write("bad.yaml", strings.Replace(file, bad.from, bad.to, 1)))
 	}
@@ -54,7 +57,7 @@ rules: [{name: cpu, metric: cpu_total_utilization, waterline: 80, release: 70, a
 		t.Fatalf("a refused file left something behind:\n%s", list)
 	}
 
-	// They are applied, listed, and printed as a file that changes nothing when it is applied.
+	// The policies are applied, listed, and printed as a file. Applying that file changes nothing.
 	cli(0, "NodeQOS busy: created", "apply", "-f", good)
 	cli(0, "every node: cpu_total_utilization > 80: shed", "list")
 	printed := cli(0, "release: 70", "list", "-o", "yaml")
@@ -75,12 +78,12 @@ rules: [{name: cpu, metric: cpu_total_utilization, waterline: 80, release: 70, a
 	s.dev()
 	cli(0, "step: 30", "get", "Action", "shed")
 
-	// So do the options by which nodes plan.
+	// The options by which nodes plan are changed and read in the same way.
 	lagging := strings.Replace(printed, "rules:", "options: {excess: 10, lag: 2s}\nrules:", 1)
 	cli(0, "NodeQOS busy: changed", "apply", "-f", s.write("lagging.yaml", lagging))
 	cli(0, "lag: 2s", "get", "NodeQOS", "busy")
 
-	// What others name is kept.
+	// An Action that other policies name is not deleted.
 	cli(
 		1, "Action shed is in use by TaskQOS batch, NodeQOS busy (rule cpu); change or delete them first", "delete",
 		"Action", "shed",
@@ -93,8 +96,8 @@ rules: [{name: cpu, metric: cpu_total_utilization, waterline: 80, release: 70, a
 	}
 }
 
-// TestExtendedResourcesAreForBestEffort: only what is worth least may ask for what is lent, and
-// waits until it is offered.
+// TestExtendedResourcesAreForBestEffort: only best-effort tasks may ask for extended resources, and
+// they wait until these are offered.
 func TestExtendedResourcesAreForBestEffort(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

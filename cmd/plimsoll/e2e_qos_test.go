@@ -20,12 +20,12 @@ import (
 // burner keeps one processor busy.
 const burner = "while :; do :; done"
 
-// bestEffort is what else the group of a burner says: half a processor at the most, and first in
-// line when there is not enough.
+// bestEffort is the rest of a burner's group: half a processor at the most, and the class that
+// actions choose first.
 const bestEffort = `, "class": "best-effort", "resources": {"cpu": "500m"}`
 
-// policies is a policy file with one rule: above a twentieth of a processor, where a burner always
-// is, an action is taken on what is best-effort.
+// policies returns a policy file with one rule: above a twentieth of a processor, where a burner
+// always is, an action is taken on best-effort tasks.
 func policies(action string) string { return policiesOf("cpu_total_usage", "50m", action) }
 
 func policiesOf(metric, line, action string) string {
@@ -53,7 +53,7 @@ func (s *site) policy(args ...string) {
 	}
 }
 
-// awaits runs a command until what it prints has all the words.
+// awaits runs a command until its output has all the words.
 func (s *site) awaits(args []string, words ...string) string {
 	s.t.Helper()
 	var stdout string
@@ -70,7 +70,7 @@ func (s *site) awaits(args []string, words ...string) string {
 	return stdout
 }
 
-// held is what a control group is held to.
+// held is the set of limits that a control group is held to.
 type held struct {
 	Quota  cgroup.Quota
 	Weight cgroup.Scheduling
@@ -103,7 +103,7 @@ func (s *site) group(task string) (*cgroup.Group, error) {
 	return tree.Open(executor.CgroupName(task, 1))
 }
 
-// held reads what the first attempt of a task is held to.
+// held reads the limits of the first attempt of a task.
 func (s *site) held(task string) (held, error) {
 	g, err := s.group(task)
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *site) held(task string) (held, error) {
 	return held{quota, weight}, errors.Join(err, err2, control.Close())
 }
 
-// awaitHeld waits until a task is held to what is wanted.
+// awaitHeld waits until a task is held to the wanted limits.
 func (s *site) awaitHeld(task, what string, so func(held) bool) (h held) {
 	s.t.Helper()
 	eventually(s.t, "wait until "+task+" is "+what, func() (err error) {
@@ -130,9 +130,9 @@ func (s *site) awaitHeld(task, what string, so func(held) bool) (h held) {
 	return h
 }
 
-// TestThrottledAndGivenBack: a node over its line takes quota from what is worth least, down to the
-// floor; everybody can see it and why; an agent that was killed knows what it took; and when the
-// rule is gone the task has exactly what it had.
+// TestThrottledAndGivenBack: a node over its line takes quota from its best-effort tasks, down to
+// the floor. Everybody can see it and why. An agent that was killed still knows the quota that it
+// took. When the rule is gone the task has exactly its old quota.
 func TestThrottledAndGivenBack(t *testing.T) {
 	t.Parallel()
 	needGroups(t)
@@ -157,7 +157,7 @@ func TestThrottledAndGivenBack(t *testing.T) {
 	s.awaits([]string{"events", "--object", "n1"}, "NODE_QOS", "rule triggered by busy/cpu")
 	s.awaits([]string{"node", "top", "n1", "--once"}, "busy/cpu", "throttled", "50m of 500m")
 
-	dev.kill() // without a word: what it took is on record
+	dev.kill() // without warning: the quota that it took is on record
 	if h, err := s.held("burn.main.0"); err != nil || h.Quota.Micros != floor {
 		t.Errorf("without an agent it is held to %+v, %v", h, err)
 	}
@@ -170,9 +170,8 @@ func TestThrottledAndGivenBack(t *testing.T) {
 	}
 }
 
-// TestEvictedGoesBackToItsQueue: what is evicted goes back to its queue with the reason, and not to
-// the same node at once; a node over its line takes no new tasks, and takes them again behind the
-// cool-down.
+// TestEvictedGoesBackToItsQueue: an evicted task goes back to its queue with the reason, and not to
+// the same node at once. A node over its line takes no new tasks until the cool-down is over.
 func TestEvictedGoesBackToItsQueue(t *testing.T) {
 	t.Parallel()
 	needGroups(t)
@@ -203,9 +202,9 @@ func TestEvictedGoesBackToItsQueue(t *testing.T) {
 	}
 }
 
-// TestWhatIsFrozenCanBeStopped: a task that stands still, even one that an agent froze that was
-// killed since, hears that it is to end, and ends by itself.
-func TestWhatIsFrozenCanBeStopped(t *testing.T) {
+// TestAFrozenTaskCanBeStopped: a frozen task is told to end, and ends by itself. The same holds if
+// the agent that froze it was killed since.
+func TestAFrozenTaskCanBeStopped(t *testing.T) {
 	t.Parallel()
 	needGroups(t)
 	s := newSite(t)
@@ -239,9 +238,10 @@ func TestWhatIsFrozenCanBeStopped(t *testing.T) {
 	}
 }
 
-// TestWhatIsLent: a node offers the memory that nobody uses, and who takes some has it as a limit.
-// (How much of the processors is left depends on what else runs on this machine.)
-func TestWhatIsLent(t *testing.T) {
+// TestUnusedMemoryIsLent: a node offers the memory that nobody uses, and a task that takes some has
+// it as its limit. The unused processor time is not checked: it depends on the load of this
+// machine.
+func TestUnusedMemoryIsLent(t *testing.T) {
 	t.Parallel()
 	needGroups(t)
 	s := newSite(t)
@@ -321,9 +321,9 @@ func (g *gauged) shows(line string) {
 	})
 }
 
-// TestWhatIsNotKnownIsLeftAlone: an agent that has lost what a task is worth, with nobody to ask,
-// leaves it as it is although its node is over the line, and acts on it as soon as it is told.
-func TestWhatIsNotKnownIsLeftAlone(t *testing.T) {
+// TestATaskOfUnknownWorthIsLeftAlone: an agent that has lost the class of a task does not act on
+// it, although its node is over the line. It acts as soon as a gateway tells the class again.
+func TestATaskOfUnknownWorthIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	needGroups(t)
 	g := newGauged(t)
@@ -352,9 +352,9 @@ func TestWhatIsNotKnownIsLeftAlone(t *testing.T) {
 	g.exists(noted)
 }
 
-// TestTheCoordinatorIsAway: with the coordinator and all gateways gone, an agent that was restarted
-// meanwhile still keeps its node at the line of a metric of its own; what it did is told when there
-// is somebody to tell.
+// TestTheCoordinatorIsAway: the coordinator and all gateways are gone, and an agent was restarted
+// meanwhile. The agent still keeps its node at the line of a metric of its own. Its actions are
+// reported when a gateway is back.
 func TestTheCoordinatorIsAway(t *testing.T) {
 	t.Parallel()
 	r := newGauged(t)

@@ -42,7 +42,7 @@ func (p *pair) close() {
 	}
 }
 
-// newProxy forwards what comes to an address, to another, until the test ends.
+// newProxy forwards connections from one address to another until the test ends.
 func newProxy(t testing.TB, address, to string) *proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", address)
@@ -81,7 +81,8 @@ func (p *proxy) accept() {
 	}
 }
 
-// forward carries what comes from one end to the other, and that it ends. What is dropped is read.
+// forward carries bytes and the end of the stream from one end to the other. Bytes to drop are
+// still read.
 func (p *pair) forward(from, to int) {
 	buffer := make([]byte, 64<<10)
 	for {
@@ -98,8 +99,7 @@ func (p *pair) forward(from, to int) {
 	}
 }
 
-// drop loses what comes over the connections that there are, and over new ones if they are to be
-// lost.
+// drop loses the bytes of the present connections, and with newOnes those of new connections too.
 func (p *proxy) drop(newOnes bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,7 +109,7 @@ func (p *proxy) drop(newOnes bool) {
 	}
 }
 
-// heal forwards what comes over new connections.
+// heal forwards the bytes of new connections again.
 func (p *proxy) heal() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,7 +133,7 @@ type linked struct {
 	reader *client.Client
 }
 
-// newLinked starts them. Without a proxy the gateway sees for itself that nobody listens.
+// newLinked starts the processes. Without a proxy the gateway itself sees that nothing listens.
 func newLinked(t testing.TB, proxied bool) *linked {
 	t.Helper()
 	ports := freePorts(t, 2)
@@ -162,7 +162,7 @@ func (l *linked) startLeader() {
 	l.coordinator = start(l.t, "coordinator", "--data", l.path("store"), "--listen", l.leader)
 }
 
-// read is one strict read. That there is no such job is an answer.
+// read makes one strict read. The answer that there is no such job counts as an answer.
 func (l *linked) read(ctx context.Context) error {
 	_, err := l.reader.Job(ctx, "none")
 	if plimsoll.CodeOf(err) == plimsoll.CodeNotFound {
@@ -171,8 +171,8 @@ func (l *linked) read(ctx context.Context) error {
 	return err
 }
 
-// answered waits until a strict read is answered, and returns how long that took. A read is tried
-// again five milliseconds after one that failed.
+// answered waits until a strict read is answered, and returns how long that took. Five milliseconds
+// after a failure it reads again.
 func (l *linked) answered() time.Duration {
 	l.t.Helper()
 	began := time.Now()
@@ -238,7 +238,7 @@ func (l *linked) cut(lasts time.Duration) (found, back time.Duration) {
 	return found, l.answered()
 }
 
-// stand stops the coordinator's process for a while.
+// stand suspends the coordinator's process for a while.
 func (l *linked) stand(lasts time.Duration) time.Duration {
 	l.t.Helper()
 	l.signal(syscall.SIGSTOP)
@@ -248,7 +248,7 @@ func (l *linked) stand(lasts time.Duration) time.Duration {
 }
 
 // recoveries are failures in the order of the table in docs/recovery.md. Each returns the time from
-// the event that stands last in its name until reads are answered.
+// the event at the end of its name until reads are answered.
 var recoveries = []struct {
 	name   string
 	direct bool // without the proxy
@@ -284,8 +284,9 @@ var recoveries = []struct {
 	}},
 }
 
-// BenchmarkRecovery measures how long strict reads are not answered after the coordinator or the
-// link to it has failed, with real processes, and prints the table of docs/recovery.md.
+// BenchmarkRecovery measures how long strict reads are not answered after a failure of the
+// coordinator or of the link to it. It runs real processes and prints the table of
+// docs/recovery.md.
 func BenchmarkRecovery(b *testing.B) {
 	var table strings.Builder
 	table.WriteString("| what happens | runs | median | p95 |\n| --- | --- | --- | --- |\n")
@@ -308,9 +309,9 @@ func BenchmarkRecovery(b *testing.B) {
 	_, _ = fmt.Fprint(os.Stdout, "\n"+table.String())
 }
 
-// TestALostLinkIsReplacedByRealProcesses: a gateway whose link is lost without a word answers
-// strict reads again long before the pings of HTTP/2 would have ended the connection, and after the
-// coordinator was killed and started again.
+// TestALostLinkIsReplacedByRealProcesses: a gateway loses its link silently. It answers strict
+// reads again long before the pings of HTTP/2 would have ended the connection. The same holds after
+// the coordinator was killed and started again.
 func TestALostLinkIsReplacedByRealProcesses(t *testing.T) {
 	t.Parallel()
 	l := newLinked(t, true)

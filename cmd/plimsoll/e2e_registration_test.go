@@ -17,8 +17,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// TestForgedRegistrationsTakeNothingFromAnAgent lets somebody who reaches the agents' port register
-// and report for a node that has an agent: its task goes on, in its first attempt, and the agent
+// TestForgedRegistrationsTakeNothingFromAnAgent lets a forger register and report, over the agents'
+// port, for a node that has an agent. The agent's task goes on in its first attempt, and the agent
 // does not end.
 func TestForgedRegistrationsTakeNothingFromAnAgent(t *testing.T) {
 	t.Parallel()
@@ -72,7 +72,7 @@ func TestForgedRegistrationsTakeNothingFromAnAgent(t *testing.T) {
 		}
 	}
 
-	// Another machine that was given the same id is told so, and does not end either.
+	// A second machine with the same id gets an error, and does not end either.
 	second := start(t, "agent", "--data", r.path("second"), "--gateways", r.address, "--node", "n1")
 	second.says("belongs to an agent with another key")
 	if info, err := os.Stat(r.path("second/node.key")); err != nil || info.Mode() != 0o600 {
@@ -109,7 +109,7 @@ func agentCalls(t *testing.T, address string) plimsollv1connect.AgentServiceClie
 	return plimsollv1connect.NewAgentServiceClient(client, url)
 }
 
-// forge registers a node, with a key that is made of a seed if there is one.
+// forge registers a node, with a key that is made from the seed if there is one.
 func forge(t *testing.T, address string, node plimsoll.Node, seed []byte) error {
 	t.Helper()
 	req := &pb.RegisterNodeRequest{}
@@ -126,7 +126,7 @@ func forge(t *testing.T, address string, node plimsoll.Node, seed []byte) error 
 	return wire.FromConnectError(err)
 }
 
-// forgeReports speaks for n1.
+// forgeReports sends reports for n1.
 func forgeReports(t *testing.T, address string) (errs []error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -134,10 +134,13 @@ func forgeReports(t *testing.T, address string) (errs []error) {
 	agents := agentCalls(t, address)
 	_, err := agents.Heartbeat(ctx, connect.NewRequest(&pb.HeartbeatRequest{Node: "n1", Incarnation: math.MaxUint64}))
 	errs = append(errs, wire.FromConnectError(err))
-	_, err = agents.ReportTasks(ctx, connect.NewRequest(&pb.ReportTasksRequest{Node: "n1", Incarnation: 1 << 40, Sequence: 1, Reports: []*pb.TaskReport{{
+	report := &pb.TaskReport{
 		Task: "held.main.0", Attempt: 1, State: pb.TaskState_TASK_STATE_FINISHED,
 		Result: pb.TaskResult_TASK_RESULT_FAILED,
-	}}}))
+	}
+	_, err = agents.ReportTasks(ctx, connect.NewRequest(&pb.ReportTasksRequest{
+		Node: "n1", Incarnation: 1 << 40, Sequence: 1, Reports: []*pb.TaskReport{report},
+	}))
 	errs = append(errs, wire.FromConnectError(err))
 	_, err = agents.ReportNode(ctx, connect.NewRequest(&pb.ReportNodeRequest{
 		Node: "n1", Incarnation: 1 << 40, Sequence: plimsoll.MaxSequence,

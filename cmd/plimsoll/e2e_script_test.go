@@ -34,7 +34,7 @@ func TestDevScripts(t *testing.T) {
 					env.Setenv("EXAMPLES", examples)
 					env.Setenv("PLIMSOLL_SERVER", s.address)
 					env.Setenv("GORACE", raceOptions)
-					// Tasks, as whomever they run, look at what scripts do there.
+					// tasks of any user look into the directories of the scripts
 					return errors.Join(os.Chmod(env.WorkDir, 0o755), os.Chmod(filepath.Dir(env.WorkDir), 0o755))
 				},
 			})
@@ -42,7 +42,7 @@ func TestDevScripts(t *testing.T) {
 	}
 }
 
-// until is the scripts' way to wait.
+// until lets a script wait for a condition.
 func until(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: until regexp program args...")

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Users who hold all connections that they can get, with requests that never come to their end,
+// Users hold all connections that they can get, with requests that never come to their end. They
 // take neither the node's heartbeats nor the descriptors of the store, in a process with 1,024 of
-// them: the node stays ready, running tasks keep their attempt, and other users are served.
+// them. The node stays ready, running tasks keep their attempt, and other users are served.
 func TestHalfSentRequestsTakeNothingFromNodesAndTheStore(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

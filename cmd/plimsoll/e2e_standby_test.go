@@ -11,7 +11,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
-// health is what /healthz says at an address.
+// health returns the answer of /healthz.
 func (s *site) health(address string) (report struct{ Status, Role, Reason string }) {
 	s.t.Helper()
 	client, url, err := transport.CallClient(address)
@@ -31,7 +31,7 @@ func (s *site) health(address string) (report struct{ Status, Role, Reason strin
 }
 
 // TestSecondCoordinatorStandsBy: a second coordinator on the directory of another waits for it and
-// says so, and leads with all that was acknowledged when the first one is killed.
+// says so. When the first one is killed, the second leads with every acknowledged change.
 func TestSecondCoordinatorStandsBy(t *testing.T) {
 	t.Parallel()
 	r := &roles{site: newSite(t)}

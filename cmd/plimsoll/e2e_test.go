@@ -23,14 +23,14 @@ import (
 	"github.com/plimsoll-dev/plimsoll/client"
 )
 
-// The e2e tests start the real binary, which this test binary is when it is called plimsoll, as
-// processes of its own: they kill it, feed it junk, and look at what is left.
+// The e2e tests start processes of the real binary: this test binary acts as plimsoll when it is
+// called so. They kill the processes, feed them junk, and check the state that is left.
 
-// patience is how long something that must happen may take. It is reached only if it does not
+// patience bounds the wait for an event that must happen. It is reached only if the event does not
 // happen.
 const patience = time.Minute
 
-// eventually asks until the answer is nil.
+// eventually calls ask until it returns nil.
 func eventually(t testing.TB, what string, ask func() error) {
 	t.Helper()
 	deadline := time.NewTimer(patience)
@@ -61,7 +61,7 @@ type daemon struct {
 	}
 }
 
-// Write takes what the process writes to stderr.
+// Write takes the standard error of the process.
 func (d *daemon) Write(data []byte) (int, error) {
 	d.said.Lock()
 	defer d.said.Unlock()
@@ -77,7 +77,7 @@ func (d *daemon) stderr() string {
 // raceOptions keeps a binary with the race detector from sleeping for a second before it exits.
 const raceOptions = "atexit_sleep_ms=0"
 
-// environment is that of the tests without what would steer plimsoll.
+// environment is the environment of the tests without the variables of plimsoll.
 func environment() []string {
 	env := []string{"GORACE=" + raceOptions}
 	for _, v := range os.Environ() {
@@ -96,7 +96,7 @@ func start(t testing.TB, args ...string) *daemon {
 	return startCommand(t, exec.Command("plimsoll", args...))
 }
 
-// startWith changes how the process is started.
+// startWith starts a process. change may set further fields of the command.
 func startWith(t testing.TB, change func(*exec.Cmd), args ...string) *daemon {
 	t.Helper()
 	cmd := exec.Command("plimsoll", args...)
@@ -105,8 +105,8 @@ func startWith(t testing.TB, change func(*exec.Cmd), args ...string) *daemon {
 	return startCommand(t, cmd)
 }
 
-// workDir makes a directory for what a role makes without --data. All users may pass, as the
-// process may be another's.
+// workDir makes a working directory for a role, which writes there without --data. All users may
+// pass through it, because the process may belong to another user.
 func workDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "e2e")
@@ -124,7 +124,7 @@ func workDir(t testing.TB) string {
 	return dir
 }
 
-// startCommand is start of a command that becomes plimsoll.
+// startCommand starts a command that becomes plimsoll.
 func startCommand(t testing.TB, cmd *exec.Cmd) *daemon {
 	t.Helper()
 	d := &daemon{t: t, cmd: cmd, ended: make(chan struct{})}
@@ -178,7 +178,7 @@ func (d *daemon) exit() int {
 	return d.cmd.ProcessState.ExitCode()
 }
 
-// says waits until the process has written what the expression describes, and returns its parts.
+// says waits until the process has written a match of the expression, and returns its groups.
 func (d *daemon) says(expression string) (parts []string) {
 	d.t.Helper()
 	re := regexp.MustCompile(expression)
@@ -221,8 +221,8 @@ type site struct {
 	address string // of the gateway
 }
 
-// newSite makes a directory. At the end of the test all processes that were started for it, tasks
-// and supervisor too, are ended and it is removed, with its control groups.
+// newSite makes a directory. At the end of the test all its processes are ended, tasks and
+// supervisor too. The directory and its control groups are removed.
 func newSite(t testing.TB) *site {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "e2e")
@@ -325,8 +325,8 @@ func (s *site) job(id string) (job jobView, tasks []taskView) {
 	return job, tasks
 }
 
-// submit submits a job of the default queue with one group of count shells. more is what else the
-// group says.
+// submit submits a job of the default queue with one group of count shells. more is the rest of the
+// group's fields.
 func (s *site) submit(id string, count int, script, more string) {
 	s.t.Helper()
 	s.submitFile(
@@ -370,7 +370,7 @@ func (s *site) ended(id string) (job jobView, tasks []taskView) {
 	return job, tasks
 }
 
-// works wants a task to be run from end to end.
+// works wants a task to run from beginning to end.
 func (s *site) works(id string) {
 	s.t.Helper()
 	stdout, stderr, code := s.cli("run", "--id", id, "--", "echo", "it works")
@@ -407,8 +407,8 @@ func processes(file string) map[int]string {
 	return found
 }
 
-// left returns the processes that were started for the site: roles and supervisors name its
-// directory, tasks have it in their environment.
+// left returns the processes that belong to the site. Roles and supervisors name its directory in
+// their command lines, tasks in their environment.
 func (s *site) left() (pids []int) {
 	for pid, words := range cmdlines() {
 		if name, _, _ := strings.Cut(words, "\x00"); filepath.Base(name) == "plimsoll" && strings.Contains(
@@ -425,7 +425,7 @@ func (s *site) left() (pids []int) {
 	return pids
 }
 
-// clean ends what is left and removes the directory.
+// clean ends the remaining processes and removes the directory.
 func (s *site) clean() {
 	if said, err := os.ReadFile(filepath.Join(s.data(), "agent", "supervisor.log")); err == nil && s.t.Failed() {
 		s.t.Logf("what the supervisor said at the end:\n%s", said[max(0, len(said)-8<<10):])
@@ -455,7 +455,7 @@ func (s *site) clean() {
 	})
 }
 
-// killLeft kills what is left, and returns an error if there was something.
+// killLeft kills the remaining processes, and returns an error if there were any.
 func (s *site) killLeft() error {
 	pids := s.left()
 	for _, pid := range pids {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -38,8 +37,7 @@ type cluster struct {
 	daemons                []*daemon
 }
 
-// newCluster starts the roles with the command lines of the guide: none of them is told where a
-// token is.
+// newCluster starts the roles with the command lines of the guide, which name no tokens.
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	ports := freePorts(t, 3)
@@ -103,8 +101,8 @@ func request(t *testing.T, listener, line, authorization string) (status int, bo
 	return response.StatusCode, string(data)
 }
 
-// TestEveryPathOfEveryTCPListenerWantsAToken: whoever has no token, or a wrong one, is answered
-// before the body comes, on each path that there is and on others.
+// TestEveryPathOfEveryTCPListenerWantsAToken: a caller without a token, or with a wrong one, is
+// refused before the body comes, on every known path and on others.
 func TestEveryPathOfEveryTCPListenerWantsAToken(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -138,7 +136,7 @@ func TestEveryPathOfEveryTCPListenerWantsAToken(t *testing.T) {
 	c.works("after")
 }
 
-// TestTokenOfAnotherKindIsRefused: a token is good for what it was made for, and for nothing else.
+// TestTokenOfAnotherKindIsRefused: a token is good for its own kind of listener only.
 func TestTokenOfAnotherKindIsRefused(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -186,7 +184,7 @@ func TestTokenOfAnotherKindIsRefused(t *testing.T) {
 	}
 }
 
-// TestSocketNeedsNoToken: only its user can open it.
+// TestSocketNeedsNoToken: only the user of a socket can open it.
 func TestSocketNeedsNoToken(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -204,7 +202,8 @@ func TestSocketNeedsNoToken(t *testing.T) {
 	}
 }
 
-// TestTokenFileThatOthersReadIsRefused, by the server that keeps it and by those who send it.
+// TestTokenFileThatOthersReadIsRefused: the server that keeps the file refuses it, and so do
+// callers.
 func TestTokenFileThatOthersReadIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -225,183 +224,8 @@ func TestTokenFileThatOthersReadIsRefused(t *testing.T) {
 	}
 }
 
-// runAs runs a command line of the binary with a home directory and further variables.
-func runAs(t *testing.T, home string, variables []string, args ...string) (stdout, stderr string, code int) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	var out, notes strings.Builder
-	cmd := exec.CommandContext(ctx, "plimsoll", args...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = append(append(environment(), "HOME="+home), variables...), &out, &notes
-	if err := cmd.Run(); cmd.ProcessState == nil {
-		t.Fatal(err)
-	}
-	return out.String(), notes.String(), cmd.ProcessState.ExitCode()
-}
-
-// TestCLIFindsTheTokenOfItsServer, and says where it looked if there is none or it is wrong. The
-// flag goes before the variables, and PLIMSOLL_TOKEN before PLIMSOLL_TOKEN_FILE.
-func TestCLIFindsTheTokenOfItsServer(t *testing.T) {
-	t.Parallel()
-	s, other := newSite(t), newSite(t)
-	s.devOnPort()
-	other.devOnPort()
-	own, home, elsewhere := s.path("data", "user.token"), os.Getenv("HOME"), t.TempDir()
-	text := strings.TrimPrefix(userToken(t, s.data()).Header(), "Bearer ")
-	wrong, wrongText := other.path("data", "user.token"), strings.TrimPrefix(
-		userToken(t, other.data()).Header(), "Bearer ",
-	)
-	stale := "that of another server, or of this one before it was started with another file; it is in its file " + own
-	for _, test := range []struct {
-		home      string
-		variables []string
-		flag      string
-		says      string // empty: it works
-	}{
-		{home: home},
-		{home: elsewhere, says: "this server wants a user token; it is in its file " + own + "; give it by --token-file, PLIMSOLL_TOKEN_FILE or PLIMSOLL_TOKEN"},
-		{home: elsewhere, says: "; this caller sent no token: no server at " + strings.TrimPrefix(
-			s.address, "http://",
-		) + " has entered one for this user"},
-		{home: elsewhere, flag: own},
-		{home: elsewhere, variables: []string{"PLIMSOLL_TOKEN=" + text}},
-		{home: elsewhere, variables: []string{"PLIMSOLL_TOKEN_FILE=" + own}},
-		{
-			home: elsewhere, flag: own,
-			variables: []string{"PLIMSOLL_TOKEN=" + wrongText, "PLIMSOLL_TOKEN_FILE=" + wrong},
-		},
-		{home: elsewhere, variables: []string{"PLIMSOLL_TOKEN=" + text, "PLIMSOLL_TOKEN_FILE=" + wrong}},
-		{home: home, flag: wrong, says: stale},
-		{home: home, flag: wrong, says: "the token is that of --token-file"},
-		{home: home, variables: []string{"PLIMSOLL_TOKEN=" + wrongText}, says: "the token is that of PLIMSOLL_TOKEN\n"},
-		{
-			home: home, variables: []string{"PLIMSOLL_TOKEN_FILE=" + wrong},
-			says: "the token is that of PLIMSOLL_TOKEN_FILE\n",
-		},
-		{
-			home: home, variables: []string{"PLIMSOLL_TOKEN=hunter2"},
-			says: "plimsoll: PLIMSOLL_TOKEN: is not the user token of a gateway",
-		},
-		{home: home, flag: "/no/file", says: "there is no file /no/file with the user token"},
-	} {
-		args := []string{"--server", s.address, "node", "list"}
-		if test.flag != "" {
-			args = append(args, "--token-file", test.flag)
-		}
-		stdout, stderr, code := runAs(t, test.home, test.variables, args...)
-		failed := code == exitFailed || code == exitUsage && strings.Contains(test.says, "is not the user token")
-		if test.says == "" && (code != 0 || !strings.Contains(stdout, "n1")) ||
-			test.says != "" && (!failed || !strings.Contains(stderr, test.says)) {
-			t.Errorf("%v %s: exit code %d, %s, want %s", test.variables, test.flag, code, stderr, test.says)
-		}
-		if strings.Contains(stderr, text) || strings.Contains(
-			stderr, wrongText,
-		) || strings.Contains(stderr, "hunter2") {
-			t.Errorf("%s shows the token", stderr)
-		}
-	}
-	stdout, _, code := runAs(t, home, nil, "--server", s.address, "token")
-	if code != 0 || stdout != own+"\n" {
-		t.Errorf("plimsoll token: exit code %d, %s", code, stdout)
-	}
-	stdout, _, code = runAs(t, home, nil, "--server", s.address, "token", "--header")
-	if code != 0 || stdout != "Authorization: Bearer "+text+"\n" {
-		t.Errorf("plimsoll token --header: exit code %d", code)
-	}
-	if _, stderr, code := runAs(
-		t, elsewhere, nil, "--server", s.address, "token",
-	); code != exitFailed || !strings.Contains(stderr, "has entered one") {
-		t.Errorf("plimsoll token without one: exit code %d, %s", code, stderr)
-	}
-}
-
-// TestTokenIsNotSentToWhoListensNext: when a server has been killed, another program may get its
-// port.
-func TestTokenIsNotSentToWhoListensNext(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	d, address := s.devOnPort()
-	c, err := client.New(client.Config{Server: address, RetryBudget: -1}) // one that knew the token before
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if _, err := c.Nodes(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	entries, err := filepath.Glob(
-		filepath.Join(os.Getenv("HOME"), ".config", "plimsoll", "tokens", "127.0.0.1_"+portOf(t, address)+".*"),
-	)
-	if err != nil || len(entries) != 2 {
-		t.Errorf("entered are %v, %v", entries, err)
-	}
-	d.kill()
-	l, err := net.Listen("tcp", strings.TrimPrefix(address, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	heard := make(chan string, 100)
-	var server http.Server
-	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		heard <- r.Header.Get("Authorization")
-		w.WriteHeader(http.StatusUnauthorized)
-	})
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(l) }()
-	for range 3 {
-		_, _ = c.Nodes(t.Context()) // it fails
-		_, _, _ = s.cli("node", "list")
-	}
-	if err := server.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
-		t.Error(err)
-	}
-	close(heard)
-	calls := 0
-	for authorization := range heard {
-		if calls++; authorization != "" {
-			t.Errorf("it was sent the token %q", authorization)
-		}
-	}
-	if calls == 0 {
-		t.Error("nobody called")
-	}
-}
-
-func portOf(t *testing.T, address string) string {
-	t.Helper()
-	_, port, err := net.SplitHostPort(strings.TrimPrefix(address, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
-}
-
-// TestTokensAreWithdrawnWhenARoleStops, so that nobody finds one that is of no use.
-func TestTokensAreWithdrawnWhenARoleStops(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	for _, d := range slices.Backward(c.daemons) {
-		d.stop()
-	}
-	for _, listener := range []string{c.leader, c.gateway, c.agent} {
-		left, err := filepath.Glob(
-			filepath.Join(os.Getenv("HOME"), ".config", "plimsoll", "tokens", "127.0.0.1_"+portOf(t, listener)+".*"),
-		)
-		if err != nil || left != nil {
-			t.Errorf("left are %v, %v", left, err)
-		}
-	}
-	_, stderr, code := c.cli("node", "list", "--retry-for", "0s")
-	if code != exitFailed || !strings.Contains(stderr, "cannot reach a server") {
-		t.Errorf("exit code %d, %s", code, stderr)
-	}
-}
-
-// TestTokenIsNotInTheEnvironmentOfTasks, nor in that of the supervisor, which tasks of the same
-// user can look at.
+// TestTokenIsNotInTheEnvironmentOfTasks: nor is it in that of the supervisor, which tasks of the
+// same user can read.
 func TestTokenIsNotInTheEnvironmentOfTasks(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -429,14 +253,14 @@ func TestTokenIsNotInTheEnvironmentOfTasks(t *testing.T) {
 	if strings.Contains(stdout, secret) || strings.Contains(stdout, own) || strings.Contains(stdout, "PLIMSOLL_TOKEN") {
 		t.Errorf("a task sees %s", stdout)
 	}
-	// A task with a uid of its own cannot look there, and one that is root can.
+	// A task with a uid of its own cannot read the supervisor's environment; a task of root can.
 	environ := processes("environ")[s.supervisor(s.path("data", "agent"))]
 	if !strings.Contains(environ, "PATH=") || strings.Contains(environ, secret) || strings.Contains(environ, own) {
 		t.Errorf("the supervisor has %q", environ)
 	}
 }
 
-// TestNothingShowsTheTokens: no log, event, metric, error or list of processes.
+// TestNothingShowsTheTokens: no log, event, metric, error or list of processes shows a token.
 func TestNothingShowsTheTokens(t *testing.T) {
 	t.Parallel()
 	ports := freePorts(t, 3)
@@ -496,8 +320,8 @@ func TestNothingShowsTheTokens(t *testing.T) {
 	}
 }
 
-// TestOpenListenersSaySo: --no-token and --open-ws are said at each start, whatever is logged, and
-// in the metrics.
+// TestOpenListenersSaySo: each start warns of --no-token and --open-ws at any log level. The
+// metrics show them too.
 func TestOpenListenersSaySo(t *testing.T) {
 	t.Parallel()
 	for flag, test := range map[string]struct{ says, metric string }{
@@ -546,8 +370,8 @@ func TestOpenListenersSaySo(t *testing.T) {
 	}
 }
 
-// TestTokensOfOtherMachines: where the loopback is not used, the roles take copies of the files,
-// and say what is missing without.
+// TestTokensOfOtherMachines: where the loopback is not used, the roles read copies of the token
+// files. Without a copy they name the file that is missing.
 func TestTokensOfOtherMachines(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

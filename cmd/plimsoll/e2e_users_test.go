@@ -22,13 +22,13 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// sh runs a script as a job, and returns what it has written.
+// sh runs a script as a job, and returns its output.
 func (s *site) sh(script string) (stdout, stderr string, code int) {
 	s.t.Helper()
 	return run(s.t, "--server", s.address, "run", "--", "sh", "-c", script)
 }
 
-// A task gets to nothing of a dev but its own directory: not by name, and not by looking.
+// A task can read nothing of a dev but its own directory, neither by a known path nor by a search.
 func TestTaskCannotReadTheStore(t *testing.T) {
 	needRoot(t)
 	t.Parallel()
@@ -108,8 +108,8 @@ func TestDevThroughSudoRunsTasksAsTheCaller(t *testing.T) {
 	}
 }
 
-// A node says when it starts as whom its tasks run. That of an ordinary user says that they can do
-// what it can, and goes on as before.
+// A node says at its start as which user its tasks run. The node of an ordinary user warns that
+// tasks can do everything that the user can, and takes tasks.
 func TestAnOrdinaryUsersDevRunsTasksAsThatUser(t *testing.T) {
 	needRoot(t)
 	t.Parallel()
@@ -135,7 +135,7 @@ func TestAnOrdinaryUsersDevRunsTasksAsThatUser(t *testing.T) {
 	}
 }
 
-// public makes this program one that every user may execute.
+// public copies this program to a place where every user may execute it.
 func public(t *testing.T, to string) string {
 	t.Helper()
 	self, err := os.Executable()

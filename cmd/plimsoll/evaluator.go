@@ -18,13 +18,13 @@ import (
 type evaluatorCmd struct {
 	roleFlags
 	hostFlags
-	Servers        string `help:"File or URL with the servers of this part, in JSON. Triton's records will do." env:"PLIMSOLL_EVALUATOR_SERVERS" placeholder:"FILE|URL"`
-	Instances      string `help:"File or URL with what runs on one server, {server} for its id; default: it stands in --servers." placeholder:"FILE|URL"`
+	Servers        string `help:"File or URL with the servers of this part, in JSON. Triton's records are understood too." env:"PLIMSOLL_EVALUATOR_SERVERS" placeholder:"FILE|URL"`
+	Instances      string `help:"File or URL with the instances of one server, with {server} for its id; default: --servers has them." placeholder:"FILE|URL"`
 	TritonDefaults string `help:"JSON file with the defaults of Triton's designation." placeholder:"FILE"`
 
-	Refresh     time.Duration `help:"How old what was read from a --servers with a URL may be." default:"10s"`
-	Loads       int           `help:"Servers whose instances are loaded at a time." default:"16" placeholder:"N"`
-	LoadTimeout time.Duration `help:"Time for the instances of one server." default:"2s"`
+	Refresh     time.Duration `help:"How old the answer of a --servers with a URL may be." default:"10s"`
+	Loads       int           `help:"Number of servers whose instances are loaded at a time." default:"16" placeholder:"N"`
+	LoadTimeout time.Duration `help:"Longest time to load the instances of one server." default:"2s"`
 
 	Data     string `help:"Directory of the token." default:"plimsoll-data/evaluator" env:"PLIMSOLL_DATA"`
 	Listen   string `help:"Address to serve: host:port or unix:/path." default:"127.0.0.1:9083" env:"PLIMSOLL_LISTEN"`
@@ -35,14 +35,15 @@ type evaluatorCmd struct {
 
 // Help is the detail of the help text.
 func (evaluatorCmd) Help() string {
-	return `An evaluator stands beside the data of a part of a fleet. It lists its servers, evaluates
-batches of them, counts how a group is spread over them, and tells what is left on each. What
-runs on a server does not leave it. plimsoll place --evaluators places over several.
+	return `An evaluator runs next to the data of a part of a fleet. It lists its servers, evaluates batches
+of them, counts the spread of a group over them, and reports the room on each. The instances on
+its servers stay with it. plimsoll place --evaluators places tasks over several evaluators.
 
-What runs on the servers stands in the document of --servers, or --instances says where it is for
-one server: then it is loaded only when a batch needs it, and a server that takes longer than
---load-timeout is left out of that batch. A file is read again when it has changed. With
---triton-defaults their over-provisioning holds for all of Triton's records.
+The instances of all servers stand in the document of --servers. Otherwise --instances names the
+place of the instances of one server. They are then loaded only when a batch needs them, and a
+server that takes longer than --load-timeout is left out of that batch. A file is read again when
+it has changed. With --triton-defaults, the over-provisioning there holds for all of Triton's
+records.
 
 ` + example("plimsoll evaluator --servers servers.json",
 		"plimsoll evaluator --servers servers.json --instances 'instances/{server}.json' --listen 127.0.0.1:9084",
@@ -74,12 +75,12 @@ func (cmd *evaluatorCmd) Run(ctx context.Context, a *app) error {
 	return e.Run(ctx)
 }
 
-// access says whom an evaluator answers; nil if it listens on a socket.
+// access returns the access rules of an evaluator; nil if it listens on a socket.
 func (cmd *evaluatorCmd) access(a *app, log *slog.Logger) *transport.Access {
 	if !listensOnPort(cmd.Listen) {
 		return nil
 	}
-	sayOpen(a, log, cmd.Listen, cmd.NoToken, false)
+	warnOpen(a, log, cmd.Listen, cmd.NoToken, false)
 	file := cmp.Or(cmd.EvaluatorTokenFile, filepath.Join(cmd.Data, token.Evaluator.FileName()))
 	return dev.AccessConfig{NoToken: cmd.NoToken, Logger: log}.EvaluatorAccess(file)
 }

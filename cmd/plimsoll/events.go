@@ -12,8 +12,8 @@ import (
 type eventsCmd struct {
 	Object string  `help:"Only events about this job (its tasks included), task, node or queue." placeholder:"ID"`
 	Start  *uint64 `help:"Id of the first event to print." placeholder:"ID"`
-	Count  uint64  `short:"n" help:"How many to print at most, the latest unless --start is given; 0 prints all." default:"100"`
-	Follow bool    `short:"f" help:"Go on with the events that come."`
+	Count  uint64  `short:"n" help:"Most events to print: the latest, or the first ones from --start; 0 prints all." default:"100"`
+	Follow bool    `short:"f" help:"Keep printing new events."`
 	formatFlag
 }
 
@@ -62,8 +62,8 @@ func (cmd *eventsCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// latest is where the last count events begin, of all or of one object; nil if there are no more
-// than that. What an object's are is known only when all that are held have been looked at.
+// latest returns the id of the first of the last count events, of all or of one object. nil means
+// that there are no more than count. For one object it must read all events that the server holds.
 func latest(ctx context.Context, c *client.Client, object string, count uint64) (*uint64, error) {
 	if object != "" {
 		all, err := (&eventsCmd{}).read(ctx, c, client.EventFilter{Object: object})
@@ -80,7 +80,7 @@ func latest(ctx context.Context, c *client.Client, object string, count uint64) 
 	return &start, nil
 }
 
-// read reads pages until there are enough events or no more.
+// read prints pages until enough events are printed or there are no more.
 func (cmd *eventsCmd) read(
 	ctx context.Context, c *client.Client, filter client.EventFilter,
 ) ([]client.EventRecord, error) {
@@ -105,7 +105,7 @@ func (cmd *eventsCmd) read(
 func (cmd *eventsCmd) follow(ctx context.Context, a *app, c *client.Client, filter client.EventFilter) error {
 	for r, err := range c.FollowEvents(ctx, filter, 0) {
 		if canceled(err) && ctx.Err() != nil {
-			return nil // an interrupt is how one stops to follow
+			return nil // an interrupt is the normal end of following
 		}
 		if err != nil {
 			return err

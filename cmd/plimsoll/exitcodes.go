@@ -8,7 +8,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Exit codes of all commands. Those of tasks with which run ends stand beside them in exitCodes.
+// Exit codes of all commands. run also ends with the exit code of its task, see exitCodes.
 const (
 	exitOK          = 0
 	exitFailed      = 1
@@ -16,7 +16,7 @@ const (
 	exitInterrupted = 130
 )
 
-// exitCodes is the table of all exit codes, as help prints it and the guide has it.
+// exitCodes is the table of all exit codes, for the help text and the guide.
 var exitCodes = [...]struct{ code, means string }{
 	{fmt.Sprint(exitOK), "it was done"},
 	{fmt.Sprint(exitFailed), "it failed, or the answer is no: the job did not complete, nothing is there"},
@@ -28,7 +28,7 @@ var exitCodes = [...]struct{ code, means string }{
 	{"other", "run: the exit code of the program"},
 }
 
-// exitCodesHelp is the table as help prints it.
+// exitCodesHelp returns the table as text for help.
 func exitCodesHelp() string {
 	var b strings.Builder
 	b.WriteString("Exit codes:\n")
@@ -38,13 +38,13 @@ func exitCodesHelp() string {
 	return b.String()
 }
 
-// exitError ends the process with a code when everything that there is to say has been said.
+// exitError ends the process with a code and without a further message.
 type exitError int
 
 func (e exitError) Error() string { return "exit" }
 
-// exitCodeFor is the exit code for what a command returned. A command line that cannot be read ends
-// with exitUsage before there is a command.
+// exitCodeFor returns the exit code for the error of a command. A wrong command line ends with
+// exitUsage before there is a command.
 func exitCodeFor(err error) int {
 	var said exitError
 	switch {
@@ -60,8 +60,9 @@ func exitCodeFor(err error) int {
 	return exitFailed
 }
 
-// exitCodeOfTask is the exit code of run for the task that it ran. A task has one, unless it never
-// started for another reason than its program, or was not seen to end.
+// exitCodeOfTask returns the exit code of run for its task: that of the task, or exitFailed. A task
+// has no exit code if its end was not seen, or if it never started for a reason other than its
+// program.
 func exitCodeOfTask(t *plimsoll.Task) int {
 	switch {
 	case t.Result == plimsoll.ResultSucceeded:

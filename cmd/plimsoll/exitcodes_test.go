@@ -11,7 +11,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// The table in the code is the one of the help and of the guide.
+// The table in the code is also in the help text and in the guide.
 func TestTheTableOfExitCodesStandsInHelpAndInTheGuide(t *testing.T) {
 	guide, err := os.ReadFile("../../docs/guide.md")
 	if err != nil {
@@ -28,7 +28,7 @@ func TestTheTableOfExitCodesStandsInHelpAndInTheGuide(t *testing.T) {
 	}
 }
 
-// A wrong call ends with 2 wherever it is found to be wrong, and a failure with 1.
+// A wrong call ends with 2, wherever the mistake is found, and a failure ends with 1.
 func TestAWrongCallEndsWith2AndAFailureWith1(t *testing.T) {
 	address, _ := serve(t)
 	bad := filepath.Join(t.TempDir(), "bad.yaml")
@@ -66,7 +66,7 @@ func TestAWrongCallEndsWith2AndAFailureWith1(t *testing.T) {
 	}
 }
 
-// Each kind of error has its exit code, also inside of others.
+// Each kind of error has its exit code, also when another error wraps it.
 func TestErrorsHaveTheExitCodesOfTheTable(t *testing.T) {
 	invalid := plimsoll.Invalid("count", "is -1")
 	for _, c := range []struct {

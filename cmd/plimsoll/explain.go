@@ -16,9 +16,9 @@ import (
 )
 
 type explainCmd struct {
-	ID     string `arg:"" name:"task" help:"Id of a task; of a job: its first task that waits."`
-	Node   string `help:"Say what each filter thinks of this node." placeholder:"NODE"`
-	Export string `help:"Write the decision that put the task on its node to this file, for plimsoll place --replay." placeholder:"FILE"`
+	ID     string `arg:"" name:"task" help:"Id of a task, or of a job to explain its first waiting task."`
+	Node   string `help:"Show each filter's verdict on this node." placeholder:"NODE"`
+	Export string `help:"Write the decision that placed the task to this file, for plimsoll place --replay." placeholder:"FILE"`
 	formatFlag
 }
 
@@ -68,7 +68,7 @@ func (cmd *explainCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// exportDecision writes how a task came to its node to a file.
+// exportDecision writes the decision that placed a task to a file.
 func exportDecision(x *client.Explanation, path string) error {
 	if x.Decision == nil {
 		if x.Task.Node == "" {
@@ -82,7 +82,7 @@ func exportDecision(x *client.Explanation, path string) error {
 			keptDecisions(x),
 		)
 	}
-	if err := os.WriteFile(path, x.Decision.Export, 0o644); err != nil { //nolint:gosec // it is to be shared
+	if err := os.WriteFile(path, x.Decision.Export, 0o644); err != nil { //nolint:gosec // meant to be shared
 		return fmt.Errorf("write %s: %s", path, cause(err))
 	}
 	return nil
@@ -92,7 +92,8 @@ func keptDecisions(x *client.Explanation) string {
 	return fmt.Sprintf("the last %d decisions since the leader started are kept, and it is not among them", x.Kept)
 }
 
-// explainable turns the id of a job into that of its first task that waits, or of its first task.
+// explainable returns the id of a task. For the id of a job that is its first waiting task, or else
+// its first task.
 func explainable(ctx context.Context, c *client.Client, id string) (string, error) {
 	_, isTask, err := findTask(ctx, c, id)
 	if err != nil || isTask {
@@ -121,19 +122,20 @@ func printExplanation(o *output, x *client.Explanation, now time.Time) {
 		}
 	}
 	switch {
-	case x.Task.State == plimsoll.TaskPending && len(x.Steps) > 0: // what is known of its last node does not say why it waits
+	case x.Task.State == plimsoll.TaskPending && len(x.Steps) > 0: // its last decision does not say why it waits
 		o.printf("\n")
 		printRefusal(o, x.Nodes, x.Steps)
 	case x.Decision != nil:
 		o.printf("\n")
 		printDecision(o, x.Decision, now)
-	case x.Task.State == plimsoll.TaskFinished: // where it could be placed no longer matters
+	case x.Task.State == plimsoll.TaskFinished: // its place no longer matters
 	case x.Task.State.OnNode():
 		o.printf("\nHow it came there is not known any more: %s.\n", keptDecisions(x))
 	}
 }
 
-// spreadLine says what a hard spread compares, with some of the values that it does not.
+// spreadLine describes the values that a hard spread compares, and some of those that it leaves
+// out.
 func spreadLine(c *client.SpreadCount) string {
 	text := oneLine(c.Summary)
 	if n := int(c.Values - c.Counted); n > 0 && len(c.Uncounted) > 0 {
@@ -147,10 +149,10 @@ func spreadLine(c *client.SpreadCount) string {
 	return text
 }
 
-// printRefusal prints what the chain makes of all nodes: the stages that drop or refuse some.
+// printRefusal prints the stages that drop or refuse nodes.
 func printRefusal(o *output, n client.NodeCounts, steps []client.ExplainStep) {
 	if len(steps) == 0 {
-		return // the nodes were not asked
+		return // the chain has not run
 	}
 	if n.Total > 0 {
 		parts := []string{count(n.Open) + " open", count(n.Eligible) + " for it"}
@@ -212,10 +214,10 @@ func nodesBecause(r *client.ExplainReason) string {
 	return text
 }
 
-// shownCandidates is how many of the nodes of a decision are printed.
+// shownCandidates is the number of nodes that are printed of a decision.
 const shownCandidates = 6
 
-// printDecision prints why a task went where it is.
+// printDecision prints why a task was placed on its node.
 func printDecision(o *output, d *client.Decision, now time.Time) {
 	kept := 0
 	for kept < len(d.Candidates) && d.Candidates[kept].Kept {
@@ -268,8 +270,8 @@ func score(n float64) string { return strconv.FormatFloat(n, 'f', 2, 64) }
 
 func points(n float64) string { return "a score of " + score(n) }
 
-// resourceNames returns the names of the resources that at least one of a list has: cpu, memory and
-// disk first.
+// resourceNames returns the names of the resources that at least one of a list has. cpu, memory and
+// disk come first.
 func resourceNames[T any](list []T, of func(T) plimsoll.Resources) []string {
 	seen := plimsoll.Resources{}
 	for _, item := range list {
@@ -287,16 +289,16 @@ func resourceNames[T any](list []T, of func(T) plimsoll.Resources) []string {
 	return append(names, slices.Sorted(maps.Keys(seen))...)
 }
 
-// amountOf prints an amount, or nothing if there is none of the resource.
+// amountOf returns the amount of a resource as text; empty if there is none.
 func amountOf(r plimsoll.Resources, name string) string {
 	n, ok := r[name]
 	switch {
 	case !ok:
 		return ""
 	case n < 0:
-		return "-" + people(name, -n)
+		return "-" + humanAmount(name, -n)
 	}
-	return people(name, n)
+	return humanAmount(name, n)
 }
 
 func printVerdicts(o *output, x *client.Explanation, node string) {

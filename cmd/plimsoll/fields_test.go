@@ -9,8 +9,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/fill"
 )
 
-// shows holds what -o json prints of a value against its fields. hidden are those that are not
-// shown, with the reason.
+// shows compares the -o json output of a value with its fields. hidden names the fields that are
+// left out, with the reason.
 func shows[T any](view func(*T) any, o fill.Options, hidden map[string]string) func(t *testing.T) {
 	return func(t *testing.T) {
 		ignored := fill.Ignored(o, func(v *T) string {
@@ -33,7 +33,8 @@ func shows[T any](view func(*T) any, o fill.Options, hidden map[string]string) f
 	}
 }
 
-// TestEveryFieldIsShown sets every field of what commands print, and looks whether scripts see it.
+// TestEveryFieldIsShown sets every field of the objects that commands print, and checks that -o
+// json shows it.
 func TestEveryFieldIsShown(t *testing.T) {
 	pending := fill.Options{Values: map[string]func(int) any{"State": func(int) any { return plimsoll.TaskPending }}}
 	t.Run("job", shows(func(s *plimsoll.JobStatus) any { return viewJob(s) }, fill.Options{}, map[string]string{

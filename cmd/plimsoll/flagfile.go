@@ -12,8 +12,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/config"
 )
 
-// flagFile gives flags the values of the file that --config names. A flag on the command line or in
-// the environment goes first.
+// flagFile holds flag values from the file that --config names. The command line and the
+// environment take precedence over it.
 type flagFile map[string]any
 
 // loadFlags is a kong.ConfigurationLoader.
@@ -26,7 +26,7 @@ func loadFlags(r io.Reader) (kong.Resolver, error) {
 	return flagFile(values), err
 }
 
-// Validate refuses names that no role has as a flag.
+// Validate refuses names that are no flag of any role.
 func (f flagFile) Validate(app *kong.Application) error {
 	known := map[string]bool{}
 	for _, command := range app.Leaves(false) {
@@ -42,8 +42,8 @@ func (f flagFile) Validate(app *kong.Application) error {
 	return nil
 }
 
-// Resolve returns the value of a flag, or nil. In a mapping such as capacity an amount may be
-// written as a number, words as a list, and nothing where the name says all.
+// Resolve returns the value of a flag, or nil. In a mapping such as capacity an amount may be a
+// number, and several words may be a list. The value may be empty where the name is enough.
 func (f flagFile) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	m, ok := f[flag.Name].(map[string]any)
 	if !ok {

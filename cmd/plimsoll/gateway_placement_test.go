@@ -11,9 +11,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// What the fake gateway says about placement.
+// The fake gateway's answers about placement.
 
-// refusingSteps has a stage of each kind, one of which nothing came to.
+// refusingSteps has a stage of each kind. No node came to one of them.
 func refusingSteps() []*pb.ExplainStep {
 	return []*pb.ExplainStep{
 		{Stage: "setup", Kind: pb.StageKind_STAGE_KIND_CLOSED, Received: 3, Remaining: 3},
@@ -45,7 +45,7 @@ func verdictsOn(node string) []*pb.NodeVerdict {
 	}
 }
 
-// decisionOn is known of the tasks of wordcount only.
+// decisionOn returns a decision for the tasks of wordcount; other tasks have none.
 func decisionOn(t *plimsoll.Task, export bool) *pb.PlacementDecision {
 	if t.Job != "wordcount" && t.Job != "flaky" || t.Node == "" || t.Index == 1 {
 		return nil

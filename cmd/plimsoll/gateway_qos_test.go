@@ -12,8 +12,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// WatchNodeQOS tells of n1 twice, and of n2, where no rule is in force, once without and once with
-// a sample.
+// WatchNodeQOS sends two samples of n1. For n2, which has no rules, it sends a status without a
+// sample and then one with a sample.
 func (g *fakeGateway) WatchNodeQOS(
 	_ context.Context, req *connect.Request[pb.WatchNodeQOSRequest],
 	stream *connect.ServerStream[pb.WatchNodeQOSResponse],
@@ -125,7 +125,7 @@ func busyNode() *pb.NodeQOSStatus {
 	}
 }
 
-// busyTask fills in what all tasks have.
+// busyTask sets the fields that all tasks share.
 func busyTask(id string, class pb.Class, priority int32, t *pb.QOSTask) *pb.QOSTask {
 	t.Task, t.Attempt, t.Class, t.Priority = id, 1, class, priority
 	if t.Started == 0 {
@@ -151,8 +151,7 @@ func calmNode() *pb.NodeQOSStatus {
 	return s
 }
 
-// ListPolicies answers with what the server has: more than the files of a test that try something
-// else.
+// ListPolicies answers with the policies of the server, which has more than the files of a test.
 func (g *fakeGateway) ListPolicies(
 	_ context.Context, _ *connect.Request[pb.ListPoliciesRequest],
 ) (*connect.Response[pb.ListPoliciesResponse], error) {

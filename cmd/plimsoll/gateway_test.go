@@ -231,7 +231,7 @@ func (g *fakeGateway) ListJobs(
 	return connect.NewResponse(res), nil
 }
 
-// advance lets a job take its next step and returns what it is then.
+// advance lets a job take its next step and returns its status.
 func (g *fakeGateway) advance(id string) (plimsoll.JobStatus, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -397,7 +397,7 @@ func (g *fakeGateway) ExplainTask(
 	return nil, noSuch("task", req.Msg.GetId())
 }
 
-// ReadLogs answers with the id of the task on stdout, and on stderr with what is no line.
+// ReadLogs answers with the id of the task on stdout, and with bytes that are no line on stderr.
 func (g *fakeGateway) ReadLogs(
 	_ context.Context, req *connect.Request[pb.ReadLogsRequest], s *connect.ServerStream[pb.ReadLogsResponse],
 ) error {
@@ -480,13 +480,14 @@ func (g *fakeGateway) ListQueues(
 			Path: "root.batch", Leaf: true, Max: plimsoll.Resources{"cpu": 8000, "memory": 64 << 30},
 			Guaranteed: plimsoll.Resources{"cpu": 500},
 			Allocated:  plimsoll.Resources{"cpu": 1500, "memory": 64 << 30},
-			Pending:    plimsoll.Resources{"memory": 64 << 20}, Jobs: 1, Running: 1, Waiting: 1, Tasks: 2, MaxTasks: 5000,
+			Pending:    plimsoll.Resources{"memory": 64 << 20},
+			Jobs:       1, Running: 1, Waiting: 1, Tasks: 2, MaxTasks: 5000,
 		}),
 		wire.QueueStatusToProto(&plimsoll.QueueStatus{Path: "root.old", Leaf: true, Draining: true}),
 	}}), nil
 }
 
-// GetQueueConfig reads what SetQueueConfig wrote.
+// GetQueueConfig returns the configuration of the last SetQueueConfig.
 func (g *fakeGateway) GetQueueConfig(
 	context.Context, *connect.Request[pb.GetQueueConfigRequest],
 ) (*connect.Response[pb.GetQueueConfigResponse], error) {

@@ -11,9 +11,9 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// helpCmd is "plimsoll help", which prints what --help does.
+// helpCmd is "plimsoll help", which prints the same as --help.
 type helpCmd struct {
-	Command []string `arg:"" optional:"" help:"The command, such as job logs; all commands without it."`
+	Command []string `arg:"" optional:"" help:"The command, such as job logs. Without it all commands are listed."`
 }
 
 // Help is the detail of the help text.
@@ -22,10 +22,10 @@ func (helpCmd) Help() string { return example("plimsoll help", "plimsoll help jo
 // Run is not called: execute prints the help of the command that is named.
 func (*helpCmd) Run() error { return nil }
 
-// versionFlag is --version, which prints what "plimsoll version" does.
+// versionFlag is --version, which prints the same as "plimsoll version".
 type versionFlag bool
 
-// BeforeReset is called by kong where the flag stands, before anything is missed.
+// BeforeReset is called by kong when it meets the flag, before it checks for missing arguments.
 func (versionFlag) BeforeReset(k *kong.Kong) error {
 	if err := writeVersion(k.Stdout, buildVersion()); err != nil {
 		return err
@@ -39,7 +39,7 @@ func writeVersion(w io.Writer, v versionView) error {
 	return err
 }
 
-// commandPath returns the names of a command and of those above it.
+// commandPath returns the names of a command and of its parents.
 func commandPath(node *kong.Node) (names []string) {
 	for ; node != nil && node.Type == kong.CommandNode; node = node.Parent {
 		names = append(names, node.Name)
@@ -48,8 +48,8 @@ func commandPath(node *kong.Node) (names []string) {
 	return names
 }
 
-// withoutCommand reports whether a command line is wrong because it ends before a command, and
-// returns what it names of one.
+// withoutCommand reports whether a command line ends before its command is complete. path holds the
+// names that it has.
 func withoutCommand(err error) (path []string, ok bool) {
 	var e *kong.ParseError
 	if !errors.As(err, &e) || e.Context == nil || !strings.HasPrefix(err.Error(), "expected ") {
@@ -62,7 +62,7 @@ func withoutCommand(err error) (path []string, ok bool) {
 	return commandPath(node), !node.Leaf()
 }
 
-// usage prints the help of a command to stderr, for a call that names no command to run.
+// usage prints help to stderr, for a call without a command.
 func usage(ctx context.Context, p process, path []string) int {
 	p.args, p.stdout = append(path, "--help"), p.stderr
 	execute(ctx, p)

@@ -12,8 +12,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// otherWords are words that other programs have for our commands, behind the commands before them.
-// The words of the commands themselves, such as logs for job logs, need no line here.
+// otherWords maps commands of other programs to ours. Words that are commands elsewhere in the
+// tree, such as logs for job logs, need no line here.
 var otherWords = map[string][]string{
 	"ps": {"job list"}, "ls": {"job list"}, "jobs": {"job list"}, "tasks": {"task list"},
 	"nodes": {"node list"}, "queues": {"queue list"}, "policies": {"policy list"},
@@ -44,8 +44,8 @@ var otherWords = map[string][]string{
 
 var unexpectedArgument = regexp.MustCompile(`^unexpected argument (\S+)`)
 
-// hint is the error for a command line whose first wrong word is no command, with the commands that
-// may be meant; nil if it is wrong in another way.
+// hint returns an error with suggestions if the command line is wrong because of an unknown
+// command, and else nil.
 func hint(root *kong.Node, err error) error {
 	var parse *kong.ParseError
 	if !errors.As(err, &parse) || parse.Context == nil {
@@ -68,9 +68,8 @@ func hint(root *kong.Node, err error) error {
 	return fmt.Errorf("there is no command %q; %s", strings.TrimSpace(commandName(at)+" "+wrong), text)
 }
 
-// meantBy returns the commands that a word may stand for that is no command below a node: what
-// other programs call so, the commands of that name elsewhere, and the ones that are written nearly
-// so.
+// meantBy returns the commands that an unknown word may stand for: the counterpart of another
+// program's command, commands of that name elsewhere, and commands with a similar name.
 func meantBy(root, at *kong.Node, word string) []string {
 	before := commandName(at)
 	if meant := otherWords[strings.TrimSpace(before+" "+strings.ToLower(word))]; len(meant) > 0 {
@@ -104,7 +103,7 @@ func childNames(at *kong.Node) []string {
 	return names
 }
 
-// leavesOf are the commands that have none below them.
+// leavesOf returns the commands below a node that have no commands of their own.
 func leavesOf(node *kong.Node) []*kong.Node {
 	if len(node.Children) == 0 {
 		return []*kong.Node{node}
@@ -118,5 +117,5 @@ func leavesOf(node *kong.Node) []*kong.Node {
 	return leaves
 }
 
-// commandName returns the words of a command, as they are typed after plimsoll.
+// commandName returns the words of a command as they are typed after plimsoll.
 func commandName(node *kong.Node) string { return strings.Join(commandPath(node), " ") }

@@ -21,7 +21,7 @@ func commandTree(t *testing.T) *kong.Node {
 	return parser.Model.Node
 }
 
-// A word that is no command is answered with the command that does it.
+// The error for an unknown command names the command that is meant.
 func TestAWordThatIsNoCommandIsAnsweredWithTheOneThatIsMeant(t *testing.T) {
 	for args, want := range map[string]string{
 		"logs":              "plimsoll job logs?",
@@ -50,7 +50,7 @@ func TestAWordThatIsNoCommandIsAnsweredWithTheOneThatIsMeant(t *testing.T) {
 	}
 }
 
-// Each hint leads to a command that is there, from a word that is none.
+// Each hint leads from a word that is no command to an existing command.
 func TestHintsLeadToCommands(t *testing.T) {
 	root := commandTree(t)
 	find := func(path []string) (at *kong.Node, rest []string) {
@@ -77,7 +77,7 @@ func TestHintsLeadToCommands(t *testing.T) {
 	}
 }
 
-// Run passes no standard input on, and says so when there is one.
+// run does not pass standard input on, and says so if there is any.
 func TestRunSaysThatItDoesNotPassItsStandardInputOn(t *testing.T) {
 	address, _ := serve(t)
 	for name, c := range map[string]struct {

@@ -15,9 +15,9 @@ type jobCmd struct {
 	List  jobListCmd  `cmd:"" help:"List jobs."`
 	Get   jobGetCmd   `cmd:"" help:"Read one job with its tasks."`
 	Kill  jobKillCmd  `cmd:"" help:"Stop all tasks of jobs."`
-	Logs  jobLogsCmd  `cmd:"" help:"Print what the tasks of a job, or one task, wrote."`
-	Wait  jobWaitCmd  `cmd:"" help:"Show the progress of a job until it has ended; exit 1 unless it completed."`
-	Scale jobScaleCmd `cmd:"" help:"Change how many tasks a group has."`
+	Logs  jobLogsCmd  `cmd:"" help:"Print the output of a task, or of all tasks of a job."`
+	Wait  jobWaitCmd  `cmd:"" help:"Show the progress of a job until it has ended. The exit code is 1 unless it completed."`
+	Scale jobScaleCmd `cmd:"" help:"Change the number of tasks of a group."`
 }
 
 // Help is the detail of the help text.
@@ -30,7 +30,7 @@ type jobListCmd struct {
 	Owner string   `help:"Only jobs of this owner." placeholder:"NAME"`
 	State []string `help:"Only jobs in these states, such as Running." placeholder:"STATE"`
 
-	Result []string `help:"Only jobs that ended so: succeeded, failed or killed." placeholder:"RESULT"`
+	Result []string `help:"Only jobs with this result: succeeded, failed or killed." placeholder:"RESULT"`
 	formatFlag
 }
 
@@ -82,7 +82,7 @@ func (cmd *jobListCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// jobResults are the words of plimsoll.JobStatus.Result.
+// jobResults are the values of plimsoll.JobStatus.Result.
 var jobResults = []string{
 	plimsoll.ResultSucceeded.String(), plimsoll.ResultFailed.String(), plimsoll.ResultKilled.String(),
 }
@@ -98,15 +98,15 @@ func checkResults(words []string) error {
 	return nil
 }
 
-// state is what ParseJobState and ParseTaskState have in common.
-type state interface {
+// stateEnum is the type of the states of jobs or of tasks.
+type stateEnum interface {
 	~uint8
 	fmt.Stringer
 	Known() bool
 }
 
-// parseStates reads the names of states, however they are capitalized.
-func parseStates[S state](names []string) ([]S, error) {
+// parseStates reads the names of states. Upper and lower case are the same.
+func parseStates[S stateEnum](names []string) ([]S, error) {
 	var states []S
 	for _, name := range names {
 		s := S(1)
@@ -123,7 +123,7 @@ func parseStates[S state](names []string) ([]S, error) {
 	return states, nil
 }
 
-func stateNames[S state]() []string {
+func stateNames[S stateEnum]() []string {
 	var names []string
 	for s := S(1); s.Known(); s++ {
 		names = append(names, s.String())
@@ -180,7 +180,7 @@ func allTasks(ctx context.Context, c *client.Client, filter client.TaskFilter) (
 	return tasks, nil
 }
 
-// shownTasks is how many tasks of one job are worth printing for people.
+// shownTasks is the most tasks of one job that are printed for people.
 const shownTasks = 50
 
 func printJob(a *app, o *output, job *plimsoll.Job, tasks []plimsoll.Task, views []taskView) {
@@ -214,7 +214,7 @@ func printJob(a *app, o *output, job *plimsoll.Job, tasks []plimsoll.Task, views
 	}
 }
 
-// groupResources is what each task of a group asks for.
+// groupResources returns the resources that each task of a group asks for.
 func groupResources(spec *plimsoll.JobSpec, name string) plimsoll.Resources {
 	if i := slices.IndexFunc(spec.Groups, func(g plimsoll.GroupSpec) bool { return g.Name == name }); i >= 0 {
 		return spec.Groups[i].Resources
@@ -224,7 +224,7 @@ func groupResources(spec *plimsoll.JobSpec, name string) plimsoll.Resources {
 
 type jobKillCmd struct {
 	IDs    []string `arg:"" name:"id" help:"Ids of the jobs."`
-	Reason string   `help:"Why, for people." placeholder:"TEXT"`
+	Reason string   `help:"Reason, for people." placeholder:"TEXT"`
 }
 
 // Help is the detail of the help text.
@@ -248,8 +248,8 @@ func (cmd *jobKillCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// each does something with every id, also when it fails with one; it gives up when the server is
-// away or the user wants no more.
+// each calls do with every id, also after failures. It stops when the server is away or the user
+// interrupts.
 func each(ids []string, do func(id string) error) error {
 	var failed []error
 	for _, id := range ids {
@@ -285,7 +285,7 @@ func (cmd *jobWaitCmd) Run(ctx context.Context, a *app) error {
 
 type jobScaleCmd struct {
 	ID    string `arg:"" help:"Id of the job."`
-	Count int32  `arg:"" help:"How many tasks the group is to have."`
+	Count int32  `arg:"" help:"New number of tasks of the group."`
 	Group string `short:"g" help:"Group to change; needed if the job has several." placeholder:"NAME"`
 }
 

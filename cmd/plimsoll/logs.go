@@ -9,15 +9,15 @@ import (
 	"github.com/plimsoll-dev/plimsoll/client"
 )
 
-// followedTasks is how many tasks are followed at once at most.
+// followedTasks is the most tasks that are followed at once.
 const followedTasks = 100
 
 type jobLogsCmd struct {
 	ID      string `arg:"" help:"Id of a job or of a task."`
-	Follow  bool   `short:"f" help:"Go on with what is written until the job has ended."`
+	Follow  bool   `short:"f" help:"Keep printing new output until the job has ended."`
 	Stream  string `help:"Only stdout or stderr." enum:"stdout,stderr,both" default:"both"`
-	Tail    int64  `help:"Only the last so many lines of each stream of each task; 0: all." placeholder:"LINES"`
-	Attempt int32  `help:"Which attempt of a task; the last one without it." placeholder:"N"`
+	Tail    int64  `help:"Print only this number of last lines of each stream of each task; 0: all." placeholder:"LINES"`
+	Attempt int32  `help:"Attempt of a task to read; default: the last one." placeholder:"N"`
 }
 
 // Help is the detail of the help text.
@@ -57,7 +57,8 @@ func (cmd *jobLogsCmd) Run(ctx context.Context, a *app) error {
 	return l.job(ctx, cmd.ID)
 }
 
-// findTask reads a task if the id is one of a task. An id of a job may look like that of a task.
+// findTask reads a task. ok is false if no task has the id: an id of a job may look like that of a
+// task.
 func findTask(ctx context.Context, c *client.Client, id string) (task plimsoll.Task, ok bool, err error) {
 	if !looksLikeTask(id) {
 		return task, false, nil
@@ -69,7 +70,7 @@ func findTask(ctx context.Context, c *client.Client, id string) (task plimsoll.T
 	return task, err == nil, err
 }
 
-// logs prints what tasks wrote.
+// logs prints the output of tasks.
 type logs struct {
 	a       *app
 	c       *client.Client
@@ -96,11 +97,11 @@ func (l *logs) job(ctx context.Context, id string) error {
 	return nil
 }
 
-// followJob follows every attempt of every task of a job until the job has ended, and returns how
-// it did.
+// followJob follows every attempt of every task of a job until the job has ended, and returns the
+// job's last status.
 func (l *logs) followJob(ctx context.Context, id string) (plimsoll.JobStatus, error) {
 	var last plimsoll.JobStatus
-	followed := map[string]int32{} // task → its last attempt that is followed
+	followed := map[string]int32{} // task → last attempt that is followed
 	within, stop := context.WithCancel(ctx)
 	defer stop()
 	readers, within := errgroup.WithContext(within)
@@ -127,13 +128,13 @@ func (l *logs) followJob(ctx context.Context, id string) (plimsoll.JobStatus, er
 			stop()
 			return last, errorOf(readers.Wait(), err)
 		}
-		l.options.TailLines = 0 // attempts that begin from now on are shown from their beginning
+		l.options.TailLines = 0 // later attempts are printed from their beginning
 	}
 	return last, readers.Wait()
 }
 
-// errorOf prefers the error of a reader, which may be why the watch ended, unless the reader was
-// only told to stop.
+// errorOf prefers the error of a reader, which may have ended the watch. A reader that was only
+// cancelled does not count.
 func errorOf(reader, watch error) error {
 	if reader != nil && plimsoll.CodeOf(reader) != plimsoll.CodeCanceled {
 		return reader
@@ -141,7 +142,7 @@ func errorOf(reader, watch error) error {
 	return watch
 }
 
-// followNew starts a reader for every attempt that has begun and is not followed yet.
+// followNew starts a reader for every started attempt that has none yet.
 func (l *logs) followNew(
 	ctx context.Context, readers *errgroup.Group, job *plimsoll.JobStatus, followed map[string]int32,
 ) error {
@@ -154,7 +155,7 @@ func (l *logs) followNew(
 		t := &tasks[i]
 		begun := t.Attempt
 		if t.State == plimsoll.TaskBound || t.State == plimsoll.TaskStarting {
-			begun-- // there is no log of this attempt yet
+			begun-- // this attempt has no log yet
 		}
 		for attempt := followed[t.ID] + 1; attempt <= begun; attempt++ {
 			followed[t.ID] = attempt
@@ -163,7 +164,7 @@ func (l *logs) followNew(
 				if plimsoll.CodeOf(err) == plimsoll.CodeCanceled {
 					return err
 				}
-				// it never started, or its node is gone
+				// the attempt never started, or its node is gone
 				if err != nil && plimsoll.CodeOf(err) != plimsoll.CodeNotFound {
 					l.a.notes.printf("plimsoll: no more of %s: %s\n", t.ID, l.a.explainError(err))
 				}
@@ -174,8 +175,8 @@ func (l *logs) followNew(
 	return nil
 }
 
-// task prints the log of one attempt; 0 is the last one that began. With several tasks each line
-// begins with the task.
+// task prints the log of one attempt; 0 is the last one that has started. With several tasks each
+// line begins with the task.
 func (l *logs) task(ctx context.Context, id string, attempt int32, several bool) error {
 	options := l.options
 	options.Attempt = attempt

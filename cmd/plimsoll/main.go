@@ -31,7 +31,7 @@ import (
 )
 
 func main() {
-	_, _ = memory.Keep() // without a known limit the collector goes by the heap alone
+	_, _ = memory.Keep() // without a known limit the collector uses the default
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	os.Exit(execute(ctx, process{
@@ -42,7 +42,8 @@ func main() {
 	}))
 }
 
-// screen returns how the size of the terminal that stdout is can be asked for; nil if it is none.
+// screen returns a function that returns the size of the terminal that stdout is; nil if stdout is
+// no terminal.
 func screen() func() (width, height int) {
 	out := int(os.Stdout.Fd())
 	if !term.IsTerminal(out) || os.Getenv("TERM") == "dumb" {
@@ -60,29 +61,29 @@ func screen() func() (width, height int) {
 // colors reports whether stdout may be coloured (no-color.org).
 func colors() bool { return os.Getenv("NO_COLOR") == "" && screen() != nil }
 
-// process is what a command sees of the process it runs in.
+// process is a command's view of the operating system process: arguments, streams and terminal.
 type process struct {
 	args           []string
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	terminal       bool                       // stdout is a terminal
 	live           bool                       // stderr is a terminal, where a line can be rewritten
-	screen         func() (width, height int) // of the terminal that stdout is; nil: it is none
-	color          bool                       // that terminal shows colours, and nobody minds
+	screen         func() (width, height int) // size of the terminal that stdout is; nil: stdout is no terminal
+	color          bool                       // that terminal shows colours, and NO_COLOR is not set
 	now            func() time.Time
 	secrets        secrets
-	unread         func() int   // bytes that stand in stdin and were not read; nil: that is not known
+	unread         func() int   // number of unread bytes in stdin; nil: not known
 	line           lineTerminal // where progress is shown, if live
 }
 
-// leave is thrown by kong after it has printed a help text.
-type leave int
+// exited is the value of the panic by which kong's Exit leaves the parser, after a help text.
+type exited int
 
 // execute runs one command line and returns the exit code.
 func execute(ctx context.Context, p process) (code int) {
 	defer func() {
 		if r := recover(); r != nil {
-			l, ok := r.(leave)
+			l, ok := r.(exited)
 			if !ok {
 				panic(r)
 			}
@@ -130,7 +131,7 @@ func execute(ctx context.Context, p process) (code int) {
 	if err == nil {
 		err = a.out.failure()
 	}
-	if canceled(err) && ctx.Err() == nil { // nobody here interrupted it
+	if canceled(err) && ctx.Err() == nil { // the command was not interrupted
 		err = plimsoll.Errorf(
 			plimsoll.CodeUnavailable,
 			"the server ended the call, as one does that is being stopped; jobs go on: try again",
@@ -143,7 +144,7 @@ func canceled(err error) bool {
 	return err != nil && (plimsoll.CodeOf(err) == plimsoll.CodeCanceled || errors.Is(err, context.Canceled))
 }
 
-// flagDefaults are the values that the tags of flags refer to.
+// flagDefaults are the variables in the tags of flags.
 func flagDefaults() kong.Vars {
 	return kong.Vars{
 		"queue":    plimsoll.DefaultQueue,
@@ -155,13 +156,13 @@ func flagDefaults() kong.Vars {
 func newParser(root *commands, p process) (*kong.Kong, error) {
 	return kong.New(
 		root, kong.Name("plimsoll"), kong.Description(description), kong.Writers(p.stdout, p.stderr),
-		flagDefaults(), kong.Exit(func(code int) { panic(leave(code)) }),
+		flagDefaults(), kong.Exit(func(code int) { panic(exited(code)) }),
 		kong.Configuration(loadFlags),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 	)
 }
 
-// selected is the command that a wrong command line meant, as far as it could be read.
+// selected returns the command of a wrong command line, as far as it could be read.
 func selected(err error) string {
 	var e *kong.ParseError
 	if !errors.As(err, &e) || e.Context == nil || e.Context.Selected() == nil {
@@ -177,7 +178,7 @@ func report(a *app, err error) int {
 	switch {
 	case err == nil || errors.As(err, &said):
 		return code
-	case code == exitInterrupted: // who interrupts it knows why it ended
+	case code == exitInterrupted: // whoever interrupts a command knows why it ended
 		if plimsoll.CodeOf(err) == plimsoll.CodeOutcomeUnknown {
 			a.notes.printf("plimsoll: interrupted: the change was made or not; look before you try again\n")
 		}

@@ -25,10 +25,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files and the expectations of the scripts")
 
-// TestMain lets tests start this program. They take over a minute with the race detector, and are
-// the only ones for which the roles are processes that run real tasks in real control groups:
-// killed at random (TestKillDev), fed with junk (TestJunk), driven over their waterlines, and used
-// as people use them (the scripts).
+// TestMain lets tests start this program. With the race detector they take over a minute. Only
+// these tests run the roles as processes, with real tasks in real control groups: killed at random
+// (TestKillDev), fed with junk (TestJunk), driven over their waterlines, and used by the scripts.
 func TestMain(m *testing.M) {
 	testscript.Main(leakChecked{m}, map[string]func(){"plimsoll": main})
 }
@@ -73,8 +72,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// examplesDir returns the directory of the examples. It reads the directory, because go test keeps
-// a result until what this process has read changes, and only the program reads the files.
+// examplesDir returns the directory of the examples. It reads the directory, so that go test
+// notices changes there: only the program reads the files, and go test knows this process alone.
 func examplesDir(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs("../../examples")
@@ -98,8 +97,8 @@ func plimsollAt(ctx context.Context, address string, args ...string) (stdout, st
 	return out.String(), notes.String(), code
 }
 
-// TestGolden holds what the commands print against testdata/golden: their tables for people and
-// their JSON and YAML for scripts.
+// TestGolden compares the output of the commands with testdata/golden: tables for people, and JSON
+// and YAML for scripts.
 func TestGolden(t *testing.T) {
 	for name, args := range map[string]string{
 		"job-list":           "job list",
@@ -216,8 +215,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestLogsOfSeveralTasksAreFollowedLineByLine: the tasks' lines may come in any order, but no line
-// is torn.
+// TestLogsOfSeveralTasksAreFollowedLineByLine: the tasks' lines come in any order, but whole.
 func TestLogsOfSeveralTasksAreFollowedLineByLine(t *testing.T) {
 	address, _ := serve(t)
 	for _, c := range []struct{ args, want string }{
@@ -235,7 +233,7 @@ func TestLogsOfSeveralTasksAreFollowedLineByLine(t *testing.T) {
 	}
 }
 
-// TestProgressIsOneLineOnATerminal: it is rewritten in place and taken away at the end.
+// TestProgressIsOneLineOnATerminal: the line is rewritten in place and removed at the end.
 func TestProgressIsOneLineOnATerminal(t *testing.T) {
 	address, _ := serve(t)
 	var out, notes bytes.Buffer
@@ -250,7 +248,7 @@ func TestProgressIsOneLineOnATerminal(t *testing.T) {
 	}
 }
 
-// TestQueuesAreConfiguredFromAFile: what config apply sends is what config print shows.
+// TestQueuesAreConfiguredFromAFile: config print shows the tree that config apply has sent.
 func TestQueuesAreConfiguredFromAFile(t *testing.T) {
 	address, _ := serve(t)
 	if stdout, stderr, code := plimsollAt(
@@ -265,7 +263,7 @@ func TestQueuesAreConfiguredFromAFile(t *testing.T) {
 	}
 }
 
-// TestEventsAreFollowedUntilTheInterrupt: which is no error.
+// TestEventsAreFollowedUntilTheInterrupt: the interrupt is not an error.
 func TestEventsAreFollowedUntilTheInterrupt(t *testing.T) {
 	address, _ := serve(t)
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -279,14 +277,13 @@ func TestEventsAreFollowedUntilTheInterrupt(t *testing.T) {
 	}
 }
 
-// TestWhatTheServerEndsIsNotAnInterrupt: nobody may take the end of a server for a wish of their
-// own.
-func TestWhatTheServerEndsIsNotAnInterrupt(t *testing.T) {
+// TestACallThatTheServerEndsIsNotAnInterrupt: users are told that the server has ended their call.
+func TestACallThatTheServerEndsIsNotAnInterrupt(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(499)
-		// a failure shows in what the command says
+		// a failure shows in the command's output
 		_, _ = w.Write([]byte(`{"code":"canceled","message":"the caller went away"}`))
 	}))
 	defer server.Close()
@@ -296,8 +293,8 @@ func TestWhatTheServerEndsIsNotAnInterrupt(t *testing.T) {
 	}
 }
 
-// TestAmountsInAFileOfFlagsMayBeNumbers: capacity is a mapping of texts for the command line, and
-// of amounts for people.
+// TestAmountsInAFileOfFlagsMayBeNumbers: capacity has text values on the command line, and may have
+// numbers in a file.
 func TestAmountsInAFileOfFlagsMayBeNumbers(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "flags.yaml")
@@ -365,7 +362,7 @@ func TestEveryHelpShowsAnExample(t *testing.T) {
 	}
 }
 
-// trigger calls do when something has been written that holds on.
+// trigger calls do when the written text contains on.
 type trigger struct {
 	on string
 	do func()
@@ -378,9 +375,9 @@ func (w *trigger) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// TestAnInterruptKillsWhatRunStarted: the job is killed, its end is waited for, and the exit code
-// is that of an interrupt.
-func TestAnInterruptKillsWhatRunStarted(t *testing.T) {
+// TestAnInterruptKillsTheJobOfRun: run kills its job, waits for the end of the job, and returns the
+// exit code of an interrupt.
+func TestAnInterruptKillsTheJobOfRun(t *testing.T) {
 	address, g := serve(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	out := &trigger{on: "second line", do: interrupt}

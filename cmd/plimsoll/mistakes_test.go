@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A killed job is Failed in the words of the state machine, and killed in every list.
+// The state of a killed job is Failed, and its result in every list is killed.
 func TestKilledIsAResultOfItsOwnInLists(t *testing.T) {
 	address, g := serve(t)
 	g.mu.Lock()
@@ -37,7 +37,7 @@ func TestKilledIsAResultOfItsOwnInLists(t *testing.T) {
 	}
 }
 
-// What a filter names wrongly is told with the nearest name.
+// The error for a typo in a filter suggests the nearest name.
 func TestAFilterWithATypoIsAnError(t *testing.T) {
 	address, _ := serve(t)
 	const noObject = "plimsoll: --object: there is no job, task, node or queue "
@@ -58,7 +58,7 @@ func TestAFilterWithATypoIsAnError(t *testing.T) {
 	}
 }
 
-// An id that is taken is told with the flags that help.
+// The error for an id that is taken names the flags that help.
 func TestAnIDThatIsTakenNamesTheFlagsThatHelp(t *testing.T) {
 	address, _ := serve(t)
 	for args, flags := range map[string][]string{

@@ -14,14 +14,14 @@ import (
 )
 
 type nodeCmd struct {
-	List     nodeListCmd     `cmd:"" help:"List nodes with what is allocated on them."`
-	Show     nodeShowCmd     `cmd:"" help:"Show a node with all that placement knows of it."`
-	Capacity nodeCapacityCmd `cmd:"" help:"Show what is left on nodes."`
-	Top      nodeTopCmd      `cmd:"" help:"Watch how a node stands to its waterlines, and who would be acted on next."`
-	Drain    nodeDrainCmd    `cmd:"" help:"Take nodes out of use: no new tasks, and those that run are placed elsewhere."`
-	Cordon   nodeCordonCmd   `cmd:"" help:"Give nodes no new tasks; those that run go on."`
+	List     nodeListCmd     `cmd:"" help:"List nodes with their allocated resources."`
+	Show     nodeShowCmd     `cmd:"" help:"Show a node with all the facts that placement uses."`
+	Capacity nodeCapacityCmd `cmd:"" help:"Show the room that is left on nodes."`
+	Top      nodeTopCmd      `cmd:"" help:"Watch a node's use and waterlines, and the tasks that actions would choose next."`
+	Drain    nodeDrainCmd    `cmd:"" help:"Take nodes out of use: they get no new tasks, and their tasks are placed elsewhere."`
+	Cordon   nodeCordonCmd   `cmd:"" help:"Give nodes no new tasks. Running tasks go on."`
 	Uncordon nodeUncordonCmd `cmd:"" help:"Let nodes take tasks again, after cordon or drain."`
-	Remove   nodeRemoveCmd   `cmd:"" help:"Forget nodes whose machines are gone. One that is alive or holds tasks is refused."`
+	Remove   nodeRemoveCmd   `cmd:"" help:"Remove nodes whose machines are gone. A node that is alive or holds tasks is refused."`
 }
 
 // Help is the detail of the help text.
@@ -133,7 +133,7 @@ func showNode(o *output, now time.Time, info *client.NodeInfo) {
 	fields(o, pairs...)
 }
 
-// countOf prints how many there are of a bound: "12 of 256"; without one "12".
+// countOf returns a number and its bound: "12 of 256"; without a bound "12".
 func countOf(n, most int32) string {
 	if most == 0 {
 		return count(n)
@@ -141,7 +141,7 @@ func countOf(n, most int32) string {
 	return fmt.Sprintf("%d of %d", n, most)
 }
 
-// keptAway prints the groups that do not come back for a while because a task of theirs was
+// keptAway lists the groups that are kept off a node for a while, because a task of theirs was
 // evicted.
 func keptAway(n *plimsoll.Node, now time.Time) string {
 	var parts []string
@@ -159,14 +159,14 @@ func keptAway(n *plimsoll.Node, now time.Time) string {
 	return strings.Join(parts, ", ")
 }
 
-// shares prints parts of a capacity: "cpu 5%, memory 15%".
+// shares formats parts of a capacity: "cpu 5%, memory 15%".
 func shares(parts map[string]float64) string {
 	return inOrder(
 		parts, func(name string, p float64) string { return name + " " + strconv.FormatFloat(p*100, 'g', 4, 64) + "%" },
 	)
 }
 
-// ratios prints how often amounts may be promised: "cpu x4".
+// ratios formats the factors of over-provisioning: "cpu x4".
 func ratios(of map[string]float64) string {
 	return inOrder(of, func(name string, r float64) string { return name + " x" + strconv.FormatFloat(r, 'g', 4, 64) })
 }
@@ -196,7 +196,7 @@ func attributesText(attributes map[string]string) string {
 	return inOrder(attributes, func(name, value string) string { return name + "=" + value })
 }
 
-// inOrder prints the entries of m in the order of their names.
+// inOrder joins the entries of m in the order of their names.
 func inOrder[V any](m map[string]V, entry func(name string, v V) string) string {
 	texts := make([]string, 0, len(m))
 	for _, name := range slices.Sorted(maps.Keys(m)) {
@@ -226,7 +226,7 @@ func nodeState(n *plimsoll.Node) string {
 	return state
 }
 
-// noNewTasks says why the agent of a node has stopped new tasks; empty: it has not.
+// noNewTasks returns why the agent of a node has stopped new tasks; empty: it has not.
 func noNewTasks(n *plimsoll.Node) string {
 	if n.Gate.Closed && n.Gate.Reason == "" {
 		return "its agent says so"
@@ -234,7 +234,7 @@ func noNewTasks(n *plimsoll.Node) string {
 	return n.Gate.Reason
 }
 
-// offers prints the extended resources of a node, and what of them is lent.
+// offers lists the extended resources of a node, and how much of them is lent.
 func offers(n *client.NodeInfo) string {
 	var parts []string
 	for _, name := range []string{plimsoll.ExtCPU, plimsoll.ExtMemory} {
@@ -245,7 +245,8 @@ func offers(n *client.NodeInfo) string {
 	return strings.Join(parts, ", ")
 }
 
-// takesTasks is nodeState, and for how long the node is left out because it could not start tasks.
+// takesTasks returns the state of a node. If the node is left out because it could not start tasks,
+// it adds for how long.
 func takesTasks(info *client.NodeInfo, now time.Time) string {
 	state := nodeState(&info.Node)
 	if left := time.Unix(0, info.Status.SickUntil).Sub(now); left > 0 {
@@ -254,13 +255,14 @@ func takesTasks(info *client.NodeInfo, now time.Time) string {
 	return state
 }
 
-// used is "allocated of capacity".
+// used returns the allocated and the whole amount of a resource.
 func used(n *client.NodeInfo, resource string) string {
-	return people(resource, n.Status.Allocated[resource]) + " of " + people(resource, n.Node.Capacity[resource])
+	allocated, whole := n.Status.Allocated[resource], n.Node.Capacity[resource]
+	return humanAmount(resource, allocated) + " of " + humanAmount(resource, whole)
 }
 
-// people prints an amount in a few digits.
-func people(resource string, amount int64) string {
+// humanAmount formats an amount in a few digits, for people.
+func humanAmount(resource string, amount int64) string {
 	if resource != plimsoll.Memory && resource != plimsoll.Disk && resource != plimsoll.ExtMemory || amount < 1<<10 {
 		return plimsoll.FormatQuantity(resource, amount)
 	}

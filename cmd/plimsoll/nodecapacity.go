@@ -22,7 +22,7 @@ func (nodeCapacityCmd) Help() string {
 		"plimsoll node capacity --evaluators 127.0.0.1:9083,127.0.0.1:9084")
 }
 
-// Run says what is left on nodes.
+// Run prints the room that is left on nodes.
 func (cmd *nodeCapacityCmd) Run(ctx context.Context, a *app) error {
 	if len(cmd.Evaluators) > 0 {
 		return cmd.remotely(ctx, a)
@@ -45,7 +45,7 @@ func (cmd *nodeCapacityCmd) Run(ctx context.Context, a *app) error {
 	return cmd.print(a, views, func(o *output) { printRooms(o, rooms) })
 }
 
-// remotely says what is left on the servers of evaluators: three numbers for each.
+// remotely prints the room on the servers of evaluators: three numbers for each.
 func (cmd *nodeCapacityCmd) remotely(ctx context.Context, a *app) error {
 	fleet, done, err := cmd.fleet(a)
 	defer done()
@@ -75,7 +75,7 @@ func (cmd *nodeCapacityCmd) remotely(ctx context.Context, a *app) error {
 	return cmd.print(a, views, func(o *output) { printLeft(o, views) })
 }
 
-// leftView is what is left on a server of an evaluator. Unreserved is null if the server is not
+// leftView is the room on a server of an evaluator. Unreserved is null if the server is not
 // counted.
 type leftView struct {
 	ID         string             `json:"id"`

@@ -13,29 +13,29 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// nodeFlags are those of the commands that make this machine a node.
+// nodeFlags belong to the commands that make this machine a node.
 type nodeFlags struct {
-	Node       string            `help:"Id of this machine as a node; default: its host name." env:"PLIMSOLL_NODE" placeholder:"ID"`
+	Node       string            `help:"Node id of this machine; default: its host name." env:"PLIMSOLL_NODE" placeholder:"ID"`
 	Capacity   map[string]string `help:"Amounts that replace the measured ones, such as cpu=2; repeat it for more." placeholder:"NAME=AMOUNT"`
-	Attributes map[string]string `help:"Facts that are added to the measured ones, such as rack=r7. Groups can spread over them." placeholder:"NAME=VALUE"`
+	Attributes map[string]string `help:"Attributes that are added to the measured ones, such as rack=r7. Groups can spread over them." placeholder:"NAME=VALUE"`
 
-	Trait         pairFlags         `help:"What sets this machine apart: ssd (a flag), ssd=false, or words, gpu=a100,h100. Only groups that ask for all its traits come here. Repeat it for more." placeholder:"NAME[=WORD,…]"`
-	Network       pairFlags         `help:"A network, and the interface that it is up with, such as storage=eth1; without one the interface of that name. Interfaces that are up are networks anyway." placeholder:"NAME[=INTERFACE]"`
+	Trait         pairFlags         `help:"Trait of this machine: ssd (a flag), ssd=false, or words such as gpu=a100,h100. Only groups that ask for all its traits are placed here. Repeat it for more." placeholder:"NAME[=WORD,…]"`
+	Network       pairFlags         `help:"A network and its interface, such as storage=eth1; default: the interface of the network's name. Every interface that is up is a network anyway." placeholder:"NAME[=INTERFACE]"`
 	Reserve       map[string]string `help:"The part of the capacity that no task gets, such as memory=0.15 or memory=15%." placeholder:"NAME=PART"`
-	Overprovision map[string]string `help:"How often an amount may be promised, such as cpu=4. A group that names a class goes only where it is the same." placeholder:"NAME=RATIO"`
-	MaxTasks      int32             `help:"How many tasks this machine takes at once." default:"${maxTasks}" placeholder:"NUMBER"`
-	TaskPids      int64             `help:"How many processes and threads a task may have at once." default:"${taskPids}" placeholder:"NUMBER"`
+	Overprovision map[string]string `help:"Factor by which a resource may be promised, such as cpu=4. A group that names a factor is placed only on nodes with the same one." placeholder:"NAME=RATIO"`
+	MaxTasks      int32             `help:"Most tasks on this machine at once." default:"${maxTasks}" placeholder:"NUMBER"`
+	TaskPids      int64             `help:"Most processes and threads of a task at once." default:"${taskPids}" placeholder:"NUMBER"`
 	Release       string            `help:"Release of the platform that this machine runs, such as 7.0." placeholder:"RELEASE"`
 	Platform      string            `help:"Stamp of the platform that this machine runs, such as 20260114T101500Z." placeholder:"STAMP"`
 	Headnode      bool              `help:"This machine runs the control plane and takes no tasks."`
-	Reservoir     bool              `help:"Keep this machine back: it takes tasks when nothing else is left."`
-	NextReboot    string            `help:"When this machine will be restarted, such as 2026-12-24T03:00:00Z. Machines that stay up longer are preferred." placeholder:"INSTANT"`
+	Reservoir     bool              `help:"Keep this machine in reserve: it takes tasks only when no other node is left."`
+	NextReboot    string            `help:"Next planned restart of this machine, such as 2026-12-24T03:00:00Z. Machines that stay up longer are preferred." placeholder:"INSTANT"`
 }
 
-// pairFlags is a flag that may be repeated: a name, or a name and a value.
+// pairFlags is a flag that may be repeated. Its value is a name, or a name and a value.
 type pairFlags map[string]string
 
-// Decode takes in one use of the flag, or all of them as they stand in the file of --config.
+// Decode reads one use of the flag, or all of them from the file of --config.
 func (p *pairFlags) Decode(ctx *kong.DecodeContext) error {
 	token, err := ctx.Scan.PopValue("NAME[=VALUE]")
 	if err != nil {
@@ -73,7 +73,7 @@ func (p *pairFlags) add(pair string) error {
 	return nil
 }
 
-// nodeSettings are what nodeFlags say.
+// nodeSettings is the result of parsing nodeFlags.
 type nodeSettings struct {
 	capacity plimsoll.Resources
 	facts    plimsoll.NodeFacts
@@ -115,7 +115,8 @@ func (f *nodeFlags) parse() (s nodeSettings, err error) {
 	return s, s.facts.Validate("")
 }
 
-// parseTraits reads a flag where there is no value, or true or false, and words otherwise.
+// parseTraits reads traits. No value, true and false are boolean; any other value is a list of
+// words.
 func parseTraits(pairs map[string]string) (map[string]plimsoll.Trait, error) {
 	traits := make(map[string]plimsoll.Trait, len(pairs))
 	for _, pair := range plimsoll.SortedPairs(pairs) {
@@ -135,7 +136,7 @@ func parseTraits(pairs map[string]string) (map[string]plimsoll.Trait, error) {
 	return traits, nil
 }
 
-// parseRatios reads numbers; one may be written in percent.
+// parseRatios reads numbers. A number may be a percentage.
 func parseRatios(flag string, pairs map[string]string, such string) (map[string]float64, error) {
 	ratios := make(map[string]float64, len(pairs))
 	for _, pair := range plimsoll.SortedPairs(pairs) {

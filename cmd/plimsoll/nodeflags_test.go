@@ -13,8 +13,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// parseNode reads a command line of a role that makes this machine a node, and returns what the
-// flags of the node say.
+// parseNode parses a command line of a role with a node, and returns the settings of the node.
 func parseNode(t *testing.T, args ...string) (nodeSettings, *nodeFlags, error) {
 	t.Helper()
 	var root commands
@@ -49,12 +48,13 @@ func fullFacts() plimsoll.NodeFacts {
 // The flags of a node are the same for dev and agent.
 func TestNodeFlags(t *testing.T) {
 	for _, role := range []string{"dev", "agent"} {
-		s, flags, err := parseNode(t, role, "--attributes", "rack=r7", "--capacity", "cpu=2", "--trait", "ssd", "--trait=nvme=true",
-			"--trait", "hdd=false", "--trait", "gpu=a100,h100", "--trait", "tier=gold", "--network", "eth0",
-			"--network", "storage=eth1",
-			"--reserve", "memory=0.15", "--reserve", "cpu=5%", "--overprovision", "cpu=4", "--overprovision",
-			"memory=1.5", "--release", "7.0",
-			"--platform", "20260114T101500Z", "--headnode", "--reservoir", "--next-reboot", "2026-12-24T03:00:00Z", "--max-tasks", "12", "--task-pids", "99")
+		s, flags, err := parseNode(t, role, "--attributes", "rack=r7", "--capacity", "cpu=2",
+			"--trait", "ssd", "--trait=nvme=true", "--trait", "hdd=false", "--trait", "gpu=a100,h100",
+			"--trait", "tier=gold", "--network", "eth0", "--network", "storage=eth1",
+			"--reserve", "memory=0.15", "--reserve", "cpu=5%",
+			"--overprovision", "cpu=4", "--overprovision", "memory=1.5",
+			"--release", "7.0", "--platform", "20260114T101500Z", "--headnode", "--reservoir",
+			"--next-reboot", "2026-12-24T03:00:00Z", "--max-tasks", "12", "--task-pids", "99")
 		if err != nil {
 			t.Fatal(role, err)
 		}
@@ -70,7 +70,7 @@ func TestNodeFlags(t *testing.T) {
 	}
 }
 
-// The same can stand in a file, with lists and mappings where they read better. A flag of the
+// The flags can also stand in a file, with lists and mappings where they read better. A flag of the
 // command line goes first.
 func TestNodeFlagsInAFile(t *testing.T) {
 	for name, text := range map[string]string{
@@ -103,7 +103,7 @@ func TestNodeFlagsInAFile(t *testing.T) {
 	}
 }
 
-// A wrong value is named by its flag, with what to write instead.
+// The error for a wrong value names its flag and a correct value.
 func TestNodeFlagsRefused(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
 		{"--trait gpu=", "--trait: \"gpu=\" lacks a name or a value"},
@@ -130,5 +130,5 @@ func TestNodeFlagsRefused(t *testing.T) {
 	}
 }
 
-// pairFlags is what kong takes for a flag of its own kind.
+// pairFlags decodes its own values for kong.
 var _ kong.MapperValue = (*pairFlags)(nil)

@@ -15,18 +15,18 @@ import (
 
 type nodeTopCmd struct {
 	Node     string        `arg:"" help:"Id of the node."`
-	Interval time.Duration `help:"Time between two pictures; 0 shows each sample." default:"1s"`
+	Interval time.Duration `help:"Time between two updates; 0 shows each sample." default:"1s"`
 	Once     bool          `help:"Show one sample and end."`
 	formatFlag
 }
 
 // Help is the detail of the help text.
 func (nodeTopCmd) Help() string {
-	return "A bar shows the use of a metric up to all that there is: ┃ is the waterline, ┆ the release line, ▓ what is above the waterline.\n\n" +
+	return "A bar shows the use of a metric, up to the capacity: ┃ is the waterline, ┆ the release line, ▓ the use above the waterline.\n\n" +
 		example("plimsoll node top n1", "plimsoll node top n1 --once -o json | jq '.tasks[] | select(.rank == 1)'")
 }
 
-// Run shows how a node stands to its lines, until it is interrupted.
+// Run shows a node's waterlines and use until it is interrupted.
 func (cmd *nodeTopCmd) Run(ctx context.Context, a *app) error {
 	if cmd.Interval < 0 {
 		return plimsoll.Invalid("--interval", "is %v; give a duration such as 1s, or 0 for each sample", cmd.Interval)
@@ -55,20 +55,20 @@ func oneSample(ctx context.Context, c *client.Client, node string) (client.NodeQ
 	return client.NodeQOS{}, plimsoll.Errorf(plimsoll.CodeUnavailable, "node %s told nothing", node)
 }
 
-// sighting is what one sample showed, or why there are no more.
-type sighting struct {
+// observation is one sample, or the error that ended the watch.
+type observation struct {
 	q   client.NodeQOS
 	err error
 }
 
 func (cmd *nodeTopCmd) follow(ctx context.Context, a *app, c *client.Client) error {
 	within, cancel := context.WithCancel(ctx)
-	seen, ended := make(chan sighting), make(chan struct{})
+	seen, ended := make(chan observation), make(chan struct{})
 	go func() {
 		defer close(ended)
 		for q, err := range c.WatchNodeQOS(within, cmd.Node, cmd.Interval) {
 			select {
-			case seen <- sighting{q, err}:
+			case seen <- observation{q, err}:
 			case <-within.Done():
 				return
 			}
@@ -89,11 +89,11 @@ func (cmd *nodeTopCmd) follow(ctx context.Context, a *app, c *client.Client) err
 }
 
 // followRecords prints a line of JSON a sample; such a line is also YAML.
-func followRecords(ctx context.Context, a *app, seen <-chan sighting) error {
+func followRecords(ctx context.Context, a *app, seen <-chan observation) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return nil // an interrupt is how one stops to watch
+			return nil // an interrupt is the normal end of watching
 		case s := <-seen:
 			if s.err != nil {
 				return unlessInterrupted(ctx, s.err)
@@ -117,12 +117,13 @@ func unlessInterrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// top draws samples: on a terminal in place, on a screen of its own, elsewhere one below the other.
+// top draws samples. On a terminal they replace each other on an alternate screen; elsewhere they
+// follow each other.
 type top struct {
 	live bool
 	last client.NodeQOS
 	drew bool
-	// The last plan in which something was to be done: it stays to be read.
+	// plan is the last one that had steps. It stays on the screen so that it can be read.
 	plan   []client.QOSStep
 	planAt int64
 }
@@ -153,8 +154,8 @@ func (t *top) close(a *app) {
 	}
 }
 
-func (t *top) run(ctx context.Context, a *app, seen <-chan sighting) error {
-	var again <-chan time.Time // on a terminal, the age of the sample is shown also when no other one comes
+func (t *top) run(ctx context.Context, a *app, seen <-chan observation) error {
+	var again <-chan time.Time // on a terminal the age of a sample is updated without a new one
 	if t.live {
 		ticker := time.NewTicker(time.Second)
 		defer ticker.Stop()
@@ -163,7 +164,7 @@ func (t *top) run(ctx context.Context, a *app, seen <-chan sighting) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return nil // an interrupt is how one stops to watch
+			return nil // an interrupt is the normal end of watching
 		case <-again:
 			if t.drew {
 				t.draw(a)
@@ -199,7 +200,7 @@ func (t *top) draw(a *app) {
 	a.out.steer(screenHome + text + restOfPage)
 }
 
-// picture lays out a sample in at most height lines; 0: as many as it takes.
+// picture lays out a sample in at most height lines; 0: no bound.
 func (t *top) picture(a *app, q *client.NodeQOS, height int) string {
 	p := a.page()
 	p.printNode(q, a.now())
@@ -207,10 +208,10 @@ func (t *top) picture(a *app, q *client.NodeQOS, height int) string {
 	p.printLines(q, a.now())
 	p.gap()
 	below := a.page()
-	t.below(below, q, a.now())
+	t.printBelow(below, q, a.now())
 	most := 0
 	if height > 0 {
-		const around = 3 // its header, what says that there are more, and the blank line below
+		const around = 3 // the header, the line that counts further tasks, and the blank line below
 		most = max(height-p.height()-below.height()-around, 3)
 	}
 	p.printQOSTasks(q, most)
@@ -219,8 +220,8 @@ func (t *top) picture(a *app, q *client.NodeQOS, height int) string {
 	return p.text(height)
 }
 
-// below is what stands below the tasks: the plan, and who was passed over.
-func (t *top) below(p *page, q *client.NodeQOS, now time.Time) {
+// printBelow prints the part below the tasks: the plan, and the tasks that were passed over.
+func (t *top) printBelow(p *page, q *client.NodeQOS, now time.Time) {
 	switch {
 	case len(q.Plan) > 0:
 		p.line(cell{"the last sample led to " + plural(len(q.Plan), "step"), strong})
@@ -234,14 +235,14 @@ func (t *top) below(p *page, q *client.NodeQOS, now time.Time) {
 		p.line(cell{"the last steps, " + ago(now, t.planAt), strong})
 		p.printSteps(t.plan)
 	}
-	if skips := telling(q); len(skips) > 0 {
+	if skips := notableSkips(q); len(skips) > 0 {
 		p.gap()
 		p.printSkips(skips)
 	}
 }
 
-// telling leaves out what goes without saying: that nothing is given back while a rule acts.
-func telling(q *client.NodeQOS) []client.QOSSkip {
+// notableSkips leaves out the expected skips: nothing is given back while a rule acts.
+func notableSkips(q *client.NodeQOS) []client.QOSSkip {
 	acts := slices.ContainsFunc(q.Lines, func(l client.QOSLine) bool { return l.Triggered && !l.Preview })
 	return slices.DeleteFunc(slices.Clone(q.Skipped), func(s client.QOSSkip) bool {
 		return acts && qos.VerbOf(s.Verb).Gives()

@@ -9,11 +9,10 @@ import (
 	"github.com/plimsoll-dev/plimsoll/client"
 )
 
-// maxObjects is how many names of jobs are compared with one that is not there.
+// maxObjects is the most names of jobs that are compared with an unknown one.
 const maxObjects = 1000
 
-// checkObject fails for an object that is not there, of which no event was found either. It says
-// which may be meant.
+// checkObject fails for an object that does not exist and has no events. The error suggests names.
 func checkObject(ctx context.Context, c *client.Client, object string) error {
 	if known, err := isObject(ctx, c, object); known || err != nil {
 		return err
@@ -47,7 +46,7 @@ func isObject(ctx context.Context, c *client.Client, id string) (bool, error) {
 	return err == nil, err
 }
 
-// objectNames are the names of nodes, queues and some jobs.
+// objectNames returns the names of nodes, queues and some jobs.
 func objectNames(ctx context.Context, c *client.Client) ([]string, error) {
 	nodes, err := c.Nodes(ctx)
 	if err != nil {

@@ -13,12 +13,12 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/config"
 )
 
-// output writes until the first error and keeps that. It may be shared by goroutines; what is
-// written with one call stays together.
+// output writes until the first error and keeps it. Goroutines may share an output: the text of one
+// call stays together.
 //
-// All that a command writes goes through one of its methods, each of which lets through only what
-// belongs there: printf text, paint text and colours, records JSON and YAML. steer is for control
-// sequences of our own. write, below them, is for taskWriter.
+// A command writes only through these methods, and each method passes only its own kind of content:
+// printf text, paint text and colours, records JSON and YAML. steer is for control sequences of our
+// own. write, below them, is for taskWriter.
 type output struct {
 	w        io.Writer
 	terminal bool // w is a terminal
@@ -28,14 +28,14 @@ type output struct {
 	}
 }
 
-// failure returns the error that ended the output, nil if none did.
+// failure returns the error that ended the output; nil if there was none.
 func (o *output) failure() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.mu.err
 }
 
-// printf writes text. What would steer a terminal is left out, whoever wrote it.
+// printf writes text without the runes that steer a terminal.
 func (o *output) printf(format string, args ...any) {
 	o.write([]byte(lines(fmt.Sprintf(format, args...))))
 }
@@ -43,13 +43,13 @@ func (o *output) printf(format string, args ...any) {
 // paint writes text with the colours of a page.
 func (o *output) paint(text string) { o.write([]byte(painted(text))) }
 
-// painted is text with nothing else in it than colours.
+// painted returns text in which colours are the only control sequences.
 func painted(text string) string {
 	var f terminalFilter
 	return string(f.flush(f.append(nil, []byte(text))))
 }
 
-// steer writes control sequences of ours, and between them what was vetted.
+// steer writes control sequences of our own, and between them text that was cleaned before.
 func (o *output) steer(text string) { o.write([]byte(text)) }
 
 // records writes JSON or YAML.
@@ -95,7 +95,7 @@ func (f formatFlag) print(a *app, v any, table func(o *output)) error {
 	return nil
 }
 
-// fields prints names and values below each other, aligned; what is empty is left out.
+// fields prints names and values below each other, aligned. Empty values are left out.
 func fields(o *output, pairs ...[2]string) {
 	width := 0
 	for _, p := range pairs {
@@ -136,7 +136,7 @@ func columns(o *output, header []string, rows [][]string) {
 	}
 }
 
-// ago prints how long ago an instant was, in Unix nanoseconds; empty for zero.
+// ago formats the time since an instant in Unix nanoseconds; empty for zero.
 func ago(now time.Time, instant int64) string {
 	if instant == 0 {
 		return ""
@@ -148,7 +148,7 @@ func ago(now time.Time, instant int64) string {
 	return span(d) + " ago"
 }
 
-// span prints a duration in its largest unit, and below ten minutes also in the one below.
+// span formats a duration in its largest unit, and below ten minutes also in the next smaller one.
 func span(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -172,7 +172,7 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%dd", d/(24*time.Hour))
 }
 
-// stamp is an instant for scripts; nil, which is printed as null, if it has not happened.
+// stamp formats an instant for scripts. Zero is nil, which is printed as null.
 func stamp(nanos int64) *string {
 	if nanos == 0 {
 		return nil
@@ -181,7 +181,7 @@ func stamp(nanos int64) *string {
 	return &s
 }
 
-// plural is "1 task", "2 tasks".
+// plural returns "1 task", "2 tasks".
 func plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

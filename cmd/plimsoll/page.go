@@ -5,8 +5,8 @@ import (
 	"unicode"
 )
 
-// page is text for people: no wider than the screen, with colours where they can be seen. Nothing
-// on it is said by a colour alone.
+// page is text for people: no wider than the screen, and coloured where colours are shown. A colour
+// only repeats information that words give.
 type page struct {
 	b     strings.Builder
 	width int // cells; 0: no bound
@@ -30,15 +30,15 @@ type cell struct {
 	style style
 }
 
-// column is a column of a table. When there is no room for all, those with the largest drop are
+// column is a column of a table. If the room is too small, the columns with the largest drop are
 // left out first; 0 is never left out.
 type column struct {
 	title string
 	drop  int
 }
 
-// table prints rows below their titles, if they have some, aligned; the last column gets what room
-// is left. A row of one cell among others is a line of text.
+// table prints aligned rows below their titles, if there are any. The last column gets the room
+// that is left. A row of one cell, in a table of several columns, is a line of text.
 func (p *page) table(columns []column, rows [][]cell) {
 	if columns[0].title != "" {
 		header := make([]cell, len(columns))
@@ -79,10 +79,10 @@ func (p *page) table(columns []column, rows [][]cell) {
 
 func isText(row []cell, columns []column) bool { return len(row) == 1 && len(columns) > 1 }
 
-// least is the room that the last column needs to say something.
-const least = 24
+// minLastColumn is the least useful width of the last column.
+const minLastColumn = 24
 
-// fitting returns the columns for which there is room.
+// fitting returns the columns that fit on the page.
 func (p *page) fitting(columns []column, widths []int) []int {
 	shown := make([]int, len(columns))
 	for i := range shown {
@@ -93,7 +93,7 @@ func (p *page) fitting(columns []column, widths []int) []int {
 		for n, i := range shown {
 			width := widths[i] + 2
 			if n == len(shown)-1 {
-				width = min(widths[i], least)
+				width = min(widths[i], minLastColumn)
 			}
 			total += width
 			if columns[i].drop > 0 && (worst < 0 || columns[i].drop > columns[shown[worst]].drop) {
@@ -108,7 +108,7 @@ func (p *page) fitting(columns []column, widths []int) []int {
 	return shown
 }
 
-// line prints texts one after the other, as far as there is room.
+// line prints texts one after the other, as far as they fit.
 func (p *page) line(texts ...cell) {
 	wanted := 0
 	for i := range texts {
@@ -143,7 +143,7 @@ func (p *page) styled(text string, s style) {
 	p.b.WriteString("\x1b[" + string(s) + "m" + text + "\x1b[0m")
 }
 
-// cut keeps what begins a text and says that there was more, in at most so many cells.
+// cut shortens a text to a number of cells, and marks that the rest is missing.
 func cut(text string, room int) string {
 	if room <= 0 {
 		return ""
@@ -158,7 +158,7 @@ func cut(text string, room int) string {
 	return strings.TrimRight(text[:end], " ") + "…"
 }
 
-// cells is how many columns of a terminal text takes.
+// cells returns the number of terminal columns that text takes.
 func cells(text string) int {
 	n := 0
 	for _, r := range text {
@@ -175,9 +175,9 @@ func runeCells(r rune) int {
 		return 1
 	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
 		return 0
-	case r >= 0x1100 && (r <= 0x115f || r >= 0x2e80 && r <= 0xa4cf || r >= 0xac00 && r <= 0xd7a3 || r >= 0xf900 && r <= 0xfaff ||
-		r >= 0xfe30 && r <= 0xfe6f || r >= 0xff00 && r <= 0xff60 || r >= 0xffe0 && r <= 0xffe6 || r >= 0x1f300 && r <= 0x1faff ||
-		r >= 0x20000 && r <= 0x3fffd):
+	case r >= 0x1100 && (r <= 0x115f || r >= 0x2e80 && r <= 0xa4cf || r >= 0xac00 && r <= 0xd7a3 ||
+		r >= 0xf900 && r <= 0xfaff || r >= 0xfe30 && r <= 0xfe6f || r >= 0xff00 && r <= 0xff60 ||
+		r >= 0xffe0 && r <= 0xffe6 || r >= 0x1f300 && r <= 0x1faff || r >= 0x20000 && r <= 0x3fffd):
 		return 2
 	}
 	return 1
@@ -187,7 +187,7 @@ func (p *page) gap() { p.b.WriteByte('\n') }
 
 func (p *page) height() int { return strings.Count(p.b.String(), "\n") }
 
-// text returns the first lines of the page; 0: all.
+// text returns the first height lines of the page; 0: all lines.
 func (p *page) text(height int) string {
 	text := p.b.String()
 	if height <= 0 {
@@ -204,7 +204,7 @@ func (p *page) text(height int) string {
 	return text[:end]
 }
 
-// page returns an empty page as wide as the screen that results go to.
+// page returns an empty page of the width of the screen.
 func (a *app) page() *page {
 	p := &page{color: a.color}
 	if a.screen != nil {

@@ -19,18 +19,18 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement/triton"
 )
 
-// maxTried is how many tasks are tried at once.
+// maxTried is the most tasks of one trial.
 const maxTried = 10_000
 
 type placeCmd struct {
 	File      string   `arg:"" optional:"" help:"Job file in YAML or JSON; - reads it from stdin. With --servers also a request in JSON." placeholder:"FILE"`
 	Group     string   `help:"Only this group of the job." placeholder:"GROUP"`
-	Count     *int32   `help:"Try so many tasks of each group instead of as many as the file says; at most 10000." placeholder:"N"`
+	Count     *int32   `help:"Number of tasks of each group to try, instead of the file's; at most 10000." placeholder:"N"`
 	Owner     string   `help:"Owner of the job, instead of the one in the file." placeholder:"OWNER"`
-	Node      []string `help:"Only these nodes, instead of those that the file names; * and ? are wildcards." placeholder:"NODE"`
-	Servers   string   `help:"Try it on the servers of this JSON file or URL, without a cluster." placeholder:"FILE"`
-	Placement string   `help:"With --servers or --evaluators: a placement file." placeholder:"FILE"`
-	Replay    string   `help:"Decide again what plimsoll explain --export wrote." placeholder:"FILE"`
+	Node      []string `help:"Only these nodes, instead of the file's; * and ? are wildcards." placeholder:"NODE"`
+	Servers   string   `help:"Try the job on the servers of this JSON file or URL, without a cluster." placeholder:"FILE"`
+	Placement string   `help:"Placement file, for --servers or --evaluators." placeholder:"FILE"`
+	Replay    string   `help:"Repeat the decision in a file of plimsoll explain --export." placeholder:"FILE"`
 	evaluatorFlags
 	TritonDefaults string `help:"JSON file with the defaults of Triton's designation." placeholder:"FILE"`
 	formatFlag
@@ -44,7 +44,7 @@ func (placeCmd) Help() string {
 		"plimsoll place --replay decision.json")
 }
 
-// Run tries a job, or decides again.
+// Run tries a job, or replays a decision.
 func (cmd *placeCmd) Run(ctx context.Context, a *app) error {
 	if err := cmd.check(); err != nil {
 		return err
@@ -74,10 +74,11 @@ func (cmd *placeCmd) Run(ctx context.Context, a *app) error {
 
 func (cmd *placeCmd) check() error {
 	switch {
-	case cmd.Replay != "" && (cmd.File != "" || cmd.Servers != "" || cmd.Group != "" || cmd.Count != nil || cmd.Owner != "" ||
-		len(cmd.Node) > 0 || cmd.Placement != "" || len(cmd.Evaluators) > 0 || cmd.TritonDefaults != ""):
+	case cmd.Replay != "" && (cmd.File != "" || cmd.Servers != "" || cmd.Group != "" || cmd.Count != nil ||
+		cmd.Owner != "" || len(cmd.Node) > 0 || cmd.Placement != "" || len(cmd.Evaluators) > 0 ||
+		cmd.TritonDefaults != ""):
 		return plimsoll.Invalid(
-			"--replay", "decides again with what the file holds; leave out the other flags and files",
+			"--replay", "needs nothing besides its file; leave out the other flags and files",
 		)
 	case cmd.Replay == "" && cmd.File == "":
 		return plimsoll.Invalid("file", "is missing; give a job file, such as: plimsoll place examples/wordcount.yaml")
@@ -104,7 +105,7 @@ func (cmd *placeCmd) count() int32 {
 	return *cmd.Count
 }
 
-// job reads the job file, with what the flags say instead.
+// job reads the job file and applies the flags that replace parts of it.
 func (cmd *placeCmd) job(a *app) (plimsoll.JobSpec, error) {
 	name, data, err := a.readFile(cmd.File)
 	if err != nil {
@@ -143,7 +144,7 @@ func (cmd *placeCmd) parseJob(name string, data []byte) (plimsoll.JobSpec, error
 	return spec, spec.Validate()
 }
 
-// offline tries a job or a request on servers that a file describes.
+// offline tries a job or a request on the servers of a file.
 func (cmd *placeCmd) offline(ctx context.Context, a *app) error {
 	document, err := cmd.document(ctx, a)
 	if err != nil {
@@ -157,8 +158,8 @@ func (cmd *placeCmd) offline(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	if document.Profile != nil { // what is left on a server is for the stages of the profile to say
-		return cmd.beside(ctx, a, document, chain, job, names, asks)
+	if document.Profile != nil { // the profile's stages compute the room on a server
+		return cmd.tryInProcess(ctx, a, document, chain, job, names, asks)
 	}
 	fleet := placement.NewFleet(placement.NewNames())
 	for i := range document.Servers {
@@ -172,8 +173,8 @@ func (cmd *placeCmd) offline(ctx context.Context, a *app) error {
 	return cmd.print(a, viewTrial(job, &t), func(o *output) { printTrial(o, &t) })
 }
 
-// beside tries asks on an evaluator in this process.
-func (cmd *placeCmd) beside(
+// tryInProcess tries asks on an evaluator in this process.
+func (cmd *placeCmd) tryInProcess(
 	ctx context.Context, a *app, document evaluator.Document, chain *placement.Chain, job string, names []string,
 	asks []placement.Ask,
 ) error {
@@ -185,10 +186,10 @@ func (cmd *placeCmd) beside(
 	if err != nil {
 		return err
 	}
-	return cmd.over(ctx, a, fleet, chain, job, names, asks)
+	return cmd.tryOnFleet(ctx, a, fleet, chain, job, names, asks)
 }
 
-// document reads the servers.
+// document reads the file of servers.
 func (cmd *placeCmd) document(ctx context.Context, a *app) (evaluator.Document, error) {
 	read := func(where string) (name string, data []byte, err error) {
 		data, err = evaluator.Read(ctx, where)
@@ -209,8 +210,8 @@ func (cmd *placeCmd) document(ctx context.Context, a *app) (evaluator.Document, 
 	return document, plimsoll.Within(name, err)
 }
 
-// chain is that of the placement file, with the settings of Triton's defaults if these are given
-// instead.
+// chain returns the chain of the placement file. Without that file, Triton's defaults, if they are
+// given, set the settings of the default chain.
 func (cmd *placeCmd) chain(a *app) (*placement.Chain, error) {
 	chosen, err := readPlacement(a, cmd.Placement)
 	if err != nil || cmd.TritonDefaults == "" || cmd.Placement != "" {
@@ -227,7 +228,7 @@ func (cmd *placeCmd) chain(a *app) (*placement.Chain, error) {
 	return placement.NewChain(placement.DefaultExpression(), placement.Stages(), nil, settings)
 }
 
-// asks returns what to try offline: the groups of a job file, or one request in JSON.
+// asks returns the asks of an offline trial: the groups of a job file, or one request in JSON.
 func (cmd *placeCmd) asks(a *app) (job string, names []string, asks []placement.Ask, err error) {
 	name, data, err := a.readFile(cmd.File)
 	if err != nil {
@@ -293,7 +294,7 @@ func (cmd *placeCmd) askRequest(
 	return r.Job, []string{group}, []placement.Ask{ask}, nil
 }
 
-// offlineTrial is what came of a trial, in the words of the client.
+// offlineTrial converts the result of an offline trial to the client's type.
 func offlineTrial(names []string, asks []placement.Ask, tried []placement.Tried) client.Trial {
 	var t client.Trial
 	for i := range tried {
@@ -364,7 +365,7 @@ func printGroup(o *output, g *client.TriedGroup) {
 	}
 }
 
-// printPlaced prints each node once, in the order in which they were chosen first, with what is
+// printPlaced prints each node once, in the order of the first task on it, with the room that is
 // left there at the end.
 func printPlaced(o *output, placed []client.PlacedTask) {
 	type total struct{ tasks, last int }
@@ -394,7 +395,7 @@ func printPlaced(o *output, placed []client.PlacedTask) {
 	columns(o, header, rows)
 }
 
-// replay decides an exported decision again.
+// replay repeats an exported decision.
 func (cmd *placeCmd) replay(a *app) error {
 	name, data, err := a.readFile(cmd.Replay)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/client"
 )
 
-// What commands about placement print as JSON and YAML.
+// The views of commands about placement are the types that they print as JSON and YAML.
 
 type explainView struct {
 	Task          taskView          `json:"task"`
@@ -44,7 +44,7 @@ type nodeCountsView struct {
 	Fit      int32 `json:"fit"`
 }
 
-// spreadCountView is what a hard spread compares: the values that count.
+// spreadCountView shows the values that a hard spread compares.
 type spreadCountView struct {
 	By        string   `json:"by"`
 	MaxSkew   int32    `json:"maxSkew"`
@@ -125,8 +125,8 @@ func viewSteps(steps []client.ExplainStep) []explainStepView {
 	return out
 }
 
-// trialView is what a dry run came to. Fit of the tasks that were tried find a node; AtLeast says
-// that more may.
+// trialView is the result of a dry run. Of the tasks that were tried, Fit find a node. AtLeast says
+// that more may fit.
 type trialView struct {
 	Job         string           `json:"job"`
 	Fit         int              `json:"fit"`
@@ -134,7 +134,7 @@ type trialView struct {
 	AtLeast     bool             `json:"atLeast"`
 	QueueReason string           `json:"queueReason"`
 	Groups      []triedGroupView `json:"groups"`
-	Revision    uint64           `json:"revision,omitempty"` // not of one that was made without a cluster
+	Revision    uint64           `json:"revision,omitempty"` // 0: the trial was made without a cluster
 }
 
 type triedGroupView struct {
@@ -149,7 +149,7 @@ type triedGroupView struct {
 type placedView struct {
 	Node  string             `json:"node"`
 	Score float64            `json:"score"`
-	Free  plimsoll.Resources `json:"free"` // that would remain
+	Free  plimsoll.Resources `json:"free"` // resources that would remain on the node
 }
 
 type refusalView struct {
@@ -188,7 +188,7 @@ type replayView struct {
 	Steps []explainStepView `json:"steps"`
 }
 
-// roomView is what is left on a node. Unreserved is null if the node is not counted.
+// roomView is the room that is left on a node. Unreserved is null if the node is not counted.
 type roomView struct {
 	ID         string             `json:"id"`
 	Counted    bool               `json:"counted"`

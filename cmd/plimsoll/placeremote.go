@@ -21,14 +21,14 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement/triton"
 )
 
-// evaluatorFlags are those of commands that ask evaluators.
+// evaluatorFlags belong to the commands that call evaluators.
 type evaluatorFlags struct {
 	Evaluators         []string      `help:"Ask these evaluators instead of a cluster, such as 127.0.0.1:9083,127.0.0.1:9084." placeholder:"ADDRESS"`
 	EvaluatorTokenFile string        `help:"File with the token of evaluators; default: found on this machine." env:"PLIMSOLL_EVALUATOR_TOKEN_FILE" placeholder:"FILE"`
-	EvaluatorTimeout   time.Duration `help:"Time of one try of a call of an evaluator, of three." default:"10s"`
+	EvaluatorTimeout   time.Duration `help:"Time limit of one call of an evaluator; a call is tried three times." default:"10s"`
 }
 
-// fleet is the fleet of all evaluators. done gives their connections back.
+// fleet connects to all evaluators. done closes the connections.
 func (f *evaluatorFlags) fleet(a *app) (fleet *remote.Fleet, done func(), err error) {
 	var parts []remote.Part
 	var clients []*http.Client
@@ -60,7 +60,7 @@ func (f *evaluatorFlags) fleet(a *app) (fleet *remote.Fleet, done func(), err er
 	return fleet, done, err
 }
 
-// evaluatorFault is an error of an evaluator as it is printed.
+// evaluatorFault returns the text of an evaluator's error.
 func evaluatorFault(err error) string {
 	var dial *net.OpError
 	if errors.As(err, &dial) && dial.Op == "dial" {
@@ -69,7 +69,7 @@ func evaluatorFault(err error) string {
 	return err.Error()
 }
 
-// remotely tries a job or a request over the servers of evaluators.
+// remotely tries a job or a request on the servers of evaluators.
 func (cmd *placeCmd) remotely(ctx context.Context, a *app) error {
 	job, names, asks, err := cmd.asks(a)
 	if err != nil {
@@ -84,11 +84,11 @@ func (cmd *placeCmd) remotely(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	return cmd.over(ctx, a, fleet, chain, job, names, asks)
+	return cmd.tryOnFleet(ctx, a, fleet, chain, job, names, asks)
 }
 
-// over tries asks over a fleet of evaluators.
-func (cmd *placeCmd) over(
+// tryOnFleet tries asks on a fleet of evaluators.
+func (cmd *placeCmd) tryOnFleet(
 	ctx context.Context, a *app, fleet *remote.Fleet, chain *placement.Chain, job string, names []string,
 	asks []placement.Ask,
 ) error {
@@ -113,7 +113,7 @@ func warnFailed(a *app, fleet *remote.Fleet) {
 	}
 }
 
-// remoteError is an error of an evaluator that names it, and says nothing of the gateway.
+// remoteError returns an error that names the evaluator and does not mention the gateway.
 func remoteError(err error) error {
 	var dial *net.OpError
 	if errors.As(err, &dial) && dial.Op == "dial" {
@@ -121,11 +121,11 @@ func remoteError(err error) error {
 			"cannot reach the evaluator at %s (%s); start it with: plimsoll evaluator", dial.Addr, cause(dial.Err),
 		)
 	}
-	return errors.New(err.Error()) // only its text: it is not about the token of the gateway
+	return errors.New(err.Error()) // wrapping err would add advice about the gateway's token
 }
 
-// remoteTrial places asks over evaluators. What it has placed goes on as tickets: nothing is
-// booked.
+// remoteTrial places asks on evaluators. Nothing is booked: each task that was placed goes into
+// later calls as a ticket.
 type remoteTrial struct {
 	fleet   *remote.Fleet
 	chain   *placement.Chain
@@ -134,7 +134,7 @@ type remoteTrial struct {
 	tickets []placement.Ticket
 }
 
-// place places the instances of an ask, and then asks what they leave on their servers.
+// place places the instances of an ask, and then reads the room that they leave on their servers.
 func (t *remoteTrial) place(ctx context.Context, ask *placement.Ask) (client.TriedGroup, error) {
 	g := client.TriedGroup{Asked: int32(ask.Count)}
 	order := &remote.Order{Request: ask.Request, Chain: t.chain, Now: t.now}
@@ -154,12 +154,12 @@ func (t *remoteTrial) place(ctx context.Context, ask *placement.Ask) (client.Tri
 		t.tickets = append(t.tickets, ticketFor(ask, result.Server, len(t.tickets)))
 	}
 	if len(g.Placed) > 0 {
-		t.leave(ctx, &g)
+		t.noteRoom(ctx, &g)
 	}
 	return g, nil
 }
 
-// ticketFor stands for an instance that was placed.
+// ticketFor returns the ticket of an instance that was placed.
 func ticketFor(ask *placement.Ask, server string, n int) placement.Ticket {
 	r := &ask.Request
 	id := fmt.Sprintf("plimsoll-place-%d", n)
@@ -168,8 +168,9 @@ func ticketFor(ask *placement.Ask, server string, n int) placement.Ticket {
 	}}
 }
 
-// leave notes what is left on each server after the group: with the last task that went there.
-func (t *remoteTrial) leave(ctx context.Context, g *client.TriedGroup) {
+// noteRoom sets, for each server, the room that is left after the group. The last task on the
+// server holds it.
+func (t *remoteTrial) noteRoom(ctx context.Context, g *client.TriedGroup) {
 	var servers []string
 	for _, p := range g.Placed {
 		servers = append(servers, p.Node)
@@ -183,7 +184,7 @@ func (t *remoteTrial) leave(ctx context.Context, g *client.TriedGroup) {
 	}
 }
 
-// refusal says why no server takes one more.
+// refusal explains why no server takes another task.
 func (t *remoteTrial) refusal(ctx context.Context, order *remote.Order) (*client.Refusal, error) {
 	x, err := t.fleet.Explain(ctx, t.rng, order)
 	if err != nil || x == nil {
@@ -192,7 +193,7 @@ func (t *remoteTrial) refusal(ctx context.Context, order *remote.Order) (*client
 	return offlineRefusal(x, order.Request.Resources), nil
 }
 
-// offlineRefusal is an explanation in the words of the client.
+// offlineRefusal converts an explanation to the client's type.
 func offlineRefusal(x *placement.Explanation, asked plimsoll.Resources) *client.Refusal {
 	code, summary := x.Refusal(asked)
 	return &client.Refusal{
@@ -204,7 +205,7 @@ func offlineRefusal(x *placement.Explanation, asked plimsoll.Resources) *client.
 	}
 }
 
-// isTritonOrder reports whether a request is one of Triton's: with a machine and its package and
+// isTritonOrder reports whether a request is an order of Triton's: a machine with its package and
 // image.
 func isTritonOrder(keys []string) bool {
 	return slices.Contains(keys, "vm") && !slices.ContainsFunc(keys, func(key string) bool {

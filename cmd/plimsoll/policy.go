@@ -15,8 +15,8 @@ type policyCmd struct {
 	Apply  policyApplyCmd  `cmd:"" help:"Create and change the policies of policy files, all of them or none."`
 	List   policyListCmd   `cmd:"" help:"List policies."`
 	Get    policyGetCmd    `cmd:"" help:"Print a policy as in a policy file."`
-	Test   policyTestCmd   `cmd:"" help:"Check policy files, and show what they would do on a node."`
-	Delete policyDeleteCmd `cmd:"" help:"Delete a policy that no other names."`
+	Test   policyTestCmd   `cmd:"" help:"Check policy files, and show their effect on a node."`
+	Delete policyDeleteCmd `cmd:"" help:"Delete a policy that no other policy names."`
 }
 
 // Help is the detail of the help text.
@@ -29,7 +29,7 @@ func (policyCmd) Help() string {
 
 type policyApplyCmd struct {
 	Files  []string `short:"f" name:"file" required:"" help:"Policy files, with a document for each policy; - reads stdin." placeholder:"FILE" sep:"none"`
-	DryRun bool     `help:"Say what would change, or what is wrong, and change nothing."`
+	DryRun bool     `help:"Print the changes or the errors, and change nothing."`
 	formatFlag
 }
 
@@ -76,8 +76,8 @@ func (cmd *policyApplyCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// readPolicies reads policy files, and says where each policy stands. A policy that stands in two
-// of them is refused: the order would decide.
+// readPolicies reads policy files, and returns the place of each policy. A policy that stands twice
+// is refused, because the order of the files would decide.
 func (a *app) readPolicies(files []string) (all []plimsoll.Policy, places config.Places, err error) {
 	places = config.Places{}
 	from := map[plimsoll.PolicyRef]string{}
@@ -146,7 +146,7 @@ func (cmd *policyListCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// policySummary says in a line what a policy does.
+// policySummary describes a policy in one line.
 func policySummary(p *plimsoll.Policy) string {
 	switch p.Kind() {
 	case plimsoll.PolicyAction:

@@ -16,17 +16,17 @@ import (
 
 type policyTestCmd struct {
 	Files    []string `short:"f" name:"file" required:"" help:"Policy files; - reads stdin." placeholder:"FILE" sep:"none"`
-	Node     string   `help:"Show what they would do on this node now. Actions and TaskQOS of the server count as well." placeholder:"NODE" xor:"where"`
-	Snapshot string   `help:"Show what they would do on the node of this snapshot file." placeholder:"FILE" xor:"where"`
+	Node     string   `help:"Show the effect on this node now. Actions and TaskQOS of the server count as well." placeholder:"NODE" xor:"where"`
+	Snapshot string   `help:"Show the effect on the node of this snapshot file." placeholder:"FILE" xor:"where"`
 	Metrics  string   `help:"Metric file of the node's agent, for rules on metrics that are not built in." placeholder:"FILE"`
-	Samples  int      `help:"Go on for so many samples at most, if each is not enough." default:"20"`
+	Samples  int      `help:"Number of samples to go on for, if one is not enough." default:"20"`
 	formatFlag
 }
 
 // Help is the detail of the help text.
 func (policyTestCmd) Help() string {
-	return "Nothing is applied, and nothing is done on any node. Every rule counts as having been above its line for as long as its triggerAfter says, and one that is " +
-		"only previewed as one that acts. From one sample to the next, a lower weight is taken to release nothing, and a lower quota what was above it.\n\n" +
+	return "The policies are not applied, and no node acts. Every rule counts as triggered, as if its metric had been above its line for triggerAfter samples. " +
+		"A rule in preview counts as one that acts. From one sample to the next, a lower weight releases nothing, and a lower quota releases the use above it.\n\n" +
 		example("plimsoll policy test -f examples/qos.yaml", "plimsoll policy test -f examples/qos.yaml --node n1",
 			"plimsoll policy test -f examples/qos.yaml --snapshot examples/qos-snapshot.yaml")
 }
@@ -77,46 +77,46 @@ func (cmd *policyTestCmd) registry() (*qos.Registry, error) {
 // policyTest is a test of policies.
 type policyTest struct {
 	config rehearsal.Config
-	where  string // for people: which node it is
+	where  string // name of the node, for people
 	result *rehearsal.Result
 }
 
-// policyTrialView is what a trial found out.
-type policyTrialView struct {
-	Policies int               `json:"policies"`
-	Notes    []string          `json:"notes"` // what is valid and may still not be meant
-	Lines    []qosLineView     `json:"lines,omitempty"`
-	Tasks    []qosTaskView     `json:"tasks,omitempty"`
-	Samples  []trialSampleView `json:"samples,omitempty"`
-	Outcomes []outcomeOfRule   `json:"outcomes,omitempty"`
+// policyTestView is the result of a test of policies.
+type policyTestView struct {
+	Policies int              `json:"policies"`
+	Notes    []string         `json:"notes"` // valid settings that may be a mistake
+	Lines    []qosLineView    `json:"lines,omitempty"`
+	Tasks    []qosTaskView    `json:"tasks,omitempty"`
+	Samples  []testSampleView `json:"samples,omitempty"`
+	Outcomes []outcomeOfRule  `json:"outcomes,omitempty"`
 }
 
-// trialSampleView is what one sample leads to.
-type trialSampleView struct {
+// testSampleView is the plan for one sample.
+type testSampleView struct {
 	Steps   []qosStepView `json:"steps"`
 	Skipped []qosSkipView `json:"skipped"`
 }
 
-// outcomeOfRule is where a rule's metric comes to; in the metric's unit.
+// outcomeOfRule is the expected change of a rule's metric, in the metric's unit.
 type outcomeOfRule struct {
 	Rule    string  `json:"rule"`
 	Before  float64 `json:"before"`
 	After   float64 `json:"after"`
-	Reached bool    `json:"reached"` // its release line
-	Why     string  `json:"why"`     // if it is not reached
+	Reached bool    `json:"reached"` // After reaches the release line
+	Why     string  `json:"why"`     // why the release line is not reached; empty: it is
 }
 
-// view is the test for scripts.
-func (t *policyTest) view() policyTrialView {
+// view returns the result for scripts.
+func (t *policyTest) view() policyTestView {
 	r := t.result
-	v := policyTrialView{
+	v := policyTestView{
 		Policies: len(t.config.Policies), Notes: append([]string{}, r.Notes...), Lines: viewQOSLines(r.First.Lines),
 		Tasks: viewQOSTasks(r.First.Tasks),
 	}
 	for i := range r.Samples {
 		v.Samples = append(
 			v.Samples,
-			trialSampleView{Steps: viewQOSSteps(r.Samples[i].Steps), Skipped: viewQOSSkips(r.Samples[i].Skipped)},
+			testSampleView{Steps: viewQOSSteps(r.Samples[i].Steps), Skipped: viewQOSSkips(r.Samples[i].Skipped)},
 		)
 	}
 	for i := range r.Outcomes {
@@ -129,7 +129,7 @@ func (t *policyTest) view() policyTrialView {
 	return v
 }
 
-// why says why a release line is not reached.
+// why returns why a release line is not reached.
 func (t *policyTest) why(o *rehearsal.Outcome) string {
 	switch {
 	case o.Reached:
@@ -137,11 +137,11 @@ func (t *policyTest) why(o *rehearsal.Outcome) string {
 	case o.More:
 		return "more is to be done after " + plural(t.config.Samples, "sample") + "; see further with --samples"
 	}
-	return "nobody is left who may be acted on"
+	return "no task is left that an action may choose"
 }
 
-// tell says where a rule has come to.
-func (t *policyTest) tell(o *rehearsal.Outcome) string {
+// describe describes the outcome of a rule for people.
+func (t *policyTest) describe(o *rehearsal.Outcome) string {
 	m := &qos.Metric{Unit: o.Unit, Scale: o.Scale}
 	switch {
 	case o.Reached:
@@ -150,7 +150,7 @@ func (t *policyTest) tell(o *rehearsal.Outcome) string {
 			m.Format(o.After),
 		)
 	case !o.Told:
-		return fmt.Sprintf("%s: what %s would come to cannot be told beforehand: %s", o.Rule, o.Metric, t.why(o))
+		return fmt.Sprintf("%s: the effect on %s is not known beforehand: %s", o.Rule, o.Metric, t.why(o))
 	}
 	return fmt.Sprintf("%s: %s would go from %s to %s; its line, %s, is not reached: %s", o.Rule, o.Metric, m.Format(
 		o.Before,
@@ -158,7 +158,7 @@ func (t *policyTest) tell(o *rehearsal.Outcome) string {
 		m.Format(o.Release), t.why(o))
 }
 
-// fromNode takes what a node's agent sees, and the policies of the server.
+// fromNode takes the snapshot of a node's agent, and the policies of the server.
 func (t *policyTest) fromNode(ctx context.Context, a *app, id string) error {
 	c, err := a.client()
 	if err != nil {
@@ -191,12 +191,12 @@ func (t *policyTest) fromNode(ctx context.Context, a *app, id string) error {
 	if err != nil {
 		return err
 	}
-	t.where = fmt.Sprintf("%s with what was measured %s", id, ago(a.now(), q.At))
+	t.where = fmt.Sprintf("%s with its sample of %s", id, ago(a.now(), q.At))
 	at.Snapshot, at.Ledger = rehearsal.FromAgent(&q)
 	return nil
 }
 
-// fromFile takes the node of a snapshot file.
+// fromFile takes the node from a snapshot file.
 func (t *policyTest) fromFile(a *app, path string) error {
 	name, data, err := a.readFile(path)
 	if err != nil {
@@ -210,7 +210,7 @@ func (t *policyTest) fromFile(a *app, path string) error {
 	return nil
 }
 
-// picture lays a test out for people.
+// picture lays out a test for people.
 func (t *policyTest) picture(a *app) string {
 	p := a.page()
 	verb := "are"
@@ -255,7 +255,7 @@ func (t *policyTest) picture(a *app) string {
 		p.gap()
 	}
 	for i := range t.result.Outcomes {
-		p.line(cell{text: t.tell(&t.result.Outcomes[i])})
+		p.line(cell{text: t.describe(&t.result.Outcomes[i])})
 	}
 	return p.text(0)
 }

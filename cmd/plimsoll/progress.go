@@ -12,14 +12,14 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// lineTerminal is the terminal on which a line of progress is rewritten.
+// lineTerminal is a terminal on which a line of progress is rewritten.
 type lineTerminal struct {
-	plain   bool             // it knows no control sequences: progress is lines, as in a file
+	plain   bool             // the terminal knows no control sequences: progress is printed in lines, as to a file
 	width   func() int       // in cells; nil: 80
-	resized <-chan os.Signal // the width may have changed; nil: that is not told
+	resized <-chan os.Signal // gets a signal when the width may have changed; nil: there are no signals
 }
 
-// stderrTerminal is the one that stderr is, if it is one.
+// stderrTerminal returns the terminal that stderr is, if it is one.
 func stderrTerminal() lineTerminal {
 	fd := int(os.Stderr.Fd())
 	if !term.IsTerminal(fd) || os.Getenv("TERM") == "dumb" {
@@ -38,19 +38,19 @@ func stderrTerminal() lineTerminal {
 
 const defaultWidth = 80
 
-// progress shows how far a job is: on a terminal in one line that is rewritten and never wider than
-// the terminal, elsewhere in a line for each change that matters.
+// progress shows the progress of a job. On a terminal it rewrites one line, which is never wider
+// than the terminal. Elsewhere it prints a line for each change that matters.
 type progress struct {
 	a  *app
 	mu sync.Mutex
 
-	line string // on a terminal: what is to be said
-	last string // on a terminal: what stands there
-	key  string // elsewhere: what the last line was about
+	line string // on a terminal: the whole text
+	last string // on a terminal: the text as it was drawn last
+	key  string // elsewhere: the state that the last line reported
 }
 
-// lineAnew takes away the line that the cursor is in.
-const lineAnew = "\r\x1b[K"
+// clearLine clears the line of the cursor.
+const clearLine = "\r\x1b[K"
 
 func (p *progress) show(s *plimsoll.JobStatus) {
 	p.mu.Lock()
@@ -69,7 +69,7 @@ func (p *progress) show(s *plimsoll.JobStatus) {
 	p.key = key
 }
 
-// draw needs mu. The last column stays free: a terminal may begin another line behind it.
+// draw needs mu. The last column stays free, because a terminal may begin another line after it.
 func (p *progress) draw() {
 	room, line := defaultWidth, p.line
 	if p.a.line.width != nil {
@@ -79,12 +79,12 @@ func (p *progress) draw() {
 		line = cut(line, room-1)
 	}
 	if line != p.last {
-		p.a.notes.steer(lineAnew + line)
+		p.a.notes.steer(clearLine + line)
 	}
 	p.last = line
 }
 
-// follow draws the line again when the terminal has another width, until stop is called.
+// follow draws the line again when the width of the terminal changes, until stop is called.
 func (p *progress) follow() (stop func()) {
 	if !p.a.live || p.a.line.resized == nil {
 		return func() {}
@@ -109,12 +109,12 @@ func (p *progress) follow() (stop func()) {
 	}
 }
 
-// end takes the line away: what follows says more.
+// end removes the line: later output says more.
 func (p *progress) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.last != "" {
-		p.a.notes.steer(lineAnew)
+		p.a.notes.steer(clearLine)
 	}
 	p.last = ""
 }

@@ -26,12 +26,13 @@ func onTerminal(line lineTerminal) (p *progress, notes *bytes.Buffer) {
 	return &progress{a: &app{notes: &output{w: notes, terminal: true}, live: !line.plain, line: line}}, notes
 }
 
-// A line that is wider than the terminal would be broken, and only its last part be rewritten.
+// A terminal would break a line that is wider than itself, and only the last part would be
+// rewritten.
 func TestProgressIsNeverWiderThanTheTerminal(t *testing.T) {
 	for _, width := range []int{200, 80, 40, 39, 20, 10, 2, 1} {
 		p, notes := onTerminal(lineTerminal{width: func() int { return width }})
 		p.show(waitingJob())
-		line := strings.TrimPrefix(notes.String(), lineAnew)
+		line := strings.TrimPrefix(notes.String(), clearLine)
 		whole := oneLine(progressLine(waitingJob()))
 		if cells(line) > max(width-1, 0) {
 			t.Errorf("on %d columns the line takes %d: %q", width, cells(line), line)
@@ -43,7 +44,7 @@ func TestProgressIsNeverWiderThanTheTerminal(t *testing.T) {
 	}
 }
 
-// When the terminal gets another width, the line is drawn again, from what it is to say.
+// When the width of the terminal changes, the line is drawn again, from its whole text.
 func TestProgressIsDrawnAgainWhenTheTerminalIsResized(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		width, resized := 20, make(chan os.Signal)
@@ -57,18 +58,18 @@ func TestProgressIsDrawnAgainWhenTheTerminalIsResized(t *testing.T) {
 		p.mu.Unlock()
 		resized <- unix.SIGWINCH
 		synctest.Wait()
-		if want := lineAnew + oneLine(progressLine(waitingJob())); notes.String() != want {
+		if want := clearLine + oneLine(progressLine(waitingJob())); notes.String() != want {
 			t.Errorf("drawn was %q, want %q", notes.String(), want)
 		}
 		stop()
 		p.end()
-		if !strings.HasSuffix(notes.String(), lineAnew) {
+		if !strings.HasSuffix(notes.String(), clearLine) {
 			t.Errorf("at the end %q stands there", notes.String())
 		}
 	})
 }
 
-// A terminal without control sequences gets lines, one for each change that matters, whole.
+// A terminal without control sequences gets a whole line for each change that matters.
 func TestProgressOnAPlainTerminalIsLines(t *testing.T) {
 	p, notes := onTerminal(lineTerminal{plain: true, width: func() int { return 10 }})
 	for range 2 {

@@ -5,7 +5,7 @@ import (
 )
 
 type qosCmd struct {
-	Preview qosPreviewCmd `cmd:"" help:"Show what the QoS agent of a node makes of its last sample, with the rules that are only previewed."`
+	Preview qosPreviewCmd `cmd:"" help:"Show the plan of a node's QoS agent for its last sample, including rules in preview."`
 }
 
 // Help is the detail of the help text.
@@ -18,7 +18,7 @@ type qosPreviewCmd struct {
 
 // Help is the detail of the help text.
 func (qosPreviewCmd) Help() string {
-	return "What policies would do that are not applied is shown by plimsoll policy test.\n\n" +
+	return "plimsoll policy test shows the effect of policies that are not applied.\n\n" +
 		example("plimsoll qos preview n1", "plimsoll qos preview n1 -o json | jq .plan")
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/client"
 )
 
-// golden compares what was printed with a file of testdata/golden.
+// golden compares output with a file of testdata/golden.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", "golden", name+".txt")
@@ -32,7 +32,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// TestQOSGolden holds what is printed about a node's QoS against testdata/golden.
+// TestQOSGolden compares the output about a node's QoS with testdata/golden.
 func TestQOSGolden(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string]string{
@@ -60,7 +60,7 @@ func TestQOSGolden(t *testing.T) {
 	}
 }
 
-// transcript runs a command line and returns all that it printed.
+// transcript runs a command line and returns its whole output.
 func transcript(t *testing.T, address, args string) string {
 	t.Helper()
 	stdout, stderr, code := plimsollAt(
@@ -76,14 +76,19 @@ func transcript(t *testing.T, address, args string) string {
 	return got
 }
 
-// TestTopOnScreens: the picture is as wide and as high as the terminal, columns that matter less go
-// first, and colours only repeat what words say.
+// TestTopOnScreens: the picture is as wide and as high as the terminal. The columns that matter
+// least are left out first, and colours only repeat information that words give.
 func TestTopOnScreens(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		width, height int
 		color         bool
-	}{"top-wide-color": {200, 50, true}, "top-100": {100, 50, false}, "top-60": {60, 50, false}, "top-low": {120, 14, false}} {
+	}{
+		"top-wide-color": {200, 50, true},
+		"top-100":        {100, 50, false},
+		"top-60":         {60, 50, false},
+		"top-low":        {120, 14, false},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := &app{
@@ -158,7 +163,7 @@ func TestTopRedrawsInPlace(t *testing.T) {
 	}
 }
 
-// TestAnInterruptEndsTop: which is no error.
+// TestAnInterruptEndsTop: the interrupt is not an error.
 func TestAnInterruptEndsTop(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"table", "json"} {
@@ -175,8 +180,8 @@ func TestAnInterruptEndsTop(t *testing.T) {
 	}
 }
 
-// TestCellsOfText: what a terminal shows in two columns, or in none, is counted so, and nothing is
-// cut in the middle.
+// TestCellsOfText: characters that take two columns of a terminal, or none, are counted so. No
+// character is cut in the middle.
 func TestCellsOfText(t *testing.T) {
 	for _, c := range []struct {
 		text  string

@@ -12,17 +12,17 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
-// qosFlags say how this machine is kept at the waterlines of its policies.
+// qosFlags configure the QoS agent, which keeps this machine at the waterlines of its policies.
 type qosFlags struct {
-	QOSInterval time.Duration `name:"qos-interval" help:"How often this machine and its tasks are measured, and acted on if a policy's waterline is crossed." default:"1s"`
-	Metrics     string        `help:"Metric file: what is measured on this machine beside the built-in metrics, for policies." placeholder:"FILE"`
+	QOSInterval time.Duration `name:"qos-interval" help:"Time between two measurements of this machine and its tasks. Each may lead to actions of policies." default:"1s"`
+	Metrics     string        `help:"Metric file: metrics of this machine beside the built-in ones, for policies." placeholder:"FILE"`
 
-	Extended              bool   `help:"Lend what is not used here to best-effort tasks, as ext-cpu and ext-memory."`
+	Extended              bool   `help:"Lend unused processors and memory to best-effort tasks, as ext-cpu and ext-memory."`
 	ExtendedCPUReserve    string `help:"The part of the processors that is never lent." default:"10%" placeholder:"PART"`
 	ExtendedMemoryReserve string `help:"The part of the memory that is never lent." default:"10%" placeholder:"PART"`
 
-	ExtendedWarmUp   time.Duration `help:"How long the use of this machine is watched before anything of it is lent." default:"10m"`
-	ExtendedHalfLife time.Duration `help:"After this time a peak that was seen counts half as much for what may be lent." default:"24h"`
+	ExtendedWarmUp   time.Duration `help:"Time for which this machine's use is observed before any of it is lent." default:"10m"`
+	ExtendedHalfLife time.Duration `help:"Time after which a peak of use counts half as much against lending." default:"24h"`
 }
 
 func (f *qosFlags) parse() (cfg agent.QOSConfig, err error) {
@@ -57,7 +57,7 @@ func (f *qosFlags) parse() (cfg agent.QOSConfig, err error) {
 	return cfg, err
 }
 
-// parsePart reads a part of a whole as percent: 10% and 0.1 are the same.
+// parsePart reads a part of a whole as a percentage: 10% and 0.1 are the same.
 func parsePart(flag, text string) (percent int32, err error) {
 	digits, written := strings.CutSuffix(text, "%")
 	v, err := strconv.ParseFloat(digits, 64)

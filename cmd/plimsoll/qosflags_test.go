@@ -11,8 +11,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/agent"
 )
 
-// parseQOS reads a command line of a role that makes this machine a node, and returns what the
-// flags of its QoS loop say.
+// parseQOS parses a command line of a role with a node, and returns the configuration of its QoS
+// loop.
 func parseQOS(t *testing.T, args ...string) (agent.QOSConfig, error) {
 	t.Helper()
 	var root commands
@@ -34,14 +34,16 @@ func parseQOS(t *testing.T, args ...string) (agent.QOSConfig, error) {
 func TestQOSFlags(t *testing.T) {
 	for _, role := range []string{"dev", "agent"} {
 		cfg, err := parseQOS(t, role)
-		if err != nil || cfg.Interval != time.Second || cfg.Extended.Enabled || cfg.Extended.CPUReserve != 10 || cfg.Extended.MemoryReserve != 10 || cfg.Metrics != nil {
+		if err != nil || cfg.Interval != time.Second || cfg.Metrics != nil ||
+			cfg.Extended.Enabled || cfg.Extended.CPUReserve != 10 || cfg.Extended.MemoryReserve != 10 {
 			t.Errorf("%s without flags: %+v, %v", role, cfg, err)
 		}
 		cfg, err = parseQOS(
 			t, role, "--qos-interval", "250ms", "--extended", "--extended-cpu-reserve", "25%",
 			"--extended-memory-reserve", "0.29", "--extended-warm-up", "1m",
 		)
-		if err != nil || cfg.Interval != 250*time.Millisecond || !cfg.Extended.Enabled || cfg.Extended.CPUReserve != 25 || cfg.Extended.MemoryReserve != 29 || cfg.Extended.WarmUp != time.Minute {
+		if err != nil || cfg.Interval != 250*time.Millisecond || !cfg.Extended.Enabled ||
+			cfg.Extended.CPUReserve != 25 || cfg.Extended.MemoryReserve != 29 || cfg.Extended.WarmUp != time.Minute {
 			t.Errorf("%s with flags: %+v, %v", role, cfg, err)
 		}
 	}

@@ -11,10 +11,10 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// bar is how many cells the bar of a line has.
+// bar is the width of a line's bar, in cells.
 const bar = 24
 
-// printNode prints what is true of the node as a whole.
+// printNode prints the state of the node as a whole.
 func (p *page) printNode(q *client.NodeQOS, now time.Time) {
 	sample := "no sample yet"
 	if q.At != 0 {
@@ -22,12 +22,8 @@ func (p *page) printNode(q *client.NodeQOS, now time.Time) {
 	}
 	head := []cell{{q.Node, strong}, {text: ": " + sample}}
 	if q.CPU > 0 {
-		head = append(
-			head,
-			cell{
-				text: ", " + people(plimsoll.CPU, q.CPU/nanosPerMilli) + " cores, " + people(plimsoll.Memory, q.Memory),
-			},
-		)
+		cpu, memory := humanAmount(plimsoll.CPU, q.CPU/nanosPerMilli), humanAmount(plimsoll.Memory, q.Memory)
+		head = append(head, cell{text: ", " + cpu + " cores, " + memory})
 	}
 	p.line(head...)
 	if q.SchedulingDisabled {
@@ -45,7 +41,7 @@ func (p *page) printNode(q *client.NodeQOS, now time.Time) {
 
 const nanosPerMilli = qos.Core / 1000
 
-// printLines prints the rules with how far the node is from their lines.
+// printLines prints the rules, with the distance of the node from their lines.
 func (p *page) printLines(q *client.NodeQOS, now time.Time) {
 	if len(q.Lines) == 0 {
 		p.line(cell{text: "no NodeQOS selects this node; see plimsoll policy list"})
@@ -92,7 +88,7 @@ func (p *page) printLines(q *client.NodeQOS, now time.Time) {
 	)
 }
 
-// lineState says in words where a rule is.
+// lineState describes the state of a rule.
 func lineState(l *client.QOSLine, now time.Time) (text string, how style) {
 	switch {
 	case l.Missing && l.Waits == "":
@@ -124,8 +120,8 @@ func since(l *client.QOSLine, now time.Time) string {
 	return " for " + span(now.Sub(time.Unix(0, l.Since)))
 }
 
-// lineBar shows the use between nothing and all that there is, with the waterline ┃ and the release
-// line ┆; what is above the waterline is ▓.
+// lineBar draws the use of a resource, with the waterline ┃ and the release line ┆. Use above the
+// waterline is ▓.
 func lineBar(l *client.QOSLine) string {
 	top := 100 * l.Scale
 	if l.Unit != "percent" {
@@ -154,8 +150,8 @@ func lineBar(l *client.QOSLine) string {
 	return b.String()
 }
 
-// printQOSTasks prints the tasks in the order in which they would be acted on, at most so many; 0:
-// all.
+// printQOSTasks prints tasks in the order in which actions would choose them. most bounds their
+// number; 0: all.
 func (p *page) printQOSTasks(q *client.NodeQOS, most int) {
 	if len(q.Tasks) == 0 {
 		p.line(cell{text: "no tasks run here"})
@@ -218,10 +214,10 @@ func taskMemory(t *client.QOSTask) string {
 	if !t.MemoryKnown {
 		return "?"
 	}
-	return people(plimsoll.Memory, t.Memory)
+	return humanAmount(plimsoll.Memory, t.Memory)
 }
 
-// taskQuota is the quota and, if it was lowered, what it was.
+// taskQuota returns the quota of a task and, if it was lowered, the original one.
 func taskQuota(t *client.QOSTask) string {
 	now := quotaText(t.Quota)
 	if t.Rung != qos.Throttle.String() && (t.OriginalQuota == 0 || t.OriginalQuota == t.Quota) {
@@ -252,7 +248,7 @@ func taskWeight(t *client.QOSTask) string {
 	return strconv.FormatInt(t.Shares, 10)
 }
 
-// taskRung says what is being done to the task.
+// taskRung describes the action that holds a task at present.
 func taskRung(t *client.QOSTask) (string, style) {
 	var words []string
 	switch t.Rung {
@@ -287,7 +283,7 @@ func mayAct(t *client.QOSTask) string {
 	return strings.Join(t.Allowed, ", ")
 }
 
-// printSteps prints the steps of a plan in their order, those for the same reason below it.
+// printSteps prints the steps of a plan in their order. Steps for the same reason stand below it.
 func (p *page) printSteps(steps []client.QOSStep) {
 	var rows [][]cell
 	for i := range steps {
@@ -315,7 +311,7 @@ func changeText(before, after string) string {
 	return before + " → " + strings.TrimPrefix(after, what+" ")
 }
 
-// printPlan prints all that a sample led to.
+// printPlan prints the whole plan for a sample.
 func (p *page) printPlan(q *client.NodeQOS) {
 	switch {
 	case len(q.Plan) > 0:
@@ -331,7 +327,7 @@ func (p *page) printPlan(q *client.NodeQOS) {
 	}
 }
 
-// printSkips prints who was passed over and why.
+// printSkips prints the tasks that were passed over, and why.
 func (p *page) printSkips(skips []client.QOSSkip) {
 	rows := make([][]cell, len(skips))
 	for i, s := range skips {
@@ -340,7 +336,8 @@ func (p *page) printSkips(skips []client.QOSSkip) {
 	p.table([]column{{"PASSED OVER", 0}, {"TASK", 0}, {"FOR", 1}, {"BECAUSE", 0}}, rows)
 }
 
-// The views of -o json and -o yaml. Lines are in the metric's unit.
+// qosView and the types below it are the views of -o json and -o yaml. Lines are in the metric's
+// unit.
 type qosView struct {
 	Node       string             `json:"node"`
 	Time       *string            `json:"time"`
@@ -379,7 +376,7 @@ type qosLineView struct {
 }
 
 type qosTaskView struct {
-	Rank           int      `json:"rank"` // 0: nothing may act on it
+	Rank           int      `json:"rank"` // 0: no action may choose the task
 	Task           string   `json:"task"`
 	Attempt        int32    `json:"attempt"`
 	Class          string   `json:"class"`
@@ -390,7 +387,7 @@ type qosTaskView struct {
 	Quota          *int64   `json:"quota"` // null: none
 	OriginalQuota  *int64   `json:"originalQuota"`
 	Shares         int64    `json:"shares"`
-	OriginalShares *int64   `json:"originalShares"` // null: it was not lowered
+	OriginalShares *int64   `json:"originalShares"` // null: the shares were not lowered
 	Idle           bool     `json:"idle"`
 	Frozen         bool     `json:"frozen"`
 	Stopping       bool     `json:"stopping"`

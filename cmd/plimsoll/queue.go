@@ -9,7 +9,7 @@ import (
 )
 
 type queueCmd struct {
-	List queueListCmd `cmd:"" help:"List queues with what they use."`
+	List queueListCmd `cmd:"" help:"List queues with their use."`
 }
 
 // Help is the detail of the help text.
@@ -58,7 +58,7 @@ func (cmd *queueListCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// queueMax prints what a queue may hold: the amounts, and how many tasks if that is limited.
+// queueMax formats the bounds of a queue: the amounts, and the number of tasks if that is bounded.
 func queueMax(q *plimsoll.QueueStatus) string {
 	text := listed(q.Max)
 	if q.MaxTasks == 0 {
@@ -70,14 +70,14 @@ func queueMax(q *plimsoll.QueueStatus) string {
 	return text + fmt.Sprintf("tasks %s (has %s)", count(q.MaxTasks), strconv.FormatInt(q.Tasks, 10))
 }
 
-// listed prints amounts for a table; an empty cell says "none" well enough.
+// listed formats amounts for a table. No amounts are an empty cell.
 func listed(r plimsoll.Resources) string {
 	text := ""
 	for _, name := range r.Names() {
 		if text != "" {
 			text += ", "
 		}
-		text += name + " " + people(name, r[name])
+		text += name + " " + humanAmount(name, r[name])
 	}
 	return text
 }

@@ -2,6 +2,6 @@
 
 package main
 
-// raceFactor is how much more memory a process of the race detector may take (its documentation
-// says five to ten times).
+// raceFactor is the additional need for memory of a process with the race detector (its
+// documentation says five to ten times).
 const raceFactor = 5

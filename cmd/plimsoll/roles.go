@@ -27,38 +27,38 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
-// roleCommands are the processes of a cluster.
+// roleCommands are the commands that run the processes of a cluster.
 type roleCommands struct {
 	Dev         devCmd         `cmd:"" help:"Run every role in one process on an embedded store."`
 	Coordinator coordinatorCmd `cmd:"" help:"Run the coordinator, which owns the active state."`
 	Gateway     gatewayCmd     `cmd:"" help:"Run a gateway, which serves users and agents."`
 	Agent       agentCmd       `cmd:"" help:"Run the agent of this machine, which makes it a node."`
-	Evaluator   evaluatorCmd   `cmd:"" help:"Run an evaluator, which places beside the data of a part of a fleet."`
+	Evaluator   evaluatorCmd   `cmd:"" help:"Run an evaluator, which places tasks next to the data of a part of a fleet."`
 	Supervisor  supervisorCmd  `cmd:"" hidden:"" help:"Run the supervisor of this machine's tasks. The agent starts it."`
 }
 
-// roleFlags are those of every role. Each flag can also stand in the file, by its name, or in the
-// environment.
+// roleFlags belong to every role. Each flag can also stand in the file of --config, by its name, or
+// in the environment.
 type roleFlags struct {
 	Config   kong.ConfigFlag `help:"YAML file with flags of this command, by their names." placeholder:"FILE"`
-	LogLevel slog.Level      `help:"What is logged to stderr: debug, info, warn or error." default:"info" env:"PLIMSOLL_LOG_LEVEL"`
+	LogLevel slog.Level      `help:"Lowest level that is logged to stderr: debug, info, warn or error." default:"info" env:"PLIMSOLL_LOG_LEVEL"`
 }
 
 func (f *roleFlags) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: f.LogLevel}))
 }
 
-// hostFlags are those of every role that can listen on a port.
+// hostFlags belong to every role that can listen on a port.
 type hostFlags struct {
 	Host []string `help:"Another name or IP address by which callers reach this listener; it may be repeated. Requests for other hosts get 403." env:"PLIMSOLL_HOST" placeholder:"NAME"`
 }
 
-// connectionFlags are those of every role that serves users.
+// connectionFlags belong to every role that serves users.
 type connectionFlags struct {
 	MaxConnections int `help:"Most connections of users; 0: a quarter of the open files that the process may have, at most 8192." default:"0" placeholder:"N"`
 }
 
-// readQueues reads a queue file, if one is named.
+// readQueues reads a queue file; nil if none is named.
 func readQueues(a *app, path string) (*plimsoll.QueueConfig, error) {
 	if path == "" {
 		return nil, nil
@@ -106,7 +106,7 @@ func parseCapacity(amounts map[string]string) (plimsoll.Resources, error) {
 	return r, r.Validate("capacity")
 }
 
-// supervisorCommand starts the supervisor of a directory, which is to be added.
+// supervisorCommand returns the command that starts a supervisor. The caller appends its directory.
 func supervisorCommand() ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -134,14 +134,14 @@ type devCmd struct {
 
 // Help is the detail of the help text.
 func (devCmd) Help() string {
-	return example("plimsoll dev", "plimsoll dev --data /var/lib/plimsoll --listen 127.0.0.1:9080", "plimsoll dev --queues examples/queues.yaml",
+	return example("plimsoll dev", "plimsoll dev --data /var/lib/plimsoll --listen 127.0.0.1:9080",
+		"plimsoll dev --queues examples/queues.yaml",
 		"plimsoll dev --placement examples/placement.yaml",
 		"plimsoll dev --trait ssd --trait gpu=a100,h100 --reserve memory=15% --attributes rack=r7",
 		"plimsoll dev --extended --extended-cpu-reserve 20% --metrics examples/metrics.yaml")
 }
 
-// Run runs until it is told to stop. Tasks that run then go on, and are taken up again at the next
-// start.
+// Run serves until it is stopped. Running tasks go on, and are taken up again at the next start.
 func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	began := a.now()
 	syscall.Umask(nodeMask)
@@ -173,7 +173,7 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	log := cmd.logger()
-	sayOpen(a, log, cmd.Listen, cmd.NoToken, cmd.OpenWS)
+	warnOpen(a, log, cmd.Listen, cmd.NoToken, cmd.OpenWS)
 	users, err := cmd.userFlags.parse(os.Getenv)
 	if err != nil {
 		return err
@@ -205,7 +205,7 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 				a.now().Sub(began).Round(time.Millisecond), cmd.Data,
 			)
 		}
-		return nil // what went wrong, Run says
+		return nil // Run returns the error
 	})
 	if err := g.Wait(); err != nil {
 		return err
@@ -213,13 +213,13 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	return cmd.retire(ctx, a, d)
 }
 
-// leaveTimeout bounds how long an agent may take to end an idle supervisor and to tell the cluster.
+// leaveTimeout bounds the time in which an agent ends an idle supervisor and leaves the cluster.
 const leaveTimeout = 5 * time.Second
 
-// retireTimeout bounds how long an idle supervisor may take to end.
+// retireTimeout bounds the time in which an idle supervisor ends.
 const retireTimeout = 5 * time.Second
 
-// retire leaves no process behind if no task runs, and says so otherwise. ctx has ended.
+// retire ends the supervisor if no task runs, and prints a note if one does. ctx has ended.
 func (cmd *devCmd) retire(ctx context.Context, a *app, d *dev.Dev) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), retireTimeout)
 	defer cancel()
@@ -258,7 +258,7 @@ func (coordinatorCmd) Help() string {
 		"plimsoll coordinator --data /var/lib/plimsoll/store --placement examples/placement.yaml")
 }
 
-// Run leads, or stands by until it can, until it is told to stop.
+// Run leads, or stands by until it can lead. It ends when it is stopped.
 func (cmd *coordinatorCmd) Run(ctx context.Context, a *app) error {
 	if err := checkListen(cmd.Listen, cmd.Insecure); err != nil {
 		return err
@@ -310,7 +310,7 @@ func checkListen(address string, insecure bool) error {
 type gatewayCmd struct {
 	roleFlags
 	hostFlags
-	ID       string `help:"Name of this gateway, its own among all; default: host name and process id." env:"PLIMSOLL_GATEWAY" placeholder:"ID"`
+	ID       string `help:"Name of this gateway, unique among all; default: host name and process id." env:"PLIMSOLL_GATEWAY" placeholder:"ID"`
 	Data     string `help:"Directory of the tokens." default:"plimsoll-data/gateway" env:"PLIMSOLL_DATA"`
 	Listen   string `help:"Address to serve." default:"127.0.0.1:9080" env:"PLIMSOLL_LISTEN"`
 	Leader   string `help:"Address of the coordinator." default:"127.0.0.1:9081" env:"PLIMSOLL_LEADER"`
@@ -320,7 +320,7 @@ type gatewayCmd struct {
 	GatewayTokenFile string `help:"File with the token of gateways, from the coordinator; default: found if it is on this machine." env:"PLIMSOLL_GATEWAY_TOKEN_FILE" placeholder:"FILE"`
 	LogTokenFile     string `help:"File with the token of the agents' ports; default: found for agents on this machine." env:"PLIMSOLL_LOG_TOKEN_FILE" placeholder:"FILE"`
 	connectionFlags
-	ListenAgents string `help:"Further address, for agents alone: what comes there has slots and connections that users cannot take." env:"PLIMSOLL_LISTEN_AGENTS" placeholder:"ADDRESS"`
+	ListenAgents string `help:"Further address, for agents alone: its slots and connections cannot be taken by users." env:"PLIMSOLL_LISTEN_AGENTS" placeholder:"ADDRESS"`
 	agentAddressFlags
 }
 
@@ -332,7 +332,7 @@ func (gatewayCmd) Help() string {
 		"plimsoll gateway --leader 10.0.0.1:9081 --listen 10.0.0.2:9080 --insecure --agent-addresses 10.0.0.0/8")
 }
 
-// Run serves until it is told to stop.
+// Run serves until it is stopped.
 func (cmd *gatewayCmd) Run(ctx context.Context, a *app) error {
 	if err := checkListen(cmd.Listen, cmd.Insecure); err != nil {
 		return err
@@ -367,7 +367,7 @@ func (cmd *gatewayCmd) Run(ctx context.Context, a *app) error {
 	}
 	listener, forAgents, err := g.Listen()
 	if err != nil {
-		return err // before the leader hears of this gateway
+		return err // fail before the leader sees this gateway
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return follower.Run(ctx) })
@@ -379,9 +379,9 @@ type agentCmd struct {
 	roleFlags
 	hostFlags
 	Data      string   `help:"Directory of the node's tasks." default:"plimsoll-data/agent" env:"PLIMSOLL_DATA"`
-	Gateways  []string `help:"Addresses of gateways; the next one is tried when one fails." default:"127.0.0.1:9080" env:"PLIMSOLL_GATEWAYS"`
+	Gateways  []string `help:"Addresses of gateways; if one fails, the next is tried." default:"127.0.0.1:9080" env:"PLIMSOLL_GATEWAYS"`
 	Listen    string   `help:"Address of the log service: host:port, or a socket in the directory; default: the socket agent.sock in it." env:"PLIMSOLL_LISTEN" placeholder:"ADDRESS"`
-	Advertise string   `help:"Address at which gateways reach the log service: one that the agent calls gateways from, unless they allow it with --agent-addresses; default: --listen." placeholder:"ADDRESS"`
+	Advertise string   `help:"Address at which gateways reach the log service; default: --listen. Gateways accept only the address that the agent calls from, or one that their --agent-addresses allow." placeholder:"ADDRESS"`
 	Insecure  bool     `help:"Allow an address that other machines can reach, although nothing is encrypted."`
 	noTokenFlag
 	AgentTokenFile string `help:"File with the token of agents, from the gateway; default: found if it is on this machine." env:"PLIMSOLL_AGENT_TOKEN_FILE" placeholder:"FILE"`
@@ -400,7 +400,8 @@ func (agentCmd) Help() string {
 		"\n\nSIGTERM takes the node out of use at once. Tasks that run go on, for the next agent of the directory."
 }
 
-// Run runs until it is told to stop. Tasks go on, and are taken up again at the next start.
+// Run runs the agent until it is stopped. Running tasks go on, and are taken up again at the next
+// start.
 func (cmd *agentCmd) Run(ctx context.Context, a *app) error {
 	node, err := cmd.nodeFlags.parse()
 	if err != nil {
@@ -449,9 +450,9 @@ func (cmd *agentCmd) Run(ctx context.Context, a *app) error {
 type supervisorCmd struct {
 	Dir        string     `help:"The agent's directory." required:"" placeholder:"DIR"`
 	Socket     string     `help:"Path of the socket; default: supervisor.sock in the directory." placeholder:"PATH"`
-	Node       string     `help:"A word for the name of the node's control group."`
-	CgroupRoot string     `help:"Where control groups are mounted, or none." env:"PLIMSOLL_CGROUP_ROOT"`
-	LogLevel   slog.Level `help:"What is logged to stderr." default:"info" env:"PLIMSOLL_LOG_LEVEL"`
+	Node       string     `help:"Word in the name of the node's control group."`
+	CgroupRoot string     `help:"Directory where control groups are mounted, or none." env:"PLIMSOLL_CGROUP_ROOT"`
+	LogLevel   slog.Level `help:"Lowest level that is logged to stderr." default:"info" env:"PLIMSOLL_LOG_LEVEL"`
 }
 
 // Help is the detail of the help text.
@@ -459,7 +460,7 @@ func (supervisorCmd) Help() string {
 	return example("plimsoll supervisor --dir /var/lib/plimsoll/agent")
 }
 
-// Run supervises until it is told to stop. Tasks go on.
+// Run supervises tasks until it is stopped. Tasks go on.
 func (cmd *supervisorCmd) Run(ctx context.Context, _ *app) error {
 	syscall.Umask(nodeMask)
 	s, err := executor.New(executor.SupervisorConfig{

@@ -15,16 +15,16 @@ import (
 const runGroup = "main"
 
 type runCmd struct {
-	ID         string            `help:"Id of the job; the program's name and a random suffix without it." placeholder:"ID"`
+	ID         string            `help:"Id of the job; default: the program's name and a random suffix." placeholder:"ID"`
 	Queue      string            `short:"q" help:"Queue of the job." default:"${queue}"`
-	Owner      string            `help:"Owner of the job; you without it." placeholder:"NAME"`
+	Owner      string            `help:"Owner of the job; default: you." placeholder:"NAME"`
 	CPU        string            `name:"cpu" help:"CPU that the task asks for, such as 500m or 2." placeholder:"AMOUNT"`
 	Memory     string            `help:"Memory that the task asks for, such as 64Mi." placeholder:"AMOUNT"`
 	Resource   map[string]string `help:"More resources that the task asks for." placeholder:"NAME=AMOUNT"`
 	Env        map[string]string `short:"e" mapsep:"none" help:"Environment variables." placeholder:"NAME=VALUE"`
-	WorkDir    string            `name:"workdir" help:"Working directory; a new one without it." placeholder:"DIR"`
+	WorkDir    string            `name:"workdir" help:"Working directory; default: a new one." placeholder:"DIR"`
 	User       string            `short:"u" help:"User to run as." placeholder:"USER"`
-	MaxRuntime time.Duration     `help:"Stop it after so long." placeholder:"DURATION"`
+	MaxRuntime time.Duration     `help:"Stop the task after this time." placeholder:"DURATION"`
 	Command    []string          `arg:"" passthrough:"" help:"The program and its arguments, after --."`
 }
 
@@ -37,7 +37,7 @@ func (runCmd) Help() string {
 		"command is not passed on."
 }
 
-// Run submits the job, follows it and exits as its task does.
+// Run submits the job, follows it and exits with the exit code of its task.
 func (cmd *runCmd) Run(ctx context.Context, a *app) error {
 	spec, err := cmd.spec()
 	if err != nil {
@@ -49,12 +49,12 @@ func (cmd *runCmd) Run(ctx context.Context, a *app) error {
 	}
 	input := inputNote{a: a}
 	input.look()
-	// An interrupt kills the job; what it writes until it has ended is still printed.
+	// An interrupt kills the job. Its output is printed until it has ended.
 	within, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	job, err := c.SubmitJob(within, spec)
 	if err != nil {
-		return taken(err, "--id names one, and without it a new one is made")
+		return withFlagHint(err, "--id names one, and without it a new one is made")
 	}
 	id := job.Status.ID
 	killed := make(chan struct{})
@@ -75,17 +75,18 @@ func (cmd *runCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	input.look() // what came while the program ran
+	input.look() // input that came while the program ran
 	return a.exitAs(within, c, &status)
 }
 
-// exitAs exits as the only task of a job did, and says what its own exit code does not.
+// exitAs returns the exit code of the job's only task as an error. It prints a result that the code
+// does not show.
 func (a *app) exitAs(ctx context.Context, c *client.Client, status *plimsoll.JobStatus) error {
 	task, err := c.Task(ctx, plimsoll.TaskID(status.ID, runGroup, 0))
 	if err != nil {
 		return err
 	}
-	// above it is a signal
+	// a code above that is a signal
 	byItself := task.Result == plimsoll.ResultFailed && task.ExitCode >= 1 && task.ExitCode <= 128 ||
 		task.Result == plimsoll.ResultSucceeded
 	if !byItself || task.Message != "" && task.Message != fmt.Sprintf("exit code %d", task.ExitCode) {
@@ -97,7 +98,7 @@ func (a *app) exitAs(ctx context.Context, c *client.Client, status *plimsoll.Job
 	return nil
 }
 
-// reason is how a task ended, in words.
+// reason describes the end of a task.
 func reason(task *plimsoll.Task, status *plimsoll.JobStatus) string {
 	text := task.Result.String()
 	for _, more := range []string{task.Message, status.Reason} {

@@ -8,11 +8,11 @@ import (
 	working "github.com/plimsoll-dev/plimsoll/internal/state"
 )
 
-// stateFlags bound what the state of a coordinator may hold. Without them the bounds follow from
-// the memory that the process may take.
+// stateFlags bound the state of a coordinator. The default bounds follow from the memory that the
+// process may use.
 type stateFlags struct {
-	StateTasks int    `help:"Tasks that the state holds at most. A submit that would bring more is refused. Default: (memory limit - 512Mi) / 1.5Ki." env:"PLIMSOLL_STATE_TASKS" placeholder:"COUNT"`
-	StateBytes string `help:"Memory that the specifications of jobs may take, such as 1Gi; the same. Default: an eighth of the memory limit." env:"PLIMSOLL_STATE_BYTES" placeholder:"AMOUNT"`
+	StateTasks int    `help:"Most tasks in the state. A submit that would exceed it is refused. Default: (memory limit - 512Mi) / 1.5Ki." env:"PLIMSOLL_STATE_TASKS" placeholder:"COUNT"`
+	StateBytes string `help:"Most memory of the specifications of jobs, such as 1Gi. A submit that would exceed it is refused. Default: an eighth of the memory limit." env:"PLIMSOLL_STATE_BYTES" placeholder:"AMOUNT"`
 }
 
 // apply sets the bounds in a configuration.
@@ -24,7 +24,7 @@ func (f *stateFlags) apply(c *working.Config) error {
 	return f.within(c, limit)
 }
 
-// within is apply for a limit of memory.
+// within is apply for a given limit of memory.
 func (f *stateFlags) within(c *working.Config, limit uint64) error {
 	c.MaxTasks, c.MaxBytes, c.MaxNodeBytes = working.TasksWithin(
 		limit,

@@ -30,7 +30,8 @@ func TestTheBoundsOfTheStateFollowTheMemoryLimit(t *testing.T) {
 	}
 }
 
-// A flag is stronger than what follows from the memory, and a wrong one is refused with its name.
+// A flag takes precedence over the bound that follows from the memory. A wrong flag is refused by
+// its name.
 func TestTheBoundsOfTheStateCanBeSet(t *testing.T) {
 	var cfg working.Config
 	if err := (&stateFlags{StateTasks: 7, StateBytes: "3Mi"}).within(

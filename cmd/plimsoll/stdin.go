@@ -7,8 +7,8 @@ import (
 	"golang.org/x/term"
 )
 
-// unreadInput returns how many bytes can be read at once from the standard input, if it is a file
-// or a pipe; 0 for a terminal. Nothing is read.
+// unreadInput returns the number of bytes that wait in the standard input, if it is a file or a
+// pipe; 0 for a terminal. It reads none of them.
 func unreadInput() int {
 	in := int(os.Stdin.Fd())
 	if term.IsTerminal(in) {
@@ -21,7 +21,7 @@ func unreadInput() int {
 	return n
 }
 
-// inputNote says once that run does not read its standard input, when something stands there.
+// inputNote prints, once, that run does not read its standard input, if bytes wait there.
 type inputNote struct {
 	a    *app
 	said bool

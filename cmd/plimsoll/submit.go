@@ -15,7 +15,7 @@ type submitCmd struct {
 	ID     string `help:"Id of the job, instead of the one in the file." placeholder:"ID"`
 	Unique bool   `help:"Add a short random suffix to the id, so that the same file can be submitted again."`
 	Strict bool   `help:"Refuse the job if a group asks for a resource that no node has, rather than warn."`
-	Wait   bool   `short:"w" help:"Show the progress until the job has ended; exit 1 unless it completed."`
+	Wait   bool   `short:"w" help:"Show the progress until the job has ended. The exit code is 1 unless it completed."`
 	formatFlag
 }
 
@@ -62,9 +62,9 @@ func (cmd *submitCmd) Run(ctx context.Context, a *app) error {
 	}
 	job, err := c.SubmitJob(ctx, spec)
 	if err != nil {
-		return taken(err, "--id names one, and --unique adds a suffix to it")
+		return withFlagHint(err, "--id names one, and --unique adds a suffix to it")
 	}
-	tellOfAdded(a, &spec, &job.Spec)
+	noteDefaults(a, &spec, &job.Spec)
 	if !cmd.Wait {
 		return cmd.print(a, viewJob(&job.Status), func(o *output) {
 			o.printf(
@@ -75,8 +75,8 @@ func (cmd *submitCmd) Run(ctx context.Context, a *app) error {
 	return a.waitAndPrint(ctx, c, job.Status.ID, cmd.formatFlag)
 }
 
-// tellOfAdded says what the server gives to groups that ask for nothing.
-func tellOfAdded(a *app, asked, got *plimsoll.JobSpec) {
+// noteDefaults prints the resources that the server has given to groups that ask for none.
+func noteDefaults(a *app, asked, got *plimsoll.JobSpec) {
 	for i := range got.Groups {
 		g := &got.Groups[i]
 		if i < len(asked.Groups) && len(asked.Groups[i].Resources) == 0 && len(g.Resources) > 0 {
@@ -88,15 +88,15 @@ func tellOfAdded(a *app, asked, got *plimsoll.JobSpec) {
 	}
 }
 
-// taken adds to the error of an id that is taken which flags help.
-func taken(err error, flags string) error {
+// withFlagHint adds the flags that help to the error of an id that is taken.
+func withFlagHint(err error, flags string) error {
 	if plimsoll.CodeOf(err) != plimsoll.CodeAlreadyExists {
 		return err
 	}
 	return fmt.Errorf("%w: %s", err, flags)
 }
 
-// suffix is six random letters and digits.
+// suffix returns six random letters and digits.
 func suffix() string { return strings.ToLower(rand.Text()[:6]) }
 
 // jobIDFor makes an id for a job that runs a program.

@@ -38,7 +38,7 @@ func (cmd *taskListCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	var job plimsoll.JobStatus // without one the reasons of waiting tasks are left out
+	var job plimsoll.JobStatus // without a job, the reasons of waiting tasks are left out
 	if cmd.Job != "" {
 		j, err := c.Job(ctx, cmd.Job)
 		if err != nil {
@@ -64,7 +64,8 @@ func printTasks(a *app, o *output, tasks []plimsoll.Task, views []taskView) {
 			exit = fmt.Sprint(*v.ExitCode)
 		}
 		switch ended := howItEnded(t); {
-		case t.State == plimsoll.TaskPending && ended != "" && reason != t.Result.String(): // why it waits, and what went before
+		// the reason why it waits, and the result of the attempt before
+		case t.State == plimsoll.TaskPending && ended != "" && reason != t.Result.String():
 			reason += fmt.Sprintf(" (attempt %d %s)", t.Attempt, ended)
 		case ended != "":
 			reason = ended
@@ -76,7 +77,7 @@ func printTasks(a *app, o *output, tasks []plimsoll.Task, views []taskView) {
 	columns(o, []string{"ID", "STATE", "NODE", "EXIT", "ATTEMPT", "STARTED", "TOOK", "REASON"}, rows)
 }
 
-// howItEnded is what became of the last attempt that has ended, in words.
+// howItEnded describes the end of the last attempt that has ended.
 func howItEnded(t *plimsoll.Task) string {
 	result := t.Result.String()
 	if t.Message == "" || t.Message == result {
@@ -88,7 +89,7 @@ func howItEnded(t *plimsoll.Task) string {
 	return result + ": " + t.Message
 }
 
-// took is how long the current attempt has run.
+// took returns how long the current attempt has run.
 func took(now time.Time, t *plimsoll.Task) string {
 	switch {
 	case t.Started == 0:

@@ -2,17 +2,17 @@ package main
 
 import "bytes"
 
-// taskWriter writes what a task wrote: to a pipe or file byte by byte as it is, to a terminal text
-// and colours only. With a prefix it puts that before each line and writes whole lines, so that
-// those of several tasks do not mix.
+// taskWriter writes the output of a task: unchanged to a pipe or file, only text and colours to a
+// terminal. With a prefix it writes whole lines and puts the prefix before each, so that the lines
+// of several tasks do not mix.
 type taskWriter struct {
-	prefix string // empty: none
+	prefix string // empty: no prefix
 	to     *output
 	filter terminalFilter
-	rest   []byte // begun line. Invariant: at most longestLine bytes, no line break
+	rest   []byte // line that is not complete. Invariant: at most longestLine bytes, no line break
 }
 
-// longestLine is written in parts if a task writes without line breaks.
+// longestLine is the size of the parts in which a longer line is written.
 const longestLine = 64 << 10
 
 func (w *taskWriter) write(data []byte) {
@@ -42,8 +42,8 @@ func (w *taskWriter) pass(data []byte) {
 	}
 }
 
-// line writes a line. Its colours, if a terminal is shown them, end with it: the next one may be
-// another task's.
+// line writes a line. On a terminal it ends the colours with the line: the next line may be another
+// task's.
 func (w *taskWriter) line(text []byte) {
 	line := append([]byte(w.prefix+" | "), text...)
 	if w.to.terminal && bytes.ContainsRune(text, esc) {
@@ -54,7 +54,8 @@ func (w *taskWriter) line(text []byte) {
 
 func (w *taskWriter) flush() {
 	if w.to.terminal {
-		w.filter.colored = w.filter.colored && w.prefix == "" // else the line has ended it
+		// with a prefix, the end of the line has ended the colour
+		w.filter.colored = w.filter.colored && w.prefix == ""
 		w.pass(w.filter.flush(nil))
 	}
 	if len(w.rest) > 0 {

@@ -2,28 +2,27 @@ package main
 
 import "unicode/utf8"
 
-// terminalFilter takes from the bytes of a task what a terminal is shown: text, line breaks, tabs,
-// returns to the beginning of the line, and colours (Select Graphic Rendition). All other control
-// sequences vanish: those that write the clipboard, set the title, move the cursor, answer, or
-// print the screen. It passes only what it has seen whole, so that nothing depends on where the
-// bytes are cut.
+// terminalFilter reduces the output of a task to the content that a terminal is shown: text, line
+// breaks, tabs, returns to the beginning of the line, and colours (Select Graphic Rendition). All
+// other control sequences are dropped, such as those that write the clipboard, set the title, move
+// the cursor, answer, or print the screen. It passes only complete sequences, so the result does
+// not depend on where the bytes are cut.
 //
-// The states are those of Paul Williams's parser of the VT500 series, less what tells apart
-// sequences that vanish anyway. A library for it (charmbracelet/x/ansi) tells how wide text is too,
-// and brings five modules for that.
+// The states are those of Paul Williams's parser of the VT500 series, without those that only tell
+// apart sequences that are dropped. A library for it (charmbracelet/x/ansi) also measures the width
+// of text, and brings five modules for that.
 type terminalFilter struct {
-	// OneLine also takes returns to the beginning of the line: something stands there before the
-	// text.
+	// OneLine drops returns to the beginning of the line too, because a prefix stands there.
 	OneLine bool
 
 	state   filterState
-	partial []byte // of a rune of which more is to come. Invariant: less than utf8.UTFMax bytes
+	partial []byte // begin of an incomplete rune. Invariant: less than utf8.UTFMax bytes
 	codes   []byte // parameters of the sequence. Invariant: at most longestSequence bytes
-	skipped int    // runes of a command since it began
-	colored bool   // the terminal was told to colour what follows
+	skipped int    // runes of a command that were dropped since it began
+	colored bool   // the last colour sequence was not a reset
 }
 
-// filterState is where in a sequence the filter is.
+// filterState is the position of the filter in a control sequence.
 type filterState uint8
 
 const (
@@ -31,14 +30,14 @@ const (
 	inEscape                   // behind ESC
 	inIntermediate             // of a sequence of ESC
 	inSequence                 // behind CSI: parameters
-	inPrivate                  // in a sequence of CSI that is no colour
+	inPrivate                  // in a sequence of CSI that is not a colour
 	inCommand                  // in OSC, DCS, SOS, PM or APC, which end with BEL or ST
 	inCommandEnd               // behind ESC in such a command
 )
 
 const (
 	longestSequence = 64
-	// longestCommand bounds what a command hides that does not end.
+	// longestCommand bounds the text that an unterminated command hides.
 	longestCommand = 1 << 20
 	resetColors    = "\x1b[0m"
 )
@@ -50,7 +49,7 @@ const (
 	c1ST, c1OSC, c1PM, c1APC          = 0x9c, 0x9d, 0x9e, 0x9f
 )
 
-// append appends what a terminal is shown of data, which follows what came before.
+// append appends the visible part of data to dst. data continues the bytes of the last call.
 func (f *terminalFilter) append(dst, data []byte) []byte {
 	if len(f.partial) > 0 {
 		data = append(f.partial, data...)
@@ -67,7 +66,7 @@ func (f *terminalFilter) append(dst, data []byte) []byte {
 	return dst
 }
 
-// flush appends what is left when nothing more comes, and ends the colours.
+// flush appends the rest at the end of the output, and ends the colours.
 func (f *terminalFilter) flush(dst []byte) []byte {
 	if len(f.partial) > 0 && f.state == inText {
 		dst = utf8.AppendRune(dst, utf8.RuneError)
@@ -86,7 +85,7 @@ func (f *terminalFilter) take(dst []byte, r rune) []byte {
 	case inCommand, inCommandEnd:
 		return f.command(dst, r)
 	}
-	if r < ' ' || r >= del { // no sequence holds it: this one is over
+	if r < ' ' || r >= del { // no sequence holds such a rune: this one ends here
 		f.enter(inText)
 		return f.text(dst, r)
 	}
@@ -109,7 +108,7 @@ func (f *terminalFilter) take(dst []byte, r rune) []byte {
 
 func (f *terminalFilter) enter(s filterState) { f.state, f.codes, f.skipped = s, f.codes[:0], 0 }
 
-// behindEscape returns what ESC and a rune begin.
+// behindEscape returns the state after ESC and a rune.
 func behindEscape(r rune) filterState {
 	switch r {
 	case '[':
@@ -123,7 +122,7 @@ func behindEscape(r rune) filterState {
 	return inText
 }
 
-// text takes a rune outside of sequences.
+// text handles a rune outside of sequences.
 func (f *terminalFilter) text(dst []byte, r rune) []byte {
 	switch {
 	case r == '\n', r == '\t', r == '\r' && !f.OneLine, !steers(r):
@@ -140,8 +139,8 @@ func (f *terminalFilter) text(dst []byte, r rune) []byte {
 	return dst
 }
 
-// command takes a rune of a command to the terminal. The end of the line ends it too, so that what
-// only looks like one hides no more.
+// command handles a rune of a command to the terminal. The end of the line ends the command too, so
+// that text after a false start of a command is shown again.
 func (f *terminalFilter) command(dst []byte, r rune) []byte {
 	f.skipped++
 	switch {

@@ -14,7 +14,7 @@ import (
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 )
 
-// filtered is what a terminal is shown of a task's bytes that come in parts of so many.
+// filtered returns the text that a terminal is shown of a task's bytes, which come in parts.
 func filtered(text string, part int) string {
 	var f terminalFilter
 	var out []byte
@@ -26,14 +26,15 @@ func filtered(text string, part int) string {
 	return string(f.flush(out))
 }
 
-// A terminal is shown a task's text and its colours, and nothing else that a task writes reaches
-// it, however the bytes are cut.
+// A terminal is shown the text and the colours of a task and nothing else, however the bytes are
+// cut.
 func TestTerminalGetsColoursOnly(t *testing.T) {
 	const bom = "\u00e9\u4e16\U0001f600"
 	for text, want := range map[string]string{
 		"plain\ttext\r\n": "plain\ttext\r\n",
 		bom + " text":     bom + " text",
-		"\x1b[31mred\x1b[0m, \x1b[1;38;5;9mbold\x1b[m, \x1b[4:3mcurly\x1b[0m": "\x1b[31mred\x1b[0m, \x1b[1;38;5;9mbold\x1b[m, \x1b[4:3mcurly\x1b[0m",
+		"\x1b[31mred\x1b[0m, \x1b[1;38;5;9mbold\x1b[m, \x1b[4:3mcurly\x1b[0m": "" +
+			"\x1b[31mred\x1b[0m, \x1b[1;38;5;9mbold\x1b[m, \x1b[4:3mcurly\x1b[0m",
 		"\x1b[31mred\n":                                "\x1b[31mred\n\x1b[0m",
 		"a\x1b]52;c;aGVsbG8=\x07b":                     "ab",                   // the clipboard
 		"a\x1b]0;title\x1b\\b\x1b]0;title\u009cc":      "abc",                  // the title
@@ -62,7 +63,7 @@ func TestTerminalGetsColoursOnly(t *testing.T) {
 	}
 }
 
-// The same bytes that a terminal is shown in part reach a pipe or a file as they are.
+// A pipe or a file gets the bytes of a task unchanged, also those that a terminal is not shown.
 func TestPipeGetsTheBytesUnchanged(t *testing.T) {
 	all := []byte(hostile + "\x9b31m\xff\xfe\x00end without a line break")
 	for i := range 256 {
@@ -88,7 +89,7 @@ func TestPipeGetsTheBytesUnchanged(t *testing.T) {
 	}
 }
 
-// Where each line begins with its task, no line is shown over that, and its colours end with it.
+// With a prefix, a line cannot overwrite the prefix, and its colours end with the line.
 func TestLinesOfSeveralTasksKeepTheirBeginning(t *testing.T) {
 	var b bytes.Buffer
 	w := taskWriter{prefix: "j.g.0", to: &output{w: &b, terminal: true}}
@@ -101,7 +102,7 @@ func TestLinesOfSeveralTasksKeepTheirBeginning(t *testing.T) {
 
 var color = regexp.MustCompile("\x1b\\[[0-9:;]*m")
 
-// Whatever bytes come, cut anywhere, a terminal gets whole colours and text; and text stays text.
+// For any bytes, cut anywhere, a terminal gets whole colours and text. Text stays text.
 func FuzzTerminal(f *testing.F) {
 	for _, seed := range []string{
 		hostile, "text\n", "\x1b[31mred\x1b[0m", "\x1b]\x1b\x1b\\\x1b[\x18\xe4\xb8", "\x1b[1\x1b[2m\u009b3m",

@@ -9,9 +9,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/client"
 )
 
-// checkResources warns of each resource that groups of a job ask for and no node has, or with
-// strict refuses the first. What every node has, and what is lent at times, it does not look for;
-// so most jobs cost no further call.
+// checkResources warns of each resource that a group asks for and no node has. With strict it
+// refuses the first one. It skips the resources that every node has, and those that are lent at
+// times, so most jobs cost no further call.
 func (a *app) checkResources(ctx context.Context, c *client.Client, spec *plimsoll.JobSpec, strict bool) error {
 	var known []string
 	warned := map[string]bool{}

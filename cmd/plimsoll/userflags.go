@@ -8,21 +8,21 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
 )
 
-// nodeMask is the umask of the processes of a node, whatever that of the shell is: tasks that run
-// as other users pass through directories of theirs, and everything that these must not see has a
-// mode of its own.
+// nodeMask is the umask of the processes of a node, whatever the umask of the shell is. Tasks that
+// run as other users must pass through directories of the agent; private files have modes of their
+// own.
 const nodeMask = 0o022
 
-// userFlags are those of the commands that make this machine a node: as whom tasks run if the agent
-// is root.
+// userFlags belong to the commands that make this machine a node. They choose the user of a task if
+// the agent is root.
 type userFlags struct {
-	TaskUIDs       string   `name:"task-uids" help:"If this is root: the uids from which each attempt of a task gets one of its own; default: 600000-665535." placeholder:"FIRST-LAST"`
-	TaskUser       string   `help:"If this is root: the user that tasks run as that name none, instead of a uid of their own. dev that sudo has started takes the user that called sudo, unless this or --task-uids is given." placeholder:"USER"`
+	TaskUIDs       string   `name:"task-uids" help:"If the agent is root: range of uids; each attempt of a task gets a uid of its own. Default: 600000-665535." placeholder:"FIRST-LAST"`
+	TaskUser       string   `help:"If the agent is root: user of the tasks that name none, instead of a uid of their own. Under sudo dev takes the user who called sudo, unless this or --task-uids is given." placeholder:"USER"`
 	AllowUsers     []string `help:"Users that tasks may name to run as, such as alice,1001." placeholder:"USER"`
-	AllowRootTasks bool     `help:"Let tasks name root to run as. They can then do everything on this machine."`
+	AllowRootTasks bool     `help:"Let tasks run as root if they name it. They can then do everything on this machine."`
 }
 
-// parse reads the flags. environment is asked who has called sudo; nil: nobody.
+// parse reads the flags. environment returns the variables of sudo; nil: there are none.
 func (f *userFlags) parse(environment func(string) string) (executor.Users, error) {
 	if err := f.needRoot(); err != nil {
 		return executor.Users{}, err
@@ -40,7 +40,7 @@ func (f *userFlags) parse(environment func(string) string) (executor.Users, erro
 	return u, u.Validate()
 }
 
-// needRoot refuses flags that could do nothing: only root can run tasks as somebody else.
+// needRoot refuses flags that would have no effect: only root can run tasks as another user.
 func (f *userFlags) needRoot() error {
 	if os.Geteuid() == 0 {
 		return nil
@@ -65,7 +65,7 @@ func (f *userFlags) needRoot() error {
 	return nil
 }
 
-// sudoCaller is who has called sudo, as uid:gid; empty: nobody, or root.
+// sudoCaller returns the user who has called sudo, as uid:gid; empty: none, or root.
 func sudoCaller(environment func(string) string) string {
 	uid, err := strconv.ParseUint(environment("SUDO_UID"), 10, 32)
 	if err != nil || uid == 0 {

@@ -16,15 +16,15 @@ func (versionCmd) Help() string { return example("plimsoll version -o json") }
 type versionView struct {
 	Version  string `json:"version"`
 	Commit   string `json:"commit"`
-	Modified bool   `json:"modified"` // built with changes that are in no commit
+	Modified bool   `json:"modified"` // built with uncommitted changes
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }
 
-// version is set by make build: -ldflags "-X main.version=…". It is what git describe says.
+// version is the output of git describe. make build sets it: -ldflags "-X main.version=…".
 var version string
 
-// buildVersion is what make build and the Go tool know of this binary.
+// buildVersion returns the facts about this binary from make build and the Go tool.
 func buildVersion() versionView {
 	v := versionView{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()

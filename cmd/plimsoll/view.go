@@ -8,9 +8,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/config"
 )
 
-// The views are what -o json and -o yaml print. Scripts rely on them: fields are added, never
-// renamed. Amounts are in milli-cores and bytes, instants in RFC 3339; what has not happened is
-// null.
+// The views are the types that -o json and -o yaml print. Scripts rely on them: fields are added,
+// never renamed. Amounts are in milli-cores and bytes, instants in RFC 3339. An instant that has
+// not come is null.
 
 type countsView struct {
 	Pending   int32 `json:"pending"`
@@ -31,15 +31,15 @@ type groupView struct {
 	WaitCode   string     `json:"waitCode,omitempty"`
 	WaitReason string     `json:"waitReason,omitempty"`
 	WaitQueue  string     `json:"waitQueue,omitempty"`
-	// Of the resource that is short in the queue.
+	// WaitResource is the resource that is short in the queue.
 	WaitResource string `json:"waitResource,omitempty"`
 	WaitAsked    int64  `json:"waitAsked,omitempty"`
-	// What each task asks for, of a single job.
+	// Resources are those that each task asks for. A list of jobs leaves them out.
 	Resources plimsoll.Resources `json:"resources,omitempty"`
 }
 
-// jobView is a job. Tasks holds counts in a list and the tasks themselves for a single job; Counts
-// is there in both.
+// jobView is a job. In a list Tasks holds counts, for a single job the tasks themselves. Counts is
+// set in both.
 type jobView struct {
 	ID        string            `json:"id"`
 	State     string            `json:"state"`
@@ -66,7 +66,7 @@ func totals(s *plimsoll.JobStatus) plimsoll.TaskCounts {
 	return sum
 }
 
-// wanted is how many tasks the job has.
+// wanted returns the number of tasks that the job is to have.
 func wanted(s *plimsoll.JobStatus) int32 {
 	n := int32(0)
 	for i := range s.Groups {
@@ -101,9 +101,9 @@ type taskView struct {
 	Index    int32   `json:"index"`
 	State    string  `json:"state"`
 	Node     string  `json:"node"`
-	ExitCode *int32  `json:"exitCode"` // null before an attempt has ended, and if it has none or it is not known
-	Result   string  `json:"result"`   // how the last attempt that ended did; empty: none has
-	Reason   string  `json:"reason"`   // why it waits, or in a word or two how it ended
+	ExitCode *int32  `json:"exitCode"` // null before an attempt has ended, and if the code is not known
+	Result   string  `json:"result"`   // of the last attempt that has ended; empty: none has
+	Reason   string  `json:"reason"`   // why the task waits, or how it ended in a word or two
 	Message  string  `json:"message"`
 	Attempt  int32   `json:"attempt"`
 	Failures int32   `json:"failures"`
@@ -112,7 +112,7 @@ type taskView struct {
 	Started  *string `json:"started"`
 	Finished *string `json:"finished"`
 
-	Earlier []attemptsView `json:"earlier,omitempty"` // where attempts before those on node were
+	Earlier []attemptsView `json:"earlier,omitempty"` // where earlier attempts were
 }
 
 type attemptsView struct {
@@ -121,7 +121,7 @@ type attemptsView struct {
 	Last  int32  `json:"last"`
 }
 
-// viewTask shows a task; waits says why the tasks of its group wait, if it is known.
+// viewTask shows a task. waits is the reason why the tasks of its group wait; empty: not known.
 func viewTask(t *plimsoll.Task, waits string) taskView {
 	v := taskView{
 		ID: t.ID, Job: t.Job, Group: t.Group, Index: t.Index, State: t.State.String(), Node: t.Node,
@@ -166,13 +166,13 @@ type nodeView struct {
 	Incarnation uint64             `json:"incarnation"`
 	Registered  *string            `json:"registered"`
 	Revision    uint64             `json:"revision"`
-	SickUntil   *string            `json:"sickUntil"`  // null: it is not left out for faults
-	NoNewTasks  *string            `json:"noNewTasks"` // why its agent has stopped new tasks; null: it has not
+	SickUntil   *string            `json:"sickUntil"`  // null: the node is not left out for faults
+	NoNewTasks  *string            `json:"noNewTasks"` // why the agent has stopped new tasks; null: it has not
 	factsView
 }
 
-// factsView is what placement needs to know of a node. A trait is true, false, a word or a list of
-// words, as in a job file.
+// factsView is the part of a node that placement depends on. A trait is true, false, a word or a
+// list of words, as in a job file.
 type factsView struct {
 	Traits        map[string]any     `json:"traits"`
 	Networks      map[string]bool    `json:"networks"`
@@ -200,7 +200,7 @@ func viewFacts(f *plimsoll.NodeFacts) factsView {
 	}
 }
 
-// bound is a number that bounds something; nil for zero, which bounds nothing.
+// bound returns a bound for JSON; nil for zero, which is no bound.
 func bound(most int32) *int32 {
 	if most == 0 {
 		return nil
@@ -208,7 +208,7 @@ func bound(most int32) *int32 {
 	return &most
 }
 
-// entries is never null in JSON.
+// entries returns a map that is never null in JSON.
 func entries[V any](m map[string]V) map[string]V {
 	if m == nil {
 		return map[string]V{}
@@ -216,7 +216,7 @@ func entries[V any](m map[string]V) map[string]V {
 	return m
 }
 
-// stampSeconds is stamp for Unix seconds, which may be too many to be nanoseconds.
+// stampSeconds is stamp for Unix seconds, which may be too large for nanoseconds.
 func stampSeconds(seconds int64) *string {
 	if seconds == 0 {
 		return nil
@@ -267,7 +267,7 @@ func viewQueue(q *plimsoll.QueueStatus) queueView {
 	}
 }
 
-// amounts is never null in JSON.
+// amounts returns amounts that are never null in JSON.
 func amounts(r plimsoll.Resources) plimsoll.Resources {
 	if r == nil {
 		return plimsoll.Resources{}

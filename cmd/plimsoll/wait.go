@@ -10,14 +10,20 @@ import (
 	"github.com/plimsoll-dev/plimsoll/client"
 )
 
-// progressLine says how far a job is.
+// progressLine describes the progress of a job.
 func progressLine(s *plimsoll.JobStatus) string {
 	c := totals(s)
 	line := fmt.Sprintf("%s: %s, %d of %d done", s.ID, s.State, c.Succeeded+c.Failed, wanted(s))
 	for _, part := range []struct {
 		n    int32
 		word string
-	}{{c.Failed, "failed"}, {c.Running, "running"}, {c.Bound + c.Starting, "starting"}, {c.Stopping, "stopping"}, {c.Pending, "waiting"}} {
+	}{
+		{c.Failed, "failed"},
+		{c.Running, "running"},
+		{c.Bound + c.Starting, "starting"},
+		{c.Stopping, "stopping"},
+		{c.Pending, "waiting"},
+	} {
 		if part.n > 0 {
 			line += fmt.Sprintf(", %d %s", part.n, part.word)
 		}
@@ -28,7 +34,7 @@ func progressLine(s *plimsoll.JobStatus) string {
 	return line
 }
 
-// waitReason is why the first group that waits does so, if it waits for more than its turn.
+// waitReason returns why the first waiting group waits, if it waits for more than its turn.
 func waitReason(s *plimsoll.JobStatus) string {
 	for i := range s.Groups {
 		if g := &s.Groups[i]; g.Counts.Pending > 0 && g.Wait.Code > plimsoll.WaitTurn {
@@ -54,7 +60,7 @@ func (a *app) wait(ctx context.Context, c *client.Client, id string) (plimsoll.J
 	return last, nil
 }
 
-// waitAndPrint follows a job, prints what became of it, and fails unless it completed.
+// waitAndPrint follows a job, prints its result, and fails unless it completed.
 func (a *app) waitAndPrint(ctx context.Context, c *client.Client, id string, format formatFlag) error {
 	status, err := a.wait(ctx, c, id)
 	if err != nil {
@@ -69,7 +75,7 @@ func (a *app) waitAndPrint(ctx context.Context, c *client.Client, id string, for
 	return nil
 }
 
-// verdict is what became of a job, in a sentence.
+// verdict describes the result of a job in a sentence.
 func verdict(s *plimsoll.JobStatus) string {
 	parts := []string{fmt.Sprintf("%s: %s", s.ID, s.State)}
 	if s.Finished > s.Submitted {
@@ -89,8 +95,8 @@ func verdict(s *plimsoll.JobStatus) string {
 	return text
 }
 
-// jobReason is why a job did not succeed. What somebody gave as the reason of a kill does not say
-// that it was one.
+// jobReason returns why a job did not succeed. A kill is named as such, because the reason that a
+// user gave for it may not mention it.
 func jobReason(s *plimsoll.JobStatus) string {
 	if killed := plimsoll.ResultKilled.String(); s.Killed && s.Reason != "" && s.Reason != killed {
 		return killed + ": " + s.Reason

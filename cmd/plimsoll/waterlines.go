@@ -15,7 +15,7 @@ type waterlineView struct {
 	Rule     string  `json:"rule"`
 	Unit     string  `json:"unit"`
 	Value    float64 `json:"value"`
-	Smallest bool    `json:"smallest"` // of its metric in the set
+	Smallest bool    `json:"smallest"` // the lowest line of its metric in the set
 	Gap      float64 `json:"gap"`
 }
 

@@ -10,14 +10,14 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
-// openPath is what OpenWS opens.
+// openPath is the prefix of the paths that AccessConfig.OpenWS opens.
 const openPath = "/ws/v1/"
 
-// AccessConfig says whom a role's listener answers.
+// AccessConfig chooses the callers that a role's listener answers.
 type AccessConfig struct {
-	NoToken bool         // everybody
-	OpenWS  bool         // everybody who reads the REST interface
-	Logger  *slog.Logger // is told if callers on this machine cannot find the tokens
+	NoToken bool         // answer every caller
+	OpenWS  bool         // answer every caller that reads the REST interface
+	Logger  *slog.Logger // gets a line if callers on this machine cannot find the tokens
 }
 
 func (c AccessConfig) access(grants func() ([]transport.Grant, error)) *transport.Access {
@@ -32,8 +32,8 @@ func (c AccessConfig) access(grants func() ([]transport.Grant, error)) *transpor
 	return transport.NewAccess(cfg)
 }
 
-// GatewayAccess makes the tokens of users and agents in their files, or reads them, when a gateway
-// is served.
+// GatewayAccess returns the access of a gateway. When the gateway is served, the tokens of users
+// and agents are read from their files, or made there.
 func (c AccessConfig) GatewayAccess(userFile, agentFile string) *transport.Access {
 	return c.access(func() ([]transport.Grant, error) {
 		user, err := token.Make(token.User, userFile)
@@ -48,8 +48,8 @@ func (c AccessConfig) GatewayAccess(userFile, agentFile string) *transport.Acces
 	})
 }
 
-// Access makes the token of a listener of gateways in its file, or reads it, when that is served:
-// of a coordinator or of an agent.
+// Access returns the access of a listener that gateways call: of a coordinator or of an agent. When
+// the listener is served, its token is read from the file, or made there.
 func (c AccessConfig) Access(kind token.Kind, file string) *transport.Access {
 	return c.access(func() ([]transport.Grant, error) {
 		made, err := token.Make(kind, file)
@@ -57,8 +57,9 @@ func (c AccessConfig) Access(kind token.Kind, file string) *transport.Access {
 	})
 }
 
-// makeAccess says who may call the gateway, and which token its own agent sends: one that nobody
-// else has where nobody needs one, so that the gateway knows it from users.
+// makeAccess sets the access of the gateway and the token of its own agent. On a socket, where
+// nobody needs a token, the agent's token is one that no other process has: by it the gateway knows
+// the agent from users.
 func (d *Dev) makeAccess() {
 	cfg := &d.cfg
 	access := AccessConfig{NoToken: cfg.NoToken, OpenWS: cfg.OpenWS, Logger: cfg.Logger}

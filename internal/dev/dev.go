@@ -1,18 +1,29 @@
 // Package dev assembles every role in one process: a coordinator on an embedded store, a gateway
 // and an agent. They speak to each other over sockets, by the same protocols as on many machines:
-// there is no short cut from a read to the coordinator.
+// reads take no short cut to the coordinator.
 //
-// It owns a data directory: DIR/store (the active state), DIR/coordinator.sock, DIR/agents.sock
-// (the gateway's address for the agent, whose slots no user can take), DIR/user.token and
-// DIR/agent.token, and DIR/agent (the node's tasks and its supervisor, a process of its own that
-// outlives this one). Everything else is owned by the roles. The process may be killed at any
-// instant: what was acknowledged is there at the next start, and running tasks are taken up again.
+// The package owns a data directory DIR; everything else is owned by the roles:
 //
-// What the roles tell through their Events becomes log lines here, in tell.go, also for the
-// commands that run one role alone.
+//   - DIR/store: the active state.
+//   - DIR/coordinator.sock: the coordinator's address for the gateway.
+//   - DIR/agents.sock: the gateway's address for the agent, whose slots no user can take.
+//   - DIR/user.token, DIR/agent.token: the tokens of users and agents.
+//   - DIR/agent: the node's tasks and its supervisor, a process of its own that outlives this one.
 //
-// Its callers are the commands `plimsoll dev`, tests and benchmarks. It is ready in a fraction of a
-// second.
+// The process may be killed at any instant. At the next start the acknowledged state is there, and
+// running tasks are taken up again.
+//
+// The Events of the roles become log lines in this package (log.go), also for the commands that run
+// one role alone.
+//
+// The callers are the command `plimsoll dev`, tests and benchmarks. The process is ready in a
+// fraction of a second.
+//
+//	d, err := dev.New(dev.Config{Data: dir, Listen: "127.0.0.1:0", NoAgent: true})
+//	...
+//	go d.Run(ctx)
+//	err = d.Ready(ctx)
+//	c, err := client.New(client.Config{Server: d.URL()})
 package dev
 
 import (
@@ -51,13 +62,13 @@ type Config struct {
 	NoToken  bool     // answer callers of Listen without a token
 	OpenWS   bool     // answer GET under /ws/v1 without a token
 	NoAgent  bool     // do not make this machine a node
-	// how to start the node's supervisor for its directory, which is added as the last word
+	// command that starts the node's supervisor; the directory is added as its last word
 	Supervisor []string
-	Users      executor.Users        // as whom tasks run, if this process is root
+	Users      executor.Users        // users that tasks run as, if this process is root
 	Node       string                // id of this machine as a node; the host's name
 	Capacity   plimsoll.Resources    // amounts that replace the measured ones
 	Attributes map[string]string     // facts that are added to the measured ones
-	Facts      plimsoll.NodeFacts    // what placement needs to know of this machine
+	Facts      plimsoll.NodeFacts    // facts of this machine that placement uses
 	Networks   map[string]string     // names of networks and their interfaces
 	TaskPids   int64                 // the most processes and threads of a task at once; 0: the agent's default
 	QOS        agent.QOSConfig       // how this machine is kept at its waterlines
@@ -76,11 +87,11 @@ type Config struct {
 // Dev is the process.
 type Dev struct {
 	cfg      Config
-	listener net.Listener
-	agents   net.Listener // of the gateway, for the agent; nil: there is none
-	parts    []func(context.Context) error
-	follower *replica.Follower
-	serving  chan struct{} // closed when callers are answered
+	listener net.Listener                  // of the gateway, for users
+	agents   net.Listener                  // of the gateway, for the agent; nil: there is none
+	parts    []func(context.Context) error // the Run of each role
+	follower *replica.Follower             // of the gateway
+	serving  chan struct{}                 // closed when callers are answered
 
 	agentToken *token.Source // of this machine as a node
 }
@@ -168,8 +179,8 @@ func (d *Dev) makeRoles() error {
 		}
 	}
 	cfg.Store.Dir, cfg.Store.Logger = filepath.Join(cfg.Data, "store"), cfg.Logger
-	// For the first term, so that a directory in use, or a damaged store, is refused at once. On a
-	// full disk the coordinator reads.
+	// The store is opened here for the first term, so that a directory in use, or a damaged store,
+	// is refused at once. On a full disk the coordinator opens it for reading only.
 	first := &firstStore{config: cfg.Store}
 	switch st, err := pebble.Open(cfg.Store); {
 	case err == nil:
@@ -199,9 +210,9 @@ func (d *Dev) makeRoles() error {
 	return nil
 }
 
-// makeData makes the data directory. Others may pass through it, because tasks that run as users of
-// their own must reach their directories; what else is in it is protected by itself. One that is
-// there keeps its mode.
+// makeData makes the data directory. Other users may pass through the directory, because tasks that
+// run as users of their own must reach theirs; its other entries are protected by modes of their
+// own. An existing directory keeps its mode.
 func makeData(dir string) error {
 	if info, err := os.Stat(dir); err == nil && info.IsDir() {
 		return nil
@@ -212,10 +223,10 @@ func makeData(dir string) error {
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return err
 	}
-	return os.Chmod(dir, 0o711) // whatever the umask
+	return os.Chmod(dir, 0o711) // Chmod does not depend on the umask
 }
 
-// firstStore gives the coordinator the store that New has opened, and opens it anew for later
+// firstStore hands the coordinator the store that New has opened, and opens it anew for later
 // terms.
 type firstStore struct {
 	config pebble.Config
@@ -230,7 +241,7 @@ func (f *firstStore) open(context.Context) (store.Store, error) {
 	return pebble.Open(f.config)
 }
 
-// close closes the store if the coordinator has never asked for it.
+// close closes the store if the coordinator has never opened it.
 func (f *firstStore) close() error {
 	if f.opened == nil {
 		return nil
@@ -256,7 +267,7 @@ func (d *Dev) makeReaders() error {
 	return nil
 }
 
-// URL is where the gateway answers.
+// URL returns the address of the gateway.
 func (d *Dev) URL() string {
 	if address := d.listener.Addr(); address.Network() == "tcp" {
 		return "http://" + address.String()
@@ -264,7 +275,7 @@ func (d *Dev) URL() string {
 	return d.cfg.Listen // unix:/path, which knows its own scheme
 }
 
-// Ready returns when reads and writes are answered, or ctx ends.
+// Ready waits until reads and writes are answered, or ctx ends.
 func (d *Dev) Ready(ctx context.Context) error {
 	if err := d.follower.Ready(ctx); err != nil {
 		return err
@@ -293,8 +304,8 @@ func (d *Dev) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Retire ends the supervisor of this machine's tasks if none of them runs, after Run has returned,
-// and returns how many do.
+// Retire ends the supervisor of this machine's tasks if none of them runs, and returns how many
+// run. It is called after Run has returned.
 func (d *Dev) Retire(ctx context.Context) (running int, err error) {
 	if d.cfg.NoAgent {
 		return 0, nil

@@ -80,7 +80,7 @@ func submit(t *testing.T, url, id string) {
 	}
 }
 
-// What was acknowledged is there at the next start, on TCP and on a socket.
+// Acknowledged jobs are there at the next start, on TCP and on a socket.
 func TestStartStopStart(t *testing.T) {
 	data := t.TempDir()
 	for i, listen := range []string{"127.0.0.1:0", "unix:" + filepath.Join(shortDir(t), "s"), "127.0.0.1:0"} {
@@ -152,7 +152,7 @@ func TestRunOfAnEndedContextCloses(t *testing.T) {
 	mustBeFree(t, data, strings.TrimPrefix(d.URL(), "http://"))
 }
 
-// mustBeFree checks that nothing was left open.
+// mustBeFree checks that New has closed everything that it opened.
 func mustBeFree(t *testing.T, data, address string) {
 	t.Helper()
 	d, stop := start(t, dev.Config{Data: data, Listen: address})

@@ -8,7 +8,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
-// EvaluatorEvents logs what happens in an evaluator.
+// EvaluatorEvents logs the events of an evaluator.
 func EvaluatorEvents(log *slog.Logger) evaluator.Events {
 	return evaluator.Events{
 		Serving: func(address string, servers int) { log.Info("serving", "address", address, "servers", servers) },
@@ -16,7 +16,8 @@ func EvaluatorEvents(log *slog.Logger) evaluator.Events {
 	}
 }
 
-// EvaluatorAccess makes the token of an evaluator in its file, or reads it, when that is served.
+// EvaluatorAccess returns the access of an evaluator. When the evaluator is served, its token is
+// read from the file, or made there.
 func (c AccessConfig) EvaluatorAccess(file string) *transport.Access {
 	return c.access(func() ([]transport.Grant, error) {
 		made, err := token.Make(token.Evaluator, file)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A gateway that tries a leader again several times a second does not fill its log with one reason.
+// A gateway that looks for a leader several times a second does not fill its log with one reason.
 func TestAFailureThatRepeatsIsToldOnce(t *testing.T) {
 	var log strings.Builder
 	events := FollowerEvents(slog.New(slog.NewTextHandler(&log, nil)))

@@ -69,7 +69,7 @@ func (c *cutter) accept(ctx context.Context) error {
 	}
 }
 
-// pass passes on what is asked, and so many bytes of what is answered.
+// pass forwards a call to the target, and the given number of bytes of the answer.
 func (c *cutter) pass(ctx context.Context, near net.Conn, passes int64) {
 	far, err := (&net.Dialer{}).DialContext(ctx, "unix", c.target)
 	if err != nil {
@@ -94,14 +94,15 @@ func (c *cutter) pass(ctx context.Context, near net.Conn, passes int64) {
 	_ = both.Wait() // neither fails
 }
 
-// changeOp is what a client does with a job: scale it, kill it or read it.
+// changeOp is a call of a client about a job: scale it, kill it or read it.
 type changeOp struct {
 	job    string
 	scale  int32  // above 0
 	reason string // of a kill
 }
 
-// jobValue is what is read of a job: how many tasks it is to have, and why it was killed.
+// jobValue is the value that a read of a job returns: how many tasks it is to have, and why it was
+// killed.
 type jobValue struct {
 	count  int32
 	reason string
@@ -110,7 +111,8 @@ type jobValue struct {
 // refused is the answer to a kill of a job that has ended.
 const refused = "refused"
 
-// jobs is what scalings, kills and reads of jobs do, each once. An output of nil is not known.
+// jobs is the model of scaling, killing and reading jobs, each call once. An output of nil is not
+// known.
 var jobs = porcupine.Model{
 	Partition: func(history []porcupine.Operation) (parts [][]porcupine.Operation) {
 		byJob := map[string][]porcupine.Operation{}
@@ -138,9 +140,9 @@ var jobs = porcupine.Model{
 	},
 }
 
-// Scalings and kills through gateways whose connections, to clients and to the leader, are cut at
-// any moment have their effect once, at one instant between call and answer, although they are
-// repeated: nobody reads 5, 7, 5, and no kill that worked is reported as a conflict.
+// Scalings and kills through gateways are repeated when connections, to clients or to the leader,
+// are cut. Each still has its effect once, at one instant between call and answer: nobody reads 5,
+// 7, 5, and no kill that worked is reported as a conflict.
 func TestRepeatedChangesAreLinearizable(t *testing.T) {
 	seed := testrun.Seed(t)
 	dir := shortDir(t)
@@ -203,7 +205,7 @@ func follow(t *testing.T, leader, listen string) (stop func()) {
 	}
 }
 
-// compete lets workers change and read two jobs, and returns what they did.
+// compete lets workers change and read two jobs, and returns their calls and the answers.
 func compete(t *testing.T, clients []*client.Client, workers int, seed uint64, name string) []porcupine.Operation {
 	t.Helper()
 	names := []string{name + "-a", name + "-b"}
@@ -245,7 +247,7 @@ func compete(t *testing.T, clients []*client.Client, workers int, seed uint64, n
 	return all
 }
 
-// perform does one operation; ok is false for one that had no effect and says nothing.
+// perform makes one call. ok is false if the call had no effect and its answer tells nothing.
 func perform(t *testing.T, c *client.Client, op changeOp, clock *atomic.Int64) (done porcupine.Operation, ok bool) {
 	done = porcupine.Operation{Input: op, Call: clock.Add(1), Return: math.MaxInt64}
 	var err error

@@ -22,8 +22,8 @@ import (
 
 const submitters = 64
 
-// cluster is a coordinator on a real disk and a gateway, with nodes that a load generator registers
-// over the agents' RPC and keeps alive with heartbeats.
+// cluster is a coordinator on a real disk and a gateway. A load generator registers its nodes over
+// the agents' RPC and keeps them alive with heartbeats.
 type cluster struct {
 	url    string
 	client *client.Client
@@ -102,7 +102,7 @@ func drainAssignments(ctx context.Context, agents plimsollv1connect.AgentService
 		ctx, connect.NewRequest(&pb.WatchAssignmentsRequest{Node: node, Incarnation: 1}),
 	)
 	for err == nil && stream.Receive() {
-		continue // an agent would start what comes
+		continue // an agent would start the new assignments
 	}
 	if ctx.Err() != nil {
 		return nil
@@ -158,9 +158,8 @@ func (c *cluster) submitAll(tb testing.TB, round, jobs, tasks int) {
 	}
 }
 
-// BenchmarkSubmitToBound is the figure: durable, through the coordinator, from the first
-// submit to the last binding visible at a gateway. The rounds go on the same cluster, so that it is
-// not empty.
+// BenchmarkSubmitToBound measures the time from the first submit to the last binding that a gateway
+// shows, durable and through the coordinator. The rounds use the same cluster, so it is not empty.
 func BenchmarkSubmitToBound(b *testing.B) {
 	for _, load := range []struct {
 		name        string

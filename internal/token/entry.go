@@ -27,11 +27,11 @@ type entry struct {
 	Process owner  `json:"process"`
 }
 
-// owner is a process that cannot be mistaken for another, also of another machine that has the same
-// home directories.
+// owner identifies a process. No other process has the same owner, not even on another machine that
+// shares the home directories.
 type owner struct {
 	PID     int    `json:"pid"`
-	Started string `json:"started"` // as the kernel counts
+	Started string `json:"started"` // start time, as the kernel counts
 	Boot    string `json:"boot"`
 }
 
@@ -46,7 +46,7 @@ func processOf(pid int) (owner, error) {
 	if err != nil {
 		return owner{}, fmt.Errorf("look at process %d: %w", pid, err)
 	}
-	// The program's name may hold anything, so the fields are counted from behind it
+	// The program's name may hold any character, so the fields are counted from its end
 	// (proc_pid_stat(5)).
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
@@ -60,21 +60,21 @@ func (o owner) lives() bool {
 	return err == nil && now == o
 }
 
-// place is where the entries of one user are.
+// place is the directory with the entries of one user.
 type place struct {
 	dir string
 	uid uint32
 	gid uint32
 }
 
-// own is the place of the user of this process.
+// own returns the place of the user of this process.
 func own() (place, error) {
 	uid, gid := uint32(os.Geteuid()), uint32(os.Getegid())
 	if config := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(config) && (uid != 0 || owns(uid, filepath.Dir(config))) {
 		return place{filepath.Join(config, "plimsoll", "tokens"), uid, gid}, nil
 	}
 	home := os.Getenv("HOME")
-	if !owns(uid, home) { // sudo may leave that of the caller
+	if !owns(uid, home) { // sudo may leave the HOME of its caller
 		u, err := user.LookupId(strconv.Itoa(int(uid)))
 		if err != nil {
 			return place{}, fmt.Errorf("find the home directory: %w", err)
@@ -100,7 +100,8 @@ func owns(uid uint32, dir string) bool {
 	return ok && stat.Uid == uid
 }
 
-// sudoer is the place of the user who started this process through sudo; ok is false if nobody did.
+// sudoer returns the place of the user who started this process through sudo. ok is false if the
+// process was not started through sudo.
 func sudoer() (p place, ok bool, err error) {
 	id, err := strconv.ParseUint(os.Getenv("SUDO_UID"), 10, 32)
 	if os.Geteuid() != 0 || err != nil || id == 0 {
@@ -118,8 +119,8 @@ func sudoer() (p place, ok bool, err error) {
 	return p, true, err
 }
 
-// do calls f with the rights to files that the user of the place has: root must not follow the
-// links that another user puts into a home directory.
+// do calls f with the file permissions of the place's user: root must not follow links that another
+// user puts into a home directory.
 func (p place) do(f func() error) error {
 	if p.uid == uint32(os.Geteuid()) {
 		return f()
@@ -150,10 +151,10 @@ func (p place) path(kind Kind, server netip.AddrPort) string {
 	return filepath.Join(p.dir, fmt.Sprintf("%s_%d.%s", server.Addr(), server.Port(), kind))
 }
 
-// Enter lets callers on this machine find the tokens of a listener that they reach by the loopback:
-// those that are processes of its user and, of a process that was started through sudo, user tokens
-// also those of the user who did. withdraw takes the entries back. What could be entered is, also
-// beside an error.
+// Enter lets callers on this machine find the tokens of a listener that they reach by the loopback.
+// Processes of the listener's user find all of them. If this process was started through sudo,
+// processes of the user who called sudo find the user tokens. withdraw removes the entries. Besides
+// an error, the entries that could be written stay.
 func Enter(listener net.Addr, tokens []Token) (withdraw func(), err error) {
 	var entered []func()
 	withdraw = func() {
@@ -184,7 +185,8 @@ func Enter(listener net.Addr, tokens []Token) (withdraw func(), err error) {
 					if err := e.write(path); err != nil {
 						return err
 					}
-					// it is of no use any more, and does no harm
+					// an entry that stays behind is harmless: nobody finds a token of an ended
+					// process
 					entered = append(entered, func() { _ = p.do(func() error { return e.remove(path) }) })
 				}
 			}
@@ -204,7 +206,7 @@ func Enter(listener net.Addr, tokens []Token) (withdraw func(), err error) {
 	return withdraw, err
 }
 
-// loopbacks are the addresses by which this machine reaches a listener without a network.
+// loopbacks returns the addresses by which this machine reaches a listener without a network.
 func loopbacks(listener net.Addr) []netip.AddrPort {
 	tcp, ok := listener.(*net.TCPAddr)
 	if !ok {
@@ -223,7 +225,7 @@ func loopbacks(listener net.Addr) []netip.AddrPort {
 	return nil
 }
 
-// clear makes the directory, and removes what processes that have ended left in it.
+// clear makes the directory, and removes the entries of processes that have ended.
 func (p place) clear() error {
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return fmt.Errorf("make the directory for tokens: %w", err)
@@ -235,7 +237,7 @@ func (p place) clear() error {
 	for _, file := range left[:min(len(left), 1000)] {
 		path := filepath.Join(p.dir, file.Name())
 		if e, err := p.read(path); err == nil && !e.Process.lives() {
-			_ = os.Remove(path) // it is of no use any more, and does no harm
+			_ = os.Remove(path) // an entry that stays behind is harmless
 		}
 	}
 	return nil
@@ -252,20 +254,20 @@ func (e *entry) write(path string) error {
 	return nil
 }
 
-// remove removes the entry unless another process has put its own there.
+// remove removes the entry unless another process has replaced it.
 func (e *entry) remove(path string) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return err //nolint:wrapcheck // nobody is told
+		return err //nolint:wrapcheck // the caller ignores the error
 	}
 	var now entry
 	if json.Unmarshal(data, &now) != nil || now.Process != e.Process {
 		return nil
 	}
-	return os.Remove(path) //nolint:wrapcheck // nobody is told
+	return os.Remove(path) //nolint:wrapcheck // the caller ignores the error
 }
 
-// read reads an entry; it is nobody's if it belongs neither to the user of the place nor to root.
+// read reads an entry. It refuses one that belongs neither to the user of the place nor to root.
 func (p place) read(path string) (entry, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -285,7 +287,7 @@ func (p place) read(path string) (entry, error) {
 	return e, nil
 }
 
-// places are those in which this process looks.
+// places returns the places that this process searches.
 func places() []place {
 	var found []place
 	if p, err := own(); err == nil {
@@ -297,7 +299,8 @@ func places() []place {
 	return found
 }
 
-// lookup finds the token that a server on this machine has entered, and says why there is none.
+// lookup finds the token that a server on this machine has entered. If there is none, why is the
+// reason.
 func lookup(kind Kind, servers []netip.AddrPort) (t Token, e entry, why string) {
 	why = fmt.Sprintf("no server at %s has entered one for this user", servers[0])
 	for _, p := range places() {

@@ -15,7 +15,7 @@ import (
 // maxFileBytes bounds a file that is read; a token has under 64 bytes.
 const maxFileBytes = 4096
 
-// Load reads the token of a kind from a file, which nobody but its user may be able to read.
+// Load reads the token of a kind from a file. Only the file's user may be able to read the file.
 func Load(kind Kind, path string) (Token, error) {
 	data, err := readPrivate(path, syscall.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -42,7 +42,7 @@ func Load(kind Kind, path string) (Token, error) {
 
 // readPrivate reads a small regular file that only its user can read.
 func readPrivate(path string, flags int) (data []byte, err error) {
-	f, err := os.OpenFile(path, flags|syscall.O_NONBLOCK, 0) // a FIFO would be waited for otherwise
+	f, err := os.OpenFile(path, flags|syscall.O_NONBLOCK, 0) // with O_NONBLOCK opening a FIFO does not block
 	if err != nil {
 		if errors.Is(err, fs.ErrPermission) {
 			err = plimsoll.Errorf(
@@ -70,8 +70,8 @@ func readPrivate(path string, flags int) (data []byte, err error) {
 	return data, nil
 }
 
-// Make reads the token of a kind from a file, and makes both if there is none. The file appears
-// whole, and is on the disk when Make returns.
+// Make reads the token of a kind from a file. If there is no such file, it makes a token and the
+// file. The file appears whole, and is on the disk when Make returns.
 func Make(kind Kind, path string) (Token, error) {
 	if _, err := os.Stat(path); err == nil {
 		return Load(kind, path)
@@ -100,7 +100,7 @@ func cannotMake(kind Kind, path string, err error) error {
 		path, kind, err, kind)
 }
 
-// writeNew makes a file that nobody else can read, or fails because there is one.
+// writeNew makes a file that only its user can read. It fails if the file exists.
 func writeNew(path string, data []byte) (err error) {
 	written, err := writeTemporary(path, data)
 	if err != nil {
@@ -113,7 +113,7 @@ func writeNew(path string, data []byte) (err error) {
 	return syncDir(filepath.Dir(path))
 }
 
-// replace makes a file that nobody else can read, instead of one that may be there.
+// replace makes a file that only its user can read, and replaces the file if it exists.
 func replace(path string, data []byte) error {
 	written, err := writeTemporary(path, data)
 	if err != nil {

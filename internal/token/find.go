@@ -14,13 +14,13 @@ import (
 // Finder finds tokens of one kind for servers. The zero Finder finds none.
 type Finder struct {
 	Kind Kind
-	File string // that was named; empty: what a server on this machine has entered
+	File string // the file to read; empty: the entries of servers on this machine are searched
 	// PerServer sends each server a form of the token that is good for it alone, see Token.For.
 	PerServer bool
 }
 
-// For returns where the token for a server is found; nil if nowhere. The server is an address as
-// package transport takes it.
+// For returns the source of the token for a server; nil if there is none. The server is an address
+// as package transport takes it.
 func (f Finder) For(server string) *Source {
 	switch {
 	case f.Kind == 0:
@@ -57,13 +57,13 @@ func (f Finder) source(server string, s *Source) *Source {
 	return s
 }
 
-// Fixed is the source of a token that is known already; about says where from.
+// Fixed returns the source of a token that is known already. about names its origin.
 func Fixed(t Token, about string) *Source {
 	return &Source{about: about, read: func() (Token, entry, error) { return t, entry{}, nil }}
 }
 
-// entered are the addresses under which the token of a server may have been entered. The name
-// localhost stands for two, so that a caller has to use the one that is found: see Source.At.
+// entered returns the addresses under which the token of a server may have been entered. The name
+// localhost stands for two addresses, so a caller has to use the one that Source.Get returns.
 func entered(server string) []netip.AddrPort {
 	host, text, err := net.SplitHostPort(strings.TrimSuffix(strings.TrimPrefix(server, "http://"), "/"))
 	if err != nil {
@@ -86,19 +86,19 @@ func entered(server string) []netip.AddrPort {
 	return []netip.AddrPort{netip.AddrPortFrom(ip.Unmap(), uint16(port))}
 }
 
-// Source is where a caller has the token for one server from. It is safe for concurrent use.
+// Source is the origin of a caller's token for one server. It is safe for concurrent use.
 type Source struct {
 	about string
 	read  func() (Token, entry, error)
 
 	mu    sync.Mutex
-	token Token // as it was read; none: not yet
+	token Token // as it was last read; zero: not yet read, or refused
 	entry entry
-	none  string // why there was no token
+	none  string // why the search found no token
 }
 
-// Get returns the token, or none if the server has entered none, and the address to which alone it
-// may be sent; empty: that of the server.
+// Get returns the token and the only address that it may be sent to. The zero token means that the
+// server has entered none; an empty address stands for the server's own.
 func (s *Source) Get() (t Token, at string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,9 +110,8 @@ func (s *Source) Get() (t Token, at string, err error) {
 	return s.token, s.entry.Server, nil
 }
 
-// Check is called when a connection to the server has been made, before a request is sent. It fails
-// if the token has not been entered any more, because another process may have the server's address
-// now.
+// Check is called after a connection to the server has been made and before a request is sent. It
+// fails if the token is no longer entered: another process may have the server's address now.
 func (s *Source) Check() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,14 +125,14 @@ func (s *Source) Check() error {
 	return plimsoll.Errorf(plimsoll.CodeUnavailable, "the server whose token was found has ended; try again")
 }
 
-// Refused makes the next Get read the token again, because the server did not take it.
+// Refused is called when the server has refused the token. The next Get reads it again.
 func (s *Source) Refused() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.token, s.entry = Token{}, entry{}
 }
 
-// String says what a caller sent.
+// String describes the origin of the token, or why there is none.
 func (s *Source) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,8 +142,8 @@ func (s *Source) String() string {
 	return s.about
 }
 
-// ServerFile is the file in which the server itself keeps the token, or else the one that it was
-// read from.
+// ServerFile is the file in which the server itself keeps the token. If the server names none, it
+// is the file that the token was read from.
 func (s *Source) ServerFile() (string, error) {
 	t, _, err := s.Get()
 	if err != nil {

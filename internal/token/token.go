@@ -1,19 +1,22 @@
 // Package token makes, keeps and finds the tokens by which a listener of TCP knows its callers.
 //
-// There are five kinds, each for one kind of caller: see Kind. A role makes the tokens of its own
-// listener at its first start, in files that only its user can read (Make). Its callers read the
-// file (Load), or find the token without being told where it is: a listener that this machine
-// reaches by its loopback enters its tokens below the home directory of its user (Enter), by its
-// address. A Finder finds either for a server, and a Source is such a token as it stands at
-// present.
+// There are five kinds, each for one kind of caller: see Kind. At its first start a role makes the
+// tokens of its own listener, in files that only its user can read (Make). Its callers read the
+// file (Load), or find the token without a path: a listener that this machine reaches by its
+// loopback enters its tokens, by its address, below the home directory of its user (Enter). A
+// Finder finds a token in both ways. A Source keeps a token that was found, and reads it anew after
+// a refusal.
 //
 //	user, err := token.Make(token.User, "/var/lib/plimsoll/user.token") // a server
-//	source := token.Finder{Kind: token.User}.For("127.0.0.1:9080")      // a caller on that machine
+//	source := token.Finder{Kind: token.User}.For("127.0.0.1:9080")      // a local caller
 //
-// Guarantees: a file is there whole or not at all, also after a crash, and two processes that make
-// it at the same time get one token. A token is found only for the server that entered it, and only
-// while that process lives, because somebody else may listen on its port afterwards. No way of
-// printing a Token shows it.
+// Guarantees:
+//
+//   - A token file exists whole or not at all, also after a crash. Two processes that make the same
+//     file at the same time get one token.
+//   - A token is found only for the server that entered it, and only while that process lives:
+//     another process may listen on its port afterwards.
+//   - No way of printing a Token shows its secret.
 //
 // The package owns no goroutine. It does not decide what a caller may do: package transport does.
 package token
@@ -30,7 +33,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Kind says whose token it is, and for which listener.
+// Kind is the purpose of a token: the callers that hold it and the listener that checks it.
 type Kind uint8
 
 // The kinds. Each has a flag and a file of the same name at both ends.
@@ -39,7 +42,7 @@ const (
 	Agent                     // of agents, for gateways
 	Gateway                   // of gateways, for coordinators
 	Log                       // of gateways, for the ports of agents
-	Evaluator                 // of those who place, for evaluators
+	Evaluator                 // of callers that place tasks, for evaluators
 
 	numKinds
 )
@@ -67,14 +70,14 @@ func (k Kind) prefix() string { return "plimsoll_" + k.String() + "_" }
 
 const secretBytes = 32
 
-// Token is a secret of one kind. The zero Token is none.
+// Token is a secret of one kind. The zero Token holds no secret.
 type Token struct {
 	kind Kind
-	file string  // where it was made or read; may be empty
-	text *string // not a string, which printing a struct that holds a Token would show
+	file string  // file in which the token was made or read; may be empty
+	text *string // a pointer, because printing a struct that holds a Token would show a string
 }
 
-// New makes a token that no file has.
+// New makes a token that is in no file.
 func New(kind Kind) Token {
 	secret := make([]byte, secretBytes)
 	_, _ = rand.Read(secret) // it never fails
@@ -103,28 +106,28 @@ func Parse(text string) (Token, error) {
 			"plimsoll_log_ or plimsoll_evaluator_, and 43 characters follow")
 }
 
-// Is reports whether there is a token.
+// Is reports whether t holds a secret.
 func (t Token) Is() bool { return t.text != nil }
 
 // Kind returns the kind of the token.
 func (t Token) Kind() Kind { return t.kind }
 
-// File is where the token was made or read; empty if in no file.
+// File is the file in which the token was made or read; empty if there is none.
 func (t Token) File() string { return t.file }
 
 // Header is the Authorization header of a request with the token.
 func (t Token) Header() string { return "Bearer " + *t.text }
 
-// Matches reports whether it is the token that a caller sent. How long it takes does not tell how
-// much of it is right.
+// Matches reports whether t is the token that a caller sent. Its duration does not depend on how
+// much of the text is right.
 func (t Token) Matches(sent string) bool {
 	var a, b [64]byte
 	n, m := copy(a[:], *t.text), copy(b[:], sent)
 	return n == m && len(sent) == m && subtle.ConstantTimeCompare(a[:n], b[:m]) == 1
 }
 
-// For returns the form of the token that is good for one server alone: a server that gets it cannot
-// use it at another one that has the same token.
+// For returns a form of the token that only one server accepts. A server that gets it cannot use it
+// at another server with the same token.
 func (t Token) For(server string) Token {
 	if !t.Is() {
 		return t
@@ -153,8 +156,8 @@ func article(k Kind) string {
 // MarshalText implements encoding.TextMarshaler, also for logs: it shows the kind alone.
 func (t Token) MarshalText() ([]byte, error) { return []byte(fmt.Sprint(t)), nil }
 
-// Guess names the kind that a text has the form of, such as "an agent token"; empty if of none. It
-// says nothing about who knows it.
+// Guess names the kind of token that a text has the form of, such as "an agent token"; empty if it
+// has the form of none. It does not check the secret.
 func Guess(text string) string {
 	if t, err := Parse(text); err == nil {
 		return fmt.Sprint(t)

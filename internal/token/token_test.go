@@ -100,7 +100,7 @@ func TestNoWayOfPrintingShowsAToken(t *testing.T) {
 	}
 }
 
-// Whoever makes it at the same time gets one token, in one file that is for its user alone.
+// Callers of Make at the same time get one token, in one file that only its user can read.
 func TestMakeMakesOneToken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "data", "user.token")
 	made := make([]Token, 8)
@@ -253,8 +253,8 @@ func TestTokenIsFoundForItsServerAlone(t *testing.T) {
 	}
 }
 
-// Somebody else may listen where a server has ended: its token is not found, and is not sent on a
-// new connection.
+// Another process may listen where a server has ended. The token of that server is not found, and
+// is not sent on a new connection.
 func TestTokenOfAServerThatHasEndedIsNotFound(t *testing.T) {
 	dir := home(t)
 	withdraw, err := Enter(address("127.0.0.1:9080"), []Token{New(User)})
@@ -278,7 +278,7 @@ func TestTokenOfAServerThatHasEndedIsNotFound(t *testing.T) {
 		t.Errorf("%v, %v, %v", got, err, source)
 	}
 
-	// One that was killed leaves its entry, which says of which process, and of which start of the
+	// A server that was killed leaves its entry, which names its process and the boot of the
 	// machine.
 	ended := exec.Command("true")
 	if err := errors.Join(ended.Start(), ended.Wait()); err != nil {
@@ -312,7 +312,7 @@ func TestTokenOfAServerThatHasEndedIsNotFound(t *testing.T) {
 	}
 }
 
-// Only the user and root can enter what the user's commands find.
+// Only the user and root can enter the tokens that the user's commands find.
 func TestEntryOfAnotherUserIsNotTaken(t *testing.T) {
 	dir := home(t)
 	enter(t, "127.0.0.1:9080", New(User))
@@ -341,8 +341,8 @@ func TestEntryOfAnotherUserIsNotTaken(t *testing.T) {
 	}
 }
 
-// What root writes for the user who called sudo is that user's, and does not follow links to where
-// that user may not write.
+// The entry that root writes for the user who called sudo belongs to that user. It does not follow
+// links to places where that user may not write.
 func TestEntryForTheUserOfSudoIsWrittenAsThatUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can act as another user")
@@ -370,7 +370,8 @@ func TestEntryForTheUserOfSudoIsWrittenAsThatUser(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if stat := info.Sys().(*syscall.Stat_t); stat.Uid != 65534 || stat.Gid != 65534 || info.Mode().Perm()&0o077 != 0 {
+		stat := info.Sys().(*syscall.Stat_t)
+		if stat.Uid != 65534 || stat.Gid != 65534 || info.Mode().Perm()&0o077 != 0 {
 			t.Errorf("%s is of %d:%d with %v", path, stat.Uid, stat.Gid, info.Mode())
 		}
 	}

@@ -17,10 +17,10 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
-// The roles tell what happens; here are the log lines that are made of it, for dev and for the
+// Roles report their events to the functions below, which write them to the log: for dev, and for
 // roles in processes of their own.
 
-// CoordinatorEvents logs what happens to a coordinator.
+// CoordinatorEvents logs the events of a coordinator.
 func CoordinatorEvents(log *slog.Logger) coordinator.Events {
 	return coordinator.Events{
 		Standby: func(err error) { log.Info("standby: it takes over when the store is free", "reason", err) },
@@ -53,10 +53,10 @@ func CoordinatorEvents(log *slog.Logger) coordinator.Events {
 	}
 }
 
-// FollowerEvents logs what happens between a gateway and the leader. A failure that repeats the one
-// before is for the level debug: several come in a second while the leader is away.
+// FollowerEvents logs the events between a gateway and the leader. A failure that repeats the one
+// before has the level debug: several come in a second while the leader is away.
 func FollowerEvents(log *slog.Logger) replica.FollowerEvents {
-	last := "" // follower calls both from one goroutine at a time
+	last := "" // the follower calls both functions from one goroutine at a time
 	return replica.FollowerEvents{
 		Live: func(epoch, revision uint64, resumed bool) {
 			last = ""
@@ -73,7 +73,7 @@ func FollowerEvents(log *slog.Logger) replica.FollowerEvents {
 	}
 }
 
-// GatewayEvents logs what happens in a gateway.
+// GatewayEvents logs the events of a gateway.
 func GatewayEvents(log *slog.Logger) gateway.Events {
 	return gateway.Events{
 		Serving: func(address string) { log.Info("serving", "address", address) },
@@ -87,7 +87,7 @@ func GatewayEvents(log *slog.Logger) gateway.Events {
 	}
 }
 
-// AgentEvents logs what happens in an agent and in its QoS loop.
+// AgentEvents logs the events of an agent and of its QoS loop.
 func AgentEvents(log *slog.Logger) agent.Events {
 	return agent.Events{
 		Registered: func(gateway string, node *plimsoll.Node) {
@@ -136,7 +136,7 @@ func AgentEvents(log *slog.Logger) agent.Events {
 		},
 		NodeReportRefused: func(events int, err error) {
 			log.Error(
-				"a report of the node was refused for good; what is wrong in it is left out", "events", events, "error",
+				"a report of the node was refused for good; its wrong parts are left out", "events", events, "error",
 				err,
 			)
 		},
@@ -177,7 +177,7 @@ func qosEvents(log *slog.Logger) nodeqos.Events {
 		},
 		OtherBoot: func(boot string) {
 			log.Info(
-				"the record of what was taken from tasks is of another boot, which nothing has outlived", "boot", boot,
+				"the record of resources taken from tasks is of another boot, and no task has outlived it", "boot", boot,
 			)
 		},
 		Trouble: func(t nodeqos.Trouble) {
@@ -194,7 +194,7 @@ func qosEvents(log *slog.Logger) nodeqos.Events {
 	}
 }
 
-// SupervisorEvents logs what happens in a supervisor.
+// SupervisorEvents logs the events of a supervisor.
 func SupervisorEvents(log *slog.Logger) executor.Events {
 	return executor.Events{
 		Started: func(caps executor.Capabilities) {
@@ -232,8 +232,8 @@ func SupervisorEvents(log *slog.Logger) executor.Events {
 	}
 }
 
-// attrs are those of a line about trouble, without those that are empty. others are keys and
-// values.
+// attrs returns the attributes of a line about a failure, without the empty ones. others are keys
+// and values.
 func attrs(task string, attempt int32, err error, others ...string) []slog.Attr {
 	var all []slog.Attr
 	if task != "" {

@@ -16,8 +16,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
-// Whatever a role tells is logged, but for what a gateway tells of each node, which the nodes'
-// agents log.
+// Every event of a role is logged, except those that a gateway reports of each node: the nodes'
+// agents log them.
 func TestAllEventsAreLogged(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	var check func(v reflect.Value)
@@ -40,7 +40,7 @@ func TestAllEventsAreLogged(t *testing.T) {
 	}
 }
 
-// A line has its level, what happened, and what it is about, without what is empty.
+// A line has its level, the event and its subject, and leaves out empty attributes.
 func TestLogLines(t *testing.T) {
 	var out bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
