@@ -103,7 +103,7 @@ func TestATaskTakesLessMemoryThanItsRoom(t *testing.T) {
 	if peak > state.TaskMemory {
 		t.Errorf("a task takes %d bytes while it is loaded; its room is %d", peak, state.TaskMemory)
 	}
-	if held, _ := loaded.Held(); held != jobs*tasks {
+	if held, _ := loaded.Usage(); held != jobs*tasks {
 		t.Fatalf("%d tasks were loaded, want %d", held, jobs*tasks)
 	}
 	runtime.KeepAlive(leader)

@@ -24,7 +24,7 @@ func (b *bench) wantRefused(id uint64, code plimsoll.Code, words ...string) {
 // wantHeld fails unless so many tasks are counted.
 func (b *bench) wantHeld(want int) {
 	b.t.Helper()
-	if tasks, _ := b.engine.State().Held(); tasks != want {
+	if tasks, _ := b.engine.State().Usage(); tasks != want {
 		b.t.Fatalf("%d tasks are counted, want %d", tasks, want)
 	}
 }
@@ -73,7 +73,7 @@ func TestTasksThatAreStillToBeCreatedCount(t *testing.T) {
 	b.wantRefused(refused, plimsoll.CodeExhausted, "state-tasks")
 	b.send(&engine.KillJob{ID: "a"}) // what is not created by now never will be
 	b.turn()
-	if tasks, _ := b.engine.State().Held(); tasks >= 900 {
+	if tasks, _ := b.engine.State().Usage(); tasks >= 900 {
 		t.Fatalf("a job that was killed while its tasks were created counts %d", tasks)
 	}
 }

@@ -168,7 +168,7 @@ func (w *world) checkLimits() {
 // checkHeld: a bound on what all jobs hold is kept except by what was there before, and ended jobs
 // have given way once nothing is left to do.
 func (w *world) checkHeld() {
-	tasks, _ := w.engine.State().Held()
+	tasks, _ := w.engine.State().Usage()
 	made := 0
 	for _, id := range w.jobs {
 		if j := w.engine.State().Job(id); j != nil {
