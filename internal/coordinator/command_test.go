@@ -241,7 +241,7 @@ func TestFullInboxRefuses(t *testing.T) {
 	}
 }
 
-// A command that cannot be decoded is refused, and the error says how to mend it.
+// A command that cannot be decoded is refused, and the error says how to correct it.
 func TestUnreadableCommands(t *testing.T) {
 	c := idle(t, Config{})
 	for _, test := range []struct {

@@ -143,7 +143,7 @@ func (s *State) refusals(spec *plimsoll.JobSpec) []string {
 }
 
 func refusal(group int, err error) string {
-	return fmt.Sprintf("what it asks for is not understood any more, so submit the job anew: groups[%d].%s", group, err)
+	return fmt.Sprintf("the stored request is not understood any more; submit the job anew: groups[%d].%s", group, err)
 }
 
 // Prepared returns the prepared request of a group, set to its owner. The caller calls release when

@@ -12,9 +12,11 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// Loader rebuilds a State from stored records, which may come in any order: l :=
-// state.NewLoader(cfg, queues) // for each record: l.JobSpec(...), l.JobStatus(...), l.Task(...),
-// l.Node(...), ... s, err := l.End(now)
+// Loader rebuilds a State from stored records, which may come in any order:
+//
+//	l := state.NewLoader(cfg, queues)
+//	l.JobSpec(spec) // and so on, for each stored record
+//	s, err := l.End(now)
 type Loader struct {
 	cfg      Config
 	queues   plimsoll.QueueConfig

@@ -127,7 +127,7 @@ type State struct {
 
 	growing  []*Job  // jobs with tasks to be created; exactly those with Job.growing
 	stopping []*Job  // killed or scaled-down jobs with tasks to be stopped; those with Job.stopping
-	emptying []*Node // draining or lost nodes with tasks on them; exactly those with Node.emptying
+	emptying []*Node // draining or lost nodes that are not yet empty; exactly those with Node.emptying
 	excluded []*Job  // ended jobs whose exclusions from nodes are to be dropped
 
 	// forgetting holds the jobs whose records are being deleted, over one turn or several.
@@ -187,7 +187,7 @@ type Job struct {
 	failed     int32         // number of created tasks that failed for good
 	growing    bool          // the job is in State.growing
 	stopping   bool          // the job is in State.stopping
-	forgetting bool          // the records are being deleted; users no longer see the job
+	forgetting bool          // the records are being deleted
 	dirty      bool          // the status is in dirty.jobs
 	persist    bool          // the dirty status must be stored, not only replicated
 	dirtySpec  bool          // the specification is in dirty.specs
@@ -287,8 +287,8 @@ type Ref struct {
 // Task returns the row. The pointer is good until a task of the group is created or deleted.
 func (r Ref) Task() *Task { return &r.Group.Tasks[r.Index] }
 
-// Node is a node's row. The embedded record is stored; the fields with "not stored" are found again
-// after a load.
+// Node is a node's row. The embedded record is stored. The fields with "not stored" are empty after
+// a load, until the node registers or reports again.
 type Node struct {
 	plimsoll.Node
 	Slot         int32  // index in State.slots, and of the node's server in State.Fleet
@@ -297,7 +297,8 @@ type Node struct {
 
 	// tasks are exactly the tasks with Bound to Stopping whose Task.Node is this node.
 	tasks []Ref
-	// heardSince is the time since which the node is ready under this leader; not stored.
+	// heardSince is the time since which the node is ready under this leader. A load sets it to its
+	// own time.
 	heardSince int64
 	// deadline is the time at which a ready node without its gateway or leader stops being ready.
 	// 0: the gateway hears it, or it is not ready. A load sets it anew.
