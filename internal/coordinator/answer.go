@@ -7,7 +7,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// The encoders of the table of commands put the engine's answers into the gateway's reply.
+// The encoders of the table of commands write the engine's answers into the gateway's reply.
 
 func done(*pb.Reply, engine.Done) {}
 

@@ -16,14 +16,14 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// What each attack consists of: so many commands, so many at a time, so many bytes each.
+// The size of each attack: the number of commands, how many at a time, and their bytes.
 const (
 	attackCommands = 48
 	attackAtOnce   = 12
 	attackBytes    = 3_000_000
 )
 
-// longTraits are as many traits as are possible, of as many words.
+// longTraits returns the largest possible number of traits, with the largest number of words.
 func longTraits() map[string]plimsoll.Trait {
 	traits := map[string]plimsoll.Trait{}
 	for i := range plimsoll.MaxTraits {
@@ -36,7 +36,7 @@ func longTraits() map[string]plimsoll.Trait {
 	return traits
 }
 
-// constrained is a job that is valid but for its size, nearly all of which is in constraints.
+// constrained returns a job that is valid but for its size, most of which is in constraints.
 func constrained(id string) *plimsoll.JobSpec {
 	spec := job(id, 1)
 	one := spec.Groups[0]
@@ -54,7 +54,7 @@ func constrained(id string) *plimsoll.JobSpec {
 	return spec
 }
 
-// described is a node that is valid, with facts as large as they may be.
+// described returns a valid node with the largest possible facts.
 func described(id string) *plimsoll.Node {
 	n := &plimsoll.Node{ID: id, Incarnation: 1, Capacity: plimsoll.Resources{"cpu": 1000}}
 	n.Facts.Traits, n.Facts.Networks = longTraits(), map[string]bool{}
@@ -64,7 +64,7 @@ func described(id string) *plimsoll.Node {
 	return n
 }
 
-// labelled is a set of valid policies.
+// labelled returns a set of valid policies.
 func labelled() []*pb.Policy {
 	pairs := map[string]string{}
 	for i := range plimsoll.MaxLabels {
@@ -80,7 +80,7 @@ func labelled() []*pb.Policy {
 	return set
 }
 
-// attack sends so many commands, several at a time, and returns what they are answered with.
+// attack sends many commands, several at a time, and returns the errors of their replies.
 func (l *leader) attack(commands int, command func(i int) *pb.Command) []error {
 	l.t.Helper()
 	errs := make([]error, commands)
@@ -97,9 +97,8 @@ func (l *leader) attack(commands int, command func(i int) *pb.Command) []error {
 	return errs
 }
 
-// Nothing that a user or an agent can send ends a leadership. What a batch of the store has no room
-// for is refused with its size and the limit, also where it would only be tried, and the leader's
-// epoch stays what it was.
+// No command of a user or an agent ends a leadership. A command that does not fit in a batch of the
+// store is refused with its size and the limit, also in a dry run. The leader keeps its epoch.
 func TestCommandsThatFillABatchAreRefusedAndTheLeaderGoesOn(t *testing.T) {
 	spec, node := wire.JobSpecToProto(constrained("large")), wire.NodeToProto(described("n"))
 	policies := labelled()

@@ -9,20 +9,20 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// command is a kind of command of gateways: how it is read, and how the engine's answer is told. A
-// question does not come to the engine, and tells its answer itself.
+// command is a kind of command of gateways, with its decoder and the encoder of its answer. A
+// question has inquire instead: it does not go to the engine, and writes its answer itself.
 type command struct {
-	name    string // of the field of the message Command, and in metrics
+	name    string // name of the field in the message Command, and of the label in metrics
 	decode  func(gateway string, cmd *pb.Command) (engine.Operation, error)
 	encode  func(reply *pb.Reply, answer any)
-	inquire func(cmd *pb.Command) (inquiry, error) // of a question; nil otherwise
+	inquire func(cmd *pb.Command) (inquiry, error) // decoder of a question; nil for others
 
-	ofAgents bool // an agent says it, or a gateway about one; no user does
+	ofAgents bool // the command comes from an agent, or from a gateway about one
 }
 
-// newCommands returns the table of all commands. A new one needs its row here, its operation in
-// package engine and, if its answer says more than that it was done, its field in the message
-// Reply. A question needs an inquiry instead of an operation.
+// newCommands returns the table of all commands. A new command needs a row here and an operation in
+// package engine. If its answer is not Done, it also needs a field in the message Reply. A question
+// needs an inquiry instead of an operation.
 func newCommands() []command {
 	return []command{
 		row("submit_job", (*pb.Command).GetSubmitJob, decodeSubmit, done),
@@ -45,8 +45,7 @@ func newCommands() []command {
 	}
 }
 
-// row makes a row of the table. It takes no encoder for another answer than the one that the
-// operation gives.
+// row makes a row of the table. The type parameters make the encoder match the operation's answer.
 func row[M any, O engine.Answering[A], A any](
 	name string, message func(*pb.Command) M, decode func(gateway string, m M) (O, error), encode func(*pb.Reply, A),
 ) command {
@@ -59,7 +58,7 @@ func row[M any, O engine.Answering[A], A any](
 			}
 			return do, nil
 		},
-		// Answering an A, the engine answers with one
+		// The type assertion holds: O is Answering[A].
 		encode: func(reply *pb.Reply, answer any) { encode(reply, answer.(A)) },
 	}
 }
@@ -97,7 +96,7 @@ func newCommandTable() *commandTable {
 	return t
 }
 
-// find returns the row of a command, also beside an error.
+// find returns the row of a command. Beside an error it returns a row with the name "unknown".
 func (t *commandTable) find(cmd *pb.Command) (*command, error) {
 	if field := cmd.ProtoReflect().WhichOneof(t.kind); field != nil {
 		if c := t.byName[field.Name()]; c != nil {
@@ -108,7 +107,7 @@ func (t *commandTable) find(cmd *pb.Command) (*command, error) {
 		"the leader does not know this command; it is older than the gateway")
 }
 
-// refusal is the reply to a command that did not come to the engine.
+// refusal returns the reply to a command that was refused before the engine.
 func refusal(err error) *pb.Reply { return &pb.Reply{Error: wire.ErrorToProto(err)} }
 
 // encodeReply turns the engine's answer to a command into the gateway's.

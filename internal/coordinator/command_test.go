@@ -22,7 +22,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement/fleetjson"
 )
 
-// idle is a term that is not run.
+// idle returns a term that is not run.
 func idle(t *testing.T, cfg Config) *term {
 	t.Helper()
 	cfg.Listen = "127.0.0.1:0"
@@ -45,10 +45,10 @@ func idle(t *testing.T, cfg Config) *term {
 
 func code(r *pb.Reply) plimsoll.Code { return plimsoll.CodeOf(wire.ErrorFromProto(r.GetError())) }
 
-// Everything is answered once, refusals too, in the order in which it was sent and each at a
-// revision no older than the one before. Only a submit may be answered after what came behind it,
-// when its tasks are there, and a question, which is answered beside the turns, at a revision no
-// older than what was answered before it came.
+// Each command is answered once, refusals too. Replies come in the order of the commands, each at a
+// revision no older than the one before. A submit may be answered after later commands, when its
+// tasks are there. A question is answered beside the turns, at a revision no older than the last
+// reply before the question came.
 func TestRepliesComeInOrder(t *testing.T) {
 	const internal = plimsoll.CodeInternal // of no error
 	asked := []struct {
@@ -70,7 +70,7 @@ func TestRepliesComeInOrder(t *testing.T) {
 		{register("n", 0), plimsoll.CodeInvalid},
 		{&pb.Command{Kind: &pb.Command_RemoveNode{RemoveNode: &pb.RemoveNodeRequest{Id: "n"}}}, plimsoll.CodeConflict},
 		{
-			&pb.Command{Kind: &pb.Command_ReportTasks{ReportTasks: &pb.ReportTasksRequest{Node: "x", Incarnation: 1}}},
+			reportTasks("x"),
 			plimsoll.CodeNotFound,
 		},
 		{submit(job("b", 1)), internal},
@@ -123,8 +123,8 @@ func TestRepliesComeInOrder(t *testing.T) {
 	}
 }
 
-// A specification that would fill a batch of the store's is refused; what can be stored is taken,
-// and the leader goes on.
+// A specification that does not fit in a batch of the store is refused. One that fits is taken, and
+// the leader goes on.
 func TestSpecificationsFitTheStore(t *testing.T) {
 	l := lead(t, Config{}, openStore(t, vfs.NewMem(), tiny))
 	defer l.stop()
@@ -142,13 +142,14 @@ func TestSpecificationsFitTheStore(t *testing.T) {
 	l.must(submit(job("small", 1)))
 }
 
-// Who follows a leader that stops is told so.
+// A follower is told when its leader stops.
 func TestGatewaysAreToldOfTheEnd(t *testing.T) {
 	l := lead(t, Config{}, openStore(t, vfs.NewMem(), store.Limits{}))
 	lost := make(chan error, 100)
-	f, err := replica.NewFollower(replica.FollowerConfig{Gateway: "other", Leader: l.address, Events: replica.FollowerEvents{
-		Disconnected: func(err error, _ time.Duration) { lost <- err },
-	}})
+	f, err := replica.NewFollower(replica.FollowerConfig{
+		Gateway: "other", Leader: l.address,
+		Events: replica.FollowerEvents{Disconnected: func(err error, _ time.Duration) { lost <- err }},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,8 +213,8 @@ func TestExplainTellsWhatASpreadCounts(t *testing.T) {
 	}
 }
 
-// A full inbox refuses at once, and goes on when there is room again. What a lost gateway brings
-// about is not refused.
+// A full inbox refuses at once, and accepts again when there is room. The requests for a lost
+// gateway are not refused.
 func TestFullInboxRefuses(t *testing.T) {
 	c := idle(t, Config{MaxInbox: 3})
 	var replies []*pb.Reply
@@ -240,7 +241,7 @@ func TestFullInboxRefuses(t *testing.T) {
 	}
 }
 
-// What cannot be read is refused, with what to do.
+// A command that cannot be decoded is refused, and the error says how to correct it.
 func TestUnreadableCommands(t *testing.T) {
 	c := idle(t, Config{})
 	for _, test := range []struct {
@@ -272,7 +273,7 @@ func TestUnreadableCommands(t *testing.T) {
 	}
 }
 
-// A command with nothing in it is refused or does nothing; it does no harm.
+// A command with an empty request is refused or has no effect.
 func TestEmptyCommands(t *testing.T) {
 	l := lead(t, Config{}, openStore(t, vfs.NewMem(), store.Limits{}))
 	defer l.stop()
@@ -299,8 +300,8 @@ func TestEmptyCommands(t *testing.T) {
 	l.must(submit(job("a", 1)))
 }
 
-// A gateway that connects again has every node register again, whether its earlier stream has ended
-// by then or not; a stream that ends late takes nothing from a newer one.
+// A gateway that connects again has every node register again, even if its earlier stream has not
+// ended. A stream that ends late does not affect a newer one.
 func TestNodesBelongToTheNewestStream(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -343,7 +344,7 @@ func tree(names ...string) plimsoll.QueueConfig {
 	return root
 }
 
-// leaves are the queues that take jobs.
+// leaves returns the queues that take jobs.
 func leaves(t *testing.T, l *leader) []string {
 	t.Helper()
 	var names []string
@@ -359,8 +360,8 @@ func leaves(t *testing.T, l *leader) []string {
 	return names
 }
 
-// A queue file replaces the tree, also of a store that has one. One that is refused is told, and
-// the tree stays.
+// A queue file replaces the tree, also of a store that has one. If the file is refused, an event
+// says so and the tree stays.
 func TestQueueFile(t *testing.T) {
 	fs := vfs.NewMem()
 	run := func(queues *plimsoll.QueueConfig, submits string, want ...string) (told string) {
@@ -484,8 +485,7 @@ func TestConfigIsValidated(t *testing.T) {
 	}
 }
 
-// A dry run, capacities and decisions come back through the same stream as what they are about, and
-// leave no batch behind.
+// Dry runs, capacities and decisions are answered on the stream of commands, and write no batch.
 func TestQuestions(t *testing.T) {
 	l := lead(t, Config{}, openStore(t, vfs.NewMem(), store.Limits{}))
 	defer l.stop()
@@ -494,14 +494,16 @@ func TestQuestions(t *testing.T) {
 
 	trial := l.must(place(job("b", 50), "", 0)).GetPlaceJob()
 	if g := trial.GetGroups(); len(g) != 1 || len(g[0].GetPlaced()) != 39 ||
-		g[0].GetPlaced()[38].GetFree().GetAmounts()["cpu"] != 0 ||
-		g[0].GetAsked() != 50 || g[0].GetRefused().GetWaitCode() != pb.WaitCode_WAIT_CODE_NO_NODE || g[0].GetRefused().GetNodes().GetOpen() != 1 {
+		g[0].GetPlaced()[38].GetFree().GetAmounts()["cpu"] != 0 || g[0].GetAsked() != 50 ||
+		g[0].GetRefused().GetWaitCode() != pb.WaitCode_WAIT_CODE_NO_NODE ||
+		g[0].GetRefused().GetNodes().GetOpen() != 1 {
 		t.Errorf("the trial is %v", trial)
 	}
 	rooms := l.must(
 		&pb.Command{Kind: &pb.Command_NodeCapacity{NodeCapacity: &pb.NodeCapacityRequest{}}},
 	).GetNodeCapacity().GetNodes()
-	if len(rooms) != 1 || rooms[0].GetUnreserved().GetAmounts()["cpu"] != 3900 || rooms[0].GetWhole().GetAmounts()["cpu"] != 4000 || rooms[0].GetTasks() != 1 {
+	if len(rooms) != 1 || rooms[0].GetUnreserved().GetAmounts()["cpu"] != 3900 ||
+		rooms[0].GetWhole().GetAmounts()["cpu"] != 4000 || rooms[0].GetTasks() != 1 {
 		t.Errorf("what is left is %v", rooms)
 	}
 	question := explain("a.work.0")

@@ -9,7 +9,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// commit is a turn whose batch is on its way to the disk. batch is nil if the turn changed nothing.
+// commit is a turn whose batch is being written. batch is nil if the turn changed nothing.
 type commit struct {
 	turn    *turn
 	batch   *wire.Batch
@@ -17,8 +17,8 @@ type commit struct {
 	began   time.Time
 }
 
-// beginCommits encodes turns and begins to write them, until there are no more. There is room in
-// begun for every turn there is.
+// beginCommits encodes turns and begins their commits, until made is closed. Sending to begun never
+// blocks: the channel has room for all turns.
 func (t *term) beginCommits(made <-chan *turn, begun chan<- *commit) error {
 	enc := encoder{epoch: t.epoch, nextEvent: t.nextEvent}
 	for m := range made {
@@ -40,8 +40,8 @@ func (t *term) beginCommits(made <-chan *turn, begun chan<- *commit) error {
 	return nil
 }
 
-// finishCommits waits for the disk, then publishes and replies, in the order of the turns. At the
-// first failure it lets the leadership go, and from then on only waits.
+// finishCommits waits for each commit, then publishes and replies, in the order of the turns. At
+// the first failure it calls lose, which ends the term. After that it only waits for the rest.
 func (t *term) finishCommits(begun <-chan *commit, fresh chan<- *turn, lose context.CancelFunc) error {
 	var failed error
 	for next := range begun {
@@ -57,11 +57,11 @@ func (t *term) finishCommits(begun <-chan *commit, fresh chan<- *turn, lose cont
 		if next.batch != nil {
 			t.source.Publish(replicated(next.batch))
 		}
-		if next.turn.copied != nil {
-			t.questions.published(next.turn.copied, t.source.Snapshot())
+		if next.turn.copy != nil {
+			t.questions.published(next.turn.copy, t.source.Snapshot())
 		}
 		t.metrics.finished(next)
-		for i, asked := range next.turn.asked {
+		for i, asked := range next.turn.requests {
 			if reply := &next.turn.batch.Replies[i]; asked.respond != nil {
 				t.metrics.answered(asked.command.name, reply.Err)
 				asked.respond(encodeReply(asked.command, reply, next.turn.revision))
@@ -73,7 +73,7 @@ func (t *term) finishCommits(begun <-chan *commit, fresh chan<- *turn, lose cont
 	return failed
 }
 
-// trimEvents lets the store forget events that are older than the ring keeps.
+// trimEvents lets the store delete events that are too old for the ring.
 func (t *term) trimEvents(b *wire.Batch) error {
 	if b.Events.Count == 0 {
 		return nil

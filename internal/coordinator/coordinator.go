@@ -1,50 +1,57 @@
-// Package coordinator is the writer loop around the engine. It leads, loads the active state, takes
-// commands from gateways, makes turns and commits each batch to the store. Only then does it
-// publish the batch to the gateways and send the replies.
+// Package coordinator is the writer loop around the engine. It becomes the leader, loads the stored
+// records, takes commands from gateways, makes turns and commits each batch to the store. Only then
+// does it publish the batch to the gateways and send the replies.
+//
+// A process runs a coordinator like this:
+//
+//	c, err := coordinator.New(cfg, openStore)
+//	if err == nil {
+//		err = c.Run(ctx) // until ctx ends or the store cannot be used
+//	}
 //
 // Run is a loop of terms. A term opens the store, becomes the leader with a higher epoch than all
-// before, loads, and leads until a commit fails or Run is told to stop; then it closes the store.
-// Each term has three goroutines in a row, joined by a pipeline of at most four turns: one makes
-// turns, one encodes and begins the commit, one waits for the disk, publishes and replies. So turn
-// N+1 is computed while N is written. The package owns these, the store of the term, and the
-// address that gateways connect to, which answers all the time.
+// before, and loads. It leads until a commit fails or ctx ends, and then closes the store. Each
+// term is a pipeline of three goroutines and at most four turns. The first makes turns, the second
+// encodes and begins the commit, the third waits for the disk, publishes and replies. So turn N+1
+// is computed while N is written. The package owns these goroutines, the store of the term, and the
+// address for gateways, which answers at all times.
 //
 // After a term has ended, or could not begin, there are four cases:
-//   - The store belongs to another process (CodeAlreadyRunning). This one is a standby: it looks
-//     twice a second whether the store has become free, and takes over then.
+//   - The store belongs to another process (CodeAlreadyRunning). This process is a standby: it
+//     tries twice a second to open the store, and takes over once it can.
 //   - Opening, leading or loading fails for good: the store is corrupt (CodeCorrupt), of a newer
 //     format (CodeConflict), not to be written by this user (CodeDenied), or named wrongly
 //     (CodeInvalid). Run returns the error.
-//   - The disk has no space left to write at all. The store is opened for reading, and reads and
-//     questions are answered from it; commands are refused with the reason. The next term tries to
-//     lead as soon as there is room, or after a minute with some. What was acknowledged is there.
-//   - Anything else passes by itself, or once somebody looks after the disk: a failed commit, an
-//     error of the disk. The process waits, 1 to 2 s at first and 15 to 30 s at last, and begins
-//     the next term. A term that led for a minute makes the next pause short again.
+//   - The disk has no space left to write at all. The store is opened for reading. Reads and
+//     questions are answered, and commands are refused with the reason. The next term begins as
+//     soon as there is enough room, or after a minute with a little room. No acknowledged command
+//     is lost.
+//   - Any other failure, such as a failed commit or a disk error, may pass. The process waits, 1 to
+//     2 s at first and 15 to 30 s at last, and begins the next term. A term that led for a minute
+//     makes the next pause short again.
 //
-// Guarantees: a batch is durable before anything of it is visible. Every reply waits for its own
-// turn and all before it, also a refusal by the engine and the reply of a turn that changed
-// nothing. Nothing after a commit that failed is visible. When a term ends, the streams of the
-// gateways are cut: a caller that waits for a reply is told by its gateway that the outcome is
-// not known (CodeOutcomeUnknown), and commands that wait for a turn are dropped. The inbox is
-// bounded in commands and in bytes, with a part for agents: when it is full, a command is refused
-// at once with CodeExhausted. One that cannot be read is refused at once too.
+// Guarantees: a batch is durable before anything of it is visible. Every reply waits until its own
+// turn and all earlier turns are durable. That holds for refusals by the engine too, and for
+// replies of turns that changed nothing. Nothing after a failed commit is visible. When a term
+// ends, the streams of the gateways are cut. Callers that wait for a reply get CodeOutcomeUnknown
+// from their gateway, and commands that wait for a turn are dropped. The inbox is bounded in
+// commands and in bytes, with a part for agents. When it is full, a command is refused at once with
+// CodeExhausted. A command that cannot be decoded is refused at once too.
 //
-// Every second the term looks at the disk of the store (disk.Gate). Below its least, submits and
-// other commands that make the state larger are refused with what is missing; kills, reports and
-// the expiry of jobs go on, for which that least is kept.
+// Every second the term measures the disk of the store (disk.Gate). Below the least free space,
+// submits and other commands that add records are refused; the error gives the missing space.
+// Kills, reports and the expiry of jobs go on in that space.
 //
 // Questions (dry runs, explanations, capacities, plans of moves) wait for no turn: workers answer
-// them from a copy of the fleet that all who ask share (questions.go). The answer's revision is at
-// least that of all that was acknowledged before the question came. A copy holds up the turns by
-// some 3 ms for 10,000 nodes; more are copied in slices between turns, and at most a tenth of the
-// time goes into copies.
+// them from a shared copy of the fleet (questions.go). The answer holds all commands that were
+// acknowledged before the question came. A copy of 10,000 nodes holds up the turns for about 3 ms.
+// More nodes are copied in slices between turns, and at most a tenth of the time goes into copies.
 //
-// It does not serve users: gateways do. Beside them only /healthz and /metrics are answered, also
-// while the process does not lead; gateways that connect then are refused with CodeUnavailable and
-// the reason, and try again. Its listener has a sixteenth of the descriptors, and a gateway that
-// does not read its stream for a minute is cut off. Costs: see package engine for a turn; encoding
-// is linear in what a turn changed. An idle coordinator makes no turns.
+// Users call gateways, not the coordinator. Beside gateways it answers only /healthz, /readyz and
+// /metrics, also while the process does not lead. Gateways that connect then are refused with
+// CodeUnavailable and the reason, and try again. The listener has a sixteenth of the descriptors. A
+// gateway that does not read its stream for a minute is cut off. Costs: see package engine for a
+// turn; encoding is linear in the changed records. An idle coordinator makes no turns.
 package coordinator
 
 import (
@@ -66,7 +73,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
-// Config sets up a coordinator. Zero values are defaults.
+// Config configures a coordinator. Zero values are defaults.
 type Config struct {
 	Listen        string               // address for gateways; host:port or unix:/path; required
 	Hosts         []string             // further hosts that callers may use for Listen; see transport.Serve
@@ -74,43 +81,43 @@ type Config struct {
 	Queues        plimsoll.QueueConfig // tree of queues of a store that has none; plimsoll.DefaultQueues
 	ReplaceQueues bool                 // make Queues the tree even if the store has one
 	State         state.Config
-	EventCapacity int          // recent events that are kept; 100,000
-	MaxInbox      int          // commands that may wait for a turn; 65,536; a quarter is for agents alone
-	MaxInboxBytes int          // bytes that they may take; 256 MiB; the same
-	Workers       int          // answer questions beside the turns; half of GOMAXPROCS, at least 1
-	MaxQuestions  int          // questions that may wait for them; 64
+	EventCapacity int          // number of recent events to keep; 100,000
+	MaxInbox      int          // most commands that wait for a turn, a quarter for agents alone; 65,536
+	MaxInboxBytes int          // most bytes of these commands, a quarter for agents alone; 256 MiB
+	Workers       int          // goroutines that answer questions; half of GOMAXPROCS, at least 1
+	MaxQuestions  int          // most questions that wait for a worker; 64
 	Seed          uint64       // of the order in which nodes are drawn; 0: random
 	Now           func() int64 // Unix nanoseconds; the wall clock
-	// Disk is what the disk of the store has; it is asked every second. Nil: it is taken to have
-	// room.
+	// Disk measures the space on the disk of the store, every second. Nil: the disk is assumed to
+	// have room.
 	Disk func() (disk.Space, error)
-	// OpenReadOnly opens the store when its disk is too full to write, so that reads are answered
-	// until there is room; nil: they are not.
+	// OpenReadOnly opens the store for reading when its disk is too full to write. Nil: reads are
+	// not answered then.
 	OpenReadOnly Open
-	// Metrics gets the coordinator's metrics too. They are always served on Listen, at /metrics.
+	// Metrics is a further registry for the metrics, which Listen always serves at /metrics.
 	Metrics prometheus.Registerer
-	// Events tells what happens.
+	// Events holds the caller's functions for events.
 	Events Events
 }
 
-// Events tells what happens to a coordinator. A nil function is not called. They must not block.
+// Events holds functions that the coordinator calls at events; nil ones are not called. They must
+// not block.
 type Events struct {
-	// Standby is called when the store turns out to belong to another process, once until that
-	// changes.
+	// Standby is called when the process becomes a standby: another process has the store.
 	Standby func(err error)
-	// Leading is called when a term has begun, with the revision that was loaded and the address
-	// for gateways.
+	// Leading is called when a term has begun, with the loaded revision and the address for
+	// gateways.
 	Leading func(epoch, revision uint64, listen string)
-	// Failed is called when a term has ended, or could not begin, because of err; the next one
+	// Failed is called when a term has ended, or could not begin, because of err. The next term
 	// begins after the pause.
 	Failed func(err error, pause time.Duration)
-	// Disk is called when the disk of the store becomes too full for more state, with what is
-	// missing, and with an empty text when there is room again.
+	// Disk is called when the disk of the store becomes too full for more records, with a text that
+	// gives the missing space. It is called with an empty text when there is room again.
 	Disk func(shortage string)
-	// Reading is called when a term has begun that only reads, because of err.
+	// Reading is called when a read-only term has begun, because of err.
 	Reading func(err error)
-	// QueuesRefused is called when Config.Queues cannot replace the stored tree, which stays as it
-	// was.
+	// QueuesRefused is called when Config.Queues cannot replace the stored tree. The stored tree
+	// stays.
 	QueuesRefused func(err error)
 	// GatewayUnread is called when a gateway is cut off because it does not read its stream.
 	GatewayUnread func(gateway string)
@@ -118,7 +125,7 @@ type Events struct {
 
 const (
 	defaultInbox = 65_536
-	defaultBytes = 256 << 20 // of the inbox
+	defaultBytes = 256 << 20 // bytes of commands in the inbox
 	pipeline     = 4         // turns between the engine and the disk (architecture, "The way of the data", step 2)
 	maxTurn      = 4096
 )
@@ -175,7 +182,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports the first field that is wrong.
+// Validate reports the first invalid field.
 func (c *Config) Validate() error {
 	if _, _, err := transport.Split(c.Listen); err != nil {
 		return err
@@ -202,11 +209,11 @@ func (c *Config) Validate() error {
 	return queues.Validate()
 }
 
-// Open opens the store for a term, which closes it. A CodeAlreadyRunning error says that another
-// process has it.
+// Open opens the store for a term; the term closes it. A CodeAlreadyRunning error says that another
+// process has the store.
 type Open func(ctx context.Context) (store.Store, error)
 
-// Coordinator is the writer: what of it outlives a term.
+// Coordinator runs terms, one after the other. Its fields outlive a term.
 type Coordinator struct {
 	cfg       Config
 	openStore Open
@@ -214,7 +221,7 @@ type Coordinator struct {
 	commands  *commandTable
 	metrics   *metrics
 	status    *status
-	seen      uint64 // the highest epoch that gateways may have heard of from here; leadOn's alone
+	lastEpoch uint64 // highest epoch that gateways may know from this process; only leadLoop uses it
 }
 
 // New returns a coordinator over the store that open opens. Nothing is opened before Run.
@@ -249,6 +256,6 @@ func (c *Coordinator) Run(ctx context.Context) error {
 			Connections: transport.FewConnections(c.metrics.refuse),
 		})
 	})
-	group.Go(func() error { return c.leadOn(ctx) })
+	group.Go(func() error { return c.leadLoop(ctx) })
 	return group.Wait()
 }

@@ -16,30 +16,32 @@ import (
 )
 
 const (
-	diskInterval = time.Second // between two looks at the disk
-	// readFor is how long a term only reads before the store is opened for writing again with less
-	// free than there should be.
+	diskInterval = time.Second // interval between two measurements of the disk
+	// readFor is the time after which a read-only term ends even if the disk has less free space
+	// than it should.
 	readFor = time.Minute
 )
 
-// noSpace reports whether something failed because the disk is full.
+// noSpace reports whether an error says that the disk is full.
 func noSpace(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
-// diskWatch tells the engine of a term when the disk of the store has no room for more state.
+// diskWatch tells the engine of a term when the disk of the store has no room for more records, and
+// when it has room again.
 type diskWatch struct {
-	measure func() (disk.Space, error) // nil: it is not known, and there is room
+	measure func() (disk.Space, error) // nil: the disk is assumed to have room
 	tell    func(shortage string)
 	inbox   *inbox
 	gate    disk.Gate
-	told    string // shortage that the engine knows of
+	known   string // shortage that the engine knows; empty: none
 }
 
 func newDiskWatch(cfg *Config, to *inbox) *diskWatch {
 	return &diskWatch{measure: cfg.Disk, tell: cfg.Events.Disk, inbox: to}
 }
 
-// look returns what is missing; empty: nothing. ok is false if that is not known.
-func (w *diskWatch) look() (shortage string, ok bool) {
+// shortage measures the disk and returns a text about the missing space; empty if there is room. ok
+// is false if the disk could not be measured.
+func (w *diskWatch) shortage() (shortage string, ok bool) {
 	if w.measure == nil {
 		return "", true
 	}
@@ -54,27 +56,27 @@ func (w *diskWatch) look() (shortage string, ok bool) {
 		"it is taken again with %s, and kills and reports go on", space.Shortage(), space.Enough()), true
 }
 
-// first looks before the first turn.
+// first sets the shortage before the first turn.
 func (w *diskWatch) first(s *state.State) error {
-	shortage, ok := w.look()
+	shortage, ok := w.shortage()
 	if !ok {
-		return nil // the next look may tell more
+		return nil // a later measurement may succeed
 	}
 	s.SetShortage(shortage)
 	w.note(shortage)
 	return nil
 }
 
-// note remembers what the engine knows, and tells whoever runs this process if it has begun or
-// ended.
+// note remembers the shortage that the engine knows. It calls Events.Disk when a shortage begins or
+// ends.
 func (w *diskWatch) note(shortage string) {
-	if (shortage == "") != (w.told == "") {
+	if (shortage == "") != (w.known == "") {
 		w.tell(shortage)
 	}
-	w.told = shortage
+	w.known = shortage
 }
 
-// run looks every second until ctx ends.
+// run measures the disk every second until ctx ends.
 func (w *diskWatch) run(ctx context.Context) {
 	ticker := time.NewTicker(diskInterval)
 	defer ticker.Stop()
@@ -84,22 +86,22 @@ func (w *diskWatch) run(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		if shortage, ok := w.look(); ok && shortage != w.told {
-			w.inbox.insist(request{do: &engine.DiskShortage{Why: shortage}})
+		if shortage, ok := w.shortage(); ok && shortage != w.known {
+			w.inbox.pushAlways(request{do: &engine.DiskShortage{Why: shortage}})
 			w.note(shortage)
 		}
 	}
 }
 
-// readOn serves what a store holds that cannot be written, because of cause, until there is reason
-// to try again. It returns an error if the store cannot be read either and that lasts.
-func (c *Coordinator) readOn(ctx context.Context, cause error) (err error) {
+// serveReadOnly runs a read-only term, because of cause, until a term that leads may be tried
+// again. It returns an error if the store can permanently not be read either.
+func (c *Coordinator) serveReadOnly(ctx context.Context, cause error) (err error) {
 	st, err := c.cfg.OpenReadOnly(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if lasts(err) {
+		if permanent(err) {
 			return errors.Join(cause, err)
 		}
 		pause := c.pauses.failure.Longest
@@ -118,25 +120,25 @@ func (c *Coordinator) readOn(ctx context.Context, cause error) (err error) {
 	if err != nil {
 		return fmt.Errorf("read the store: %w", err)
 	}
-	t, err := c.enter(ctx, st, max(epoch, c.seen+1))
+	t, err := c.enter(ctx, st, max(epoch, c.lastEpoch+1))
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
 		return err
 	}
-	t.refuses = &plimsoll.Error{Code: plimsoll.CodeUnavailable, Msg: c.full()}
+	t.refusal = &plimsoll.Error{Code: plimsoll.CodeUnavailable, Msg: c.fullDiskText()}
 	c.status.reading(t, cause)
 	c.cfg.Events.Reading(cause)
-	t.read(ctx, c.tryAgain())
-	c.status.ended()
+	t.serveReads(ctx, c.writeRetry())
+	c.status.starting()
 	return nil
 }
 
-// tryAgain returns what says, after so long, whether the store may be opened for writing again: as
-// soon as there is as much room as there should be; and after a minute if there is some, or if the
-// measure says nothing, as with a quota.
-func (c *Coordinator) tryAgain() func(after time.Duration) bool {
+// writeRetry returns a function that reports, after a time of reading, whether the store may be
+// opened for writing again. That is as soon as the disk has the least free space. It is after a
+// minute if the disk has some space, or if the measurement says nothing, as with a quota.
+func (c *Coordinator) writeRetry() func(after time.Duration) bool {
 	measure := func() (free, least int64, ok bool) {
 		if c.cfg.Disk == nil {
 			return 0, 0, false
@@ -158,8 +160,8 @@ func (c *Coordinator) tryAgain() func(after time.Duration) bool {
 	}
 }
 
-// full says why nothing can be written.
-func (c *Coordinator) full() string {
+// fullDiskText returns the message for commands that are refused because of a full disk.
+func (c *Coordinator) fullDiskText() string {
 	text := "there is no space left on the disk of the store"
 	if c.cfg.Disk != nil {
 		if space, err := c.cfg.Disk(); err == nil {
@@ -169,8 +171,8 @@ func (c *Coordinator) full() string {
 	return text + ", so nothing can be written: free some space and try again; reads are answered, and nothing that was acknowledged is lost"
 }
 
-// read answers reads and questions until enough says so, or ctx ends.
-func (t *term) read(ctx context.Context, enough func(after time.Duration) bool) {
+// serveReads answers reads and questions until enough returns true or ctx ends.
+func (t *term) serveReads(ctx context.Context, enough func(after time.Duration) bool) {
 	began := time.Now()
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -201,7 +203,7 @@ func (t *term) read(ctx context.Context, enough func(after time.Duration) bool) 
 	_ = g.Wait() // nothing in it fails
 }
 
-// copyUnchanged makes a copy for questions of a state that no turn changes.
+// copyUnchanged makes a copy for questions in a read-only term, which makes no turns.
 func (t *term) copyUnchanged() {
 	c := t.questions.begin(t.engine)
 	if c == nil {

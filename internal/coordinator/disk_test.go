@@ -28,16 +28,16 @@ import (
 
 const mib = int64(1) << 20
 
-// gauge is the disk of a store as a test wants it, in MiB of 1,000 MiB.
+// gauge is a simulated disk of 1,000 MiB, with its free space in MiB.
 type gauge struct{ free atomic.Int64 }
 
 func (g *gauge) measure() (disk.Space, error) {
 	return disk.Space{Path: "/data", Free: g.free.Load() * mib, Size: 1000 * mib}, nil
 }
 
-// Below the least, what makes the state larger is refused with the path, what is free and what is
-// needed. What makes it smaller, what agents say, questions and repeated submits go on; so do jobs
-// that are there.
+// Below the least free space, commands that add records are refused with the path, the free space
+// and the needed space. Other commands, reports, questions and repeated submits go on, and so do
+// the known jobs.
 func TestANearlyFullDiskRefusesWhatMakesTheStateLarger(t *testing.T) {
 	g := &gauge{}
 	g.free.Store(500)
@@ -85,9 +85,7 @@ func TestANearlyFullDiskRefusesWhatMakesTheStateLarger(t *testing.T) {
 	l.must(submit(again))
 	l.must(register("n", 1))
 	l.must(register("m", 1))
-	l.must(&pb.Command{Kind: &pb.Command_ReportTasks{ReportTasks: &pb.ReportTasksRequest{Node: "n", Incarnation: 1, Reports: []*pb.TaskReport{
-		{Task: "a.work.0", Attempt: 1, State: pb.TaskState(plimsoll.TaskRunning)},
-	}}}})
+	l.must(reportTasks("n", &pb.TaskReport{Task: "a.work.0", Attempt: 1, State: pb.TaskState(plimsoll.TaskRunning)}))
 	l.must(scale("a", 1))
 	l.must(kill("b"))
 	l.must(apply(true))
@@ -109,8 +107,8 @@ func TestANearlyFullDiskRefusesWhatMakesTheStateLarger(t *testing.T) {
 	)
 }
 
-// The disk is looked at every second; the engine is told when it becomes too full, and when there
-// is a tenth more than the least.
+// The disk is measured every second. The engine is told when the disk becomes too full, and when it
+// has a tenth more than the least free space.
 func TestTheDiskIsLookedAtEverySecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gauge{}
@@ -159,7 +157,7 @@ func TestTheDiskIsLookedAtEverySecond(t *testing.T) {
 	})
 }
 
-// fullDisk is a file system in memory that takes no byte more while it is full.
+// fullDisk is a file system in memory that refuses all writes while it is full.
 type fullDisk struct {
 	vfs.FS
 	full atomic.Bool
@@ -180,7 +178,7 @@ func newFullDisk() *fullDisk {
 	return d
 }
 
-// jobSeen is the status of a job as a gateway reads it.
+// jobSeen returns the status of a job as a gateway reads it.
 func jobSeen(t *testing.T, f *replica.Follower, id string) (plimsoll.JobStatus, bool) {
 	t.Helper()
 	s, err := f.Barrier(t.Context())
@@ -198,7 +196,7 @@ func jobSeen(t *testing.T, f *replica.Follower, id string) (plimsoll.JobStatus, 
 	return st, true
 }
 
-// until calls do until it has what it wants.
+// until calls do until it returns true.
 func until(t *testing.T, what string, do func() bool) {
 	t.Helper()
 	for range 5000 {
@@ -210,9 +208,9 @@ func until(t *testing.T, what string, do func() bool) {
 	t.Fatalf("never: %s", what)
 }
 
-// A disk that becomes full under load loses nothing that was acknowledged: the same process goes on
-// with reads and questions, refuses commands with the reason, and leads again by itself when there
-// is space.
+// A disk that becomes full under load loses no acknowledged command. The same process goes on with
+// reads and questions, and refuses commands with the reason. When there is space it leads again by
+// itself.
 func TestADiskThatBecomesFullLosesNothing(t *testing.T) {
 	d, g := newFullDisk(), &gauge{}
 	g.free.Store(500)
@@ -274,8 +272,7 @@ func TestADiskThatBecomesFullLosesNothing(t *testing.T) {
 	if epoch := <-p.led; epoch <= before {
 		t.Errorf("it leads again with epoch %d, and %d read", epoch, before)
 	}
-	// The connection to the term before may still seem to be there when the kill is sent, and then
-	// it breaks.
+	// The kill may go out on the connection to the earlier term, which breaks then.
 	for tried := false; !tried || lost(err); tried = true {
 		if err := f.Ready(t.Context()); err != nil {
 			t.Fatal(err)
@@ -290,7 +287,7 @@ func TestADiskThatBecomesFullLosesNothing(t *testing.T) {
 	}
 }
 
-// A coordinator that is started on a full disk works for reading.
+// A coordinator that starts on a full disk answers reads.
 func TestAStartOnAFullDiskWorksForReading(t *testing.T) {
 	d, g := newFullDisk(), &gauge{}
 	l := lead(t, Config{}, func() store.Store {
@@ -328,9 +325,9 @@ func TestAStartOnAFullDiskWorksForReading(t *testing.T) {
 	}
 }
 
-// On a real file system of a few MiB that fills up: submits are refused before it is full, kills go
-// on; and when somebody else fills it to the last byte, reads are answered, nothing is lost, and
-// all goes on once there is room.
+// On a real file system of a few MiB that fills up, submits are refused before it is full, and
+// kills go on. When another program fills it to the last byte, reads are answered and nothing is
+// lost. Once there is room all commands are accepted again.
 func TestASmallFileSystemThatFillsUp(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "small")
 	if err := os.Mkdir(dir, 0o700); err != nil {

@@ -29,8 +29,8 @@ func whole(t *term, id string, tasks int) error {
 	return nil
 }
 
-// The machine dies right after a reply: the job is there, all of it, also if it took many turns to
-// create.
+// The machine dies right after a reply. The whole job is there, also if its creation took many
+// turns.
 func TestSubmitIsDurableBeforeItsReply(t *testing.T) {
 	fs := vfs.NewCrashableMem()
 	l := lead(t, Config{}, openStore(t, fs, tiny))
@@ -44,14 +44,15 @@ func TestSubmitIsDurableBeforeItsReply(t *testing.T) {
 	}
 }
 
-// crash is a file system as a crash left it, and the jobs that had been acknowledged before.
+// crash is a file system after a crash, with the jobs that were acknowledged before.
 type crash struct {
 	fs    *vfs.MemFS
 	acked map[string]int
 	what  string
 }
 
-// The machine dies at random moments under load: everything acknowledged is there, nothing half.
+// The machine dies at random moments under load. Each acknowledged job is there, and no job is half
+// there.
 func TestCrashUnderLoad(t *testing.T) {
 	seed := testrun.Seed(t)
 	fs := vfs.NewCrashableMem()
@@ -107,7 +108,8 @@ func TestCrashUnderLoad(t *testing.T) {
 	}
 }
 
-// The reply comes behind the batch: whoever has it finds the effect in the gateway's copy.
+// The reply comes after the batch: a client that has the reply finds the effect in the gateway's
+// copy.
 func TestReplyComesBehindItsBatch(t *testing.T) {
 	l := lead(t, Config{}, openStore(t, vfs.NewMem(), tiny))
 	defer l.stop()
@@ -140,9 +142,8 @@ func TestReplyComesBehindItsBatch(t *testing.T) {
 	workers.Wait()
 }
 
-// A commit fails, at its beginning or at the disk: the term ends with the error, and nothing of
-// that batch or after it was seen by anybody. It ends by itself, even if nobody asks for anything
-// more.
+// A commit fails, at its beginning or at the disk. The term ends with the error, even if no further
+// command comes. Nothing of that batch or of a later one was published or answered.
 func TestFailedCommitEndsTheTerm(t *testing.T) {
 	for _, workers := range []int{1, 8} {
 		for _, fail := range []struct{ commit, wait int }{{2, 0}, {0, 2}, {9, 0}, {0, 9}} {

@@ -8,19 +8,18 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// encoder turns what the engine made into records. Each record is encoded here, once.
+// encoder encodes the batches of the engine. Each record is encoded here, once.
 type encoder struct {
 	epoch     uint64
 	nextEvent uint64
 	events    ring.Encoder
-	ends      []int // end of each mutation's value in the buffer; Invariant: as long as the mutations
+	ends      []int // end of each mutation's value in the buffer; Invariant: one for each put
 }
 
-// averageRecord is a first guess at a record's size, in bytes.
+// averageRecord is the usual size of a record in bytes, for the first size of the buffer.
 const averageRecord = 96
 
-// encode makes the batch of a turn that changed something. The batch shares no memory with the
-// turn.
+// encode makes the wire batch of a turn that changed something. It shares no memory with the turn.
 func (e *encoder) encode(b *engine.Batch) *wire.Batch {
 	c := &b.Changes
 	n := len(c.JobSpecs) + len(c.JobStatuses) + len(c.Tasks) + len(c.Nodes) + len(c.NodeStatuses) +

@@ -12,8 +12,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// replayed runs an engine on random commands that follow from a seed, and returns the bytes of
-// every batch.
+// replayed runs an engine on random commands from a seed, and returns the bytes of every batch.
 func replayed(t *testing.T, seed uint64) []byte {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, seed))

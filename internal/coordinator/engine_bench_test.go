@@ -12,7 +12,7 @@ import (
 
 const gib = int64(1) << 30
 
-// fleet is an engine over nodes that are filled to the given percentage.
+// fleet returns an engine over nodes that are filled to the given percentage.
 type fleet struct {
 	engine *engine.Engine
 	out    engine.Batch
@@ -39,8 +39,8 @@ func newFleet(b *testing.B, nodes, percent int) *fleet {
 	return f
 }
 
-// turn gives commands and makes turns until nothing is left to do. It returns how many tasks were
-// bound.
+// turn applies commands and makes turns until no work is left. It returns the number of bound
+// tasks.
 func (f *fleet) turn(b *testing.B, do ...engine.Operation) int {
 	b.Helper()
 	var commands []engine.Command
@@ -90,9 +90,9 @@ func (f *fleet) submit(b *testing.B, id, queue string, count int, r plimsoll.Res
 }
 
 // BenchmarkCycle places 100,000 tasks of one leaf, 1,000 jobs of 100, on a fleet that is 80 % full.
-// It counts everything that a placement costs the leader but the disk and the network: the turn,
-// the events, and the encoding of records and batch. Submitting the jobs is not in it; the nodes
-// are large enough that the fleet stays between 80 and 96 % full.
+// It measures all costs of a placement for the leader but the disk and the network: the turn, the
+// events, and the encoding of records and batch. Submitting the jobs is not measured. The nodes are
+// large enough that the fleet stays between 80 and 96 % full.
 func BenchmarkCycle(b *testing.B) {
 	for _, nodes := range []int{1000, 10_000} {
 		tasks := 10 * nodes
@@ -132,8 +132,8 @@ func (f *fleet) setModes(b *testing.B, nodes int, mode plimsoll.NodeMode) {
 	f.turn(b, f.modes(nodes, mode)...)
 }
 
-// BenchmarkLifecycle is the whole life of tasks through the engine: submit, bind, start, finish, in
-// jobs of 100.
+// BenchmarkLifecycle measures the whole life of tasks in the engine: submit, bind, start, finish,
+// in jobs of 100.
 func BenchmarkLifecycle(b *testing.B) {
 	f := newFleet(b, 1000, 50)
 	b.ReportAllocs()

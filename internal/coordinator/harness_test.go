@@ -22,13 +22,13 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// TestMain looks for goroutines that are left. The tests take half a minute and more with the race
-// detector, and buy that what is acknowledged is durable and what is durable is whole: random loads
-// from many clients at once, a crash in any of their steps, and the live state held against what
-// the next leader and a new gateway read.
+// TestMain looks for leaked goroutines. The tests take half a minute and more with the race
+// detector. They show that acknowledged commands are durable, and that durable records are whole:
+// many clients send random loads, and a crash comes in any step. The next leader and a new gateway
+// must read the live state.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// tiny are limits that few turns stay below by chance.
+// tiny holds limits that most turns would exceed without parts.
 var tiny = store.Limits{Ops: 64, Bytes: 64 << 10}
 
 // openStore opens the store of a file system.
@@ -41,7 +41,7 @@ func openStore(t testing.TB, fs vfs.FS, limits store.Limits) *pebble.Store {
 	return s
 }
 
-// spy looks at what goes into a store, and lets the n-th commit, or the n-th wait, fail.
+// spy records the batches that go into a store, and lets the n-th commit or the n-th wait fail.
 type spy struct {
 	store.Store
 	failCommit, failWait int
@@ -51,7 +51,7 @@ type spy struct {
 		sync.Mutex
 		commits, waits int
 		times          []int64
-		events         []uint64 // how many each batch holds
+		events         []uint64 // number of events of each batch
 		failed         uint64   // revision of the batch that failed
 	}
 }
@@ -110,15 +110,15 @@ type leader struct {
 	t       testing.TB
 	term    *term
 	address string
-	cancel  context.CancelFunc // of both
-	led     chan error         // what the leader ended with
+	cancel  context.CancelFunc // ends the leader and the follower
+	led     chan error         // error with which the leader ended
 	follows sync.WaitGroup
 }
 
-// only opens a store that is open already.
+// only returns an Open for a store that is open already.
 func only(st store.Store) Open { return func(context.Context) (store.Store, error) { return st, nil } }
 
-// lead does one term of what Coordinator.Run does, and keeps it to look at it afterwards.
+// lead runs one term like Coordinator.Run, and keeps it so that the test can inspect it afterwards.
 func lead(t testing.TB, cfg Config, st store.Store) *leader {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "p") // the test's own directory may be too long for a socket
@@ -169,7 +169,7 @@ func (l *leader) follow(ctx context.Context, gateway string) *replica.Follower {
 	return f
 }
 
-// stop ends everything in good order.
+// stop ends the leader and its followers, and waits for them.
 func (l *leader) stop() {
 	l.t.Helper()
 	l.cancel()
@@ -179,7 +179,7 @@ func (l *leader) stop() {
 	l.follows.Wait()
 }
 
-// must sends a command that is not refused.
+// must sends a command, and fails if it is refused.
 func (l *leader) must(cmd *pb.Command) *pb.Reply {
 	l.t.Helper()
 	reply, err := l.Do(context.Background(), cmd)
@@ -189,9 +189,9 @@ func (l *leader) must(cmd *pb.Command) *pb.Reply {
 	return reply
 }
 
-// settle returns when the engine has nothing left to do at this time: a turn with work left over is
-// followed by one that changes something, and each command is answered in a later turn than the one
-// before.
+// settle returns when the engine has no work left at this time. A turn with work left is followed
+// by one that changes something, and each command is answered in a later turn than the one before.
+// So two equal revisions in a row show that no work is left.
 func (l *leader) settle() {
 	l.t.Helper()
 	ask := func() uint64 {
@@ -240,6 +240,12 @@ func register(id string, incarnation uint64) *pb.Command {
 	}
 }
 
+func reportTasks(node string, reports ...*pb.TaskReport) *pb.Command {
+	return &pb.Command{Kind: &pb.Command_ReportTasks{
+		ReportTasks: &pb.ReportTasksRequest{Node: node, Incarnation: 1, Reports: reports},
+	}}
+}
+
 func setQueues(tree *plimsoll.QueueConfig) *pb.Command {
 	return &pb.Command{
 		Kind: &pb.Command_SetQueueConfig{
@@ -254,7 +260,7 @@ func job(id string, count int) *plimsoll.JobSpec {
 	}}}
 }
 
-// reload reads what a file system holds, as a new leader does, and checks that it is whole.
+// reload loads the store of a file system as a new leader does, and checks the state.
 func reload(t testing.TB, fs vfs.FS, cfg Config) *term {
 	t.Helper()
 	t2, err := tryReload(fs, cfg)

@@ -14,8 +14,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// memory is a store without a disk, for tests in virtual time. It begins empty and forgets
-// everything.
+// memory is a store without a disk, for tests in virtual time. It begins empty and keeps no record.
 type memory struct{ stall <-chan struct{} } // each Wait waits for it, if it is not nil
 
 func (m *memory) Limits() store.Limits { return store.Limits{} }
@@ -43,7 +42,7 @@ func (m *memory) TrimEvents(uint64) error { return nil }
 
 func (m *memory) Close() error { return nil }
 
-// begun runs a leader without a network until the test ends.
+// begun starts a leader without a network, which runs until the test ends.
 func begun(t *testing.T, cfg Config, st store.Store) *term {
 	t.Helper()
 	cfg.Listen = "127.0.0.1:0"
@@ -82,7 +81,7 @@ func turns(t *testing.T, led *term) int {
 	return int(value(t, led.metrics.turns))
 }
 
-// value is that of a counter or gauge.
+// value returns the value of a counter or gauge.
 func value(t *testing.T, c prometheus.Collector) float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -106,8 +105,7 @@ func taskOf(t *testing.T, led *term) plimsoll.Task {
 	return task
 }
 
-// With nothing to do the loop sleeps, for days if need be; a retry delay wakes it once, at the
-// right time.
+// An idle loop sleeps, even for days. A retry delay wakes it once, at the right time.
 func TestLoopSleepsUntilItIsNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		led := begun(t, Config{}, &memory{})
@@ -120,10 +118,10 @@ func TestLoopSleepsUntilItIsNeeded(t *testing.T) {
 		if more := turns(t, led) - idle; more != 0 {
 			t.Errorf("%d turns were made in an idle day", more)
 		}
-		ask(t, led, &pb.Command{Kind: &pb.Command_ReportTasks{ReportTasks: &pb.ReportTasksRequest{Node: "n", Incarnation: 1, Reports: []*pb.TaskReport{{
+		ask(t, led, reportTasks("n", &pb.TaskReport{
 			Task: "a.work.0", Attempt: taskOf(t, led).Attempt, State: pb.TaskState(plimsoll.TaskFinished),
 			Result: pb.TaskResult(plimsoll.ResultFailed), ExitCode: 1,
-		}}}}})
+		}))
 		failed := taskOf(t, led)
 		delay := time.Duration(failed.NotBefore - time.Now().UnixNano())
 		if failed.State != plimsoll.TaskPending || delay <= 0 {
@@ -144,8 +142,8 @@ func TestLoopSleepsUntilItIsNeeded(t *testing.T) {
 	})
 }
 
-// While the disk stands still at most four turns are on their way, and commands pile up in the
-// inbox only, to its bound.
+// While the disk hangs at most four turns are in the pipeline. Further commands collect in the
+// inbox, up to its bound.
 func TestPipelineIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stall := make(chan struct{})

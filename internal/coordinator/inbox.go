@@ -8,33 +8,33 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/engine"
 )
 
-// request is a command and where its reply goes.
+// request is a command with the function for its reply.
 type request struct {
-	command *command // how it is answered; nil if nobody waits
+	command *command // kind of the command; nil if nobody waits for the reply
 	do      engine.Operation
-	respond func(*pb.Reply) // nil: nobody waits
-	bytes   int             // about what do takes
+	respond func(*pb.Reply) // nil: nobody waits for the reply
+	bytes   int             // approximate bytes of do
 
 	repetition repetition
 }
 
-// inboxLoad is what waits for a turn.
+// inboxLoad is the number and the bytes of the commands that wait for a turn.
 type inboxLoad struct {
 	commands int
-	bytes    int // also of commands that the writer loop has before it
+	bytes    int // includes commands that are drained and not yet taken by the engine
 }
 
-// inbox holds what waits for a turn of one term. A quarter of it, by number and by bytes, is for
-// what agents say: how much users send does not keep a report out.
+// inbox holds the commands that wait for a turn of one term. A quarter of it, by number and by
+// bytes, is for commands of agents: commands of users never keep a report out.
 type inbox struct {
 	most inboxLoad
-	wake chan struct{} // capacity 1: something is in it
+	wake chan struct{} // capacity 1; full while the writer loop has a reason to make a turn
 
 	mu struct {
 		sync.Mutex
 		requests []request
 		load     inboxLoad      // Invariant: load.commands is len(requests)
-		streams  map[string]int // by gateway: those that are open
+		streams  map[string]int // number of open streams, by gateway
 	}
 }
 
@@ -45,8 +45,8 @@ func newInbox(commands, bytes int) *inbox {
 }
 
 // gatewayConnected is called before the first command of a stream. A gateway that connects knows no
-// node yet: those that had registered over an earlier connection must register again, whether that
-// has ended or not.
+// node yet. Nodes that have registered over an earlier stream must register again, even if that
+// stream has not ended.
 func (b *inbox) gatewayConnected(gateway string, _ bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -54,8 +54,8 @@ func (b *inbox) gatewayConnected(gateway string, _ bool) {
 	b.add(gatewayLost(gateway))
 }
 
-// gatewayDisconnected is called when a stream has ended. If there is a newer one the nodes that
-// have registered over it stay.
+// gatewayDisconnected is called when a stream has ended. If the gateway has a newer stream, the
+// nodes that have registered over that one stay.
 func (b *inbox) gatewayDisconnected(gateway string, _ error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -75,7 +75,7 @@ const (
 	boundBytes    = "bytes"
 )
 
-// push puts a request in, unless the inbox is full: then it returns the bound that it is at.
+// push adds a request. If the inbox is full, it returns the bound that is reached.
 func (b *inbox) push(r request) (bound string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -93,33 +93,35 @@ func (b *inbox) push(r request) (bound string) {
 	return ""
 }
 
-// inboxFull is the refusal of a command that an inbox at a bound has no room for.
+// inboxFull returns the error for a command that was refused at a bound.
 func (b *inbox) inboxFull(bound string) error {
 	if bound == boundBytes {
-		return plimsoll.Errorf(plimsoll.CodeExhausted, "the leader has commands of %d bytes waiting, with %d as its bound; try again",
-			b.waiting().bytes, b.most.bytes)
+		return plimsoll.Errorf(
+			plimsoll.CodeExhausted, "the leader has commands of %d bytes waiting, with %d as its bound; try again",
+			b.waiting().bytes, b.most.bytes,
+		)
 	}
 	return plimsoll.Errorf(
 		plimsoll.CodeExhausted, "the leader has %d commands waiting; try again", b.waiting().commands,
 	)
 }
 
-// taken gives back the bytes of commands that were drained and now belong to the engine.
+// taken subtracts the bytes of drained commands once the engine has taken them.
 func (b *inbox) taken(bytes int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.mu.load.bytes -= bytes
 }
 
-// insist puts a request in even if the inbox is full: one that this process makes itself.
-func (b *inbox) insist(r request) {
+// pushAlways adds a request of this process itself, even if the inbox is full.
+func (b *inbox) pushAlways(r request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.add(r)
 }
 
-// add puts a request in even if the inbox is full, which only what a connection or this process
-// itself brings about may do. The caller holds mu.
+// add adds a request even if the inbox is full. Only requests of this process itself may do so,
+// such as those at the begin and the end of a stream. The caller holds mu.
 func (b *inbox) add(r request) {
 	b.mu.requests = append(b.mu.requests, r)
 	b.mu.load.commands++
@@ -127,7 +129,7 @@ func (b *inbox) add(r request) {
 	b.wakeUp()
 }
 
-// notify wakes the writer loop although nothing may be in the inbox.
+// notify wakes the writer loop, even if the inbox is empty.
 func (b *inbox) notify() { b.wakeUp() }
 
 func (b *inbox) wakeUp() {
@@ -137,7 +139,8 @@ func (b *inbox) wakeUp() {
 	}
 }
 
-// drain appends at most n requests of the inbox. Their bytes still count, until they are taken.
+// drain removes the first n requests and appends them to requests. Their bytes count until taken is
+// called.
 func (b *inbox) drain(requests []request, n int) []request {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -153,7 +156,7 @@ func (b *inbox) drain(requests []request, n int) []request {
 	return requests
 }
 
-// waiting returns what waits for a turn.
+// waiting returns the load of the inbox.
 func (b *inbox) waiting() inboxLoad {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -13,12 +13,12 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/engine"
 )
 
-// asked is a request of a kind that takes so many bytes.
+// asked returns a request of a kind, with so many bytes.
 func asked(c *Coordinator, kind string, bytes int) request {
 	return request{command: c.commands.byName[protoreflect.Name(kind)], do: &engine.KillJob{ID: "x"}, bytes: bytes}
 }
 
-// The inbox is bounded by 256 MiB, not by so many commands of any size.
+// The inbox is bounded by 256 MiB, not only by a number of commands.
 func TestTheInboxIsBoundedByBytes(t *testing.T) {
 	c, err := New(Config{Listen: "127.0.0.1:0"}, nil)
 	if err != nil {
@@ -45,7 +45,7 @@ func TestTheInboxIsBoundedByBytes(t *testing.T) {
 	}
 }
 
-// Users that have filled it keep no agent out, by bytes or by number.
+// Users who have filled the inbox, by bytes or by number, do not keep agents out.
 func TestAgentsReportWhenUsersHaveFilledTheInbox(t *testing.T) {
 	c, err := New(Config{Listen: "127.0.0.1:0"}, nil)
 	if err != nil {
@@ -72,7 +72,7 @@ func TestAgentsReportWhenUsersHaveFilledTheInbox(t *testing.T) {
 	}
 }
 
-// What was drained still counts, until the engine has taken it.
+// Drained commands count until the engine has taken them.
 func TestBytesCountUntilTheEngineHasTakenThem(t *testing.T) {
 	c, err := New(Config{Listen: "127.0.0.1:0"}, nil)
 	if err != nil {
@@ -81,7 +81,7 @@ func TestBytesCountUntilTheEngineHasTakenThem(t *testing.T) {
 	b := newInbox(100, 4000)
 	b.push(asked(c, "submit_job", 1000))
 	b.push(asked(c, "submit_job", 2000))
-	d := desk{waiting: map[uint64]request{}}
+	d := pendingCommands{waiting: map[uint64]request{}}
 	d.take(b.drain(nil, 10))
 	if bound := b.push(asked(c, "kill_job", 100)); bound != boundBytes {
 		t.Errorf("the engine has taken none and there is room (%q)", bound)
@@ -101,7 +101,7 @@ func TestBytesCountUntilTheEngineHasTakenThem(t *testing.T) {
 	}
 }
 
-// A leader whose disk stands still refuses by bytes, counts that, and goes on.
+// A leader whose disk hangs refuses commands by bytes, counts the refusals, and goes on later.
 func TestAFullInboxIsCountedAndRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stall := make(chan struct{})

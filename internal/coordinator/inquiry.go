@@ -9,14 +9,14 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement/fleetjson"
 )
 
-// maxCandidates is how many nodes of a decision are told of.
+// maxCandidates bounds the candidate nodes of a decision in an answer.
 const maxCandidates = 50
 
-// explainTask asks why a task waits, and what each filter says about a node, if one is named.
+// explainTask asks why a task waits, and for the verdict of each filter on a node, if one is named.
 type explainTask struct {
 	task   taskName
 	node   string
-	export bool // the decision that put the task on its node, too
+	export bool // add the record of the decision that chose the task's node
 }
 
 func readExplain(m *pb.ExplainTaskRequest) (*explainTask, error) {
@@ -45,7 +45,7 @@ func (q *explainTask) ask(v *scheduler.View, task *scheduler.Subject, revision u
 	return nil
 }
 
-// nodeCapacity asks what is left on nodes; none named: on all.
+// nodeCapacity asks for the room that is left on some nodes, or on all if none is named.
 type nodeCapacity struct{ nodes []string }
 
 func readCapacity(m *pb.NodeCapacityRequest) (*nodeCapacity, error) {
@@ -64,8 +64,8 @@ func (q *nodeCapacity) ask(v *scheduler.View, _ *scheduler.Subject, revision uin
 	return nil
 }
 
-// placeJob asks where tasks of a job would be placed: so many of each group, 0: as many as it has;
-// an empty group: of all.
+// placeJob asks where tasks of a job would be placed: count tasks of a group. A count of 0 means
+// the group's own count, and an empty group means all groups.
 type placeJob struct {
 	spec  *plimsoll.JobSpec
 	group string
@@ -89,8 +89,8 @@ func (q *placeJob) ask(v *scheduler.View, _ *scheduler.Subject, revision uint64,
 	return nil
 }
 
-// planMoves asks for moves that would make room for a task of a group of a job, or, without a job,
-// empty nodes.
+// planMoves asks for moves that would make room for a task of a job's group. Without a job it asks
+// for moves that would empty nodes.
 type planMoves struct {
 	spec  *plimsoll.JobSpec
 	group string

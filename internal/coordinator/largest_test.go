@@ -14,20 +14,20 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
-// etcdLimits are those of etcd as it comes: --max-txn-ops and --max-request-bytes.
+// etcdLimits holds the default limits of etcd: --max-txn-ops and --max-request-bytes.
 var etcdLimits = store.Limits{Ops: 128, Bytes: 3 << 19}
 
-// largest draws commands of which everything is as long and as many as it may be, or a random part
-// of that, so that some are just below a bound and some above.
+// largest draws commands with fields of the largest length and number, or a random part of it. So
+// some commands are just below a bound and some above.
 type largest struct {
 	rng  *rand.Rand
 	part float64 // of what is possible
 }
 
-// n returns about a part of most, and at least 1.
+// n returns a number near a part of most, at least 1.
 func (d *largest) n(most int) int { return min(1+d.rng.IntN(1+int(d.part*float64(most))), most) }
 
-// text returns one of up to so many bytes that ends in i, so that it is another one for each i.
+// text returns a text of up to so many bytes that ends in i, so that each i has another text.
 func (d *largest) text(most, i int) string {
 	end := fmt.Sprintf("x%d", i)
 	return strings.Repeat("x", max(d.n(most)-len(end), 0)) + end
@@ -57,7 +57,7 @@ func (d *largest) ratios(most float64) map[string]float64 {
 	return out
 }
 
-// resources are of few names, since a cluster has only so many.
+// resources draws amounts of a few names, because a cluster has few slots for names.
 func (d *largest) resources(most int64) plimsoll.Resources {
 	out := plimsoll.Resources{}
 	for i := range d.n(plimsoll.MaxResourceNames - 5) {
@@ -156,8 +156,8 @@ func (d *largest) node(id string) *engine.RegisterNode {
 	if d.rng.IntN(2) == 0 {
 		n.Facts = plimsoll.NodeFacts{
 			Traits: d.traits(), Networks: map[string]bool{}, Release: "7.0", Platform: "20260114T101500Z",
-			Reservoir: true,
-			Reserve:   d.ratios(0.9), Overprovision: d.ratios(plimsoll.MaxRatio), LastBoot: 1 << 40, NextReboot: 1 << 40,
+			Reservoir: true, Reserve: d.ratios(0.9), Overprovision: d.ratios(plimsoll.MaxRatio),
+			LastBoot: 1 << 40, NextReboot: 1 << 40,
 		}
 		for i := range d.n(plimsoll.MaxNodeNetworks) {
 			n.Facts.Networks[d.text(plimsoll.MaxPlacementName, i)] = i%2 == 0
@@ -204,7 +204,7 @@ func (d *largest) policies() *engine.ApplyPolicies {
 	return cmd
 }
 
-// tree draws queues below root.default's siblings, down to a depth.
+// tree draws siblings of root.default with queues below them, down to a depth.
 func (d *largest) tree() *engine.SetQueueConfig {
 	root := plimsoll.QueueConfig{
 		Name: plimsoll.RootQueue, Parent: true,
@@ -271,7 +271,7 @@ func (d *largest) ends(s *state.State, j *state.Job) engine.Operation {
 	return cmd
 }
 
-// command draws one, about few jobs and nodes.
+// command draws a command about few jobs and nodes.
 func (d *largest) command(s *state.State) engine.Operation {
 	d.part = []float64{0.02, 0.1, 0.3, 1}[d.rng.IntN(4)]
 	job, node := long(128, d.rng.IntN(12)), long(128, d.rng.IntN(5))
@@ -306,8 +306,8 @@ func (d *largest) command(s *state.State) engine.Operation {
 	return &engine.RemoveNode{ID: node}
 }
 
-// Whatever is sent, at its largest, no batch is larger than the store takes or than the state has
-// counted: neither with the limits of the store that comes with Plimsoll nor with those of etcd.
+// No batch is larger than the limits of the store or the count of the state, even for the largest
+// commands. The test runs with the limits of Plimsoll's own store and with those of etcd.
 func TestRandomLargestCommandsStayWithinTheLimitsOfTheStore(t *testing.T) {
 	seed := testrun.Seed(t)
 	for name, limits := range map[string]store.Limits{

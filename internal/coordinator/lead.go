@@ -17,26 +17,26 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// pauses are those between terms.
+// pauses are the pauses between terms.
 type pauses struct {
-	standby time.Duration    // between two looks whether the store has become free
-	failure plimsoll.Backoff // after a term that failed; half of it is random
-	lasting time.Duration    // a term that led for so long did not fail for the reason of the one before
+	standby time.Duration    // pause between two attempts of a standby to open the store
+	failure plimsoll.Backoff // pauses after terms that failed; half of each is random
+	stable  time.Duration    // a term that led for so long starts the pauses anew
 }
 
 var defaultPauses = pauses{
 	standby: 500 * time.Millisecond, failure: plimsoll.Backoff{First: 2 * time.Second, Longest: 30 * time.Second},
-	lasting: time.Minute,
+	stable: time.Minute,
 }
 
-// leadOn makes term after term, until ctx ends or one fails for good.
-func (c *Coordinator) leadOn(ctx context.Context) error {
+// leadLoop makes term after term, until ctx ends or one fails for good.
+func (c *Coordinator) leadLoop(ctx context.Context) error {
 	for failures := 0; ; {
 		led, err := c.lead(ctx)
 		switch {
 		case ctx.Err() != nil:
 			if errors.Is(err, ctx.Err()) {
-				return nil // it was told to stop before it led
+				return nil // ctx ended before the term led
 			}
 			return err
 		case led == 0 && plimsoll.CodeOf(err) == plimsoll.CodeAlreadyRunning:
@@ -49,13 +49,13 @@ func (c *Coordinator) leadOn(ctx context.Context) error {
 			failures = 0
 			c.metrics.depth.Set(0)
 			c.status.failed(err, 0, time.Now())
-			if err := c.readOn(ctx, err); err != nil {
+			if err := c.serveReadOnly(ctx, err); err != nil {
 				return err
 			}
 			continue
-		case led == 0 && lasts(err):
+		case led == 0 && permanent(err):
 			return err
-		case led >= c.pauses.lasting:
+		case led >= c.pauses.stable:
 			failures = 0
 		}
 		failures++
@@ -66,9 +66,9 @@ func (c *Coordinator) leadOn(ctx context.Context) error {
 	}
 }
 
-// lasts reports whether an error of opening or loading a store stays until somebody changes the
-// store or the configuration.
-func lasts(err error) bool {
+// permanent reports whether an error of opening or loading a store stays until the store or the
+// configuration is changed.
+func permanent(err error) bool {
 	switch plimsoll.CodeOf(err) {
 	case plimsoll.CodeCorrupt, plimsoll.CodeConflict, plimsoll.CodeDenied, plimsoll.CodeInvalid:
 		return true
@@ -85,8 +85,8 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// lead is one term. It returns for how long it led, 0 if it did not come to that, and why it ended;
-// nil if ctx ended.
+// lead runs one term. It returns for how long the term led, and why it ended: nil if ctx ended. led
+// is 0 if the term could not begin.
 func (c *Coordinator) lead(ctx context.Context) (led time.Duration, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -109,15 +109,15 @@ func (c *Coordinator) lead(ctx context.Context) (led time.Duration, err error) {
 	c.cfg.Events.Leading(t.epoch, t.revision, c.cfg.Listen)
 	began := time.Now()
 	err = t.run(ctx)
-	c.status.ended()
+	c.status.starting()
 	c.metrics.depth.Set(0)
 	return max(time.Since(began), 1), err
 }
 
-// begin becomes the leader and loads what the store holds.
+// begin becomes the leader and loads the store into a new term.
 func (c *Coordinator) begin(ctx context.Context, st store.Store) (*term, error) {
 	epoch, err := st.Lead(ctx)
-	for err == nil && epoch <= c.seen { // a term that only read could not note its epoch
+	for err == nil && epoch <= c.lastEpoch { // a read-only term could not store its epoch
 		epoch, err = st.Lead(ctx)
 	}
 	if err != nil {
@@ -140,13 +140,13 @@ func (c *Coordinator) begin(ctx context.Context, st store.Store) (*term, error) 
 	return t, nil
 }
 
-// enter loads what the store holds into a term of an epoch.
+// enter loads the store into a new term with an epoch.
 func (c *Coordinator) enter(ctx context.Context, st store.Store, epoch uint64) (*term, error) {
 	l, err := c.load(ctx, st, epoch)
 	if err != nil {
 		return nil, err
 	}
-	c.seen = max(c.seen, epoch)
+	c.lastEpoch = max(c.lastEpoch, epoch)
 	t := &term{
 		epoch: epoch, now: c.cfg.Now, store: st, metrics: c.metrics, commands: c.commands,
 		inbox:    newInbox(c.cfg.MaxInbox, c.cfg.MaxInboxBytes),
@@ -169,14 +169,14 @@ func (c *Coordinator) enter(ctx context.Context, st store.Store, epoch uint64) (
 	return t, nil
 }
 
-// gatewayUnread notes that a gateway was cut off.
+// gatewayUnread counts and reports a gateway that was cut off.
 func (c *Coordinator) gatewayUnread(gateway string) {
 	c.metrics.cut.Inc()
 	c.cfg.Events.GatewayUnread(gateway)
 }
 
-// replacedQueues notes the answer to the configured tree of queues. Later terms do not ask again:
-// somebody may have set another.
+// replacedQueues notes the answer to the configured tree of queues. Later terms do not set it
+// again, because a user may have set another one.
 func (c *Coordinator) replacedQueues(r *pb.Reply) {
 	c.status.setQueuesReplaced()
 	if err := wire.ErrorFromProto(r.GetError()); err != nil {

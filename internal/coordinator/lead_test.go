@@ -27,7 +27,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// process is a coordinator that runs until it is stopped, and tells what happens to it.
+// process is a coordinator that runs until it is stopped, with channels of its events.
 type process struct {
 	*Coordinator
 	t       *testing.T
@@ -64,7 +64,7 @@ func run(t *testing.T, cfg Config, open Open) *process {
 	return p
 }
 
-// stop ends it in good order.
+// stop ends the process and waits for it.
 func (p *process) stop() {
 	p.t.Helper()
 	p.cancel()
@@ -73,7 +73,7 @@ func (p *process) stop() {
 	}
 }
 
-// health is what /healthz says, with its status code.
+// health returns the report of /healthz and its status code.
 func (p *process) health() (report healthReport, code int) {
 	p.t.Helper()
 	client, url, err := transport.CallClient(p.cfg.Listen)
@@ -92,8 +92,8 @@ func (p *process) health() (report healthReport, code int) {
 	return report, response.StatusCode
 }
 
-// follow follows the process until the returned function is called. Each end of a stream is told,
-// as far as lost has room.
+// follow follows the process until the returned function is called. The error of each stream's end
+// goes to lost, as far as it has room.
 func (p *process) follow(lost chan error) (f *replica.Follower, stop func()) {
 	p.t.Helper()
 	f, err := replica.NewFollower(replica.FollowerConfig{
@@ -121,8 +121,8 @@ func (p *process) follow(lost chan error) (f *replica.Follower, stop func()) {
 	}
 }
 
-// faults are the ways in which the store of the first term fails: at the beginning of a commit, at
-// its end, and at the disk, which fails one sync when it is told to.
+// faults holds the failures of the first term's store: at the beginning of a commit, at its end,
+// and at the disk, where one sync fails when the test wants it.
 var faults = map[string]func(fs vfs.FS, now *atomic.Bool) (store.Store, error){
 	"commit": func(fs vfs.FS, _ *atomic.Bool) (store.Store, error) {
 		st, err := pebble.Open(pebble.Config{Dir: "store", FS: fs})
@@ -146,9 +146,9 @@ var faults = map[string]func(fs vfs.FS, now *atomic.Bool) (store.Store, error){
 	},
 }
 
-// A commit fails under load: the same process leads again with a higher epoch, the gateway's stream
-// comes back by itself, whoever waited for a reply is told that the outcome is not known, and
-// nothing that was acknowledged is lost.
+// A commit fails under load. The same process leads again with a higher epoch, and the gateway's
+// stream comes back by itself. Callers that waited for a reply get CodeOutcomeUnknown. No
+// acknowledged command is lost.
 func TestFailedCommitLeadsAgain(t *testing.T) {
 	for name, open := range faults {
 		t.Run(name, func(t *testing.T) {
@@ -212,8 +212,8 @@ func TestFailedCommitLeadsAgain(t *testing.T) {
 	}
 }
 
-// Of two coordinators on one directory the second is a standby: it says so, refuses gateways with
-// what to do, and leads when the first one has gone.
+// Of two coordinators on one directory the second is a standby. Its health report says so, its
+// refusals of gateways say how to go on, and it leads when the first one has gone.
 func TestStandbyTakesOver(t *testing.T) {
 	dir := t.TempDir()
 	open := func(context.Context) (store.Store, error) { return pebble.Open(pebble.Config{Dir: dir}) }
@@ -237,7 +237,8 @@ func TestStandbyTakesOver(t *testing.T) {
 			t.Errorf("/readyz: %d %s, want %d", w.Code, w.Body, want)
 		}
 	}
-	if h, code := second.health(); code != http.StatusOK || h.Status != "standby" || h.Role != roleStandby || !strings.Contains(h.Reason, dir) || h.Terms != 0 {
+	if h, code := second.health(); code != http.StatusOK || h.Status != "standby" || h.Role != roleStandby ||
+		!strings.Contains(h.Reason, dir) || h.Terms != 0 {
 		t.Errorf("/healthz of the standby: %d %+v", code, h)
 	}
 	lost := make(chan error, 20)
@@ -267,8 +268,8 @@ func TestStandbyTakesOver(t *testing.T) {
 	second.stop()
 }
 
-// A tree of queues that replaces the stored one does so once: a later term keeps what somebody has
-// set since.
+// The configured tree of queues replaces the stored one once. A later term keeps a tree that a user
+// has set since.
 func TestQueueFileReplacesOnce(t *testing.T) {
 	mine, theirs := tree("a"), tree("b")
 	fs, opened, first := vfs.NewMem(), 0, &spy{}
@@ -311,7 +312,7 @@ func TestQueueFileReplacesOnce(t *testing.T) {
 	p.stop()
 }
 
-// An error that stays ends Run; any other is waited out.
+// A permanent error ends Run. After any other error Run goes on with the next term.
 func TestErrorsThatLastEndRun(t *testing.T) {
 	for code := plimsoll.CodeInternal; code <= plimsoll.CodeOutcomeUnknown; code++ {
 		opened := 0
@@ -337,8 +338,8 @@ func TestErrorsThatLastEndRun(t *testing.T) {
 	}
 }
 
-// The pause after a failure doubles from 1 to 2 s up to 15 to 30 s, and is short again after a term
-// that led for a minute. Who asks meanwhile is told why.
+// The pause after a failure doubles, from 1 to 2 s up to 15 to 30 s. After a term that led for a
+// minute it is short again. Requests in the pause are refused with the reason.
 func TestPausesBetweenTerms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const failures = 8
@@ -375,7 +376,7 @@ func TestPausesBetweenTerms(t *testing.T) {
 		if c, err = New(cfg, open); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.leadOn(ctx); err != nil {
+		if err := c.leadLoop(ctx); err != nil {
 			t.Errorf("it ended with %v", err)
 		}
 		for i, longest := range []time.Duration{2, 4, 8, 16, 30, 30, 30, 2, 4, 8} {

@@ -17,8 +17,8 @@ func long(length, i int) string {
 	return strings.Repeat("x", length-len(end)) + end
 }
 
-// A batch is never larger than the state has counted, so the limits of the store hold: everything
-// that can be long is as long as it may be.
+// A batch is never larger than the count of the state, so it is within the limits of the store. All
+// texts and lists of the test have their largest length.
 func TestBatchesAreNotLargerThanEstimated(t *testing.T) {
 	parent := plimsoll.QueueConfig{Name: long(64, 1), Parent: true}
 	for i := range 20 {
@@ -77,7 +77,8 @@ func TestBatchesAreNotLargerThanEstimated(t *testing.T) {
 	for i := range 5 {
 		task := s.Job(long(128, i)).Groups[0].Tasks[0]
 		r := engine.Report{Job: long(128, i), Group: long(63, 0)}
-		r.Attempt, r.State, r.Result, r.Message = task.Attempt, plimsoll.TaskFinished, plimsoll.ResultEvicted, strings.Repeat("m", 2000)
+		r.Attempt, r.State, r.Result = task.Attempt, plimsoll.TaskFinished, plimsoll.ResultEvicted
+		r.Message = strings.Repeat("m", 2000)
 		turn("evictions", &engine.ReportTasks{Node: task.Node, Incarnation: 1 << 26, Reports: []engine.Report{r}})
 	}
 	for i := range 5 {
@@ -86,7 +87,8 @@ func TestBatchesAreNotLargerThanEstimated(t *testing.T) {
 			for index := range job.Groups[g].Tasks {
 				task := &job.Groups[g].Tasks[index]
 				r := engine.Report{Job: job.Spec.ID, Group: job.Groups[g].Spec.Name, Index: int32(index)}
-				r.Attempt, r.State, r.Result, r.ExitCode, r.Message = task.Attempt, plimsoll.TaskFinished, plimsoll.ResultFailed, -1, strings.Repeat("m", 2000)
+				r.Attempt, r.State, r.Result = task.Attempt, plimsoll.TaskFinished, plimsoll.ResultFailed
+				r.ExitCode, r.Message = -1, strings.Repeat("m", 2000)
 				turn("report", &engine.ReportTasks{Node: task.Node, Incarnation: 1 << 26, Reports: []engine.Report{r}})
 			}
 		}

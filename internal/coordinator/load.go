@@ -12,7 +12,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// loaded is what a new leader starts from.
+// loaded is the result of a load, from which a new leader starts.
 type loaded struct {
 	state     *state.State
 	tables    *replica.Tables
@@ -22,8 +22,8 @@ type loaded struct {
 	nextEvent uint64 // id of the next event
 }
 
-// load reads the store into a working state and into the tables that are replicated. Events keep
-// their order and get new ids from 0, since the leader is new.
+// load reads the store into a working state and into the replicated tables. Events keep their order
+// and get new ids from 0, because the leader is new.
 func (c *Coordinator) load(ctx context.Context, st store.Store, epoch uint64) (*loaded, error) {
 	l := &loaded{tables: replica.NewTables(c.cfg.EventCapacity)}
 	cfg := c.cfg.State
@@ -89,7 +89,7 @@ func decoded[T any](decode func([]byte) (T, error), value []byte, take func(T)) 
 	return err
 }
 
-// eventLog remembers how many events each stored chunk holds, so that old ones can be trimmed.
+// eventLog counts the events of each stored chunk, so that old chunks can be deleted.
 type eventLog struct {
 	chunks []eventChunk
 	total  uint64
@@ -102,8 +102,9 @@ func (l *eventLog) add(revision, count uint64) {
 	l.total += count
 }
 
-// trim forgets the oldest chunks as long as at least capacity events are left, and returns the
-// revision below which the store may forget them too; ok is false if there is nothing worth doing.
+// trim drops the oldest chunks as long as at least capacity events are left. It returns the
+// revision below which the store may delete chunks too. ok is false while fewer than a quarter of
+// capacity could be dropped.
 func (l *eventLog) trim(capacity uint64) (keep uint64, ok bool) {
 	if l.total < capacity+capacity/4 {
 		return 0, false

@@ -9,7 +9,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
-// metrics are what /metrics shows of the coordinator. It is a prometheus.Collector of them all.
+// metrics holds the metrics of the coordinator. It is a prometheus.Collector of all of them.
 type metrics struct {
 	turns      prometheus.Counter
 	commands   *prometheus.CounterVec
@@ -105,10 +105,10 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// refuse notes a connection for which there was no room.
+// refuse counts a connection that was refused at a bound.
 func (m *metrics) refuse(bound string) { m.refused.WithLabelValues(bound).Inc() }
 
-// answered notes the answer to a command.
+// answered counts the answer to a command.
 func (m *metrics) answered(command string, err error) {
 	code := "ok"
 	if err != nil {
@@ -117,7 +117,7 @@ func (m *metrics) answered(command string, err error) {
 	m.commands.WithLabelValues(command, code).Inc()
 }
 
-// finished notes a turn that can be seen.
+// finished counts a turn that is durable and published.
 func (m *metrics) finished(c *commit) {
 	m.turns.Inc()
 	if c.batch == nil {
@@ -134,8 +134,7 @@ func (m *metrics) finished(c *commit) {
 	m.placements.Add(float64(bound))
 }
 
-// termMetrics shows the role of a coordinator and what became of its terms. It is a
-// prometheus.Collector.
+// termMetrics is a prometheus.Collector of the role of a coordinator and the history of its terms.
 type termMetrics struct{ status *status }
 
 var (

@@ -12,14 +12,15 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// repetition is how the engine knows a command that is sent again. The zero value: it is not.
+// repetition identifies the repetitions of a command for the engine. The zero value is for commands
+// that are not repeated.
 type repetition struct {
 	token  string
 	digest uint64
 }
 
-// repetitionOf reads the token of a command, and makes the digest by which it is told from others
-// that are sent with the same token by mistake.
+// repetitionOf reads the token of a command and computes its digest. The digest distinguishes the
+// command from others that are sent with the same token by mistake.
 func (t *commandTable) repetitionOf(cmd *pb.Command) (repetition, error) {
 	m := cmd.ProtoReflect()
 	field := m.WhichOneof(t.kind)
@@ -53,8 +54,8 @@ func (t *commandTable) repetitionOf(cmd *pb.Command) (repetition, error) {
 	return repetition{token, h.Sum64()}, nil
 }
 
-// asked is the command as the engine takes it.
-func (r *request) asked(id uint64) engine.Command {
+// engineCommand returns the command for the engine.
+func (r *request) engineCommand(id uint64) engine.Command {
 	return engine.Command{ID: id, Do: r.do, Token: r.repetition.token, Digest: r.repetition.digest}
 }
 
@@ -93,7 +94,7 @@ func decodeOutcome(token string, data []byte) (state.Outcome, error) {
 	return o, nil
 }
 
-// replicated is a batch without the records that are only stored.
+// replicated returns a batch without the records that are stored and not replicated.
 func replicated(b *wire.Batch) *wire.Batch {
 	stored := 0
 	for i := range b.Mutations {

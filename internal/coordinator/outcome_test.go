@@ -15,7 +15,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// withToken gives the request of a user's command a token; false: it has no field for one.
+// withToken sets the token of a user's command. It returns false if the request has no such field.
 func withToken(table *commandTable, cmd *pb.Command, token string) bool {
 	if m := cmd.GetSubmitJob(); m != nil {
 		m.Spec.Token = token
@@ -31,8 +31,8 @@ func withToken(table *commandTable, cmd *pb.Command, token string) bool {
 	return true
 }
 
-// Every command of users can be repeated: its request has a token, which the leader reads. A trial
-// of policies, which changes nothing, is not remembered.
+// Every command of users can be repeated: its request has a token, which the leader reads. A dry
+// run of policies changes nothing and leaves no outcome.
 func TestEveryUserCommandCarriesAToken(t *testing.T) {
 	table := newCommandTable()
 	for _, cmd := range good() {
@@ -62,15 +62,15 @@ func TestEveryUserCommandCarriesAToken(t *testing.T) {
 	}
 }
 
-// scaleWith is a scaling with a token.
+// scaleWith returns a scaling with a token.
 func scaleWith(token, id string, count int32) *pb.Command {
 	cmd := scale(id, count)
 	cmd.GetScaleJob().Token = token
 	return cmd
 }
 
-// An outcome is durable before the reply: a repetition at the leader after a crash has no second
-// effect. It is stored, and no gateway gets it.
+// An outcome is durable before the reply: a repetition after a crash has no second effect. Outcomes
+// are stored and not replicated.
 func TestOutcomesSurviveACrash(t *testing.T) {
 	fs := vfs.NewCrashableMem()
 	first := lead(t, Config{}, openStore(t, fs, store.Limits{}))
@@ -104,7 +104,7 @@ func TestOutcomesSurviveACrash(t *testing.T) {
 	}
 }
 
-// A field of an outcome that is forgotten in its record would be lost with the leader.
+// The record of an outcome holds all its fields. A missing field would be lost with the leader.
 func TestEveryFieldOfAnOutcomePassesItsRecord(t *testing.T) {
 	var in state.Outcome
 	fill.Fill(&in, fill.Options{Values: map[string]func(int) any{

@@ -14,27 +14,26 @@ import (
 )
 
 const (
-	// copyFor is how old a copy may be that is used for one more question.
+	// copyFor is the age up to which a copy may answer a new question.
 	copyFor = 100 * time.Millisecond
-	// copyPause is the least time between the beginnings of two copies, and copyShare the least
-	// share of time that the turns have for themselves: so many times as long as the last copy has
-	// held them up.
+	// copyPause is the least time between the beginnings of two copies. If the last copy held up
+	// the turns for long, the time is at least copyShare times as long.
 	copyPause = 50 * time.Millisecond
 	copyShare = 10
-	// copyNodes is how many nodes are copied between two turns; it takes some 3 ms.
+	// copyNodes is the number of nodes that are copied between two turns, in about 3 ms.
 	copyNodes = 10_000
-	// copyIdle is how long a copy is kept that nobody asks.
+	// copyIdle is the time after the last question at which the copy is dropped.
 	copyIdle = 10 * time.Second
-	// defaultQuestions is how many questions may wait.
+	// defaultQuestions is the default of Config.MaxQuestions.
 	defaultQuestions = 64
 )
 
-// inquiry is a question as it was read.
+// inquiry is a decoded question.
 type inquiry interface {
-	// about returns the task that the question is about; nil: it is about none.
+	// about returns the task of the question; nil if the question is not about a task.
 	about() *taskName
-	// ask puts the answer, with its revision, into the reply. task is nil unless the question is
-	// about one.
+	// ask writes the answer and its revision into the reply. task is used only if the question is
+	// about a task.
 	ask(v *scheduler.View, task *scheduler.Subject, revision uint64, reply *pb.Reply) error
 }
 
@@ -43,66 +42,66 @@ type taskName struct {
 	index      int32
 }
 
-// question is one that waits for its answer.
+// question is a question that waits for its answer.
 type question struct {
-	inquiry inquiry
-	task    *taskName // that it is about; nil: about none
-	command *command
-	respond func(*pb.Reply)
-	gone    func() error // why nobody waits for the answer any more; nil: somebody does
-	came    time.Time
-	least   uint64 // what was published when it came: whoever asks may have seen that
+	inquiry  inquiry
+	task     *taskName // task of the question; nil: the question is not about a task
+	command  *command
+	respond  func(*pb.Reply)
+	canceled func() error // error once nobody waits for the answer any more; nil before
+	arrived  time.Time
+	least    uint64 // revision that was published when the question came; the answer must hold it
 
-	// Under questions.mu until a worker has its copy.
-	of      *copied // copy at whose beginning the task was looked up; nil: none yet
+	// questions.mu guards these fields until a worker has the copy.
+	copy    *fleetCopy // copy at whose begin the task was looked up; nil: not yet
 	subject scheduler.Subject
-	err     error // why there is no subject
+	err     error // error of the look-up; subject is empty then
 }
 
-// copied is a copy with the records of its revision.
-type copied struct {
+// fleetCopy is a copy of the fleet with the records of its revision.
+type fleetCopy struct {
 	copy     *scheduler.Copy
 	revision uint64
 	began    time.Time
-	took     time.Duration // for which it has held up the turns
+	took     time.Duration // time for which the copy has held up the turns
 	whole    bool
 	records  *replica.Snapshot // nil until the revision is published
 }
 
 // questions answers dry runs, explanations, capacities and plans of moves beside the turns of a
-// term, from copies that all who ask share. A copy is at most 100 ms old when it is used for a
-// question, or was begun after the question came; and it holds all that was published when the
-// question came, so that whoever has submitted a job, and knows that, finds it. An explanation
-// wants a copy that was begun after it came, because its task is looked up then.
+// term, from shared copies. A copy for a question is at most 100 ms old, or was begun after the
+// question came. It holds everything that was published before the question came: a client that has
+// submitted a job finds it in the answer. An explanation needs a copy that was begun after it came,
+// because its task is looked up at that moment.
 //
-// The writer loop makes the copies (begin, proceed); the records that belong to them come once they
-// are durable (published). Workers answer.
+// The writer loop makes the copies (begin, proceed). The records of a copy are added once they are
+// durable (published). Workers answer.
 type questions struct {
-	limit int
-	wake  func() // the writer loop
-	notes *metrics
+	limit   int
+	wake    func() // wakes the writer loop
+	metrics *metrics
 
-	arrived chan struct{} // a token for each question that waits
+	arrived chan struct{} // an element for each waiting question
 
 	mu struct {
 		sync.Mutex
 		waiting  []*question   // Invariant: at most limit
-		explains []*question   // about tasks: those that have no copy yet
-		latest   *copied       // whole, with its records; nil: there is none
-		making   *copied       // that is not yet so; nil: none
-		wanted   bool          // a worker waits for a copy that is not begun yet
-		due      time.Time     // no copy begins before
-		fresh    chan struct{} // closed when latest is replaced
+		explains []*question   // waiting questions about tasks that have no copy yet
+		latest   *fleetCopy    // last complete copy, with its records; nil: there is none
+		making   *fleetCopy    // copy that is not complete, or lacks its records; nil: none
+		wanted   bool          // a worker waits for a copy that has not begun
+		due      time.Time     // no copy begins before this time
+		fresh    chan struct{} // closed, and replaced, when latest is replaced
 	}
 }
 
 func newQuestions(limit int, wake func(), notes *metrics) *questions {
-	q := &questions{limit: limit, wake: wake, notes: notes, arrived: make(chan struct{}, limit)}
+	q := &questions{limit: limit, wake: wake, metrics: notes, arrived: make(chan struct{}, limit)}
 	q.mu.fresh = make(chan struct{})
 	return q
 }
 
-// push takes a question in; false says that too many wait.
+// push adds a question. It returns false if too many questions wait.
 func (q *questions) push(a *question) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -113,25 +112,26 @@ func (q *questions) push(a *question) bool {
 	if a.task != nil {
 		q.mu.explains = append(q.mu.explains, a)
 	}
-	q.arrived <- struct{}{} // there is room for each that waits
+	q.arrived <- struct{}{} // never blocks: the capacity is the limit of waiting questions
 	return true
 }
 
-// pop takes the first question out; nil if nobody waits for its answer any more.
+// pop removes the first question. It returns nil if nobody waits for the answer any more.
 func (q *questions) pop() *question {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	a := q.mu.waiting[0]
 	q.mu.waiting = slices.Delete(q.mu.waiting, 0, 1)
-	if a.gone() != nil {
-		q.settled(a)
+	if a.canceled() != nil {
+		q.dropExplain(a)
 		return nil
 	}
 	return a
 }
 
-// settled says that a question needs no other copy. The caller holds mu.
-func (q *questions) settled(a *question) {
+// dropExplain removes a question from explains, because it needs no other copy. The caller holds
+// mu.
+func (q *questions) dropExplain(a *question) {
 	if a.task != nil {
 		q.mu.explains = slices.DeleteFunc(q.mu.explains, func(o *question) bool { return o == a })
 	}
@@ -139,7 +139,7 @@ func (q *questions) settled(a *question) {
 
 // work answers questions, one after the other, until ctx ends.
 func (q *questions) work(ctx context.Context) {
-	var d desktop
+	var d viewCache
 	idle := time.NewTimer(copyIdle)
 	defer idle.Stop()
 	for {
@@ -147,7 +147,7 @@ func (q *questions) work(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-idle.C: // nobody asks: give the memory back
-			d = desktop{}
+			d = viewCache{}
 			q.forget()
 			continue
 		case <-q.arrived:
@@ -173,26 +173,26 @@ func (q *questions) answer(a *question, v *scheduler.View, revision uint64) {
 	if err != nil {
 		reply = &pb.Reply{Revision: revision, Error: wire.ErrorToProto(err)}
 	}
-	q.notes.answered(a.command.name, err)
+	q.metrics.answered(a.command.name, err)
 	a.respond(reply)
 }
 
-// desktop keeps the view that a worker used last.
-type desktop struct {
-	of   *copied
+// viewCache keeps the last view of a worker, for further questions about the same copy.
+type viewCache struct {
+	copy *fleetCopy
 	last *scheduler.View
 }
 
-func (d *desktop) view(c *copied) *scheduler.View {
-	if d.of != c {
-		d.of, d.last = c, nil // the one before may go first
+func (d *viewCache) view(c *fleetCopy) *scheduler.View {
+	if d.copy != c {
+		d.copy, d.last = c, nil // drop the earlier view before the next is made
 		d.last = c.copy.View(records{c.records})
 	}
 	return d.last
 }
 
-// copyFor returns a copy from which a question may be answered, and waits for one if there is none.
-func (q *questions) copyFor(ctx context.Context, a *question) (*copied, error) {
+// copyFor returns a copy that may answer a question, and waits for one if there is none.
+func (q *questions) copyFor(ctx context.Context, a *question) (*fleetCopy, error) {
 	for {
 		c, fresh, due := q.usable(a)
 		if c != nil {
@@ -217,34 +217,34 @@ func (q *questions) copyFor(ctx context.Context, a *question) (*copied, error) {
 	}
 }
 
-// usable returns the latest copy if a question may be answered from it; otherwise when the next one
-// may begin, and what is closed when there is one.
-func (q *questions) usable(a *question) (c *copied, fresh <-chan struct{}, due time.Time) {
+// usable returns the latest copy if it may answer a question. Otherwise it returns the channel that
+// is closed at the next copy, and the time before which that copy does not begin.
+func (q *questions) usable(a *question) (c *fleetCopy, fresh <-chan struct{}, due time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if c = q.mu.latest; c != nil && (a.suits(c) || a.task == nil && c.revision >= a.least && time.Since(
+	if c = q.mu.latest; c != nil && (a.canUse(c) || a.task == nil && c.revision >= a.least && time.Since(
 		c.began,
 	) <= copyFor) {
-		q.settled(a)
+		q.dropExplain(a)
 		return c, nil, due
 	}
 	return nil, q.mu.fresh, q.mu.due
 }
 
-// suits reports whether a copy was begun after the question came and, if it is about a task, for
-// that task too.
-func (a *question) suits(c *copied) bool {
+// canUse reports whether a copy was begun after the question came. For a question about a task, the
+// task must have been looked up for that copy.
+func (a *question) canUse(c *fleetCopy) bool {
 	if a.task != nil {
-		return a.of == c
+		return a.copy == c
 	}
-	return !c.began.Before(a.came)
+	return !c.began.Before(a.arrived)
 }
 
-// want asks the writer loop for a copy, unless the one that is being made will do.
+// want asks the writer loop for a copy, unless the question can use the one that is being made.
 func (q *questions) want(a *question) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.mu.making == nil || !a.suits(q.mu.making) {
+	if q.mu.making == nil || !a.canUse(q.mu.making) {
 		q.mu.wanted = true
 		q.wake()
 	}
@@ -257,27 +257,27 @@ func (q *questions) forget() {
 	q.mu.latest = nil
 }
 
-// begin begins a copy of what is after the last turn, if one is wanted and none is being made. The
-// writer loop calls it.
-func (q *questions) begin(e *engine.Engine) *copied {
+// begin begins a copy of the fleet after the last turn, if one is wanted and none is being made.
+// The writer loop calls it.
+func (q *questions) begin(e *engine.Engine) *fleetCopy {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.mu.wanted || q.mu.making != nil {
 		return nil
 	}
-	c := &copied{began: time.Now()}
+	c := &fleetCopy{began: time.Now()}
 	c.copy, c.revision = e.Copy()
 	for _, a := range q.mu.explains {
 		a.subject, a.err = e.Subject(a.task.job, a.task.group, a.task.index)
-		a.of = c
+		a.copy = c
 	}
 	c.took = time.Since(c.began)
 	q.mu.wanted, q.mu.making = false, c
 	return c
 }
 
-// proceed goes on with the copy that is being made and reports whether there is more of it to do.
-// The writer loop calls it between turns.
+// proceed continues the copy that is being made, and reports whether a part of it is left. The
+// writer loop calls it between turns.
 func (q *questions) proceed() (more bool) {
 	q.mu.Lock()
 	c := q.mu.making
@@ -298,15 +298,15 @@ func (q *questions) proceed() (more bool) {
 }
 
 // published gives a copy the records of its revision.
-func (q *questions) published(c *copied, records *replica.Snapshot) {
+func (q *questions) published(c *fleetCopy, records *replica.Snapshot) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	c.records = records
 	q.ready(c)
 }
 
-// ready lets a copy be used once nothing of it is missing. The caller holds mu.
-func (q *questions) ready(c *copied) {
+// ready makes a copy the latest one if it is complete and has its records. The caller holds mu.
+func (q *questions) ready(c *fleetCopy) {
 	if !c.whole || c.records == nil {
 		return
 	}

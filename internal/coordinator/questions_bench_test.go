@@ -13,8 +13,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/store"
 )
 
-// BenchmarkCopyHoldsUp is for how long a copy of the fleet holds up a turn, and all turns together.
-// Each node has 10 tasks.
+// BenchmarkCopyHoldsUp measures how long a copy of the fleet holds up one turn, and all turns
+// together. Each node has 10 tasks.
 func BenchmarkCopyHoldsUp(b *testing.B) {
 	for _, nodes := range []int{1000, 10_000, 100_000} {
 		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
@@ -38,7 +38,7 @@ func BenchmarkCopyHoldsUp(b *testing.B) {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// BenchmarkFork is what a worker pays for a copy, beside the turns.
+// BenchmarkFork measures the cost of a copy for a worker, beside the turns.
 func BenchmarkFork(b *testing.B) {
 	for _, nodes := range []int{10_000, 100_000} {
 		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
@@ -53,9 +53,9 @@ func BenchmarkFork(b *testing.B) {
 	}
 }
 
-// BenchmarkSubmitBesideQuestions is the median of submits of one task, one after the other, on
-// 10,000 nodes, while so many callers ask where 1,000 tasks would go, each again as soon as it has
-// its answer.
+// BenchmarkSubmitBesideQuestions measures the median time of a submit of one task on 10,000 nodes.
+// Submits follow one another. Meanwhile a number of callers ask where 1,000 tasks would go, each
+// again as soon as it has its answer.
 func BenchmarkSubmitBesideQuestions(b *testing.B) {
 	for _, callers := range []int{0, 1, 16} {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {

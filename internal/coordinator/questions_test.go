@@ -20,13 +20,13 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/store"
 )
 
-// capacity asks what is left on all nodes.
+// capacity returns a question about the room that is left on all nodes.
 func capacity() *pb.Command {
 	return &pb.Command{Kind: &pb.Command_NodeCapacity{NodeCapacity: &pb.NodeCapacityRequest{}}}
 }
 
-// Whoever has submitted a job, and then asks, finds it: the answer is of a revision that holds all
-// that was acknowledged before the question came, with any number of others who submit and ask.
+// A client that has submitted a job and then asks finds the job. The answer's revision holds all
+// that was acknowledged before the question came, with any number of other clients.
 func TestAQuestionSeesAllThatWasAcknowledged(t *testing.T) {
 	l := lead(t, Config{}, openStore(t, vfs.NewMem(), store.Limits{}))
 	defer l.stop()
@@ -55,7 +55,7 @@ func TestAQuestionSeesAllThatWasAcknowledged(t *testing.T) {
 	all.Wait()
 }
 
-// copier plays the writer loop for questions: it begins a copy when one is wanted.
+// copier stands for the writer loop: it begins a copy when one is wanted.
 type copier struct {
 	*questions
 	engine *engine.Engine
@@ -74,11 +74,11 @@ func newCopier(t *testing.T, limit int) *copier {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.term = &term{commands: newCommandTable(), questions: c.questions, source: source, metrics: c.notes}
+	c.term = &term{commands: newCommandTable(), questions: c.questions, source: source, metrics: c.metrics}
 	return c
 }
 
-// write makes copies as long as ctx lasts.
+// write makes copies until ctx ends.
 func (c *copier) write(ctx context.Context) {
 	for {
 		select {
@@ -95,8 +95,8 @@ func (c *copier) write(ctx context.Context) {
 	}
 }
 
-// Those who ask share a copy: all that wait when it is made, and all that come within 100 ms. Later
-// ones get another. However often is asked, copies are begun 50 ms apart or more.
+// Questions share a copy: all that wait when it is made, and all that come within 100 ms. Later
+// questions get another copy. At any rate of questions, copies begin at least 50 ms apart.
 func TestQuestionsShareACopyThatIsAtMost100MillisecondsOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCopier(t, 100)
@@ -144,19 +144,20 @@ func TestQuestionsShareACopyThatIsAtMost100MillisecondsOld(t *testing.T) {
 	})
 }
 
-// A copy that is older than what the asker has seen is not used, however young it is.
+// A copy is not used if its revision is older than the one that the caller may have seen, even if
+// the copy is young.
 func TestACopyOlderThanTheRequestIsNotUsed(t *testing.T) {
 	c := newCopier(t, 1)
 	now := time.Now()
-	c.mu.latest = &copied{revision: 7, began: now, whole: true}
+	c.mu.latest = &fleetCopy{revision: 7, began: now, whole: true}
 	for least, want := range map[uint64]bool{6: true, 7: true, 8: false} {
-		if got, _, _ := c.usable(&question{came: now.Add(time.Millisecond), least: least}); (got != nil) != want {
+		if got, _, _ := c.usable(&question{arrived: now.Add(time.Millisecond), least: least}); (got != nil) != want {
 			t.Errorf("a copy of revision 7 for one who has seen %d: %v", least, got != nil)
 		}
 	}
 }
 
-// More questions than may wait are refused at once, and commands are not.
+// Questions beyond the bound are refused at once. Commands are not.
 func TestTooManyQuestionsAreRefused(t *testing.T) {
 	c := idle(t, Config{MaxQuestions: 3})
 	var replies []*pb.Reply
@@ -178,7 +179,7 @@ func TestTooManyQuestionsAreRefused(t *testing.T) {
 	}
 }
 
-// A question whose asker has gone is dropped without an answer, and gives its place to others.
+// A question whose caller has gone is dropped without an answer, and makes room for others.
 func TestAQuestionOfOneWhoHasGoneIsDropped(t *testing.T) {
 	c := newCopier(t, 1)
 	ctx, leave := context.WithCancel(t.Context())
@@ -192,7 +193,7 @@ func TestAQuestionOfOneWhoHasGoneIsDropped(t *testing.T) {
 	}
 }
 
-// A term that ends while questions wait leaves no worker behind.
+// A term that ends while questions wait leaves no worker running.
 func TestQuestionsEndWithTheTerm(t *testing.T) {
 	l := lead(t, Config{Workers: 3}, openStore(t, vfs.NewMem(), store.Limits{}))
 	var asking sync.WaitGroup

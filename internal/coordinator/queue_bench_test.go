@@ -9,8 +9,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/engine"
 )
 
-// broadTree returns a configuration with so many leaves below each of so many parents, and the
-// paths of the leaves. One parent is the root.
+// broadTree returns a configuration with a number of parents and a number of leaves below each, and
+// the paths of the leaves. One parent is the root.
 func broadTree(parents, leaves int) (c plimsoll.QueueConfig, paths []string) {
 	c = plimsoll.QueueConfig{Name: plimsoll.RootQueue, Parent: true}
 	for i := range parents {
@@ -69,8 +69,8 @@ func BenchmarkTrees(b *testing.B) {
 	}
 }
 
-// crowd is a fleet of 5,000 nodes that are almost full, and 10,000 different requests that fit
-// nowhere in 992 leaves.
+// crowd is a fleet of 5,000 nodes that are almost full, with 10,000 different waiting requests in
+// 992 leaves. None of the requests fits on a node.
 type crowd struct {
 	*fleet
 	rng    *rand.Rand
@@ -100,7 +100,7 @@ func newCrowd(b *testing.B, sets int) *crowd {
 	return c
 }
 
-// wait submits one more request that fits nowhere.
+// wait submits one more request that fits on no node.
 func (c *crowd) wait(b *testing.B) {
 	b.Helper()
 	c.n++
@@ -115,9 +115,8 @@ func (c *crowd) wait(b *testing.B) {
 	}
 }
 
-// BenchmarkCrowd measures what 10,000 different requests that fit nowhere cost: one more of them, a
-// turn in which nothing happens, one in which 100 tasks end and start, and one task that can be
-// placed.
+// BenchmarkCrowd measures the cost of 10,000 different requests that fit on no node. It measures
+// one more of them, an empty turn, a turn in which 100 tasks end and start, and one task that fits.
 func BenchmarkCrowd(b *testing.B) {
 	for _, sets := range []int{1, 100} {
 		c := newCrowd(b, sets)
@@ -152,7 +151,7 @@ func BenchmarkCrowd(b *testing.B) {
 	}
 }
 
-// end has some tasks that fill the nodes end and be placed again.
+// end ends some of the tasks that fill the nodes, which are placed again.
 func (c *crowd) end(b *testing.B, from *int, n int) {
 	b.Helper()
 	job := c.engine.State().Job("crowd")
@@ -168,9 +167,9 @@ func (c *crowd) end(b *testing.B, from *int, n int) {
 	c.turn(b, commands...)
 }
 
-// BenchmarkFullQueue ends tasks below one queue at its maximum for which equal lanes wait, in one
+// BenchmarkFullQueue ends tasks below one queue at its maximum, for which equal lanes wait in one
 // leaf or in 992. Most of the time is that of a turn that ends and binds a task, with its events
-// and encoding; the lanes cost the difference between few and many.
+// and encoding. The difference between few and many lanes is their cost.
 func BenchmarkFullQueue(b *testing.B) {
 	for _, n := range []struct {
 		leaves, lanes int

@@ -8,9 +8,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// records are the records that were published with a revision, as questions read them
-// (state.Records). One that cannot be decoded counts as one that is not there; this process has
-// encoded it.
+// records implements state.Records over the published records of a revision. This process has
+// encoded them; a record that cannot be decoded all the same counts as missing.
 type records struct{ snapshot *replica.Snapshot }
 
 // Job implements state.Records.

@@ -22,7 +22,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// events returns what the ring holds, which begins at id low.
+// events returns the events of the ring, which begins at id low.
 func events(t *testing.T, s *replica.Snapshot) (low uint64, all []string) {
 	t.Helper()
 	low, _, _ = s.Events().Range()
@@ -40,7 +40,7 @@ func events(t *testing.T, s *replica.Snapshot) (low uint64, all []string) {
 	return low, all
 }
 
-// Each leader has a higher epoch and a name of its own, and gives the events that it finds ids from
+// Each leader has a higher epoch and an instance id of its own. It gives the loaded events ids from
 // 0 on, in their order.
 func TestEachLeaderIsNew(t *testing.T) {
 	fs := vfs.NewMem()
@@ -136,7 +136,7 @@ func TestEventLogTrim(t *testing.T) {
 	}
 }
 
-// The wall clock goes back, while a leader works and between two: the times of batches never do.
+// The wall clock goes back, under a leader and between two leaders. The times of batches never do.
 func TestTimeNeverGoesBack(t *testing.T) {
 	fs := vfs.NewMem()
 	var last int64
@@ -163,7 +163,7 @@ func TestTimeNeverGoesBack(t *testing.T) {
 	}
 }
 
-// load is a random load on a leader: submitters, users and agents, each in a goroutine of its own.
+// load is a random load on a leader from submitters, users and agents, each with a goroutine.
 type load struct {
 	l       *leader
 	clock   *clock
@@ -171,7 +171,7 @@ type load struct {
 	refused atomic.Int64
 }
 
-// clock is what the leader takes for the time. It goes on with each look until it is stopped.
+// clock is the leader's clock. Each reading advances it until the clock is stopped.
 type clock struct{ now, step atomic.Int64 }
 
 func newClock() *clock {
@@ -250,7 +250,7 @@ func (d *load) step(rng *rand.Rand, fresh string) {
 	}
 }
 
-// someJob is one of the jobs that the gateway's copy shows.
+// someJob returns a job of the gateway's copy.
 func (d *load) someJob(rng *rand.Rand) string {
 	from := fmt.Sprintf("j%d-%d", rng.IntN(8), rng.IntN(2000))
 	for id := range d.l.Latest().Scan(wire.KindJobSpec, "", from) {
@@ -259,7 +259,7 @@ func (d *load) someJob(rng *rand.Rand) string {
 	return from
 }
 
-// report says something about the tasks of a node, most of it true.
+// report sends reports about the tasks of a node, most of them true.
 func (d *load) report(rng *rand.Rand, id string) {
 	now := d.l.Latest()
 	data, ok := now.Get(wire.KindNode, id)
@@ -327,9 +327,9 @@ func sameRecords(t *testing.T, what string, a, b *replica.Snapshot, kinds ...wir
 	}
 }
 
-// After a random load the working state, the copy of the gateway that was there all the time, the
-// copy of one that comes now, and what the next leader reads from the store are the same. The store
-// takes no batch beyond its limits, so they were kept.
+// After a random load four states are the same: the working state, the copies of an old gateway and
+// of a new one, and the state that the next leader loads. The store refuses batches beyond its
+// limits, so all batches were within them.
 func TestStateEqualsReload(t *testing.T) {
 	for name, limits := range map[string]store.Limits{"default limits": {}, "tiny limits": tiny} {
 		t.Run(name, func(t *testing.T) {
@@ -373,13 +373,15 @@ func TestStateEqualsReload(t *testing.T) {
 			if a, b := dump(t, l.term.engine.State()), dump(t, again.engine.State()); !bytes.Equal(a, b) {
 				t.Errorf("the reloaded state differs:\n%s", firstDifference(a, b))
 			}
-			t.Logf("%d commands, %d refused, %d batches; %d jobs and %d tasks are left", d.sent.Load(), d.refused.Load(), st.mu.commits,
-				live.Len(wire.KindJobSpec), live.Len(wire.KindTask))
+			t.Logf(
+				"%d commands, %d refused, %d batches; %d jobs and %d tasks are left", d.sent.Load(),
+				d.refused.Load(), st.mu.commits, live.Len(wire.KindJobSpec), live.Len(wire.KindTask),
+			)
 		})
 	}
 }
 
-// checkNodeTasks holds the index of tasks by node against the tasks.
+// checkNodeTasks compares the index of tasks by node with the tasks.
 func checkNodeTasks(t *testing.T, s *replica.Snapshot) {
 	t.Helper()
 	on := map[string][]string{} // tasks by node

@@ -16,51 +16,50 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
-// role is what a coordinator does at present.
+// role is the present activity of a coordinator.
 type role string
 
 const (
 	roleStarting role = "starting" // opens the store, becomes the leader and loads
 	roleStandby  role = "standby"  // waits for the store, which another process has
-	roleLeader   role = "leader"
-	roleReader   role = "reader" // answers reads, because the disk is too full to write
-	roleFailed   role = "failed" // waits before it starts again, because the last term failed
+	roleLeader   role = "leader"   // leads
+	roleReader   role = "reader"   // answers only reads, because the disk is too full to write
+	roleFailed   role = "failed"   // waits for the next term after a failure
 )
 
 var roles = []role{roleStarting, roleStandby, roleLeader, roleReader, roleFailed}
 
-// status is what a coordinator does and what became of its terms, for /healthz, /metrics and
-// gateways.
+// status guards the condition of a coordinator, for /healthz, /metrics and gateways.
 type status struct {
 	mu struct {
 		sync.Mutex
-		standing
-		queuesReplaced bool // the configured tree of queues was answered
+		condition
+		queuesReplaced bool // the configured tree of queues was accepted or refused
 	}
 }
 
-// standing is what status tells.
-type standing struct {
+// condition is the role of a coordinator, with its reason and the history of its terms.
+type condition struct {
 	role        role
-	reason      string // why it does not lead; empty for a leader
-	term        *term  // nil unless it leads or reads
-	epoch       uint64 // of the last term
-	terms       int    // in which it led, the present one included
-	failures    int
-	lastFailure string
-	lastFailed  time.Time
+	reason      string    // why the coordinator does not lead; empty for a leader
+	term        *term     // present term of a leader or reader; nil in other roles
+	epoch       uint64    // epoch of the last term
+	terms       int       // number of terms that led, including the present one
+	failures    int       // number of terms that failed or could not begin
+	lastFailure string    // error of the last failure
+	lastFailed  time.Time // time of the last failure
 }
 
 func newStatus() *status {
 	s := &status{}
-	s.ended()
+	s.starting()
 	return s
 }
 
-func (s *status) get() standing {
+func (s *status) get() condition {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.mu.standing
+	return s.mu.condition
 }
 
 func (s *status) set(r role, reason string) {
@@ -69,11 +68,11 @@ func (s *status) set(r role, reason string) {
 	s.mu.role, s.mu.reason, s.mu.term = r, reason, nil
 }
 
-func (s *status) ended() { s.set(roleStarting, "opens the store") }
+func (s *status) starting() { s.set(roleStarting, "opens the store") }
 
 func (s *status) loading() { s.set(roleStarting, "loads the active state") }
 
-// standby reports whether that it is one is news.
+// standby sets the role of a standby, and reports whether it is a new one.
 func (s *status) standby(err error) bool {
 	news := s.get().role != roleStandby
 	s.set(roleStandby, fmt.Sprintf("waits for the store, which another process has: %v", err))
@@ -87,7 +86,7 @@ func (s *status) leading(t *term) {
 	s.mu.terms++
 }
 
-// reading says that a term only reads, and why.
+// reading sets the role of a reader, with the cause.
 func (s *status) reading(t *term, cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +115,7 @@ func (s *status) queuesReplaced() bool {
 	return s.mu.queuesReplaced
 }
 
-// waiting is what waits for a turn.
+// waiting returns the load of the present term's inbox.
 func (s *status) waiting() inboxLoad {
 	if t := s.get().term; t != nil {
 		return t.inbox.waiting()
@@ -124,7 +123,7 @@ func (s *status) waiting() inboxLoad {
 	return inboxLoad{}
 }
 
-// refusal is what a gateway is told that connects while nobody leads here.
+// refusal returns the error for a gateway that connects while this process does not lead.
 func (s *status) refusal() error {
 	now := s.get()
 	return plimsoll.Errorf(
@@ -132,7 +131,7 @@ func (s *status) refusal() error {
 	)
 }
 
-// routes is the table of all that a coordinator serves, whether it leads or not.
+// routes returns the handler of all paths of a coordinator. It is the same in all roles.
 func (c *Coordinator) routes() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
@@ -147,7 +146,7 @@ func (c *Coordinator) routes() http.Handler {
 		}
 		refuse.ServeHTTP(w, r)
 	})
-	const answerTimeout = 10 * time.Second // also for somebody who holds one of the places of /metrics
+	const answerTimeout = 10 * time.Second // bounds the time of a slow reader of /metrics
 	timed := func(h http.Handler) http.Handler {
 		return transport.TimeAnswers(transport.AnswerConfig{Total: answerTimeout}, h)
 	}
@@ -157,7 +156,7 @@ func (c *Coordinator) routes() http.Handler {
 	return mux
 }
 
-// ready answers 200 if this process leads, and costs nothing.
+// ready answers 200 if this process leads. It does not ask the store.
 func (c *Coordinator) ready(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	if now := c.status.get(); now.role != roleLeader {
@@ -170,22 +169,21 @@ func (c *Coordinator) ready(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte("ready\n")) // the caller went away; there is nobody to tell
 }
 
-// healthReport is what /healthz answers.
+// healthReport is the body of /healthz.
 type healthReport struct {
 	Status      string     `json:"status"` // ok, standby, read-only or unavailable
 	Role        role       `json:"role"`
-	Reason      string     `json:"reason,omitempty"` // of all but ok
-	Epoch       uint64     `json:"epoch"`            // of the last term
+	Reason      string     `json:"reason,omitempty"` // empty if Status is ok
+	Epoch       uint64     `json:"epoch"`            // epoch of the last term
 	Revision    uint64     `json:"revision,omitempty"`
 	Instance    string     `json:"instance,omitempty"`
-	Terms       int        `json:"terms"` // in which this process led
+	Terms       int        `json:"terms"` // number of terms in which this process led
 	Failures    int        `json:"failures"`
 	LastFailure string     `json:"lastFailure,omitempty"`
 	LastFailed  *time.Time `json:"lastFailed,omitempty"`
 }
 
-// health answers 200 if this process leads, is ready to take over, or answers reads until there is
-// space to write.
+// health answers 200 if this process leads, is a standby, or answers reads on a full disk.
 func (c *Coordinator) health(w http.ResponseWriter, r *http.Request) {
 	now := c.status.get()
 	report := healthReport{
@@ -201,7 +199,8 @@ func (c *Coordinator) health(w http.ResponseWriter, r *http.Request) {
 		report.Status, code = "standby", http.StatusOK
 	case roleReader:
 		latest := now.term.source.Snapshot()
-		report.Status, report.Revision, report.Instance, code = "read-only", latest.Revision(), latest.InstanceUUID(), http.StatusOK
+		report.Status, code = "read-only", http.StatusOK
+		report.Revision, report.Instance = latest.Revision(), latest.InstanceUUID()
 	case roleLeader:
 		latest := now.term.source.Snapshot()
 		report.Revision, report.Instance = latest.Revision(), latest.InstanceUUID()

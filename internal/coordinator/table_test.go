@@ -14,7 +14,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// good are commands of every kind that succeed, one after the other.
+// good returns commands of every kind that succeed in this order.
 func good() []*pb.Command {
 	action := plimsoll.Policy{
 		Action: &plimsoll.Action{Name: "shed", CoolDown: time.Minute, Weight: &plimsoll.WeightAction{Shares: 2}},
@@ -26,9 +26,7 @@ func good() []*pb.Command {
 		register("n", 1),
 		submit(job("a", 1)),
 		scale("a", 2),
-		{Kind: &pb.Command_ReportTasks{ReportTasks: &pb.ReportTasksRequest{Node: "n", Incarnation: 1, Reports: []*pb.TaskReport{
-			{Task: "a.work.0", Attempt: 1, State: pb.TaskState(plimsoll.TaskRunning)},
-		}}}},
+		reportTasks("n", &pb.TaskReport{Task: "a.work.0", Attempt: 1, State: pb.TaskState(plimsoll.TaskRunning)}),
 		{
 			Kind: &pb.Command_ReportNode{
 				ReportNode: &pb.ReportNodeRequest{Node: "n", Incarnation: 1, Sequence: 1, Report: &pb.NodeReport{}},
@@ -61,7 +59,7 @@ func good() []*pb.Command {
 	}
 }
 
-// read reads a command or a question.
+// read decodes a command or a question.
 func read(t *commandTable, cmd *pb.Command) (c *command, what any, err error) {
 	if c, err = t.find(cmd); err != nil {
 		return nil, nil, err
@@ -78,12 +76,11 @@ const newCommand = `a new command needs
   - an operation that is Answering something, in internal/engine/command.go, and its apply in internal/engine/apply.go;
     a question: an inquiry in internal/coordinator/inquiry.go
   - a row in newCommands of internal/coordinator/command.go, with its decoder there
-  - its encoder in internal/coordinator/answer.go and a field of the message Reply, if it answers more than that it was done
+  - its encoder in internal/coordinator/answer.go and a field of the message Reply, if its answer is not Done
   - a command of the kind in good of internal/coordinator/table_test.go`
 
-// Every field of the message Command has its row, every row its field, its own operation, and a
-// command that succeeds; every field of the message Reply that holds an answer is given by one of
-// these.
+// Every field of the message Command has a row of the table. Every row has a field, an operation of
+// its own, and a command that succeeds. These commands fill all answer fields of the message Reply.
 func TestEveryCommandIsDecodedAppliedAndAnswered(t *testing.T) {
 	table, operations := newCommandTable(), map[reflect.Type]string{}
 	fields := table.kind.Fields()

@@ -14,7 +14,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// heap is what is in use after a collection.
+// heap returns the bytes of the heap in use after a collection.
 func heap() uint64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -22,7 +22,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// loader returns one that was given the records of tables, as a load from the store does.
+// loader returns a Loader with the records of tables, as in a load from the store.
 func loader(t *testing.T, cfg state.Config, from *replica.Snapshot) *state.Loader {
 	t.Helper()
 	l := state.NewLoader(cfg, plimsoll.DefaultQueues())
@@ -38,10 +38,10 @@ func loader(t *testing.T, cfg state.Config, from *replica.Snapshot) *state.Loade
 	return l
 }
 
-// A task takes less than the room that state.TaskMemory gives it, in a process that holds the
-// state, the tables of the leader and the copy of a gateway: at most half while nothing happens, so
-// that the other half is for the collector. A load, which holds the records and the rows at once,
-// stays below the whole. Half of the tasks run, and the names are as long as usual ones.
+// A task takes less memory than state.TaskMemory, in a process with the state, the leader's tables
+// and the copy of a gateway. An idle process takes at most half of it; the rest is for the garbage
+// collector. A load holds the records and the rows at once, and stays below the whole. Half of the
+// tasks run, and the names have the usual length.
 func TestATaskTakesLessMemoryThanItsRoom(t *testing.T) {
 	const jobs, tasks = 40, 2500
 	before := heap()
@@ -103,7 +103,7 @@ func TestATaskTakesLessMemoryThanItsRoom(t *testing.T) {
 	if peak > state.TaskMemory {
 		t.Errorf("a task takes %d bytes while it is loaded; its room is %d", peak, state.TaskMemory)
 	}
-	if held, _ := loaded.Held(); held != jobs*tasks {
+	if held, _ := loaded.Usage(); held != jobs*tasks {
 		t.Fatalf("%d tasks were loaded, want %d", held, jobs*tasks)
 	}
 	runtime.KeepAlive(leader)

@@ -14,7 +14,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/store"
 )
 
-// term is a time in which this process leads.
+// term is a period in which this process leads, or only reads (refusal).
 type term struct {
 	epoch       uint64
 	now         func() int64 // Unix nanoseconds
@@ -23,26 +23,26 @@ type term struct {
 	commands    *commandTable
 	inbox       *inbox
 	questions   *questions
-	workers     int // that answer them
+	workers     int // goroutines that answer questions
 	watch       *diskWatch
-	refuses     error // why commands are refused; nil: they are not
+	refusal     error // error for all commands of a read-only term; nil in others
 	source      *replica.Source
-	replication http.Handler   // of source
-	engine      *engine.Engine // makeTurns's alone, from run on
-	revision    uint64         // of the last batch that was loaded
+	replication http.Handler   // handler of source
+	engine      *engine.Engine // only makeTurns uses it once run has begun
+	revision    uint64         // revision of the last loaded batch
 
-	// Of the events that are stored, beginCommits's alone from run on.
+	// The stored events. Only beginCommits uses these fields once run has begun.
 	events        eventLog
 	nextEvent     uint64 // id of the next event
-	eventCapacity int    // how many are to be kept
+	eventCapacity int    // number of events to keep
 }
 
 // turn is one turn on its way through the pipeline.
 type turn struct {
 	batch    engine.Batch
-	asked    []request // as the batch's replies
-	copied   *copied   // copy that was begun when the turn ended; nil: none
-	revision uint64    // of the last batch when the turn ended
+	requests []request  // requests of the batch's replies, in the same order
+	copy     *fleetCopy // copy that was begun when the turn ended; nil: none
+	revision uint64     // revision of the last batch when the turn ended
 }
 
 // run leads until ctx ends or a commit fails, and returns the failure.
@@ -80,7 +80,7 @@ func (t *term) run(ctx context.Context) error {
 	return g.Wait() //nolint:wrapcheck // each loop says what it was doing
 }
 
-// commandBytes is what a command takes beside what was sent of it.
+// commandBytes is the memory of a command in bytes, beside its decoded message.
 const commandBytes = 512
 
 // exec takes a command from a gateway (replica.Exec).
@@ -88,8 +88,8 @@ func (t *term) exec(ctx context.Context, gateway string, cmd *pb.Command, respon
 	c, err := t.commands.find(cmd)
 	switch {
 	case err != nil:
-	case t.refuses != nil && c.inquire == nil:
-		err = t.refuses
+	case t.refusal != nil && c.inquire == nil:
+		err = t.refusal
 	case c.inquire != nil:
 		err = t.inquire(ctx, c, cmd, respond)
 	default:
@@ -123,15 +123,15 @@ func (t *term) command(
 	return nil
 }
 
-// inquire has a question answered beside the turns. Whoever asks may have seen all that is
-// published.
+// inquire queues a question for the workers. The answer must hold all that is published now,
+// because the caller may have seen it.
 func (t *term) inquire(ctx context.Context, c *command, cmd *pb.Command, respond func(*pb.Reply)) error {
 	inquiry, err := c.inquire(cmd)
 	if err != nil {
 		return err
 	}
 	a := &question{
-		inquiry: inquiry, task: inquiry.about(), command: c, respond: respond, gone: ctx.Err, came: time.Now(),
+		inquiry: inquiry, task: inquiry.about(), command: c, respond: respond, canceled: ctx.Err, arrived: time.Now(),
 		least: t.source.Snapshot().Revision(),
 	}
 	if !t.questions.push(a) {
@@ -144,7 +144,7 @@ func (t *term) inquire(ctx context.Context, c *command, cmd *pb.Command, respond
 
 // makeTurns is the writer loop. It ends with ctx.
 func (t *term) makeTurns(ctx context.Context, fresh <-chan *turn, made chan<- *turn) {
-	desk := desk{waiting: map[uint64]request{}}
+	pending := pendingCommands{waiting: map[uint64]request{}}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	revision := t.revision
@@ -156,16 +156,16 @@ func (t *term) makeTurns(ctx context.Context, fresh <-chan *turn, made chan<- *t
 		case next = <-fresh:
 		}
 		t.metrics.depth.Inc()
-		desk.take(t.inbox.drain(desk.requests[:0], maxTurn-len(desk.commands)))
-		taken, wake, more := t.engine.Turn(t.now(), desk.commands, &next.batch)
-		t.inbox.taken(desk.bytes(taken))
-		next.asked = desk.done(next.asked[:0], taken, next.batch.Replies)
+		pending.take(t.inbox.drain(pending.requests[:0], maxTurn-len(pending.commands)))
+		taken, wake, more := t.engine.Turn(t.now(), pending.commands, &next.batch)
+		t.inbox.taken(pending.bytes(taken))
+		next.requests = pending.done(next.requests[:0], taken, next.batch.Replies)
 		if next.batch.Revision != 0 {
 			revision = next.batch.Revision
 		}
 		next.revision = revision
-		next.copied = t.questions.begin(t.engine)
-		made <- next // it has room for every turn there is
+		next.copy = t.questions.begin(t.engine)
+		made <- next // never blocks: the channel has room for all turns
 		more = t.questions.proceed() || more
 		if !more && !t.sleep(ctx, timer, wake) {
 			return
@@ -173,30 +173,31 @@ func (t *term) makeTurns(ctx context.Context, fresh <-chan *turn, made chan<- *t
 	}
 }
 
-// desk is what the writer loop has before it.
-type desk struct {
-	id       uint64             // of the last command
-	commands []engine.Command   // not yet taken by the engine; Invariant: at most maxTurn
-	sizes    []int              // of commands, in their order
-	waiting  map[uint64]request // by command id: those who have not been answered
-	requests []request          // reused
+// pendingCommands holds the commands that the writer loop has drained, and the requests without a
+// reply.
+type pendingCommands struct {
+	id       uint64             // id of the last command
+	commands []engine.Command   // commands that the engine has not taken; Invariant: at most maxTurn
+	sizes    []int              // bytes of commands, in their order
+	waiting  map[uint64]request // requests without a reply, by command id
+	requests []request          // buffer
 }
 
-func (d *desk) take(requests []request) {
+func (d *pendingCommands) take(requests []request) {
 	for _, r := range requests {
 		d.id++
 		if r.respond != nil {
-			d.waiting[d.id] = request{command: r.command, respond: r.respond} // what it asks is the engine's alone
+			d.waiting[d.id] = request{command: r.command, respond: r.respond} // only the engine keeps the operation
 		}
-		d.commands = append(d.commands, r.asked(d.id))
+		d.commands = append(d.commands, r.engineCommand(d.id))
 		d.sizes = append(d.sizes, r.bytes)
 	}
 	clear(requests)
 	d.requests = requests
 }
 
-// bytes is what the first n commands take.
-func (d *desk) bytes(n int) int {
+// bytes returns the bytes of the first n commands.
+func (d *pendingCommands) bytes(n int) int {
 	sum := 0
 	for _, size := range d.sizes[:n] {
 		sum += size
@@ -204,8 +205,9 @@ func (d *desk) bytes(n int) int {
 	return sum
 }
 
-// done drops the commands that were taken and appends the request of each reply.
-func (d *desk) done(asked []request, taken int, replies []engine.Reply) []request {
+// done drops the commands that the engine has taken, and appends the request of each reply to
+// asked.
+func (d *pendingCommands) done(asked []request, taken int, replies []engine.Reply) []request {
 	rest := copy(d.commands, d.commands[taken:])
 	clear(d.commands[rest:])
 	d.commands = d.commands[:rest]
@@ -218,8 +220,8 @@ func (d *desk) done(asked []request, taken int, replies []engine.Reply) []reques
 	return asked
 }
 
-// sleep returns when there is something in the inbox, or the engine wants to be woken; false says
-// that ctx has ended.
+// sleep waits until the inbox has a command or the engine's timer is due. It returns false if ctx
+// has ended.
 func (t *term) sleep(ctx context.Context, timer *time.Timer, wake int64) bool {
 	var due <-chan time.Time
 	if wake != 0 {

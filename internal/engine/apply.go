@@ -3,7 +3,7 @@ package engine
 func (do *SubmitJob) apply(e *Engine, id uint64, out *Batch) {
 	job, err := e.state.Submit(do.Spec)
 	if err == nil && job.Growing() {
-		e.waiting = append(e.waiting, waiter{id, do, job})
+		e.submits = append(e.submits, pendingSubmit{id, do, job})
 		return
 	}
 	reply(out, id, do, Done{}, err)
@@ -44,7 +44,7 @@ func (do *GatewayLost) apply(e *Engine, _ uint64, _ *Batch) { e.state.GatewayLos
 func (do *DiskShortage) apply(e *Engine, _ uint64, _ *Batch) { e.state.SetShortage(do.Why) }
 
 func (do *ReportTasks) apply(e *Engine, id uint64, out *Batch) {
-	e.reporting = append(e.reporting, reporting{id: id, do: do})
+	e.reports = append(e.reports, pendingReport{id: id, do: do})
 	e.continueReports(e.limits.Part(5), out)
 }
 

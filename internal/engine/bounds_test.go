@@ -21,23 +21,23 @@ func (b *bench) wantRefused(id uint64, code plimsoll.Code, words ...string) {
 	}
 }
 
-// wantHeld fails unless so many tasks are counted.
+// wantHeld fails unless the state counts so many tasks.
 func (b *bench) wantHeld(want int) {
 	b.t.Helper()
-	if tasks, _ := b.engine.State().Held(); tasks != want {
+	if tasks, _ := b.engine.State().Usage(); tasks != want {
 		b.t.Fatalf("%d tasks are counted, want %d", tasks, want)
 	}
 }
 
-// large is a job of one group with so many bytes of arguments.
+// large returns a job of one group with so many bytes of arguments.
 func large(id string, bytes int) *engine.SubmitJob {
 	do := job(id, 1, 100)
 	do.Spec.Groups[0].Command = []string{"true", strings.Repeat("x", bytes)}
 	return do
 }
 
-// A submit that would bring the tasks over their bound is refused with the name of the bound, the
-// numbers and the flag that raises it, and changes nothing. A smaller one is taken.
+// A submit that would bring the tasks over their bound is refused and changes nothing. The error
+// has the name of the bound, the numbers and the flag that raises it. A smaller submit is taken.
 func TestASubmitOverTheTaskBoundIsRefusedWithItsName(t *testing.T) {
 	b := newBench(t, state.Config{MaxTasks: 100}, state.Limits{})
 	b.send(job("a", 60, 100))
@@ -73,12 +73,12 @@ func TestTasksThatAreStillToBeCreatedCount(t *testing.T) {
 	b.wantRefused(refused, plimsoll.CodeExhausted, "state-tasks")
 	b.send(&engine.KillJob{ID: "a"}) // what is not created by now never will be
 	b.turn()
-	if tasks, _ := b.engine.State().Held(); tasks >= 900 {
+	if tasks, _ := b.engine.State().Usage(); tasks >= 900 {
 		t.Fatalf("a job that was killed while its tasks were created counts %d", tasks)
 	}
 }
 
-// A scaling is held to the same bounds as a submit, and one that takes tasks away never is.
+// Scaling up has the same bounds as a submit, and scaling down has none.
 func TestAScalingOverTheTaskBoundIsRefused(t *testing.T) {
 	tree := plimsoll.DefaultQueues()
 	tree.Queues[0].MaxTasks = 70
@@ -98,8 +98,8 @@ func TestAScalingOverTheTaskBoundIsRefused(t *testing.T) {
 	}
 }
 
-// maxtasks of a queue holds for all jobs below it that have not ended, and names the queue that is
-// full.
+// maxtasks of a queue bounds the tasks of all jobs below it that have not ended. The refusal names
+// the full queue.
 func TestASubmitOverMaxTasksOfAQueueAboveIsRefused(t *testing.T) {
 	b := newBench(t, state.Config{}, state.Limits{})
 	tree := plimsoll.QueueConfig{Name: "root", Parent: true, Queues: []plimsoll.QueueConfig{
@@ -129,7 +129,7 @@ func TestASubmitOverMaxTasksOfAQueueAboveIsRefused(t *testing.T) {
 	}
 }
 
-// The specifications of jobs are bounded in bytes, by what they take in memory.
+// The specifications of jobs are bounded by their bytes in memory.
 func TestASubmitOverTheBoundOfBytesIsRefusedWithItsName(t *testing.T) {
 	b := newBench(t, state.Config{MaxBytes: 1 << 20}, state.Limits{})
 	b.send(large("a", 100_000), large("b", 100_000), large("c", 100_000), large("d", 100_000), large("e", 100_000))
@@ -141,7 +141,7 @@ func TestASubmitOverTheBoundOfBytesIsRefusedWithItsName(t *testing.T) {
 	}
 }
 
-// Many small texts take much more memory than as a record, and are counted so.
+// Many small texts take much more memory than their record, and the memory is counted.
 func TestSmallTextsCountAsWhatTheyTakeInMemory(t *testing.T) {
 	b := newBench(t, state.Config{MaxBytes: 1 << 20}, state.Limits{})
 	do := job("a", 1, 100)
@@ -187,8 +187,7 @@ func TestAStoreOverTheBoundLoads(t *testing.T) {
 	b.wantHeld(1)
 }
 
-// Tasks of jobs that have ended take no room from new ones: the oldest go first, and only as many
-// as must.
+// Ended jobs take no room from new ones: the oldest are deleted first, and only as many as needed.
 func TestEndedJobsGiveWayToNewOnesOldestFirst(t *testing.T) {
 	b := newBench(t, state.Config{MaxTasks: 100}, state.Limits{Ops: 64, Bytes: 1 << 20})
 	for i := range 4 {
@@ -222,7 +221,7 @@ func TestEndedJobsGiveWayToNewOnesOldestFirst(t *testing.T) {
 	b.wantHeld(90)
 }
 
-// Ended jobs keep at most half of the bytes, the newest of them.
+// Ended jobs keep at most half of the bytes: those that ended last.
 func TestEndedJobsAreBoundedByBytes(t *testing.T) {
 	b := newBench(t, state.Config{MaxBytes: 1 << 20}, state.Limits{})
 	for i := range 10 {

@@ -5,25 +5,25 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 )
 
-// Command is something to do, with an id for the reply.
+// Command is an operation with an id for its reply.
 type Command struct {
 	ID uint64
 	Do Operation
-	// Token is the same in all repetitions of the command, and Digest tells it from others. Empty:
-	// it is not repeated.
+	// Token is the same in all repetitions of the command; empty: there are none. Digest is another
+	// one for each other command.
 	Token  string
 	Digest uint64
 }
 
-// Operation is what a command does: one of the types below, which say how in apply.go.
+// Operation is the effect of a command: one of the types below, with its apply method in apply.go.
 type Operation interface {
-	// apply does it, and appends the reply of the command id to out, or has that done in a later
-	// turn.
+	// apply applies the operation. It appends the reply to the command with the id to out, or a
+	// later turn does.
 	apply(e *Engine, id uint64, out *Batch)
 }
 
-// Answering is an Operation whose reply holds an A. All but GatewayLost and DiskShortage, which
-// have no reply, are Answering something.
+// Answering is an Operation whose reply holds an A. All operations but GatewayLost and DiskShortage
+// implement it; those two have no reply.
 type Answering[A any] interface {
 	Operation
 	answer(A) any // for Reply.Answer
@@ -34,13 +34,13 @@ type answers[A any] struct{}
 
 func (answers[A]) answer(a A) any { return a }
 
-// Done is the answer that says nothing more.
+// Done is the empty answer.
 type Done struct{}
 
 // Registration is the number of a node's registration.
 type Registration uint64
 
-// Reply answers a command: with an error, or with what its operation is Answering.
+// Reply is the reply to a command: an error, or the answer of its operation.
 type Reply struct {
 	ID     uint64
 	Err    error
@@ -77,14 +77,14 @@ type (
 		ID, Group string
 		Count     int32
 	}
-	// SetNodeMode lets a node take tasks, or not, or drains it.
+	// SetNodeMode opens a node for tasks, closes it, or drains it.
 	SetNodeMode struct {
 		answers[Done]
 
 		ID   string
 		Mode plimsoll.NodeMode
 	}
-	// RemoveNode forgets a node that holds no task.
+	// RemoveNode deletes a node that has no task.
 	RemoveNode struct {
 		answers[Done]
 
@@ -112,10 +112,10 @@ type (
 	}
 	// GatewayLost says that a gateway is gone. It has no reply.
 	GatewayLost struct{ Gateway string }
-	// DiskShortage says that the disk of the store has no room for more state, and why; empty: it
-	// has. It has no reply.
+	// DiskShortage says why the disk of the store has no room for more records; an empty Why says
+	// that it has room. It has no reply.
 	DiskShortage struct{ Why string }
-	// ReportTasks takes in what an agent says about attempts.
+	// ReportTasks applies an agent's reports about attempts.
 	ReportTasks struct {
 		answers[Done]
 
@@ -123,7 +123,7 @@ type (
 		Incarnation uint64
 		Reports     []Report
 	}
-	// ReportNode takes in what the QoS agent of a node says of it.
+	// ReportNode applies a report of a node's QoS agent.
 	ReportNode struct {
 		answers[Done]
 
@@ -142,8 +142,8 @@ type (
 		Running     int32
 		Empty       bool
 	}
-	// ApplyPolicies creates and replaces policies, all of them or none; a dry run says what it
-	// would do. The policies must not be changed afterwards.
+	// ApplyPolicies creates and replaces policies, all of them or none. A dry run only returns the
+	// changes that it would make. The policies must not be changed afterwards.
 	ApplyPolicies struct {
 		answers[[]state.PolicyOutcome]
 
@@ -158,7 +158,7 @@ type (
 	}
 )
 
-// Report is a task report with its task's name taken apart.
+// Report is a task report with the job, group and index of its task.
 type Report struct {
 	Job, Group string
 	Index      int32

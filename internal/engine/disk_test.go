@@ -8,9 +8,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 )
 
-// While the disk has no room, what waits is placed, reports are taken in, jobs are killed, and
-// those that have ended expire, which makes room; a submit is refused with the reason until it is
-// said that there is room.
+// While the disk has no room, tasks are placed, reports are applied and jobs are killed. Ended jobs
+// expire, which makes room. A submit is refused with the reason until there is room.
 func TestWithoutRoomOnTheDiskOnlyWhatGrowsStops(t *testing.T) {
 	b := newBench(t, state.Config{KeepEnded: 1e9}, state.Limits{})
 	b.send(job("a", 1, 1000), job("b", 2, 1000))

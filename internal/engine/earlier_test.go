@@ -9,7 +9,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 )
 
-// goTo ends the attempt of j.g.0 and has the next one placed on a node.
+// goTo ends the attempt of j.g.0 and lets the next one be placed on a node.
 func (b *bench) goTo(node string) {
 	b.t.Helper()
 	ref, _ := b.engine.State().FindTask("j", "g", 0)
@@ -26,7 +26,7 @@ func (b *bench) goTo(node string) {
 	b.settle()
 }
 
-// record is that of j.g.0.
+// record returns the record of j.g.0.
 func (b *bench) record() plimsoll.Task {
 	b.t.Helper()
 	ref, ok := b.engine.State().FindTask("j", "g", 0)
@@ -55,8 +55,8 @@ func TestATaskRemembersTheNodesOfItsAttempts(t *testing.T) {
 	}
 }
 
-// A task that goes from node to node remembers the last ones, and takes no more of the store and of
-// memory.
+// A task that moves from node to node remembers the last few. Its bytes in the store and in memory
+// are bounded.
 func TestATaskRemembersABoundedNumberOfNodes(t *testing.T) {
 	b := newBench(t, state.Config{KeepEnded: 1e9}, state.Limits{})
 	b.send(machine("n0", 1000))

@@ -1,24 +1,24 @@
-// Package engine is one turn of the coordinator as a pure state machine. Turn is given commands and
-// a time. It applies the commands to the working state, runs a scheduling cycle, and fills the
-// batch that is to be committed: what changed, the events, and the replies.
+// Package engine makes the turns of the coordinator, as a deterministic function of its inputs.
+// Turn is given commands and a time. It applies the commands to the working state, runs a
+// scheduling cycle, and fills the batch to be committed: the changed records, the events, and the
+// replies.
 //
 //	taken, wake, more := e.Turn(now, commands, &batch)
 //
-// A command is an Operation with an id (command.go). The type of the operation says how it is
-// applied (apply.go) and of which type its answer is, so that none can be answered with the answer
-// of another. The reply holds the answer or an error.
+// A command is an Operation with an id (command.go). The type of the operation determines how it is
+// applied (apply.go) and the type of its answer. The reply holds the answer or an error.
 //
-// Guarantees: the same seed and the same inputs give the same batches. A batch is within the
-// limits of the store: large work goes on in the next turn, and is answered when it is done. Each
-// kind of work has a part of the turn that the kinds before it cannot take, so that a large
-// submit does not hold up a kill. A command with a token has its effect once: its answer is part
-// of the batch, and a repetition gets the same (repeat.go). Questions are not answered in a turn:
-// Copy makes what answers them beside the turns.
+// Guarantees: the same seed and the same inputs give the same batches. A batch is within the limits
+// of the store: large work goes on in the next turn, and is answered when it is done. Each kind of
+// work has a part of the budget that the kinds before it cannot take. So a large submit does not
+// hold up a kill. A command with a token has its effect once: its answer is part of the batch, and
+// a repetition gets the same answer (repeat.go). Questions are answered beside the turns, from a
+// Copy of the fleet.
 //
-// It owns the State and the Scheduler. It starts no goroutine, takes no lock, reads no clock and
-// does no I/O, so the same code runs in the coordinator, in a simulation in virtual time, and in
-// tests that replay a failure from its seed. The cost of a turn is linear in its commands and what
-// they change, beside the scheduling cycle.
+// The engine owns the State and the Scheduler. It starts no goroutine, takes no lock, reads no
+// clock and does no I/O. So the same code runs in the coordinator, in a simulation in virtual time,
+// and in tests that replay a failure from its seed. The cost of a turn is linear in its commands
+// and their changes, plus the scheduling cycle.
 package engine
 
 import (
@@ -27,38 +27,38 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 )
 
-// Config sets up an engine.
+// Config configures an engine.
 type Config struct {
-	Seed uint64
+	Seed uint64 // seed of the order in which nodes are drawn
 }
 
-// Engine makes turns. It has one caller at a time.
+// Engine makes turns. One goroutine calls it at a time.
 type Engine struct {
 	state     *state.State
 	scheduler *scheduler.Scheduler
-	limits    state.Budget // of a turn
-	revision  uint64       // of the last batch that changed something
-	time      int64        // of the last turn
-	waiting   []waiter
-	reporting []reporting
+	limits    state.Budget // budget of a turn
+	revision  uint64       // revision of the last batch that changed something
+	time      int64        // time of the last turn; it never goes back
+	submits   []pendingSubmit
+	reports   []pendingReport // in the order in which they came
 }
 
-// waiter is a submit whose tasks are still being created.
-type waiter struct {
+// pendingSubmit is a submit whose tasks are still being created.
+type pendingSubmit struct {
 	id  uint64
 	do  *SubmitJob
 	job *state.Job
 }
 
-// reporting is a report that did not fit in a turn.
-type reporting struct {
+// pendingReport is a report that is not yet applied as a whole.
+type pendingReport struct {
 	id   uint64
 	do   *ReportTasks
-	next int
+	next int // index of the first task report that is not applied
 }
 
-// New returns an engine over a loaded state. revision and time are those of the last batch that was
-// committed.
+// New returns an engine over a loaded state, with the revision and the time of the last committed
+// batch.
 func New(cfg Config, s *state.State, revision uint64, time int64) *Engine {
 	return &Engine{state: s, scheduler: scheduler.New(s, cfg.Seed), limits: s.Budget(), revision: revision, time: time}
 }
@@ -66,8 +66,8 @@ func New(cfg Config, s *state.State, revision uint64, time int64) *Engine {
 // State returns the working state, for tests and for questions between turns.
 func (e *Engine) State() *state.State { return e.state }
 
-// Copy begins a copy of what questions are about, as it is after the last turn, with that turn's
-// revision. Its caller lets it go on between turns; see scheduler.Copy.
+// Copy begins a copy of the fleet after the last turn, for questions, and returns that turn's
+// revision. The caller continues the copy between turns; see scheduler.Copy.
 func (e *Engine) Copy() (c *scheduler.Copy, revision uint64) {
 	return e.scheduler.Copy(e.state), e.revision
 }
@@ -83,24 +83,24 @@ func (e *Engine) Subject(job, group string, index int32) (scheduler.Subject, err
 	return e.scheduler.Subject(e.state, ref), nil
 }
 
-// Batch is what a turn made. It can be reused for another turn.
+// Batch is the result of a turn. It can be reused for another turn.
 type Batch struct {
-	Revision uint64 // 0: nothing changed, there is nothing to commit
+	Revision uint64 // 0: nothing changed, so there is nothing to commit
 	Time     int64
 	Changes  state.Changes
 	Replies  []Reply
 }
 
-// Turn applies commands in their order, as many as fit, runs a scheduling cycle and fills out. It
-// returns how many commands it took, when it next wants to be woken (0: never), and whether it
-// wants to be called again at once.
+// Turn applies as many commands as fit, in their order, runs a scheduling cycle and fills out. It
+// returns the number of applied commands, the time of the next timer (0: none), and whether work is
+// left for a further turn at once.
 func (e *Engine) Turn(now int64, commands []Command, out *Batch) (taken int, wake int64, more bool) {
 	e.time = max(e.time, now)
 	out.Replies = out.Replies[:0]
 	s := e.state
 	s.Begin(e.time, e.revision+1)
-	// Each has a part of the budget that nothing before it can take away, so that large work does
-	// not hold up what is urgent.
+	// Each kind of work has a part of the budget that the kinds before it cannot take. So large
+	// work does not hold up urgent commands.
 	s.Forget(e.limits.Part(2))
 	s.Due(e.limits.Part(3))
 	e.continueReports(e.limits.Part(4), out)
@@ -109,7 +109,7 @@ func (e *Engine) Turn(now int64, commands []Command, out *Batch) (taken int, wak
 		taken++
 	}
 	s.Continue(e.limits.Part(6))
-	e.answerWaiters(out)
+	e.answerSubmits(out)
 	_, behind := e.scheduler.Cycle(s, e.limits.Part(7))
 	s.Tell(e.limits)
 	s.Take(&out.Changes)
@@ -118,14 +118,14 @@ func (e *Engine) Turn(now int64, commands []Command, out *Batch) (taken int, wak
 		e.revision++
 		out.Revision = e.revision
 	}
-	more = behind || taken < len(commands) || s.Behind() || len(e.reporting) > 0
+	more = behind || taken < len(commands) || s.Behind() || len(e.reports) > 0
 	return taken, s.Wake(), more
 }
 
-// continueReports takes in reports as far as the budget goes, in the order in which they came.
+// continueReports applies the pending reports as far as the budget goes, in their order.
 func (e *Engine) continueReports(budget state.Budget, out *Batch) {
-	for len(e.reporting) > 0 {
-		w := &e.reporting[0]
+	for len(e.reports) > 0 {
+		w := &e.reports[0]
 		node, err := e.state.CheckReporter(w.do.Node, w.do.Incarnation)
 		for err == nil && w.next < len(w.do.Reports) {
 			if e.state.Over(budget) {
@@ -136,22 +136,23 @@ func (e *Engine) continueReports(budget state.Budget, out *Batch) {
 			w.next++
 		}
 		reply(out, w.id, w.do, Done{}, err)
-		e.reporting[0] = reporting{}
-		if e.reporting = e.reporting[1:]; len(e.reporting) == 0 {
-			e.reporting = nil
+		e.reports[0] = pendingReport{}
+		if e.reports = e.reports[1:]; len(e.reports) == 0 {
+			e.reports = nil
 		}
 	}
 }
 
-func (e *Engine) answerWaiters(out *Batch) {
-	kept := e.waiting[:0]
-	for _, w := range e.waiting {
+// answerSubmits replies to the submits whose tasks are all created.
+func (e *Engine) answerSubmits(out *Batch) {
+	kept := e.submits[:0]
+	for _, w := range e.submits {
 		if w.job.Growing() {
 			kept = append(kept, w)
 			continue
 		}
 		reply(out, w.id, w.do, Done{}, nil)
 	}
-	clear(e.waiting[len(kept):])
-	e.waiting = kept
+	clear(e.submits[len(kept):])
+	e.submits = kept
 }

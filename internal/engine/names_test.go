@@ -12,7 +12,7 @@ import (
 
 const gpu = "nvidia.com/gpu"
 
-// askingFor is a job of some tasks that ask for one of each resource beside cpu.
+// askingFor returns a job whose tasks ask for one of each named resource, and for cpu.
 func askingFor(id string, count int32, names ...string) *engine.SubmitJob {
 	do := job(id, count, 100)
 	for _, name := range names {
@@ -21,7 +21,7 @@ func askingFor(id string, count int32, names ...string) *engine.SubmitJob {
 	return do
 }
 
-// having is a node that has four of each resource beside cpu.
+// having returns a node with four of each named resource, and with cpu.
 func having(id string, names ...string) *engine.RegisterNode {
 	do := machine(id, 8000)
 	for _, name := range names {
@@ -30,7 +30,7 @@ func having(id string, names ...string) *engine.RegisterNode {
 	return do
 }
 
-// madeUp returns names of resources.
+// madeUp returns names of resources that no node has.
 func madeUp(prefix string, n int) (names []string) {
 	for i := range n {
 		names = append(names, fmt.Sprintf("example.com/%s%d", prefix, i))
@@ -38,7 +38,7 @@ func madeUp(prefix string, n int) (names []string) {
 	return names
 }
 
-// gone lets a node fall silent and removes it.
+// gone lets a node fall silent, and removes it after its tasks were given up.
 func (b *bench) gone(id string) {
 	b.t.Helper()
 	b.send(&engine.NodeSilent{ID: id, Registration: b.engine.State().Node(id).Registration})
@@ -52,7 +52,7 @@ func (b *bench) gone(id string) {
 	}
 }
 
-// taken fails unless a command was done.
+// taken fails if a command was refused.
 func (b *bench) taken(do engine.Operation) {
 	b.t.Helper()
 	id := b.send(do)
@@ -70,8 +70,8 @@ func (b *bench) running(job string) int32 {
 	return b.engine.State().Job(job).Groups[0].Counts.Bound
 }
 
-// A job with a name that no node and no queue has is taken in, and the name takes no slot, also not
-// after a load.
+// A job may ask for a resource name that no node and no queue has. The name takes no slot, before
+// and after a load.
 func TestUnknownResourceTakesNoSlot(t *testing.T) {
 	b := newBench(t, state.Config{}, state.Limits{})
 	b.taken(machine("n", 4000))
@@ -89,8 +89,8 @@ func TestUnknownResourceTakesNoSlot(t *testing.T) {
 	b.same()
 }
 
-// Thirteen made-up names, in jobs of no tasks or of some, keep no node with gpus out, before and
-// after a load.
+// Thirteen made-up names in jobs do not keep a node with gpus out, before and after a load. The
+// jobs may have tasks or none.
 func TestThirteenMadeUpNamesDoNotShutOutGPUs(t *testing.T) {
 	b := newBench(t, state.Config{}, state.Limits{})
 	names := madeUp("r", 13)
@@ -105,7 +105,7 @@ func TestThirteenMadeUpNamesDoNotShutOutGPUs(t *testing.T) {
 	}
 }
 
-// A job has at most eight names that nothing has; names that something has do not count.
+// A job has at most eight names that no node and no queue has. Other names do not count.
 func TestAJobHasAtMostEightUnknownNames(t *testing.T) {
 	b := newBench(t, state.Config{}, state.Limits{})
 	names := madeUp("r", 13)
@@ -116,8 +116,8 @@ func TestAJobHasAtMostEightUnknownNames(t *testing.T) {
 	b.wantRefused(refused, plimsoll.CodeInvalid, "groups[0].resources.example.com/r9", "8 of them", "known: ", names[0])
 }
 
-// A store with jobs of more names than there are slots, as older versions took in, loads, and the
-// names have no slots.
+// A store with jobs of more names than there are slots loads, as older versions left it. The names
+// have no slots.
 func TestAStoreWithMoreNamesThanSlotsLoads(t *testing.T) {
 	b := newBench(t, state.Config{}, state.Limits{})
 	b.taken(machine("n", 4000))
@@ -138,8 +138,8 @@ func TestAStoreWithMoreNamesThanSlotsLoads(t *testing.T) {
 	}
 }
 
-// A group that waits for a resource is placed when a node with it joins, and counts in its queue
-// with all it asks for from then.
+// A group that waits for a resource is placed when a node with the resource joins. From then on its
+// whole request counts in its queue.
 func TestGroupWakesWhenANodeBringsItsResource(t *testing.T) {
 	b := newBench(t, state.Config{}, state.Limits{})
 	b.taken(machine("n", 4000))
@@ -165,7 +165,7 @@ func TestGroupWakesWhenANodeBringsItsResource(t *testing.T) {
 	}
 }
 
-// A group that lacks two resources is told of the second when a node brings the first.
+// A group that lacks two resources waits for the second when a node brings the first.
 func TestTheNextMissingResourceIsTold(t *testing.T) {
 	b := newBench(t, state.Config{}, state.Limits{})
 	b.taken(machine("n", 4000))
@@ -196,8 +196,8 @@ func TestAQueueBringsANameAndNoNodeHasIt(t *testing.T) {
 	}
 }
 
-// A name is free again when the last node, queue and task on a node that have it are gone, so that
-// others have its slot.
+// A name loses its slot when the last node, queue and task on a node with it are gone. Another name
+// can have the slot then.
 func TestANameThatNothingHasAnyMoreIsFreeAgain(t *testing.T) {
 	b := newBench(t, state.Config{}, state.Limits{})
 	first, second := madeUp("a", 13), madeUp("b", 13)
@@ -233,8 +233,7 @@ func TestANameThatNothingHasAnyMoreIsFreeAgain(t *testing.T) {
 	}
 }
 
-// A task on a node keeps the name of what it asks for while the node itself has it no more, over a
-// load too.
+// A task on a node keeps the slot of a resource name that its node no longer has, also over a load.
 func TestATaskOnANodeKeepsTheNameOfItsResource(t *testing.T) {
 	b := newBench(t, state.Config{}, state.Limits{})
 	b.taken(having("n", gpu))
@@ -260,8 +259,8 @@ func TestATaskOnANodeKeepsTheNameOfItsResource(t *testing.T) {
 	b.same()
 }
 
-// What jobs ask for of a resource that nobody has is counted too, so that no sum overflows when a
-// node brings it.
+// Requests for a resource that no node has are added up too, so that no sum overflows when a node
+// brings the resource.
 func TestSumsOfAnUnknownResourceDoNotOverflow(t *testing.T) {
 	b := newBench(t, state.Config{}, state.Limits{})
 	var last uint64
@@ -281,8 +280,8 @@ func TestSumsOfAnUnknownResourceDoNotOverflow(t *testing.T) {
 	b.wantCode(last, plimsoll.CodeExhausted)
 }
 
-// explain, place and the plans of defrag say which resource no node has, which there are, and which
-// one may be meant. They bring no name either, and no more than there are slots for.
+// explain, place and the plans of defrag name the resource that no node has, the known ones, and
+// the one that may be meant. They give no name a slot.
 func TestQuestionsSayWhichResourceNoNodeHas(t *testing.T) {
 	const want = "no node has nvidia.com/gpus (known: cpu, disk, memory, nvidia.com/gpu; did you mean nvidia.com/gpu?)"
 	b := newBench(t, state.Config{}, state.Limits{})

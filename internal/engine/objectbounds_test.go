@@ -49,7 +49,7 @@ func TestPoliciesAreBoundedInBytes(t *testing.T) {
 	}
 }
 
-// manyFacts is a registration with so many bytes of attributes.
+// manyFacts returns a registration with so many bytes of attributes.
 func manyFacts(id string, bytes int) *engine.RegisterNode {
 	do := machine(id, 1000)
 	do.Node.Attributes = map[string]string{}
@@ -59,8 +59,8 @@ func manyFacts(id string, bytes int) *engine.RegisterNode {
 	return do
 }
 
-// Nodes that made-up agents register are bounded in bytes. Those that are known register again,
-// with no more than they had, and a store over the bound is loaded.
+// The records of all nodes are bounded in bytes. A known node can register again if its record does
+// not grow, and a store over the bound is loaded.
 func TestNodesAreBoundedInBytes(t *testing.T) {
 	b := newBench(t, state.Config{MaxNodeBytes: 100_000}, state.Limits{})
 	for i := range 4 {

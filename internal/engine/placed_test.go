@@ -11,7 +11,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 )
 
-// constrain sometimes says where the tasks of a job may go.
+// constrain adds constraints to some jobs.
 func (w *world) constrain(spec *plimsoll.JobSpec) {
 	if w.rng.IntN(3) == 0 {
 		spec.Labels = map[string]string{"app": w.pick([]string{"db", "web"})}
@@ -75,7 +75,7 @@ func (w *world) traits() map[string]plimsoll.Trait {
 	}[w.rng.IntN(3)]
 }
 
-// describe gives a node facts and labels, which are others now and then.
+// describe gives a node facts and labels, which change now and then.
 func (w *world) describe(n *plimsoll.Node) {
 	n.Attributes = map[string]string{"rack": w.pick([]string{"r1", "r2", "r3"})}
 	if w.rng.IntN(2) == 0 {
@@ -97,8 +97,8 @@ func (w *world) describe(n *plimsoll.Node) {
 	n.Facts.Reservoir, n.Facts.Headnode = w.rng.IntN(6) == 0, w.rng.IntN(12) == 0
 }
 
-// checkPlaced looks at the tasks that the turn has bound: their nodes are open and of the kind that
-// is asked for, and no group is spread more unevenly than it allows.
+// checkPlaced checks the tasks that the turn has bound. Their nodes are open and satisfy the
+// constraints, and no group is spread more unevenly than it allows.
 func (w *world) checkPlaced() {
 	s := w.engine.State()
 	for _, id := range w.jobs {
@@ -137,7 +137,7 @@ func (w *world) checkPlaced() {
 	}
 }
 
-// unsuited says what is wrong with a node for a group, by its record; empty if nothing is.
+// unsuited says why a node's record does not satisfy a group's constraints; empty if it does.
 func unsuited(spec *plimsoll.GroupSpec, n *state.Node) string {
 	c := &spec.Constraints
 	asked, has := slices.Sorted(maps.Keys(c.Traits)), slices.Sorted(maps.Keys(n.Facts.Traits))
@@ -174,11 +174,11 @@ func unsuited(spec *plimsoll.GroupSpec, n *state.Node) string {
 	return ""
 }
 
-// checkSpread counts a group by value. Tasks come only one after the other within a turn once
-// everything else is done, so the last that came to a value made it no fuller than the least full
-// one then, which is not fuller now. Values count that have a node which the group's other
-// constraints allow; if these are about what comes during the turn, it is not known which did when
-// a task was bound.
+// checkSpread counts the tasks of a group by value of a label. The turn binds tasks one after the
+// other, after all other changes. So the last task that came to a value left it at most as full as
+// the constraint allows. Only values count that have a node which the group's other constraints
+// allow. If those depend on tasks that come during the turn, the check does not apply: the allowed
+// values at each binding are not known.
 func (w *world) checkSpread(s *state.State, g *state.Group, spread *plimsoll.Spread, fresh []*state.Task) {
 	if len(g.Spec.Constraints.Near)+len(g.Spec.Constraints.VolumesFrom) > 0 {
 		return
@@ -223,8 +223,8 @@ func (w *world) checkSpread(s *state.State, g *state.Group, spread *plimsoll.Spr
 	}
 }
 
-// allows reports whether a node is surely one that the other constraints of a group allow: by its
-// record, by its size, by the owner rules that tests have, and by what it must be far from.
+// allows reports whether the other constraints of a group surely allow a node. It looks at the
+// node's record and size, the owner rules of the tests, and the far constraints.
 func (w *world) allows(s *state.State, g *state.Group, n *state.Node) bool {
 	job := g.Job.Spec
 	away := func(e plimsoll.Eviction) bool { return e.Job == job.ID }
@@ -236,7 +236,8 @@ func (w *world) allows(s *state.State, g *state.Group, n *state.Node) bool {
 			return false
 		}
 	}
-	if rule := s.Chain().Settings.OwnerRules["bob"]; rule != "" && (job.Owner == "bob") != (n.Attributes["rack"] == "r2") {
+	rule, onRack := s.Chain().Settings.OwnerRules["bob"], n.Attributes["rack"] == "r2"
+	if rule != "" && (job.Owner == "bob") != onRack {
 		return false
 	}
 	return !slices.ContainsFunc(
@@ -244,7 +245,7 @@ func (w *world) allows(s *state.State, g *state.Group, n *state.Node) bool {
 	)
 }
 
-// holds reports whether a node has a task that a selector means.
+// holds reports whether a node has a task that matches a selector.
 func (w *world) holds(s *state.State, node string, far plimsoll.Selector) bool {
 	for _, id := range w.jobs {
 		j := s.Job(id)

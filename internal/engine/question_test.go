@@ -14,7 +14,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement/fleetjson"
 )
 
-// question is something that may be asked at any time.
+// question is a question that may come at any time.
 type question struct {
 	spec    *plimsoll.JobSpec
 	group   string
@@ -24,7 +24,7 @@ type question struct {
 	known   bool              // there is such a task
 }
 
-// question draws one about the state as it is after the last turn.
+// question draws a question about the state after the last turn.
 func (w *world) question(rng *rand.Rand) question {
 	name := func() string { return w.jobs[rng.IntN(len(w.jobs))] }
 	q := question{group: []string{"", "g"}[rng.IntN(2)], count: rng.Int32N(30), node: []string{"", "n1"}[rng.IntN(2)]}
@@ -53,7 +53,7 @@ func (w *world) question(rng *rand.Rand) question {
 	return q
 }
 
-// ask asks everything that the question names, and returns the answers as a text.
+// ask asks all parts of a question, and returns the answers as a text.
 func (q *question) ask(v *scheduler.View) string {
 	var b strings.Builder
 	if q.known {
@@ -88,7 +88,7 @@ func (q *question) ask(v *scheduler.View) string {
 	return b.String()
 }
 
-// relate gives some of the jobs that are about to be submitted something that others could disturb.
+// relate gives constraints that depend on other tasks to some of the jobs to be submitted.
 func (w *world) relate() {
 	for i := range w.queue {
 		submit, ok := w.queue[i].Do.(*engine.SubmitJob)
@@ -106,7 +106,7 @@ func (w *world) relate() {
 	}
 }
 
-// plainTurn is turn without the checks that know nothing of constraints.
+// plainTurn is turn without the checks that ignore constraints.
 func (w *world) plainTurn() {
 	taken, _, _ := w.engine.Turn(w.now, w.queue, &w.out)
 	w.queue = w.queue[taken:]
@@ -121,8 +121,8 @@ func (w *world) plainTurn() {
 	)
 }
 
-// Questions and copies change nothing: with any number of them in between, the batches, the choices
-// of nodes, the reasons why tasks wait and the state are those that they are without.
+// Questions and copies change nothing. With any number of them between turns, the batches, the
+// chosen nodes, the causes of waiting and the state are the same as without them.
 func TestQuestionsChangeNothing(t *testing.T) {
 	for _, seed := range seeds(t) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -173,9 +173,9 @@ func TestQuestionsChangeNothing(t *testing.T) {
 	}
 }
 
-// What is answered from a copy is what the state itself would have answered at the copy's revision:
-// however many turns go by while the copy is made, in parts of any size, and after it is whole; for
-// each view of it, and each time again.
+// An answer from a copy is the same as from the state at the copy's revision. Turns may go by while
+// the copy is made, in parts of any size, and after it is whole. The same holds for each view of
+// the copy, and for repeated questions.
 func TestAnswersFromACopyAreThoseOfTheState(t *testing.T) {
 	for _, seed := range seeds(t) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {

@@ -11,20 +11,20 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// seeds are one that is always the same, and that of the run.
+// seeds returns a fixed seed and the seed of the test run.
 func seeds(t *testing.T) []uint64 {
 	t.Helper()
 	return slices.Compact([]uint64{1, testrun.Seed(t)})
 }
 
-// Random commands, reports, silences, lost gateways and crashes: after every step no node is over
-// its capacity and no queue over its maximum, every total is the sum of its parts, nothing that
-// could be placed is left alone, every reason is true, and at random moments the state is the one
-// that the store gives back.
+// Random commands, reports, silences, lost gateways and crashes. After every step no node is over
+// its capacity, no queue is over its maximum, and every total is the sum of its parts. No task
+// waits that could be placed, and every reason is true. At random moments a load gives the same
+// state.
 //
-// It is most of the time that the tests of this package take, half a minute and more with the race
-// detector: everything is worked out anew after every step, and so a total that goes wrong is found
-// at the step that made it wrong.
+// The test takes most of the time of this package's tests: half a minute and more with the race
+// detector. All totals are computed anew after every step, so a wrong total is found at the step
+// that made it wrong.
 func TestRandomStepsKeepInvariantsAndReload(t *testing.T) {
 	for _, seed := range seeds(t) {
 		for _, limits := range []state.Limits{{}, {Ops: 40, Bytes: 1 << 20}} {
@@ -48,7 +48,7 @@ func TestRandomStepsKeepInvariantsAndReload(t *testing.T) {
 	}
 }
 
-// untested says which of the things that the test is for have hardly happened; empty if none.
+// untested names the cases that the random commands have hardly reached; empty if there are none.
 func (w *world) untested() string {
 	full := 0
 	for _, n := range w.full {
@@ -67,8 +67,8 @@ func (w *world) untested() string {
 	return ""
 }
 
-// The same with chains that look at owners, at what runs on a node, and not at how much is left of
-// everything.
+// The same with chains that look at owners and at the tasks on a node, and with a chain without
+// filters for room.
 func TestRandomStepsWithOtherChains(t *testing.T) {
 	for name, change := range map[string]func(*placement.Settings){
 		"owners": func(c *placement.Settings) { c.OwnerRules = map[string]string{"bob": `node.labels.rack == "r2"`} },
@@ -91,9 +91,8 @@ func TestRandomStepsWithOtherChains(t *testing.T) {
 	}
 }
 
-// compare holds the state that the store gives back against the live one, once large work is done:
-// until then a submit that has not been acknowledged is dropped by a reload, and tasks that are to
-// go have not gone.
+// compare compares a loaded state with the live one, once no large work is left. Until then some
+// tasks that are to be created or stopped differ.
 func (w *world) compare(step int) {
 	w.t.Helper()
 	for w.turn() {

@@ -12,7 +12,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 )
 
-// records is a store of records in memory: what a crash leaves behind.
+// records is a store of records in memory. It survives a crash of the engine.
 type records struct {
 	specs    map[string]*plimsoll.JobSpec
 	statuses map[string]plimsoll.JobStatus
@@ -35,8 +35,8 @@ func newRecords() *records {
 	}
 }
 
-// commit stores a turn: puts first, then deletes, as the coordinator writes them. An object that is
-// put and deleted in one batch would be lost, so that is an error.
+// commit stores a turn: puts first, then deletes, as the coordinator writes them. It fails if an
+// object is put and deleted in one batch, because the object would be lost.
 func (r *records) commit(c *state.Changes) error {
 	put := map[any]bool{}
 	for _, spec := range c.JobSpecs {
@@ -106,7 +106,7 @@ func (r *records) drop(c *state.Changes, put map[any]bool) error {
 	return both
 }
 
-// load gives the records to a Loader in the order of the maps, which is any.
+// load gives the records to a Loader in the random order of the maps.
 func (r *records) load(cfg state.Config, at int64) (*state.State, error) {
 	l := state.NewLoader(cfg, plimsoll.DefaultQueues())
 	if r.queues != nil {
@@ -133,7 +133,7 @@ func (r *records) load(cfg state.Config, at int64) (*state.State, error) {
 	return l.End(at)
 }
 
-// clone returns the records as they are.
+// clone returns a copy of the records.
 func (r *records) clone() *records {
 	return &records{
 		maps.Clone(r.specs), maps.Clone(r.statuses), maps.Clone(r.tasks), maps.Clone(r.nodes), r.queues,
@@ -141,7 +141,7 @@ func (r *records) clone() *records {
 	}
 }
 
-// Job, Task, Nodes and NodeTasks make it state.Records.
+// Job, Task, Nodes and NodeTasks implement state.Records.
 func (r *records) Job(id string) *plimsoll.JobSpec {
 	if r.statuses[id].State == plimsoll.JobExpired {
 		return nil

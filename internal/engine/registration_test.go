@@ -16,8 +16,8 @@ type handed struct {
 	key     string // of the node
 }
 
-// claim lets an agent register a node: mostly the one whose node it is, sometimes another, one of a
-// version without keys, or one that has an incarnation from the future.
+// claim lets an agent register a node: mostly the agent of that node. Sometimes it is another one,
+// one of a version without keys, or one with an incarnation from the future.
 func (w *world) claim(node *plimsoll.Node) {
 	key := "agent" + strconv.Itoa(w.rng.IntN(3))
 	if n := w.engine.State().Node(node.ID); n != nil && w.rng.IntN(4) > 0 {
@@ -34,8 +34,8 @@ func (w *world) claim(node *plimsoll.Node) {
 	}
 }
 
-// checkHanded looks that no attempt is handed to the agents of two keys, and that no incarnation is
-// one that nobody could follow.
+// checkHanded checks that no attempt is handed to agents with two keys. It also checks that no
+// incarnation is so high that a later start could not exceed it.
 func (w *world) checkHanded() {
 	s := w.engine.State()
 	now := map[string]handed{}
@@ -70,7 +70,7 @@ func (w *world) checkHanded() {
 	w.handed = now
 }
 
-// The simulation has to come to what it is for.
+// The simulation must have reached the cases that it tests.
 func TestSimulationSeesKeysChange(t *testing.T) {
 	w := newWorld(t, 7, state.Limits{})
 	keys := map[string]string{}

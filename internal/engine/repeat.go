@@ -5,14 +5,14 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 )
 
-// perform applies a command, unless it is a repetition: that is answered as the first one was.
+// perform applies a command. A repetition has no effect, and is answered as the first command was.
 func (e *Engine) perform(c *Command, out *Batch) {
 	if c.Token == "" {
 		c.Do.apply(e, c.ID, out)
 		return
 	}
 	if o := e.state.Outcome(c.Token); o != nil {
-		out.Replies = append(out.Replies, recalled(c, o))
+		out.Replies = append(out.Replies, repeatedReply(c, o))
 		return
 	}
 	answered := len(out.Replies)
@@ -22,9 +22,9 @@ func (e *Engine) perform(c *Command, out *Batch) {
 	}
 }
 
-// remember notes the answer to a command, in the batch of the command. A job that was taken in
-// tells of its submit itself. A refusal that may pass is not noted, so that a repetition can be
-// done.
+// remember stores the answer to a command as an outcome, in the batch of the command. A submit that
+// was taken in needs no outcome: the job has its token. A refusal that may pass is not stored, so
+// that a repetition can succeed.
 func (e *Engine) remember(c *Command, r *Reply) {
 	if _, submit := c.Do.(*SubmitJob); submit && r.Err == nil || r.Err != nil && !state.Lasting(r.Err) {
 		return
@@ -33,8 +33,8 @@ func (e *Engine) remember(c *Command, r *Reply) {
 	e.state.Remember(c.Token, c.Digest, policies, r.Err)
 }
 
-// recalled answers a repetition with the outcome of the first command.
-func recalled(c *Command, o *state.Outcome) Reply {
+// repeatedReply returns the reply to a repetition, from the outcome of the first command.
+func repeatedReply(c *Command, o *state.Outcome) Reply {
 	r := Reply{ID: c.ID}
 	submit, isSubmit := c.Do.(*SubmitJob)
 	_, isPolicies := c.Do.(*ApplyPolicies)

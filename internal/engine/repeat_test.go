@@ -11,7 +11,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 )
 
-// repeat sends a command with a token, for the next turn. Its text stands for the digest.
+// repeat queues a command with a token for the next turn. Its text stands for the digest.
 func (b *bench) repeat(token string, do engine.Operation) uint64 {
 	b.nextID++
 	digest := uint64(len(fmt.Sprintf("%T %+v", do, do)))
@@ -19,11 +19,11 @@ func (b *bench) repeat(token string, do engine.Operation) uint64 {
 	return b.nextID
 }
 
-// count is how many tasks the group of a job is to have.
+// count returns the wanted number of tasks of a job's group.
 func (b *bench) count(job string) int32 { return b.engine.State().Job(job).Spec.Groups[0].Count }
 
-// A scaling that is repeated after another client's does not undo that: nobody reads 5, 7, 5. It is
-// answered as the first one was, also by the next leader.
+// A scaling that is repeated after another client's scaling does not undo it: no client reads 5, 7,
+// 5. The repetition is answered as the first one was, also by the next leader.
 func TestARepeatedScalingDoesNotUndoAnothers(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		b := newBench(t, state.Config{}, state.Limits{})
@@ -47,8 +47,8 @@ func TestARepeatedScalingDoesNotUndoAnothers(t *testing.T) {
 	}
 }
 
-// A kill that worked and is repeated once the job has ended worked; another one is a conflict, and
-// stays one.
+// A repeated kill succeeds, even after the job has ended. A second kill is a conflict then, and so
+// are its repetitions.
 func TestARepeatedKillIsNoConflict(t *testing.T) {
 	b := newBench(t, state.Config{}, state.Limits{})
 	b.send(job("j", 1, 1000))
@@ -85,7 +85,7 @@ func TestARepetitionInTheSameTurn(t *testing.T) {
 	}
 }
 
-// Policies that are applied again say what the first time changed.
+// A repetition of applied policies reports the changes of the first time.
 func TestRepeatedPoliciesSayWhatTheFirstTimeChanged(t *testing.T) {
 	action := plimsoll.Policy{Action: &plimsoll.Action{Name: "a", CoolDown: time.Second, DisableScheduling: true}}
 	b := newBench(t, state.Config{}, state.Limits{})
@@ -102,7 +102,7 @@ func TestRepeatedPoliciesSayWhatTheFirstTimeChanged(t *testing.T) {
 	}
 }
 
-// A refusal that passes by itself is not remembered: the same command is done once it can be.
+// A refusal that may pass by itself is not stored: the repeated command is done once it can be.
 func TestARefusalThatPassesIsNotRemembered(t *testing.T) {
 	b := newBench(t, state.Config{}, state.Limits{Ops: 40})
 	b.send(job("j", 300, 1000))
@@ -130,8 +130,8 @@ func TestATokenOfAnotherCommandIsRefused(t *testing.T) {
 	}
 }
 
-// A job tells of its submit itself. When it is forgotten within minutes, its outcome is left, so
-// that a late repetition does not run the job again.
+// A known job answers a repetition of its submit. If it is forgotten within minutes, an outcome is
+// left, so that a late repetition does not run the job again.
 func TestASubmitOutlivesItsJob(t *testing.T) {
 	b := newBench(t, state.Config{KeepEnded: 1e9}, state.Limits{})
 	submit := func() *engine.SubmitJob { return tokened(job("j", 0, 1000), "t") }

@@ -16,11 +16,12 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// The files in testdata tell what happens, in these commands. Each makes turns until nothing is
-// left to do and prints what came of it: replies, and events as "TYPE CHANGE DETAIL object
-// reference {resources} message".
+// The files in testdata are scripts of these commands. Each command makes turns until no work is
+// left. It prints the replies, and the events as "TYPE CHANGE DETAIL object reference {resources}
+// message".
 //
-//	node n1 cpu=4 memory=8Gi            # register a node, or register it again; key=a: with a key, copy=b: by a copy of its agent
+//	node n1 cpu=4 memory=8Gi            # register a node, for the first time or again
+//	node n1 cpu=4 key=a                 # the same with a key; copy=b: by a copy of its agent
 //	silent n1                           # its gateway no longer hears it
 //	leave n1 running=2                  # its agent has stopped; empty=yes: nothing runs there
 //	gateway-lost gw                     # the gateway is gone
@@ -30,12 +31,13 @@ import (
 //	kill a
 //	scale a count=5
 //	report n1 a.work.0 running          # or: finished result=failed exit=3, attempt=2
-//	report-node n1 7 ext-cpu=2 closed=hot  # what its QoS agent says, with its number; lines of the body are events: kind task rule before after
-//	queues                              # lines of the body: path max:cpu=4 guaranteed:cpu=2 maxjobs:1
+//	report-node n1 7 ext-cpu=2 closed=hot  # report 7 of the QoS agent; lines of the body are
+//	                                    # events: kind task rule before after
+//	queues                              # lines: path max:cpu=4 guaranteed:cpu=2 maxjobs:1
 //	advance 30s                         # let time go by
 //	explain a.work.0
 //	reload                              # forget everything and load the records again
-//	reload maxinstances=1               # the same, with another setting of the chain that chooses nodes
+//	reload maxinstances=1               # the same, with another setting of the chain
 //	show jobs|tasks|nodes|queues
 //
 // Rewrite the expected output with -rewrite, and read the difference before you commit it.
@@ -207,7 +209,7 @@ func (w *scenario) run(d *datadriven.TestData) {
 	}
 }
 
-// choose changes settings of the chain that chooses nodes.
+// choose changes settings of the chain.
 func (w *scenario) choose(options map[string]string) {
 	if text := options["maxinstances"]; text != "" {
 		settings := placement.ClusterDefault().Settings
@@ -349,8 +351,8 @@ func (w *scenario) reportNode(args []string, options map[string]string, input st
 	w.turn(&engine.ReportNode{Node: args[0], Incarnation: incarnation, Sequence: uint64(w.number(args[1])), Report: r})
 }
 
-// tree reads lines of "path max:cpu=4,memory=1Gi guaranteed:cpu=2 maxjobs:1"; a queue above one
-// that is named need not be.
+// tree reads lines of "path max:cpu=4,memory=1Gi guaranteed:cpu=2 maxjobs:1". Parents of named
+// queues need no line.
 func (w *scenario) tree(input string) plimsoll.QueueConfig {
 	root := plimsoll.QueueConfig{Name: plimsoll.RootQueue, Parent: true}
 	for line := range strings.Lines(input) {

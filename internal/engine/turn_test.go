@@ -10,161 +10,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
-// bench is an engine with limits over records in memory, turned by hand.
-type bench struct {
-	t       *testing.T
-	engine  *engine.Engine
-	cfg     state.Config
-	limits  state.Limits
-	records *records
-	now     int64
-	nextID  uint64
-	queue   []engine.Command
-	out     engine.Batch
-	replies map[uint64]error // of all turns
-	silent  bool             // no Check after each turn: it costs O(everything)
-}
-
-func newBench(t *testing.T, cfg state.Config, limits state.Limits) *bench {
-	cfg.Limits = limits
-	b := &bench{t: t, cfg: cfg, limits: limits, records: newRecords(), now: 1e15, replies: map[uint64]error{}}
-	b.crash()
-	return b
-}
-
-// crash forgets everything but the records.
-func (b *bench) crash() {
-	b.t.Helper()
-	s, err := b.records.load(b.cfg, b.now)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.engine, b.queue = engine.New(engine.Config{Seed: 1}, s, 0, b.now), nil
-}
-
-// crashed is a bench over what a crash leaves now; this one goes on.
-func (b *bench) crashed() *bench {
-	b.t.Helper()
-	c := &bench{
-		t: b.t, cfg: b.cfg, limits: b.limits, records: b.records.clone(), now: b.now, replies: map[uint64]error{},
-	}
-	c.crash()
-	return c
-}
-
-// tokened gives a submit a token.
-func tokened(do *engine.SubmitJob, token string) *engine.SubmitJob {
-	do.Spec.Token = token
-	return do
-}
-
-// send gives commands, for the next turn, and returns the id of the last.
-func (b *bench) send(do ...engine.Operation) uint64 {
-	for _, d := range do {
-		b.nextID++
-		b.queue = append(b.queue, engine.Command{ID: b.nextID, Do: d})
-	}
-	return b.nextID
-}
-
-func (b *bench) turn() (more bool) {
-	b.t.Helper()
-	taken, _, more := b.engine.Turn(b.now, b.queue, &b.out)
-	b.queue = b.queue[taken:]
-	if !b.silent {
-		if err := b.engine.State().Check(); err != nil {
-			b.t.Fatal(err)
-		}
-	}
-	if err := b.records.commit(&b.out.Changes); err != nil {
-		b.t.Fatal(err)
-	}
-	c := &b.out.Changes
-	ops := len(c.JobSpecs) + len(c.JobStatuses) + len(c.Tasks) + len(c.Nodes) + len(c.DeletedTasks) +
-		len(c.DeletedNodes) + 2*len(c.DeletedJobs)
-	if b.limits.Ops > 0 && ops > b.limits.Ops {
-		b.t.Fatalf("a turn has %d operations; the store takes %d", ops, b.limits.Ops)
-	}
-	for i := range b.out.Replies {
-		b.replies[b.out.Replies[i].ID] = b.out.Replies[i].Err
-	}
-	return more
-}
-
-// settle makes turns until nothing is left to do and returns how many that took.
-func (b *bench) settle() int {
-	b.t.Helper()
-	for n := 1; ; n++ {
-		if !b.turn() {
-			return n
-		}
-		if n > 1_000_000 {
-			b.t.Fatal("there is no end of turns")
-		}
-	}
-}
-
-// reply returns the answer to a command; none is a failure.
-func (b *bench) reply(id uint64) error {
-	b.t.Helper()
-	err, ok := b.replies[id]
-	if !ok {
-		b.t.Fatalf("command %d has no reply", id)
-	}
-	return err
-}
-
-func (b *bench) wantCode(id uint64, want plimsoll.Code) {
-	b.t.Helper()
-	if err := b.reply(id); err == nil || plimsoll.CodeOf(err) != want {
-		b.t.Fatalf("the reply is %v, want %s", err, want)
-	}
-}
-
-// same holds the records against the live state.
-func (b *bench) same() {
-	b.t.Helper()
-	reloaded, err := b.records.load(b.cfg, b.now)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	live, err := dump(b.engine.State())
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	again, err := dump(reloaded)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	if live != again {
-		b.t.Fatalf("the reloaded state differs:\n%s", firstDifference(live, again))
-	}
-}
-
-func job(id string, count int32, cpu int64) *engine.SubmitJob {
-	return &engine.SubmitJob{Spec: &plimsoll.JobSpec{
-		ID: id, Queue: "root.default", Token: "t",
-		Groups: []plimsoll.GroupSpec{
-			{Name: "g", Count: count, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": cpu}},
-		},
-	}}
-}
-
-func machine(id string, cpu int64) *engine.RegisterNode {
-	return &engine.RegisterNode{
-		Gateway: "gw", Node: plimsoll.Node{ID: id, Incarnation: 1, Capacity: plimsoll.Resources{"cpu": cpu}},
-	}
-}
-
-func finished(node, job string, index int32) *engine.ReportTasks {
-	return &engine.ReportTasks{Node: node, Incarnation: 1, Reports: []engine.Report{{
-		Job: job, Group: "g", Index: index,
-		TaskReport: plimsoll.TaskReport{Attempt: 1, State: plimsoll.TaskFinished, Result: plimsoll.ResultSucceeded},
-	}}}
-}
-
-// What goes and comes back in one turn is put and not deleted: the store would do both, and the
-// deletes last.
+// An object that is deleted and created again in one turn is put and not deleted. The store would
+// do both, and the deletes last.
 func TestGoneAndBackInOneTurn(t *testing.T) {
 	t.Run("node", func(t *testing.T) {
 		b := newBench(t, state.Config{}, state.Limits{})
@@ -210,7 +57,7 @@ func TestGoneAndBackInOneTurn(t *testing.T) {
 	})
 }
 
-// Large work is done in parts, whatever it is, and each part is within the limits of the store.
+// Large work of each kind is done in parts, and each part is within the limits of the store.
 func TestLargeWorkStaysWithinTinyLimits(t *testing.T) {
 	b := newBench(t, state.Config{KeepEnded: 1e9}, state.Limits{Ops: 40, Bytes: 1 << 20})
 	const tasks = 500
@@ -263,7 +110,7 @@ func all(tasks int32) *engine.ReportTasks {
 	return r
 }
 
-// Many jobs whose time is over at the same moment are forgotten in parts too.
+// Many jobs that expire at the same moment are forgotten in parts too.
 func TestManyJobsExpireWithinTinyLimits(t *testing.T) {
 	b := newBench(t, state.Config{KeepEnded: 1e9}, state.Limits{Ops: 40})
 	for i := range 200 {
@@ -335,7 +182,7 @@ func TestASubmitThatSpansTurnsIsCertainFromItsFirstBatch(t *testing.T) {
 }
 
 // A job that a crash has left half submitted can be killed and, once it is whole, scaled. Another
-// one cannot take its id.
+// job cannot have its id.
 func TestAnInterruptedSubmitIsAJobLikeAnyOther(t *testing.T) {
 	b := newBench(t, state.Config{}, state.Limits{Ops: 40})
 	b.send(machine("n", 4000), job("j", 500, 1000), job("k", 500, 1000))
@@ -364,7 +211,7 @@ func TestAnInterruptedSubmitIsAJobLikeAnyOther(t *testing.T) {
 	b.same()
 }
 
-// A queue that drains keeps a job that a crash has left half submitted, and goes after it.
+// A draining queue with a half-submitted job survives a crash, and is deleted when the job is gone.
 func TestDrainingQueueKeepsAnInterruptedSubmit(t *testing.T) {
 	b := newBench(t, state.Config{}, state.Limits{Ops: 40})
 	b.send(job("j", 500, 1000))
@@ -409,8 +256,8 @@ func TestAnInterruptedSubmitWithoutAQueueIsDropped(t *testing.T) {
 	b.same()
 }
 
-// Once a kill or a scaling down is acknowledged, none of the tasks that it concerns is placed,
-// however long it takes to stop them.
+// Once a kill or a scaling down is acknowledged, none of the unwanted tasks is placed, even if
+// stopping them takes many turns.
 func TestUnwantedTasksAreNotPlaced(t *testing.T) {
 	for _, do := range []engine.Operation{&engine.KillJob{ID: "j"}, &engine.ScaleJob{ID: "j", Count: 0}} {
 		b := newBench(t, state.Config{}, state.Limits{Ops: 40})
@@ -429,7 +276,7 @@ func TestUnwantedTasksAreNotPlaced(t *testing.T) {
 	}
 }
 
-// A gateway that is lost again and again does not keep a silent node alive.
+// A gateway that is lost repeatedly does not keep a silent node alive.
 func TestLostGatewayDoesNotProlongGrace(t *testing.T) {
 	b := newBench(t, state.Config{NodeGrace: 15e9}, state.Limits{})
 	b.send(machine("n", 4000))
@@ -465,7 +312,7 @@ func TestLoweredMaxJobsAndReload(t *testing.T) {
 	}
 }
 
-// Names of resources are few, and those of one command count together: refused, not a crash.
+// There are few slots for resource names. A command with more names than slots is refused.
 func TestTooManyResourceNames(t *testing.T) {
 	many := job("many", 1, 1000)
 	tree := plimsoll.DefaultQueues()
@@ -489,7 +336,7 @@ func TestTooManyResourceNames(t *testing.T) {
 	}
 }
 
-// Sums of what jobs ask for and nodes have never overflow: what would make them is refused.
+// The sums of requests and of capacities never overflow: a command that would make one is refused.
 func TestSumsDoNotOverflow(t *testing.T) {
 	b := newBench(t, state.Config{}, state.Limits{})
 	var last uint64
@@ -543,8 +390,8 @@ func TestVeryLargeJob(t *testing.T) {
 	}
 }
 
-// More nodes free room in one turn than are remembered one by one: what waits for the first of them
-// is woken all the same.
+// More nodes free room in one turn than the log of nodes keeps. Tasks that wait for the first of
+// them are tried all the same.
 func TestMoreFreesThanAreRemembered(t *testing.T) {
 	const many = 9000
 	b := newBench(t, state.Config{}, state.Limits{})
@@ -566,8 +413,7 @@ func TestMoreFreesThanAreRemembered(t *testing.T) {
 	}
 }
 
-// A crash while the tasks of a killed job are being stopped does not give them another chance, nor
-// those that were scaled away.
+// After a crash in the middle of a kill or a scaling down, the unwanted tasks are not placed again.
 func TestUnwantedTasksAreNotPlacedAfterACrash(t *testing.T) {
 	for _, do := range []engine.Operation{&engine.KillJob{ID: "j"}, &engine.ScaleJob{ID: "j", Count: 0}} {
 		b := newBench(t, state.Config{}, state.Limits{Ops: 40})
@@ -586,8 +432,8 @@ func TestUnwantedTasksAreNotPlacedAfterACrash(t *testing.T) {
 	}
 }
 
-// Tidying up among the timers keeps those that have a cause: every task is tried again when its
-// time has come.
+// Dropping stale timers keeps those that have a cause: every task is retried when its time has
+// come.
 func TestManyRetriesAllHappen(t *testing.T) {
 	const tasks = 1000
 	b := newBench(t, state.Config{}, state.Limits{})
@@ -596,9 +442,10 @@ func TestManyRetriesAllHappen(t *testing.T) {
 	b.send(do, machine("n", tasks))
 	b.settle()
 	for i := range int32(tasks) {
-		b.send(&engine.ReportTasks{Node: "n", Incarnation: 1, Reports: []engine.Report{{Job: "j", Group: "g", Index: i, TaskReport: plimsoll.TaskReport{
-			Attempt: 1, State: plimsoll.TaskFinished, Result: plimsoll.ResultFailed,
-		}}}})
+		report := plimsoll.TaskReport{Attempt: 1, State: plimsoll.TaskFinished, Result: plimsoll.ResultFailed}
+		b.send(&engine.ReportTasks{Node: "n", Incarnation: 1, Reports: []engine.Report{
+			{Job: "j", Group: "g", Index: i, TaskReport: report},
+		}})
 		if i%10 == 0 {
 			b.turn()
 			b.now += 1e6

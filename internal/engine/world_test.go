@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/engine"
@@ -16,7 +15,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// world is an engine with a fleet of agents that do as they are told, more or less.
+// world is an engine with a simulated fleet of agents, which mostly obey.
 type world struct {
 	t       *testing.T
 	rng     *rand.Rand
@@ -65,7 +64,7 @@ func newWorldOf(t *testing.T, seed uint64, limits state.Limits, change func(*pla
 	return w
 }
 
-// restart is a crash: commands that were not answered are gone, and the records are loaded again.
+// restart simulates a crash: unanswered commands are lost, and the records are loaded again.
 func (w *world) restart(seed uint64) {
 	s, err := w.records.load(w.cfg, w.now)
 	if err != nil {
@@ -147,7 +146,7 @@ func (w *world) turn() (more bool) {
 	return more
 }
 
-// checkLimits counts what the store counts.
+// checkLimits checks that a batch is within the limits of the store.
 func (w *world) checkLimits() {
 	c := &w.out.Changes
 	ops := len(c.JobSpecs) + len(c.Tasks) + len(c.Nodes) + len(c.Policies) + len(c.DeletedPolicies) +
@@ -165,10 +164,10 @@ func (w *world) checkLimits() {
 	}
 }
 
-// checkHeld: a bound on what all jobs hold is kept except by what was there before, and ended jobs
-// have given way once nothing is left to do.
+// checkHeld checks the bound on tasks of all jobs. A lowered bound may be exceeded by tasks from
+// before, but their number does not grow.
 func (w *world) checkHeld() {
-	tasks, _ := w.engine.State().Held()
+	tasks, _ := w.engine.State().Usage()
 	made := 0
 	for _, id := range w.jobs {
 		if j := w.engine.State().Job(id); j != nil {
@@ -186,9 +185,9 @@ func (w *world) checkHeld() {
 	w.made = made
 }
 
-// checkQuotas: what is over a maximum, because that was lowered, must not grow. Jobs are let in as
-// soon as a configuration allows it, so if one came in this turn the last does not say how many may
-// be in.
+// checkQuotas checks the maxima of queues. A queue may be over a lowered maximum, but its use does
+// not grow. Jobs are admitted as soon as a configuration allows it. So the number of admitted jobs
+// is not checked in a turn that sets a configuration.
 func (w *world) checkQuotas(configured int) {
 	s := w.engine.State()
 	s.Tree().Root.Walk(func(q *queue.Queue) {
@@ -215,8 +214,8 @@ func (w *world) remember() {
 	w.engine.State().Tree().Root.Walk(func(q *queue.Queue) { w.used[q.Path], w.let[q.Path] = q.Allocated, q.Admitted })
 }
 
-// checkWaiting looks at everything that waits, by brute force: nothing that could be placed is left
-// alone, and each reason is true.
+// checkWaiting checks all waiting groups by brute force. No task waits that could be placed, and
+// each reason is true.
 func (w *world) checkWaiting() {
 	s := w.engine.State()
 	placer := placement.NewPlacer(s.Fleet, rand.NewPCG(1, 1)) // it draws nothing
@@ -255,7 +254,7 @@ func (w *world) checkWaiting() {
 	}
 }
 
-// untrue says what is wrong with the reason for which a group waits; empty if nothing is.
+// untrue says why a group's cause of waiting is wrong; empty if it is right.
 func (w *world) untrue(s *state.State, placer *placement.Placer, g *state.Group, ready int) string {
 	p, release := s.Prepared(g)
 	defer release()
@@ -309,7 +308,7 @@ func (w *world) untrue(s *state.State, placer *placement.Placer, g *state.Group,
 	return ""
 }
 
-// lacks returns the first resource of which some is asked for and no node has any.
+// lacks returns the first requested resource that no node has.
 func (w *world) lacks(asked plimsoll.Resources) string {
 	for _, name := range asked.Names() {
 		has := asked[name] == 0 || name == plimsoll.CPU || name == plimsoll.Memory || name == plimsoll.Disk
@@ -325,12 +324,12 @@ func (w *world) lacks(asked plimsoll.Resources) string {
 	return ""
 }
 
-// odd returns a name of a resource that few nodes and queues have, mostly none. There are more of
-// them than slots for names.
+// odd returns a resource name that few nodes and queues have, mostly none. There are more such
+// names than slots.
 func (w *world) odd() string { return "example.com/r" + strconv.Itoa(w.rng.IntN(14)) }
 
-// soonWell returns the default chain with a short time for which nodes are sick, so that it passes
-// now and then, and whatever else change sets.
+// soonWell returns the default chain with a short time of sickness, so that it passes now and then.
+// change may change further settings.
 func soonWell(change func(*placement.Settings)) *placement.Chain {
 	settings := placement.DefaultSettings()
 	settings.SickFor = 15
@@ -389,57 +388,11 @@ func (w *world) command() {
 	}
 }
 
-// policy applies or deletes a policy or two, of few names, so that they often refer to each other.
-func (w *world) policy() {
-	action := plimsoll.Policy{
-		Action: &plimsoll.Action{
-			Name: w.pick([]string{"a", "b"}), CoolDown: time.Duration(1 + w.rng.IntN(3)), DisableScheduling: true,
-		},
-	}
-	switch w.rng.IntN(4) {
-	case 0:
-		w.send(
-			&engine.DeletePolicy{
-				Ref: plimsoll.PolicyRef{Kind: plimsoll.PolicyKind(1 + w.rng.IntN(3)), Name: w.pick([]string{"a", "b"})},
-			},
-		)
-	case 1:
-		w.send(&engine.ApplyPolicies{Policies: []plimsoll.Policy{action}, DryRun: w.rng.IntN(3) == 0})
-	case 2:
-		w.send(&engine.ApplyPolicies{Policies: []plimsoll.Policy{action, {TaskQOS: &plimsoll.TaskQOS{
-			Name: "a", Labels: map[string]string{"app": "x"}, Allowed: []string{w.pick([]string{"a", "b"})},
-		}}}})
-	case 3:
-		w.send(&engine.ApplyPolicies{Policies: []plimsoll.Policy{action, {NodeQOS: &plimsoll.NodeQOS{Name: "b", Rules: []plimsoll.Rule{
-			{Name: "r", Metric: w.pick([]string{"load", "nope"}), Waterline: "3", Action: w.pick([]string{"a", "b"})},
-		}}}}})
-	}
-}
-
-// reportNode closes or opens a node, and offers room on it or takes the offer back.
-func (w *world) reportNode() {
-	n := w.engine.State().Node(w.node())
-	if n == nil {
-		return
-	}
-	cmd := &engine.ReportNode{Node: n.ID, Incarnation: n.Incarnation, Sequence: n.Gate.Sequence + uint64(w.rng.IntN(3))}
-	if cmd.Report.SchedulingDisabled = w.rng.IntN(3) == 0; cmd.Report.SchedulingDisabled {
-		cmd.Report.SchedulingReason = w.pick([]string{"cpu", "memory"})
-	}
-	if w.rng.IntN(3) > 0 {
-		cmd.Report.Extended = plimsoll.Resources{plimsoll.ExtCPU: int64(w.rng.IntN(4) * 500)}
-	}
-	cmd.Report.Events = []plimsoll.QOSEvent{
-		{Kind: plimsoll.QOSThrottled, Task: "j1.g.0", Before: "none", After: "quota 200m"},
-	}
-	w.send(cmd)
-}
-
 func (w *world) pick(from []string) string { return from[w.rng.IntN(len(from))] }
 func (w *world) node() string              { return "n" + strconv.Itoa(w.rng.IntN(6)) }
 
-// count is mostly small, now and then more than a turn can hold if limits are tiny, and now and
-// then about as many as are left of the bound on tasks.
+// count draws a number of tasks, mostly a small one. Some are more than a turn can hold with tiny
+// limits. Others are about as many as the bound on tasks has room for.
 func (w *world) count() int32 {
 	switch w.rng.IntN(24) {
 	case 0, 1:
@@ -529,7 +482,7 @@ func (w *world) register() {
 	w.send(&engine.RegisterNode{Gateway: "gw", Node: node})
 }
 
-// report says something about the tasks of a random node, mostly what is true.
+// report sends reports about the tasks of a random node, most of them true.
 func (w *world) report() {
 	s := w.engine.State()
 	var on []plimsoll.Task

@@ -8,21 +8,21 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/size"
 )
 
-// TaskName names the record of a task.
+// TaskName is the key of a task's record.
 type TaskName struct {
 	Job, Group string
 	Index      int32
 }
 
-// Status is a job's status and whether it must be stored or only replicated.
+// Status is a job's status. An ephemeral one is replicated but not stored.
 type Status struct {
 	plimsoll.JobStatus
 	Ephemeral bool
 }
 
-// Changes is what a turn changed: each object once, as it is at the end of the turn. It can be
-// reused for the next turn. Specifications are shared and never changed afterwards; everything else
-// is a copy.
+// Changes holds the changed objects of a turn: each once, as it is at the end of the turn. The
+// value can be reused for the next turn. Specifications are shared and never changed afterwards;
+// everything else is a copy. No object is both put and deleted.
 type Changes struct {
 	JobSpecs      []*plimsoll.JobSpec
 	JobStatuses   []Status
@@ -43,16 +43,15 @@ type Changes struct {
 	Outcomes        []Outcome // stored and not replicated
 	DeletedOutcomes []string  // by token
 
-	Bytes int // bound of the size of what is stored of it
+	Bytes int // bound of the bytes of the batch in the store
 }
 
 // Empty reports whether nothing changed.
 func (c *Changes) Empty() bool {
 	return len(c.JobSpecs) == 0 && len(c.JobStatuses) == 0 && len(c.Tasks) == 0 && len(c.Nodes) == 0 &&
-		len(c.NodeStatuses) == 0 &&
-		c.QueueConfig == nil && len(c.QueueStatuses) == 0 && len(c.DeletedJobs) == 0 && len(c.DeletedTasks) == 0 &&
-		len(c.DeletedNodes) == 0 && len(c.DeletedQueues) == 0 && len(c.Events) == 0 && len(c.Policies) == 0 &&
-		len(c.DeletedPolicies) == 0 && len(c.Outcomes) == 0 && len(c.DeletedOutcomes) == 0
+		len(c.NodeStatuses) == 0 && c.QueueConfig == nil && len(c.QueueStatuses) == 0 && len(c.DeletedJobs) == 0 &&
+		len(c.DeletedTasks) == 0 && len(c.DeletedNodes) == 0 && len(c.DeletedQueues) == 0 && len(c.Events) == 0 &&
+		len(c.Policies) == 0 && len(c.DeletedPolicies) == 0 && len(c.Outcomes) == 0 && len(c.DeletedOutcomes) == 0
 }
 
 func (c *Changes) reset() {
@@ -70,6 +69,8 @@ func (c *Changes) reset() {
 	}
 }
 
+// dirtyLists holds the rows and events that Take hands out at the end of the turn. Rows are listed
+// once, while their dirty flag is set; names of deleted objects may repeat.
 type dirtyLists struct {
 	specs         []*Job
 	jobs          []*Job
@@ -89,18 +90,18 @@ type dirtyLists struct {
 	outcomes        []*Outcome
 	deletedOutcomes []string
 
-	bytes     int // bound of all that is stored
-	treeBytes int // of that, for the configuration of the queues
+	bytes     int // bound of the bytes of the turn's batch so far
+	treeBytes int // part of bytes for the configuration of the queues
 }
 
-// Begin opens a turn: what changes now happens at this time and becomes this revision.
+// Begin opens a turn: changes from now on have this time and become this revision.
 func (s *State) Begin(at int64, revision uint64) { s.at, s.revision = at, revision }
 
 // Forget deletes records of jobs that ended long ago, and outcomes of commands, as far as the
 // budget goes. It must come first in a turn.
 func (s *State) Forget(budget Budget) {
 	s.forgetOutcomes(budget)
-	s.forgetting = work(s.forgetting, budget, s.forgetTasks)
+	s.forgetting = runSteps(s.forgetting, budget, s.forgetTasks)
 	for len(s.forgetting) == 0 && s.mustExpire() && !s.Over(budget) {
 		j := s.ended.pop()
 		s.setJobState(j, jobForgotten)
@@ -113,22 +114,23 @@ func (s *State) Forget(budget Budget) {
 
 // Continue goes on with work that is done in parts, as far as the budget goes.
 func (s *State) Continue(budget Budget) {
-	s.stopping = work(s.stopping, budget, s.stopTasks)
-	s.emptying = work(s.emptying, budget, s.emptyNode)
+	s.stopping = runSteps(s.stopping, budget, s.stopTasks)
+	s.emptying = runSteps(s.emptying, budget, s.emptyNode)
 	s.readmit(budget)
-	s.growing = work(s.growing, budget, s.createTasks)
-	s.forgiving = work(s.forgiving, budget, s.forgive) // after those that end jobs
-	s.nameStale()
+	s.growing = runSteps(s.growing, budget, s.createTasks)
+	s.excluded = runSteps(s.excluded, budget, s.dropExclusions) // after the steps that end jobs
+	s.reviseStaleNames()
 }
 
 // Behind reports whether work is left over for the next turn.
 func (s *State) Behind() bool {
-	return len(s.stopping)+len(s.emptying)+len(s.growing)+len(s.forgiving)+len(s.forgetting) > 0 || s.tree.Telling() ||
+	return len(s.stopping)+len(s.emptying)+len(s.growing)+len(s.excluded)+len(s.forgetting) > 0 || s.tree.Telling() ||
 		s.tree.Readmitting() ||
 		s.mustExpire() || s.mustForgetOutcome() || s.isDue()
 }
 
-func work[T any](list []T, budget Budget, step func(T, Budget) bool) []T {
+// runSteps does a step for each item until one is not done, and returns the items that are left.
+func runSteps[T any](list []T, budget Budget, step func(T, Budget) bool) []T {
 	for i, item := range list {
 		if !step(item, budget) {
 			return append(list[:0:0], list[i:]...)
@@ -162,22 +164,22 @@ func (s *State) markSpec(j *Job) {
 	}
 }
 
-// markNode is called after each change of what is stored of a node.
+// markNode marks the record of a node dirty. Each change of the record is followed by a call.
 func (s *State) markNode(n *Node) {
 	if !n.dirty {
-		n.dirty, n.counted = true, 0
+		n.dirty, n.dirtyBytes = true, 0
 		s.dirty.nodes = append(s.dirty.nodes, n)
 	}
-	if bytes := nodeBytes(&n.Node); bytes > n.counted {
-		s.dirty.bytes += bytes - n.counted
-		n.counted = bytes
+	if bytes := nodeBytes(&n.Node); bytes > n.dirtyBytes {
+		s.dirty.bytes += bytes - n.dirtyBytes
+		n.dirtyBytes = bytes
 	}
 	stored := storedNode(&n.Node)
-	s.nodeBytes += stored - n.held
-	n.held = stored
+	s.nodeBytes += stored - n.countedBytes
+	n.countedBytes = stored
 }
 
-// markQueueConfig is called after the tree of queues has become other queues, or fewer.
+// markQueueConfig marks the configuration of the queues dirty, after queues were added or removed.
 func (s *State) markQueueConfig() {
 	if !s.dirty.queueConfig {
 		config := s.QueueConfig()
@@ -185,7 +187,7 @@ func (s *State) markQueueConfig() {
 	}
 }
 
-// countQueueConfig marks the configuration of the queues, which takes so many bytes.
+// countQueueConfig marks the configuration of the queues dirty and counts its bytes.
 func (s *State) countQueueConfig(bytes int) {
 	s.dirty.queueConfig = true
 	if more := bytes - s.dirty.treeBytes; more > 0 {
@@ -201,7 +203,7 @@ func (s *State) markNodeStatus(n *Node) {
 	}
 }
 
-// Take moves what the turn changed into c and closes the turn.
+// Take moves the changes of the turn into c and closes the turn.
 func (s *State) Take(c *Changes) {
 	c.reset()
 	d := &s.dirty
@@ -253,8 +255,8 @@ func (s *State) Take(c *Changes) {
 	d.reset()
 }
 
-// takeDeleted hands out what was deleted and has not come back in the same turn: an object is put
-// or deleted, never both.
+// takeDeleted hands out the deleted objects that were not created again in the same turn: an object
+// is put or deleted, never both.
 func (s *State) takeDeleted(c *Changes) {
 	d := &s.dirty
 	for _, id := range d.deletedJobs {
@@ -267,26 +269,25 @@ func (s *State) takeDeleted(c *Changes) {
 			c.DeletedTasks = append(c.DeletedTasks, name)
 		}
 	}
-	for _, id := range once(d.deletedNodes) {
+	for _, id := range unique(d.deletedNodes) {
 		if s.nodes[id] == nil {
 			c.DeletedNodes = append(c.DeletedNodes, id)
 		}
 	}
-	for _, path := range once(d.deletedQueues) {
+	for _, path := range unique(d.deletedQueues) {
 		if s.tree.Find(path) == nil {
 			c.DeletedQueues = append(c.DeletedQueues, path)
 		}
 	}
 }
 
-// once sorts names and drops those that stand twice: something may go, come back and go again in
-// one turn.
-func once(names []string) []string {
+// unique sorts names and drops duplicates: an object may be deleted twice in one turn.
+func unique(names []string) []string {
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// forget drops what is dirty without handing it out.
+// forget drops the dirty rows and events without handing them out.
 func (d *dirtyLists) forget() {
 	for _, j := range d.specs {
 		j.dirtySpec = false
@@ -333,7 +334,7 @@ func (s *State) TaskRecord(r Ref) plimsoll.Task {
 	}
 }
 
-// JobStatus returns what has become of a job.
+// JobStatus returns the status record of a job.
 func (s *State) JobStatus(j *Job) plimsoll.JobStatus {
 	st := plimsoll.JobStatus{
 		ID: j.Spec.ID, Owner: j.Spec.Owner, Queue: j.Queue.Path, State: j.State, Reason: j.Reason, Killed: j.Killed,

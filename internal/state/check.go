@@ -11,8 +11,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// Check recomputes every total from the tasks and reports the first that is wrong. It is for tests
-// and for debugging: it costs O(everything).
+// Check recomputes every sum from the rows and reports the first that is wrong. Tests call it after
+// each turn; it costs O(everything).
 func (s *State) Check() error {
 	used := make([]placement.Amounts, len(s.slots))
 	held := make([]int, len(s.slots))
@@ -49,7 +49,7 @@ func (s *State) Check() error {
 	if err := s.checkClasses(); err != nil {
 		return err
 	}
-	return s.tree.Check() //nolint:wrapcheck // it says what is wrong
+	return s.tree.Check() //nolint:wrapcheck // the error names the queue and the sum
 }
 
 func (s *State) checkSums() error {
@@ -92,7 +92,7 @@ func (s *State) checkSums() error {
 	if err := s.checkOutcomes(); err != nil {
 		return err
 	}
-	if err := s.checkHoldings(); err != nil {
+	if err := s.checkUsageSums(); err != nil {
 		return err
 	}
 	if err := s.checkNames(unknown); err != nil {
@@ -107,7 +107,7 @@ func (s *State) checkSums() error {
 	return nil
 }
 
-// checkOutcomes holds the two ways to the outcomes against each other.
+// checkOutcomes compares the outcomes by token with the outcomes by age.
 func (s *State) checkOutcomes() error {
 	bytes := 0
 	for _, o := range s.allOutcomes() {
@@ -122,8 +122,8 @@ func (s *State) checkOutcomes() error {
 	return nil
 }
 
-// checkNames holds the names that have a slot against those that have them, and what groups are
-// made ready for against both.
+// checkNames compares the names that have a slot with the nodes, queues and tasks that use them.
+// Each group must be prepared for exactly these names.
 func (s *State) checkNames(unknown map[string]int64) error {
 	var held, had uint32
 	for k := placement.IndexDisk + 1; k < s.Names.Len(); k++ {
@@ -153,17 +153,21 @@ func (s *State) checkNames(unknown map[string]int64) error {
 			return fmt.Errorf("resource %q has a slot, but nobody has it", s.Names.Name(k))
 		}
 	}
-	if held != s.names.known || had != s.names.had {
+	if held != s.names.known || had != s.names.onNodes {
 		return fmt.Errorf(
-			"names %b are known and %b nodes have, but that is %b, %b", s.names.known, s.names.had, held, had,
+			"names %b are known and %b nodes have, but that is %b, %b", s.names.known, s.names.onNodes, held, had,
 		)
 	}
 	for _, g := range s.lanes.rows {
-		if g != nil && (!slices.Equal(
-			g.missing, s.missing(g.Spec.Resources),
-		) || g.class.Lacks != s.Lacks(g.Spec.Resources)) {
-			return fmt.Errorf("group %s.%s: misses %v and lacks %q, but that is %v, %q", g.Job.Spec.ID, g.Spec.Name, g.missing, g.class.Lacks,
-				s.missing(g.Spec.Resources), s.Lacks(g.Spec.Resources))
+		if g == nil {
+			continue
+		}
+		missing, lacks := s.missing(g.Spec.Resources), s.Lacks(g.Spec.Resources)
+		if !slices.Equal(g.missing, missing) || g.class.Lacks != lacks {
+			return fmt.Errorf(
+				"group %s.%s: misses %v and lacks %q, but that is %v, %q", g.Job.Spec.ID, g.Spec.Name, g.missing,
+				g.class.Lacks, missing, lacks,
+			)
 		}
 	}
 	if len(unknown) != len(s.names.unknown) {
@@ -179,9 +183,9 @@ func (s *State) checkNames(unknown map[string]int64) error {
 	return nil
 }
 
-// checkHoldings holds what is counted of the bounds against what there is.
-func (s *State) checkHoldings() error {
-	var all, ended holdings
+// checkUsageSums compares the counted usage of the jobs, and its sums, with the rows.
+func (s *State) checkUsageSums() error {
+	var all, ended usage
 	made := 0
 	for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
 		j, texts := s.jobs[id], 0
@@ -192,29 +196,28 @@ func (s *State) checkHoldings() error {
 				texts += tableShare * (len(j.Groups[i].Tasks[k].Message) + earlier)
 			}
 		}
-		if takes := j.takes(
-			j.Spec,
-		); takes != j.held || texts != j.texts || j.heldEnded != (j.State.Ended() || j.forgetting) {
+		takes, hasEnded := j.usageWith(j.Spec), j.State.Ended() || j.forgetting
+		if takes != j.usage || texts != j.texts || j.countedEnded != hasEnded {
 			return fmt.Errorf(
-				"job %s: holds %+v with %d bytes of texts, ended %t, but that is %+v, %d", id, j.held, j.texts,
-				j.heldEnded, takes, texts,
+				"job %s: holds %+v with %d bytes of texts, ended %t, but that is %+v, %d", id, j.usage, j.texts,
+				j.countedEnded, takes, texts,
 			)
 		}
-		all.add(j.held, 1)
-		if j.heldEnded {
-			ended.add(j.held, 1)
+		all.add(j.usage, 1)
+		if j.countedEnded {
+			ended.add(j.usage, 1)
 		}
 	}
-	if all != s.held || ended != s.heldEnded || made != s.made {
+	if all != s.usage || ended != s.usageEnded || made != s.taskCount {
 		return fmt.Errorf(
-			"jobs hold %+v, ended ones %+v, and %d tasks are there, but that is %+v, %+v, %d", s.held, s.heldEnded,
-			s.made, all, ended, made,
+			"jobs hold %+v, ended ones %+v, and %d tasks are there, but that is %+v, %+v, %d", s.usage, s.usageEnded,
+			s.taskCount, all, ended, made,
 		)
 	}
 	return nil
 }
 
-// checkBytes holds what is counted of nodes and policies against what there is.
+// checkBytes compares the counted bytes of nodes and policies with their records.
 func (s *State) checkBytes() error {
 	nodes, policies := 0, 0
 	for _, n := range s.slots {
@@ -233,21 +236,21 @@ func (s *State) checkBytes() error {
 	return nil
 }
 
-// checkEvictions holds what a node remembers against the groups that are kept from it. Those of a
-// job that has ended go in parts.
+// checkEvictions compares the evictions of a node's record with the exclusions of the groups. Those
+// of an ended job are dropped in parts.
 func (s *State) checkEvictions(n *Node) error {
 	for i, e := range n.Evictions {
 		j := s.jobs[e.Job]
 		if j == nil || j.group(e.Group) == nil {
 			return fmt.Errorf("node %s: keeps %s.%s away, but there is no such job", n.ID, e.Job, e.Group)
 		}
-		if j.State.Ended() && !j.forgetting && !slices.Contains(s.forgiving, j) {
+		if j.State.Ended() && !j.forgetting && !slices.Contains(s.excluded, j) {
 			return fmt.Errorf(
 				"node %s: keeps %s.%s away, but the job has ended and nothing will take it away", n.ID, e.Job, e.Group,
 			)
 		}
 		g := j.group(e.Group)
-		if !slices.Contains(g.away, away{n, e.Index, e.Until}) {
+		if !slices.Contains(g.exclusions, exclusion{n, e.Index, e.Until}) {
 			return fmt.Errorf("node %s: keeps %s.%s away, but the group does not know", n.ID, e.Job, e.Group)
 		}
 		if i > 0 && n.Evictions[i-1].Until > e.Until {
@@ -257,7 +260,7 @@ func (s *State) checkEvictions(n *Node) error {
 	return nil
 }
 
-// sums are those of a queue over the tasks and jobs below it.
+// sums are the sums of a queue over the tasks and jobs below it.
 type sums struct {
 	allocated, pending               placement.Amounts
 	running, waiting, jobs, admitted int32
@@ -275,7 +278,7 @@ func (s *State) checkQueues(all map[*queue.Queue]*sums) error {
 	return err
 }
 
-// checkClasses holds the classes against the requests of their groups.
+// checkClasses compares the classes with the requests of their groups.
 func (s *State) checkClasses() error {
 	groups := map[*Class]int{}
 	for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
@@ -286,9 +289,8 @@ func (s *State) checkClasses() error {
 				continue
 			}
 			groups[g.class]++
-			if key := string(
-				s.appendKey(nil, g),
-			); g.class.key != key || s.classes[key] != g.class || g.lane.Class() != g.class.Class {
+			key := string(s.appendKey(nil, g))
+			if g.class.key != key || s.classes[key] != g.class || g.lane.Class() != g.class.Class {
 				return fmt.Errorf("group %s.%s: is of another class than it asks for", id, g.Spec.Name)
 			}
 		}
@@ -305,7 +307,7 @@ func (s *State) checkJob(j *Job, used []placement.Amounts, held []int, all map[*
 	live := !j.State.Ended() && !j.forgetting
 	for q := j.Queue; q != nil && live; q = q.Parent {
 		all[q].jobs++
-		all[q].tasks += int64(j.held.tasks)
+		all[q].tasks += int64(j.usage.tasks)
 		if j.account.Admitted() {
 			all[q].admitted++
 		}
@@ -369,9 +371,8 @@ func checkTask(s *State, ref Ref, used []placement.Amounts, held []int, all map[
 	return nil
 }
 
-// Dump writes everything that a reload must bring back, in a fixed order. Two states with the same
-// dump are the same; what is left out is where a node is registered, whether it is sick, who waits
-// for what reason, and work that a turn has not yet done.
+// Dump writes everything that a reload must bring back, in a fixed order. It leaves out the
+// registrations of nodes, sickness, the causes of waiting, and work that a turn has not yet done.
 func (s *State) Dump(w io.Writer) error {
 	for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
 		j := s.jobs[id]

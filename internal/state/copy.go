@@ -10,23 +10,23 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// Records are the records of one revision, as far as questions need them that are answered from a
-// copy. They may be read by several goroutines at a time.
+// Records gives the records of one revision to questions that are answered from a copy. Several
+// goroutines may read at a time.
 type Records interface {
 	// Job returns the specification of a job, and nil if there is none or it is being forgotten.
 	Job(id string) *plimsoll.JobSpec
-	// Task returns a task of such a job.
+	// Task returns a task of a job for which Job is not nil.
 	Task(job, group string, index int32) (plimsoll.Task, bool)
-	// Nodes yields all nodes, in any order that is always the same.
+	// Nodes yields all nodes, in the same order each time.
 	Nodes() iter.Seq[plimsoll.Node]
-	// NodeTasks yields the tasks on a node, in any order that is always the same.
+	// NodeTasks yields the tasks on a node, in the same order each time.
 	NodeTasks(node string) iter.Seq[plimsoll.Task]
 }
 
-// Request returns what the tasks of a group ask for.
+// Request returns the request of the group's tasks.
 func (g *Group) Request() placement.Request { return *g.request() }
 
-// Lookups returns what a fleet asks about single tasks, answered from records.
+// Lookups returns the loader with which a fleet finds single tasks in records.
 func Lookups(r Records) placement.Loader {
 	find := func(id string) (t plimsoll.Task, spec *plimsoll.JobSpec) {
 		job, group, index, ok := splitID(id)
@@ -58,13 +58,13 @@ func Lookups(r Records) placement.Loader {
 	}
 }
 
-// RecordedMovables is State.Movables for a fork of the fleet, found in the records of its revision.
-// The caller calls release when it is done with the list.
+// RecordedMovables is State.Movables for a fork of the fleet. It reads the records of the fork's
+// revision. The caller calls release when it is done with the list.
 func RecordedMovables(
 	r Records, fleet *placement.Fleet, chain *placement.Chain, most int,
 ) (list []placement.Movable, all bool, release func()) {
-	b := mover{
-		records: r, fleet: fleet, chain: chain, groups: map[groupName]*movedGroup{},
+	b := recordReader{
+		records: r, fleet: fleet, chain: chain, groups: map[groupName]*recordedGroup{},
 		classes: map[string]*placement.Prepared{}, specs: map[string]*plimsoll.JobSpec{},
 	}
 	nodes := b.readNodes()
@@ -78,7 +78,7 @@ func RecordedMovables(
 		for t := range r.NodeTasks(n.id) {
 			g := b.group(t.Job, t.Group)
 			if g == nil {
-				continue // its job's record is gone
+				continue // the job is being forgotten
 			}
 			m := placement.Movable{
 				Name: taskID(t.Job, t.Group, t.Index), Slot: slot, Kind: g.kind, Prepared: g.prepared,
@@ -95,30 +95,30 @@ func RecordedMovables(
 	return list, all, b.release
 }
 
-// mover finds what the tasks of groups ask for.
-type mover struct {
-	records Records
-	fleet   *placement.Fleet
-	chain   *placement.Chain
-	away    map[groupName][]exiled
-	groups  map[groupName]*movedGroup
-	specs   map[string]*plimsoll.JobSpec
-	made    []*movedGroup
-	classes map[string]*placement.Prepared // by the key of a class
-	ready   []*placement.Prepared
-	scratch []byte
+// recordReader finds the prepared requests of groups in records.
+type recordReader struct {
+	records    Records
+	fleet      *placement.Fleet
+	chain      *placement.Chain
+	exclusions map[groupName][]recordedExclusion
+	groups     map[groupName]*recordedGroup
+	specs      map[string]*plimsoll.JobSpec
+	made       []*recordedGroup
+	classes    map[string]*placement.Prepared // by key of the class
+	ready      []*placement.Prepared
+	scratch    []byte
 }
 
 type groupName struct{ job, group string }
 
-// exiled is a node that a group is kept from.
-type exiled struct {
+// recordedExclusion is a node that a group avoids until a time.
+type recordedExclusion struct {
 	node  string
 	index int32
 	until int64
 }
 
-type movedGroup struct {
+type recordedGroup struct {
 	kind     *placement.Kind
 	prepared *placement.Prepared
 	refused  string
@@ -129,17 +129,17 @@ type usedNode struct {
 	tasks int
 }
 
-// readNodes returns the nodes that have tasks, those with the fewest first, and notes which groups
-// are kept from which nodes.
-func (b *mover) readNodes() (used []usedNode) {
-	b.away = map[groupName][]exiled{}
+// readNodes returns the nodes that have tasks, with the fewest first, and notes the exclusions of
+// all groups.
+func (b *recordReader) readNodes() (used []usedNode) {
+	b.exclusions = map[groupName][]recordedExclusion{}
 	for n := range b.records.Nodes() {
 		if slot := b.fleet.Slot(n.ID); slot >= 0 && b.fleet.Count(slot) > 0 {
 			used = append(used, usedNode{n.ID, b.fleet.Count(slot)})
 		}
 		for _, e := range n.Evictions {
 			name := groupName{e.Job, e.Group}
-			b.away[name] = append(b.away[name], exiled{n.ID, e.Index, e.Until})
+			b.exclusions[name] = append(b.exclusions[name], recordedExclusion{n.ID, e.Index, e.Until})
 		}
 	}
 	slices.SortFunc(
@@ -148,7 +148,7 @@ func (b *mover) readNodes() (used []usedNode) {
 	return used
 }
 
-func (b *mover) group(job, group string) *movedGroup {
+func (b *recordReader) group(job, group string) *recordedGroup {
 	name := groupName{job, group}
 	if g, known := b.groups[name]; known {
 		return g
@@ -172,17 +172,19 @@ func (b *mover) group(job, group string) *movedGroup {
 	return nil
 }
 
-func (b *mover) prepare(spec *plimsoll.JobSpec, index int) *movedGroup {
+func (b *recordReader) prepare(spec *plimsoll.JobSpec, index int) *recordedGroup {
 	g := &spec.Groups[index]
-	out := &movedGroup{kind: b.fleet.Kind(instance(spec, g))}
+	out := &recordedGroup{kind: b.fleet.Kind(instance(spec, g))}
 	r := request(spec, g)
-	list := b.away[groupName{spec.ID, g.Name}]
+	list := b.exclusions[groupName{spec.ID, g.Name}]
 	slices.SortFunc(
-		list, func(x, y exiled) int { return cmp.Or(cmp.Compare(x.until, y.until), strings.Compare(x.node, y.node)) },
+		list, func(x, y recordedExclusion) int {
+			return cmp.Or(cmp.Compare(x.until, y.until), strings.Compare(x.node, y.node))
+		},
 	)
 	for _, e := range list[max(0, len(list)-placement.MaxExclusions):] {
 		r.Except = append(
-			r.Except, placement.Exclusion{Server: e.node, Why: whyAway(spec.ID, g.Name, e.index, e.until)},
+			r.Except, placement.Exclusion{Server: e.node, Why: exclusionReason(spec.ID, g.Name, e.index, e.until)},
 		)
 	}
 	b.scratch = classKey(b.scratch[:0], b.chain, r)
@@ -204,7 +206,7 @@ func (b *mover) prepare(spec *plimsoll.JobSpec, index int) *movedGroup {
 	return out
 }
 
-func (b *mover) release() {
+func (b *recordReader) release() {
 	for _, g := range b.made {
 		b.fleet.Forget(g.kind)
 	}

@@ -5,10 +5,10 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/size"
 )
 
-// earlier returns where attempts of the task were before those on its node.
+// earlier returns the nodes of the task's attempts before those on its present node.
 func (r Ref) earlier() []plimsoll.NodeAttempts { return r.Group.earlier[r.Index] }
 
-// rememberNode notes on which node the attempts of a task were that is about to go to another one.
+// rememberNode notes the node of a task's attempts so far, before the task is bound to another one.
 func (s *State) rememberNode(r Ref, to string) {
 	t := r.Task()
 	if t.Attempt == 0 || t.Node == to {
@@ -27,7 +27,7 @@ func (s *State) rememberNode(r Ref, to string) {
 // setEarlier replaces the earlier attempts of a task.
 func (s *State) setEarlier(r Ref, list []plimsoll.NodeAttempts) {
 	g := r.Group
-	s.holdTexts(g.Job, earlierBytes(list)-earlierBytes(r.earlier()))
+	s.countTexts(g.Job, earlierBytes(list)-earlierBytes(r.earlier()))
 	if len(list) == 0 {
 		delete(g.earlier, r.Index)
 		return

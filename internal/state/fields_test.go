@@ -11,7 +11,7 @@ import (
 
 func always(value any) func(int) any { return func(int) any { return value } }
 
-// possible are values that a state takes. The job is "j", its leaf root.default and its node "n".
+// possible holds valid values of fields. The job is "j", its leaf root.default and its node "n".
 func possible(more map[string]func(int) any, leave ...string) fill.Options {
 	values := map[string]func(int) any{
 		"Where":         always("true"),
@@ -29,8 +29,8 @@ func possible(more map[string]func(int) any, leave ...string) fill.Options {
 	return fill.Options{Leave: leave, Values: values, OneOf: []string{"Near[]", "Far[]"}}
 }
 
-// records are those of a job of two groups with a task each, one on the node and one that waits,
-// and of a policy of each kind.
+// records holds a job with two groups of one task, and a policy of each kind. One task is on the
+// node, the other waits.
 type records struct {
 	spec     plimsoll.JobSpec
 	status   plimsoll.JobStatus
@@ -66,7 +66,7 @@ func filledRecords() (r records) {
 	return r
 }
 
-// compared reports what is lost between two values.
+// compared reports the fields that differ between two values.
 func compared(t *testing.T, where string, want, got any, lost map[string]string) {
 	t.Helper()
 	found, stale := fill.Unexpected(fill.Differences(want, got), lost)
@@ -78,7 +78,7 @@ func compared(t *testing.T, where string, want, got any, lost map[string]string)
 	}
 }
 
-// derived are the fields of a job's status that are not loaded.
+// derived names the fields of a job's status that are not loaded.
 var derived = map[string]string{
 	"Groups[].Name":             "it is that of the specification",
 	"Groups[].Count":            "it is that of the specification",
@@ -96,8 +96,8 @@ var derived = map[string]string{
 	"Groups[].Counts.Failed":    "counted anew",
 }
 
-// TestEveryFieldIsLoaded loads records and hands out those of the state. A field that a row does
-// not keep would be lost when a new leader loads the store.
+// TestEveryFieldIsLoaded loads records and compares them with the records that the state hands out.
+// A field that a row does not keep would be lost when a new leader loads the store.
 func TestEveryFieldIsLoaded(t *testing.T) {
 	in := filledRecords()
 	l := NewLoader(Config{}, plimsoll.DefaultQueues())
@@ -130,7 +130,7 @@ func TestEveryFieldIsLoaded(t *testing.T) {
 	}
 }
 
-// TestEveryFieldOfANodeIsTakenIn registers a node, and again with something else in every field.
+// TestEveryFieldOfANodeIsTakenIn registers a node twice, with another value in every field.
 func TestEveryFieldOfANodeIsTakenIn(t *testing.T) {
 	mine := map[string]string{
 		"Mode": "an operator's", "Ready": "the state's", "Registered": "the state's",
@@ -204,7 +204,7 @@ func TestEveryFieldOfAPolicyIsTakenIn(t *testing.T) {
 	}
 }
 
-// unplaced are the fields of a specification at which placement does not look.
+// unplaced names the fields of a specification that the placement ignores.
 var unplaced = map[string]string{
 	"Queue": "the queues'", "Token": "a repeated submit's",
 
@@ -216,8 +216,8 @@ var unplaced = map[string]string{
 	"MaxRuntime": "the node's", "KillGrace": "the node's", "LogLimit": "the node's",
 }
 
-// TestEveryFieldOfASpecificationIsPlaced says of each field whether placement looks at it. One that
-// is new belongs into the request, or into the table.
+// TestEveryFieldOfASpecificationIsPlaced finds each field in the request or in the table of
+// unplaced fields. A new field belongs into one of them.
 func TestEveryFieldOfASpecificationIsPlaced(t *testing.T) {
 	image := func(s *plimsoll.JobSpec, g *plimsoll.GroupSpec) string {
 		return fmt.Sprintf("%+v %+v", *request(s, g), *instance(s, g))
@@ -241,8 +241,8 @@ func TestEveryFieldOfASpecificationIsPlaced(t *testing.T) {
 	}
 }
 
-// TestEveryFieldOfAStatusIsDerived looks at what is derived of a node and of queues in a state in
-// which nothing of it is zero.
+// TestEveryFieldOfAStatusIsDerived derives the status of a node and of queues in a state in which
+// no field of them is zero.
 func TestEveryFieldOfAStatusIsDerived(t *testing.T) {
 	s := New(Config{}, plimsoll.QueueConfig{Name: plimsoll.RootQueue, Parent: true, Queues: []plimsoll.QueueConfig{{
 		Name: "leaf", Guaranteed: plimsoll.Resources{"cpu": 1}, Max: plimsoll.Resources{"cpu": 100}, MaxTasks: 5,

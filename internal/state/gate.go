@@ -11,11 +11,11 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// tellTime is how old an event of an agent may be before its message says when it was.
+// tellTime is the age of an agent's event from which its message gives the event's own time.
 const tellTime = 10 * second
 
-// ReportNode takes in what the QoS agent of a node says: whether the node takes new tasks, what it
-// offers beside its capacity, and what was done. A report that was taken before changes nothing.
+// ReportNode applies a report of a node's QoS agent: whether the node takes new tasks, its extended
+// resources, and the actions of the agent. A repeated report changes nothing.
 func (s *State) ReportNode(id string, incarnation, sequence uint64, report *plimsoll.NodeReport) error {
 	n, err := s.CheckReporter(id, incarnation)
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *State) ReportNode(id string, incarnation, sequence uint64, report *plim
 	return nil
 }
 
-// setGate closes a node for new tasks, or opens it; opened says why it is open again.
+// setGate closes a node for new tasks, or opens it. opened is the reason for opening.
 func (s *State) setGate(n *Node, closed bool, reason, opened string) {
 	if !closed {
 		reason = ""
@@ -79,8 +79,8 @@ func (s *State) setGate(n *Node, closed bool, reason, opened string) {
 	s.emitNode(n, plimsoll.ChangeSet, plimsoll.NodeSchedulable, "", nil, cutEvent(message))
 }
 
-// closedBy says why a node takes no new tasks because of its agent; empty: it takes them.
-func (n *Node) closedBy() string {
+// closedReason says why the node's agent has stopped new tasks; empty if it has not.
+func (n *Node) closedReason() string {
 	if !n.Gate.Closed {
 		return ""
 	}
@@ -90,8 +90,8 @@ func (n *Node) closedBy() string {
 	return "its agent has stopped new tasks: " + n.Gate.Reason
 }
 
-// offer makes the extended resources of a node what its agent offers. What is booked on them stays,
-// even if it is more.
+// offer sets the extended resources of a node to the offers of its agent. Tasks that are booked on
+// them stay, even if they take more.
 func (s *State) offer(n *Node, offers plimsoll.Resources) {
 	if capacity := withOffers(n.Capacity, offers); !maps.Equal(capacity, n.Capacity) {
 		s.resize(n, capacity)
@@ -113,8 +113,8 @@ func withOffers(capacity, offers plimsoll.Resources) plimsoll.Resources {
 	return out
 }
 
-// emitQOS tells what an agent did as an event: of the task's request if it is about one, of the
-// node else.
+// emitQOS emits an event for an action of an agent. It is an event of the task's request if the
+// action was on a task, otherwise of the node.
 func (s *State) emitQOS(n *Node, e *plimsoll.QOSEvent) {
 	message := e.Text()
 	if e.At > 0 && e.At < s.at-tellTime {
@@ -136,15 +136,16 @@ func (s *State) emitQOS(n *Node, e *plimsoll.QOSEvent) {
 
 func cutEvent(text string) string { return cutTo(text, plimsoll.MaxEventMessage) }
 
-// away keeps the tasks of a group from a node.
-type away struct {
+// exclusion keeps the tasks of a group from a node until a time.
+type exclusion struct {
 	node  *Node
-	index int32 // of the task that was evicted last
+	index int32 // index of the task that was evicted last
 	until int64
 }
 
-// keepAway keeps the group of a task that its node had to evict from the node for a while.
-func (s *State) keepAway(n *Node, ref Ref) {
+// excludeNode excludes a node for the group of a task that the node has evicted. If the node's
+// record is full, the exclusion that ends first is dropped.
+func (s *State) excludeNode(n *Node, ref Ref) {
 	g := ref.Group
 	job, group := g.Job.Spec.ID, g.Spec.Name
 	e := plimsoll.Eviction{Job: job, Group: group, Index: ref.Index, Until: later(s.at, s.cfg.EvictedFor)}
@@ -153,9 +154,9 @@ func (s *State) keepAway(n *Node, ref Ref) {
 	)
 	list = append(list, e)
 	slices.SortStableFunc(list, func(a, b plimsoll.Eviction) int { return cmp.Compare(a.Until, b.Until) })
-	s.stayAway(g, away{n, ref.Index, e.Until})
+	s.addExclusion(g, exclusion{n, ref.Index, e.Until})
 	for len(list) > 0 && (len(list) > plimsoll.MaxEvictions || !s.hasRoom(n, list)) {
-		s.comeBack(n, list[0])
+		s.endExclusion(n, list[0])
 		list = slices.Delete(list, 0, 1)
 	}
 	s.setEvictions(n, list)
@@ -164,70 +165,72 @@ func (s *State) keepAway(n *Node, ref Ref) {
 func (s *State) setEvictions(n *Node, list []plimsoll.Eviction) {
 	n.Evictions = list
 	s.markNode(n)
-	s.awaitReturn(n)
+	s.scheduleExclusionEnd(n)
 }
 
-// awaitReturn sets the timer for the first group that may come back.
-func (s *State) awaitReturn(n *Node) {
-	n.returnAt = 0
+// scheduleExclusionEnd sets the timer for the end of a node's first exclusion.
+func (s *State) scheduleExclusionEnd(n *Node) {
+	n.exclusionEnd = 0
 	if len(n.Evictions) > 0 {
-		n.returnAt = n.Evictions[0].Until
-		s.wakeAt(timer{at: n.returnAt, node: n})
+		n.exclusionEnd = n.Evictions[0].Until
+		s.wakeAt(timer{at: n.exclusionEnd, node: n})
 	}
 }
 
-// returnDue lets the groups whose time has passed come back.
-func (s *State) returnDue(n *Node) {
+// endDueExclusions ends the exclusions of a node whose time has passed.
+func (s *State) endDueExclusions(n *Node) {
 	k := 0
 	for k < len(n.Evictions) && n.Evictions[k].Until <= s.at {
-		s.comeBack(n, n.Evictions[k])
+		s.endExclusion(n, n.Evictions[k])
 		k++
 	}
 	s.setEvictions(n, slices.Clone(n.Evictions[k:]))
 }
 
-// comeBack lets the tasks of a group go to a node again. The caller takes the entry out of the
-// node.
-func (s *State) comeBack(n *Node, e plimsoll.Eviction) {
+// endExclusion lets the tasks of a group go to a node again. The caller removes the eviction from
+// the node's record.
+func (s *State) endExclusion(n *Node, e plimsoll.Eviction) {
 	if j := s.jobs[e.Job]; j != nil {
 		if g := j.group(e.Group); g != nil {
-			s.setAway(g, slices.DeleteFunc(slices.Clone(g.away), func(a away) bool { return a.node == n }))
+			others := slices.DeleteFunc(slices.Clone(g.exclusions), func(x exclusion) bool { return x.node == n })
+			s.setExclusions(g, others)
 		}
 	}
 }
 
-// stayAway adds a node to those that a group is kept from.
-func (s *State) stayAway(g *Group, a away) {
-	list := append(slices.DeleteFunc(slices.Clone(g.away), func(o away) bool { return o.node == a.node }), a)
-	slices.SortFunc(list, func(a, b away) int {
+// addExclusion adds an exclusion to a group, and replaces an earlier one of the same node.
+func (s *State) addExclusion(g *Group, a exclusion) {
+	list := append(slices.DeleteFunc(slices.Clone(g.exclusions), func(o exclusion) bool { return o.node == a.node }), a)
+	slices.SortFunc(list, func(a, b exclusion) int {
 		return cmp.Or(cmp.Compare(a.until, b.until), strings.Compare(a.node.ID, b.node.ID))
 	})
-	s.setAway(g, list)
+	s.setExclusions(g, list)
 }
 
-func (s *State) setAway(g *Group, list []away) {
-	g.away = list
+func (s *State) setExclusions(g *Group, list []exclusion) {
+	g.exclusions = list
 	s.reclass(g)
 }
 
-// forgiveLater lets Continue forgive an ended job, if a node keeps it away.
-func (s *State) forgiveLater(j *Job) {
-	if slices.ContainsFunc(j.Groups, func(g Group) bool { return len(g.away) > 0 }) {
-		s.forgiving = append(s.forgiving, j)
+// scheduleExclusionDrop lets Continue drop the exclusions of an ended job, if it has any.
+func (s *State) scheduleExclusionDrop(j *Job) {
+	if slices.ContainsFunc(j.Groups, func(g Group) bool { return len(g.exclusions) > 0 }) {
+		s.excluded = append(s.excluded, j)
 	}
 }
 
-// forgive takes an ended job out of the nodes that it was kept from, as far as the budget goes, and
-// reports whether it is done. Until then the job is not forgotten: another one could get its id.
-func (s *State) forgive(j *Job, budget Budget) bool {
+// dropExclusions removes the evictions of an ended job from the records of nodes, as far as the
+// budget goes. It reports whether all are gone. Until then the job is not forgotten: a later job
+// with its id would inherit the exclusions.
+func (s *State) dropExclusions(j *Job, budget Budget) bool {
 	for i := range j.Groups {
 		g := &j.Groups[i]
-		for n := len(g.away); n > 0; n-- {
+		for n := len(g.exclusions); n > 0; n-- {
 			if s.Over(budget) {
 				return false
 			}
-			node := g.away[n-1].node
-			g.away = g.away[:n-1]
+			node := g.exclusions[n-1].node
+			g.exclusions = g.exclusions[:n-1]
 			s.setEvictions(node, slices.DeleteFunc(slices.Clone(node.Evictions), func(e plimsoll.Eviction) bool {
 				return e.Job == j.Spec.ID && e.Group == g.Spec.Name
 			}))
@@ -236,8 +239,8 @@ func (s *State) forgive(j *Job, budget Budget) bool {
 	return true
 }
 
-// resumeAway takes up who is kept from where after a load.
-func (s *State) resumeAway() {
+// loadExclusions finds the exclusions of groups in the loaded records of nodes.
+func (s *State) loadExclusions() {
 	for _, n := range s.slots {
 		for _, e := range n.Evictions {
 			j := s.jobs[e.Job]
@@ -245,9 +248,9 @@ func (s *State) resumeAway() {
 				continue
 			}
 			if g := j.group(e.Group); g != nil {
-				s.stayAway(g, away{n, e.Index, e.Until})
+				s.addExclusion(g, exclusion{n, e.Index, e.Until})
 			}
 		}
-		s.awaitReturn(n)
+		s.scheduleExclusionEnd(n)
 	}
 }

@@ -9,19 +9,19 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// pond is a state without nodes, so that all waits.
-type pond struct {
+// nodeless is a state without nodes, so that all tasks wait.
+type nodeless struct {
 	t  *testing.T
 	s  *State
 	at int64
 }
 
-func newPond(t *testing.T, c plimsoll.QueueConfig) *pond {
+func newNodeless(t *testing.T, c plimsoll.QueueConfig) *nodeless {
 	s := New(Config{MaxEnded: 1}, c)
-	return &pond{t, s, 1e15}
+	return &nodeless{t, s, 1e15}
 }
 
-func (p *pond) turn(do func()) {
+func (p *nodeless) turn(do func()) {
 	p.t.Helper()
 	p.at++
 	p.s.Begin(p.at, 1)
@@ -36,7 +36,7 @@ func (p *pond) turn(do func()) {
 	}
 }
 
-func (p *pond) submit(id string, count int32, cpu int64, retry plimsoll.RetryPolicy) {
+func (p *nodeless) submit(id string, count int32, cpu int64, retry plimsoll.RetryPolicy) {
 	p.t.Helper()
 	p.turn(func() {
 		_, err := p.s.Submit(&plimsoll.JobSpec{ID: id, Queue: "root.default", Groups: []plimsoll.GroupSpec{
@@ -51,7 +51,7 @@ func (p *pond) submit(id string, count int32, cpu int64, retry plimsoll.RetryPol
 	})
 }
 
-func (p *pond) kill(id string) {
+func (p *nodeless) kill(id string) {
 	p.t.Helper()
 	p.turn(func() {
 		if err := p.s.Kill(id, ""); err != nil {
@@ -60,15 +60,14 @@ func (p *pond) kill(id string) {
 	})
 }
 
-// What has ended leaves nothing behind in the lists of what waits, though what stands before it
-// waits for ever.
+// Ended jobs leave no entries in the lists of waiting tasks, though an earlier job waits for ever.
 func TestEndedJobsLeaveNothingBehind(t *testing.T) {
 	tree := plimsoll.DefaultQueues()
 	for _, parked := range []bool{false, true} {
 		if parked {
 			tree.Queues[0].MaxJobs = 1
 		}
-		p := newPond(t, tree)
+		p := newNodeless(t, tree)
 		p.submit("first", 1, 100, plimsoll.RetryPolicy{})
 		for i := range 2000 {
 			id := fmt.Sprintf("j%d", i)
@@ -89,10 +88,9 @@ func TestEndedJobsLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// Scaling up and down again and again does not make the list of waiting tasks longer, nor their
-// order other.
+// Scaling up and down repeatedly does not lengthen the list of waiting tasks, nor change its order.
 func TestScalingLeavesNothingBehind(t *testing.T) {
-	p := newPond(t, plimsoll.DefaultQueues())
+	p := newNodeless(t, plimsoll.DefaultQueues())
 	p.submit("j", 100, 100, plimsoll.RetryPolicy{})
 	g := &p.s.Job("j").Groups[0]
 	for i := range 500 {
@@ -123,7 +121,7 @@ func TestScalingLeavesNothingBehind(t *testing.T) {
 
 // The timer of a killed job's long delay does not keep the job.
 func TestStaleTimersAreDropped(t *testing.T) {
-	p := newPond(t, plimsoll.DefaultQueues())
+	p := newNodeless(t, plimsoll.DefaultQueues())
 	p.turn(func() {
 		node := plimsoll.Node{ID: "n", Incarnation: 1, Capacity: plimsoll.Resources{"cpu": 1000}}
 		if _, err := p.s.Register(&node, "gw"); err != nil {
@@ -164,7 +162,7 @@ func TestTimersFireInOrder(t *testing.T) {
 	}
 }
 
-// A reader that has missed more changes of nodes than are remembered is told to look at everything.
+// A reader that has missed more changes than the log keeps must look at all nodes.
 func TestNodeLogForgets(t *testing.T) {
 	var s State
 	for i := range int32(nodeLogSize) {
@@ -189,7 +187,7 @@ func TestNodeLogForgets(t *testing.T) {
 // Retried tasks keep the place of their job: inside a leaf the job that was submitted first is
 // first, over all classes.
 func TestLeafIsFirstInFirstOutOverClasses(t *testing.T) {
-	p := newPond(t, plimsoll.DefaultQueues())
+	p := newNodeless(t, plimsoll.DefaultQueues())
 	p.turn(func() {
 		node := plimsoll.Node{ID: "n", Incarnation: 1, Capacity: plimsoll.Resources{"cpu": 100_000}}
 		if _, err := p.s.Register(&node, "gw"); err != nil {
@@ -208,7 +206,7 @@ func TestLeafIsFirstInFirstOutOverClasses(t *testing.T) {
 		return ref
 	}
 	p.turn(func() { take(); take(); take() })
-	p.turn(func() { // a.g.0 fails and is next again, before what is left of b and c
+	p.turn(func() { // a.g.0 fails and is next again, before the other tasks of b and c
 		p.s.Report(
 			p.s.Node("n"), "a", "g", 0,
 			&plimsoll.TaskReport{Attempt: 1, State: plimsoll.TaskFinished, Result: plimsoll.ResultFailed},

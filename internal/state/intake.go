@@ -9,17 +9,17 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// intake is a job that nothing speaks against.
+// intake is the result of examine for a job that can be taken in.
 type intake struct {
 	queue    *queue.Queue
-	bytes    int                   // that its specification takes in a batch
-	memory   int                   // and in memory, with the rows of its groups
-	prepared []*placement.Prepared // what each group asks for, made ready; who has it releases it
+	bytes    int                   // bytes of the specification in a batch
+	memory   int                   // bytes of the specification and the rows of its groups in memory
+	prepared []*placement.Prepared // prepared request of each group; the owner releases it
 }
 
-// Submit takes in a job. The turn in which that happens makes it certain: a new leader goes on
-// creating its tasks. It is acknowledged when Growing says that all of them are created. A second
-// submit with the same id and the same token is the first one again.
+// Submit takes in a job. From this turn on the job is certain: a new leader goes on to create its
+// tasks. The submit is acknowledged when all tasks are created, that is when Growing is false. A
+// second submit with the same id and token returns the first job.
 func (s *State) Submit(spec *plimsoll.JobSpec) (*Job, error) {
 	in, first, err := s.examine(spec)
 	if first != nil || err != nil {
@@ -28,42 +28,42 @@ func (s *State) Submit(spec *plimsoll.JobSpec) (*Job, error) {
 	s.lastSubmitted = max(s.at, s.lastSubmitted+1)
 	j := s.addJob(spec, in.queue, s.lastSubmitted, true, in.prepared, nil)
 	j.specBytes, j.memory = int32(in.bytes), in.memory
-	s.askAll(j, 1)
-	s.hold(j)
+	s.addAllAsked(j, 1)
+	s.countUsage(j)
 	s.markSpec(j)
 	s.markStatus(j, true)
 	s.emitApp(j, plimsoll.ChangeAdd, plimsoll.DetailNone, "", nil, "")
 	s.setJobState(j, jobSubmitted)
 	s.emitQueue(j.Queue, plimsoll.ChangeAdd, plimsoll.QueueApp, j.Spec.ID, nil, "")
-	s.grow(j)
+	s.scheduleGrowth(j)
 	return j, nil
 }
 
-// examine is all that is checked of a job before it is taken in. The order:
+// examine makes all checks of a job before it is taken in. The order:
 //
-//  1. Its fields by themselves (invalid). Everything after that relies on them.
-//  2. Its id (already exists; unavailable while an earlier job is being forgotten). A repeated submit
-//     is answered as the first was, so that comes before all that may have changed since.
-//  3. The disk has room for more state (exhausted).
-//  4. Its queue is a leaf that takes jobs (invalid, conflict).
+//  1. The fields by themselves are valid (invalid). All later checks rely on them.
+//  2. The id is new (already exists; unavailable while an earlier job is being forgotten). A
+//     repeated submit is answered as the first was, so this check precedes the later ones.
+//  3. The disk has room for more records (exhausted).
+//  4. The queue is a leaf that takes jobs (invalid, conflict).
 //  5. There is room for one more job (exhausted).
-//  6. What it takes in a batch (invalid). The checks that follow cost with that.
-//  7. Its tasks and its bytes have room beside those of other jobs, in all and in its queues
-//     (exhausted). What a job keeps in memory is bounded by that, whatever it asks for.
-//  8. Few of its names of resources are such that no node and no queue has (invalid).
-//  9. What all jobs ask for together can be counted (exhausted).
+//  6. The specification fits in a batch (invalid). Its size bounds the cost of the later checks.
+//  7. The tasks and bytes fit in the bounds on all jobs and in those of the queues (exhausted). The
+//     memory of a job is bounded by this check.
+//  8. At most a few resource names are unknown to all nodes and queues (invalid).
+//  9. The sum of the requests of all jobs does not overflow (exhausted).
 //
-// 10. Its constraints are understood (invalid). That costs most, and what it makes is kept.
+// 10. The chain understands the constraints (invalid). The check costs most. Its result is kept.
 //
-// Beside that a gateway checks the fields, to refuse without the leader. first is the job that a
-// repeated submit is for. What is refused has changed nothing.
+// A gateway checks the fields too, to refuse without the leader. first is the job of a repeated
+// submit. A refused submit has changed nothing.
 func (s *State) examine(spec *plimsoll.JobSpec) (in intake, first *Job, err error) {
 	if err := spec.Validate(); err != nil {
 		return in, nil, err
 	}
 	if old := s.jobs[spec.ID]; old != nil {
 		switch {
-		case old.forgetting: // also one whose submit was never acknowledged: the new one must not be taken for it
+		case old.forgetting: // also if its submit was never acknowledged: the new job is another one
 			return in, nil, plimsoll.Errorf(
 				plimsoll.CodeUnavailable, "an earlier job %q is being forgotten; try again", spec.ID,
 			)
@@ -90,7 +90,7 @@ func (s *State) examine(spec *plimsoll.JobSpec) (in intake, first *Job, err erro
 		return in, nil, err
 	}
 	in.memory = memoryOf(spec, in.bytes)
-	if err := s.checkHeld(in.queue, holdings{}, wants(spec, in.memory)); err != nil {
+	if err := s.checkUsage(in.queue, usage{}, fullUsage(spec, in.memory)); err != nil {
 		return in, nil, err
 	}
 	if err := s.checkUnknown(spec); err != nil {
@@ -105,7 +105,7 @@ func (s *State) examine(spec *plimsoll.JobSpec) (in intake, first *Job, err erro
 
 func (s *State) leafFor(path string) (*queue.Queue, error) { return Leaf(s.tree, path) }
 
-// Leaf returns the queue of a tree that a job would go to, or why it would not be taken.
+// Leaf returns the leaf queue for a job, or an error that says why the queue takes no jobs.
 func Leaf(t *queue.Tree, path string) (*queue.Queue, error) {
 	q := t.Find(path)
 	switch {
@@ -138,12 +138,12 @@ func leafNames(t *queue.Tree) string {
 	return strings.Join(names, ", ")
 }
 
-// mostAsked is the most of one resource that all jobs may ask for together, so that no sum
+// mostAsked bounds the amount of one resource that all jobs ask for together, so that no sum
 // overflows.
 const mostAsked = int64(1) << 62
 
-// checkAsked reports whether what all jobs ask for together can still be counted if a specification
-// is taken in, for that of old unless it is nil.
+// checkAsked reports whether the requests of all jobs can still be added up with a new
+// specification. If old is not nil, spec replaces its specification.
 func (s *State) checkAsked(old *Job, spec *plimsoll.JobSpec) error {
 	asked := map[string]int64{}
 	for i := range spec.Groups {
@@ -164,7 +164,7 @@ func (s *State) checkAsked(old *Job, spec *plimsoll.JobSpec) error {
 	return nil
 }
 
-// askedOf returns what all jobs ask for of a resource.
+// askedOf returns the amount of a resource that all jobs ask for.
 func (s *State) askedOf(name string) int64 {
 	if k := s.index(name); k >= 0 {
 		return s.asked[k]
@@ -175,7 +175,8 @@ func (s *State) askedOf(name string) int64 {
 	return 0
 }
 
-// prepareGroups makes ready what the groups of a job ask for, if the chain understands it.
+// prepareGroups prepares the requests of a job's groups, or returns why the chain does not
+// understand one.
 func (s *State) prepareGroups(spec *plimsoll.JobSpec) ([]*placement.Prepared, error) {
 	prepared := make([]*placement.Prepared, 0, len(spec.Groups))
 	for i := range spec.Groups {

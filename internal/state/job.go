@@ -7,8 +7,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// addJob makes the row of a job; one that is live enters its queue. What its groups ask for may
-// have been made ready already.
+// addJob makes the row of a job, and puts a live one into its queue. prepared, unless nil, holds
+// the prepared requests of its groups.
 func (s *State) addJob(
 	spec *plimsoll.JobSpec, q *queue.Queue, submitted int64, live bool, prepared []*placement.Prepared,
 	refused []string,
@@ -22,7 +22,7 @@ func (s *State) addJob(
 		}
 	}
 	if live {
-		s.enter(j, prepared) // before the kinds: what nobody has yet need not be counted
+		s.enterQueue(j, prepared) // before the kinds: names without a slot need not be counted
 	}
 	for i := range j.Groups {
 		s.fit(&j.Groups[i])
@@ -32,9 +32,10 @@ func (s *State) addJob(
 	return j
 }
 
-func (s *State) grow(j *Job) {
+// scheduleGrowth lets Continue create the missing tasks of a job.
+func (s *State) scheduleGrowth(j *Job) {
 	for i := range j.Groups {
-		j.Groups[i].made = 0
+		j.Groups[i].createCursor = 0
 	}
 	if !j.growing {
 		j.growing = true
@@ -45,20 +46,20 @@ func (s *State) grow(j *Job) {
 // Growing reports whether tasks of the job are still to be created.
 func (j *Job) Growing() bool { return j.growing }
 
-// createTasks creates the tasks that a growing job lacks, and brings back those that a former
-// scaling took away, as far as the budget goes, and reports whether it is done.
+// createTasks creates the missing tasks of a growing job as far as the budget goes, and reports
+// whether it is done. Tasks that an earlier scaling has stopped are revived.
 func (s *State) createTasks(j *Job, budget Budget) bool {
 	for i := range j.Groups {
 		g := &j.Groups[i]
-		for ; g.made < g.Spec.Count && !j.Killed; g.made++ {
+		for ; g.createCursor < g.Spec.Count && !j.Killed; g.createCursor++ {
 			if s.Over(budget) {
 				return false
 			}
 			switch {
-			case int(g.made) < len(g.Tasks) && j.State == plimsoll.JobNew: // a leader before has created it
-			case int(g.made) < len(g.Tasks):
-				s.revive(Ref{g, g.made})
-			case s.crowded():
+			case int(g.createCursor) < len(g.Tasks) && j.State == plimsoll.JobNew: // created by a former leader
+			case int(g.createCursor) < len(g.Tasks):
+				s.revive(Ref{g, g.createCursor})
+			case s.atTaskBound():
 				return false
 			default:
 				s.createTask(g)
@@ -84,7 +85,7 @@ func (s *State) createTask(g *Group) {
 	g.Tasks = append(g.Tasks, Task{
 		ID: taskID(g.Job.Spec.ID, g.Spec.Name, index), State: taskTransitions[taskCreated].to, Created: s.at, slot: -1,
 	})
-	s.made++
+	s.taskCount++
 	g.Counts.Pending++
 	g.Job.unfinished++
 	s.tree.Pend(&g.lane, 1)
@@ -108,9 +109,9 @@ func (s *State) Kill(id, reason string) error {
 	}
 	j.Killed, j.Reason = true, s.text(cut(reason))
 	s.setJobState(j, jobKilled)
-	s.hold(j) // what it has not created yet it never will
+	s.countUsage(j) // no further tasks will be created
 	s.unqueue(j)
-	s.stop(j)
+	s.scheduleStop(j)
 	return nil
 }
 
@@ -125,8 +126,8 @@ func (s *State) liveJob(id string) (*Job, error) {
 	return j, nil
 }
 
-// unqueue takes the unwanted tasks that wait out of the queue at once: stopping them may take
-// several turns, and none may be placed meanwhile.
+// unqueue removes the unwanted pending tasks from the queue at once. Stopping them may take several
+// turns, and none may be placed meanwhile.
 func (s *State) unqueue(j *Job) {
 	for i := range j.Groups {
 		g := &j.Groups[i]
@@ -140,9 +141,10 @@ func (s *State) unqueue(j *Job) {
 	}
 }
 
-func (s *State) stop(j *Job) {
+// scheduleStop lets Continue stop the unwanted tasks of a job.
+func (s *State) scheduleStop(j *Job) {
 	for i := range j.Groups {
-		j.Groups[i].stopped = 0
+		j.Groups[i].stopCursor = 0
 	}
 	if !j.stopping {
 		j.stopping = true
@@ -150,8 +152,8 @@ func (s *State) stop(j *Job) {
 	}
 }
 
-// Scale changes how many tasks a group has. Tasks that are too many are stopped, the highest
-// indexes first to go.
+// Scale changes the number of tasks of a group. Surplus tasks are stopped: those with the highest
+// indexes.
 func (s *State) Scale(id, group string, count int32) error {
 	j, err := s.liveJob(id)
 	if err != nil {
@@ -169,13 +171,13 @@ func (s *State) Scale(id, group string, count int32) error {
 			return plimsoll.Invalid("group", "job %q has no group %q", id, group)
 		}
 	}
-	spec := *j.Spec // the old one may still be on its way to the store
+	spec := *j.Spec // the old specification may still be on its way to the store
 	spec.Groups = append([]plimsoll.GroupSpec(nil), j.Spec.Groups...)
 	spec.Groups[g.Index].Count = count
 	if err := spec.Validate(); err != nil {
 		return err
 	}
-	if bytes, most := j.specSize(), s.bounds.step-s.bounds.row; bytes > most { // an older version took it in
+	if bytes, most := j.specSize(), s.bounds.step-s.bounds.row; bytes > most { // an older version took the job in
 		return plimsoll.Invalid(
 			"job", "%q has a specification of %d bytes; at most %d are possible; submit a smaller job instead", id,
 			bytes, most,
@@ -184,8 +186,8 @@ func (s *State) Scale(id, group string, count int32) error {
 	if j.growing && j.State == plimsoll.JobNew {
 		return plimsoll.Errorf(plimsoll.CodeUnavailable, "job %q is still being submitted; try again", id)
 	}
-	if wanted := j.takes(&spec); wanted.tasks > j.held.tasks {
-		if err := s.checkHeld(j.Queue, j.held, wanted); err != nil {
+	if wanted := j.usageWith(&spec); wanted.tasks > j.usage.tasks {
+		if err := s.checkUsage(j.Queue, j.usage, wanted); err != nil {
 			return err
 		}
 	}
@@ -201,25 +203,25 @@ func (s *State) Scale(id, group string, count int32) error {
 	s.markSpec(j)
 	s.markStatus(j, true)
 	s.unqueue(j)
-	s.grow(j)
-	s.stop(j)
+	s.scheduleGrowth(j)
+	s.scheduleStop(j)
 	return nil
 }
 
 func (s *State) setSpec(j *Job, spec *plimsoll.JobSpec) {
-	s.askAll(j, -1)
+	s.addAllAsked(j, -1)
 	j.Spec = spec
 	for i := range j.Groups {
 		j.Groups[i].Spec = &spec.Groups[i]
 	}
-	s.askAll(j, 1)
+	s.addAllAsked(j, 1)
 	s.recount(j)
-	s.hold(j)
+	s.countUsage(j)
 }
 
-// revive makes a task pending again that a former scaling has taken away and that the group wants
-// back. Only an unwanted task ends without success and not by its own fault: any other is tried
-// again at once.
+// revive makes a task pending again that an earlier scaling has stopped and the group wants again.
+// A finished task without success and without a fault of its own was unwanted: any other such task
+// is retried at once and does not finish.
 func (s *State) revive(r Ref) {
 	g, t := r.Group, r.Task()
 	switch {
@@ -229,7 +231,7 @@ func (s *State) revive(r Ref) {
 		s.tree.Pend(&g.lane, 1)
 		s.emitTask(r, taskRevived, "")
 		s.enqueue(g, r.Index)
-	case t.State == plimsoll.TaskPending && !t.queued && t.NotBefore <= s.at: // it was to be stopped, but has not been
+	case t.State == plimsoll.TaskPending && !t.queued && t.NotBefore <= s.at: // not stopped yet
 		s.enqueue(g, r.Index)
 	}
 }
@@ -247,8 +249,8 @@ func (s *State) stopTasks(j *Job, budget Budget) bool {
 	}
 	for i := range j.Groups {
 		g := &j.Groups[i]
-		for ; int(g.stopped) < len(g.Tasks); g.stopped++ {
-			ref := Ref{g, g.stopped}
+		for ; int(g.stopCursor) < len(g.Tasks); g.stopCursor++ {
+			ref := Ref{g, g.stopCursor}
 			t := ref.Task()
 			if !ref.Unwanted() || t.State == plimsoll.TaskFinished || t.State == plimsoll.TaskStopping {
 				continue
@@ -264,7 +266,7 @@ func (s *State) stopTasks(j *Job, budget Budget) bool {
 	return true
 }
 
-// finishIfDone ends a job none of whose tasks will run again.
+// finishIfDone ends a job when all its tasks have finished and none is to be created.
 func (s *State) finishIfDone(j *Job) {
 	if j.unfinished > 0 || j.growing || j.State.Ended() {
 		return
@@ -280,37 +282,41 @@ func (s *State) finishIfDone(j *Job) {
 		s.setJobState(j, jobCompleted)
 	}
 	s.emitQueue(j.Queue, plimsoll.ChangeRemove, plimsoll.QueueApp, j.Spec.ID, nil, "")
-	s.askAll(j, -1)
-	s.leave(j)
-	s.hold(j)
+	s.addAllAsked(j, -1)
+	s.leaveQueue(j)
+	s.countUsage(j)
 	s.ended.push(j)
 	s.tellQueues(s.tree.Tidy(j.Queue))
 }
 
-// mustExpire reports whether the job that ended first is to be forgotten.
+// mustExpire reports whether the oldest ended job is to be forgotten.
 func (s *State) mustExpire() bool {
 	n := s.ended.len()
-	return n > s.cfg.MaxEnded || n > 0 && (s.overheld() || s.at >= later((*s.ended.front()).Finished, s.cfg.KeepEnded))
+	if n == 0 {
+		return false
+	}
+	oldest := *s.ended.front()
+	return n > s.cfg.MaxEnded || s.overBounds() || s.at >= later(oldest.Finished, s.cfg.KeepEnded)
 }
 
 // forgetTasks deletes the records of a job as far as the budget goes and reports whether it is
 // done.
 func (s *State) forgetTasks(j *Job, budget Budget) bool {
-	if !s.forgive(j, budget) {
+	if !s.dropExclusions(j, budget) {
 		return false
 	}
 	for i := range j.Groups {
 		g := &j.Groups[i]
 		for n := len(g.Tasks); n > 0; n-- {
 			if s.Over(budget) {
-				s.hold(j)
+				s.countUsage(j)
 				return false
 			}
 			s.dirty.deletedTasks = append(s.dirty.deletedTasks, TaskName{j.Spec.ID, g.Spec.Name, int32(n - 1)})
 			s.dirty.bytes += taskBytes(Ref{g, int32(n - 1)})
 			s.setEarlier(Ref{g, int32(n - 1)}, nil)
-			s.holdTexts(j, -len(g.Tasks[n-1].Message))
-			s.made--
+			s.countTexts(j, -len(g.Tasks[n-1].Message))
+			s.taskCount--
 			g.Tasks[n-1] = Task{}
 			g.Tasks = g.Tasks[:n-1]
 		}
@@ -321,10 +327,10 @@ func (s *State) forgetTasks(j *Job, budget Budget) bool {
 	s.dirty.deletedJobs = append(s.dirty.deletedJobs, j.Spec.ID)
 	s.dirty.bytes += 2 * len(j.Spec.ID) // it has two records
 	s.emitApp(j, plimsoll.ChangeRemove, plimsoll.DetailNone, "", nil, "")
-	s.outlive(j)
-	s.unhold(j)
+	s.rememberSubmit(j)
+	s.uncountUsage(j)
 	delete(s.jobs, j.Spec.ID)
 	s.Fleet.Moved()                    // the volumes of its tasks are nowhere any more
-	s.tellQueues(s.tree.Tidy(j.Queue)) // it may hold nothing but this job, if that was abandoned
+	s.tellQueues(s.tree.Tidy(j.Queue)) // the queue may have held only this job, if its submit was abandoned
 	return true
 }

@@ -6,10 +6,10 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Leave takes in that the agent of a node has stopped, and leaves so many attempts running under
-// the node's supervisor. The node takes no tasks from now on. Its tasks are given up after a
-// while, as those of a node that fell silent, or at once if it is empty: then nothing runs there,
-// and nothing starts before the node registers again. Repeating it changes nothing.
+// Leave notes that the agent of a node has stopped. The given number of attempts goes on under the
+// node's supervisor. The node takes no tasks from now on, and its tasks are given up after
+// Config.LostAfter. With empty, nothing runs there and nothing starts before the node registers
+// again, so the tasks are given up at once. A repeated call changes nothing.
 func (s *State) Leave(id string, incarnation uint64, running int32, empty bool) error {
 	n, err := s.CheckReporter(id, incarnation)
 	switch {
@@ -29,13 +29,13 @@ func (s *State) Leave(id string, incarnation uint64, running int32, empty bool) 
 	}
 	if empty && !n.lost {
 		n.lostAt, n.lost, n.left = 0, true, true
-		s.empty(n)
+		s.scheduleEmptying(n)
 	}
 	return nil
 }
 
-// lostWhy is why the tasks of a lost node are given up.
-func (n *Node) lostWhy() string {
+// lossReason says why the tasks of a lost node are given up.
+func (n *Node) lossReason() string {
 	if n.left {
 		return "the agent of node " + n.ID + " was stopped, and the task did not run there"
 	}

@@ -9,17 +9,18 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/size"
 )
 
-// Limits are what the store takes in one batch. Zero means no bound. What is promised of bounds
-// holds for stores that take 64 operations and 1 MiB or more.
+// Limits are the limits of the store for one batch. Zero means no limit. The guarantees of this
+// package hold for stores that take at least 64 operations and 1 MiB.
 type Limits struct {
 	Ops   int // records put or deleted
 	Bytes int // of records, their keys and the packed events
 }
 
-// Budget bounds what a turn may change before it begins no further step. Zero means no bound.
+// Budget bounds the changes of a turn: once they reach it, no further step begins. Zero means no
+// bound.
 type Budget struct {
 	Ops   int // records put or deleted in the store
-	Bytes int // bound of what they take
+	Bytes int // bytes of these records, as they are bounded in size.go
 }
 
 // Part returns n eighths of the budget.
@@ -28,28 +29,28 @@ func (b Budget) Part(n int) Budget { return Budget{(b.Ops*n + 7) / 8, (b.Bytes*n
 const (
 	usualBytes = 16 << 20 // of a batch of a store that sets no limit
 	maxStepOps = 2 * plimsoll.MaxPolicies
-	// bytes of the policies that are applied at once, whatever the store takes
+	// maxSet bounds the bytes of the policies that are applied at once, for any store.
 	maxSet    = 2 << 20
-	maxSpec   = 1 << 20                      // bytes of a specification, the same
+	maxSpec   = 1 << 20                      // bytes of a specification, for any store
 	specShare = 16                           // a specification takes at most one part in so many of a batch
 	maxID     = 128                          // bytes
 	maxName   = 63                           // bytes of the name of a resource
-	nodeSpare = plimsoll.MaxQOSMessage + 200 // what a node's record has beside what its agent registers it with
-	// what the message of a node's event has beside the texts that the agent sent and the node's id
+	nodeSpare = plimsoll.MaxQOSMessage + 200 // bytes of a node's record beside the registered fields
+	// eventWords bounds the bytes of a node's event beside the agent's texts and the node's id.
 	eventWords = 120
 )
 
 // bounds follow from the limits of the store. A turn begins no further step once its budget is used
-// up, and no step changes more than what the budget leaves: so a batch is within the limits. Beside
-// the step there is room for the outcome of its command. A step
-// that writes a row of one kind may write rows of others: a report of a task's end writes the task,
-// the job's status, the node and, if its queue goes with it, the configuration of the queues.
+// up. Each step fits in the rest of the limits, with the outcome of its command, so a batch is
+// within the limits. A step may write rows of several kinds. For example, the report of a task's
+// end writes the task, the job's status and the node. If the queue was draining and is empty now,
+// the configuration of the queues is written too.
 type bounds struct {
 	budget  Budget
-	stepOps int // Invariant: budget and step together are within the limits
-	step    int
+	stepOps int // records that a step changes; Invariant: budget.Ops + stepOps <= Limits.Ops
+	step    int // bytes that a step changes; Invariant: budget.Bytes + step <= Limits.Bytes
 
-	row    int // bytes of a node, of a job's status, of the configuration of the queues: each a quarter of a step
+	row    int // bytes of a node, a job's status or the configuration of the queues; a quarter of a step
 	spec   int // bytes of a specification
 	set    int // bytes of the policies that are applied at once
 	events int // bytes of the events of a node's report
@@ -74,11 +75,11 @@ func boundsOf(cfg *Config) bounds {
 	return b
 }
 
-// Budget returns what a turn may change before it begins no further step.
+// Budget returns the budget of a turn.
 func (s *State) Budget() Budget { return s.bounds.budget }
 
-// Over reports whether the turn has no room left for one more step. There is always room for the
-// first.
+// Over reports whether the turn has used up a budget and must not begin a further step. The first
+// step of a turn always has room.
 func (s *State) Over(b Budget) bool {
 	d := &s.dirty
 	ops := len(d.specs) + len(d.jobs) + len(d.tasks) + len(d.nodes) + len(d.deletedTasks) + 2*len(d.deletedJobs) +
@@ -90,8 +91,8 @@ func (s *State) Over(b Budget) bool {
 	return b.Ops > 0 && ops >= b.Ops || b.Bytes > 0 && d.bytes > b.Bytes
 }
 
-// CheckSize reports whether a specification is one that a batch has room for. A dry run asks it
-// too, so that nothing is tried that a submit would refuse for its size.
+// CheckSize reports whether a specification fits in a batch. A dry run calls it too, to refuse the
+// same specifications as a submit.
 func (s *State) CheckSize(spec *plimsoll.JobSpec) error {
 	return s.checkSpecBytes(spec, specBytes(spec))
 }
@@ -108,7 +109,7 @@ func (s *State) checkSpecBytes(spec *plimsoll.JobSpec, bytes int) error {
 	return nil
 }
 
-// largestGroup names the group that takes most of a specification.
+// largestGroup returns the field of the largest group of a specification.
 func largestGroup(spec *plimsoll.JobSpec) string {
 	largest, at := -1, 0
 	for i := range spec.Groups {
@@ -122,7 +123,7 @@ func largestGroup(spec *plimsoll.JobSpec) string {
 	return fmt.Sprintf("groups[%d]", at)
 }
 
-// mostStatus bounds the status that a job may ever have, with the events of its tasks.
+// mostStatus bounds the bytes of the job's status at any time, with the events of its tasks.
 func mostStatus(spec *plimsoll.JobSpec) int {
 	sum := size.JobStatus(spec.ID, spec.Owner, spec.Queue, "") + maxMessage
 	for i := range spec.Groups {
@@ -131,8 +132,8 @@ func mostStatus(spec *plimsoll.JobSpec) int {
 	return sum
 }
 
-// checkNodeBytes reports whether a batch has room for what is known of a node, and of its QoS agent
-// beside that, and whether all nodes have. old is the node if it is known.
+// checkNodeBytes reports whether a node's record fits in a batch, with the texts of its QoS agent,
+// and in the bound on all nodes. old is the known node, or nil.
 func (s *State) checkNodeBytes(old *Node, node *plimsoll.Node) error {
 	bytes := nodeBytes(node) + nodeSpare
 	if bytes <= s.bounds.row {
@@ -146,8 +147,8 @@ func (s *State) checkNodeBytes(old *Node, node *plimsoll.Node) error {
 		bytes, s.bounds.row)
 }
 
-// checkAllNodes reports whether all nodes have room for one of so many bytes. One that does not
-// grow always has.
+// checkAllNodes reports whether a record of so many bytes fits in the bound on all nodes. A record
+// that does not grow always fits.
 func (s *State) checkAllNodes(old *Node, bytes int) error {
 	had := 0
 	if old != nil {
@@ -167,7 +168,7 @@ func (s *State) hasRoom(n *Node, list []plimsoll.Eviction) bool {
 	return nodeBytes(&row) <= s.bounds.row
 }
 
-// checkReportBytes reports whether a batch has room for what a QoS agent tells at once.
+// checkReportBytes reports whether the events of a QoS agent's report fit in a batch.
 func (s *State) checkReportBytes(report *plimsoll.NodeReport) error {
 	bytes := size.Of(report)
 	for range report.Events {
@@ -182,7 +183,7 @@ func (s *State) checkReportBytes(report *plimsoll.NodeReport) error {
 	return nil
 }
 
-// checkSetBytes reports whether a batch has room for policies that are to be applied at once.
+// checkSetBytes reports whether policies that are applied at once fit in a batch.
 func (s *State) checkSetBytes(set []plimsoll.Policy) error {
 	if most := s.bounds.stepOps - 1; len(set) > most { // and the outcome
 		return plimsoll.Errorf(
@@ -204,8 +205,8 @@ func (s *State) checkSetBytes(set []plimsoll.Policy) error {
 	return nil
 }
 
-// checkTreeBytes reports whether a batch has room for another tree of queues and its events, and
-// returns what it takes as it is stored.
+// checkTreeBytes reports whether a new tree of queues and its events fit in a batch. It returns the
+// size of the stored configuration.
 func (s *State) checkTreeBytes(wanted *plimsoll.QueueConfig) (bytes int, err error) {
 	stored, events := s.replaced(s.tree.Root, wanted)
 	return s.treeFits(&stored, events)
@@ -226,8 +227,8 @@ func (s *State) treeFits(stored *plimsoll.QueueConfig, events int) (bytes int, e
 	return bytes, nil
 }
 
-// replaced returns what is stored of a queue and those below it once it has another configuration,
-// and what the events of that take.
+// replaced returns the stored configuration of a queue and its children after a change to c, and
+// the bytes of the events of the change.
 func (s *State) replaced(q *queue.Queue, c *plimsoll.QueueConfig) (stored plimsoll.QueueConfig, events int) {
 	old := s.tree.ConfigOf(q)
 	stored = *c
@@ -264,8 +265,8 @@ func (s *State) replaced(q *queue.Queue, c *plimsoll.QueueConfig) (stored plimso
 	return stored, events
 }
 
-// drained returns what is stored of a queue that is taken out of the configuration, and what the
-// events of those that go at once take.
+// drained returns the stored configuration of a queue that was removed, and the bytes of the events
+// of the queues that go at once.
 func (s *State) drained(q *queue.Queue) (stored plimsoll.QueueConfig, events int) {
 	stored = s.tree.ConfigOf(q)
 	stored.Draining = true
@@ -282,7 +283,7 @@ func (s *State) drained(q *queue.Queue) (stored plimsoll.QueueConfig, events int
 	return stored, events
 }
 
-// addedBytes is what the events of a queue that is new take, and of those below it.
+// addedBytes returns the bytes of the events of a new queue and of those below it.
 func addedBytes(parent string, c *plimsoll.QueueConfig) int {
 	path := c.Name
 	if parent != "" {

@@ -10,7 +10,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 )
 
-// smallest are the limits of the smallest store for which bounds are promised.
+// smallest holds the limits of the smallest store for which the guarantees hold.
 var smallest = state.Limits{Ops: 64, Bytes: 1 << 20}
 
 func numbered(length, i int) string { return fmt.Sprintf("x%0*d", length-1, i) }
@@ -30,7 +30,7 @@ func small(id, queue string) *plimsoll.JobSpec {
 }
 
 func manyGroups() *plimsoll.JobSpec {
-	// each group may name it as what it waits for
+	// each group's cause of waiting may name the queue
 	spec := small("groups", "root."+strings.Repeat(numbered(64, 1)+".", 14)+"leaf")
 	one := spec.Groups[0]
 	one.Resources = amounts(5)
@@ -50,7 +50,7 @@ func attributes() map[string]string {
 	return m
 }
 
-// tree has so many queues below the root beside root.default, each with others below it to a depth.
+// tree returns a root with a number of queues beside root.default, each a chain of a given depth.
 func tree(queues, depth int, name func(i int) string) *plimsoll.QueueConfig {
 	c := plimsoll.QueueConfig{Name: "root", Parent: true, Queues: []plimsoll.QueueConfig{{Name: "default"}}}
 	for i := range queues {
@@ -63,8 +63,8 @@ func tree(queues, depth int, name func(i int) string) *plimsoll.QueueConfig {
 	return &c
 }
 
-// What no batch has room for is refused with the field, the size and the limit, and changes
-// nothing.
+// An object that does not fit in a batch is refused with the field, the size and the limit. Nothing
+// changes.
 func TestWhatNoBatchHasRoomForIsRefused(t *testing.T) {
 	submit := func(spec *plimsoll.JobSpec) func(*state.State) error {
 		return func(s *state.State) error { _, err := s.Submit(spec); return err }
@@ -164,8 +164,8 @@ func TestWhatNoBatchHasRoomForIsRefused(t *testing.T) {
 	}
 }
 
-// Queues that drain are stored with the others, so they count: trees that come one after the other
-// cannot pile them up.
+// Draining queues are stored with the others, so they count: repeated changes of the tree cannot
+// accumulate them.
 func TestQueuesThatDrainCountWhenTheTreeIsReplaced(t *testing.T) {
 	s := state.New(state.Config{Limits: smallest}, plimsoll.DefaultQueues())
 	const queues = 80
@@ -206,7 +206,7 @@ func TestQueuesThatDrainCountWhenTheTreeIsReplaced(t *testing.T) {
 	}
 }
 
-// A first start with a tree that no batch has room for is refused too.
+// A first start with a tree that does not fit in a batch is refused too.
 func TestLargeTreeIsRefusedAtTheFirstStart(t *testing.T) {
 	loader := state.NewLoader(
 		state.Config{Limits: smallest}, *tree(2000, 1, func(i int) string { return numbered(64, i) }),
@@ -216,8 +216,7 @@ func TestLargeTreeIsRefusedAtTheFirstStart(t *testing.T) {
 	}
 }
 
-// A node whose record is nearly as large as it may be forgets the evictions that would make it
-// larger.
+// A node whose record is nearly full drops the evictions that would make it too large.
 func TestEvictionsTakeOnlyTheRoomThatIsLeft(t *testing.T) {
 	s := state.New(state.Config{Limits: smallest}, plimsoll.DefaultQueues())
 	node := plimsoll.Node{

@@ -12,7 +12,11 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// Loader rebuilds a State from stored records, which may come in any order.
+// Loader rebuilds a State from stored records, which may come in any order:
+//
+//	l := state.NewLoader(cfg, queues)
+//	l.JobSpec(spec) // and so on, for each stored record
+//	s, err := l.End(now)
 type Loader struct {
 	cfg      Config
 	queues   plimsoll.QueueConfig
@@ -30,27 +34,27 @@ func NewLoader(cfg Config, queues plimsoll.QueueConfig) *Loader {
 	return &Loader{cfg: cfg, queues: queues, specs: map[string]*plimsoll.JobSpec{}}
 }
 
-// QueueConfig takes the stored configuration of the queues.
+// QueueConfig sets the stored configuration of the queues.
 func (l *Loader) QueueConfig(c plimsoll.QueueConfig) { l.queues, l.found = c, true }
 
-// JobSpec takes a stored specification.
+// JobSpec adds a stored specification.
 func (l *Loader) JobSpec(spec plimsoll.JobSpec) { l.specs[spec.ID] = &spec }
 
-// JobStatus takes a stored status.
+// JobStatus adds a stored status.
 func (l *Loader) JobStatus(st plimsoll.JobStatus) { l.statuses = append(l.statuses, st) }
 
-// Task takes a stored task.
+// Task adds a stored task.
 func (l *Loader) Task(t plimsoll.Task) { l.tasks = append(l.tasks, t) }
 
-// Node takes a stored node.
+// Node adds a stored node.
 func (l *Loader) Node(n plimsoll.Node) { l.nodes = append(l.nodes, n) }
 
-// Policy takes a stored policy.
+// Policy adds a stored policy.
 func (l *Loader) Policy(p plimsoll.Policy) { l.policies = append(l.policies, p) }
 
-// End builds the state as it is at the given time. Records that do not belong together are a
-// CodeCorrupt error. A store that was never used gives the state with the given queues, their
-// events included.
+// End builds the state at the given time. Records that contradict each other give a CodeCorrupt
+// error. An empty store gives a state with the queues of NewLoader, and with the events that add
+// them.
 func (l *Loader) End(at int64) (*State, error) {
 	if err := l.checkQueues(); err != nil {
 		return nil, err
@@ -73,7 +77,7 @@ func (l *Loader) End(at int64) (*State, error) {
 	slices.SortStableFunc(l.tasks, func(a, b plimsoll.Task) int {
 		return cmp.Or(strings.Compare(a.Job, b.Job), strings.Compare(a.Group, b.Group), cmp.Compare(a.Index, b.Index))
 	})
-	l.nameTasks(s)
+	l.addTaskNames(s)
 	if err := l.loadJobs(s); err != nil {
 		return nil, err
 	}
@@ -90,15 +94,15 @@ func (l *Loader) End(at int64) (*State, error) {
 	if err := l.loadOutcomes(s); err != nil {
 		return nil, err
 	}
-	s.resumeAway()
+	s.loadExclusions()
 	s.resume(l.statuses)
 	s.dirty.forget()
 	s.tree.Changed(func(*queue.Queue) {})
 	return s, nil
 }
 
-// nameTasks gives slots to the names of resources that only tasks on nodes have.
-func (l *Loader) nameTasks(s *State) {
+// addTaskNames gives slots to the resource names that only tasks on nodes use.
+func (l *Loader) addTaskNames(s *State) {
 	var job, group string
 	for i := range l.tasks {
 		t := &l.tasks[i]
@@ -106,15 +110,15 @@ func (l *Loader) nameTasks(s *State) {
 			job, group = t.Job, t.Group
 			for k := range spec.Groups {
 				if spec.Groups[k].Name == group {
-					s.nameTasks(spec.Groups[k].Resources)
+					s.addTaskNames(spec.Groups[k].Resources)
 				}
 			}
 		}
 	}
 }
 
-// checkQueues checks the configured queues as SetQueueConfig does. Those that drain keep the limits
-// that they had, which need not fit the others any more.
+// checkQueues checks the configured queues as SetQueueConfig does. Draining queues keep their old
+// limits, which need not fit those of the other queues.
 func (l *Loader) checkQueues() error {
 	wanted := withoutDraining(&l.queues)
 	err := wanted.Validate()
@@ -173,12 +177,12 @@ func (s *State) loadNode(node *plimsoll.Node) error {
 	}
 	n := s.addNode(*node)
 	if n.Ready {
-		s.suspect(n)
+		s.grantGrace(n)
 	} else {
-		s.losing(n)
+		s.scheduleLoss(n)
 	}
 	if n.Mode == plimsoll.NodeDraining {
-		s.empty(n)
+		s.scheduleEmptying(n)
 	}
 	return nil
 }
@@ -223,7 +227,7 @@ func (s *State) loadJob(spec *plimsoll.JobSpec, st *plimsoll.JobStatus) error {
 	// An older version dropped a submit that a crash had interrupted, perhaps after its queue.
 	dropped := st.State == plimsoll.JobNew && q == nil && st.Queue != ""
 	live := !st.State.Ended() && !dropped
-	if q == nil && !live { // it never waits again, and its queue may be gone
+	if q == nil && !live { // the job never waits again, and its queue may be gone
 		q = &queue.Queue{Path: st.Queue, Leaf: true}
 	}
 	if q == nil || live && !q.Leaf {
@@ -231,14 +235,15 @@ func (s *State) loadJob(spec *plimsoll.JobSpec, st *plimsoll.JobStatus) error {
 	}
 	j := s.addJob(spec, q, st.Submitted, live, nil, s.refusals(spec))
 	j.memory = memoryOf(spec, j.specSize())
-	j.State, j.Reason, j.Killed, j.Started, j.Finished, j.revision = st.State, st.Reason, st.Killed, st.Started, st.Finished, st.Revision
+	j.State, j.Reason, j.Killed, j.revision = st.State, st.Reason, st.Killed, st.Revision
+	j.Started, j.Finished = st.Started, st.Finished
 	j.forgetting = dropped
 	s.lastSubmitted = max(s.lastSubmitted, st.Submitted)
 	return nil
 }
 
-// checkStoredSpec checks what the tables rely on. It is less than what a submit checks: those rules
-// may have changed since.
+// checkStoredSpec checks the facts of a specification on which the tables rely. A submit checks
+// more, but its rules may have changed since.
 func (s *State) checkStoredSpec(spec *plimsoll.JobSpec) error {
 	names := map[string]bool{}
 	for i := range spec.Groups {
@@ -281,8 +286,8 @@ func (s *State) loadTask(t *plimsoll.Task) error {
 		Started:  t.Started,
 		Finished: t.Finished, NotBefore: t.NotBefore, revision: t.Revision,
 	})
-	s.made++
-	s.holdTexts(j, len(t.Message))
+	s.taskCount++
+	s.countTexts(j, len(t.Message))
 	s.setEarlier(Ref{g, t.Index}, t.Earlier)
 	if !t.State.OnNode() {
 		return nil
@@ -299,23 +304,23 @@ func (s *State) loadTask(t *plimsoll.Task) error {
 	return nil
 }
 
-// resume takes up everything that was going on, in the order of submission.
+// resume goes on with the work that the last leader left over, in the order of submission.
 func (s *State) resume(statuses []plimsoll.JobStatus) {
 	var live []*Job
 	for i := range statuses {
 		j := s.jobs[statuses[i].ID]
 		s.recount(j)
-		s.hold(j)
+		s.countUsage(j)
 		switch {
 		case j.State == plimsoll.JobExpired, j.forgetting:
 			j.forgetting = true
-			s.hold(j)
+			s.countUsage(j)
 			s.forgetting = append(s.forgetting, j)
 		case j.State.Ended():
 			s.ended.push(j)
-			s.forgiveLater(j)
+			s.scheduleExclusionDrop(j)
 		default:
-			s.askAll(j, 1)
+			s.addAllAsked(j, 1)
 			live = append(live, j)
 		}
 	}
@@ -323,14 +328,14 @@ func (s *State) resume(statuses []plimsoll.JobStatus) {
 	for _, j := range live {
 		s.resumeJob(j)
 	}
-	for _, j := range live { // those that have begun were let in before, whatever the maximum is now
+	for _, j := range live { // a job that has begun was admitted before, and stays so
 		if j.Started != 0 || j.State != plimsoll.JobAccepted && j.State != plimsoll.JobNew {
 			s.tree.AdmitAnyway(&j.account)
 			s.tellAdmission(j)
 		}
 	}
 	for _, j := range live {
-		if !j.account.Admitted() && j.State != plimsoll.JobNew { // which is admitted when its tasks are created
+		if !j.account.Admitted() && j.State != plimsoll.JobNew { // createTasks admits a new job
 			s.admit(j)
 		}
 	}
@@ -358,12 +363,11 @@ func (s *State) resumeJob(j *Job) {
 			s.clearWait(g)
 		}
 	}
-	s.grow(j) // also ends the job if a crash came between its last task's end and its own
-	s.stop(j)
+	s.scheduleGrowth(j) // ends the job if a crash came between the end of its last task and its own
+	s.scheduleStop(j)
 }
 
-// All fills c with every object, as a turn that changed everything would. It does not touch what is
-// dirty.
+// All fills c with every object, like a turn that has changed all of them. Dirty rows stay dirty.
 func (s *State) All(c *Changes) {
 	c.reset()
 	for _, id := range slices.Sorted(maps.Keys(s.jobs)) {

@@ -8,7 +8,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 )
 
-// stored is a store with a job "j" of two tasks, one on node "n".
+// stored returns a store with a job "j" of two tasks, one on node "n".
 type stored struct {
 	queues   plimsoll.QueueConfig
 	specs    []plimsoll.JobSpec
@@ -70,8 +70,8 @@ func TestSoundRecordsLoad(t *testing.T) {
 	}
 }
 
-// Records that do not belong together are refused with CodeCorrupt and a text that names the
-// record; never a panic.
+// Records that contradict each other are refused with CodeCorrupt and a text that names the record.
+// The load never panics.
 func TestCorruptRecordsAreRefused(t *testing.T) {
 	huge := plimsoll.Resources{}
 	for _, c := range "abcdefghijklmnopqrst" {
@@ -176,8 +176,7 @@ func TestCorruptRecordsAreRefused(t *testing.T) {
 	}
 }
 
-// An ended job is kept though its queue is gone, and so are the records of one that is being
-// forgotten.
+// An ended job is kept though its queue is gone. The same holds for a job that is being forgotten.
 func TestEndedJobOutlivesItsQueue(t *testing.T) {
 	for _, end := range []plimsoll.JobState{plimsoll.JobCompleted, plimsoll.JobExpired} {
 		r := sound()

@@ -10,28 +10,29 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// Amounts are kept in small vectors, so there are few slots for names of resources, and only what
-// has a name keeps its slot: a node's capacity, a limit of a queue, a task on a node. Jobs bring no
-// names. A group that asks for one without a slot waits with WaitNoResource, and is counted
-// nowhere with what it asks of that, until a node or a queue brings the name. So which names have a
-// slot follows from nodes, queues and tasks on nodes alone, and is the same after a load.
+// Amounts are kept in small vectors, so there are few slots for resource names. A name has a slot
+// while a node's capacity, a limit of a queue or a task on a node uses it; jobs bring no names. A
+// group that asks for a name without a slot waits with WaitNoResource until a node or a queue
+// brings the name. Until then its amount of that resource is in no sum of nodes and queues. The
+// slots follow from nodes, queues and tasks on nodes alone, so they are the same after a load.
 
-// resourceNames says who has the names that have a slot, by their indexes in State.Names.
+// resourceNames counts the users of the names with a slot, by their indexes in State.Names. Each
+// uint32 is a set of names, with a bit for each index.
 type resourceNames struct {
-	nodes  [plimsoll.MaxResourceNames]int32 // how many nodes have the name in their capacity
-	queues uint32                           // a limit of a queue has it
-	tasks  uint32                           // nobody else has it, but a task on a node asks for it
-	known  uint32                           // the groups are made ready for these names
-	had    uint32                           // of these, those of which nodes have some
-	stale  bool                             // queues or tasks on nodes may have let a name go
+	nodes   [plimsoll.MaxResourceNames]int32 // number of nodes with the name in their capacity
+	queues  uint32                           // names in limits of queues
+	tasks   uint32                           // names that only tasks on nodes use
+	known   uint32                           // names for which the groups are prepared
+	onNodes uint32                           // names of known with a positive sum over the nodes
+	stale   bool                             // a queue or a task on a node may have released a name
 
 	unknown map[string]*unknownName
 }
 
-// unknownName is a name without a slot that jobs that have not ended ask for.
+// unknownName is a name without a slot that jobs ask for. Only jobs that have not ended count.
 type unknownName struct {
-	asked  int64 // by all their tasks together
-	groups int
+	asked  int64 // sum over all tasks of the groups
+	groups int   // number of groups that ask for the name; never 0
 }
 
 const standardNames = uint32(1)<<(placement.IndexDisk+1) - 1
@@ -44,7 +45,7 @@ func (s *State) index(name string) int {
 	return -1
 }
 
-// onlyStandard reports whether all names are those that every node has.
+// onlyStandard reports whether r has no names but those that every node has.
 func onlyStandard(r plimsoll.Resources) bool {
 	n := 0
 	for _, name := range plimsoll.StandardResources {
@@ -55,12 +56,12 @@ func onlyStandard(r plimsoll.Resources) bool {
 	return n == len(r)
 }
 
-// placeable returns the amounts of which the names have slots.
+// placeable returns the amounts whose names have slots.
 func (s *State) placeable(r plimsoll.Resources) plimsoll.Resources {
 	return keep(r, func(name string) bool { return s.index(name) >= 0 })
 }
 
-// keep returns the amounts of which the names have slots.
+// keep returns the amounts whose names have slots.
 func keep(r plimsoll.Resources, slot func(name string) bool) plimsoll.Resources {
 	if onlyStandard(r) {
 		return r
@@ -74,7 +75,7 @@ func keep(r plimsoll.Resources, slot func(name string) bool) plimsoll.Resources 
 	return out
 }
 
-// missing returns the names without a slot of which r has some.
+// missing returns the names without a slot of the positive amounts of r.
 func (s *State) missing(r plimsoll.Resources) (names []string) {
 	if onlyStandard(r) {
 		return nil
@@ -87,8 +88,7 @@ func (s *State) missing(r plimsoll.Resources) (names []string) {
 	return names
 }
 
-// Lacks returns the first name of which some is asked for and no node has any; empty if there is
-// none.
+// Lacks returns the first requested resource that no node has; empty if there is none.
 func (s *State) Lacks(r plimsoll.Resources) string {
 	return lacks(r, func(name string) bool {
 		k := s.index(name)
@@ -108,17 +108,17 @@ func lacks(r plimsoll.Resources, have func(name string) bool) string {
 	return ""
 }
 
-// lacking reports whether no node has anything of a resource that not every node has.
+// lacking reports whether a resource is not a standard one and no node has any of it.
 func (s *State) lacking(k int) bool { return k > placement.IndexDisk && s.total[k] == 0 }
 
-// KnownNames are the names of resources at one revision, for questions that are answered beside the
-// state. They never change.
+// KnownNames are the resource names at one revision, for questions that are answered from a copy.
+// The value never changes.
 type KnownNames struct {
 	slots map[string]bool // names with a slot
 	nodes []string        // names that nodes have
 }
 
-// KnownNames returns the names of now. It costs O(names).
+// KnownNames returns the present names. It costs O(names).
 func (s *State) KnownNames() KnownNames {
 	n := KnownNames{slots: map[string]bool{}, nodes: s.NodeResources()}
 	for k := range s.Names.Len() {
@@ -129,20 +129,20 @@ func (s *State) KnownNames() KnownNames {
 	return n
 }
 
-// Lacks is State.Lacks.
+// Lacks is State.Lacks at the revision of n.
 func (n KnownNames) Lacks(r plimsoll.Resources) string {
 	return lacks(r, func(name string) bool { return slices.Contains(n.nodes, name) })
 }
 
-// NodeResources is State.NodeResources.
+// NodeResources is State.NodeResources at the revision of n.
 func (n KnownNames) NodeResources() []string { return n.nodes }
 
-// Placeable returns the amounts of which the names have slots.
+// Placeable returns the amounts whose names have slots.
 func (n KnownNames) Placeable(r plimsoll.Resources) plimsoll.Resources {
 	return keep(r, func(name string) bool { return n.slots[name] })
 }
 
-// NodeResources returns the names of resources that nodes have.
+// NodeResources returns the names of the resources that nodes have.
 func (s *State) NodeResources() []string {
 	names := slices.Clone(plimsoll.StandardResources[:])
 	for k := len(names); k < s.Names.Len(); k++ {
@@ -153,7 +153,7 @@ func (s *State) NodeResources() []string {
 	return names
 }
 
-// checkUnknown reports whether a job has few enough names that have no slot.
+// checkUnknown reports whether a job has at most plimsoll.MaxUnknownNames names without a slot.
 func (s *State) checkUnknown(spec *plimsoll.JobSpec) error {
 	found := map[string]bool{}
 	for i := range spec.Groups {
@@ -174,8 +174,8 @@ func (s *State) checkUnknown(spec *plimsoll.JobSpec) error {
 	return nil
 }
 
-// ask adds what a group asks for to the sums, or with sign -1 subtracts it.
-func (s *State) ask(g *Group, sign int64) {
+// addAsked adds the request of a group to the sums; with sign -1 it subtracts the request.
+func (s *State) addAsked(g *Group, sign int64) {
 	s.asked.AddTimes(g.Amounts(), sign*int64(g.Spec.Count))
 	for _, name := range g.missing {
 		u := s.names.unknown[name]
@@ -190,14 +190,14 @@ func (s *State) ask(g *Group, sign int64) {
 	}
 }
 
-// askAll is ask for the groups of a job.
-func (s *State) askAll(j *Job, sign int64) {
+// addAllAsked calls addAsked for each group of a job.
+func (s *State) addAllAsked(j *Job, sign int64) {
 	for i := range j.Groups {
-		s.ask(&j.Groups[i], sign)
+		s.addAsked(&j.Groups[i], sign)
 	}
 }
 
-// fit makes ready how the tasks of a group are booked, with the names that have slots now.
+// fit sets the amounts that the fleet books for a task of a group, with the names that have slots.
 func (s *State) fit(g *Group) {
 	resources := s.placeable(g.Spec.Resources)
 	g.missing = s.missing(g.Spec.Resources)
@@ -210,8 +210,8 @@ func (s *State) fit(g *Group) {
 	s.Fleet.Resize(g.kind, resources)
 }
 
-// nameNode counts a node more, or fewer, that has the names of a capacity.
-func (s *State) nameNode(capacity plimsoll.Resources, n int32) {
+// countNodeNames adds n nodes to the counts of the names of a capacity; n is 1 or -1.
+func (s *State) countNodeNames(capacity plimsoll.Resources, n int32) {
 	for _, name := range capacity.Names() {
 		if k := s.Names.Index(name); k >= 0 {
 			s.names.nodes[k] += n
@@ -219,16 +219,16 @@ func (s *State) nameNode(capacity plimsoll.Resources, n int32) {
 	}
 }
 
-// nameQueues looks anew which names the limits of queues have.
-func (s *State) nameQueues() {
+// findQueueNames finds the names in the limits of queues anew.
+func (s *State) findQueueNames() {
 	s.names.queues = 0
 	s.tree.Root.Walk(func(q *queue.Queue) { s.names.queues |= q.MaxSet | q.GuaranteedSet })
 	s.names.queues &^= standardNames
 }
 
-// nameTasks gives slots to the names that only tasks on nodes have. It is for a load, before the
-// jobs are there.
-func (s *State) nameTasks(r plimsoll.Resources) {
+// addTaskNames gives slots to names that only tasks on nodes use. A load calls it before it adds
+// the jobs.
+func (s *State) addTaskNames(r plimsoll.Resources) {
 	for _, name := range s.missing(r) {
 		one := plimsoll.Resources{name: r[name]}
 		if s.Names.Check("", one) == nil {
@@ -249,22 +249,22 @@ func (s *State) usedOnNodes(k int) bool {
 	return false
 }
 
-// nameStale is reviseNames if queues or tasks may have let a name go.
-func (s *State) nameStale() {
+// reviseStaleNames calls reviseNames if a queue or a task on a node may have released a name.
+func (s *State) reviseStaleNames() {
 	if !s.names.stale {
 		return
 	}
 	s.names.stale = false
-	s.nameQueues()
+	s.findQueueNames()
 	s.names.tasks = 0 // reviseNames finds them again
 	s.reviseNames()
 }
 
-// reviseNames is called after nodes or queues have become others. It makes the groups ready for
-// names that have come, frees the slots of those that nobody has any more, and lets all be judged
-// anew that ask for what nodes have now and had not before, or the other way round.
+// reviseNames finds the names in use anew, after nodes or queues have changed. Names without a user
+// lose their slots. Groups that ask for a changed name are prepared again: one that has come or
+// gone, or whose resource the nodes have now and had not before, or the other way round.
 func (s *State) reviseNames() {
-	var known, had, gone uint32
+	var known, onNodes, gone uint32
 	for k := placement.IndexDisk + 1; k < s.Names.Len(); k++ {
 		bit := uint32(1) << k
 		if s.Names.Name(k) == "" {
@@ -279,25 +279,24 @@ func (s *State) reviseNames() {
 		}
 		known |= bit
 		if !s.lacking(k) {
-			had |= bit
+			onNodes |= bit
 		}
 	}
-	if changed := known ^ s.names.known | had ^ s.names.had | gone; changed != 0 {
-		s.refit(changed, known, had, gone)
+	if changed := known ^ s.names.known | onNodes ^ s.names.onNodes | gone; changed != 0 {
+		s.refit(changed, known, onNodes, gone)
 	}
 }
 
-// refit makes the groups ready that ask for names that have changed: for those that are known now,
-// of which nodes have some, and after those that are gone have lost their slots. It costs a look at
-// each group that has not ended, and is done seldom: when the first node with a name comes, or the
-// last one goes.
-func (s *State) refit(changed, known, had, gone uint32) {
+// refit prepares the groups again that ask for changed names. known, onNodes and gone are the new
+// sets of names; gone names lose their slots. The cost is a look at each group that has not ended.
+// It is rare: the first node with a name has come, or the last one has gone.
+func (s *State) refit(changed, known, onNodes, gone uint32) {
 	groups, classes := s.asking(changed)
 	for _, g := range groups {
 		s.tree.Pend(&g.lane, -g.Counts.Pending)
-		s.ask(g, -1)
+		s.addAsked(g, -1)
 	}
-	s.names.known, s.names.had = known, had
+	s.names.known, s.names.onNodes = known, onNodes
 	for set := gone; set != 0; set &= set - 1 {
 		s.Fleet.ForgetName(bits.TrailingZeros32(set))
 	}
@@ -309,14 +308,15 @@ func (s *State) refit(changed, known, had, gone uint32) {
 		g.class = made[g.class]
 		s.fit(g)
 		s.tree.Pend(&g.lane, g.Counts.Pending)
-		s.ask(g, 1)
+		s.addAsked(g, 1)
 	}
 	for _, c := range classes {
 		s.tree.Open(c.Class)
 	}
 }
 
-// asking returns the groups that have not ended and ask for names of a set, and their classes.
+// asking returns the groups that ask for names of a set, and their classes. Groups of ended jobs
+// are left out.
 func (s *State) asking(set uint32) (groups []*Group, classes []*Class) {
 	var names []string
 	for ; set != 0; set &= set - 1 {
@@ -344,8 +344,9 @@ func (s *State) asking(set uint32) (groups []*Group, classes []*Class) {
 	return groups, classes
 }
 
-// remake makes a class ready anew: another Class, so that nothing that was found out about the old
-// one is held to be true, of the same queue.Class, so that what waits stays where it is.
+// remake replaces a class by a new one with the same key, prepared for the present names. The new
+// Class makes the scheduler drop its findings about the old one. Both have the same queue.Class, so
+// waiting tasks keep their places.
 func (s *State) remake(old *Class) *Class {
 	g := old.example
 	c := &Class{

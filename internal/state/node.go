@@ -8,8 +8,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// Register makes a node known, or known again, through a gateway. It returns the number of this
-// registration. An incarnation older than the one known is refused with CodeStale, and another key
+// Register registers a new or a known node through a gateway and returns the number of the
+// registration. An incarnation older than the known one is refused with CodeStale, and a key other
 // than the node's with CodeConflict; see checkClaim.
 func (s *State) Register(node *plimsoll.Node, gateway string) (registration uint64, err error) {
 	if err := node.Validate(); err != nil {
@@ -56,7 +56,7 @@ func (s *State) Register(node *plimsoll.Node, gateway string) (registration uint
 	return n.Registration, nil
 }
 
-// checkTotal reports whether the capacity of all nodes can still be counted.
+// checkTotal reports whether the capacities of all nodes can still be added up without overflow.
 func (s *State) checkTotal(old *Node, node *plimsoll.Node) error {
 	total := s.total
 	if old != nil {
@@ -82,7 +82,7 @@ func (s *State) addNode(node plimsoll.Node) *Node {
 	s.slots[n.Slot] = n
 	s.Fleet.Put(n.Slot, server(n))
 	s.total.Add(s.Fleet.Capacity(n.Slot))
-	s.nameNode(n.Capacity, 1)
+	s.countNodeNames(n.Capacity, 1)
 	s.countEligible(n.Slot, 1)
 	s.nodes[n.ID] = n
 	s.markNode(n)
@@ -92,11 +92,11 @@ func (s *State) addNode(node plimsoll.Node) *Node {
 	return n
 }
 
-// server returns what placement sees of a node.
+// server returns a node as a server of the placement.
 func server(n *Node) *placement.Server {
 	s := placement.NewServer(n.ID, n.Capacity)
 	s.Labels, s.NodeFacts = n.Attributes, n.Facts
-	s.Metrics = nil // they are not placement's
+	s.Metrics = nil // the placement has no use for metrics
 	s.Overprovision = realRatios(n.Facts.Overprovision)
 	if !n.Ready {
 		s.Status = "not heard from"
@@ -104,13 +104,12 @@ func server(n *Node) *placement.Server {
 	if n.Mode != plimsoll.NodeActive {
 		s.Reserved = n.Mode.String()
 	} else {
-		s.Reserved = n.closedBy()
+		s.Reserved = n.closedReason()
 	}
 	return &s
 }
 
-// realRatios returns over-provisioning without the ratios of 1, or written 1.00, which promise
-// nothing more than there is.
+// realRatios returns over-provisioning without ratios equal to 1, which change no capacity.
 func realRatios(ratios map[string]float64) map[string]float64 {
 	out := maps.Clone(ratios)
 	maps.DeleteFunc(out, func(_ string, ratio float64) bool { return placement.SameRatio(ratio, 1) })
@@ -123,7 +122,7 @@ func (s *State) countEligible(slot int32, n int) {
 	}
 }
 
-// book makes the server that the placement sees as the node is.
+// book updates the node's server in the fleet.
 func (s *State) book(n *Node) {
 	s.countEligible(n.Slot, -1)
 	s.Fleet.Put(n.Slot, server(n))
@@ -135,11 +134,11 @@ func (s *State) update(n *Node, node *plimsoll.Node) {
 	known := !started && n.Address == node.Address && n.Session == node.Session && n.Peer == node.Peer
 	capacity := node.Capacity
 	if started {
-		s.recover(n)
+		s.forgetFaults(n)
 		n.Gate.Sequence = 0
 		s.setGate(n, false, "", "its agent has started anew")
 	} else {
-		capacity = withOffers(capacity, n.Capacity) // what its agent has said holds
+		capacity = withOffers(capacity, n.Capacity) // the agent's offers go on
 	}
 	same := maps.Equal(n.Attributes, node.Attributes) && n.Facts.Equal(&node.Facts)
 	n.Incarnation, n.Address, n.Attributes, n.Facts = node.Incarnation, node.Address, node.Attributes, node.Facts
@@ -149,7 +148,7 @@ func (s *State) update(n *Node, node *plimsoll.Node) {
 	} else if !same {
 		s.book(n)
 		n.shrunk = !s.Fleet.Holds(n.Slot)
-		s.nodeLog.add(n.Slot, NodeLost) // some requests may not be for it any more, or find too little room
+		s.nodeLog.add(n.Slot, NodeLost) // some requests may no longer fit
 		s.nodeLog.add(n.Slot, NodeGained)
 	}
 	if !known || !same {
@@ -161,13 +160,13 @@ func (s *State) update(n *Node, node *plimsoll.Node) {
 	}
 }
 
-// resize gives a node another capacity.
+// resize changes the capacity of a node.
 func (s *State) resize(n *Node, capacity plimsoll.Resources) {
 	was := *s.Fleet.Capacity(n.Slot)
-	s.nameNode(n.Capacity, -1)
+	s.countNodeNames(n.Capacity, -1)
 	n.Capacity = capacity
 	s.book(n)
-	s.nameNode(n.Capacity, 1)
+	s.countNodeNames(n.Capacity, 1)
 	is := s.Fleet.Capacity(n.Slot)
 	s.total.Sub(&was)
 	s.total.Add(is)
@@ -191,16 +190,17 @@ func (s *State) setReady(n *Node, ready bool) {
 		s.nodeLog.add(n.Slot, NodeGained)
 		return
 	}
-	s.losing(n)
+	s.scheduleLoss(n)
 }
 
-func (s *State) losing(n *Node) {
+// scheduleLoss sets the time at which the tasks of a node that is not ready are given up.
+func (s *State) scheduleLoss(n *Node) {
 	n.lostAt = later(s.at, s.cfg.LostAfter)
 	s.wakeAt(timer{at: n.lostAt, node: n})
 }
 
-// Silent says that a gateway no longer hears a node. It counts only for the registration that the
-// gateway saw.
+// Silent notes that a gateway no longer hears a node. A node that has registered again since is
+// left alone: registration is the one that the gateway saw.
 func (s *State) Silent(id string, registration uint64) {
 	if n := s.nodes[id]; n != nil && n.Registration == registration && n.Ready {
 		s.notReady(n, "its agent is not heard")
@@ -210,24 +210,24 @@ func (s *State) Silent(id string, registration uint64) {
 func (s *State) notReady(n *Node, why string) {
 	s.setReady(n, false)
 	s.emitNode(n, plimsoll.ChangeSet, plimsoll.NodeReady, "", nil, "ready: false ("+why+")")
-	// its agent says anew what holds when it is back
+	// The agent reports its gate and offers anew when it is back.
 	s.setGate(n, false, "", "nothing is known of its QoS agent any more")
 	s.offer(n, nil)
 }
 
-// GatewayLost says that the leader no longer hears a gateway. The nodes that are registered there
-// have a while to register elsewhere.
+// GatewayLost notes that the leader no longer hears a gateway. The gateway's nodes may register
+// elsewhere within Config.NodeGrace.
 func (s *State) GatewayLost(gateway string) {
 	for _, n := range s.slots {
 		if n != nil && n.Ready && n.Gateway == gateway {
-			s.suspect(n)
+			s.grantGrace(n)
 		}
 	}
 }
 
-// suspect gives a node a while to register again. A gateway that is lost again and again does not
-// prolong it.
-func (s *State) suspect(n *Node) {
+// grantGrace gives a node Config.NodeGrace to register again. A gateway that is lost repeatedly
+// does not prolong that time.
+func (s *State) grantGrace(n *Node) {
 	if n.deadline == 0 {
 		n.deadline = later(s.at, s.cfg.NodeGrace)
 		s.wakeAt(timer{at: n.deadline, node: n})
@@ -243,27 +243,28 @@ func (s *State) nodeDue(n *Node) {
 		n.deadline = 0
 		s.notReady(n, "it has not registered again")
 	}
-	if n.returnAt != 0 && n.returnAt <= s.at {
-		s.returnDue(n)
+	if n.exclusionEnd != 0 && n.exclusionEnd <= s.at {
+		s.endDueExclusions(n)
 	}
 	if n.sickUntil != 0 && n.sickUntil <= s.at {
 		s.setSick(n, 0)
 	}
 	if n.lostAt != 0 && n.lostAt <= s.at {
 		n.lostAt, n.lost = 0, true
-		s.empty(n)
+		s.scheduleEmptying(n)
 	}
 }
 
-func (s *State) empty(n *Node) {
+// scheduleEmptying lets Continue stop or give up the tasks of a node.
+func (s *State) scheduleEmptying(n *Node) {
 	if !n.emptying {
 		n.emptying = true
 		s.emptying = append(s.emptying, n)
 	}
 }
 
-// emptyNode gives up the tasks of a lost node, or stops those of a draining one, as far as the
-// budget goes, and reports whether it is done.
+// emptyNode gives up the tasks of a lost node, or stops those of a draining node. It works as far
+// as the budget goes, and reports whether it is done.
 func (s *State) emptyNode(n *Node, budget Budget) bool {
 	for i := len(n.tasks) - 1; i >= 0; i-- {
 		if s.Over(budget) {
@@ -276,7 +277,7 @@ func (s *State) emptyNode(n *Node, budget Budget) bool {
 			if ref.Task().State == plimsoll.TaskStopping {
 				result = ref.Task().Result
 			}
-			s.end(ref, result, -1, n.lostWhy(), s.at)
+			s.end(ref, result, -1, n.lossReason(), s.at)
 		case n.Mode == plimsoll.NodeDraining && ref.Task().State != plimsoll.TaskStopping:
 			s.stopTask(ref, plimsoll.ResultEvicted, "node "+n.ID+" is drained")
 		}
@@ -285,7 +286,8 @@ func (s *State) emptyNode(n *Node, budget Budget) bool {
 	return true
 }
 
-// SetNodeMode lets a node take tasks, or not, or drains it.
+// SetNodeMode opens a node for tasks (active), closes it (cordoned), or closes it and stops its
+// tasks (draining).
 func (s *State) SetNodeMode(id string, mode plimsoll.NodeMode) error {
 	n := s.nodes[id]
 	if n == nil {
@@ -306,15 +308,15 @@ func (s *State) SetNodeMode(id string, mode plimsoll.NodeMode) error {
 	}
 	switch mode {
 	case plimsoll.NodeActive:
-		s.recover(n)
+		s.forgetFaults(n)
 		s.nodeLog.add(n.Slot, NodeGained)
 	case plimsoll.NodeDraining:
-		s.empty(n)
+		s.scheduleEmptying(n)
 	}
 	return nil
 }
 
-// RemoveNode forgets a node that holds no task.
+// RemoveNode deletes a node that has no task and is not ready.
 func (s *State) RemoveNode(id string) error {
 	n := s.nodes[id]
 	switch {
@@ -331,10 +333,10 @@ func (s *State) RemoveNode(id string) error {
 		)
 	}
 	for _, e := range n.Evictions {
-		s.comeBack(n, e)
+		s.endExclusion(n, e)
 	}
 	s.total.Sub(s.Fleet.Capacity(n.Slot))
-	s.nameNode(n.Capacity, -1)
+	s.countNodeNames(n.Capacity, -1)
 	s.setTotal()
 	s.countEligible(n.Slot, -1)
 	s.nodeLog.add(n.Slot, NodeLost)
@@ -342,7 +344,7 @@ func (s *State) RemoveNode(id string) error {
 	s.slots[n.Slot] = nil
 	s.vacant = append(s.vacant, n.Slot)
 	delete(s.nodes, id)
-	s.nodeBytes -= n.held
+	s.nodeBytes -= n.countedBytes
 	n.deleted = true
 	s.dirty.deletedNodes = append(s.dirty.deletedNodes, id)
 	s.dirty.bytes += len(id)
@@ -352,7 +354,7 @@ func (s *State) RemoveNode(id string) error {
 	return nil
 }
 
-// CheckReporter reports whether an agent may report for a node.
+// CheckReporter returns the node for which an agent reports, or why the agent may not report.
 func (s *State) CheckReporter(id string, incarnation uint64) (*Node, error) {
 	n := s.nodes[id]
 	if n == nil {
@@ -369,14 +371,14 @@ func (s *State) CheckReporter(id string, incarnation uint64) (*Node, error) {
 	return n, nil
 }
 
-// Report takes in what the agent of a node says about one attempt. Repeating it changes nothing.
+// Report applies an agent's report about one attempt. A repeated report changes nothing.
 func (s *State) Report(n *Node, job, group string, index int32, report *plimsoll.TaskReport) {
 	if ref, ok := s.FindTask(job, group, index); ok {
 		s.report(n, ref, report)
 	}
 }
 
-// NodeStatus returns what is derived of a node.
+// NodeStatus returns the derived status of a node, which is not stored.
 func (s *State) NodeStatus(n *Node) plimsoll.NodeStatus {
 	return plimsoll.NodeStatus{
 		ID: n.ID, Allocated: s.Names.Resources(s.Fleet.Used(n.Slot)), Tasks: int32(len(n.tasks)),

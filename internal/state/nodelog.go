@@ -1,17 +1,16 @@
 package state
 
-// NodeChange is a kind of change of a node that may let waiting tasks be placed, or change why they
-// wait.
+// NodeChange is a kind of change of a node. Each may let waiting tasks be placed, or change why
+// they wait.
 type NodeChange uint8
 
 // The changes.
 const (
-	RoomFreed NodeChange = iota + 1 // a task has left it
-	TaskCame                        // a task has come to it
-	// it is new or open again, or its record is another one: it may take what it did not take
-	// before
+	RoomFreed NodeChange = iota + 1 // a task has left the node
+	TaskCame                        // a task was bound to the node
+	// NodeGained is a node that is new, open again or changed. More tasks may fit than before.
 	NodeGained
-	NodeLost // it is gone or offers less: it may be for less than before
+	NodeLost // the node is gone or was changed; fewer tasks may fit than before
 )
 
 // NodeEvent is a change of the node in a slot.
@@ -20,11 +19,11 @@ type NodeEvent struct {
 	Change NodeChange
 }
 
-// nodeLogSize is how many of the last changes of nodes are remembered at least. A reader that has
-// missed more is told so, and looks at all nodes.
+// nodeLogSize is the least number of changes that the log keeps. A reader that is further behind
+// must look at all nodes.
 const nodeLogSize = 4096
 
-// nodeLog remembers what has changed of nodes.
+// nodeLog holds the last changes of nodes, numbered from 0.
 type nodeLog struct {
 	events []NodeEvent
 	first  uint64 // number of the first event
@@ -39,8 +38,9 @@ func (l *nodeLog) add(slot int32, change NodeChange) {
 	}
 }
 
-// NodeEvents returns the changes of nodes from a number on, in order, and the number from which to
-// read next. ok is false if some of them are forgotten. The slice is good until the next change.
+// NodeEvents returns the changes of nodes from a number on, in order, and the number of the next
+// change. ok is false if the log no longer has all of them. The slice is good until the next
+// change.
 func (s *State) NodeEvents(from uint64) (events []NodeEvent, next uint64, ok bool) {
 	l := &s.nodeLog
 	next = l.first + uint64(len(l.events))
@@ -50,5 +50,5 @@ func (s *State) NodeEvents(from uint64) (events []NodeEvent, next uint64, ok boo
 	return l.events[from-l.first:], next, true
 }
 
-// Eligible returns how many nodes take tasks now.
+// Eligible returns the number of nodes that take tasks now.
 func (s *State) Eligible() int { return s.eligible }

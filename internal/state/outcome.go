@@ -11,23 +11,24 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/size"
 )
 
-// Outcome is what became of a command with a token. It is stored in the batch of the command, so
-// that a repetition is answered as the first was, by the next leader too.
+// Outcome is the result of a command with a token. It is stored in the batch of the command, so a
+// repetition gets the same answer, from the next leader too.
 type Outcome struct {
 	Token  string
-	Digest uint64 // of the command; another command with the same token is refused
-	Time   int64  // of the turn of the command
+	Digest uint64 // digest of the command; another command with the same token is refused
+	Time   int64  // time of the command's turn, in Unix nanoseconds
 
-	// Of a refusal, as the caller is told it. Refused false: the command was done.
+	// Refused says that the command was refused; the fields below hold the error. False: the
+	// command was done.
 	Refused        bool
 	Code           plimsoll.Code
 	Op, Field, Msg string
 
-	Policies []PolicyOutcome // of policies that were applied
+	Policies []PolicyOutcome // changes of the applied policies
 }
 
-// outcomeRow bounds the bytes of an outcome beside its policies. Each step of a turn leaves room
-// for one.
+// outcomeRow bounds the bytes of an outcome without its policies. Each step of a turn leaves room
+// for one outcome.
 const outcomeRow = 2 << 10
 
 const (
@@ -36,17 +37,17 @@ const (
 	codeWord       = 24   // bytes of a code as it is stored, with its tag and length
 )
 
-// outcomes are those of the last minutes. They go in the order in which they came: when their time
-// has passed, or earlier when they are too many.
+// outcomes are the outcomes of the last minutes. They are deleted in their order: when their time
+// has passed, or earlier when they are over a bound.
 type outcomes struct {
 	byToken map[string]*Outcome
 	order   fifo[*Outcome]
-	bytes   int // of all, as outcomeBytes counts them
+	bytes   int // sum of outcomeBytes over all
 }
 
 func outcomeBytes(o *Outcome) int { return size.Of(o) + len(o.Token) + codeWord }
 
-// Outcome returns the outcome of the command with a token; nil if it is not known, or not any more.
+// Outcome returns the outcome of the command with a token; nil if there is none, or it is too old.
 func (s *State) Outcome(token string) *Outcome {
 	o := s.outcomes.byToken[token]
 	if o == nil || s.outcomeDue(o) {
@@ -55,7 +56,7 @@ func (s *State) Outcome(token string) *Outcome {
 	return o
 }
 
-// Remember notes what became of a command with a token. The first outcome stays.
+// Remember stores the outcome of a command with a token. An outcome that is there already stays.
 func (s *State) Remember(token string, digest uint64, policies []PolicyOutcome, refusal error) {
 	if s.outcomes.byToken[token] != nil {
 		return
@@ -93,8 +94,8 @@ func Lasting(err error) bool {
 	return true
 }
 
-// SubmitDigest is the digest of every submit of a job that was taken in: its token tells of which
-// one, whatever else the repetition says.
+// SubmitDigest returns the digest of all submits of a job that was taken in. Such a submit is known
+// by its token and its id; a repetition may differ in everything else.
 func SubmitDigest(id string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte("submitted " + id)) // a hash takes everything
@@ -109,7 +110,7 @@ func (s *State) addOutcome(o *Outcome) {
 
 func (s *State) outcomeDue(o *Outcome) bool { return s.at >= later(o.Time, s.cfg.KeepOutcomes) }
 
-// mustForgetOutcome reports whether the oldest outcome is to go.
+// mustForgetOutcome reports whether the oldest outcome is to be deleted.
 func (s *State) mustForgetOutcome() bool {
 	n := s.outcomes.order.len()
 	if n == 0 {
@@ -119,7 +120,7 @@ func (s *State) mustForgetOutcome() bool {
 	return tooMany || s.outcomeDue(*s.outcomes.order.front())
 }
 
-// forgetOutcomes drops the oldest outcomes, as far as the budget goes.
+// forgetOutcomes deletes the oldest outcomes, as far as the budget goes.
 func (s *State) forgetOutcomes(budget Budget) {
 	for s.mustForgetOutcome() && !s.Over(budget) {
 		o := s.outcomes.order.pop()
@@ -130,16 +131,16 @@ func (s *State) forgetOutcomes(budget Budget) {
 	}
 }
 
-// outlive remembers the submit of a job that is forgotten within minutes: until then the job itself
-// tells of it.
-func (s *State) outlive(j *Job) {
+// rememberSubmit stores the outcome of the submit of a job that is forgotten within KeepOutcomes.
+// While the job is known, its own token answers a repeated submit.
+func (s *State) rememberSubmit(j *Job) {
 	recent := j.State == plimsoll.JobExpired && s.at < later(j.Submitted, s.cfg.KeepOutcomes)
 	if token := j.Spec.Token; token != "" && recent {
 		s.Remember(token, SubmitDigest(j.Spec.ID), nil, nil)
 	}
 }
 
-// allOutcomes returns the outcomes in the order of a load.
+// allOutcomes returns the outcomes by time and token, which is the order of a load.
 func (s *State) allOutcomes() []*Outcome {
 	list := slices.Clone(s.outcomes.order.items[s.outcomes.order.head:])
 	slices.SortFunc(list, func(a, b *Outcome) int {
@@ -148,7 +149,7 @@ func (s *State) allOutcomes() []*Outcome {
 	return list
 }
 
-// takeOutcomes hands out the outcomes that are new and those that are gone.
+// takeOutcomes hands out the new and the deleted outcomes.
 func (s *State) takeOutcomes(c *Changes) {
 	for _, o := range s.dirty.outcomes {
 		c.Outcomes = append(c.Outcomes, *o)
@@ -160,10 +161,10 @@ func (s *State) takeOutcomes(c *Changes) {
 	}
 }
 
-// Outcome takes a stored outcome.
+// Outcome adds a stored outcome.
 func (l *Loader) Outcome(o Outcome) { l.outcomes = append(l.outcomes, o) }
 
-// loadOutcomes takes the outcomes in the order in which they came.
+// loadOutcomes adds the stored outcomes to the state, the oldest first.
 func (l *Loader) loadOutcomes(s *State) error {
 	slices.SortFunc(l.outcomes, func(a, b Outcome) int {
 		return cmp.Or(cmp.Compare(a.Time, b.Time), strings.Compare(a.Token, b.Token))

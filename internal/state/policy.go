@@ -12,7 +12,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// PolicyChange says what applying a policy changed, or would change.
+// PolicyChange is the effect of applying a policy.
 type PolicyChange uint8
 
 // The changes.
@@ -22,21 +22,21 @@ const (
 	PolicyUnchanged
 )
 
-// PolicyOutcome is what became of one policy of a set.
+// PolicyOutcome is the effect of a set on one of its policies.
 type PolicyOutcome struct {
 	Ref    plimsoll.PolicyRef
 	Change PolicyChange
 }
 
-// policies is the table of policies. A policy is never changed, but replaced.
+// policies is the table of policies. A policy is never changed in place, but replaced.
 type policies struct {
 	byRef map[plimsoll.PolicyRef]*plimsoll.Policy
-	rules int // of all NodeQOS
-	bytes int // of all, as storedBytes counts them
+	rules int // number of rules of all NodeQOS
+	bytes int // sum of storedBytes over all policies
 }
 
-// ApplyPolicies creates and replaces policies: all of the set, which may refer to each other, or
-// none. With dryRun it only says what would change, or what is wrong.
+// ApplyPolicies creates and replaces all policies of a set, or none. The policies may refer to each
+// other. With dryRun nothing changes; the result is the same.
 func (s *State) ApplyPolicies(set []plimsoll.Policy, dryRun bool) ([]PolicyOutcome, error) {
 	if err := s.checkSetBytes(set); err != nil {
 		return nil, err
@@ -116,8 +116,8 @@ func (s *State) put(p *plimsoll.Policy, dryRun bool) PolicyChange {
 	return PolicyChanged
 }
 
-// checkPolicy checks what a policy says of others and of metrics. incoming are those that come with
-// it.
+// checkPolicy checks a policy's references to other policies and to metrics. incoming holds the
+// policies of the same set.
 func (s *State) checkPolicy(p *plimsoll.Policy, incoming map[plimsoll.PolicyRef]*plimsoll.Policy) error {
 	if strings.HasPrefix(p.Name(), qos.ReservedPrefix) {
 		return plimsoll.Invalid(
@@ -153,7 +153,8 @@ func (s *State) checkPolicy(p *plimsoll.Policy, incoming map[plimsoll.PolicyRef]
 	return nil
 }
 
-// checkMetric checks that somebody measures the metric of a rule, and that its lines are possible.
+// checkMetric checks that a node measures the metric of a rule, and that the lines of a built-in
+// metric are possible.
 func (s *State) checkMetric(field string, r *plimsoll.Rule) error {
 	if s.metrics.Find(r.Metric) != nil {
 		if err := s.metrics.CheckRule(r); err != nil {
@@ -175,10 +176,10 @@ func (s *State) checkMetric(field string, r *plimsoll.Rule) error {
 	)
 }
 
-// maxNamedMetrics bounds how many metrics an error names.
+// maxNamedMetrics is the largest number of metrics in an error.
 const maxNamedMetrics = 40
 
-// announced returns the metrics that nodes measure beside the built-in ones, in order.
+// announced returns the names of the further metrics that nodes measure, sorted.
 func (s *State) announced() []string {
 	seen := map[string]bool{}
 	for _, n := range s.slots {
@@ -192,7 +193,7 @@ func (s *State) announced() []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// DeletePolicy deletes a policy. An Action that others name is kept.
+// DeletePolicy deletes a policy. An Action that other policies name is refused with CodeConflict.
 func (s *State) DeletePolicy(ref plimsoll.PolicyRef) error {
 	old := s.policies.byRef[ref]
 	if old == nil {
@@ -216,10 +217,10 @@ func (s *State) DeletePolicy(ref plimsoll.PolicyRef) error {
 	return nil
 }
 
-// maxNamedUsers bounds how many policies an error names.
+// maxNamedUsers is the largest number of policies in an error.
 const maxNamedUsers = 10
 
-// usersOf returns the policies that name an Action, for people.
+// usersOf returns the policies that name an Action, as texts for an error.
 func (s *State) usersOf(ref plimsoll.PolicyRef) []string {
 	if ref.Kind != plimsoll.PolicyAction {
 		return nil
@@ -241,7 +242,7 @@ func (s *State) usersOf(ref plimsoll.PolicyRef) []string {
 	return users
 }
 
-// Policies returns all policies, by kind and name. They must not be changed.
+// Policies returns all policies, sorted by kind and name. They must not be changed.
 func (s *State) Policies() []*plimsoll.Policy {
 	refs := slices.SortedFunc(maps.Keys(s.policies.byRef), compareRefs)
 	out := make([]*plimsoll.Policy, len(refs))
@@ -260,8 +261,8 @@ func (s *State) markPolicy(ref plimsoll.PolicyRef) {
 	s.dirty.bytes += policyBytes(s.policies.byRef[ref])
 }
 
-// takePolicies hands out policies that were put or deleted in the turn: each once, as it is at its
-// end.
+// takePolicies hands out the policies that were put or deleted in the turn: each once, as it is at
+// the end of the turn.
 func (s *State) takePolicies(c *Changes) {
 	refs := append(s.dirty.policies, s.dirty.deletedPolicies...)
 	slices.SortFunc(refs, compareRefs)
@@ -276,8 +277,8 @@ func (s *State) takePolicies(c *Changes) {
 	}
 }
 
-// loadPolicy takes a stored policy. What it refers to is not looked at again: it was when it was
-// applied.
+// loadPolicy adds a stored policy. Its references were checked when it was applied, and are not
+// checked again.
 func (s *State) loadPolicy(p *plimsoll.Policy) error {
 	ref := p.Ref()
 	if ref.Kind == 0 || ref.Name == "" || s.policies.byRef[ref] != nil {

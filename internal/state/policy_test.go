@@ -57,8 +57,8 @@ func names(s *state.State) (out []string) {
 	return out
 }
 
-// A set is applied whole or not at all: whatever is wrong in one of its policies, none of the
-// others is there afterwards, whether the wrong one would be new or a change.
+// A set is applied whole or not at all: if one of its policies is wrong, none of the others is
+// applied. The wrong policy may be a new one or a change.
 func TestPoliciesRefused(t *testing.T) {
 	many := make([]plimsoll.Policy, 0, plimsoll.MaxPolicies+1)
 	for i := range plimsoll.MaxPolicies + 1 {
@@ -72,6 +72,9 @@ func TestPoliciesRefused(t *testing.T) {
 	for i := range plimsoll.MaxRulesTotal/plimsoll.MaxRules + 1 {
 		full = append(full, nodeQOS(fmt.Sprint("full", i), rules...))
 	}
+	long := []plimsoll.Requirement{{
+		Scope: plimsoll.ScopeOwner, Values: slices.Repeat([]string{strings.Repeat("x", 128)}, 1000),
+	}}
 	for _, test := range []struct {
 		name string
 		set  []plimsoll.Policy
@@ -147,9 +150,11 @@ func TestPoliciesRefused(t *testing.T) {
 			plimsoll.CodeInvalid, "kind: is given twice",
 		},
 		{"too many", many, plimsoll.CodeExhausted, "at most 1000 are possible"},
-		{"too large", []plimsoll.Policy{{TaskQOS: &plimsoll.TaskQOS{Name: "t", Match: slices.Repeat([]plimsoll.Requirement{{
-			Scope: plimsoll.ScopeOwner, Values: slices.Repeat([]string{strings.Repeat("x", 128)}, 1000),
-		}}, 20)}}}, plimsoll.CodeExhausted, "make TaskQOS t shorter"},
+		{
+			"too large",
+			[]plimsoll.Policy{{TaskQOS: &plimsoll.TaskQOS{Name: "t", Match: slices.Repeat(long, 20)}}},
+			plimsoll.CodeExhausted, "make TaskQOS t shorter",
+		},
 		{"too many rules", full, plimsoll.CodeExhausted, "would have 11001 rules; at most 10000"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -169,8 +174,8 @@ func TestPoliciesRefused(t *testing.T) {
 	}
 }
 
-// Policies of a set may refer to each other in any order. A dry run says the same and changes
-// nothing; what is as it was is not stored again.
+// Policies of a set may refer to each other in any order. A dry run gives the same result and
+// changes nothing. A policy that is unchanged is not stored again.
 func TestPoliciesApplied(t *testing.T) {
 	s := withPolicies(t)
 	set := []plimsoll.Policy{
@@ -208,8 +213,8 @@ func TestPoliciesApplied(t *testing.T) {
 	}
 }
 
-// An Action that others name is kept, and the error says who they are. What goes and comes back in
-// a turn is put, not deleted.
+// An Action that other policies name is kept, and the error names them. A policy that is deleted
+// and applied again in a turn is put, not deleted.
 func TestPolicyDeleted(t *testing.T) {
 	s := withPolicies(t, action("a"), action("b"), nodeQOS("n", rule("r", "load", "3", "a")), taskQOS("t", "a"))
 	a := plimsoll.PolicyRef{Kind: plimsoll.PolicyAction, Name: "a"}
@@ -246,8 +251,8 @@ func TestPolicyDeleted(t *testing.T) {
 	}
 }
 
-// What is stored is loaded as it was, also a rule whose metric nobody measures any more; records
-// that cannot be are refused.
+// Stored policies are loaded unchanged, also a rule whose metric no node measures any more.
+// Impossible records are refused.
 func TestPoliciesLoad(t *testing.T) {
 	load := func(policies ...plimsoll.Policy) (*state.State, error) {
 		l := state.NewLoader(state.Config{}, plimsoll.DefaultQueues())
@@ -272,8 +277,8 @@ func TestPoliciesLoad(t *testing.T) {
 	}
 }
 
-// A node remembers so many groups to keep away, and no more; the one that may come back first is
-// forgotten first.
+// A node's record holds at most plimsoll.MaxEvictions evictions. The one that ends first is dropped
+// first.
 func TestEvictionsAreBounded(t *testing.T) {
 	s := state.New(state.Config{}, plimsoll.DefaultQueues())
 	s.Begin(1e9, 1)

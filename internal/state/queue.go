@@ -6,17 +6,17 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// Tree returns the queues: who is next, and which limits hold tasks back.
+// Tree returns the tree of queues: the order of the groups, and the limits that hold tasks back.
 func (s *State) Tree() *queue.Tree { return s.tree }
 
 // Queue returns a queue by its path, or nil.
 func (s *State) Queue(path string) *queue.Queue { return s.tree.Find(path) }
 
-// QueueConfig returns the tree as it is stored: the configured queues, and those that drain.
+// QueueConfig returns the stored configuration: the configured queues and those that drain.
 func (s *State) QueueConfig() plimsoll.QueueConfig { return s.tree.Config() }
 
-// SetQueueConfig replaces the configured tree. A queue that is no longer there takes no new jobs
-// and goes when it is empty. A leaf with jobs cannot become a parent.
+// SetQueueConfig replaces the configured tree. A queue that is left out takes no new jobs, and is
+// deleted when it is empty. A leaf with jobs cannot become a parent.
 func (s *State) SetQueueConfig(c *plimsoll.QueueConfig) error {
 	wanted := withoutDraining(c)
 	if err := wanted.Validate(); err != nil {
@@ -38,17 +38,17 @@ func (s *State) SetQueueConfig(c *plimsoll.QueueConfig) error {
 	s.countQueueConfig(bytes)
 	s.tellQueues(s.tree.Configure(&wanted))
 	s.names.stale = true
-	s.nameStale()
+	s.reviseStaleNames()
 	return nil
 }
 
-// The texts of the event of a queue's type.
+// The messages of the event for a queue's type.
 const (
 	leafText   = "leaf queue: true"
 	parentText = "leaf queue: false"
 )
 
-// tellQueues emits the events of what has changed in the tree.
+// tellQueues emits the events of changes in the tree of queues.
 func (s *State) tellQueues(changes []queue.Change) {
 	for _, c := range changes {
 		q := c.Queue
@@ -84,8 +84,8 @@ func (s *State) limit(a *placement.Amounts, set uint32) plimsoll.Resources {
 	return s.Names.Masked(a, set)
 }
 
-// checkTreeNames reports whether all names of resources in a tree, and those in all, are known or
-// can be taken in together.
+// checkTreeNames reports whether the resource names of a tree, together with those in all, have
+// slots or can get them.
 func checkTreeNames(names *placement.Names, c *plimsoll.QueueConfig, path string, all plimsoll.Resources) error {
 	for _, r := range []plimsoll.Resources{c.Guaranteed, c.Max} {
 		for _, name := range r.Names() {
@@ -114,16 +114,16 @@ func withoutDraining(c *plimsoll.QueueConfig) plimsoll.QueueConfig {
 	return wanted
 }
 
-// EmitTree emits the events of the queues that are there at the very first start.
+// EmitTree emits the events that add the queues, at the very first start.
 func (s *State) EmitTree() {
 	s.tree.Root.Walk(func(q *queue.Queue) { s.tellQueues([]queue.Change{{Kind: queue.Added, Queue: q}}) })
 	s.markQueueConfig()
 }
 
-// setTotal tells the tree what all nodes have.
+// setTotal passes the capacity of all nodes to the tree.
 func (s *State) setTotal() { s.tree.SetTotal(&s.total) }
 
-// QueueStatus returns what is derived of a queue.
+// QueueStatus returns the derived status of a queue, which is not stored.
 func (s *State) QueueStatus(q *queue.Queue) plimsoll.QueueStatus {
 	st := plimsoll.QueueStatus{
 		Path: q.Path, Leaf: q.Leaf, Draining: q.Draining, Jobs: q.Accounts, Running: q.Running, Waiting: q.Waiting,

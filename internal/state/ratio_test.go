@@ -6,8 +6,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// A ratio of 1 promises nothing more than there is: a node with it takes tasks without a class, and
-// a class of it means any such node.
+// A ratio of 1 is the same as no ratio: a node with it takes tasks without a class, and a class of
+// 1 allows any such node.
 func TestRatioOfOneIsNone(t *testing.T) {
 	s := New(Config{}, plimsoll.DefaultQueues())
 	s.Begin(1, 1)

@@ -14,7 +14,10 @@ func TestTheReasonOfAFailureSaysTheExitCodeOnce(t *testing.T) {
 		{Task{Result: plimsoll.ResultFailed, ExitCode: 7, Message: "exit code 7"}, "a.b.0 failed with exit code 7"},
 		{Task{Result: plimsoll.ResultFailed, ExitCode: 7}, "a.b.0 failed with exit code 7"},
 		{
-			Task{Result: plimsoll.ResultFailed, ExitCode: 7, Message: "exit code 7; a process was killed for lack of memory"},
+			Task{
+				Result: plimsoll.ResultFailed, ExitCode: 7,
+				Message: "exit code 7; a process was killed for lack of memory",
+			},
 			"a.b.0 failed with exit code 7; a process was killed for lack of memory",
 		},
 		{

@@ -8,8 +8,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 )
 
-// A job that is refused leaves no names of resources behind, also if only its last group is wrong:
-// there are few, and nobody could use others afterwards.
+// A refused job leaves no resource names behind, even if only its last group is wrong. There are
+// few slots, and the names would take them from other jobs.
 func TestRefusedJobsBringNoNames(t *testing.T) {
 	s := state.New(state.Config{}, plimsoll.DefaultQueues())
 	for i := range 2 * plimsoll.MaxResourceNames {

@@ -10,7 +10,7 @@ import (
 
 const testTime = int64(1_800_000_000) * second
 
-// claimed is a state in which an agent with the key a is registered as n1, with one task.
+// claimed returns a state in which an agent with the key a is registered as n1, with one task.
 func claimed(t *testing.T) (*State, Ref) {
 	t.Helper()
 	s := New(Config{}, plimsoll.DefaultQueues())
@@ -128,7 +128,8 @@ func TestALeaderWhoseClockIsBehindKeepsItsNodes(t *testing.T) {
 	wantCode(t, claim(s, "b", now+1), plimsoll.CodeInvalid, "from the future")
 }
 
-// A store of before may hold an incarnation that nobody can follow. It ends no agent.
+// A store of an earlier version may hold an incarnation that no agent can exceed. It is ignored, so
+// no agent is refused.
 func TestIncarnationFromTheFutureThatIsStoredDoesNotCount(t *testing.T) {
 	for _, key := range []string{"", "a"} {
 		l := NewLoader(Config{}, plimsoll.DefaultQueues())
@@ -149,7 +150,7 @@ func TestIncarnationFromTheFutureThatIsStoredDoesNotCount(t *testing.T) {
 	}
 }
 
-// An agent of before that is registered already has no key: the first key that comes is the node's.
+// A node that an earlier version registered has no key. The first key that comes becomes its own.
 func TestNodeWithoutAKeyTakesTheFirst(t *testing.T) {
 	s := New(Config{}, plimsoll.DefaultQueues())
 	s.Begin(testTime, 1)

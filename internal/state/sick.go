@@ -6,22 +6,20 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// began tells the placement what a report says about the node that was to start an attempt: the
-// task runs or has run, or the node could not start it. Two faults in a row make the node sick: no
-// task goes there until nodeDue, a new agent or SetNodeMode says otherwise. That is not stored: a
-// new leader finds out anew.
-func (s *State) began(n *Node, t *Task, report *plimsoll.TaskReport) {
+// noteStart tells the fleet whether a node could start an attempt: the task runs or has run, or the
+// report is a fault of the node. Two faults in a row make the node sick: it takes no tasks until
+// nodeDue, a new agent or SetNodeMode ends that. Sickness is not stored; a new leader counts anew.
+func (s *State) noteStart(n *Node, t *Task, report *plimsoll.TaskReport) {
 	fault := false
 	switch {
-	case t.Started != 0: // it was told before
+	case t.Started != 0: // an earlier report said so
 		return
 	case report.State == plimsoll.TaskFinished:
 		switch report.Result {
 		case plimsoll.ResultNodeFault:
 			fault = true
 		case plimsoll.ResultSucceeded, plimsoll.ResultFailed, plimsoll.ResultOutOfMemory, plimsoll.ResultOutOfDisk,
-			plimsoll.ResultTimedOut,
-			plimsoll.ResultUnknownExit:
+			plimsoll.ResultTimedOut, plimsoll.ResultUnknownExit:
 		default:
 			return
 		}
@@ -36,8 +34,8 @@ func (s *State) began(n *Node, t *Task, report *plimsoll.TaskReport) {
 	s.setSick(n, until)
 }
 
-// recover forgets the faults of a node that somebody has looked after.
-func (s *State) recover(n *Node) {
+// forgetFaults clears the faults of a node, after a new start of its agent or a new mode.
+func (s *State) forgetFaults(n *Node) {
 	s.Fleet.Recover(n.Slot)
 	s.setSick(n, 0)
 }

@@ -5,13 +5,13 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/size"
 )
 
-// The functions below bound what a row takes in a batch, with its key. A row is counted when it is
-// marked dirty. A task or status grows after that only by texts, which text adds; any other row
+// The functions below bound the bytes of a row and its key in a batch. A row is counted when it is
+// marked dirty. A task or status grows after that only by texts, which text counts. Any other row
 // that has grown is marked again, and the difference is counted.
 
 const (
-	revisionBytes = 11 // a record gets its revision when it is taken, after it was counted
-	countBytes    = 5  // a group of no tasks takes so much less than one of plimsoll.MaxTasksPerJob
+	revisionBytes = 11 // a record's revision, which is set after the record was counted
+	countBytes    = 5  // the count of a group with plimsoll.MaxTasksPerJob tasks
 	policyKey     = 8  // the longest kind, and a slash
 )
 
@@ -20,8 +20,8 @@ func taskBytes(r Ref) int {
 	return size.Task(r.Group.Job.Spec.ID, r.Group.Spec.Name, t.Node, t.Message) + earlierBytes(r.earlier())
 }
 
-// statusBytes counts the resources of the groups too: the events of its tasks hold them, once in a
-// batch.
+// statusBytes bounds the status of a job. It counts the resources of each group too, which events
+// of the group's tasks hold once in a batch.
 func statusBytes(j *Job) int {
 	sum := size.JobStatus(j.Spec.ID, j.Spec.Owner, j.Queue.Path, j.Reason)
 	for i := range j.Groups {
@@ -31,7 +31,7 @@ func statusBytes(j *Job) int {
 	return sum
 }
 
-// specBytes bounds a specification however it is scaled.
+// specBytes bounds a specification, for any count of its groups.
 func specBytes(spec *plimsoll.JobSpec) int {
 	return size.Of(spec) + len(spec.ID) + countBytes*len(spec.Groups)
 }
@@ -42,14 +42,14 @@ func policyBytes(p *plimsoll.Policy) int {
 	return size.Of(p) + policyKey + len(p.Name()) + revisionBytes
 }
 
-// storedNode is what a node takes, whichever revision it has.
+// storedNode returns the bytes of a node's record, the same at each revision.
 func storedNode(n *plimsoll.Node) int {
 	row := *n
 	row.Revision = 0
 	return nodeBytes(&row)
 }
 
-// storedBytes is what a policy takes, whichever revision it has.
+// storedBytes returns the bytes of a policy's record, the same at each revision; 0 for nil.
 func storedBytes(p *plimsoll.Policy) int {
 	if p == nil {
 		return 0
@@ -59,7 +59,7 @@ func storedBytes(p *plimsoll.Policy) int {
 	return policyBytes(&row)
 }
 
-// text counts a text that goes into a task or status that may be dirty already, and returns it.
+// text counts the bytes of a text for a row that may be dirty already, and returns the text.
 func (s *State) text(text string) string {
 	s.dirty.bytes += len(text)
 	return text

@@ -13,30 +13,32 @@ import (
 // Config sets the periods and bounds of the state. Zero means the default, which for some is no
 // bound.
 type Config struct {
-	NodeGrace    int64 // ns a node may be silent after a leader or gateway was lost before it counts as not ready; 15 s
-	LostAfter    int64 // ns after which the tasks of a node that is not ready are given up; 60 s
-	KeepEnded    int64 // ns that an ended job is kept; 72 h
-	MaxEnded     int   // ended jobs that are kept at most, the oldest go first; 10,000
-	MaxJobs      int   // jobs known at once; 1,000,000
-	MaxNodes     int   // nodes known at once; 200,000
-	MaxTasks     int   // tasks of all jobs; none
-	MaxBytes     int   // of memory that jobs take beside their tasks; none
-	MaxNodeBytes int   // of all nodes as they are stored; none
-	MaxSpecBytes int   // size of one job's specification; 1 MiB, and never more than a sixteenth of a batch
-	EvictedFor   int64 // ns that a group does not go back to a node that evicted a task of it; 5 min
+	// NodeGrace is the time in ns in which a ready node may register again after its gateway or
+	// leader was lost. After it the node counts as not ready. Default: 15 s.
+	NodeGrace int64
+	LostAfter int64 // ns after which the tasks of a node that is not ready are given up; 60 s
+	KeepEnded int64 // ns that an ended job is kept; 72 h
+	MaxEnded  int   // ended jobs that are kept; the oldest are deleted first; 10,000
+	MaxJobs   int   // jobs known at once; 1,000,000
+	MaxNodes  int   // nodes known at once; 200,000
+	MaxTasks  int   // tasks of all jobs; none
+	MaxBytes  int   // bytes of memory that jobs take beside their tasks; none
+
+	MaxNodeBytes int   // bytes of the stored records of all nodes; none
+	MaxSpecBytes int   // bytes of one job's specification; 1 MiB, at most a sixteenth of a batch
+	EvictedFor   int64 // ns for which a group avoids a node that evicted a task of it; 5 min
 
 	KeepOutcomes    int64 // ns that the outcome of a command with a token is remembered; 10 min
-	MaxOutcomes     int   // outcomes that are; 65,536
-	MaxOutcomeBytes int   // bytes that they take as they are stored; 16 MiB
+	MaxOutcomes     int   // remembered outcomes; 65,536
+	MaxOutcomeBytes int   // bytes of the stored records of all outcomes; 16 MiB
 
-	Limits Limits           // of the store; none
-	Chain  *placement.Chain // what chooses nodes; placement.ClusterDefault()
+	Limits Limits           // limits of a batch of the store; none
+	Chain  *placement.Chain // chain of filters and scorers for choosing nodes; placement.ClusterDefault()
 }
 
 const second = int64(1e9)
 
-// DefaultEvictedFor is how long a group does not go back to a node that evicted a task of it,
-// unless that is configured.
+// DefaultEvictedFor is the default of Config.EvictedFor.
 const DefaultEvictedFor = 5 * time.Minute
 
 func (c Config) withDefaults() Config {
@@ -67,52 +69,73 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// State is the working state. It has one owner.
+// State is the working state: the rows of jobs, tasks, nodes, queues and policies, with their sums.
+// It has one owner, the engine. The fields' invariants hold at the end of each operation.
 type State struct {
 	Names *placement.Names
 	Fleet *placement.Fleet // by node slot; a slot may be vacant
 
-	cfg      Config
-	bounds   bounds // of what a turn and its steps change
-	tree     *queue.Tree
-	classes  map[string]*Class
-	lanes    table[Group] // by the number that the tree knows
-	accounts table[Job]   // the same
-	jobs     map[string]*Job
-	nodes    map[string]*Node
-	slots    []*Node // by slot; nil: vacant
-	vacant   []int32
+	cfg    Config
+	bounds bounds // bounds of the changes of a turn and of a step
+	tree   *queue.Tree
+
+	// classes holds each class with at least one group, by its key.
+	classes map[string]*Class
+	// lanes holds the groups of jobs that have not ended, by the id of their lane in the tree.
+	lanes idTable[Group]
+	// accounts holds the jobs that have not ended, by the id of their account in the tree.
+	accounts idTable[Job]
+	jobs     map[string]*Job  // every known job, by id
+	nodes    map[string]*Node // every known node, by id
+	// slots holds the same nodes as nodes, by slot; nil marks a vacant slot.
+	slots  []*Node
+	vacant []int32 // exactly the slots that are nil
 
 	policies policies
 	outcomes outcomes
-	metrics  *qos.Registry // that every node's agent has
+	metrics  *qos.Registry // metrics that every node's agent measures
 
-	total         placement.Amounts // capacity of all nodes
-	asked         placement.Amounts // what the jobs that have not ended ask for; no sum in a queue is larger
-	names         resourceNames     // who has the names of Names
-	eligible      int               // nodes that are ready and active
-	held          holdings          // by all jobs
-	heldEnded     holdings          // of that, by those that have ended
-	made          int               // tasks that are there
-	nodeBytes     int               // of all nodes, as storedNode counts them
+	// total is the sum of the capacities of all nodes.
+	total placement.Amounts
+	// asked is the sum of the requests of all jobs that have not ended. No sum of a queue is
+	// larger.
+	asked placement.Amounts
+	// names says which resource names have slots, and for which of them the groups are prepared.
+	names resourceNames
+	// eligible is the number of nodes that are ready, active and not closed by their agent.
+	eligible int
+	// usage is the sum of Job.usage over all jobs.
+	usage usage
+	// usageEnded is the part of usage of the jobs with countedEnded.
+	usageEnded usage
+	// taskCount is the number of task rows of all jobs.
+	taskCount int
+	// nodeBytes is the sum of storedNode over all nodes.
+	nodeBytes int
+	// lastSubmitted is the highest Job.Submitted; the next submit gets a higher one.
 	lastSubmitted int64
+	// registrations is the number of the last registration. Its high half is the leader's epoch.
 	registrations uint64
-	revision      uint64 // of the turn under way
-	at            int64  // time of the turn under way
+	revision      uint64 // revision of the current turn
+	at            int64  // time of the current turn, in Unix nanoseconds
 
 	nodeLog nodeLog
-	scratch []byte
+	scratch []byte // buffer for keys of classes
 
-	shortage string // why the disk of the store has no room for more state; empty: it has
+	// shortage says why the disk of the store has no room for more records; empty if it has room.
+	shortage string
 
-	growing    []*Job  // tasks are to be created
-	stopping   []*Job  // tasks are to be stopped: killed, or scaled down
-	emptying   []*Node // tasks are to be stopped or given up: draining, or lost
-	forgiving  []*Job  // ended: nodes are to take them again
-	forgetting []*Job  // records are to be deleted
+	growing  []*Job  // jobs with tasks to be created; exactly those with Job.growing
+	stopping []*Job  // killed or scaled-down jobs with tasks to be stopped; those with Job.stopping
+	emptying []*Node // draining or lost nodes that are not yet empty; exactly those with Node.emptying
+	excluded []*Job  // ended jobs whose exclusions from nodes are to be dropped
+
+	// forgetting holds the jobs whose records are being deleted, over one turn or several.
+	forgetting []*Job
+	// ended holds the ended jobs that are still kept, in the order of their ends.
 	ended      fifo[*Job]
 	timers     timerHeap
-	tidyTimers int // number of timers at which those that are stale are dropped
+	tidyTimers int // number of timers at which stale timers are dropped
 
 	dirty dirtyLists
 }
@@ -135,15 +158,15 @@ func New(cfg Config, queues plimsoll.QueueConfig) *State {
 	}
 	s.outcomes.byToken = map[string]*Outcome{}
 	s.policies.byRef = map[plimsoll.PolicyRef]*plimsoll.Policy{}
-	s.Fleet.Loader.Instance, s.Fleet.Loader.Volumes = s.whereIs, s.volumesOf
+	s.Fleet.Loader.Instance, s.Fleet.Loader.Volumes = s.locate, s.locateVolumes
 	s.tree = queue.New(names, &queues)
 	s.names.unknown = map[string]*unknownName{}
-	s.nameQueues()
+	s.findQueueNames()
 	s.names.known = s.names.queues
 	return s
 }
 
-// Job is a job's row.
+// Job is a job's row. Its tasks are in the rows of its groups.
 type Job struct {
 	Spec   *plimsoll.JobSpec
 	Queue  *queue.Queue
@@ -152,30 +175,35 @@ type Job struct {
 	Reason string
 	Killed bool
 
-	Submitted int64 // strictly increasing over jobs: the order of the queue
+	// Submitted is the time of the submit, in Unix nanoseconds. It is unique and strictly
+	// increasing over jobs, so it is also the order of the queue.
+	Submitted int64
 	Started   int64
 	Finished  int64
 	revision  uint64
 
-	account    queue.Account // while it has not ended: its place in the queue
-	unfinished int32         // created tasks that are not finished
-	failed     int32         // created tasks that failed for good
-	growing    bool
-	stopping   bool
-	forgetting bool
-	dirty      bool // status is in dirty.jobs
-	persist    bool // its status must be stored, not only replicated
-	dirtySpec  bool
+	account    queue.Account // the job in the tree of queues; only while it has not ended
+	unfinished int32         // number of created tasks that are not finished
+	failed     int32         // number of created tasks that failed for good
+	growing    bool          // the job is in State.growing
+	stopping   bool          // the job is in State.stopping
+	forgetting bool          // the records are being deleted
+	dirty      bool          // the status is in dirty.jobs
+	persist    bool          // the dirty status must be stored, not only replicated
+	dirtySpec  bool          // the specification is in dirty.specs
 
-	memory    int      // bytes that its specification and rows take in memory, without tasks
-	texts     int      // bytes that the messages of its tasks take
-	held      holdings // what is counted of it in the sums of the state
-	heldEnded bool     // it is counted with those that have ended
+	memory int // bytes of memory of the specification and the rows, without tasks
+	texts  int // bytes of memory of the texts of the tasks
+	// usage is the job's part of State.usage, and of State.usageEnded if countedEnded is set.
+	usage        usage
+	countedEnded bool
 
-	specBytes int32 // what its specification takes in a batch, however it is scaled; 0: not measured yet
+	// specBytes bounds the bytes of the specification in a batch, for any count of its groups.
+	// 0: not measured yet.
+	specBytes int32
 }
 
-// specSize returns what the job's specification takes in a batch.
+// specSize returns the bytes of the job's specification in a batch.
 func (j *Job) specSize() int {
 	if j.specBytes == 0 {
 		j.specBytes = int32(specBytes(j.Spec))
@@ -183,97 +211,127 @@ func (j *Job) specSize() int {
 	return int(j.specBytes)
 }
 
-// Group is a group's row.
+// Group is a group's row. It is part of its job's row and never moves.
 type Group struct {
 	Job   *Job
 	Index int
 	Spec  *plimsoll.GroupSpec
 	Tasks []Task
-	class *Class          // while its job has not ended: what its tasks ask for
-	lane  queue.Lane      // the same: its tasks that may be placed
-	kind  *placement.Kind // as the fleet books its tasks
-	away  []away          // nodes that it is kept from, by the time until which it is
+	// class is the class of the request; nil once the job has ended.
+	class *Class
+	// lane counts the tasks that may be placed, for the tree; only while the job has not ended.
+	lane queue.Lane
+	// kind holds the amounts that the fleet books for each task on a node.
+	kind *placement.Kind
+	// exclusions are the nodes that evicted a task of the group, in the order of their ends. Each
+	// stands in the node's Evictions too.
+	exclusions []exclusion
+	// missing holds the requested resource names without a slot. The amounts of kind leave them
+	// out.
+	missing []string
 
-	missing []string // names that it asks for and that have no slot; kind has nothing of them
-
-	// Refused is why its constraints are not understood, although they were when it was stored;
-	// empty: they are. It waits for ever.
+	// Refused says why this version does not understand the stored constraints; empty if it does.
+	// Such a group waits for ever.
 	Refused string
 
+	// Counts is the number of tasks in each state, without finished tasks that were scaled away.
 	Counts plimsoll.TaskCounts
-	Wait   plimsoll.WaitCause
+	// Wait is the recorded cause of waiting; zero while no task is pending.
+	Wait plimsoll.WaitCause
 
-	pending fifo[int32] // tasks that may be placed; stale entries have queued == false
-	made    int32       // growing: tasks below it are there and wanted
-	stopped int32       // stopping: tasks below it are wanted, or are being stopped
+	// pending holds at least the indexes of all queued tasks. Entries of other tasks are stale.
+	pending fifo[int32]
+	// createCursor is the progress of createTasks: all tasks below it exist and are wanted.
+	createCursor int32
+	// stopCursor is the progress of stopTasks: all unwanted tasks below it are stopping or
+	// finished.
+	stopCursor int32
 
-	resourceBytes int32 // what the amounts that a task asks for take in a batch
+	resourceBytes int32 // bytes of a task's resources in a batch
 
-	// Earlier attempts of tasks, by index. Only few tasks have been on more than one node, so this
-	// costs the others nothing. The slices are in records too: they are replaced, never changed.
+	// earlier holds the former nodes of tasks, by index. Few tasks have been on more than one node,
+	// so a map costs the others nothing. Records share the slices: they are replaced, never
+	// changed.
 	earlier map[int32][]plimsoll.NodeAttempts
 }
 
-// Task is a task's row.
+// Task is a task's row. Its index in the group and its ID never change.
 type Task struct {
-	ID       string
-	State    plimsoll.TaskState
-	Result   plimsoll.TaskResult // of the last attempt; while stopping, the result that the stop asks for
-	queued   bool
-	dirty    bool
-	Attempt  int32
-	Failures int32
-	ExitCode int32
-	slot     int32 // node slot while it is on a node
-	place    int32 // position in the node's list of tasks
-	Node     string
-	Message  string
+	ID    string
+	State plimsoll.TaskState
+	// Result is the result of the last attempt. While Stopping it is the result that the stop asks
+	// for.
+	Result   plimsoll.TaskResult
+	queued   bool   // the task may be placed; it is Pending then, and its index is in Group.pending
+	dirty    bool   // the row is in dirty.tasks
+	Attempt  int32  // number of the current or last attempt; 0 before the first
+	Failures int32  // attempts that were charged to the task
+	ExitCode int32  // exit code of the last attempt
+	slot     int32  // slot of Node while the task is on it; -1 otherwise
+	place    int32  // position in Node.tasks of that node; only while the task is on it
+	Node     string // node of the current or last attempt
+	Message  string // message of the last attempt or of the stop
 
+	// Times in Unix nanoseconds; 0 if not reached. Bound, Started and Finished are of the last
+	// attempt. NotBefore is the earliest time of the next attempt.
 	Created, Bound, Started, Finished, NotBefore int64
-	revision                                     uint64
+	revision                                     uint64 // revision of the last turn that changed it
 }
 
-// Ref names a task.
+// Ref is a reference to a task's row. The row itself may move when the group grows.
 type Ref struct {
 	Group *Group
 	Index int32
 }
 
-// Task returns the row.
+// Task returns the row. The pointer is good until a task of the group is created or deleted.
 func (r Ref) Task() *Task { return &r.Group.Tasks[r.Index] }
 
-// Node is a node's row.
+// Node is a node's row. The embedded record is stored. The fields with "not stored" are empty after
+// a load, until the node registers or reports again.
 type Node struct {
 	plimsoll.Node
-	Slot         int32
-	Gateway      string // where it is registered; not stored
-	Registration uint64 // number of its last registration; not stored
+	Slot         int32  // index in State.slots, and of the node's server in State.Fleet
+	Gateway      string // gateway of the last registration; not stored
+	Registration uint64 // number of the last registration; not stored
 
-	tasks       []Ref
-	heardSince  int64 // ready since then, or since this leader leads; not stored
-	deadline    int64 // ready, but its gateway or leader was lost: not ready from then; 0: none
-	lostAt      int64 // not ready: its tasks are given up from then; 0: none
-	returnAt    int64 // the first of its evictions ends then; 0: there is none
-	sickUntil   int64 // it could not start the last two tasks and takes none until then; 0: it is not sick; not stored
-	lost        bool  // its tasks are being given up
-	left        bool  // the same, because its agent has stopped and nothing runs there
-	shrunk      bool  // its capacity became less than what is used
-	emptying    bool
-	dirty       bool
-	dirtyStatus bool
-	deleted     bool
+	// tasks are exactly the tasks with Bound to Stopping whose Task.Node is this node.
+	tasks []Ref
+	// heardSince is the time since which the node is ready under this leader. A load sets it to its
+	// own time.
+	heardSince int64
+	// deadline is the time at which a ready node without its gateway or leader stops being ready.
+	// 0: the gateway hears it, or it is not ready. A load sets it anew.
+	deadline int64
+	// lostAt is the time at which the tasks of a node that is not ready are given up. 0: the node
+	// is ready, or lost. A load sets it anew.
+	lostAt int64
+	// exclusionEnd is the end of the first of Evictions, which are in the order of their ends; 0:
+	// there is none.
+	exclusionEnd int64
+	// sickUntil is the time until which the node takes no tasks, because it could not start the
+	// last two. 0: it is not sick. Not stored.
+	sickUntil int64
+	lost      bool // the tasks are given up; until the node registers again
+	left      bool // lost because the agent stopped and nothing runs on the node
+	// shrunk says that the tasks may take more than the capacity, which became smaller under them.
+	shrunk      bool
+	emptying    bool // the node is in State.emptying
+	dirty       bool // the record is in dirty.nodes
+	dirtyStatus bool // the derived status is in dirty.nodeStatuses
+	deleted     bool // the node was removed; only dirty lists and timers still hold the row
 
-	counted int // while dirty: the bytes that it was counted with
-	held    int // bytes of it in State.nodeBytes
+	dirtyBytes   int // bytes of the record that are counted in dirty.bytes; only while dirty
+	countedBytes int // bytes of the record that are counted in State.nodeBytes
 }
 
-// Amounts returns what one task of the group asks for.
+// Amounts returns the resources that the fleet books for one task of the group.
 func (g *Group) Amounts() *placement.Amounts { return g.kind.Amounts() }
 
-// Class returns what the tasks of the group ask for; nil if its job has ended.
+// Class returns the class of the group's request; nil if its job has ended.
 func (g *Group) Class() *Class { return g.class }
 
-// SetEpoch makes the numbers of registrations differ from those of every leader before.
+// SetEpoch sets the leader's epoch, so that numbers of registrations are unique over leaders.
 func (s *State) SetEpoch(epoch uint64) { s.registrations = epoch << 32 }
 
 // Job returns a job by its id, or nil.
@@ -288,8 +346,8 @@ func (s *State) Seconds() int64 { return s.at / second }
 // Total returns the capacity of all nodes.
 func (s *State) Total() *placement.Amounts { return &s.total }
 
-// FindTask returns a task by job, group and index; ok is false if there is none, or its job is
-// being forgotten.
+// FindTask returns a task by job, group and index. ok is false if there is no such task, or its job
+// is being forgotten.
 func (s *State) FindTask(job, group string, index int32) (ref Ref, ok bool) {
 	j := s.jobs[job]
 	if j == nil || j.forgetting {
@@ -311,7 +369,7 @@ func (j *Job) group(name string) *Group {
 	return nil
 }
 
-// fifo is a queue that gives its room back as it is emptied.
+// fifo is a first-in, first-out queue that shrinks its slice as it is emptied.
 type fifo[T any] struct {
 	items []T
 	head  int

@@ -8,13 +8,13 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// maxMessage bounds what an agent or a user may say about a task or job, in bytes.
+// maxMessage bounds the message of a task and the reason of a job, in bytes.
 const maxMessage = 512
 
 func cut(text string) string { return cutTo(text, maxMessage) }
 
-// cutTo cuts a text, and replaces what is not UTF-8: the wire would, and write more than was
-// counted.
+// cutTo cuts a text to a number of bytes, and replaces invalid UTF-8. The encoder would replace it
+// too, after the bytes were counted.
 func cutTo(text string, end int) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if len(text) <= end {
@@ -33,12 +33,11 @@ func taskID(job, group string, index int32) string {
 }
 
 const (
-	lostRetryDelay  = second // keeps a task whose node was lost from chasing a node that comes and goes
-	faultRetryDelay = second // the same for a task that its node could not start
+	lostRetryDelay  = second // delay before the next attempt of a task whose node was lost
+	faultRetryDelay = second // delay before the next attempt of a task that its node could not start
 )
 
-// counter returns the count that a task in its present state belongs to, or nil if it is not
-// counted.
+// counter returns the count of the task's state in its group, or nil if the task is not counted.
 func (r Ref) counter() *int32 {
 	c, t := &r.Group.Counts, r.Task()
 	switch t.State {
@@ -53,7 +52,7 @@ func (r Ref) counter() *int32 {
 	case plimsoll.TaskStopping:
 		return &c.Stopping
 	}
-	if r.Index >= r.Group.Spec.Count { // it was scaled away
+	if r.Index >= r.Group.Spec.Count { // the task was scaled away
 		return nil
 	}
 	if t.Result == plimsoll.ResultSucceeded {
@@ -74,7 +73,7 @@ func (s *State) count(r Ref, n int32) {
 	}
 }
 
-// recount makes the counts of a job anew.
+// recount computes the counts of a job anew from its tasks.
 func (s *State) recount(j *Job) {
 	j.unfinished, j.failed = 0, 0
 	for i := range j.Groups {
@@ -86,7 +85,7 @@ func (s *State) recount(j *Job) {
 	}
 }
 
-// Bind puts a pending task that Next returned on a node that has room for it.
+// Bind binds a pending task that Next has returned to a node with room for it.
 func (s *State) Bind(r Ref, slot int32) {
 	g, t := r.Group, r.Task()
 	j, n := g.Job, s.slots[slot]
@@ -134,7 +133,8 @@ func (s *State) vacate(r Ref) {
 	}
 }
 
-// stopTask ends a pending task at once and asks the agent to stop one that is on a node.
+// stopTask finishes a pending task at once. A task on a node becomes Stopping, so that its agent
+// stops it.
 func (s *State) stopTask(r Ref, result plimsoll.TaskResult, message string) {
 	t := r.Task()
 	if t.State == plimsoll.TaskPending {
@@ -154,8 +154,8 @@ func (s *State) stopTask(r Ref, result plimsoll.TaskResult, message string) {
 	s.setTaskState(r, taskToStop)
 }
 
-// Report takes in what an agent says about an attempt. What is about an attempt that is no longer
-// current, or says what is known, changes nothing.
+// report applies an agent's report about an attempt. A report about an earlier attempt, or a
+// repeated one, changes nothing.
 func (s *State) report(n *Node, ref Ref, report *plimsoll.TaskReport) {
 	t, j := ref.Task(), ref.Group.Job
 	if t.Attempt != report.Attempt || !t.State.OnNode() || t.Node != n.ID {
@@ -165,7 +165,7 @@ func (s *State) report(n *Node, ref Ref, report *plimsoll.TaskReport) {
 	if at <= 0 || at > s.at {
 		at = s.at
 	}
-	s.began(n, t, report)
+	s.noteStart(n, t, report)
 	switch report.State {
 	case plimsoll.TaskStarting:
 		if t.State == plimsoll.TaskBound {
@@ -179,12 +179,12 @@ func (s *State) report(n *Node, ref Ref, report *plimsoll.TaskReport) {
 			result = plimsoll.ResultUnknownExit
 		}
 		if t.State == plimsoll.TaskStopping && result != plimsoll.ResultSucceeded {
-			result = t.Result // the stop that was asked for is the cause
+			result = t.Result // the stop is the cause of the end
 		}
 		if report.Result == plimsoll.ResultEvicted && t.State != plimsoll.TaskStopping && !ref.Unwanted() {
-			s.keepAway(n, ref)
+			s.excludeNode(n, ref)
 		}
-		if j.Started == 0 && result != plimsoll.ResultNeverStarted && result != plimsoll.ResultLost && result != plimsoll.ResultNodeFault {
+		if j.Started == 0 && hasRun(result) {
 			s.started(ref, at)
 		}
 		s.end(ref, result, report.ExitCode, cut(report.Message), at)
@@ -209,8 +209,16 @@ func (s *State) started(ref Ref, at int64) {
 	}
 }
 
-// end ends an attempt: the task's room is given back, and it either is finished or becomes pending
-// again.
+// hasRun reports whether a task has run in an attempt that ended with a result.
+func hasRun(result plimsoll.TaskResult) bool {
+	switch result {
+	case plimsoll.ResultNeverStarted, plimsoll.ResultLost, plimsoll.ResultNodeFault:
+		return false
+	}
+	return true
+}
+
+// end ends an attempt. The task's room is free again, and the task is finished or pending again.
 func (s *State) end(ref Ref, result plimsoll.TaskResult, exitCode int32, message string, at int64) {
 	t, g := ref.Task(), ref.Group
 	j, n := g.Job, s.slots[t.slot]
@@ -225,7 +233,7 @@ func (s *State) end(ref Ref, result plimsoll.TaskResult, exitCode int32, message
 		t.Failures++
 	}
 	if delay, again := s.retry(ref, result); again {
-		s.again(ref, delay)
+		s.requeue(ref, delay)
 		return
 	}
 	s.setTaskState(ref, taskEnded)
@@ -237,8 +245,8 @@ func (s *State) end(ref Ref, result plimsoll.TaskResult, exitCode int32, message
 	s.finishIfDone(j)
 }
 
-// firstFailure says how the first task of a job failed. Agents say the exit code in their message
-// too; it is said once.
+// firstFailure describes the failure of a task, for the reason of its job. Agents repeat the exit
+// code in their message; the description has it once.
 func firstFailure(t *Task) string {
 	reason := t.ID + " " + t.Result.String()
 	if t.Result == plimsoll.ResultFailed {
@@ -284,7 +292,7 @@ func (s *State) retry(ref Ref, result plimsoll.TaskResult) (delay int64, again b
 	return int64(p.Delay(t.Failures)), true
 }
 
-func (s *State) again(ref Ref, delay int64) {
+func (s *State) requeue(ref Ref, delay int64) {
 	t, g := ref.Task(), ref.Group
 	s.setTaskState(ref, taskTriedAgain)
 	s.tree.Pend(&g.lane, 1)
@@ -299,7 +307,7 @@ func (s *State) again(ref Ref, delay int64) {
 	}
 }
 
-// retryDue makes a task that waited for its next attempt one that may be placed.
+// retryDue queues a task whose delay before the next attempt has passed.
 func (s *State) retryDue(ref Ref) {
 	t := ref.Task()
 	if t.State == plimsoll.TaskPending && !t.queued && t.NotBefore != 0 && t.NotBefore <= s.at && !ref.Unwanted() {

@@ -6,7 +6,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// later returns the time that is a delay after another, at most the latest there is.
+// later returns at + delay, or the latest possible time if the sum overflows.
 func later(at, delay int64) int64 {
 	if at > math.MaxInt64-delay {
 		return math.MaxInt64
@@ -14,14 +14,14 @@ func later(at, delay int64) int64 {
 	return at + delay
 }
 
-// timer wakes the engine for a retry or for a node.
+// timer is a time at which a task's retry or a node is due.
 type timer struct {
-	at   int64
-	ref  Ref
-	node *Node
+	at   int64 // Unix nanoseconds
+	ref  Ref   // task to retry, if node is nil
+	node *Node // node with a deadline; nil for a retry
 }
 
-// timerHeap is a binary heap by time. A timer whose cause is gone does nothing when it fires.
+// timerHeap is a binary heap by time. A timer whose cause is gone has no effect.
 type timerHeap []timer
 
 func (h *timerHeap) push(t timer) {
@@ -61,10 +61,10 @@ func (h *timerHeap) pop() timer {
 	return top
 }
 
-// live reports whether the cause of a timer still is there.
+// live reports whether the cause of a timer still exists.
 func (t *timer) live() bool {
 	if n := t.node; n != nil {
-		return !n.deleted && (n.deadline == t.at || n.lostAt == t.at || n.sickUntil == t.at || n.returnAt == t.at)
+		return !n.deleted && (n.deadline == t.at || n.lostAt == t.at || n.sickUntil == t.at || n.exclusionEnd == t.at)
 	}
 	if int(t.ref.Index) >= len(t.ref.Group.Tasks) || t.ref.Group.Job.Killed {
 		return false
@@ -73,8 +73,8 @@ func (t *timer) live() bool {
 	return task.State == plimsoll.TaskPending && !task.queued && task.NotBefore == t.at
 }
 
-// wakeAt sets a timer. When their number has doubled, those that are stale are dropped, so that a
-// long delay of a killed job does not keep the job.
+// wakeAt sets a timer. Stale timers are dropped when the number of timers has doubled. So a long
+// delay of a killed job does not keep the job in memory.
 func (s *State) wakeAt(t timer) {
 	if len(s.timers) >= max(s.tidyTimers, 64) {
 		var live timerHeap
@@ -90,7 +90,7 @@ func (s *State) wakeAt(t timer) {
 
 func (s *State) isDue() bool { return len(s.timers) > 0 && s.timers[0].at <= s.at }
 
-// Due acts on timers that have passed.
+// Due acts on the timers that are due, as far as the budget goes.
 func (s *State) Due(budget Budget) {
 	for s.isDue() && !s.Over(budget) {
 		t := s.timers.pop()
@@ -102,7 +102,7 @@ func (s *State) Due(budget Budget) {
 	}
 }
 
-// Wake returns when the state next wants to be woken, or 0 for never.
+// Wake returns the time of the next turn that timers or expiry need, or 0 if there is none.
 func (s *State) Wake() int64 {
 	wake := int64(0)
 	if len(s.timers) > 0 {

@@ -6,26 +6,26 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// transition is one way in which a job or a task changes its state. DESIGN.md draws them.
+// transition is a change of the state of a job or a task. DESIGN.md draws all transitions.
 type transition[S plimsoll.JobState | plimsoll.TaskState] struct {
-	cause  string // for people
-	from   states // empty: it is new
+	cause  string   // text for messages and for DESIGN.md
+	from   stateSet // states in which the transition may begin; empty: the row is new
 	to     S
-	change plimsoll.ChangeType   // of the event that tells it
-	detail plimsoll.ChangeDetail // the same; DetailNone: there is no event
+	change plimsoll.ChangeType   // change of the event
+	detail plimsoll.ChangeDetail // detail of the event; DetailNone: there is no event
 }
 
-// states is a set of states, with a bit for each.
-type states uint32
+// stateSet is a set of states of jobs or tasks, with a bit for each.
+type stateSet uint32
 
-func from[S plimsoll.JobState | plimsoll.TaskState](list ...S) (set states) {
+func from[S plimsoll.JobState | plimsoll.TaskState](list ...S) (set stateSet) {
 	for _, s := range list {
 		set |= 1 << s
 	}
 	return set
 }
 
-// allows reports whether something in a state can take the transition. What is new has the state 0.
+// allows reports whether the transition may begin in a state. A new row has the state 0.
 func (t *transition[S]) allows(state S) bool {
 	if t.from == 0 {
 		return state == 0
@@ -33,17 +33,16 @@ func (t *transition[S]) allows(state S) bool {
 	return t.from&(1<<state) != 0
 }
 
-// mustAllow panics if the transition does not begin at a state. Nothing that a user, an agent or a
-// stored record says leads there: the callers ask for the state first, and the load takes no record
-// of a state in which nothing is stored. To go on would store a state that is wrong, and tell
-// events of it.
+// mustAllow panics if the transition may not begin in a state. No input leads to the panic: callers
+// check the state first, and the load refuses records in states that are never stored. Going on
+// would store a wrong state and emit events of it.
 func (t *transition[S]) mustAllow(what, id string, state S) {
 	if !t.allows(state) {
 		panic(fmt.Sprintf("state: %s %s is %v, and from there no transition says: %s", what, id, state, t.cause))
 	}
 }
 
-// jobCause is why a job changes its state.
+// jobCause is the cause of a transition of a job.
 type jobCause uint8
 
 const (
@@ -108,8 +107,7 @@ var jobTransitions = [numJobCauses]transition[plimsoll.JobState]{
 	},
 }
 
-// jobRests reports whether a job can be in a state at the end of a turn, and so in the store: it
-// got there, and does not leave it in the same turn.
+// jobRests reports whether a job can be in a state at the end of a turn, and so in the store.
 func jobRests(state plimsoll.JobState) bool {
 	if state == plimsoll.JobCompleting {
 		return false
@@ -122,7 +120,7 @@ func jobRests(state plimsoll.JobState) bool {
 	return false
 }
 
-// setJobState moves a job along the transition of a cause, and tells it.
+// setJobState makes the transition of a cause and emits its event.
 func (s *State) setJobState(j *Job, cause jobCause) {
 	t := &jobTransitions[cause]
 	t.mustAllow("job", j.Spec.ID, j.State)
@@ -135,7 +133,7 @@ func (s *State) setJobState(j *Job, cause jobCause) {
 	s.emitApp(j, t.change, t.detail, "", nil, message)
 }
 
-// taskCause is why a task changes its state.
+// taskCause is the cause of a transition of a task.
 type taskCause uint8
 
 const (
@@ -195,9 +193,9 @@ var taskTransitions = [numTaskCauses]transition[plimsoll.TaskState]{
 	},
 }
 
-// setTaskState moves a task along the transition of a cause and keeps the counts. For TaskFinished,
-// the result must be set before. The caller tells it with emitTask, where there is an event, when
-// all else has changed.
+// setTaskState makes the transition of a cause and updates the counts. For TaskFinished the result
+// must be set before. If the transition has an event, the caller emits it with emitTask after all
+// other changes.
 func (s *State) setTaskState(r Ref, cause taskCause) {
 	t, j := r.Task(), r.Group.Job
 	taskTransitions[cause].mustAllow("task", t.ID, t.State)
@@ -208,7 +206,7 @@ func (s *State) setTaskState(r Ref, cause taskCause) {
 	s.markStatus(j, false)
 }
 
-// emitTask tells the transition of a task.
+// emitTask emits the event of a task's transition.
 func (s *State) emitTask(r Ref, cause taskCause, message string) {
 	t := &taskTransitions[cause]
 	s.emitApp(r.Group.Job, t.change, t.detail, r.Task().ID, r.Group.Spec.Resources, message)

@@ -11,7 +11,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/lint"
 )
 
-// states of the two tables. What is new has the state 0.
+// The states of the two tables. A new row has the state 0.
 func statesOf[S interface {
 	plimsoll.JobState | plimsoll.TaskState
 	Known() bool
@@ -22,7 +22,7 @@ func statesOf[S interface {
 	return all
 }
 
-// drawing is a table of transitions as DESIGN.md has it: a diagram, and a row for each cause.
+// drawing returns a table of transitions as in DESIGN.md: a diagram, and a row for each cause.
 func drawing[S plimsoll.JobState | plimsoll.TaskState](table []transition[S], all []S, name func(S) string) string {
 	var diagram, rows strings.Builder
 	for i := range table {
@@ -47,7 +47,7 @@ func drawing[S plimsoll.JobState | plimsoll.TaskState](table []transition[S], al
 		"| from | cause | to | event |\n|---|---|---|---|\n" + rows.String()
 }
 
-// TestDesignDrawsTheTransitions holds the drawings in DESIGN.md against the tables.
+// TestDesignDrawsTheTransitions compares the drawings in DESIGN.md with the tables.
 func TestDesignDrawsTheTransitions(t *testing.T) {
 	design, err := os.ReadFile("DESIGN.md")
 	if err != nil {
@@ -64,14 +64,14 @@ func TestDesignDrawsTheTransitions(t *testing.T) {
 	}
 }
 
-// notEntered are states in which nothing ever is.
+// notEntered holds the states that no job or task ever has.
 var notEntered = map[string]string{
 	"JobRejected": "a job that is refused is not taken in",
 	"JobResuming": "no gang gives its room back",
 }
 
-// TestEveryStateHasTransitions reads the states from the source: one that was added there alone has
-// no way in, or no way out.
+// TestEveryStateHasTransitions reads the states from the source. A state that was added there alone
+// has no transition to it, or none from it.
 func TestEveryStateHasTransitions(t *testing.T) {
 	src, err := lint.TypeCheck("../..", ".")
 	if err != nil {
@@ -111,8 +111,8 @@ func checkWays[S plimsoll.JobState | plimsoll.TaskState](
 	}
 }
 
-// TestOnlyTransitionsSetStates reads the source: beside the transitions only the load sets the
-// state of a job.
+// TestOnlyTransitionsSetStates reads the source: only the transitions and the load set the state of
+// a job.
 func TestOnlyTransitionsSetStates(t *testing.T) {
 	src, err := lint.TypeCheck("../..", "./internal/state")
 	if err != nil {
@@ -149,7 +149,7 @@ func TestOnlyTransitionsSetStates(t *testing.T) {
 	}
 }
 
-// refuses reports whether what is done panics, and says so of which it must speak.
+// refuses reports whether a function panics with a message that contains each of some texts.
 func refuses(do func(), words ...string) (refused bool) {
 	defer func() {
 		if said := recover(); said != nil {
@@ -163,8 +163,9 @@ func refuses(do func(), words ...string) (refused bool) {
 	return false
 }
 
-// TestEveryTransitionOfAJob walks every row from every state: those of the row lead to its state
-// and tell its event, and from all others the transition is refused and nothing changes.
+// TestEveryTransitionOfAJob tries each row of the table from each state. From the row's states the
+// job gets to its new state and emits its event. From all others the transition is refused, and
+// nothing changes.
 func TestEveryTransitionOfAJob(t *testing.T) {
 	for cause := range numJobCauses {
 		row := &jobTransitions[cause]
@@ -256,7 +257,7 @@ func TestEveryTaskStateIsCounted(t *testing.T) {
 	}
 }
 
-// What no turn leaves behind is not loaded: the transitions do not say how it goes on.
+// A job in a state that is never stored is not loaded: no transition leads on from there.
 func TestOnlyStatesThatRestAreLoaded(t *testing.T) {
 	for _, state := range statesOf[plimsoll.JobState]() {
 		l := NewLoader(Config{}, plimsoll.DefaultQueues())

@@ -9,19 +9,19 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// Chain returns what chooses nodes.
+// Chain returns the chain of filters and scorers that chooses nodes.
 func (s *State) Chain() *placement.Chain { return s.cfg.Chain }
 
-// Ask returns what so many tasks of a group ask of the fleet, for a trial, without what no node and
-// no queue has a name for: see Lacks.
+// Ask returns the request for count tasks of a group, for a trial placement. Resources whose names
+// no node and no queue has are left out; see Lacks.
 func (n KnownNames) Ask(spec *plimsoll.JobSpec, g *plimsoll.GroupSpec, count int) placement.Ask {
 	ask := placement.Ask{Request: *request(spec, g), Labels: spec.Labels, Count: count}
 	ask.Request.Resources = n.Placeable(g.Resources)
 	return ask
 }
 
-// Movables returns the tasks on nodes as instances that may be moved, of the nodes with the fewest
-// tasks first and of not many more than most, and whether those are all.
+// Movables returns the tasks on nodes, for a plan of moves. Tasks of nodes with the fewest tasks
+// come first. No further node is added once the list has most tasks; all is false then.
 func (s *State) Movables(most int) (list []placement.Movable, all bool) {
 	var nodes []*Node
 	for _, n := range s.slots {

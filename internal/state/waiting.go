@@ -6,13 +6,13 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// table gives things that the tree knows by a number their numbers.
-type table[T any] struct {
-	rows []*T
-	free []int32
+// idTable gives ids to rows that the tree of queues knows by an id. Free ids are used again.
+type idTable[T any] struct {
+	rows []*T    // by id; nil: the id is free
+	free []int32 // exactly the free ids
 }
 
-func (t *table[T]) add(v *T) int32 {
+func (t *idTable[T]) add(v *T) int32 {
 	if k := len(t.free); k > 0 {
 		id := t.free[k-1]
 		t.free, t.rows[id] = t.free[:k-1], v
@@ -22,7 +22,7 @@ func (t *table[T]) add(v *T) int32 {
 	return int32(len(t.rows) - 1)
 }
 
-func (t *table[T]) drop(id int32) {
+func (t *idTable[T]) drop(id int32) {
 	t.rows[id] = nil
 	t.free = append(t.free, id)
 }
@@ -30,9 +30,9 @@ func (t *table[T]) drop(id int32) {
 // GroupOf returns the group of a lane of the tree.
 func (s *State) GroupOf(l *queue.Lane) *Group { return s.lanes.rows[l.ID] }
 
-// enter puts a job that has not ended into its queue: an account with a lane for each group. It is
-// not admitted yet. prepared, unless nil, is what its groups ask for, made ready.
-func (s *State) enter(j *Job, prepared []*placement.Prepared) {
+// enterQueue puts a live job into its queue: an account with a lane for each group. The job is not
+// admitted yet. prepared, unless nil, holds the prepared requests of the groups.
+func (s *State) enterQueue(j *Job, prepared []*placement.Prepared) {
 	j.account.ID = s.accounts.add(j)
 	s.tree.Enter(&j.account, j.Queue, j.Submitted)
 	for i := range j.Groups {
@@ -47,11 +47,11 @@ func (s *State) enter(j *Job, prepared []*placement.Prepared) {
 	}
 }
 
-// leave takes an ended job out of its queue.
-func (s *State) leave(j *Job) {
+// leaveQueue removes an ended job from its queue.
+func (s *State) leaveQueue(j *Job) {
 	s.tree.Leave(&j.account)
 	s.accounts.drop(j.account.ID)
-	s.forgiveLater(j)
+	s.scheduleExclusionDrop(j)
 	for i := range j.Groups {
 		g := &j.Groups[i]
 		s.lanes.drop(g.lane.ID)
@@ -60,14 +60,14 @@ func (s *State) leave(j *Job) {
 	}
 }
 
-// admit lets a job's tasks be placed, or parks it if one of its queues has as many jobs running as
-// it may.
+// admit lets a job's tasks be placed. If one of its queues runs its maximum of jobs, the job is
+// parked instead.
 func (s *State) admit(j *Job) {
 	s.tree.Admit(&j.account)
 	s.tellAdmission(j)
 }
 
-// readmit admits parked jobs for which there is room, as far as the budget goes.
+// readmit admits parked jobs whose queues have room again, as far as the budget goes.
 func (s *State) readmit(budget Budget) {
 	for s.tree.Readmitting() && !s.Over(budget) {
 		if a := s.tree.Readmit(); a != nil {
@@ -76,7 +76,7 @@ func (s *State) readmit(budget Budget) {
 	}
 }
 
-// tellAdmission gives the groups of a job the cause that holds after it was admitted or parked.
+// tellAdmission sets the cause of waiting of a job's groups after the job was admitted or parked.
 func (s *State) tellAdmission(j *Job) {
 	for i := range j.Groups {
 		if g := &j.Groups[i]; g.lane.Ready() > 0 {
@@ -85,7 +85,7 @@ func (s *State) tellAdmission(j *Job) {
 	}
 }
 
-// firstCause is the cause of a group that the scheduler has not come to yet.
+// firstCause returns the cause of waiting of a group that the scheduler has not tried yet.
 func (g *Group) firstCause() plimsoll.WaitCause {
 	if at := g.Job.account.Parked(); at != nil {
 		return plimsoll.WaitCause{Code: plimsoll.WaitQueueMax, Queue: at.Path}
@@ -93,7 +93,7 @@ func (g *Group) firstCause() plimsoll.WaitCause {
 	return plimsoll.WaitCause{Code: plimsoll.WaitTurn, Queue: g.Job.Queue.Path}
 }
 
-// enqueue makes a pending task one that may be placed.
+// enqueue lets a pending task be placed.
 func (s *State) enqueue(g *Group, index int32) {
 	g.Tasks[index].queued = true
 	g.pending.push(index)
@@ -102,7 +102,7 @@ func (s *State) enqueue(g *Group, index int32) {
 	}
 }
 
-// dequeue takes a task out of those that may be placed. Its entry in g.pending becomes stale.
+// dequeue keeps a task from being placed. Its entry in g.pending becomes stale.
 func (s *State) dequeue(g *Group, t *Task) {
 	if t.queued {
 		s.tree.Ready(&g.lane, -1)
@@ -121,7 +121,7 @@ func (s *State) dequeued(g *Group, t *Task) {
 	}
 }
 
-// tidy drops the stale entries of pending, and all but the first of a task that stands in it twice.
+// tidy drops the stale entries of pending, and all but the first entry of each task.
 func (g *Group) tidy() {
 	kept := g.pending.items[:0]
 	for _, index := range g.pending.items[g.pending.head:] {
@@ -136,7 +136,8 @@ func (g *Group) tidy() {
 	g.pending.items, g.pending.head = kept, 0
 }
 
-// Next returns the first task of the group that may be placed. There must be one.
+// Next returns the first task of the group that may be placed. The caller has seen that there is
+// one.
 func (g *Group) Next() Ref {
 	for {
 		index := *g.pending.front()
@@ -165,7 +166,7 @@ func (s *State) setWait(g *Group, cause plimsoll.WaitCause) {
 	s.markStatus(g.Job, false)
 }
 
-// Tell gives groups the causes that the tree says have changed, as far as the budget goes.
+// Tell records the causes of waiting that have changed in the tree, as far as the budget goes.
 func (s *State) Tell(budget Budget) {
 	for s.tree.Telling() && !s.Over(budget) {
 		if l, cause, ok := s.tree.Tell(); ok {
@@ -174,7 +175,7 @@ func (s *State) Tell(budget Budget) {
 	}
 }
 
-// causeOf returns a cause of the tree as it is recorded.
+// causeOf returns the record of a cause of the tree.
 func (s *State) causeOf(g *Group, c queue.Cause) plimsoll.WaitCause {
 	switch c.Code {
 	case plimsoll.WaitTurn:
@@ -191,8 +192,8 @@ func (s *State) causeOf(g *Group, c queue.Cause) plimsoll.WaitCause {
 	return cause
 }
 
-// Parked returns the queue at which the job waits until fewer jobs run there or above; nil if it
-// waits for none.
+// Parked returns the queue whose maximum of running jobs keeps the job from being admitted; nil if
+// the job is not parked.
 func (j *Job) Parked() *queue.Queue { return j.account.Parked() }
 
 // Waits reports whether a pending task waits for the time of its next attempt.

@@ -7,7 +7,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// find returns the task of an id.
+// find returns the task with an id.
 func (s *State) find(id string) (Ref, bool) {
 	job, group, index, ok := splitID(id)
 	if !ok {
@@ -16,7 +16,7 @@ func (s *State) find(id string) (Ref, bool) {
 	return s.FindTask(job, group, index)
 }
 
-// splitID takes the id of a task apart.
+// splitID splits the id of a task into job, group and index.
 func splitID(id string) (job, group string, index int32, ok bool) {
 	rest, number, ok := cutLast(id)
 	job, group, ok2 := cutLast(rest)
@@ -32,8 +32,9 @@ func cutLast(text string) (before, after string, ok bool) {
 	return text[:i], text[i+1:], true
 }
 
-// whereIs is what the fleet asks about a task that a request wants to be near to or far from.
-func (s *State) whereIs(id string) (node, owner string, err error) {
+// locate returns the node and the owner of a task, for a request that wants to be near to it or far
+// from it. Both are empty if the task is on no node.
+func (s *State) locate(id string) (node, owner string, err error) {
 	ref, ok := s.find(id)
 	if !ok || !ref.Task().State.OnNode() {
 		return "", "", nil
@@ -41,9 +42,8 @@ func (s *State) whereIs(id string) (node, owner string, err error) {
 	return ref.Task().Node, ref.Group.Job.Spec.Owner, nil
 }
 
-// volumesOf is what the fleet asks about a task whose directory a request wants: that stays on the
-// node where it ran last.
-func (s *State) volumesOf(id string) (node string, err error) {
+// locateVolumes returns the node with the directory of a task: the node where the task ran last.
+func (s *State) locateVolumes(id string) (node string, err error) {
 	ref, ok := s.find(id)
 	if !ok {
 		return "", plimsoll.Errorf(plimsoll.CodeNotFound, "there is no task %q", id)

@@ -9,7 +9,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 )
 
-// evictions counts the groups that nodes keep away.
+// evictions counts the evictions in the records of all nodes.
 func (b *bench) evictions(nodes int) (n int) {
 	for i := range nodes {
 		n += len(b.engine.State().Node(fmt.Sprintf("n%d", i)).Evictions)
@@ -25,8 +25,8 @@ func (b *bench) mode(nodes int, mode plimsoll.NodeMode) {
 	b.settle()
 }
 
-// A job that many nodes keep away ends: they take it out of their records in parts, through a crash
-// too, and only then is it forgotten.
+// An ended job is removed from the records of many nodes that have evicted it. The removal goes in
+// parts, goes on after a crash, and precedes the end of the job's own records.
 func TestManyNodesForgiveAnEndedJobWithinTinyLimits(t *testing.T) {
 	const nodes = 200
 	b := newBench(t, state.Config{KeepEnded: 1e9, EvictedFor: 3600e9}, state.Limits{Ops: 40})
