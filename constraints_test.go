@@ -43,7 +43,9 @@ func TestPlacementWordsAreAccepted(t *testing.T) {
 		Reservoir: plimsoll.ReservoirOnly,
 		Class:     map[string]float64{"cpu": 1000, "nvidia.com/gpu": 0.001},
 		Where:     strings.Repeat(" ", plimsoll.MaxWhere),
-	}, preferences{Near: []selector{{Job: "a"}}, Spread: []spread{{By: "zone"}, {By: "rack"}}, Strategy: plimsoll.StrategyRandom})
+	}, preferences{
+		Near: []selector{{Job: "a"}}, Spread: []spread{{By: "zone"}, {By: "rack"}}, Strategy: plimsoll.StrategyRandom,
+	})
 	if err := job.Validate(); err != nil {
 		t.Error(err)
 	}
@@ -60,7 +62,7 @@ func TestPlacementWordsAreAccepted(t *testing.T) {
 	}
 }
 
-// What cannot be is refused with the field as it stands in the job file, and with what to do.
+// An impossible constraint is refused with the field as in the job file, and with the correction.
 func TestConstraintsRefused(t *testing.T) {
 	many := func(n int) []string { return make([]string, n) }
 	traits := func(name string, words ...string) constraints {

@@ -69,9 +69,10 @@ var enums = map[string]enum{
 // wordless are values without a word: nothing is set.
 var wordless = []string{"ClassUnset", "ResultNone", "WaitNone"}
 
-// TestEveryEnumIsComplete reads the enumerations from the source, so a value that was added there
-// alone shows: each has a sentinel behind its last value, and each value is known and has a word of
-// its own that is read back as the value. What is beyond is not known.
+// TestEveryEnumIsComplete reads the enumerations from the source, so a value that was added only
+// there is found. Each enumeration has a sentinel behind its last value. Each value is known, and
+// has a word of its own that is parsed back to the value. Numbers beyond the sentinel are not
+// known.
 func TestEveryEnumIsComplete(t *testing.T) {
 	src, err := lint.TypeCheck(".", ".")
 	if err != nil {

@@ -131,8 +131,8 @@ func TestNodeQOSSelects(t *testing.T) {
 	}
 }
 
-// What is lent is for tasks that are worth least, and a group that asks for it is of that class
-// unless it says another.
+// Extended resources are for the lowest class. A group that requests them is of that class unless
+// it names another.
 func TestExtendedResourcesAreForBestEffort(t *testing.T) {
 	spec := func(class plimsoll.Class, resource string) plimsoll.JobSpec {
 		return plimsoll.JobSpec{ID: "j", Queue: "root.default", Groups: []plimsoll.GroupSpec{
@@ -188,7 +188,7 @@ func TestAnnouncedMetrics(t *testing.T) {
 	}
 }
 
-// The text of an event says what was done, by which rule, and what that changed.
+// The text of an event holds the action, the rule, and the values before and after.
 func TestQOSEventText(t *testing.T) {
 	e := plimsoll.QOSEvent{
 		Kind: plimsoll.QOSThrottled, Rule: "busy/cpu", Metric: "cpu_total_usage", Before: "no quota",
