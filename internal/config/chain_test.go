@@ -35,7 +35,8 @@ largeServers: false
 ownerSpread: false
 sickFor: 1h30m
 strategy: spread
-weights: {unreservedMemory: -2, unreservedDisk: 0, unreservedCustom: 1.5, ownerInstances: 3, currentPlatform: 0.25, nextReboot: 4, near: 5, spread: 6, random: 1e-3}
+weights: {unreservedMemory: -2, unreservedDisk: 0, unreservedCustom: 1.5, ownerInstances: 3,
+  currentPlatform: 0.25, nextReboot: 4, near: 5, spread: 6, random: 1e-3}
 owners:
   alice: 'node.labels.tier == "gold"'
   bob@site.org: node.labels.tier == "silver"
@@ -97,7 +98,7 @@ func TestPlacementIsPrintedAsItIsRead(t *testing.T) {
 	}
 }
 
-// What the file does not say is as without a file: the default chain, with sick nodes out for five
+// A missing field means the same as a missing file: the default chain, without sick nodes for five
 // minutes.
 func TestPlacementFileMayBeShort(t *testing.T) {
 	p, err := config.ParsePlacement("placement.yaml", []byte("batch: 7\n"))

@@ -113,7 +113,9 @@ var jobFiles = file[plimsoll.JobSpec]{
 			"Constraints.Class": func(n int) any {
 				return map[string]float64{"cpu": float64(n) + 0.5, "memory": 2}
 			},
-			"Resources": func(n int) any { return plimsoll.Resources{"cpu": int64(n), "memory": int64(n) << 20, "s1": int64(n)} },
+			"Resources": func(n int) any {
+				return plimsoll.Resources{"cpu": int64(n), "memory": int64(n) << 20, "s1": int64(n)}
+			},
 		},
 		OneOf: []string{"Near[]", "Far[]", "Traits[]"},
 		Leave: []string{"Preferences.Spread[].MaxSkew"}, // a preference has no bound
@@ -125,7 +127,9 @@ var jobFiles = file[plimsoll.JobSpec]{
 var queueFiles = file[plimsoll.QueueConfig]{ // of a queue below root, which has nothing of its own
 	name: "a queue file",
 	print: func(c *plimsoll.QueueConfig) ([]byte, error) {
-		return config.FormatQueues(&plimsoll.QueueConfig{Name: plimsoll.RootQueue, Parent: true, Queues: []plimsoll.QueueConfig{*c}})
+		return config.FormatQueues(&plimsoll.QueueConfig{
+			Name: plimsoll.RootQueue, Parent: true, Queues: []plimsoll.QueueConfig{*c},
+		})
 	},
 	parse: func(data []byte) (plimsoll.QueueConfig, error) {
 		root, err := config.ParseQueues("printed.yaml", data)

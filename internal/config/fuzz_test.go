@@ -104,7 +104,7 @@ func FuzzParsePolicies(f *testing.F) {
 	})
 }
 
-// FuzzParsePlacement: the same for placement files, and what is accepted makes a chain.
+// FuzzParsePlacement: the same for placement files, and an accepted file makes a chain.
 func FuzzParsePlacement(f *testing.F) {
 	f.Add([]byte(placementFile))
 	for _, c := range readCases(f, "testdata/placement_errors.txtar") {
