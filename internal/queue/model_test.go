@@ -172,7 +172,7 @@ func (w *world) next() *lane {
 	})
 }
 
-// What can happen.
+// The steps of the model follow.
 
 var resourceNames = []string{plimsoll.CPU, plimsoll.Memory, "gpu"}
 
@@ -438,8 +438,8 @@ func (w *world) settle() {
 	}
 }
 
-// restate gives a class of which nothing runs another amount of a resource that no queue limits, as
-// happens when the first node brings a resource or the last one takes it away.
+// restate changes the amount that an idle class needs of a resource that no queue limits. That
+// happens when the first node brings a resource, or the last one takes it away.
 func (w *world) restate() {
 	c := rapid.SampledFrom(w.classes).Draw(w.t, "class that asks for something else")
 	k := rapid.IntRange(0, w.names.Len()-1).Draw(w.t, "resource")
@@ -503,7 +503,7 @@ func newWorld(t *rapid.T) *world {
 	return w
 }
 
-// Whatever happens, the tree says the same as the simplest model: which lane is next, which queue
+// After every step, the tree agrees with the simplest model: which lane is next, which queue
 // refuses a lane, and which accounts are parked.
 func TestTreeIsItsModel(t *testing.T) {
 	testrun.Check(t, func(t *rapid.T) {
