@@ -68,7 +68,7 @@ func TestPlanMovesMakesRoom(t *testing.T) {
 	}
 }
 
-// What cannot be understood is said.
+// A request that cannot be understood is refused with an explanation.
 func TestPlanMovesTellsWhatIsWrong(t *testing.T) {
 	c := apart(t)
 	two := trialJob(trialGroup("map", 1, 100), trialGroup("reduce", 1, 4000))

@@ -108,7 +108,8 @@ func TestGuaranteesWeigh(t *testing.T) {
 	}
 }
 
-// What cannot be placed now does not hold up what can, and is first again once it can be.
+// A task that cannot be placed now does not delay tasks that can. It is first again once it can be
+// placed.
 func TestSmallTasksPassLargeOnes(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}))
 	c.node("n", 1000)

@@ -81,8 +81,8 @@ func TestThreeOfAGroupWaitForNoRackThatIsNotForThem(t *testing.T) {
 	}
 }
 
-// A node of a new rack wakes what waits to be spread if it is for it, and so does a rack that no
-// longer counts.
+// A node of a new rack wakes waiting tasks of a spread group if it is eligible for them. A rack
+// that no longer counts wakes them too.
 func TestRacksThatComeAndGoWakeWhatIsSpread(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}))
 	c.withoutGPUs()
@@ -103,8 +103,8 @@ func TestRacksThatComeAndGoWakeWhatIsSpread(t *testing.T) {
 	}
 }
 
-// What a group must be far from comes to a rack, which then does not count any more: the group goes
-// on in the same turn.
+// A task that a group must be far from is placed on a rack, which then no longer counts. The group
+// continues in the same turn.
 func TestNeighboursThatComeWakeWhatIsSpread(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}))
 	c.rackNode("n0", "a", 9)

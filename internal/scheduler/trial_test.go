@@ -36,7 +36,8 @@ func TestTry(t *testing.T) {
 	if len(m.Placed) != 2 || m.Why != nil || m.Placed[0].Server == m.Placed[1].Server || m.Free(1)["cpu"] != 1000 {
 		t.Errorf("map: %+v", m)
 	}
-	if len(r.Placed) != 2 || r.Asked != 5 || r.Stopped || r.Why == nil || r.Code != plimsoll.WaitNoNode || r.Summary != "2 of 2 nodes: not enough cpu" {
+	if len(r.Placed) != 2 || r.Asked != 5 || r.Stopped || r.Why == nil || r.Code != plimsoll.WaitNoNode ||
+		r.Summary != "2 of 2 nodes: not enough cpu" {
 		t.Errorf("reduce: %+v", r)
 	}
 	if want := "root.a has cpu 5 left of its max of 5, and they ask for 8"; trial.QueueReason != want {
@@ -92,7 +93,7 @@ func TestTryTellsOfTheQueue(t *testing.T) {
 	}
 }
 
-// What cannot be tried is refused by the name of the field and with what to do.
+// An impossible request is refused with the name of the field and the correction.
 func TestTryRefuses(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}))
 	c.node("n1", 4000)
@@ -110,7 +111,8 @@ func TestTryRefuses(t *testing.T) {
 		{"", 0, "groups[1].constraints.where", "nothing"},
 	} {
 		_, err := c.sched.Try(c.s, trialJob(trialGroup("map", 1, 100), bad), test.group, test.count)
-		if e, ok := err.(*plimsoll.Error); !ok || e.Field != test.field || !strings.Contains(e.Msg, test.text) { //nolint:errorlint // it is not wrapped
+		e, ok := err.(*plimsoll.Error) //nolint:errorlint // it is not wrapped
+		if !ok || e.Field != test.field || !strings.Contains(e.Msg, test.text) {
 			t.Errorf("group %q, count %d: %v", test.group, test.count, err)
 		}
 	}
@@ -119,8 +121,8 @@ func TestTryRefuses(t *testing.T) {
 	}
 }
 
-// A group of a million tasks is tried as far as one trial goes, and what fits is told as a least
-// number.
+// A group of a million tasks is tried up to the bound of one trial. The number that fit is
+// reported as a lower bound.
 func TestTryIsBounded(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}))
 	c.node("n1", 64_000_000)
