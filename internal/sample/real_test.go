@@ -119,11 +119,13 @@ func TestSweepOfRealGroups(t *testing.T) {
 	if err := s.Sweep(time.Now(), &out); err != nil {
 		t.Fatal(err)
 	}
-	if len(out.Groups) != 2 || out.Groups[0].Key != "a" || out.Groups[1].Key != "b" || out.Groups[0].CPUKnown || out.Groups[1].CPUKnown || out.Node.CPUKnown {
+	if len(out.Groups) != 2 || out.Groups[0].Key != "a" || out.Groups[1].Key != "b" ||
+		out.Groups[0].CPUKnown || out.Groups[1].CPUKnown || out.Node.CPUKnown {
 		t.Fatalf("the first sweep is %+v", out)
 	}
 	deadline, start := time.Now().Add(time.Minute), out.At
-	for out.Groups[1].Throttled == 0 || out.Groups[1].Memory < 2<<20 || out.Groups[1].CPU == 0 || out.Node.CPU == 0 || time.Since(start) < time.Second {
+	for out.Groups[1].Throttled == 0 || out.Groups[1].Memory < 2<<20 || out.Groups[1].CPU == 0 ||
+		out.Node.CPU == 0 || time.Since(start) < time.Second {
 		if time.Now().After(deadline) {
 			t.Fatalf("the spinner is not seen: %+v", out)
 		}
@@ -157,16 +159,21 @@ func wait(t *testing.T, d time.Duration) {
 func checkReal(t *testing.T, out Sweep) {
 	t.Helper()
 	idle, busy, node := out.Groups[0], out.Groups[1], out.Node
-	if !idle.CPUKnown || idle.CPU != 0 || !idle.MemoryKnown || idle.Memory > 1<<20 || idle.CPUPressureKnown || idle.Gone {
+	if !idle.CPUKnown || idle.CPU != 0 || !idle.MemoryKnown || idle.Memory > 1<<20 ||
+		idle.CPUPressureKnown || idle.Gone {
 		t.Errorf("the group that does nothing is %+v", idle)
 	}
-	if !busy.CPUKnown || busy.CPU > 300_000_000 || !busy.MemoryKnown || busy.Memory < 2<<20 || busy.Memory > 64<<20 || !busy.ThrottledKnown {
+	if !busy.CPUKnown || busy.CPU > 300_000_000 ||
+		!busy.MemoryKnown || busy.Memory < 2<<20 || busy.Memory > 64<<20 || !busy.ThrottledKnown {
 		t.Errorf("the spinner at a fifth of a processor is %+v", busy)
 	}
-	if h, err := cgroup.Detect(cgroup.DefaultRoot); err != nil || busy.CPUPressureKnown != (h.Version() != cgroup.V1) || busy.MemoryPressureKnown != busy.CPUPressureKnown {
+	h, err := cgroup.Detect(cgroup.DefaultRoot)
+	if err != nil || busy.CPUPressureKnown != (h.Version() != cgroup.V1) ||
+		busy.MemoryPressureKnown != busy.CPUPressureKnown {
 		t.Errorf("pressure of the spinner: %+v, %v", busy, err)
 	}
-	if node.Cores < 1 || !node.CPUKnown || node.CPU > (node.Cores+1)*1e9 || !node.MemoryKnown || node.MemoryAvailable <= 0 || node.MemoryAvailable > node.MemoryTotal || !node.LoadKnown {
+	if node.Cores < 1 || !node.CPUKnown || node.CPU > (node.Cores+1)*1e9 || !node.MemoryKnown ||
+		node.MemoryAvailable <= 0 || node.MemoryAvailable > node.MemoryTotal || !node.LoadKnown {
 		t.Errorf("the machine is %+v", node)
 	}
 }

@@ -154,7 +154,7 @@ func TestRatesOfAGroup(t *testing.T) {
 	}
 }
 
-// What the machine tells: busy is neither idle nor waiting for a disk nor stolen.
+// The busy time of the machine is neither idle, nor waiting for a disk, nor stolen.
 func TestNode(t *testing.T) {
 	proc := fakeProc(t)
 	s, err := New(Config{Proc: proc})
@@ -245,7 +245,7 @@ func TestMachinesThatTellLess(t *testing.T) {
 	}
 }
 
-// Whatever the machine's files hold, no value is negative and nothing breaks.
+// For any content of the machine's files, no value is negative and nothing panics.
 func FuzzNode(f *testing.F) {
 	for _, seed := range []string{
 		stat, meminfo, loadavg, stalled, "cpu  9223372036854775807 9223372036854775807 0 0 0 0 0\ncpu0\n",
@@ -268,7 +268,7 @@ func FuzzNode(f *testing.F) {
 	})
 }
 
-// What is acted on now is seen in the next sample, whatever the kernel's averages say.
+// The effect of an action is in the next sample, unlike in the kernel's averages.
 func TestPressureIsThatSinceTheLastSweep(t *testing.T) {
 	var c counter
 	start := time.Unix(1000, 0)
@@ -278,7 +278,13 @@ func TestPressureIsThatSinceTheLastSweep(t *testing.T) {
 	for _, step := range []struct {
 		seconds, micros, want int64
 		ok                    bool
-	}{{1, 5_250_000, 25_00, true}, {2, 5_250_000, 0, true}, {3, 9_000_000, 100_00, true}, {4, 1, 0, false}, {5, 100_001, 10_00, true}} {
+	}{
+		{1, 5_250_000, 25_00, true},
+		{2, 5_250_000, 0, true},
+		{3, 9_000_000, 100_00, true},
+		{4, 1, 0, false},
+		{5, 100_001, 10_00, true},
+	} {
 		got, ok := c.share(start.Add(time.Duration(step.seconds)*time.Second), step.micros, true)
 		if got != step.want || ok != step.ok {
 			t.Errorf("after %d s: %d, %v; want %d, %v", step.seconds, got, ok, step.want, step.ok)
