@@ -131,8 +131,8 @@ func TestBoundHoldsWhenEveryFieldIsFilled(t *testing.T) {
 	}
 }
 
-// The bound holds whichever fields are set and whatever they hold, and large records are at most a
-// fifth smaller.
+// The bound holds for all combinations and values of fields. For large records it is at most a
+// fifth too large.
 func TestBoundHoldsForRandomRecords(t *testing.T) {
 	f := &filler{rng: rand.New(rand.NewPCG(testrun.Seed(t), 1))}
 	for i := range 200 {
@@ -205,7 +205,7 @@ func TestBoundOfEventsCountsEveryField(t *testing.T) {
 	near(t, "Event", bound/events, len(enc.Finish(nil))/events)
 }
 
-// What a submit of an ordinary job pays.
+// BenchmarkOf measures the cost in the submit of an ordinary job.
 func BenchmarkOf(b *testing.B) {
 	spec := &plimsoll.JobSpec{ID: "job", Owner: "alice", Queue: "root.default", Labels: map[string]string{
 		"app": "x",
