@@ -18,7 +18,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
-// The example file has every field, and what it describes can be registered.
+// The example file has every field, and its metrics can be registered.
 func TestTheExampleLoads(t *testing.T) {
 	metrics, err := Load("../../examples/metrics.yaml")
 	if err != nil {
@@ -28,7 +28,8 @@ func TestTheExampleLoads(t *testing.T) {
 	if got := strings.Join(nodeqos.MetricNames(metrics), " "); got != names {
 		t.Errorf("names: %s", got)
 	}
-	if m := metrics[0]; m.PerTask || m.Every != 10*time.Second || m.Timeout != 2*time.Second || !m.Evictable || m.Throttleable || m.ActionPriority != 4 {
+	if m := metrics[0]; m.PerTask || m.Every != 10*time.Second || m.Timeout != 2*time.Second ||
+		!m.Evictable || m.Throttleable || m.ActionPriority != 4 {
 		t.Errorf("the first is %+v", m)
 	}
 	if m := metrics[1]; !m.PerTask || m.Sum || !m.Throttleable || m.ThrottleQuantified || m.Sort == nil {
@@ -51,7 +52,7 @@ func TestTheExampleLoads(t *testing.T) {
 	}
 }
 
-// What is wrong in a file of metrics is told with the file, the place and the fix.
+// A fault in a file of metrics is reported with the file, the place and the fix.
 func TestBadMetricsAreRefused(t *testing.T) {
 	const prom = "prometheus: {port: metrics.port, series: x, perTask: true}"
 	for _, c := range []struct{ name, text, want string }{
@@ -310,7 +311,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// What an endpoint answers, whatever it is, is a value or an error.
+// Every answer of an endpoint is a value or an error.
 func FuzzScrape(f *testing.F) {
 	f.Add([]byte(exposition))
 	f.Add([]byte("app_latency{"))
@@ -328,7 +329,7 @@ func FuzzScrape(f *testing.F) {
 	})
 }
 
-// Whatever a file of metrics holds, it is read or refused.
+// Every file of metrics is read or refused.
 func FuzzMetrics(f *testing.F) {
 	if data, err := os.ReadFile("../../examples/metrics.yaml"); err == nil {
 		f.Add(data)
