@@ -193,8 +193,8 @@ func fill(capacity, tasks, jobs, perTurn int) *Ring {
 	return r
 }
 
-// BenchmarkHeld fills a ring of nine million events, the most of the design's table, and reports
-// the live heap that it takes and how long a garbage collection lasts with it.
+// BenchmarkHeld fills a ring of nine million events, the most of the design's table. It reports
+// the live heap that the ring takes, and the duration of a garbage collection.
 func BenchmarkHeld(b *testing.B) {
 	for _, test := range []struct{ tasks, jobs, perTurn int }{{100, 20, 5}, {100, 20, 25}, {100, 1, 1}, {1, 1, 1}} {
 		b.Run(fmt.Sprintf(

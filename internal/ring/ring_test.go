@@ -99,8 +99,8 @@ func TestChunkHoldsWhatWasPacked(t *testing.T) {
 	})
 }
 
-// Whatever the events, the chunks, the capacity and the question, a batch is what a plain slice of
-// the newest events would give.
+// For all events, chunks, capacities and questions, a batch equals the same part of a plain slice
+// of the newest events.
 func TestBatchEqualsSlice(t *testing.T) {
 	testrun.Check(t, func(t *rapid.T) {
 		capacity := rapid.IntRange(0, 50).Draw(t, "capacity")
@@ -433,7 +433,7 @@ func TestEncoderAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Memory usage of historical elements: a chunk stays small for what batch workloads repeat. The
+// Memory usage of historical elements: a chunk of repetitive batch workloads stays small. The
 // design's interned records take 66 bytes an event and more.
 func TestEventsAreSmall(t *testing.T) {
 	for _, test := range []struct {
