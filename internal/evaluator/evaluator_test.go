@@ -71,7 +71,7 @@ func ids(servers []placement.Server) string {
 	return strings.Join(out, " ")
 }
 
-// database answers as one that has servers, and what runs on each, under URLs of their own.
+// database serves a list of servers, and the instances on each server under a URL of its own.
 type database struct {
 	*httptest.Server
 	mu struct {
@@ -119,8 +119,8 @@ func fleetOf(n int, more string) string {
 	return "[" + strings.Join(list, ",\n") + "]"
 }
 
-// What runs on a server is loaded only when a batch needs it, and only for the servers that pass
-// the filters by record: listing loads nothing, and of sixty servers, half of which are for the
+// The instances on a server are loaded only when a batch needs them, and only for servers that
+// pass the filters by record. Listing loads nothing. Of sixty servers, half of which are for the
 // request, at most thirty are loaded.
 func TestInstancesAreLoadedWhenABatchNeedsThem(t *testing.T) {
 	d := newDatabase(t, fleetOf(60, ""))
@@ -300,7 +300,8 @@ func TestCallsBeyondTheBoundAreRefused(t *testing.T) {
 	<-ended
 }
 
-// Run reads the servers before anybody is answered, and waits for what it has begun.
+// Run reads the servers before it answers the first call, and waits for the loads that it has
+// begun.
 func TestRunServesUntilItsContextEnds(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("HOME", dir)

@@ -16,8 +16,8 @@ import (
 
 // Bounds of a document.
 const (
-	MaxServersBytes   = 256 << 20 // with all servers of a part
-	maxInstancesBytes = 16 << 20  // with what runs on one server
+	MaxServersBytes   = 256 << 20 // all servers of a part
+	maxInstancesBytes = 16 << 20  // the instances of one server
 )
 
 const fetchTimeout = 30 * time.Second
@@ -29,7 +29,7 @@ func isURL(where string) bool {
 	return strings.HasPrefix(where, "http://") || strings.HasPrefix(where, "https://")
 }
 
-// newClient returns a client for documents. It goes nowhere else than it was told to.
+// newClient returns a client for documents. It follows no redirects.
 func newClient() *http.Client {
 	return &http.Client{
 		Timeout:       fetchTimeout,
@@ -44,7 +44,7 @@ func Read(ctx context.Context, where string) ([]byte, error) {
 	return read(ctx, client, where, MaxServersBytes)
 }
 
-// read reads a document, which may have so many bytes.
+// read reads a document of at most most bytes.
 func read(ctx context.Context, client *http.Client, where string, most int64) ([]byte, error) {
 	if !isURL(where) {
 		f, err := os.Open(where)
@@ -82,7 +82,7 @@ func readAll(where string, from io.Reader, most int64) ([]byte, error) {
 	return data, nil
 }
 
-// plain is an error without the operation and the name that its reader is told anyway.
+// plain returns an error without the operation and the name, which its reader is given separately.
 func plain(err error) error {
 	var file *os.PathError
 	var fetched *url.Error

@@ -14,18 +14,18 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement/remote"
 )
 
-// source keeps what was read of the servers.
+// source keeps the servers as they were last read.
 type source struct {
 	cfg    *Config
 	client *http.Client
-	turn   chan struct{}        // held while the document is looked at
-	last   atomic.Pointer[part] // as it was read last; set before there are calls
-	stamp  stamp                // of what last was read from; with turn
-	at     time.Time            // when it was read; with turn
+	turn   chan struct{}        // held while the document is checked
+	last   atomic.Pointer[part] // last content; set before the first call
+	stamp  stamp                // stamp of the file from which last was read; guarded by turn
+	at     time.Time            // instant at which last was read; guarded by turn
 	loads  atomic.Uint64
 }
 
-// stamp tells one content of a file from another.
+// stamp distinguishes two contents of a file.
 type stamp struct {
 	size    int64
 	changed time.Time
@@ -41,7 +41,7 @@ func newSource(cfg *Config) *source {
 	return &source{cfg: cfg, client: newClient(), turn: make(chan struct{}, 1)}
 }
 
-// now returns the servers as they are, read again if need be.
+// now returns the present servers. It reads them again if necessary.
 func (s *source) now(ctx context.Context) (*part, error) {
 	select {
 	case s.turn <- struct{}{}:
@@ -92,7 +92,7 @@ func (s *source) stages(names *placement.Names) ([]placement.Stage, error) {
 	return s.last.Load().Stages(names)
 }
 
-// beside is the source of an evaluator.
+// beside returns the source of an evaluator in this process.
 func (s *source) beside() remote.Source {
 	out := remote.Source{Instances: s.instances, Instance: s.instance}
 	if s.cfg.Instances == "" {
@@ -101,7 +101,8 @@ func (s *source) beside() remote.Source {
 	return out
 }
 
-// instances returns what runs on a server of the document, and on no other: the id is the caller's.
+// instances returns the instances on a server of the document. Other servers are refused, because
+// the id comes from the caller.
 func (s *source) instances(ctx context.Context, server string) ([]placement.Instance, error) {
 	p, err := s.now(ctx)
 	if err != nil {
@@ -149,7 +150,7 @@ func (s *source) group(ctx context.Context, job, group string) (map[string][]pla
 	return p.groups[groupName{job, group}], nil
 }
 
-// checkTemplate refuses a place of instances that names no server.
+// checkTemplate refuses a template of instances that names no server.
 func checkTemplate(template string) error {
 	if template != "" && !strings.Contains(template, placeholder) {
 		return plimsoll.Invalid("instances",
