@@ -80,10 +80,12 @@ const sleepers = 4
 func (f *fleet) sleepers() {
 	f.t.Helper()
 	c := f.client(patience)
-	_, err := c.SubmitJob(f.t.Context(), plimsoll.JobSpec{ID: "sleepers", Owner: "sleepers", Queue: "root.sleepers", Groups: []plimsoll.GroupSpec{{
-		Name: "main", Count: sleepers, Command: []string{"sleep", "1000000"},
-		Resources: plimsoll.Resources{"cpu": 100, "memory": 16 << 20},
-	}}})
+	_, err := c.SubmitJob(f.t.Context(), plimsoll.JobSpec{
+		ID: "sleepers", Owner: "sleepers", Queue: "root.sleepers", Groups: []plimsoll.GroupSpec{{
+			Name: "main", Count: sleepers, Command: []string{"sleep", "1000000"},
+			Resources: plimsoll.Resources{"cpu": 100, "memory": 16 << 20},
+		}},
+	})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -124,7 +126,7 @@ func (f *fleet) peaks() (text string) {
 // readyAgain is how long the fleet may take to be ready after everything was killed.
 const readyAgain = 30 * time.Second
 
-// restarts kills the processes and starts them again with what the attacks have left in the store.
+// restarts kills the processes and starts them again on the store that the attacks have filled.
 func (f *fleet) restarts() {
 	f.t.Helper()
 	for _, p := range f.processes {

@@ -106,7 +106,7 @@ func replicationOfGroups(t *testing.T, f *fleet) {
 	})
 }
 
-// nested returns a field of bytes with the number and what is in it.
+// nested returns a field of bytes with its number and content.
 func nested(field byte, inner []byte) []byte {
 	out := []byte{field<<3 | 2}
 	n := len(inner)

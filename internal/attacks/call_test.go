@@ -28,7 +28,7 @@ type call struct {
 	body        io.Reader
 }
 
-// answer is what came back: a status, or how the connection ended.
+// answer is the result of a call: a status, or the way in which the connection ended.
 type answer struct {
 	status int
 	text   string

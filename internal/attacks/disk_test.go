@@ -58,9 +58,11 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.eventually("take submits again", func() error {
-		return f.submit(t, plimsoll.JobSpec{ID: "taken", Owner: "alice", Queue: "root.alice", Groups: []plimsoll.GroupSpec{{
-			Name: "main", Count: 1, Command: []string{"true"},
-		}}})
+		return f.submit(t, plimsoll.JobSpec{
+			ID: "taken", Owner: "alice", Queue: "root.alice", Groups: []plimsoll.GroupSpec{{
+				Name: "main", Count: 1, Command: []string{"true"},
+			}},
+		})
 	})
 	f.stands()
 	f.stillFirstAttempts()

@@ -127,8 +127,7 @@ func (f *fleet) agentArgs() []string {
 	}
 }
 
-// queues gives each user a queue of his own, so that what one submits is not before what another
-// does.
+// queues gives each user a separate queue, so that no user's jobs delay another's.
 const queues = `partitions:
   - name: default
     queues:

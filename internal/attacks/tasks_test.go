@@ -15,10 +15,12 @@ import (
 // shell runs a script as a job of one task and returns what it wrote when it has ended.
 func (f *fleet) shell(t *testing.T, id, script string, resources plimsoll.Resources) (said string, task plimsoll.Task) {
 	t.Helper()
-	if err := f.submit(t, plimsoll.JobSpec{ID: id, Owner: "mallory", Queue: "root.mallory", Groups: []plimsoll.GroupSpec{{
-		Name: "main", Count: 1, Command: []string{"sh", "-c", script}, Resources: resources,
-		Retry: plimsoll.RetryPolicy{},
-	}}}); err != nil {
+	if err := f.submit(t, plimsoll.JobSpec{
+		ID: id, Owner: "mallory", Queue: "root.mallory", Groups: []plimsoll.GroupSpec{{
+			Name: "main", Count: 1, Command: []string{"sh", "-c", script}, Resources: resources,
+			Retry: plimsoll.RetryPolicy{},
+		}},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	c := f.client(patience)
@@ -51,9 +53,11 @@ func forkBomb(t *testing.T, f *fleet) {
 
 func (f *fleet) submitOrFail(t *testing.T, id, script string, count int32) {
 	t.Helper()
-	if err := f.submit(t, plimsoll.JobSpec{ID: id, Owner: "mallory", Queue: "root.mallory", Groups: []plimsoll.GroupSpec{{
-		Name: "main", Count: count, Command: []string{"sh", "-c", script},
-	}}}); err != nil {
+	if err := f.submit(t, plimsoll.JobSpec{
+		ID: id, Owner: "mallory", Queue: "root.mallory", Groups: []plimsoll.GroupSpec{{
+			Name: "main", Count: count, Command: []string{"sh", "-c", script},
+		}},
+	}); err != nil {
 		t.Fatal(err)
 	}
 }
