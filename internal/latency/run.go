@@ -19,19 +19,19 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
-// plan says how much is measured.
+// plan holds the parameters of a measurement.
 type plan struct {
 	rounds          int
 	measure, settle time.Duration
-	others          float64 // cores
+	others          float64 // in cores
 	random          *rand.Rand
 }
 
-// mode is a way to treat the burners.
+// mode is a treatment of the burners.
 type mode struct {
 	name    string
 	stopped bool
-	rungs   []rung // none: no agent
+	rungs   []rung // empty: no agent
 }
 
 // rung is a rule on the share of time in which the server waits for a processor.
@@ -40,9 +40,9 @@ type rung struct {
 	action             plimsoll.Action
 }
 
-// The ladder begins with what costs the burners nothing while processors are idle. Only if that is
-// not enough, which a second line tells, they are throttled, and in the end stand still for a
-// moment.
+// modes returns the treatments. The ladder first lowers the burners' weight, which costs nothing
+// while processors are idle. If that is not enough, a second line throttles them, and finally
+// suspends them for a moment.
 func modes() []mode {
 	throttle := &plimsoll.ThrottleAction{Step: 40}
 	return []mode{
@@ -80,26 +80,28 @@ func policies(m *mode) []plimsoll.Policy {
 	return all
 }
 
-// outcome is one measurement.
+// outcome is the result of one measurement.
 type outcome struct {
-	wait     time.Duration // of the server's threads for a processor, per request
-	p50, p95 time.Duration // of the answers
-	batch    float64       // cores that the burners got
-	idle     float64       // cores that nobody used
+	wait     time.Duration // waiting time of the server's threads for a processor, per request
+	p50, p95 time.Duration // of the durations of requests
+	batch    float64       // cores used by the burners
+	idle     float64       // unused cores
 }
 
-// site is what runs while it is measured.
+// site is the set of processes and groups that run during a measurement.
 type site struct {
 	dir  string
 	tree *cgroup.Subtree
 
-	// Invariant: the server's first, then the burners', then those of others, in both.
+	// Invariant: both lists begin with the server's, then the burners', then those of other
+	// programs.
 	groups   []*cgroup.Group
 	children []*exec.Cmd
-	tasks    []*cgroup.Group // of groups, those of the server and the burners
+	tasks    []*cgroup.Group // the part of groups for the server and the burners
 
 	client *client
-	// of this process: who asks competes with who answers as its neighbour, not as the whole tree's
+	// own is the group of this process. The client then competes with the server as a neighbour,
+	// and not as the whole tree does.
 	own *cgroup.Group
 }
 
@@ -207,8 +209,8 @@ func (s *site) remove() error {
 	return errors.Join(append(errs, s.tree.Remove(), os.RemoveAll(s.dir))...)
 }
 
-// measure lets one mode run: first until the agent has done what it does, then the requests that
-// count.
+// measure runs one mode: first until the agent's actions have settled, then the requests that are
+// measured.
 func (s *site) measure(ctx context.Context, p *plan, m *mode) (o outcome, err error) {
 	if err := s.reset(ctx, m.stopped); err != nil {
 		return o, err
@@ -248,7 +250,7 @@ func (s *site) measure(ctx context.Context, p *plan, m *mode) (o outcome, err er
 	return o, <-agent
 }
 
-// reset gives every group everything back, and lets the burners run or stand still.
+// reset removes all restrictions from every group, and lets the burners run or stop.
 func (s *site) reset(ctx context.Context, stopped bool) error {
 	for i, g := range s.tasks {
 		c, err := g.Control()
@@ -298,7 +300,7 @@ func (s *site) agent(m *mode) (*nodeqos.Loop, error) {
 	return loop, nil
 }
 
-// reading is what the kernel has counted so far.
+// reading is the state of the kernel's counters.
 type reading struct {
 	at                  time.Time
 	waited, batch, idle time.Duration
@@ -337,11 +339,12 @@ func table(out io.Writer, p *plan, all []mode, results [][]outcome) error {
 		"| burners | wait for a processor per request | × stopped | p50 | p95 | batch cores | of the otherwise idle |\n|---|---|---|---|---|---|---|\n",
 		runtime.NumCPU(), p.others, p.rounds, p.measure)
 	for i := range all {
-		wait, batch := median(
-			i, func(o *outcome) float64 { return ms(o.wait) },
-		), median(i, func(o *outcome) float64 { return o.batch })
-		_, e := fmt.Fprintf(out, "| %s | %.2f ms | %.2f | %.1f ms | %.1f ms | %.2f | %.0f %% |\n", all[i].name, wait, wait/stopped,
-			median(i, func(o *outcome) float64 { return ms(o.p50) }), median(i, func(o *outcome) float64 { return ms(o.p95) }), batch, 100*batch/idle)
+		wait := median(i, func(o *outcome) float64 { return ms(o.wait) })
+		batch := median(i, func(o *outcome) float64 { return o.batch })
+		p50 := median(i, func(o *outcome) float64 { return ms(o.p50) })
+		p95 := median(i, func(o *outcome) float64 { return ms(o.p95) })
+		_, e := fmt.Fprintf(out, "| %s | %.2f ms | %.2f | %.1f ms | %.1f ms | %.2f | %.0f %% |\n",
+			all[i].name, wait, wait/stopped, p50, p95, batch, 100*batch/idle)
 		err = errors.Join(err, e)
 	}
 	return err
