@@ -9,7 +9,7 @@ const (
 	gib = int64(1) << 30
 )
 
-// What must be free is the smaller of 5 % and 2 GiB.
+// The least free space is the smaller of 5 % and 2 GiB.
 func TestTheLeastIsTheSmallerOf5PercentAnd2GiB(t *testing.T) {
 	for size, want := range map[int64]int64{
 		0: 0, 100 * mib: 5 * mib, 40 * gib: 2 * gib, 39 * gib: 39 * gib / 20, 1 << 45: 2 * gib,
