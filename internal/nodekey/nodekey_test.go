@@ -24,7 +24,7 @@ func nodeOf(key *nodekey.Key) plimsoll.Node {
 	}
 }
 
-// What is signed cannot be used for another node, incarnation, address, session or key.
+// A signature cannot be used for another node, incarnation, address, session or key.
 func TestASignatureIsGoodForOneRegistrationAlone(t *testing.T) {
 	key := newKey(t, 1)
 	node := nodeOf(key)
