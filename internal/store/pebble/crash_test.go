@@ -21,7 +21,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// promises is what a run was told, and so what must hold after a crash.
+// promises is the list of outcomes that a run was given. They must hold after a crash.
 type promises struct {
 	acked     atomic.Uint64 // the last revision whose Wait returned nil
 	committed atomic.Uint64 // the last revision that was handed to Commit
@@ -89,7 +89,7 @@ func (p *promises) run(cfg Config, rng *rand.Rand, batches uint64) (err error) {
 	return wait(0)
 }
 
-// crash is a file system as a crash left it, with what had been promised by then.
+// crash is a file system as a crash left it, with the promises given until then.
 type crash struct {
 	fs               *vfs.MemFS
 	acked, committed uint64
@@ -108,8 +108,8 @@ func (p *promises) crashNow(fs *vfs.MemFS, rng *rand.Rand, percent int, what str
 	return c
 }
 
-// check opens what a crash left: all that was acknowledged is there, and what is there is whole
-// batches up to one of them.
+// check opens the store after a crash. All acknowledged batches are there, and the content is
+// whole batches up to one of them.
 func (p *promises) check(c crash) error {
 	s, err := Open(small(c.fs, "store"))
 	if err != nil {
@@ -237,9 +237,9 @@ func TestCrashDuringRecovery(t *testing.T) {
 	t.Logf("%d crashes during recovery", second)
 }
 
-// The disk fails at some write, once or for good. Whoever waits is told, the store takes nothing
-// more, and what was acknowledged before is there when the disk is well again, also if the machine
-// dies on the spot.
+// The disk fails at some write, once or for good. Every waiting caller gets an error, and the
+// store accepts nothing more. Batches acknowledged before are there when the disk works again,
+// even if the machine dies immediately.
 func TestDiskErrors(t *testing.T) {
 	rng := randomSeed(t)
 	const batches = 60

@@ -315,8 +315,8 @@ func TestLostEpochIsNoticed(t *testing.T) {
 	wantError(t, err, plimsoll.CodeCorrupt, "of epoch 2 was stored")
 }
 
-// The way out that the error names works: without the witness, the store opens with what is left,
-// which is a whole revision.
+// The remedy that the error names works: without the witness, the store opens with the rest, which
+// is a whole revision.
 func TestWhatIsLeftCanBeSaved(t *testing.T) {
 	fs := vfs.NewMem()
 	fillLog(t, fs, 150, 4)
@@ -338,7 +338,7 @@ func TestWhatIsLeftCanBeSaved(t *testing.T) {
 	}
 }
 
-// A log whose end was never acknowledged is what a crash leaves behind, and no damage.
+// A crash leaves a log whose end was never acknowledged. That is no damage.
 func TestTornTailIsTolerated(t *testing.T) {
 	fs := vfs.NewMem()
 	s := mustOpen(t, Config{Dir: "store", FS: fs})
@@ -366,8 +366,8 @@ func TestTornTailIsTolerated(t *testing.T) {
 	}
 }
 
-// Whatever happens to one file, the store comes back whole or is refused: never less than was
-// acknowledged, never a panic.
+// After any damage to one file, the store is complete or refused: it never lacks an acknowledged
+// batch, and never panics.
 func TestRandomDamage(t *testing.T) {
 	seed := testrun.Seed(t)
 	rng := rand.New(rand.NewPCG(seed, 2))
