@@ -147,6 +147,16 @@ func TestParseRefusesAPageThatCannotBeMeant(t *testing.T) {
 	}
 }
 
+func TestParseJoinsAnIndentedLineToTheLineAboveIt(t *testing.T) {
+	p, err := lint.Parse("\n```deps\na\nb\nc ← a\n    b\nd\n```\n", "demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Lines) != 4 || !slices.Equal(p.Lines[2].Only, []string{"a", "b"}) {
+		t.Errorf("lines: %+v", p.Lines)
+	}
+}
+
 func TestPureListsThePurePackages(t *testing.T) {
 	p, err := lint.Parse(page, "demo")
 	if err != nil {
