@@ -19,7 +19,7 @@ type (
 	spread      = plimsoll.Spread
 )
 
-// Everything that may be said of a group and of a node, at its bounds, is accepted.
+// Every constraint of a group and every fact of a node is accepted at its bound.
 func TestPlacementWordsAreAccepted(t *testing.T) {
 	long := strings.Repeat("x", plimsoll.MaxPlacementName)
 	job := constrained(constraints{
@@ -136,7 +136,7 @@ func TestConstraintsRefused(t *testing.T) {
 	}
 }
 
-// A preference is checked as a constraint is, and has no bound on the skew.
+// A preference is checked like a constraint, but has no bound on the skew.
 func TestPreferencesRefused(t *testing.T) {
 	for _, test := range []struct {
 		field, msg string
@@ -153,7 +153,7 @@ func TestPreferencesRefused(t *testing.T) {
 	}
 }
 
-// A node says nothing about itself that placement could not reckon with.
+// A node cannot report facts that placement could not use.
 func TestFactsRefused(t *testing.T) {
 	for _, test := range []struct {
 		field, msg string

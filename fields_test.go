@@ -33,8 +33,8 @@ func everyField[X any](t *testing.T, isZero func(*X) bool) {
 	}
 }
 
-// Facts that are equal are not taken in: a field that Equal forgot would keep its old value for
-// ever.
+// A registration with equal facts changes nothing, so a field that Equal forgot would keep its old
+// value for ever.
 func TestEqualLooksAtEveryFact(t *testing.T) {
 	var same plimsoll.NodeFacts
 	fill.Fill(&same, fill.Options{})
@@ -44,7 +44,7 @@ func TestEqualLooksAtEveryFact(t *testing.T) {
 	}
 }
 
-// A state that the sums forgot would be missing in every list of jobs.
+// A state that the sums forget would be missing in every list of jobs.
 func TestSumsCountEveryState(t *testing.T) {
 	var c, none plimsoll.TaskCounts
 	fill.Fill(&c, fill.Options{})

@@ -37,7 +37,7 @@ func Suggest(name string, names []string) string {
 // nameDistance returns the number of letters in which two names differ.
 func nameDistance(a, b string) int {
 	a, b = strings.ToLower(a), strings.ToLower(b)
-	if bare(a) == bare(b) {
+	if withoutDomain(a) == withoutDomain(b) {
 		return 0
 	}
 	beyond, above, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
@@ -61,5 +61,5 @@ func nameDistance(a, b string) int {
 	return row[len(b)]
 }
 
-// bare returns a name without its domain.
-func bare(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
+// withoutDomain returns a name without its domain.
+func withoutDomain(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }

@@ -43,7 +43,7 @@ func TestParseQuantityReadsWhatKubernetesWrites(t *testing.T) {
 		// anything else is a count
 		{"nvidia.com/gpu", "4", 4},
 		{"licences", "2k", 2000},
-		// what is smaller than the unit is rounded up
+		// a fraction of the unit is rounded up
 		{plimsoll.CPU, "0.0001", 1},
 		{plimsoll.CPU, "1n", 1},
 		{plimsoll.Memory, "1m", 1},
