@@ -65,7 +65,7 @@ func (t *Tree) checkWaiters(q *Queue) error {
 			if int(w.short) != i || !w.registered() || !q.isShort(i, &w.class.amounts) {
 				return fmt.Errorf("queue %s: a waiter for resource %d does not belong there", q.Path, i)
 			}
-			if pending := w.doubted || w.telling; !pending && w.lanes == nil && len(w.aside.rows) == 0 {
+			if pending := w.inRecheck || w.telling; !pending && w.lanes == nil && len(w.aside.rows) == 0 {
 				return fmt.Errorf("queue %s: nobody needs the waiter of %v for resource %d", q.Path, w.class.amounts, i)
 			}
 		}

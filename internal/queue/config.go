@@ -186,7 +186,7 @@ func (t *Tree) rebuild() {
 		q.open, q.offered, q.rank, q.closed = q.open[:0], q.offered[:0], absent, false
 		for len(q.presences) > 0 {
 			p := q.presences[0]
-			q.meet(p.class, -p.rows)
+			q.addRows(p.class, -p.rows)
 		}
 		q.resetLeast()
 		q.share, q.sharedAt = t.shareOf(q), t.totals
@@ -198,7 +198,7 @@ func (t *Tree) rebuild() {
 				w := (*h)[0]
 				h.remove(w)
 				w.short = absent
-				t.doubt(w)
+				t.recheckLater(w)
 			}
 		}
 	})

@@ -133,7 +133,7 @@ func (r *row) leaveAside() {
 	from.rows = from.rows[:last]
 	r.aside, r.rank = nil, absent
 	if from.of != nil {
-		from.of.forgetIdle()
+		from.of.dropIdle()
 	}
 }
 
@@ -215,7 +215,7 @@ func (t *Tree) Restate(c *Class, amounts *Amounts, outdated bool) {
 	}
 	if outdated && c.refused != nil {
 		c.refused.outdated = true
-		t.doubt(c.refused)
+		t.recheckLater(c.refused)
 		c.refused = nil
 	}
 }

@@ -85,7 +85,7 @@ func (t *Tree) release(w *waiter) {
 		}
 		t.count(r.leaf, r.class, 1)
 	}
-	t.doubt(w)
+	t.recheckLater(w)
 }
 
 // Block records that no node takes a class now, and why. Its rows stay in place until Next reaches
@@ -101,7 +101,7 @@ func (t *Tree) Block(c *Class, code plimsoll.WaitCode) {
 	}
 	c.code = code
 	if c.refused != nil && c.refused.code != code {
-		t.doubt(c.refused)
+		t.recheckLater(c.refused)
 		c.refused = nil
 	}
 }
@@ -127,6 +127,6 @@ func (t *Tree) Open(c *Class) {
 		t.bringBack(c.aside.rows[n-1])
 	}
 	if c.refused != nil {
-		t.doubt(c.refused)
+		t.recheckLater(c.refused)
 	}
 }

@@ -24,7 +24,7 @@ func (t *Tree) count(q *Queue, c *Class, n int32) {
 		if q.MaxSet == 0 {
 			continue
 		}
-		q.meet(c, n)
+		q.addRows(c, n)
 		if !q.closed {
 			continue
 		}
@@ -53,9 +53,9 @@ func (t *Tree) shut(q *Queue) {
 	q.withdraw()
 }
 
-// meet adds n rows of a class at a limited queue. When the last row leaves, least may become too
+// addRows adds n rows of a class at a limited queue. When the last row leaves, least may become too
 // low: the class may have been the one with the least.
-func (q *Queue) meet(c *Class, n int32) {
+func (q *Queue) addRows(c *Class, n int32) {
 	p := q.presenceOf[c]
 	if p == nil {
 		p = &presence{class: c, queue: q, inClass: int32(len(c.presences)), inQueue: int32(len(q.presences))}

@@ -13,17 +13,17 @@ type Cause struct {
 // is WaitTurn. A waiter with the cause WaitQueueMax also holds the rows of the class that are set
 // aside at the queue.
 type waiter struct {
-	code     plimsoll.WaitCode
-	class    *Class // nil with WaitTurn
-	queue    *Queue // with WaitQueueMax
-	resource int    // with WaitQueueMax: the short resource when a lane was told last
-	short    int32  // resource whose heap in queue.short holds it; absent: none
-	rank     int32  // position in that heap
-	aside    aside  // rows set aside for it
-	lanes    *Lane  // first of the lanes that were told
-	doubted  bool   // it is listed in Tree.recheck
-	telling  bool   // it is listed in Tree.telling
-	outdated bool   // its lanes are told again, even if their cause is unchanged
+	code      plimsoll.WaitCode
+	class     *Class // nil with WaitTurn
+	queue     *Queue // with WaitQueueMax
+	resource  int    // with WaitQueueMax: the short resource when a lane was told last
+	short     int32  // resource whose heap in queue.short holds it; absent: none
+	rank      int32  // position in that heap
+	aside     aside  // rows set aside for it
+	lanes     *Lane  // first of the lanes that were told
+	inRecheck bool   // it is listed in Tree.recheck
+	telling   bool   // it is listed in Tree.telling
+	outdated  bool   // its lanes are told again, even if their cause is unchanged
 }
 
 func (w *waiter) before(o *waiter) bool {
@@ -52,7 +52,7 @@ func (w *waiter) drop(l *Lane) {
 		l.next.prev = l.prev
 	}
 	l.told, l.next, l.prev = nil, nil, nil
-	w.forgetIdle()
+	w.dropIdle()
 }
 
 // waiterOf returns the waiter of a class at a queue that refuses it. It makes one if necessary.
@@ -75,18 +75,18 @@ func (q *Queue) await(w *waiter, resource int) {
 	q.short[resource].push(w)
 }
 
-// standDown undoes await.
-func (q *Queue) standDown(w *waiter) {
+// stopAwaiting undoes await.
+func (q *Queue) stopAwaiting(w *waiter) {
 	if w.short != absent {
 		q.short[w.short].remove(w)
 		w.short = absent
 	}
 }
 
-// doubt marks a cause that may have ended, for Settle.
-func (t *Tree) doubt(w *waiter) {
-	if !w.doubted {
-		w.doubted = true
+// recheckLater marks a cause that may have ended, for Settle.
+func (t *Tree) recheckLater(w *waiter) {
+	if !w.inRecheck {
+		w.inRecheck = true
 		t.recheck = append(t.recheck, w)
 	}
 }
@@ -110,11 +110,11 @@ func (w *waiter) registered() bool { return w.queue != nil && w.queue.waiters[w.
 // keep the cause that they were told.
 func (t *Tree) Settle() {
 	for _, w := range t.recheck {
-		w.doubted = false
+		w.inRecheck = false
 		if !w.stillHolds() && w.lanes != nil {
 			t.tell(w)
 		}
-		w.forgetIdle()
+		w.dropIdle()
 	}
 	clear(t.recheck)
 	t.recheck = t.recheck[:0]
@@ -134,14 +134,14 @@ func (w *waiter) stillHolds() bool {
 	return held
 }
 
-// forgetIdle removes a waiter of a queue that has no lanes and no rows.
-func (w *waiter) forgetIdle() {
-	if w.queue == nil || w.lanes != nil || len(w.aside.rows) > 0 || w.doubted || w.telling {
+// dropIdle removes a waiter of a queue that has no lanes and no rows.
+func (w *waiter) dropIdle() {
+	if w.queue == nil || w.lanes != nil || len(w.aside.rows) > 0 || w.inRecheck || w.telling {
 		return
 	}
 	if w.registered() {
 		delete(w.queue.waiters, w.class)
-		w.queue.standDown(w)
+		w.queue.stopAwaiting(w)
 	}
 }
 
@@ -161,7 +161,7 @@ func (t *Tree) Tell() (l *Lane, cause Cause, ok bool) {
 		w := t.telling[0]
 		if w.lanes == nil || w.stillHolds() {
 			w.telling = false
-			w.forgetIdle()
+			w.dropIdle()
 			t.telling[0] = nil
 			t.telling = t.telling[1:]
 			continue
