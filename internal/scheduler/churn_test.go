@@ -56,8 +56,8 @@ func TestRelationsThatChangeHoldUpNobody(t *testing.T) {
 	}
 }
 
-// churn has all tasks of a job end and be tried again, does something, and runs one cycle with the
-// bound of a turn.
+// churn ends all tasks of a job and lets them be tried again, calls do, and runs one cycle with
+// the bound of a turn.
 func (c *cluster) churn(job string, do func()) map[string]bool {
 	c.t.Helper()
 	c.at += 2e9
