@@ -31,11 +31,11 @@ func (p place) audit(db *lsm.DB, last meta) error {
 			return err
 		}
 		if a.next != 0 {
-			return p.missingMiddle(p.faultyFile(a.culprit(), errGap), a.good, a.next)
+			return p.missingMiddle(p.faultyFile(a.damagedLog(), errGap), a.good, a.next)
 		}
 	}
 	if a.good < last.commits {
-		return p.missingMiddle(p.suspect(), a.good, last.commits+1)
+		return p.missingMiddle(p.likelyCut(), a.good, last.commits+1)
 	}
 	return nil
 }
@@ -67,9 +67,9 @@ type auditor struct {
 	goodFile string // the log that holds the batch good; empty if a table holds it
 }
 
-// culprit returns the log that lost batches: the log that ended too early or, failing that, the
+// damagedLog returns the log that lost batches: the log that ended too early or, failing that, the
 // first log that is there.
-func (a *auditor) culprit() string {
+func (a *auditor) damagedLog() string {
 	if a.goodFile != "" {
 		return a.goodFile
 	}

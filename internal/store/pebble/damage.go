@@ -138,7 +138,7 @@ func (p place) damaged(file string, last meta, err error) error {
 // missingEnd returns the error for acknowledged batches that are missing at the end of a readable
 // store.
 func (p place) missingEnd(last, durable meta) error {
-	file := p.suspect()
+	file := p.likelyCut()
 	name := p.fs.PathBase(file)
 	return &plimsoll.Error{Code: plimsoll.CodeCorrupt, Op: opOpen, Msg: fmt.Sprintf(
 		"the store file %s in %s is damaged or cut short: revision %d of epoch %d was stored, and what can be read ends at revision %d of epoch %d. "+
@@ -187,9 +187,9 @@ func (p place) faultyFile(file string, err error) string {
 	return file
 }
 
-// suspect returns the file that most likely lost its end. First comes the manifest, if it does not
-// end between two of its records; then the youngest such log; then the youngest log.
-func (p place) suspect() string {
+// likelyCut returns the file that most likely lost its end. First comes the manifest, if it does
+// not end between two of its records; then the youngest such log; then the youngest log.
+func (p place) likelyCut() string {
 	desc, err := lsm.Peek(p.dir, p.fs)
 	if err != nil || !desc.Exists {
 		return p.fs.PathJoin(p.dir, "MANIFEST-*")

@@ -23,7 +23,7 @@ import (
 // success from before the failure is doubted, and no false one is believed.
 type fence struct {
 	vfs.FS
-	touched atomic.Pointer[string]
+	lastRead atomic.Pointer[string]
 
 	once  sync.Once
 	cause error         // why the fence is shut; written before down is closed
@@ -75,11 +75,11 @@ func isTable(name string) bool { return strings.HasSuffix(name, ".sst") }
 // next.
 func isMarker(base string) bool { return strings.HasPrefix(base, "marker.") }
 
-func (f *fence) touch(name *string) { f.touched.Store(name) }
+func (f *fence) recordRead(name *string) { f.lastRead.Store(name) }
 
 // last returns the file that was opened, looked up or read last.
 func (f *fence) last() string {
-	if p := f.touched.Load(); p != nil {
+	if p := f.lastRead.Load(); p != nil {
 		return *p
 	}
 	return ""
@@ -89,11 +89,11 @@ func (f *fence) wrap(name string, file vfs.File, err error) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &fencedFile{File: file, fence: f, name: name, quiet: f.quiet(name)}, nil
+	return &fencedFile{File: file, fence: f, name: name, unreported: f.unreported(name)}, nil
 }
 
-// quiet recognizes the files whose failures are not reported to Pebble.
-func (f *fence) quiet(name string) bool {
+// unreported recognizes the files whose failures are not reported to Pebble.
+func (f *fence) unreported(name string) bool {
 	base := f.PathBase(name)
 	return isLog(base) || isManifest(base) || isMarker(base)
 }
@@ -104,29 +104,29 @@ func (f *fence) Create(name string, category vfs.DiskWriteCategory) (vfs.File, e
 			f.hungOnce.Do(func() { close(f.hung) })
 			<-f.closing
 		}
-		return f.dead(name, err)
+		return f.substitute(name, err)
 	}
 	if isMarker(f.PathBase(name)) {
 		// After a crash the marker must not be there without the file that it names. Pebble trusts
 		// the file system to keep new names in order.
 		if err := syncDir(f.FS, f.PathDir(name)); err != nil {
-			return f.dead(name, f.pass(err))
+			return f.substitute(name, f.pass(err))
 		}
 	}
 	file, err := f.FS.Create(name, category)
 	if f.pass(err) != nil {
-		return f.dead(name, err)
+		return f.substitute(name, err)
 	}
 	return f.wrap(name, file, nil)
 }
 
-// dead returns a substitute for a file that could not be made. For a quiet file it discards all
-// writes; for others the error is returned.
-func (f *fence) dead(name string, err error) (vfs.File, error) {
-	if !f.quiet(name) {
+// substitute returns a replacement for a file that could not be made. For an unreported file it
+// discards all writes; for others the error is returned.
+func (f *fence) substitute(name string, err error) (vfs.File, error) {
+	if !f.unreported(name) {
 		return nil, err
 	}
-	return &fencedFile{File: vfs.NewMemFile(nil), fence: f, name: name, quiet: true}, nil
+	return &fencedFile{File: vfs.NewMemFile(nil), fence: f, name: name, unreported: true}, nil
 }
 
 func (f *fence) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
@@ -139,17 +139,17 @@ func (f *fence) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts 
 
 func (f *fence) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if err := f.err(); err != nil {
-		return f.dead(newname, err)
+		return f.substitute(newname, err)
 	}
 	file, err := f.FS.ReuseForWrite(oldname, newname, category)
 	if f.pass(err) != nil {
-		return f.dead(newname, err)
+		return f.substitute(newname, err)
 	}
 	return f.wrap(newname, file, nil)
 }
 
 func (f *fence) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
-	f.touch(&name)
+	f.recordRead(&name)
 	file, err := f.FS.Open(name, opts...)
 	return f.wrap(name, file, err)
 }
@@ -159,11 +159,11 @@ func (f *fence) OpenDir(name string) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &fencedFile{File: file, fence: f, name: name, quiet: true}, nil
+	return &fencedFile{File: file, fence: f, name: name, unreported: true}, nil
 }
 
 func (f *fence) Stat(name string) (vfs.FileInfo, error) {
-	f.touch(&name)
+	f.recordRead(&name)
 	return f.FS.Stat(name)
 }
 
@@ -215,9 +215,9 @@ func (nopCloser) Close() error { return nil }
 
 type fencedFile struct {
 	vfs.File
-	fence *fence
-	name  string
-	quiet bool // failures are not reported to Pebble
+	fence      *fence
+	name       string
+	unreported bool // failures are not reported to Pebble
 }
 
 // write performs a write unless the fence is shut, and returns the outcome to report to Pebble.
@@ -226,19 +226,19 @@ func (f *fencedFile) write(do func() error) error {
 	if err == nil {
 		err = f.fence.pass(do())
 	}
-	if f.quiet {
+	if f.unreported {
 		return nil
 	}
 	return err
 }
 
 func (f *fencedFile) Read(p []byte) (int, error) {
-	f.fence.touch(&f.name)
+	f.fence.recordRead(&f.name)
 	return f.File.Read(p)
 }
 
 func (f *fencedFile) ReadAt(p []byte, off int64) (int, error) {
-	f.fence.touch(&f.name)
+	f.fence.recordRead(&f.name)
 	return f.File.ReadAt(p, off)
 }
 
@@ -278,7 +278,7 @@ func (f *fencedFile) Preallocate(offset, length int64) error {
 		return nil
 	}
 	err := f.File.Preallocate(offset, length)
-	if f.quiet {
+	if f.unreported {
 		return nil
 	}
 	return err
@@ -287,7 +287,7 @@ func (f *fencedFile) Preallocate(offset, length int64) error {
 // Close closes the file, also behind a shut fence.
 func (f *fencedFile) Close() error {
 	err := f.File.Close()
-	if !f.quiet {
+	if !f.unreported {
 		return err
 	}
 	_ = f.fence.pass(err) // it shuts the fence; nothing else can be done about a file that does not close

@@ -38,7 +38,7 @@ func (l *logger) listener() *lsm.EventListener {
 	return &lsm.EventListener{
 		BackgroundError: func(err error) { l.log.Warn("pebble: work in the background failed", "error", err) },
 		DataCorruption: func(info lsm.DataCorruptionInfo) {
-			l.fence.touch(&info.Path)
+			l.fence.recordRead(&info.Path)
 			l.fence.shut(fmt.Errorf("%s is damaged: %w", info.Path, info.Details))
 		},
 		DiskSlow: func(info lsm.DiskSlowInfo) { l.log.Warn("pebble: the disk is slow", "info", info.String()) },

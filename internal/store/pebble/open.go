@@ -72,7 +72,7 @@ func open(cfg Config, at place, lock io.Closer) (*Store, error) {
 
 // begin takes over the inspected state and writes the parts that a new store lacks: first its own
 // record, then the witness.
-func (s *Store) begin(found state) (err error) {
+func (s *Store) begin(found inspection) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.last = found.meta
@@ -161,46 +161,46 @@ func (p place) lock() (io.Closer, error) {
 		"the directory %s is in use by %s; stop it, or choose another directory", p.dir, who)}
 }
 
-// state is the result of an inspection.
-type state struct {
+// inspection is the result of inspect.
+type inspection struct {
 	meta    meta
 	exists  bool // there is a store, and meta describes it
 	witness bool // there is a witness
 }
 
 // inspect reads the whole directory and changes nothing there.
-func (p place) inspect(cfg Config) (state, error) {
+func (p place) inspect(cfg Config) (inspection, error) {
 	data, witnessed, err := readWitness(p.fs, p.dir)
 	witnessPath := p.fs.PathJoin(p.dir, witnessName)
 	if err != nil {
-		return state{}, p.explain(witnessPath, err)
+		return inspection{}, p.explain(witnessPath, err)
 	}
 	var durable meta
 	if witnessed {
 		if durable, err = decodeWitness(data); err != nil {
-			return state{}, p.damaged(witnessPath, meta{}, err)
+			return inspection{}, p.damaged(witnessPath, meta{}, err)
 		}
 		if durable.format != formatVersion {
-			return state{}, p.newer("format", uint64(durable.format), formatVersion)
+			return inspection{}, p.newer("format", uint64(durable.format), formatVersion)
 		}
 	}
 	if err := p.checkPebbleFormat(); err != nil {
-		return state{}, err
+		return inspection{}, err
 	}
 	exists, err := p.hasPebble(witnessed)
 	if err != nil || !exists {
-		return state{}, err
+		return inspection{}, err
 	}
 	last, found, err := p.readAll(cfg)
 	switch {
 	case err != nil:
-		return state{}, err
+		return inspection{}, err
 	case last.commits < durable.commits:
-		return state{}, p.missingEnd(last, durable)
+		return inspection{}, p.missingEnd(last, durable)
 	case found && !witnessed && last.commits > 1:
 		cfg.Logger.Warn("the store has no witness; a new one is begun", "dir", p.dir, "revision", last.revision)
 	}
-	return state{meta: last, exists: found, witness: witnessed}, nil
+	return inspection{meta: last, exists: found, witness: witnessed}, nil
 }
 
 // readAll opens Pebble behind a fence that is shut from the start, and reads everything.

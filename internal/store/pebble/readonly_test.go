@@ -62,8 +62,8 @@ func TestAStoreOnAFullDiskIsRead(t *testing.T) {
 	}
 }
 
-// A store that is only read is in use: nobody else has it until it is closed, and then it is opened
-// for writing as it was.
+// A read-only store is in use: nobody else can open it until it is closed. Then it can be opened
+// for writing, unchanged.
 func TestAReaderHoldsTheDirectory(t *testing.T) {
 	fs := vfs.NewMem()
 	want := fill(t, fs, 20, 3)
@@ -82,7 +82,7 @@ func TestAReaderHoldsTheDirectory(t *testing.T) {
 	}
 }
 
-// A store that was never made cannot be read; nothing is made for it.
+// A store that was never made cannot be read, and reading makes no file.
 func TestAStoreThatWasNeverMadeIsNotRead(t *testing.T) {
 	_, err := OpenReadOnly(Config{Dir: "store", FS: vfs.NewMem()})
 	wantError(t, err, plimsoll.CodeExhausted, "no space left", "free some")
@@ -113,7 +113,7 @@ func TestADiskThatIsFullFromAnyWriteOnLosesNothing(t *testing.T) {
 					acked = s.mu.last.revision
 				}
 			}
-			_ = s.Close() // it has failed, and says so
+			_ = s.Close() // it has failed, and Close returns that error
 		}
 		left.Store(0)
 		if r, err := OpenReadOnly(small(fs, "store")); err == nil {
