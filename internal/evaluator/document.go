@@ -100,7 +100,7 @@ func (d Document) Evaluator() (*remote.Local, error) {
 			Instances: func(_ context.Context, server string) (list []placement.Instance, err error) {
 				return p.instances[server], nil
 			},
-			Instance: func(_ context.Context, id string) (server, owner string, err error) { return p.home(id) },
+			Instance: func(_ context.Context, id string) (server, owner string, err error) { return p.location(id) },
 			Group: func(_ context.Context, job, group string) (map[string][]placement.Instance, error) {
 				return p.groups[groupName{job, group}], nil
 			},
@@ -121,17 +121,18 @@ type part struct {
 	Document                                  // the servers without their instances
 	slots     map[string]int                  // slot of a server, by its id
 	instances map[string][]placement.Instance // by server
-	homes     map[string]home                 // by id of the instance
+	locations map[string]location             // by id of the instance
 	groups    map[groupName]map[string][]placement.Instance
 }
 
-type home struct{ server, owner string }
+type location struct{ server, owner string }
 
 type groupName struct{ job, group string }
 
 func newPart(d Document) *part {
 	p := &part{
-		Document: d, slots: map[string]int{}, instances: map[string][]placement.Instance{}, homes: map[string]home{},
+		Document: d, slots: map[string]int{},
+		instances: map[string][]placement.Instance{}, locations: map[string]location{},
 		groups: map[groupName]map[string][]placement.Instance{},
 	}
 	for i := range d.Servers {
@@ -144,7 +145,7 @@ func newPart(d Document) *part {
 		p.instances[s.ID] = s.Instances
 		for _, in := range s.Instances {
 			if in.ID != "" {
-				p.homes[in.ID] = home{s.ID, in.Owner}
+				p.locations[in.ID] = location{s.ID, in.Owner}
 			}
 			if in.Job == "" {
 				continue
@@ -160,9 +161,9 @@ func newPart(d Document) *part {
 	return p
 }
 
-// home returns the server and the owner of an instance; both are empty for an unknown instance.
-func (p *part) home(id string) (server, owner string, err error) {
-	return p.homes[id].server, p.homes[id].owner, nil
+// location returns the server and the owner of an instance; both are empty for an unknown instance.
+func (p *part) location(id string) (server, owner string, err error) {
+	return p.locations[id].server, p.locations[id].owner, nil
 }
 
 // matching returns the servers that match a query.

@@ -94,7 +94,7 @@ func New(cfg Config) (*Evaluator, error) {
 	}
 	e := &Evaluator{cfg: cfg, pool: pool, source: newSource(&cfg)}
 	local, err := remote.NewLocal(remote.Config{
-		Source: e.source.beside(), Pool: pool, Profile: e.source.stages, Servers: e.source.servers,
+		Source: e.source.local(), Pool: pool, Profile: e.source.stages, Servers: e.source.servers,
 	})
 	if err != nil {
 		return nil, err
