@@ -51,9 +51,9 @@ var (
 	referenceFamily = [numTypes]family{familyOther, familyJob, familyTask, familyTask, familyJob}
 )
 
-// cousin is another family whose newest text may share a longer prefix with a new text than its
-// own family does. For example, the id of a task begins with that of its job.
-var cousin = [numFamilies]family{
+// relatedFamily is another family whose newest text may share a longer prefix with a new text than
+// its own family does. For example, the id of a task begins with that of its job.
+var relatedFamily = [numFamilies]family{
 	familyOther: familyJob, familyJob: familyTask, familyTask: familyJob, familyNode: familyNode,
 	familyQueue:   familyQueue,
 	familyMessage: familyMessage,
@@ -97,13 +97,13 @@ type Encoder struct {
 
 	// recent holds resources of this chunk or an earlier one, so that the same map is packed only
 	// once.
-	recent [8]knownResources
-	victim int      // index in recent of the entry that the next unknown map replaces
-	chunk  uint64   // number of the chunk; entries of recent with another number are of an earlier chunk
-	peak   int      // largest index since the maps were made
-	quiet  int      // chunks since then that were much smaller
-	sorted []string // sorted names of the resources that are being learned
-	packed []byte   // packed form of the same resources
+	recent      [8]knownResources
+	nextRecent  int      // index in recent of the entry that the next unknown map replaces
+	chunk       uint64   // number of the chunk; entries of recent with another number are of an earlier chunk
+	peak        int      // largest index since the maps were made
+	smallChunks int      // chunks since then that were much smaller
+	sorted      []string // sorted names of the resources that are being learned
+	packed      []byte   // packed form of the same resources
 }
 
 type knownResources struct {
@@ -253,8 +253,8 @@ func (k *knownResources) is(r plimsoll.Resources) bool {
 }
 
 func (e *Encoder) learn(r plimsoll.Resources) *knownResources {
-	k := &e.recent[e.victim]
-	e.victim = (e.victim + 1) % len(e.recent)
+	k := &e.recent[e.nextRecent]
+	e.nextRecent = (e.nextRecent + 1) % len(e.recent)
 	e.sorted = slices.AppendSeq(e.sorted[:0], maps.Keys(r))
 	slices.Sort(e.sorted)
 	k.names, k.amounts, k.chunk = append(k.names[:0], e.sorted...), k.amounts[:0], e.chunk-1
@@ -290,7 +290,7 @@ func (e *Encoder) appendText(role int, of family, s string) {
 		return
 	}
 	from, shared := of, sharedPrefix(e.newest[of], s)
-	if other := cousin[of]; other != of {
+	if other := relatedFamily[of]; other != of {
 		if n := sharedPrefix(e.newest[other], s); n > shared {
 			from, shared = other, n
 		}
@@ -332,10 +332,10 @@ func (e *Encoder) Finish(dst []byte) []byte {
 }
 
 // A large chunk leaves large maps, and clearing one costs its size. The maps are made anew when
-// quietChunks in a row used less than one part in quietPart of them.
+// shrinkAfter chunks in a row used less than one part in shrinkPart of them.
 const (
-	quietChunks = 64
-	quietPart   = 32
+	shrinkAfter = 64
+	shrinkPart  = 32
 )
 
 // Reset drops the events of the unfinished chunk.
@@ -344,11 +344,11 @@ func (e *Encoder) Reset() {
 		return
 	}
 	e.peak = max(e.peak, len(e.texts))
-	e.quiet++
-	if len(e.texts)*quietPart >= e.peak {
-		e.quiet = 0
+	e.smallChunks++
+	if len(e.texts)*shrinkPart >= e.peak {
+		e.smallChunks = 0
 	}
-	if e.quiet >= quietChunks {
+	if e.smallChunks >= shrinkAfter {
 		e.makeTables()
 	} else {
 		clear(e.shapes)
@@ -366,5 +366,5 @@ func (e *Encoder) makeTables() {
 	e.shapes = make(map[uint64]uint64)
 	e.blobs = make(map[string]uint64)
 	e.index = make(map[string]uint64)
-	e.peak, e.quiet = 0, 0
+	e.peak, e.smallChunks = 0, 0
 }
