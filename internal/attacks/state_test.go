@@ -55,7 +55,7 @@ func largeJobs(t *testing.T, f *fleet) {
 	}
 	jobs := testrun.Count(50, 100, 1_130)
 	atOnce(jobs, 8, func(n int) {
-		// Beyond the bound on bytes it is refused; the canary shows that nothing else is.
+		// Beyond the bound on bytes it is refused. The canary shows that no other request is.
 		_ = f.submit(
 			t,
 			plimsoll.JobSpec{ID: fmt.Sprintf("large-%d", n), Owner: "mallory", Queue: "root.mallory", Groups: groups},
@@ -63,7 +63,7 @@ func largeJobs(t *testing.T, f *fleet) {
 	})
 	// Ended jobs count too.
 	atOnce(jobs, 8, func(n int) {
-		// those that were refused are not there
+		// refused jobs do not exist
 		_, _ = f.client(once).KillJob(t.Context(), fmt.Sprintf("large-%d", n), "")
 	})
 	// as above
