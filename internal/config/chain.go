@@ -67,7 +67,9 @@ func ParsePlacement(name string, data []byte) (Placement, error) {
 		field{"evictedFor", func(v *value, path string) {
 			d.duration(&p.EvictedFor)(v, path)
 			if p.EvictedFor < time.Second {
-				d.problem(v.line, path, "is %s; give at least 1s, so that a task does not come back at once", v.what())
+				d.problem(
+					v.line, path, "is %s; give at least 1s, so that a task does not come back at once", v.kindName(),
+				)
 			}
 		}},
 		field{"strategy", word(d, &s.Strategy, plimsoll.ParseStrategy, wordsFrom(plimsoll.StrategyDefault))},
@@ -122,7 +124,7 @@ func (c *chainReader) expression(v *value, path string, depth int) placement.Exp
 	case v.kind != listKind:
 		c.problem(
 			v.line, path, `is %s; the name of a stage is expected, or a list such as [or, reservoir, identity]`,
-			v.what(),
+			v.kindName(),
 		)
 	case len(v.items) == 0:
 		c.problem(v.line, path, "is an empty list; begin it with pipe or or, and name stages")
@@ -130,7 +132,7 @@ func (c *chainReader) expression(v *value, path string, depth int) placement.Exp
 		c.problem(
 			v.items[0].line, path+"[0]",
 			"is %s; a list begins with pipe (one after another) or or (the first that leaves a node)",
-			v.items[0].what(),
+			v.items[0].kindName(),
 		)
 	case v.items[0].text == "or" && len(v.items) < 3:
 		c.problem(v.line, path, "is an or of %d; it chooses between two or more", len(v.items)-1)
@@ -223,7 +225,7 @@ func (c *chainReader) placed(err error) error {
 // complete reports a chain that lacks a required stage: without it, tasks would be lost.
 func (c *chainReader) complete(e placement.Expression) {
 	for _, r := range required {
-		if !c.asks(e, r.stage) {
+		if !c.requires(e, r.stage) {
 			c.problem(
 				c.lineOf("chain"), "chain", "%q does not stand on every way through it, so %s; add it", r.stage,
 				r.without,
@@ -232,17 +234,17 @@ func (c *chainReader) complete(e placement.Expression) {
 	}
 }
 
-// asks reports whether every node accepted by an expression has passed a stage.
-func (c *chainReader) asks(e placement.Expression, stage string) bool {
-	asks := func(e placement.Expression) bool { return c.asks(e, stage) }
+// requires reports whether every node accepted by an expression has passed a stage.
+func (c *chainReader) requires(e placement.Expression, stage string) bool {
+	requires := func(e placement.Expression) bool { return c.requires(e, stage) }
 	switch e.Op {
 	case "pipe":
-		return slices.ContainsFunc(e.List, asks)
+		return slices.ContainsFunc(e.List, requires)
 	case "or":
-		return !slices.ContainsFunc(e.List, func(e placement.Expression) bool { return !asks(e) })
+		return !slices.ContainsFunc(e.List, func(e placement.Expression) bool { return !requires(e) })
 	}
 	if d, ok := c.define[e.Name]; ok {
-		return asks(d)
+		return requires(d)
 	}
 	i := slices.IndexFunc(placement.Stages(), func(s placement.Stage) bool { return s.Name == stage })
 	s := placement.Stages()[i]
@@ -254,7 +256,7 @@ func (d *decoder) count(into *int, least int) func(v *value, path string) {
 	return func(v *value, path string) {
 		n, err := strconv.ParseInt(v.text, 10, 32)
 		if v.kind != scalarKind || v.quoted || err != nil || int(n) < least {
-			d.problem(v.line, path, "is %s; a whole number is expected, at least %d", v.what(), least)
+			d.problem(v.line, path, "is %s; a whole number is expected, at least %d", v.kindName(), least)
 			return
 		}
 		*into = int(n)
@@ -273,7 +275,7 @@ func (d *decoder) seconds(into *int64) func(v *value, path string) {
 			d.problem(
 				v.line, path,
 				"is %s; give whole seconds, at least 1s (to leave sick nodes in, leave out the stage sick-servers)",
-				v.what(),
+				v.kindName(),
 			)
 		default:
 			*into = int64(t / time.Second)
@@ -315,7 +317,7 @@ func (d *decoder) weight(into *float64) func(v *value, path string) {
 		w, err := strconv.ParseFloat(v.text, 64)
 		if v.kind != scalarKind || v.quoted || err != nil || math.IsNaN(w) || math.Abs(w) > maxWeight {
 			d.problem(v.line, path, "is %s; a number from -%d to %d is expected: 2 counts twice as much as 1, 0 nothing, a negative one turns the order round",
-				v.what(), maxWeight, maxWeight)
+				v.kindName(), maxWeight, maxWeight)
 			return
 		}
 		*into = w

@@ -42,7 +42,8 @@ owners:
   bob@site.org: node.labels.tier == "silver"
 `
 
-// Every field of a placement file arrives where it belongs, with names of RFD 60 beside ours.
+// Every field of a placement file is read into its setting. Names of RFD 60 and of Plimsoll are
+// both accepted.
 func TestParsePlacementReadsEveryField(t *testing.T) {
 	p, err := config.ParsePlacement("placement.yaml", []byte(placementFile))
 	if err != nil {
@@ -72,8 +73,8 @@ func TestParsePlacementReadsEveryField(t *testing.T) {
 	}
 }
 
-// A placement file is printed with all its fields and lists in the order of the chain, and reads
-// back the same.
+// A placement file is printed with all its fields, with lists in the order of the chain. It is
+// read back to the same value.
 func TestPlacementIsPrintedAsItIsRead(t *testing.T) {
 	p, err := config.ParsePlacement("placement.yaml", []byte(placementFile))
 	if err != nil {
@@ -118,7 +119,7 @@ func TestPlacementFileMayBeShort(t *testing.T) {
 	}
 }
 
-// The kind of a file is seen by its keys.
+// The kind of a file follows from its keys.
 func TestDetectKnowsPlacementFiles(t *testing.T) {
 	for text, want := range map[string]config.FileKind{
 		"chain: [pipe, running]\n": config.PlacementFileKind, "weights: {near: 1}\n": config.PlacementFileKind,

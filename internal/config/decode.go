@@ -98,7 +98,7 @@ func (d *decoder) pairs(v *value, path string, read func(e entry, path string)) 
 
 func (d *decoder) isMapping(v *value, path string) bool {
 	if v.kind != mapKind {
-		d.problem(v.line, path, "is %s; a mapping of names to values is expected", v.what())
+		d.problem(v.line, path, "is %s; a mapping of names to values is expected", v.kindName())
 	}
 	return v.kind == mapKind
 }
@@ -106,7 +106,7 @@ func (d *decoder) isMapping(v *value, path string) bool {
 // list reads each item of a list.
 func (d *decoder) list(v *value, path string, read func(v *value, path string)) {
 	if v.kind != listKind {
-		d.problem(v.line, path, "is %s; a list is expected", v.what())
+		d.problem(v.line, path, "is %s; a list is expected", v.kindName())
 		return
 	}
 	for i, item := range v.items {
@@ -120,7 +120,7 @@ func (d *decoder) list(v *value, path string, read func(v *value, path string)) 
 func (d *decoder) text(into *string) func(v *value, path string) {
 	return func(v *value, path string) {
 		if v.kind != scalarKind {
-			d.problem(v.line, path, "is %s; a text is expected", v.what())
+			d.problem(v.line, path, "is %s; a text is expected", v.kindName())
 			return
 		}
 		*into = v.text
@@ -134,7 +134,7 @@ func (d *decoder) command(into *[]string) func(v *value, path string) {
 			d.problem(
 				v.line, path,
 				`is %s; a list of the program and its arguments is expected, such as ["sh", "-c", "echo hello"]`,
-				v.what(),
+				v.kindName(),
 			)
 			return
 		}
@@ -164,7 +164,7 @@ func (d *decoder) number(into *int32) func(v *value, path string) {
 	return func(v *value, path string) {
 		n, err := strconv.ParseInt(v.text, 10, 32)
 		if v.kind != scalarKind || v.quoted || err != nil {
-			d.problem(v.line, path, "is %s; a whole number is expected, at most %d", v.what(), int32(1<<31-1))
+			d.problem(v.line, path, "is %s; a whole number is expected, at most %d", v.kindName(), int32(1<<31-1))
 			return
 		}
 		*into = int32(n)
@@ -174,7 +174,7 @@ func (d *decoder) number(into *int32) func(v *value, path string) {
 func (d *decoder) boolean(into *bool) func(v *value, path string) {
 	return func(v *value, path string) {
 		if v.kind != scalarKind || v.quoted || v.text != "true" && v.text != "false" {
-			d.problem(v.line, path, "is %s; true or false is expected", v.what())
+			d.problem(v.line, path, "is %s; true or false is expected", v.kindName())
 			return
 		}
 		*into = v.text == "true"
@@ -186,7 +186,7 @@ func (d *decoder) duration(into *time.Duration) func(v *value, path string) {
 		t, err := time.ParseDuration(v.text)
 		switch {
 		case v.kind != scalarKind || err != nil:
-			d.problem(v.line, path, "is %s; a duration with its unit is expected, such as 90s, 10m or 1h30m", v.what())
+			d.problem(v.line, path, "is %s; a duration with its unit is expected, such as 90s, 10m or 1h30m", v.kindName())
 		case t < 0:
 			d.problem(v.line, path, "is negative; give a duration such as 10m")
 		default:
@@ -199,7 +199,7 @@ func (d *decoder) duration(into *time.Duration) func(v *value, path string) {
 func (d *decoder) quantity(resource string, into *int64) func(v *value, path string) {
 	return func(v *value, path string) {
 		if v.kind != scalarKind {
-			d.problem(v.line, path, "is %s; an amount is expected, such as 500m of cpu or 64Mi of memory", v.what())
+			d.problem(v.line, path, "is %s; an amount is expected, such as 500m of cpu or 64Mi of memory", v.kindName())
 			return
 		}
 		n, err := plimsoll.ParseQuantity(resource, v.text)

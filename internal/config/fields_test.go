@@ -11,7 +11,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/fill"
 )
 
-// filePlaces are where a field of a type is copied by hand in this package.
+// filePlaces names the functions of this package that copy the fields of a type by hand.
 var filePlaces = map[string]string{
 	"Action":         "action, actionFile and actionFileOf in policy.go",
 	"Constraints":    "constraints, constraintsFile and constraintsOf in placement.go",
@@ -36,15 +36,15 @@ var filePlaces = map[string]string{
 	"WeightAction":   "action, weightFile and actionFileOf in policy.go",
 }
 
-// file is the way of a type through a file. Where not all fields are possible at once, variants
+// file is the path of a type through a file. If some fields exclude each other, the variants
 // together set every field.
 type file[T any] struct {
 	name     string
 	print    func(*T) ([]byte, error)
 	parse    func(data []byte) (T, error)
 	options  fill.Options
-	variants [][]string        // of fields that are left out
-	lost     map[string]string // what is no part of the file, with the reason
+	variants [][]string        // fields to leave out, for each variant
+	lost     map[string]string // fields that are not part of the file, with the reason
 }
 
 func (f file[T]) test(t *testing.T) {
@@ -89,7 +89,7 @@ func (f file[T]) pass(t *testing.T, leave []string) {
 	}
 }
 
-// numbered puts the number of a field into a text, so that no two are the same.
+// numbered puts the number of a field into a text, so that every text is different.
 func numbered(format string) func(int) any { return func(n int) any { return fmt.Sprintf(format, n) } }
 
 func always(value any) func(int) any { return func(int) any { return value } }
@@ -124,7 +124,7 @@ var jobFiles = file[plimsoll.JobSpec]{
 	lost:     map[string]string{"Token": "it is that of one submit; the client makes it"},
 }
 
-var queueFiles = file[plimsoll.QueueConfig]{ // of a queue below root, which has nothing of its own
+var queueFiles = file[plimsoll.QueueConfig]{ // a queue below root, because root has no fields of its own
 	name: "a queue file",
 	print: func(c *plimsoll.QueueConfig) ([]byte, error) {
 		return config.FormatQueues(&plimsoll.QueueConfig{
@@ -184,7 +184,7 @@ var policyFiles = file[plimsoll.Policy]{
 }
 
 // TestEveryFieldPassesThroughAFile fills every field, prints it as a file and reads the file. A
-// field that was added to its type alone is lost.
+// field that was added only to its type is lost on the way.
 func TestEveryFieldPassesThroughAFile(t *testing.T) {
 	t.Run("JobSpec", jobFiles.test)
 	t.Run("QueueConfig", queueFiles.test)

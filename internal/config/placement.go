@@ -62,7 +62,7 @@ func word[T any](d *decoder, into *T, parse func(string) (T, bool), known []stri
 		x, ok := parse(v.text)
 		switch {
 		case v.kind != scalarKind:
-			d.problem(v.line, path, "is %s; a word is expected: %s", v.what(), strings.Join(known, ", "))
+			d.problem(v.line, path, "is %s; a word is expected: %s", v.kindName(), strings.Join(known, ", "))
 		case !ok:
 			d.problem(v.line, path, "%q is not known; %s", shorten(v.text), nearestWord(v.text, known))
 		default:
@@ -110,7 +110,7 @@ func (d *decoder) trait(v *value, path string) plimsoll.Trait {
 		}
 		return plimsoll.Trait{Words: []string{v.text}}
 	}
-	d.problem(v.line, path, "is %s; true, false, a word or a list of words is expected", v.what())
+	d.problem(v.line, path, "is %s; true, false, a word or a list of words is expected", v.kindName())
 	return plimsoll.Trait{}
 }
 
@@ -126,7 +126,7 @@ func (d *decoder) networks(into *[][]string) func(v *value, path string) {
 			default:
 				d.problem(
 					v.line, path, "is %s; the name of a network is expected, or a list of names of which one is enough",
-					v.what(),
+					v.kindName(),
 				)
 			}
 			*into = append(*into, choices)
@@ -146,7 +146,7 @@ func (d *decoder) stamps(into *map[string]string) func(v *value, path string) {
 			d.problem(
 				v.line, path,
 				`is %s; a stamp such as 20260114T101500Z is expected, or one for each release: {"7.0": 20260114T101500Z}`,
-				v.what(),
+				v.kindName(),
 			)
 		}
 	}
@@ -158,7 +158,7 @@ func (d *decoder) selectors(into *[]plimsoll.Selector) func(v *value, path strin
 			var s plimsoll.Selector
 			if v.kind == scalarKind {
 				d.problem(
-					v.line, path, "is %s; say what it names: {task: ID}, {job: ID} or {label: KEY=VALUE}", v.what(),
+					v.line, path, "is %s; say what it names: {task: ID}, {job: ID} or {label: KEY=VALUE}", v.kindName(),
 				)
 				return
 			}
@@ -211,7 +211,7 @@ func (d *decoder) ratios(into *map[string]float64) func(v *value, path string) {
 			}
 			r, err := strconv.ParseFloat(e.value.text, 64)
 			if e.value.kind != scalarKind || e.value.quoted || err != nil {
-				d.problem(e.value.line, path, "is %s; a number is expected, such as 4", e.value.what())
+				d.problem(e.value.line, path, "is %s; a number is expected, such as 4", e.value.kindName())
 				return
 			}
 			m[e.name] = r

@@ -86,7 +86,7 @@ func (d *decoder) policy(v *value) (p plimsoll.Policy) {
 		p.NodeQOS = &plimsoll.NodeQOS{}
 		d.nodeQOS(v, ignored, p.NodeQOS)
 	default:
-		d.problem(kind.line, "kind", "is %s; write NodeQOS, Action or TaskQOS", kind.what())
+		d.problem(kind.line, "kind", "is %s; write NodeQOS, Action or TaskQOS", kind.kindName())
 		return p
 	}
 	if len(d.problems) == 0 {

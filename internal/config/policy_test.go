@@ -127,7 +127,7 @@ func TestPolicyDefaults(t *testing.T) {
 	}
 }
 
-// Policies are printed as they are read, and a line that is no plain number keeps its text.
+// Policies are printed as they are read. A line that is not a plain number keeps its text.
 func TestPoliciesArePrintedAsTheyAreRead(t *testing.T) {
 	text, err := config.FormatPolicies(policies())
 	if err != nil {
@@ -162,7 +162,7 @@ func TestExamplePolicies(t *testing.T) {
 	}
 }
 
-// A job's class and priority are read and printed, as are extended resources.
+// A job's class, priority and extended resources are read and printed.
 func TestJobClassAndPriority(t *testing.T) {
 	const file = `job: a
 queue: root.default

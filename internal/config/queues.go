@@ -333,6 +333,6 @@ func Detect(name string, data []byte) (FileKind, error) {
 		return PlacementFileKind, nil
 	}
 	msg := fmt.Sprintf("is neither a job file, a queue file, a placement file nor a policy file; a job file has job: and groups:, a queue file has "+
-		"partitions:, a placement file has chain:, weights: or other settings, a policy file has kind: (this is %s)", v.what())
+		"partitions:, a placement file has chain:, weights: or other settings, a policy file has kind: (this is %s)", v.kindName())
 	return 0, newError(name, []Problem{{Line: v.line, Msg: msg}})
 }

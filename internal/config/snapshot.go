@@ -160,7 +160,7 @@ func (r *snapshotReader) percent(into *int64) func(v *value, path string) {
 
 func (r *snapshotReader) line(v *value, path string, scale int64, into *int64) {
 	if v.kind != scalarKind {
-		r.problem(v.line, path, "is %s; a number is expected, such as 65", v.what())
+		r.problem(v.line, path, "is %s; a number is expected, such as 65", v.kindName())
 		return
 	}
 	n, err := plimsoll.ParseLine(v.text, scale)

@@ -24,7 +24,7 @@ func parseSnapshot(t *testing.T, text string) (config.QOSSnapshot, error) {
 	return config.ParseQOSSnapshot("node.yaml", []byte(text), registry, snapshotNow)
 }
 
-// TestASnapshotIsReadWhole: each field is where the planner looks for it, in its units.
+// TestASnapshotIsReadWhole: each field is read into the planner's field, in its units.
 func TestASnapshotIsReadWhole(t *testing.T) {
 	got, err := parseSnapshot(t, `
 node:

@@ -50,8 +50,8 @@ type entry struct {
 	value *value
 }
 
-// what returns the value's kind in words, for messages.
-func (v *value) what() string {
+// kindName returns the value's kind in words, for messages.
+func (v *value) kindName() string {
 	switch v.kind {
 	case nullKind:
 		return "nothing"
