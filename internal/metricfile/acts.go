@@ -11,8 +11,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
-// acts reads the order in which tasks are acted on, and the effect of throttling them.
-func (e *metricEntry) acts(m *nodeqos.Metric) error {
+// actions reads the order in which tasks are acted on, and the effect of throttling them.
+func (e *metricEntry) actions(m *nodeqos.Metric) error {
 	switch {
 	case e.Sort != nil:
 		sorter, err := qos.ParseSorter(m.Name, *e.Sort)

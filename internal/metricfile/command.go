@@ -34,7 +34,7 @@ func command(line []string) func(ctx context.Context, _ *nodeqos.Task) (float64,
 			if ctx.Err() != nil {
 				err = ctx.Err()
 			}
-			return 0, true, fmt.Errorf("%s: %w%s", line[0], err, problems.told())
+			return 0, true, fmt.Errorf("%s: %w%s", line[0], err, problems.firstLine())
 		}
 		if out.over {
 			return 0, true, fmt.Errorf("%s printed more than %d bytes; it must print one number", line[0], maxOutput)
@@ -65,8 +65,8 @@ func (b *bounded) Write(p []byte) (int, error) {
 
 func ignoreCount(_ int, err error) error { return err }
 
-// told returns the first line of the text, for an error.
-func (b *bounded) told() string {
+// firstLine returns the first line of the text, for an error.
+func (b *bounded) firstLine() string {
 	line, _, _ := strings.Cut(strings.TrimSpace(b.text.String()), "\n")
 	if line == "" {
 		return ""

@@ -160,7 +160,7 @@ func (e *metricEntry) metric() (m nodeqos.Metric, err error) {
 	if err != nil {
 		return m, err
 	}
-	if err = e.acts(&m); err != nil {
+	if err = e.actions(&m); err != nil {
 		return m, err
 	}
 	return m, m.Validate()

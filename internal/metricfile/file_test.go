@@ -141,7 +141,7 @@ hist_count 2
 nan NaN
 `
 
-// The series that fit are put together as the metric says: the largest, or all of them.
+// The matching series are combined as the metric says: the largest value, or the sum.
 func TestASeriesIsFound(t *testing.T) {
 	for _, c := range []struct {
 		series string
@@ -180,8 +180,8 @@ func TestASeriesIsFound(t *testing.T) {
 	}
 }
 
-// Each task is asked at the port that its job names. One that names none does not count, one that
-// does not answer is missing, and a label cannot lead anywhere but to a port.
+// Each task is asked at the port that its job names. A task without a port does not count, and the
+// value of a task that does not answer is missing. A label cannot lead to anything but a port.
 func TestTasksAreScrapedAtTheirPorts(t *testing.T) {
 	serve := func(text string) string {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -229,7 +229,7 @@ func TestTasksAreScrapedAtTheirPorts(t *testing.T) {
 	}
 }
 
-// A unix socket is found by the task's labels, and an endpoint that redirects is not followed.
+// A unix socket is found by the task's labels, and a redirect is not followed.
 func TestUnixSocketsAndRedirects(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "shop"), 0o755); err != nil {
@@ -246,7 +246,7 @@ func TestUnixSocketsAndRedirects(t *testing.T) {
 		}
 		fmt.Fprint(w, "queue 3\n")
 	}))
-	_ = s.Listener.Close() // it is another one that is served
+	_ = s.Listener.Close() // another listener is served
 	s.Listener = listener
 	s.Start()
 	defer s.Close()
@@ -275,8 +275,8 @@ func TestUnixSocketsAndRedirects(t *testing.T) {
 	}
 }
 
-// A command prints one number. One that prints anything else, fails, or takes too long has no
-// value; it leaves no process behind.
+// A command prints one number. A command that prints anything else, fails, or takes too long has
+// no value; it leaves no process behind.
 func TestCommands(t *testing.T) {
 	if _, err := os.Stat("/bin/sh"); err != nil {
 		t.Skip("there is no shell to run")
@@ -324,7 +324,7 @@ func FuzzScrape(f *testing.F) {
 			return
 		}
 		if _, err := s.find(text); err != nil {
-			_ = err.Error() // it must not fail on itself
+			_ = err.Error() // Error must not panic
 		}
 	})
 }
@@ -338,13 +338,13 @@ func FuzzMetrics(f *testing.F) {
 	f.Add([]byte("- null\n"))
 	f.Fuzz(func(_ *testing.T, data []byte) {
 		if _, err := parse("fuzz.yaml", data); err != nil {
-			_ = err.Error() // it must not fail on itself
+			_ = err.Error() // Error must not panic
 		}
 	})
 }
 
-// The order in which tasks are acted on, and that throttling can be quantified, are set in the
-// file; so is the order of a built-in metric.
+// The file sets the order in which tasks are acted on, also for a built-in metric. It also sets
+// whether throttling can be quantified.
 func TestAFileSetsSortersAndWhatThrottlingReleases(t *testing.T) {
 	metrics, err := parse("m.yaml", []byte(`
 - name: requests
