@@ -31,7 +31,7 @@ func (s Source) Place(pos token.Pos) string {
 // order: slices.Sorted and its sisters, maps.Collect, maps.Insert. slices.Collect and
 // slices.AppendSeq are allowed too if the next statement sorts the result.
 func CheckPure(src Source) []Finding {
-	c := checker{Source: src, forgotten: map[*ast.Ident]bool{}}
+	c := checker{Source: src, unordered: map[*ast.Ident]bool{}}
 	for _, file := range src.Files {
 		ast.Inspect(file, c.visit)
 	}
@@ -41,7 +41,7 @@ func CheckPure(src Source) []Finding {
 type checker struct {
 	Source
 	found     []Finding
-	forgotten map[*ast.Ident]bool // maps.Keys and the like, in a call that ignores the order
+	unordered map[*ast.Ident]bool // maps.Keys and the like, in a call that ignores the order
 }
 
 func (c *checker) add(pos token.Pos, what string) {
@@ -90,7 +90,7 @@ func (c *checker) visitStatements(list []ast.Stmt) {
 		if ok && c.calls(
 			sort, "slices", "Sort", "SortFunc", "SortStableFunc",
 		) && types.ExprString(sort.Args[0]) == types.ExprString(assign.Lhs[0]) {
-			c.forget(collect)
+			c.ignoreOrder(collect)
 		}
 	}
 }
@@ -101,19 +101,19 @@ func (c *checker) visitCall(call *ast.CallExpr) {
 	if c.calls(
 		call, "slices", "Sorted", "SortedFunc", "SortedStableFunc",
 	) || c.calls(call, "maps", "Collect", "Insert") {
-		c.forget(call)
+		c.ignoreOrder(call)
 	}
 }
 
-// forget marks the arguments of a call as independent of their order.
-func (c *checker) forget(call *ast.CallExpr) {
+// ignoreOrder marks the arguments of a call as independent of their order.
+func (c *checker) ignoreOrder(call *ast.CallExpr) {
 	for _, arg := range call.Args {
 		inner, ok := ast.Unparen(arg).(*ast.CallExpr)
 		if !ok {
 			continue
 		}
 		if id := callee(inner); id != nil {
-			c.forgotten[id] = true
+			c.unordered[id] = true
 		}
 	}
 }
@@ -169,7 +169,7 @@ func (c *checker) visitUse(id *ast.Ident) {
 			c.add(id.Pos(), "rand."+name+" is the global source: take a seeded one as an argument")
 		}
 	case "maps":
-		if (name == "Keys" || name == "Values" || name == "All") && !c.forgotten[id] {
+		if (name == "Keys" || name == "Values" || name == "All") && !c.unordered[id] {
 			c.add(id.Pos(), "maps."+name+" gives a random order: put it into slices.Sorted")
 		}
 	}
