@@ -88,8 +88,8 @@ type outcome struct {
 	idle     float64       // unused cores
 }
 
-// site is the set of processes and groups that run during a measurement.
-type site struct {
+// setup is the set of processes and groups that run during a measurement.
+type setup struct {
 	dir  string
 	tree *cgroup.Subtree
 
@@ -105,7 +105,7 @@ type site struct {
 	own *cgroup.Group
 }
 
-func (s *site) socket() string { return filepath.Join(s.dir, "socket") }
+func (s *setup) socket() string { return filepath.Join(s.dir, "socket") }
 
 func taskName(i int) string {
 	if i == 0 {
@@ -136,12 +136,12 @@ func run(ctx context.Context, p *plan, out io.Writer) (err error) {
 	return table(out, p, all, results)
 }
 
-func build(others float64) (s *site, err error) {
+func build(others float64) (s *setup, err error) {
 	h, err := cgroup.Detect(cgroup.DefaultRoot)
 	if err != nil {
 		return nil, err
 	}
-	s = &site{}
+	s = &setup{}
 	if s.dir, err = os.MkdirTemp("", "plimsoll-latency-"); err != nil {
 		return nil, err
 	}
@@ -178,7 +178,7 @@ func build(others float64) (s *site, err error) {
 }
 
 // start starts a process in a group of its own.
-func (s *site) start(name string, limits cgroup.Limits, args ...string) error {
+func (s *setup) start(name string, limits cgroup.Limits, args ...string) error {
 	g, err := s.tree.Create(name, limits)
 	if err != nil {
 		return err
@@ -192,7 +192,7 @@ func (s *site) start(name string, limits cgroup.Limits, args ...string) error {
 	return g.Add(cmd.Process.Pid)
 }
 
-func (s *site) remove() error {
+func (s *setup) remove() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	var errs []error
@@ -211,7 +211,7 @@ func (s *site) remove() error {
 
 // measure runs one mode: first until the agent's actions have settled, then the requests that are
 // measured.
-func (s *site) measure(ctx context.Context, p *plan, m *mode) (o outcome, err error) {
+func (s *setup) measure(ctx context.Context, p *plan, m *mode) (o outcome, err error) {
 	if err := s.reset(ctx, m.stopped); err != nil {
 		return o, err
 	}
@@ -251,7 +251,7 @@ func (s *site) measure(ctx context.Context, p *plan, m *mode) (o outcome, err er
 }
 
 // reset removes all restrictions from every group, and lets the burners run or stop.
-func (s *site) reset(ctx context.Context, stopped bool) error {
+func (s *setup) reset(ctx context.Context, stopped bool) error {
 	for i, g := range s.tasks {
 		c, err := g.Control()
 		if err != nil {
@@ -271,7 +271,7 @@ func (s *site) reset(ctx context.Context, stopped bool) error {
 	return os.RemoveAll(filepath.Join(s.dir, "agent"))
 }
 
-func (s *site) agent(m *mode) (*nodeqos.Loop, error) {
+func (s *setup) agent(m *mode) (*nodeqos.Loop, error) {
 	dir := filepath.Join(s.dir, "agent")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -306,7 +306,7 @@ type reading struct {
 	waited, batch, idle time.Duration
 }
 
-func (s *site) read() (r reading, err error) {
+func (s *setup) read() (r reading, err error) {
 	if r.waited, err = waited(s.children[0].Process.Pid); err != nil {
 		return r, err
 	}
