@@ -124,7 +124,7 @@ func mountsOf(machine fs.FS) []mount {
 		if !ok || len(fields) < 5 || len(kind) < 3 {
 			continue
 		}
-		m := mount{root: plain(fields[3]), at: strings.TrimPrefix(plain(fields[4]), "/")}
+		m := mount{root: unescape(fields[3]), at: strings.TrimPrefix(unescape(fields[4]), "/")}
 		switch kind[0] {
 		case "cgroup2":
 			m.controller = unified
@@ -150,8 +150,8 @@ func hasOption(options, wanted string) bool {
 	return false
 }
 
-// plain decodes the escapes of mountinfo.
-func plain(name string) string {
+// unescape decodes the escapes of mountinfo.
+func unescape(name string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(name)
 }
 

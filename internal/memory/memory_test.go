@@ -16,7 +16,7 @@ const (
 	none = "9223372036854771712\n" // a group of v1 without limit
 )
 
-// machine is a file system of the files in pairs of name and text.
+// machine returns a file system of files, given as pairs of name and text.
 func machine(pairs ...string) fstest.MapFS {
 	files := fstest.MapFS{"proc/meminfo": {Data: []byte(ram)}}
 	for i := 0; i < len(pairs); i += 2 {
