@@ -14,7 +14,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
 )
 
-// files makes files below dir, which the kernel would make.
+// files makes files below dir in place of the kernel.
 func files(t *testing.T, dir string, texts map[string]string) {
 	t.Helper()
 	for name, text := range texts {
@@ -28,7 +28,7 @@ func files(t *testing.T, dir string, texts map[string]string) {
 	}
 }
 
-// closing closes what a test has opened.
+// closing closes c after the test.
 func closing(t *testing.T, c io.Closer) {
 	t.Helper()
 	if err := c.Close(); err != nil {
@@ -36,7 +36,7 @@ func closing(t *testing.T, c io.Closer) {
 	}
 }
 
-// fakeGroup makes a v2 group that is only files, and returns its directory.
+// fakeGroup makes a v2 group of plain files, and returns its directory.
 func fakeGroup(t *testing.T) (*cgroup.Group, string) {
 	t.Helper()
 	root := t.TempDir()
@@ -83,8 +83,9 @@ func fakeProc(t *testing.T) string {
 	return dir
 }
 
-// The rates of a group are of the time since the value was known last; what is cut short, missing,
-// backwards or too large is not known, never negative, and does no harm to the sweeps after it.
+// The rates of a group are those since the value was last known. A value that is cut short,
+// missing, backwards or too large is not known. It is never negative, and does not affect later
+// sweeps.
 func TestRatesOfAGroup(t *testing.T) {
 	g, dir := fakeGroup(t)
 	s, err := New(Config{Proc: fakeProc(t)})
@@ -217,8 +218,8 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// Without pressure files (an old kernel) pressure is not known; without the others there is nothing
-// to measure.
+// Without pressure files (an old kernel) pressure is not known; without the other files nothing
+// can be measured.
 func TestMachinesThatTellLess(t *testing.T) {
 	proc := fakeProc(t)
 	if err := os.RemoveAll(filepath.Join(proc, "pressure")); err != nil {
