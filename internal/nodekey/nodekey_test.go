@@ -93,7 +93,7 @@ func TestAKeyOfAnotherSizeIsRefused(t *testing.T) {
 	}
 }
 
-// Each heartbeat costs this.
+// BenchmarkProves measures the cost of each heartbeat.
 func BenchmarkProves(b *testing.B) {
 	key := newKey(b, 1)
 	hash := nodekey.Hash(key.Session())
