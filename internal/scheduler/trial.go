@@ -167,9 +167,9 @@ func (v *View) Capacities(nodes []string) ([]placement.Capacity, error) {
 	}
 	chain, err := placement.CapacityChain(placement.Stages())
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it says what is wrong
+		return nil, err //nolint:wrapcheck // it names the fault
 	}
-	return v.placer().Capacities(chain, slots, v.now) //nolint:wrapcheck // it says what is wrong
+	return v.placer().Capacities(chain, slots, v.now) //nolint:wrapcheck // it names the fault
 }
 
 func noNode(id string) error {

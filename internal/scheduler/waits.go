@@ -47,19 +47,19 @@ type waits struct {
 	placer       *placement.Placer
 	comparesRoom bool // see Chain.ComparesRoom
 	useMatters   bool // see Chain.UseMatters
-	ownerMatters bool
+	ownerMatters bool // see Chain.OwnerMatters
 
-	byClass  map[*state.Class]*wait
-	numbers  uint64
-	all      []*wait
-	families map[string]*family
-	order    []*family // all families, in order of arrival
-	polled   []*wait   // classes that are blocked and polled
-	seen     uint64    // number of the first change of a node that wake has not processed
-	closed   bool      // no node took tasks at the last wake
-	scratch  []byte
-	found    []*wait
-	opened   []*wait // classes that the last wake opened for some slots
+	byClass  map[*state.Class]*wait // Invariant: the same waits as all
+	numbers  uint64                 // number of the last wait that was made; it never goes back
+	all      []*wait                // in order of arrival
+	families map[string]*family     // Invariant: the same families as order, by their key
+	order    []*family              // in order of arrival
+	polled   []*wait                // classes that are blocked and polled
+	seen     uint64                 // number of the first change of a node that wake has not processed
+	closed   bool                   // no node took tasks at the last wake
+	scratch  []byte                 // reused for keys of families
+	found    []*wait                // reused for the classes that openSome finds
+	opened   []*wait                // classes that the last wake opened for some slots
 }
 
 func newWaits(placer *placement.Placer, chain *placement.Chain) *waits {
