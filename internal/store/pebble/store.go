@@ -125,18 +125,18 @@ type Store struct {
 	cfg     Config
 	place   place
 	db      *lsm.DB
-	fence   *fence
-	lock    io.Closer
-	witness *witness
-	files   *reserve
+	fence   *fence    // Invariant: every file of db is opened through it
+	lock    io.Closer // held from before db is opened until after it is closed
+	witness *witness  // Invariant: it claims only durable batches
+	files   *reserve  // the file system below the fence
 
 	epoch  atomic.Uint64 // epoch of the caller of Lead; 0 before
 	closed atomic.Bool
 
 	mu struct {
 		sync.Mutex
-		last    meta // last batch or epoch that was handed to Pebble
-		trimmed uint64
+		last    meta   // last batch or epoch that was handed to Pebble
+		trimmed uint64 // chunks of revisions below it were removed
 		// Pebble panicked or hangs while it holds its own locks, so it cannot be closed.
 		abandoned bool
 	}
