@@ -84,14 +84,14 @@ func typeIndex(t plimsoll.EventType) int {
 // Encoder packs events into a chunk. The zero value is ready. Its tables are reused for the next
 // chunk.
 type Encoder struct {
-	body   []byte
-	count  uint64
-	first  int64 // time of the first event
-	last   int64 // time of the last event
-	shapes map[uint64]uint64
-	blobs  map[string]uint64 // packed resources → index in this chunk
-	index  map[string]uint64 // text → index in this chunk
-	texts  []string
+	body   []byte              // packed records of this chunk
+	count  uint64              // number of events in body
+	first  int64               // time of the first event
+	last   int64               // time of the last event
+	shapes map[uint64]uint64   // shape → index in this chunk
+	blobs  map[string]uint64   // packed resources → index in this chunk
+	index  map[string]uint64   // text → index in this chunk
+	texts  []string            // Invariant: texts[index[t]] is t
 	roles  [numRoles]uint64    // index of the last text in the role
 	newest [numFamilies]string // newest text of the family in this chunk
 
@@ -100,7 +100,7 @@ type Encoder struct {
 	recent      [8]knownResources
 	nextRecent  int      // index in recent of the entry that the next unknown map replaces
 	chunk       uint64   // number of the chunk; entries of recent with another number are of an earlier chunk
-	peak        int      // largest index since the maps were made
+	peak        int      // most texts in one chunk since the maps were made
 	smallChunks int      // chunks since then that were much smaller
 	sorted      []string // sorted names of the resources that are being learned
 	packed      []byte   // packed form of the same resources
