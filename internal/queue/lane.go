@@ -30,7 +30,7 @@ type Account struct {
 	queue    *Queue
 	key      int64 // place in the order of the leaf, the smallest first
 	admitted bool
-	parkedAt *Queue // queue that has too many accounts admitted, or below one that has; nil if not parked
+	parkedAt *Queue // queue at which it is parked; see Tree.Admit; nil if it is not parked
 	rank     int32  // position in parkedAt.parked
 	lanes    *Lane  // first lane; the others follow by sibling
 	tasks    int64  // tasks reported by Count
