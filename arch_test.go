@@ -7,8 +7,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/lint"
 )
 
-// TestArchitecture holds the packages of this module against the deps block of ARCHITECTURE.md.
-// Package lint says what the rules are, and tests that it finds violations.
+// TestArchitecture compares the packages of this module with the deps block of ARCHITECTURE.md.
+// Package lint defines the rules, and tests that it finds violations.
 func TestArchitecture(t *testing.T) {
 	markdown, err := os.ReadFile("ARCHITECTURE.md")
 	if err != nil {
@@ -29,7 +29,7 @@ func TestArchitecture(t *testing.T) {
 	}
 	for _, path := range page.Pure() {
 		if !exists[path] {
-			continue // Check has said so
+			continue // Check has reported it
 		}
 		src, err := lint.TypeCheck(".", "./"+path)
 		if err != nil {
@@ -60,7 +60,7 @@ func TestArchitecture(t *testing.T) {
 	}
 }
 
-// TestVoice holds comments and pages to the rules of style that a program can see.
+// TestVoice checks comments and pages for the rules of style that a program can see.
 func TestVoice(t *testing.T) {
 	found, err := lint.CheckVoice(os.DirFS("."))
 	if err != nil {
@@ -72,7 +72,7 @@ func TestVoice(t *testing.T) {
 	}
 }
 
-// TestEveryLineOfTheThreatModelHasItsTest holds docs/security.md against the tests that it names.
+// TestEveryLineOfTheThreatModelHasItsTest compares docs/security.md with the tests that it names.
 func TestEveryLineOfTheThreatModelHasItsTest(t *testing.T) {
 	const page = "docs/security.md"
 	markdown, err := os.ReadFile(page)

@@ -2,8 +2,8 @@ package plimsoll
 
 import "time"
 
-// Backoff says how long to wait before something that failed is tried again: First after the first
-// failure, then twice as long after each, up to Longest.
+// Backoff says how long to wait before a failed operation is tried again. The first wait is First;
+// each further failure doubles it, up to Longest.
 //
 //	redial := plimsoll.Backoff{First: 100 * time.Millisecond, Longest: 5 * time.Second}
 //	pause := redial.Jittered(failures, rand.Int64N)
@@ -14,15 +14,15 @@ func (b Backoff) Delay(n int) time.Duration {
 	d := b.First
 	for i := 1; i < n && d < b.Longest; i++ {
 		if d > b.Longest/2 {
-			return b.Longest // and doubling could overflow
+			return b.Longest // doubling could overflow
 		}
 		d *= 2
 	}
 	return min(d, b.Longest)
 }
 
-// Jittered is Delay with half of it random, so that all who failed at the same instant do not come
-// back at the same instant. random returns a number from 0 to below its argument, as rand.Int64N
+// Jittered returns Delay with half of it random. Callers that failed at the same instant then do
+// not all come back together. random returns a number from 0 to below its argument, as rand.Int64N
 // does.
 func (b Backoff) Jittered(n int, random func(int64) int64) time.Duration {
 	d := b.Delay(n)

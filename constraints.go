@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// Trait is the value of a trait: a flag, or one or several words. A word is the same as a list of
-// that one word.
+// Trait is the value of a trait: a flag, or one or several words. A word means the same as a list
+// of that single word.
 type Trait struct {
 	Flag  bool
 	Words []string // nil: the trait is a flag
 }
 
-// Matches reports whether a node's value of a trait is what is asked for: the same flag, or at
-// least one word in common. A flag never matches a word. (RFD 60's hard-filter-traits.)
+// Matches reports whether a node's value of a trait satisfies t: the same flag, or at least one
+// word in common. A flag never matches a word. (RFD 60's hard-filter-traits.)
 func (t Trait) Matches(node Trait) bool {
 	if t.Words == nil || node.Words == nil {
 		return t.Words == nil && node.Words == nil && t.Flag == node.Flag
@@ -21,9 +21,9 @@ func (t Trait) Matches(node Trait) bool {
 	return slices.ContainsFunc(t.Words, func(w string) bool { return slices.Contains(node.Words, w) })
 }
 
-// PlatformRange bounds the platform of a node. Both map a release, such as 7.0, to a stamp such as
-// 20260114T101500Z; the empty release stands for every one. Stamps are compared as text. (RFD 60's
-// hard-filter-platform-versions.)
+// PlatformRange bounds the platform of a node. Both maps have a release, such as 7.0, as the key
+// and a stamp, such as 20260114T101500Z, as the value. The empty release stands for all releases.
+// Stamps are compared as text. (RFD 60's hard-filter-platform-versions.)
 type PlatformRange struct {
 	Min, Max map[string]string
 }
@@ -36,21 +36,21 @@ type Selector struct {
 	Label string // key=value
 }
 
-// Spread asks that the tasks of a group are even over the values of a node attribute such as rack
-// or zone; "node" is the node itself. As a constraint, no value may hold more than MaxSkew tasks
-// above the one that holds fewest.
+// Spread asks that the tasks of a group are distributed evenly over the values of a node
+// attribute, such as rack or zone; "node" is the node itself. As a constraint, no value may hold
+// more than MaxSkew tasks above the value with the fewest.
 type Spread struct {
 	By      string
 	MaxSkew int32 // a constraint: from 1; a preference: not used
 }
 
-// ReservoirUse says how a group uses reservoir nodes, which are kept back for when nothing else is
+// ReservoirUse says how a group uses reservoir nodes, which are kept back until no other node is
 // left.
 type ReservoirUse uint8
 
 // The uses of reservoir nodes.
 const (
-	ReservoirLast  ReservoirUse = iota // when nothing else is left
+	ReservoirLast  ReservoirUse = iota // when no other node is left
 	ReservoirNever                     // not at all
 	ReservoirOnly                      // no other nodes
 
@@ -102,28 +102,35 @@ func ParseStrategy(s string) (strategy Strategy, ok bool) {
 // Constraints say which nodes may take the tasks of a group. Its zero value allows every node
 // without traits and without over-provisioning.
 type Constraints struct {
-	Traits      map[string]Trait // the node has exactly these traits, each with a value that matches
-	Networks    [][]string       // of each entry, one network that is up on the node
-	Platform    PlatformRange    // which platforms the node may run
-	VolumesFrom []string         // ids of tasks; the node that holds them all
-	Near, Far   []Selector       // the node holds such tasks, of each entry one; or none of them
-	Spread      []Spread         // how even the group's tasks must be
-	Nodes       []string         // ids of nodes, with * and ? as in a shell; empty: any
-	Reservoir   ReservoirUse     // whether reservoir nodes may be used
-	// over-provisioning by resource name; the node's must be the same, so with none it must have
-	// none
+	// Traits are exactly the traits of the node, each with a value that matches.
+	Traits map[string]Trait
+	// Networks is a list of alternatives: of each entry, at least one network is up on the node.
+	Networks [][]string
+	// Platform bounds the platform that the node runs.
+	Platform PlatformRange
+	// VolumesFrom are ids of tasks. The node holds all of them.
+	VolumesFrom []string
+	// Near: of each entry, the node holds at least one task. Far: it holds no task of any entry.
+	Near, Far []Selector
+	// Spread says how evenly the group's tasks must be distributed.
+	Spread []Spread
+	// Nodes are ids of nodes, with * and ? as in a shell. Empty allows every node.
+	Nodes []string
+	// Reservoir says whether reservoir nodes may be used.
+	Reservoir ReservoirUse
+	// Class is the over-provisioning by resource name. The node's must be equal, so without a class
+	// the node has none.
 	Class map[string]float64
-	Where string // an expression over the node, such as node.labels.zone == "a"
+	// Where is an expression over the node, such as node.labels.zone == "a".
+	Where string
 }
 
 // IsZero reports whether nothing is constrained.
 func (c *Constraints) IsZero() bool {
-	return len(c.Traits) == 0 && len(c.Networks) == 0 && len(c.Platform.Min) == 0 && len(c.Platform.Max) == 0 &&
-		len(c.VolumesFrom) == 0 &&
-		len(c.Near) == 0 && len(c.Far) == 0 && len(
-		c.Spread,
-	) == 0 && len(c.Nodes) == 0 && c.Reservoir == 0 && len(c.Class) == 0 &&
-		c.Where == ""
+	return len(c.Traits) == 0 && len(c.Networks) == 0 &&
+		len(c.Platform.Min) == 0 && len(c.Platform.Max) == 0 && len(c.VolumesFrom) == 0 &&
+		len(c.Near) == 0 && len(c.Far) == 0 && len(c.Spread) == 0 && len(c.Nodes) == 0 &&
+		c.Reservoir == 0 && len(c.Class) == 0 && c.Where == ""
 }
 
 // Preferences order the nodes that may take the tasks of a group. They never keep a task from being
@@ -139,43 +146,39 @@ func (p *Preferences) IsZero() bool {
 	return len(p.Near) == 0 && len(p.Far) == 0 && len(p.Spread) == 0 && p.Strategy == 0
 }
 
-// NodeFacts are what placement needs to know of a node beside its capacity. The zero value is an
-// ordinary node.
+// NodeFacts are the facts of a node, beside its capacity, that placement decides by. The zero
+// value describes an ordinary node.
 type NodeFacts struct {
 	Traits        map[string]Trait
-	Networks      map[string]bool    // by name; whether it is up
+	Networks      map[string]bool    // by name: whether the network is up
 	Release       string             // such as 7.0
 	Platform      string             // stamp of the platform image, YYYYMMDDTHHMMSSZ
 	Headnode      bool               // runs the control plane and takes no tasks
-	Reservoir     bool               // used when nothing else is left
-	Reserve       map[string]float64 // by resource name: the part of the capacity that is kept back, from 0 to below 1
-	Overprovision map[string]float64 // by resource name: how often an amount may be promised, above 0; none is 1
+	Reservoir     bool               // used when no other node is left
+	Reserve       map[string]float64 // by resource name: the part of the capacity kept back, from 0 to below 1
+	Overprovision map[string]float64 // by resource name: how often an amount may be promised, above 0; none means 1
 	LastBoot      int64              // Unix seconds; 0: not known
-	NextReboot    int64              // Unix seconds; 0: none is planned
-	Metrics       []string           // that its agent measures beside the built-in ones, for policies; in order
+	NextReboot    int64              // Unix seconds; 0: no reboot is planned
+	Metrics       []string           // metrics that its agent measures beside the built-in ones, sorted; for policies
 	MaxTasks      int32              // the most tasks that it takes at once; 0: no bound
 }
 
-// IsZero reports whether it is the facts of an ordinary node.
+// IsZero reports whether the facts are those of an ordinary node.
 func (f *NodeFacts) IsZero() bool {
-	return len(f.Traits) == 0 && len(f.Networks) == 0 && f.Release == "" && f.Platform == "" && !f.Headnode &&
-		!f.Reservoir &&
-		len(f.Reserve) == 0 && len(
-		f.Overprovision,
-	) == 0 && f.LastBoot == 0 && f.NextReboot == 0 && len(f.Metrics) == 0 && f.MaxTasks == 0
+	return len(f.Traits) == 0 && len(f.Networks) == 0 && f.Release == "" && f.Platform == "" &&
+		!f.Headnode && !f.Reservoir && len(f.Reserve) == 0 && len(f.Overprovision) == 0 &&
+		f.LastBoot == 0 && f.NextReboot == 0 && len(f.Metrics) == 0 && f.MaxTasks == 0
 }
 
-// Equal reports whether two nodes are the same to placement. A map that is empty is like one that
-// is missing.
+// Equal reports whether two nodes are the same to placement. An empty map equals a missing one.
 func (f *NodeFacts) Equal(o *NodeFacts) bool {
 	sameTrait := func(a, b Trait) bool {
 		return a.Flag == b.Flag && (a.Words == nil) == (b.Words == nil) && slices.Equal(a.Words, b.Words)
 	}
 	return maps.EqualFunc(f.Traits, o.Traits, sameTrait) && maps.Equal(f.Networks, o.Networks) &&
-		f.Release == o.Release &&
-		f.Platform == o.Platform && f.Headnode == o.Headnode && f.Reservoir == o.Reservoir && maps.Equal(
-		f.Reserve, o.Reserve,
-	) &&
-		maps.Equal(f.Overprovision, o.Overprovision) && f.LastBoot == o.LastBoot && f.NextReboot == o.NextReboot &&
+		f.Release == o.Release && f.Platform == o.Platform &&
+		f.Headnode == o.Headnode && f.Reservoir == o.Reservoir &&
+		maps.Equal(f.Reserve, o.Reserve) && maps.Equal(f.Overprovision, o.Overprovision) &&
+		f.LastBoot == o.LastBoot && f.NextReboot == o.NextReboot &&
 		slices.Equal(f.Metrics, o.Metrics) && f.MaxTasks == o.MaxTasks
 }

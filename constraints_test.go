@@ -19,7 +19,7 @@ type (
 	spread      = plimsoll.Spread
 )
 
-// Everything that may be said of a group and of a node, at its bounds, is accepted.
+// Every constraint of a group and every fact of a node is accepted at its bound.
 func TestPlacementWordsAreAccepted(t *testing.T) {
 	long := strings.Repeat("x", plimsoll.MaxPlacementName)
 	job := constrained(constraints{
@@ -43,7 +43,9 @@ func TestPlacementWordsAreAccepted(t *testing.T) {
 		Reservoir: plimsoll.ReservoirOnly,
 		Class:     map[string]float64{"cpu": 1000, "nvidia.com/gpu": 0.001},
 		Where:     strings.Repeat(" ", plimsoll.MaxWhere),
-	}, preferences{Near: []selector{{Job: "a"}}, Spread: []spread{{By: "zone"}, {By: "rack"}}, Strategy: plimsoll.StrategyRandom})
+	}, preferences{
+		Near: []selector{{Job: "a"}}, Spread: []spread{{By: "zone"}, {By: "rack"}}, Strategy: plimsoll.StrategyRandom,
+	})
 	if err := job.Validate(); err != nil {
 		t.Error(err)
 	}
@@ -60,7 +62,7 @@ func TestPlacementWordsAreAccepted(t *testing.T) {
 	}
 }
 
-// What cannot be is refused with the field as it stands in the job file, and with what to do.
+// An impossible constraint is refused with the field as in the job file, and with the correction.
 func TestConstraintsRefused(t *testing.T) {
 	many := func(n int) []string { return make([]string, n) }
 	traits := func(name string, words ...string) constraints {
@@ -134,7 +136,7 @@ func TestConstraintsRefused(t *testing.T) {
 	}
 }
 
-// A preference is checked as a constraint is, and has no bound on the skew.
+// A preference is checked like a constraint, but has no bound on the skew.
 func TestPreferencesRefused(t *testing.T) {
 	for _, test := range []struct {
 		field, msg string
@@ -151,7 +153,7 @@ func TestPreferencesRefused(t *testing.T) {
 	}
 }
 
-// A node says nothing about itself that placement could not reckon with.
+// A node cannot report facts that placement could not use.
 func TestFactsRefused(t *testing.T) {
 	for _, test := range []struct {
 		field, msg string

@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds on the constraints and preferences of one group, and on the facts of one node. What is
-// larger is refused with an error that names the bound.
+// Bounds on the constraints and preferences of one group, and on the facts of one node. A larger
+// value is refused with an error that names the bound.
 const (
 	MaxTraits         = 64
 	MaxTraitWords     = 64
@@ -28,7 +28,7 @@ const (
 	MaxRatios         = 16   // entries of Class, Reserve or Overprovision
 	MaxRatio          = 1000 // how often an amount may be promised
 	MaxWhere          = 4096 // bytes
-	MaxPlacementName  = 128  // bytes of the name of a trait, its word, a network, a spread, a release
+	MaxPlacementName  = 128  // bytes of one name: of a trait, a trait's word, a network, a spread or a release
 )
 
 // PlatformLayout is the form of a platform stamp, as package time writes layouts.
@@ -199,7 +199,7 @@ func validateLen(field string, n, most int) error {
 	return nil
 }
 
-// validateName accepts any text that can be printed. It is for names that operators choose.
+// validateName accepts any printable text. Operators choose these names freely.
 func validateName(field, name string) error {
 	if name == "" {
 		return Invalid(field, "holds an empty name; give a name such as ssd")
@@ -277,7 +277,7 @@ func validateReleases(field string, stamps map[string]string) error {
 	return nil
 }
 
-// isRelease accepts two numbers with a dot between them.
+// isRelease accepts two numbers separated by a dot.
 func isRelease(s string) bool {
 	major, minor, dotted := strings.Cut(s, ".")
 	return dotted && len(s) <= MaxPlacementName && isDigits(major) && isDigits(minor)
@@ -296,7 +296,7 @@ func validateStamp(field, stamp string) error {
 	return nil
 }
 
-// validateTaskID accepts what TaskID makes.
+// validateTaskID accepts the ids that TaskID makes.
 func validateTaskID(field, id string) error {
 	bad := Invalid(field, "%q is not the id of a task; write job.group.index, such as wordcount.map.0", id)
 	i := strings.LastIndexByte(id, '.')
@@ -372,7 +372,7 @@ func validateSpreads(field string, spreads []Spread) error {
 	return nil
 }
 
-// isNodePattern accepts an id of a node in which * and ? may stand.
+// isNodePattern accepts the id of a node, in which * and ? may stand.
 func isNodePattern(s string) bool {
 	if s == "" || len(s) > MaxPlacementName {
 		return false
@@ -390,7 +390,7 @@ func validateRatios(field string, ratios map[string]float64) error {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(ratios)) {
-		if r := ratios[name]; !(r > 0 && r <= MaxRatio) { // not r <= 0: what is no number must fail too
+		if r := ratios[name]; !(r > 0 && r <= MaxRatio) { // written without r <= 0, so that NaN fails too
 			return Invalid(field+"."+name, "is %v; give a number above 0 and at most %d, such as 4 where an amount may be promised four times",
 				r, MaxRatio)
 		}

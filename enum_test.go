@@ -9,11 +9,11 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/lint"
 )
 
-// enum is an enumeration as a program sees it.
+// enum is an enumeration, as a program uses it.
 type enum struct {
 	word  func(number int64) string
 	known func(number int64) bool
-	parse func(word string) (number int64, ok bool) // nil: nothing reads its words
+	parse func(word string) (number int64, ok bool) // nil: its words are never parsed
 }
 
 type enumeration interface {
@@ -38,7 +38,7 @@ func read[T enumeration](parse func(string) (T, bool)) enum {
 	return e
 }
 
-// orZero is for those whose parser returns zero for an unknown word.
+// orZero adapts a parser that returns zero for an unknown word.
 func orZero[T enumeration](parse func(string) T) func(string) (T, bool) {
 	return func(word string) (T, bool) {
 		x := parse(word)
@@ -46,7 +46,7 @@ func orZero[T enumeration](parse func(string) T) func(string) (T, bool) {
 	}
 }
 
-// enums are all enumerations of the vocabulary.
+// enums lists all enumerations of the vocabulary.
 var enums = map[string]enum{
 	"ChangeDetail": written[plimsoll.ChangeDetail](),
 	"ChangeType":   written[plimsoll.ChangeType](),
@@ -66,12 +66,13 @@ var enums = map[string]enum{
 	"WaitCode":     written[plimsoll.WaitCode](),
 }
 
-// wordless are values without a word: nothing is set.
+// wordless lists values without a word: they mean that nothing is set.
 var wordless = []string{"ClassUnset", "ResultNone", "WaitNone"}
 
-// TestEveryEnumIsComplete reads the enumerations from the source, so a value that was added there
-// alone shows: each has a sentinel behind its last value, and each value is known and has a word of
-// its own that is read back as the value. What is beyond is not known.
+// TestEveryEnumIsComplete reads the enumerations from the source, so a value that was added only
+// there is found. Each enumeration has a sentinel behind its last value. Each value is known, and
+// has a word of its own that is parsed back to the value. Numbers beyond the sentinel are not
+// known.
 func TestEveryEnumIsComplete(t *testing.T) {
 	src, err := lint.TypeCheck(".", ".")
 	if err != nil {

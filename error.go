@@ -6,28 +6,28 @@ import (
 	"strings"
 )
 
-// Code says what kind of thing went wrong, in the same words over RPC, HTTP and the command line.
+// Code is the kind of an error. Its words are the same over RPC, HTTP and the command line.
 type Code uint8
 
-// The codes. What is none of these is CodeInternal, and its text goes to the log and not to the
+// The codes. An error of no other kind is CodeInternal; its text goes to the log and not to the
 // caller.
 const (
-	CodeInternal        Code = iota // a fault of ours
-	CodeInvalid                     // the input is wrong; Field names where
+	CodeInternal        Code = iota // a fault of Plimsoll itself
+	CodeInvalid                     // the input is wrong; Field names the input field
 	CodeNotFound                    // no such object
 	CodeAlreadyExists               // the id is taken
 	CodeConflict                    // the object is not in a state that allows this
 	CodeUnavailable                 // no leader, or not connected to it; nothing was done: try again
 	CodeExhausted                   // a bound was reached; try again later
 	CodeDenied                      // the caller may not do this
-	CodeStale                       // an older incarnation or leader speaks
+	CodeStale                       // the request comes from an older incarnation or leader
 	CodeDeadline                    // the time allowed ran out
-	CodeCanceled                    // the caller went away
+	CodeCanceled                    // the caller gave up
 	CodeCorrupt                     // stored data cannot be read
 	CodeAlreadyRunning              // another process owns the directory or the address
 	CodeUnimplemented               // the peer does not know this call
-	CodeUnauthenticated             // the caller has not said by a token that it may call
-	CodeOutcomeUnknown              // the change was made or not; only with its token it can be tried again
+	CodeUnauthenticated             // the caller gave no valid token
+	CodeOutcomeUnknown              // the change was made or not; only with its token can it be tried again
 
 	numCodes
 )
@@ -44,8 +44,8 @@ var codeNames = [numCodes]string{
 // Known reports whether this version has the code.
 func (c Code) Known() bool { return c < numCodes }
 
-// String returns the code's word, such as "not_found"; that of a code which is not known is
-// "internal", as what is not known is no business of the caller's.
+// String returns the code's word, such as "not_found". An unknown code is "internal": it tells the
+// caller nothing that it could act on.
 func (c Code) String() string {
 	if !c.Known() {
 		c = CodeInternal
@@ -63,16 +63,16 @@ func ParseCode(s string) Code {
 	return CodeInternal
 }
 
-// Error is an error that a caller can act on.
+// Error is an error that a caller can act on. Msg says how the input or the situation must change.
 type Error struct {
 	Code  Code
-	Op    string // what was being done, e.g. "submit job"; may be empty
-	Field string // the input field that is wrong, e.g. "groups[0].resources.cpu"; may be empty
-	Msg   string // what is wrong and what to do about it
+	Op    string // the operation, such as "submit job"; may be empty
+	Field string // the input field that is wrong, such as "groups[0].resources.cpu"; may be empty
+	Msg   string // the fault and the way to mend it
 	Err   error  // the cause; may be nil
 }
 
-// Error prints "op: field: message: cause", leaving out what is empty.
+// Error prints "op: field: message: cause" without the empty parts.
 func (e *Error) Error() string {
 	parts := make([]string, 0, 4)
 	for _, p := range []string{e.Op, e.Field, e.Msg} {
@@ -106,7 +106,7 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Msg: fmt.Sprintf(format, args...)}
 }
 
-// Within puts a field in front of the field that an Error is about. Any other error stays as it is.
+// Within puts a field in front of the Field of an Error. Any other error stays as it is.
 func Within(field string, err error) error {
 	var e *Error
 	if !errors.As(err, &e) {

@@ -10,8 +10,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// wantInvalid checks for a CodeInvalid error about a field, with a text in its message; an empty
-// field means no error.
+// wantInvalid wants a CodeInvalid error about a field, with a text in its message. An empty field
+// means no error.
 func wantInvalid(t *testing.T, err error, field, text string) {
 	t.Helper()
 	if field == "" {

@@ -1,6 +1,6 @@
 package plimsoll
 
-// EventType says what kind of object an event is about (event design, "Event types").
+// EventType is the kind of object that an event is about (event design, "Event types").
 type EventType uint8
 
 // The event types.
@@ -25,7 +25,7 @@ func (t EventType) Known() bool { return t < numEventTypes }
 // String returns the design's word, such as "APP".
 func (t EventType) String() string { return wordOf(eventTypeNames[:], t) }
 
-// ChangeType says how the object changed (event design, "Change types").
+// ChangeType is the way in which the object changed (event design, "Change types").
 type ChangeType uint8
 
 // The change types.
@@ -46,7 +46,8 @@ func (t ChangeType) Known() bool { return t < numChangeTypes }
 // String returns the design's word, such as "ADD".
 func (t ChangeType) String() string { return wordOf(changeTypeNames[:], t) }
 
-// ChangeDetail says what changed (event design, "Change details"). The numbers are the design's.
+// ChangeDetail is the precise change (event design, "Change details"). The numbers are the
+// design's.
 type ChangeDetail uint16
 
 // The change details.
@@ -78,7 +79,7 @@ const (
 	NodeCapacity    ChangeDetail = 304
 	NodeOccupied    ChangeDetail = 305
 	NodeReservation ChangeDetail = 306
-	NodeQOSDetail   ChangeDetail = 390 // not the design's: what the QoS agent of a node did or saw
+	NodeQOSDetail   ChangeDetail = 390 // not in the design: an action or observation of a node's QoS agent
 
 	QueueConfigured ChangeDetail = 400
 	QueueDynamic    ChangeDetail = 401
@@ -93,10 +94,10 @@ const (
 	AllocTimeout     ChangeDetail = 502
 	AllocReplaced    ChangeDetail = 503
 	AllocNodeRemoved ChangeDetail = 504
-	AllocQOSDetail   ChangeDetail = 590 // not the design's: what the QoS agent of its node did to a task
+	AllocQOSDetail   ChangeDetail = 590 // not in the design: an action of the node's QoS agent on a task
 )
 
-// Known reports whether the design or this page has the detail.
+// Known reports whether the design or this package defines the detail.
 func (d ChangeDetail) Known() bool { return d.word() != "" }
 
 // String returns the design's word, such as "APP_ALLOC".
@@ -107,7 +108,7 @@ func (d ChangeDetail) String() string {
 	return unknown(d)
 }
 
-// word returns an empty string for a number that neither the design nor this page has.
+// word returns an empty string for a number that neither the design nor this package defines.
 func (d ChangeDetail) word() string {
 	switch d {
 	case NodeQOSDetail:
@@ -137,11 +138,11 @@ func (d ChangeDetail) word() string {
 	return names[group][n]
 }
 
-// MaxEventMessage is the longest message of an event in bytes; a longer one is cut.
+// MaxEventMessage is the longest message of an event in bytes. A longer one is cut.
 const MaxEventMessage = 1024
 
-// Event is one record of a change (event design, "Event description"). Its id is not part of it: it
-// follows from its place.
+// Event is one record of a change (event design, "Event description"). It holds no id: the id
+// follows from the event's position in the log.
 type Event struct {
 	Type      EventType
 	Change    ChangeType

@@ -49,7 +49,7 @@ func TestEventWordsAreTheDesigns(t *testing.T) {
 		304: "NODE_CAPACITY",
 		305: "NODE_OCCUPIED",
 		306: "NODE_RESERVATION",
-		390: "NODE_QOS", // ours, as 590 is
+		390: "NODE_QOS", // not the design's, like 590
 		400: "QUEUE_CONFIG",
 		401: "QUEUE_DYNAMIC",
 		402: "QUEUE_TYPE",

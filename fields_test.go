@@ -9,8 +9,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/fill"
 )
 
-// IsZero is what decides whether constraints, preferences and facts are written, so it looks at
-// each of their fields.
+// IsZero decides whether constraints, preferences and facts are written, so it must examine each
+// of their fields.
 func TestIsZeroLooksAtEveryField(t *testing.T) {
 	everyField(t, func(c *plimsoll.Constraints) bool { return c.IsZero() })
 	everyField(t, func(p *plimsoll.Preferences) bool { return p.IsZero() })
@@ -33,8 +33,8 @@ func everyField[X any](t *testing.T, isZero func(*X) bool) {
 	}
 }
 
-// Facts that are equal are not taken in: a field that Equal forgot would keep its old value for
-// ever.
+// A registration with equal facts changes nothing, so a field that Equal forgot would keep its old
+// value for ever.
 func TestEqualLooksAtEveryFact(t *testing.T) {
 	var same plimsoll.NodeFacts
 	fill.Fill(&same, fill.Options{})
@@ -44,7 +44,7 @@ func TestEqualLooksAtEveryFact(t *testing.T) {
 	}
 }
 
-// A state that the sums forgot would be missing in every list of jobs.
+// A state that the sums forget would be missing in every list of jobs.
 func TestSumsCountEveryState(t *testing.T) {
 	var c, none plimsoll.TaskCounts
 	fill.Fill(&c, fill.Options{})
@@ -59,8 +59,8 @@ func TestSumsCountEveryState(t *testing.T) {
 	}
 }
 
-// An event of a node's agent is told in one line, in which nothing is missing but what the event
-// has beside its message.
+// The line that describes an event of a node's agent holds every field, except those that the
+// event has beside its message.
 func TestTextOfAnEventTellsEveryField(t *testing.T) {
 	beside := map[string]string{
 		"At": "the event's time", "Task": "the event's object", "Attempt": "added where the event is made",

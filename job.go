@@ -28,15 +28,15 @@ type JobState uint8
 const (
 	JobNew        JobState = iota + 1 // submitted, its tasks are being created
 	JobAccepted                       // every task waits to be placed
-	JobStarting                       // a task is bound to a node
-	JobRunning                        // a task has started
-	JobCompleting                     // every task has ended, all well
-	JobCompleted                      // ended, all well
+	JobStarting                       // at least one task is bound to a node
+	JobRunning                        // at least one task has started
+	JobCompleting                     // every task has ended successfully
+	JobCompleted                      // ended successfully
 	JobRejected                       // refused
 	JobFailing                        // killed or failed; tasks are being stopped
 	JobFailed                         // ended; a task failed for good or the job was killed
-	JobResuming                       // a gang gave its room back and starts again
-	JobExpired                        // ended so long ago that it is being forgotten
+	JobResuming                       // a gang gave back its resources and starts again
+	JobExpired                        // ended so long ago that its records are being removed
 
 	numJobStates
 )
@@ -55,28 +55,30 @@ func (s JobState) String() string { return wordOf(jobStateNames[:], s) }
 // ParseJobState is the inverse of String; an unknown name is zero.
 func ParseJobState(s string) JobState { return JobState(indexOf(jobStateNames[:], s)) }
 
-// Ended reports whether no task of the job will ever run again.
+// Ended reports whether no task of the job will run again.
 func (s JobState) Ended() bool {
 	return s == JobCompleted || s == JobRejected || s == JobFailed || s == JobExpired
 }
 
-// JobSpec is what a user submits. Its fields are those of the job file.
+// JobSpec is the request of a user to run a job. Its fields are those of the job file.
 type JobSpec struct {
 	ID     string            // the job's id, chosen by the user; unique among the jobs that are still known
-	Owner  string            // who submitted it
+	Owner  string            // the user who submits it
 	Queue  string            // full path of a leaf queue
-	Labels map[string]string // free, for selection
+	Labels map[string]string // free key=value pairs, for selection
 	Groups []GroupSpec
-	Token  string // makes a repeated submit of the same request answer as the first did; may be empty
+	Token  string // idempotency token: a repeated submit with it gets the first answer; may be empty
 }
 
-// GroupSpec is the specification that the tasks of a group share.
+// GroupSpec is the specification that the tasks of a group share. JobSpec.Validate checks it.
 type GroupSpec struct {
-	Name       string
-	Count      int32    // tasks of the group; 0 in a job that is submitted: DefaultCount
-	Command    []string // the program and its arguments; no shell is put around it
-	Env        map[string]string
-	WorkDir    string // working directory; empty: the task's own directory; a relative one is made below that
+	Name    string
+	Count   int32    // number of tasks; in a submitted job, 0 means DefaultCount
+	Command []string // the program and its arguments; no shell is involved
+	Env     map[string]string
+	// WorkDir is the working directory. Empty means the task's own directory; a relative path is
+	// created below that.
+	WorkDir    string
 	User       string // user name or uid to run as; empty: the agent's
 	UserGroup  string // group name or gid to run as; empty: the user's own
 	Resources  Resources
@@ -85,14 +87,14 @@ type GroupSpec struct {
 	KillGrace  time.Duration // time between SIGTERM and SIGKILL; 0: DefaultKillGrace
 	LogLimit   int64         // bytes kept of each of stdout and stderr; 0: DefaultLogLimit
 
-	Class    Class // what the tasks are worth to their node; see Worth
-	Priority int32 // within the class; higher is acted on later
+	Class    Class // how much the tasks are worth to their node; see Worth
+	Priority int32 // order within the class: higher is acted on later
 
 	Constraints Constraints
 	Preferences Preferences
 }
 
-// Worth returns the group's class, with its default.
+// Worth returns Class or, if it is unset, the default that follows from the resources.
 func (g *GroupSpec) Worth() Class {
 	switch {
 	case g.Class != ClassUnset:
@@ -110,8 +112,8 @@ const (
 	DefaultLogLimit  = int64(64 << 20)
 )
 
-// RetryKind says how long to wait before a failed task is tried again. (Titus: Immediate, Delayed,
-// ExponentialBackOff.)
+// RetryKind is the rule for the wait before a failed task is tried again. (Titus: Immediate,
+// Delayed, ExponentialBackOff.)
 type RetryKind uint8
 
 // The kinds of retry.
@@ -138,8 +140,8 @@ func ParseRetryKind(s string) (kind RetryKind, ok bool) {
 	return RetryKind(max(i, 0)), i >= 0
 }
 
-// RetryPolicy says how often and when a task that failed is tried again. Losses that are not the
-// task's own fault (a lost node, a drain) are tried again always and are not counted.
+// RetryPolicy says how often and when a failed task is tried again. Losses that are not the task's
+// own fault, such as a lost node or a drain, are always tried again and are not counted.
 type RetryPolicy struct {
 	Kind         RetryKind
 	Limit        int32         // failures that are followed by another attempt
@@ -147,7 +149,7 @@ type RetryPolicy struct {
 	MaxDelay     time.Duration // backoff: longest delay; 0: five minutes
 }
 
-// Delay returns how long to wait before the attempt that follows the n-th failure, n from 1.
+// Delay returns the wait before the attempt that follows the n-th failure, n from 1.
 func (p RetryPolicy) Delay(n int32) time.Duration {
 	initial := p.InitialDelay
 	if initial <= 0 {
@@ -166,30 +168,31 @@ func (p RetryPolicy) Delay(n int32) time.Duration {
 	return 0
 }
 
-// Job is a job with what has become of it.
+// Job is a job and its progress.
 type Job struct {
 	Spec   JobSpec
 	Status JobStatus
 }
 
-// JobStatus is what has become of a job. Times are Unix nanoseconds, zero if it has not happened.
+// JobStatus is the progress of a job. Times are Unix nanoseconds; 0 means that it has not
+// happened.
 type JobStatus struct {
 	ID        string
 	Owner     string
 	Queue     string
 	State     JobState
-	Reason    string // why it ended or was killed, for people; may be empty
-	Killed    bool   // somebody asked to kill it
+	Reason    string // why the job ended or was killed, as a sentence; may be empty
+	Killed    bool   // a kill was requested
 	Submitted int64
-	Started   int64 // first task started
+	Started   int64 // start of the first task
 	Finished  int64
 	Groups    []GroupStatus
 	Revision  uint64
 }
 
-// Result says how a job ended, in the words of tasks: a job that was killed is in the state
-// JobFailed and has a result of its own. It is ResultNone before the end, and for a job that is
-// being forgotten.
+// Result returns how a job ended, in the words of tasks. A killed job is in the state JobFailed,
+// but has the result ResultKilled. The result is ResultNone before the end, and for an expired
+// job.
 func (s *JobStatus) Result() TaskResult {
 	switch {
 	case s.State == JobCompleted:
@@ -202,15 +205,15 @@ func (s *JobStatus) Result() TaskResult {
 	return ResultNone
 }
 
-// GroupStatus counts the tasks of a group and says why those that wait do so.
+// GroupStatus counts the tasks of a group and gives the cause for which some of them wait.
 type GroupStatus struct {
 	Name   string
-	Count  int32 // tasks wanted
+	Count  int32 // number of tasks wanted
 	Counts TaskCounts
 	Wait   WaitCause
 }
 
-// TaskCounts counts tasks by state, and finished ones by how they ended.
+// TaskCounts counts tasks by state, and finished tasks by result.
 type TaskCounts struct {
 	Pending, Bound, Starting, Running, Stopping, Succeeded, Failed int32
 }
@@ -229,21 +232,21 @@ func (c TaskCounts) Plus(o TaskCounts) TaskCounts {
 	}
 }
 
-// WaitCode says what kind of thing a waiting group waits for.
+// WaitCode is the kind of cause for which a group waits.
 type WaitCode uint8
 
 // The wait codes.
 const (
 	WaitNone          WaitCode = iota
-	WaitTurn                   // it has not been looked at yet
-	WaitQueueMax               // its queue, or one above, is at its maximum
+	WaitTurn                   // the scheduler has not reached it yet
+	WaitQueueMax               // its queue, or a queue above, is at its maximum
 	WaitNoNode                 // no node fits now
-	WaitNoNodes                // there is no node at all that may take tasks
+	WaitNoNodes                // no node takes tasks at present
 	WaitTooLarge               // no node would fit even if it were empty
 	WaitRetry                  // its failed tasks wait for their next attempt
-	WaitNotEligible            // no node is for it, full or empty: its constraints leave none
-	WaitNotUnderstood          // what it asks for was understood by an older version and is not by this one
-	WaitNoResource             // no node has one of the resources that it asks for
+	WaitNotEligible            // no node is eligible, full or empty: its constraints leave none
+	WaitNotUnderstood          // an older version understood its constraints; this version does not
+	WaitNoResource             // no node has one of the resources that it requests
 
 	numWaitCodes
 )
@@ -259,12 +262,12 @@ func (c WaitCode) Known() bool { return c < numWaitCodes }
 // String returns the code's word, such as "queue_max"; empty for WaitNone.
 func (c WaitCode) String() string { return wordOf(waitCodeNames[:], c) }
 
-// TaskID is the id of a task: job.group.index. Group names hold no dot, so it can be taken apart
-// from the right.
+// TaskID returns the id of a task: job.group.index. Group names hold no dot, so the id can be
+// split from the right.
 func TaskID(job, group string, index int32) string { return fmt.Sprintf("%s.%s.%d", job, group, index) }
 
-// Validate reports the first field that is wrong, named as in the job file, with what to do about
-// it.
+// Validate returns an error about the first wrong field, which it names as in the job file. The
+// error also says how to correct the field.
 func (s *JobSpec) Validate() error {
 	if err := ValidateID("job", s.ID); err != nil {
 		return err

@@ -231,7 +231,7 @@ func TestRetryPolicyDelay(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		policy plimsoll.RetryPolicy
-		want   map[int32]time.Duration // by number of the failure
+		want   map[int32]time.Duration // keyed by the number of the failure
 	}{
 		{"none", plimsoll.RetryPolicy{}, map[int32]time.Duration{1: 0, 9: 0}},
 		{

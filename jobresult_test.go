@@ -6,7 +6,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// The result of a job follows from its state and from whether somebody killed it.
+// The result of a job follows from its state and from whether it was killed.
 func TestTheResultOfAJobIsInTheWordsOfTasks(t *testing.T) {
 	for _, c := range []struct {
 		state  plimsoll.JobState

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// wordOf returns the word of a value of an enumeration; of one that this version does not have,
-// which a newer one may have written, its number.
+// wordOf returns the word of a value of an enumeration. For an unknown value, which a newer
+// version may have written, it returns the number.
 func wordOf[T ~uint8](words []string, value T) string {
 	if int(value) < len(words) && (value == 0 || words[value] != "") {
 		return words[value]
@@ -18,7 +18,7 @@ func wordOf[T ~uint8](words []string, value T) string {
 
 func unknown[T ~uint8 | ~uint16](value T) string { return fmt.Sprintf("unknown(%d)", uint16(value)) }
 
-// oneOf lists words of which one may be used: "none, immediate or backoff".
+// oneOf lists alternatives: "none, immediate or backoff".
 func oneOf(words []string) string {
 	last := len(words) - 1
 	return strings.Join(words[:last], ", ") + " or " + words[last]

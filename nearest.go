@@ -8,9 +8,8 @@ import (
 // maxCompared bounds how many bytes of a name are compared, so that a long one costs little.
 const maxCompared = 64
 
-// Nearest returns the name that is most like another one; empty if none is like it. Case counts for
-// nothing, nor does a domain in front of the same name; two letters that changed places count as
-// one difference.
+// Nearest returns the most similar name, or an empty string if none is similar. Case is ignored,
+// and so is a domain in front of the same name. Two transposed letters count as one difference.
 //
 //	plimsoll.Nearest("cuont", []string{"name", "count"}) // "count"
 func Nearest(name string, names []string) string {
@@ -26,8 +25,8 @@ func Nearest(name string, names []string) string {
 	return best
 }
 
-// Suggest says which of the names was probably meant, or else all that are possible:
-// `did you mean "count"?` or "possible are name, count".
+// Suggest returns the name that was probably meant or, failing that, all possible ones: `did you
+// mean "count"?` or `possible are name, count`.
 func Suggest(name string, names []string) string {
 	if near := Nearest(name, names); near != "" {
 		return "did you mean " + strconv.Quote(near) + "?"
@@ -35,10 +34,10 @@ func Suggest(name string, names []string) string {
 	return "possible are " + strings.Join(names, ", ")
 }
 
-// nameDistance is how many letters make the difference between two names.
+// nameDistance returns the number of letters in which two names differ.
 func nameDistance(a, b string) int {
 	a, b = strings.ToLower(a), strings.ToLower(b)
-	if bare(a) == bare(b) {
+	if withoutDomain(a) == withoutDomain(b) {
 		return 0
 	}
 	beyond, above, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
@@ -62,5 +61,5 @@ func nameDistance(a, b string) int {
 	return row[len(b)]
 }
 
-// bare is a name without the domain in front of it.
-func bare(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
+// withoutDomain returns a name without its domain.
+func withoutDomain(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }

@@ -7,7 +7,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// A name with a letter more, less or changed, or with two that changed places, is near.
+// Names are similar if one letter is added, missing or changed, or if two are transposed.
 func TestTheNearestNameIsTheOneThatWasMeant(t *testing.T) {
 	names := []string{"name", "count", "command", "workDir", "resources"}
 	for typo, want := range map[string]string{

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// NodeMode says whether an operator lets a node take tasks.
+// NodeMode is an operator's setting: whether a node takes tasks.
 type NodeMode uint8
 
 // The modes.
 const (
 	NodeActive   NodeMode = iota + 1 // takes tasks
-	NodeCordoned                     // takes no new tasks; those that run go on
-	NodeDraining                     // takes no new tasks; those that run are stopped and placed elsewhere
+	NodeCordoned                     // takes no new tasks; running tasks go on
+	NodeDraining                     // takes no new tasks; running tasks are stopped and placed elsewhere
 
 	numNodeModes
 )
@@ -28,47 +28,49 @@ func (m NodeMode) String() string { return wordOf(nodeModeNames[:], m) }
 // ParseNodeMode is the inverse of String; an unknown name is zero.
 func ParseNodeMode(s string) NodeMode { return NodeMode(indexOf(nodeModeNames[:], s)) }
 
-// Node is a machine. Times are Unix nanoseconds.
+// Node is a machine and its agent. Times are Unix nanoseconds.
 type Node struct {
 	ID          string
-	Address     string // where its agent serves logs: host:port or unix:/path
+	Address     string // address at which its agent serves logs: host:port or unix:/path
 	Capacity    Resources
-	Attributes  map[string]string // facts: os, arch, kernel, cgroup …
-	Incarnation uint64            // raised by each start of the agent; an older one is refused
+	Attributes  map[string]string // descriptive facts: os, arch, kernel, cgroup …
+	Incarnation uint64            // raised at each start of the agent; a call with an older one is refused
 	Mode        NodeMode
-	Ready       bool // its agent is heard
+	Ready       bool // its agent is connected
 	Registered  int64
 	Revision    uint64
 	Facts       NodeFacts
 	Gate        NodeGate
-	Evictions   []Eviction // of the last ones, in the order of their ends
+	Evictions   []Eviction // recent evictions, ordered by the time they end
 
-	Key     string // public key of its agent; empty: the agent is of a version that has none
-	Session string // SHA-256 of the secret with which its agent's calls say that they are its own
-	Peer    string // where its agent called from, as the gateway saw it: an IP address, or uid:1000 over a unix socket
+	Key     string // public key of its agent; empty for an agent of a version without keys
+	Session string // SHA-256 of the secret by which the agent's calls identify themselves
+	// Peer is the address from which its agent called, as the gateway saw it: an IP address, or
+	// uid:1000 over a unix socket.
+	Peer string
 }
 
-// MaxEvictions is how many groups a node remembers to keep away; the one that may come back first
-// is forgotten first.
+// MaxEvictions is the number of evictions that a node remembers. Beyond it, the eviction that ends
+// first is dropped.
 const MaxEvictions = 64
 
-// Bounds on what a node says of itself. Nothing real is larger, and a node that claimed more would
-// keep all others from being counted.
+// Bounds on the facts that a node reports. No real machine is larger, and a node that claimed more
+// would keep all others from being counted.
 const (
 	MaxNodeCPU    = int64(100_000) * 1000 // milli-cores
 	MaxNodeMemory = int64(1) << 50        // bytes
 	MaxNodeOther  = int64(1) << 50        // of a custom resource
 	MaxNodeKey    = 64                    // characters of Key, Session and Peer, each
-	MaxSequence   = uint64(1) << 40       // of a report: one each millisecond for 34 years
+	MaxSequence   = uint64(1) << 40       // of a report; enough for one report per millisecond for 34 years
 )
 
-// NodeStatus is what is derived of a node; it is replicated but not stored.
+// NodeStatus is the derived state of a node. It is replicated but not stored.
 type NodeStatus struct {
 	ID        string
 	Allocated Resources
 	Tasks     int32
-	// it takes no tasks until then because it could not start the last two; Unix nanoseconds, 0: it
-	// is not sick
+	// SickUntil is set when the node could not start its last two tasks: it takes no tasks until
+	// then. Unix nanoseconds; 0 means that the node is not sick.
 	SickUntil int64
 }
 
@@ -108,7 +110,7 @@ func (n *Node) Validate() error {
 	return n.Facts.Validate("facts")
 }
 
-// validateKey looks at the form alone; a gateway checks that the agent has the key.
+// validateKey checks the form alone; a gateway checks that the agent holds the key.
 func (n *Node) validateKey() error {
 	for _, text := range []struct{ field, value string }{{"key", n.Key}, {"session", n.Session}, {"peer", n.Peer}} {
 		if len(text.value) > MaxNodeKey {

@@ -8,28 +8,28 @@ import (
 	"time"
 )
 
-// Bounds on policies. One that is larger is refused with an error that names the bound.
+// Bounds on policies. A larger policy is refused with an error that names the bound.
 const (
 	MaxPolicies           = 1_000   // of all kinds together
-	MaxPolicyBytes        = 8 << 20 // of all of them as they are stored; every gateway and agent holds them too
+	MaxPolicyBytes        = 8 << 20 // stored size of all policies; every gateway and agent holds them too
 	MaxRules              = 1_000   // in one NodeQOS
 	MaxRulesTotal         = 10_000
-	MaxPolicyValues       = 1_000 // in one list of a policy
+	MaxPolicyValues       = 1_000 // values in one list of a policy
 	MaxRuleSamples        = 3_600 // TriggerAfter and RestoreAfter
 	MaxCoolDown           = 24 * time.Hour
 	MaxEvictGrace         = time.Hour
 	MaxFreeze             = 10 * time.Minute
-	MaxShares       int64 = 262_144 // what the kernel takes as the weight of a control group
+	MaxShares       int64 = 262_144 // the largest weight that the kernel accepts for a control group
 	MinShares       int64 = 2
 )
 
-// Class says how much a task is worth to its node: when a waterline is crossed, a lower class is
-// acted on first (Kubernetes' QoS classes, which crane's sorting compares first).
+// Class is the worth of a task to its node. When a waterline is crossed, a lower class is acted on
+// first (Kubernetes' QoS classes, which crane's sorting compares first).
 type Class uint8
 
-// The classes, the one that is acted on first first.
+// The classes, in the order in which they are acted on.
 const (
-	ClassUnset Class = iota // best-effort if the group asks for extended resources, burstable else
+	ClassUnset Class = iota // best-effort if the group requests extended resources, otherwise burstable
 	ClassBestEffort
 	ClassBurstable
 	ClassGuaranteed
@@ -54,7 +54,7 @@ func ParseClass(s string) (c Class, ok bool) {
 // PolicyKind is a kind of policy.
 type PolicyKind uint8
 
-// The kinds, in the order in which a set of new ones is applied.
+// The kinds, in the order in which a set of new policies is applied.
 const (
 	PolicyAction PolicyKind = iota + 1
 	PolicyTaskQOS
@@ -74,15 +74,15 @@ func (k PolicyKind) String() string { return wordOf(policyKindNames[:], k) }
 // ParsePolicyKind is the inverse of String; an unknown name is zero.
 func ParsePolicyKind(s string) PolicyKind { return PolicyKind(indexOf(policyKindNames[:], s)) }
 
-// Policy is one policy of any kind. Invariant: exactly one of the three is set.
+// Policy is one policy of any kind. Invariant: exactly one of Action, TaskQOS and NodeQOS is set.
 type Policy struct {
 	Action   *Action
 	TaskQOS  *TaskQOS
 	NodeQOS  *NodeQOS
-	Revision uint64 // of its last change
+	Revision uint64 // revision of its last change
 }
 
-// Kind returns which of the three it is; zero if it is none.
+// Kind returns the kind of the field that is set; zero if none is.
 func (p *Policy) Kind() PolicyKind {
 	switch {
 	case p.Action != nil:
@@ -95,7 +95,7 @@ func (p *Policy) Kind() PolicyKind {
 	return 0
 }
 
-// Name returns the policy's name, which is unique among those of its kind.
+// Name returns the policy's name, which is unique among the policies of its kind.
 func (p *Policy) Name() string {
 	switch p.Kind() {
 	case PolicyAction:
@@ -108,8 +108,8 @@ func (p *Policy) Name() string {
 	return ""
 }
 
-// Validate reports the first field that is wrong, named as in policy files. Whether a metric or an
-// action exists is not looked at.
+// Validate returns an error about the first wrong field, named as in policy files. It does not
+// check that the metrics and actions exist.
 func (p *Policy) Validate() error {
 	n := 0
 	for _, set := range []bool{p.Action != nil, p.TaskQOS != nil, p.NodeQOS != nil} {
@@ -134,25 +134,25 @@ func (p *Policy) Validate() error {
 // NodeQOS holds the waterlines of the nodes that it selects (crane's NodeQOSEnsurancePolicy).
 type NodeQOS struct {
 	Name     string
-	Selector map[string]string // attributes that a node must have, all of them; empty: every node
+	Selector map[string]string // attributes that a node must have, all of them; empty selects every node
 	Options  QOSOptions
 	Rules    []Rule
 }
 
-// Rule says what to do when a metric is above its waterline.
+// Rule says which Action is taken when a metric is above its waterline.
 type Rule struct {
 	Name      string
 	Metric    string // a registered metric, such as cpu_total_utilization
 	Waterline string // a quantity in the metric's unit: 65 (percent), 3500m or 14 (cores), 48Gi (bytes)
-	// once triggered, act until the metric is here; empty: Waterline. Invariant: no higher than
-	// Waterline
+	// Release is the line down to which the action continues once the rule is triggered; empty
+	// means Waterline. Invariant: Release is at most Waterline.
 	Release      string
-	TriggerAfter int32  // samples in a row above the waterline; 0: 1
-	RestoreAfter int32  // samples in a row at the release line or below; 0: 1
+	TriggerAfter int32  // number of consecutive samples above the waterline; 0 means 1
+	RestoreAfter int32  // number of consecutive samples at the release line or below; 0 means 1
 	Action       string // name of an Action
-	Preview      bool   // say what would be done, and do nothing
-	// if the metric is missing, do nothing; else all candidates are acted on, since nobody can say
-	// how many are enough
+	Preview      bool   // report what the action would do, without doing it
+	// Hold means that nothing is done while the metric is missing. Without it all candidates are
+	// acted on, since nobody can say how many are enough.
 	Hold bool
 }
 
@@ -162,12 +162,14 @@ func (r *Rule) Trigger() int32 { return max(r.TriggerAfter, 1) }
 // Restore returns RestoreAfter with its default.
 func (r *Rule) Restore() int32 { return max(r.RestoreAfter, 1) }
 
-// Action is what rules do. Its parts are rungs of one ladder, tried in this order: weight,
-// throttle, freeze, evict. An action without any only closes the node for new tasks, if
+// Action is the list of measures that a rule takes. They are tried in this order: weight,
+// throttle, freeze, evict. An action without any of them only closes the node for new tasks, if
 // DisableScheduling says so.
 type Action struct {
-	Name              string
-	CoolDown          time.Duration // scheduling stays disabled this long after the last sample above the line; above 0
+	Name string
+	// CoolDown is how long scheduling stays disabled after the last sample above the line. Above
+	// 0.
+	CoolDown          time.Duration
 	Weight            *WeightAction
 	Throttle          *ThrottleAction
 	Freeze            *FreezeAction
@@ -175,46 +177,46 @@ type Action struct {
 	DisableScheduling bool
 }
 
-// DefaultCoolDown is what a policy file that leaves coolDown out means. It is crane's.
+// DefaultCoolDown is the default of coolDown in a policy file. It is crane's.
 const DefaultCoolDown = 5 * time.Minute
 
-// WeightAction lets others go first on a busy processor. What is idle is still used.
+// WeightAction lets other tasks go first on a busy processor. Idle processor time is still used.
 type WeightAction struct {
-	Idle   bool  // run only when nothing else wants to (SCHED_IDLE for the group)
-	Shares int64 // if not Idle: the group's weight, in the units of cpu.shares (1024 = one core's worth)
+	Idle   bool  // run only when nothing else wants to run (SCHED_IDLE for the group)
+	Shares int64 // without Idle: the group's weight, in the units of cpu.shares (1024 = one core's worth)
 }
 
 // ThrottleAction lowers processor quotas step by step.
 type ThrottleAction struct {
-	MinRatio int32 // percent of the task's own limit below which it is not throttled
-	// percent of the present quota, or of the use where there is none, to take away or give back at
-	// a time
+	MinRatio int32 // percent of the task's own limit; the quota is not lowered below it
+	// Step is the amount taken away or given back at a time. It is in percent of the present
+	// quota, or of the use where there is no quota.
 	Step int32
 }
 
-// FreezeAction lets tasks stand still for a while.
+// FreezeAction suspends tasks for a while.
 type FreezeAction struct {
-	For time.Duration // longest time; then they are thawed, whatever the line says
+	For time.Duration // longest time; after it the tasks are thawed, whatever the metric says
 }
 
-// EvictAction stops tasks; they go back to their queue.
+// EvictAction stops tasks. They go back to their queue.
 type EvictAction struct {
-	Grace   time.Duration // between SIGTERM and SIGKILL; 0: the task's own
-	Reclaim bool          // memory: first take back what the kernel can without killing anybody
+	Grace   time.Duration // time between SIGTERM and SIGKILL; 0: the task's own
+	Reclaim bool          // for memory: first let the kernel reclaim as much as it can without killing a task
 }
 
 // TaskQOS says which tasks may be acted on, and how (crane's PodQOSEnsurancePolicy).
 type TaskQOS struct {
 	Name     string
-	Labels   map[string]string // of the job, all must be equal
-	Match    []Requirement     // all must hold. Without Labels and Match it matches no task.
+	Labels   map[string]string // labels of the job, all of which must be equal
+	Match    []Requirement     // requirements, all of which must hold; without Labels and Match no task is selected
 	Allowed  []string          // names of Actions that may act on these tasks
 	Prefer   bool              // act on these before others of their class and priority
 	Avoid    bool              // act on these after others of their class and priority
 	Critical bool              // never act on these, whatever other policies allow
 }
 
-// Scope is what a Requirement looks at.
+// Scope is the property of a task that a Requirement compares.
 type Scope uint8
 
 // The scopes.
@@ -222,7 +224,7 @@ const (
 	ScopeClass    Scope = iota + 1 // values: best-effort, burstable, guaranteed
 	ScopePriority                  // values: a number such as 1000, or a range such as 1000-3000, ends included
 	ScopeOwner                     // values: owners of jobs
-	ScopeQueue                     // values: full paths; root.batch stands for the queues below it too
+	ScopeQueue                     // values: full paths; root.batch includes the queues below it
 
 	numScopes
 )
@@ -518,7 +520,7 @@ func ParsePriorities(s string) (from, to int32, ok bool) {
 	return int32(a), int32(b), err == nil && a <= b
 }
 
-// Selects reports whether the policy is for a node with these attributes.
+// Selects reports whether the policy applies to a node with these attributes.
 func (n *NodeQOS) Selects(attributes map[string]string) bool {
 	for _, pair := range SortedPairs(n.Selector) {
 		if value, has := attributes[pair[0]]; !has || value != pair[1] {
@@ -528,7 +530,7 @@ func (n *NodeQOS) Selects(attributes map[string]string) bool {
 	return true
 }
 
-// InPolicy says in which policy of a set a fault is.
+// InPolicy adds to an error the policy of a set in which the fault is.
 func InPolicy(ref PolicyRef, err error) error {
 	var e *Error
 	if !errors.As(err, &e) {

@@ -8,7 +8,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Every field of a policy that cannot be used is refused, with an error that names it.
+// Every unusable field of a policy is refused with an error that names it.
 func TestPoliciesRefused(t *testing.T) {
 	action := func(change func(*plimsoll.Action)) plimsoll.Policy {
 		a := &plimsoll.Action{
@@ -110,8 +110,8 @@ func TestPoliciesRefused(t *testing.T) {
 	}
 }
 
-// A NodeQOS is for nodes that have all attributes of its selector; without one it is for every
-// node.
+// A NodeQOS applies to nodes that have all attributes of its selector; without one it applies to
+// every node.
 func TestNodeQOSSelects(t *testing.T) {
 	node := map[string]string{"rack": "r1", "pool": "shared"}
 	for _, test := range []struct {
@@ -131,8 +131,8 @@ func TestNodeQOSSelects(t *testing.T) {
 	}
 }
 
-// What is lent is for tasks that are worth least, and a group that asks for it is of that class
-// unless it says another.
+// Extended resources are for the lowest class. A group that requests them is of that class unless
+// it names another.
 func TestExtendedResourcesAreForBestEffort(t *testing.T) {
 	spec := func(class plimsoll.Class, resource string) plimsoll.JobSpec {
 		return plimsoll.JobSpec{ID: "j", Queue: "root.default", Groups: []plimsoll.GroupSpec{
@@ -167,7 +167,7 @@ func TestExtendedResourcesAreForBestEffort(t *testing.T) {
 	refused(t, node.Validate(), "capacity.ext-cpu", "the node's QoS agent offers it")
 }
 
-// Metrics that a node announces have names, each once and in order, and are not too many.
+// The metrics that a node announces have names, are sorted and unique, and are not too many.
 func TestAnnouncedMetrics(t *testing.T) {
 	for _, test := range []struct {
 		metrics []string
@@ -188,7 +188,7 @@ func TestAnnouncedMetrics(t *testing.T) {
 	}
 }
 
-// The text of an event says what was done, by which rule, and what that changed.
+// The text of an event holds the action, the rule, and the values before and after.
 func TestQOSEventText(t *testing.T) {
 	e := plimsoll.QOSEvent{
 		Kind: plimsoll.QOSThrottled, Rule: "busy/cpu", Metric: "cpu_total_usage", Before: "no quota",

@@ -2,21 +2,31 @@ package plimsoll
 
 import "time"
 
-// QOSOptions say how a node plans. A field that is zero has the node's default. Of several NodeQOS
-// that select a node and give the same option, the one whose name comes first counts.
+// QOSOptions configure how a node plans. A zero field means the node's default. If several NodeQOS
+// that select a node set the same option, the first by name counts.
 type QOSOptions struct {
-	Excess  int32         // how far below its line a metric is brought, in percent of the gap; default 0
-	Overdue time.Duration // after its grace, an evicted task that is still there does not count any more; default 30s
-	Stale   time.Duration // a metric that is missing for so long is acted on as its rule's Hold says; default 5s
-	Backoff time.Duration // a task is left alone after an action on it failed; doubles up to 32 times; default 5s
-	Settle  time.Duration // wait of a task that was throttled again soon after it got something back; default 10s
-	Lag     time.Duration // time until an action shows in the measured figures; default 500ms
+	// Excess is how far below its line a metric is brought, in percent of the gap. Default: 0.
+	Excess int32
+	// Overdue is the time after its grace from which an evicted task that is still there no longer
+	// counts. Default: 30s.
+	Overdue time.Duration
+	// Stale is the time for which a metric may be missing. After that the rule's Hold decides.
+	// Default: 5s.
+	Stale time.Duration
+	// Backoff is how long a task is left alone after an action on it failed. It doubles up to 32
+	// times. Default: 5s.
+	Backoff time.Duration
+	// Settle is how long a task gets nothing back if it had to be throttled again soon after it
+	// got something back. Default: 10s.
+	Settle time.Duration
+	// Lag is the time until an action shows in the measured figures. Default: 500ms.
+	Lag time.Duration
 }
 
 // MaxQOSOption bounds the durations of QOSOptions.
 const MaxQOSOption = time.Hour
 
-// MinStale keeps a sample from being too old before it is planned with.
+// MinStale is the least Stale. With less, every sample would be too old before it is planned with.
 const MinStale = 100 * time.Millisecond
 
 func (o *QOSOptions) validate(field string) error {

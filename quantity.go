@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// quantitySuffixes are those of Kubernetes' quantities, with their multipliers as powers: base to
-// the exponent.
+// quantitySuffixes are Kubernetes' suffixes. Each multiplies by base to the power of exponent.
 var quantitySuffixes = []struct {
 	suffix   string
 	base     int64
@@ -32,10 +31,10 @@ var quantitySuffixes = []struct {
 	{"", 1000, 0},
 }
 
-// ParseQuantity reads a quantity as Kubernetes writes it (500m, 64Mi, 2G, 1.5, 1e3) into the unit
-// of the resource: milli-cores for cpu, bytes for memory and disk, a count otherwise. A part
-// smaller than the unit is rounded up, as in Kubernetes. A negative, unparsable or absurdly large
-// quantity is an error that says what is possible.
+// ParseQuantity reads a quantity in Kubernetes' notation (500m, 64Mi, 2G, 1.5, 1e3). The result is
+// in the unit of the resource: milli-cores for cpu, bytes for memory and disk, a count otherwise.
+// A fraction of the unit is rounded up, as in Kubernetes. A negative, unreadable or absurdly large
+// quantity is an error that says how to write one.
 func ParseQuantity(resource, text string) (int64, error) {
 	s := strings.TrimSpace(text)
 	if s == "" {
@@ -85,8 +84,8 @@ func splitQuantity(s string) (number, multiplier *big.Rat, ok bool) {
 	return nil, nil, false
 }
 
-// isDecimal accepts [+-]digits[.digits], and, where there is no suffix, e[+-]digits with a small
-// exponent behind it; nothing else that big.Rat would take.
+// isDecimal accepts [+-]digits[.digits]. Without a suffix, e[+-]digits with a small exponent may
+// follow. Other forms that big.Rat knows are refused.
 func isDecimal(s string, exponentAllowed bool) bool {
 	s = strings.TrimLeft(s, "+-") // big.Rat refuses a second sign
 	mantissa, exponent, hasExponent := strings.Cut(strings.ToLower(s), "e")
@@ -141,12 +140,12 @@ func FormatQuantity(resource string, amount int64) string {
 	return strconv.FormatInt(amount, 10)
 }
 
-// LineScale is how fine a waterline can be told: a thousandth of its unit.
+// LineScale is the precision of a waterline: a thousandth of its unit.
 const LineScale = 1000
 
-// ParseLine reads a waterline: a quantity as Kubernetes writes it, in units of 1/scale of the
-// metric's unit, rounded to the nearest. A percent sign may follow. A negative, unparsable or
-// absurdly large one is an error that says what is possible.
+// ParseLine reads a waterline: a quantity in Kubernetes' notation, in 1/scale of the metric's
+// unit, rounded to the nearest. A percent sign may follow. A negative, unreadable or absurdly
+// large waterline is an error that says how to write one.
 func ParseLine(text string, scale int64) (int64, error) {
 	s := strings.TrimSuffix(strings.TrimSpace(text), "%")
 	number, multiplier, ok := splitQuantity(s)

@@ -43,7 +43,7 @@ func TestParseQuantityReadsWhatKubernetesWrites(t *testing.T) {
 		// anything else is a count
 		{"nvidia.com/gpu", "4", 4},
 		{"licences", "2k", 2000},
-		// what is smaller than the unit is rounded up
+		// a fraction of the unit is rounded up
 		{plimsoll.CPU, "0.0001", 1},
 		{plimsoll.CPU, "1n", 1},
 		{plimsoll.Memory, "1m", 1},
@@ -122,8 +122,8 @@ func TestFormatQuantityPrintsForPeople(t *testing.T) {
 	}
 }
 
-// FuzzParseQuantity: whatever can be read lies in bounds, and is read again from what
-// FormatQuantity prints.
+// FuzzParseQuantity: every parsed quantity is within bounds, and FormatQuantity prints it so that
+// it is parsed to the same amount.
 func FuzzParseQuantity(f *testing.F) {
 	for _, text := range []string{"500m", "64Mi", "2G", "1.5", "1e3", "-1", "1e30", "", "1n", "8Pi", "+.5E", "1e-99"} {
 		f.Add(plimsoll.CPU, text)

@@ -2,10 +2,10 @@ package plimsoll
 
 import "strings"
 
-// RootQueue is the path of the root of the queue tree; the others are the leaves of DefaultQueues.
+// RootQueue is the path of the root of the queue tree. The others are the leaves of DefaultQueues.
 const (
 	RootQueue    = "root"
-	DefaultQueue = RootQueue + "." + defaultLeaf // where a job goes that names no queue
+	DefaultQueue = RootQueue + "." + defaultLeaf // the queue of a job that names none
 	BatchQueue   = RootQueue + "." + batchLeaf
 
 	defaultLeaf = "default"
@@ -18,28 +18,31 @@ const (
 	MaxQueues     = 10_000
 )
 
-// QueueConfig is one queue of the configured tree, in YuniKorn's terms.
+// QueueConfig is one queue of the configured tree, in YuniKorn's terms. Names and limits are
+// checked by Validate.
 type QueueConfig struct {
 	Name       string // last part of the path
-	Parent     bool   // it may hold queues; implied by Queues
+	Parent     bool   // it may hold queues; implied if Queues is not empty
 	Guaranteed Resources
-	Max        Resources // an amount that is missing is not limited
+	Max        Resources // a missing amount is not limited
 	MaxJobs    int32     // jobs that may run at once; 0: no limit
-	MaxTasks   int32     // tasks that jobs that have not ended may have; 0: no limit
-	Draining   bool      // it was taken out and goes when its jobs have ended; ignored in what a user sets
-	Queues     []QueueConfig
+	MaxTasks   int32     // tasks of all its jobs that have not ended; 0: no limit
+	// Draining marks a queue that was removed from the configuration. It disappears when its jobs
+	// have ended. The field is ignored in a configuration that a user sets.
+	Draining bool
+	Queues   []QueueConfig
 }
 
-// DefaultQueues is the tree without a configuration file: DefaultQueue and BatchQueue.
+// DefaultQueues returns the tree without a configuration file: DefaultQueue and BatchQueue.
 func DefaultQueues() QueueConfig {
 	return QueueConfig{Name: RootQueue, Parent: true, Queues: []QueueConfig{{Name: defaultLeaf}, {Name: batchLeaf}}}
 }
 
-// QueueStatus is a queue of the tree with what is derived of it; it is replicated but not stored.
+// QueueStatus is the derived state of a queue. It is replicated but not stored.
 type QueueStatus struct {
 	Path       string
 	Leaf       bool
-	Draining   bool // taken out of the configuration; it goes when its jobs have ended
+	Draining   bool // removed from the configuration; it disappears when its jobs have ended
 	Guaranteed Resources
 	Max        Resources
 	Allocated  Resources
@@ -47,13 +50,13 @@ type QueueStatus struct {
 	Jobs       int32 // jobs that have not ended
 	Running    int32 // tasks that hold resources
 	Waiting    int32 // tasks that wait
-	Tasks      int64 // of jobs that have not ended, whatever their states
-	MaxTasks   int32 // how many these may be; 0: no limit
+	Tasks      int64 // all tasks of jobs that have not ended, in any state
+	MaxTasks   int32 // bound on Tasks; 0: no limit
 }
 
-// Validate reports the first queue that is wrong, by its path. It checks names, depth, negative
-// amounts, that a child's maximum is at most its parent's, that guaranteed is at most max, and that
-// the guaranteed amounts of children add up to at most their parent's (YuniKorn's rules).
+// Validate returns an error about the first wrong queue, named by its path. It checks names, depth
+// and negative amounts. By YuniKorn's rules, a child's maximum is at most its parent's, and
+// guaranteed is at most max. The guaranteed amounts of children add up to at most their parent's.
 func (c *QueueConfig) Validate() error {
 	if c.Name != RootQueue {
 		return Invalid("queues", "the top queue is named %q; it must be %q", c.Name, RootQueue)
@@ -133,12 +136,16 @@ func (c *QueueConfig) validateChildren(path string, limits Resources, depth int,
 	}
 	for _, name := range sum.Names() {
 		if own, set := c.Guaranteed[name]; set && sum[name] > own {
-			return Invalid(path+".resources.guaranteed."+name, "is %s, less than the %s that its queues are guaranteed together",
-				FormatQuantity(name, own), FormatQuantity(name, sum[name]))
+			return Invalid(
+				path+".resources.guaranteed."+name, "is %s, less than the %s that its queues are guaranteed together",
+				FormatQuantity(name, own), FormatQuantity(name, sum[name]),
+			)
 		}
 		if limit, limited := limits[name]; limited && sum[name] > limit {
-			return Invalid(path+".resources.max."+name, "is %s, less than the %s that its queues are guaranteed together",
-				FormatQuantity(name, limit), FormatQuantity(name, sum[name]))
+			return Invalid(
+				path+".resources.max."+name, "is %s, less than the %s that its queues are guaranteed together",
+				FormatQuantity(name, limit), FormatQuantity(name, sum[name]),
+			)
 		}
 	}
 	return nil

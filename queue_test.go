@@ -10,7 +10,7 @@ import (
 
 type amounts = plimsoll.Resources
 
-// tree is root.a.{b,c}, which each case changes.
+// tree returns root.a.{b,c}, which each case changes.
 func tree() (root, a, b, c *plimsoll.QueueConfig) {
 	root = &plimsoll.QueueConfig{Name: "root", Parent: true, Queues: []plimsoll.QueueConfig{
 		{Name: "a", Queues: []plimsoll.QueueConfig{{Name: "b"}, {Name: "c"}}},

@@ -5,29 +5,29 @@ import (
 	"strings"
 )
 
-// Bounds on the report of a node's QoS agent. What is larger is refused.
+// Bounds on the report of a node's QoS agent. A larger report is refused.
 const (
 	MaxQOSEvents  = 500 // in one report
-	MaxQOSText    = 160 // bytes of a rule, a metric, and what was before and after
+	MaxQOSText    = 160 // bytes of a rule, a metric, and the values before and after
 	MaxQOSMessage = 512 // bytes of a message, and of the reason why a node is closed
-	MaxMetrics    = 64  // that a node announces
+	MaxMetrics    = 64  // names of metrics that a node announces
 )
 
-// NodeReport is what the QoS agent of a node says of it. The condition and the offers are as they
-// are now; the events are those since the last report.
+// NodeReport is the report of a node's QoS agent. The condition and the offers are the present
+// ones; the events are those since the last report.
 type NodeReport struct {
 	SchedulingDisabled bool
-	SchedulingReason   string    // why, for people
-	Extended           Resources // offers of ext-cpu and ext-memory; none: nothing is offered
+	SchedulingReason   string    // reason for people; empty unless SchedulingDisabled
+	Extended           Resources // offers of ext-cpu and ext-memory; empty: nothing is offered
 	Events             []QOSEvent
 }
 
-// QOSEvent is one thing that a QoS agent did or saw. Before and After are for people, such as
+// QOSEvent is one action or observation of a QoS agent. Before and After are for people, such as
 // "quota 200m".
 type QOSEvent struct {
 	At      int64 // Unix nanoseconds, by the node's clock
 	Kind    QOSEventKind
-	Task    string // id; empty: it is about the node
+	Task    string // id of the task; empty: the event is about the node
 	Attempt int32
 	Rule    string // nodeqos/rule
 	Metric  string
@@ -36,26 +36,26 @@ type QOSEvent struct {
 	Message string
 }
 
-// QOSEventKind says what kind of thing a QoS agent did or saw.
+// QOSEventKind is the kind of an action or observation of a QoS agent.
 type QOSEventKind uint8
 
 // The kinds.
 const (
 	QOSRuleTriggered      QOSEventKind = iota + 1 // a metric went over its waterline
-	QOSRuleRestored                               // it is back at the release line
-	QOSPreviewed                                  // would be done
-	QOSReweighted                                 // a task goes behind others on a busy processor
+	QOSRuleRestored                               // the metric is back at the release line
+	QOSPreviewed                                  // an action that would be taken, but its rule is a preview
+	QOSReweighted                                 // a task was given a lower weight on a busy processor
 	QOSThrottled                                  // a task's quota was lowered
-	QOSFrozen                                     // a task stands still
-	QOSThawed                                     // it goes on
-	QOSRestored                                   // something was given back
-	QOSReclaimed                                  // memory was taken back without killing anybody
+	QOSFrozen                                     // a task was suspended
+	QOSThawed                                     // the task runs again
+	QOSRestored                                   // an earlier throttle or weight was undone, in part or in full
+	QOSReclaimed                                  // memory was reclaimed without killing a task
 	QOSEvicting                                   // a task is being stopped
-	QOSFailed                                     // an action did not work
+	QOSFailed                                     // an action failed
 	QOSSkipped                                    // a task was passed over
 	QOSMetricMissing                              // there is no usable sample
-	QOSSchedulingDisabled                         // no new tasks are wanted
-	QOSSchedulingEnabled                          // they are again
+	QOSSchedulingDisabled                         // the node refuses new tasks
+	QOSSchedulingEnabled                          // the node takes new tasks again
 
 	numQOSEventKinds
 )
@@ -72,7 +72,8 @@ func (k QOSEventKind) Known() bool { return k >= QOSRuleTriggered && k < numQOSE
 // String returns the kind in words, such as "rule triggered".
 func (k QOSEventKind) String() string { return wordOf(qosEventKindNames[:], k) }
 
-// Text returns the event in one line: what was done by which rule, and what that changed.
+// Text returns the event as one line: the kind, the rule, the metric and the values before and
+// after.
 func (e *QOSEvent) Text() string {
 	var b strings.Builder
 	b.WriteString(e.Kind.String())
@@ -148,22 +149,22 @@ func (e *QOSEvent) validate(field string) error {
 	return nil
 }
 
-// Extended reports whether a resource is an extended one, which only a node's QoS agent offers.
+// Extended reports whether a resource is extended: only a node's QoS agent offers it.
 func Extended(resource string) bool { return resource == ExtCPU || resource == ExtMemory }
 
-// NodeGate is the condition of a node that its QoS agent owns. It is the zero value when the agent
-// registers anew.
+// NodeGate is the condition of a node that its QoS agent owns. A new registration of the agent
+// resets it to the zero value.
 type NodeGate struct {
-	Sequence uint64 // of the last report that was taken from this incarnation
-	Closed   bool   // it takes no new tasks
+	Sequence uint64 // last report that was accepted from this incarnation
+	Closed   bool   // the node takes no new tasks
 	Reason   string
 }
 
-// Eviction keeps the tasks of a group from a node for a while, because one of them was evicted
+// Eviction keeps the tasks of a group from a node for a while, after one of them was evicted
 // there.
 type Eviction struct {
 	Job   string
 	Group string
-	Index int32 // of the task that was evicted last
+	Index int32 // index of the task that was evicted last
 	Until int64 // Unix nanoseconds
 }

@@ -14,23 +14,23 @@ const (
 	Disk   = "disk"   // bytes
 )
 
-// Names of the extended resources: what is allocated on a node but not used, lent to best-effort
-// tasks and taken back from them first.
+// Names of the extended resources: amounts that are allocated on a node but not used. They are
+// lent to best-effort tasks, and taken back from them first.
 const (
 	ExtCPU    = "ext-cpu"    // milli-cores
 	ExtMemory = "ext-memory" // bytes
 )
 
-// MaxResourceNames is how many different resource names one cluster may use. The engines keep
+// MaxResourceNames is the number of different resource names in one cluster. The engines keep
 // amounts in a small vector.
 const MaxResourceNames = 16
 
 // MaxAmount is the largest amount of one resource in one place: 8Pi of bytes. A node's disks and a
-// large queue's memory stay below it, every JSON reader holds it exactly, and a thousand of them
+// large queue's memory stay below it. Every JSON reader holds it exactly, and a thousand of them
 // can be added without overflow.
 const MaxAmount = int64(1) << 53
 
-// MaxJobAmount is the most of one resource that all tasks of a job may ask for together.
+// MaxJobAmount is the largest total of one resource over all tasks of a job.
 const MaxJobAmount = int64(1) << 60
 
 // Resources maps a resource name to an amount. A missing name means zero in a request and "no
@@ -55,8 +55,8 @@ func (r Resources) String() string {
 	return b.String()
 }
 
-// Validate reports the first name or amount that cannot be used, in the order of the names. field
-// is put before the name.
+// Validate returns an error about the first name or amount that cannot be used, in the order of
+// the names. The error's field begins with field.
 func (r Resources) Validate(field string) error {
 	if len(r) > MaxResourceNames {
 		return Invalid(field, "has %d names; at most %d are possible", len(r), MaxResourceNames)
@@ -74,7 +74,7 @@ func (r Resources) Validate(field string) error {
 	return nil
 }
 
-// validateOfNode reports the first amount that no machine has. Disks may be as large as any amount.
+// validateOfNode reports the first amount that no machine has. Disks may have any amount.
 func (r Resources) validateOfNode(field string) error {
 	for _, name := range r.Names() {
 		most := MaxNodeOther

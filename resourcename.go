@@ -5,26 +5,25 @@ import (
 	"strings"
 )
 
-// MaxUnknownNames is how many names of resources that no node and no queue has one job may have.
+// MaxUnknownNames is the number of resource names in one job that no node and no queue has.
 const MaxUnknownNames = 8
 
 // StandardResources are the names of the resources that every node has.
 var StandardResources = [...]string{CPU, Memory, Disk}
 
-// StandardResource reports whether every node has a resource of the name, or may lend it at any
-// time.
+// StandardResource reports whether every node has the resource, or may lend it at any time.
 func StandardResource(name string) bool {
 	return slices.Contains(StandardResources[:], name) || Extended(name)
 }
 
-// NoResource says that no node has a resource, which names nodes have, and which of those may be
-// meant: "no node has nvidia.com/gpus (known: cpu, disk, memory, nvidia.com/gpu; did you mean
+// NoResource says that no node has a resource, lists the names that nodes have, and suggests one:
+// "no node has nvidia.com/gpus (known: cpu, disk, memory, nvidia.com/gpu; did you mean
 // nvidia.com/gpu?)".
 func NoResource(name string, known []string) string {
 	return noResource(name, KnownResources(name, known))
 }
 
-// KnownResources is the part of NoResource in brackets.
+// KnownResources returns the part of NoResource in brackets.
 func KnownResources(name string, known []string) string {
 	if len(known) == 0 {
 		return ""

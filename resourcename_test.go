@@ -6,7 +6,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// The sentence names what there is, and the one that is likely to be meant.
+// The sentence lists the known names, and suggests the one that is probably meant.
 func TestNoResourceSaysWhatIsKnownAndWhatMayBeMeant(t *testing.T) {
 	known := []string{"memory", "cpu", "disk", "nvidia.com/gpu"}
 	for _, c := range []struct{ name, want string }{
@@ -26,7 +26,7 @@ func TestNoResourceSaysWhatIsKnownAndWhatMayBeMeant(t *testing.T) {
 	}
 }
 
-// The cause that a gateway answers with says the same.
+// The cause in the answer of a gateway says the same.
 func TestTheCauseOfAMissingResourceSaysWhatIsKnown(t *testing.T) {
 	known := []string{"cpu", "nvidia.com/gpu"}
 	c := plimsoll.WaitCause{

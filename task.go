@@ -2,17 +2,17 @@ package plimsoll
 
 import "slices"
 
-// TaskState is where a task is in its life.
+// TaskState is a step in the life of a task.
 type TaskState uint8
 
 // The task states. From TaskBound to TaskStopping a task holds resources of its node.
 const (
 	TaskPending  TaskState = iota + 1 // waits for a node
-	TaskBound                         // a node was chosen; its agent has not said anything yet
-	TaskStarting                      // the agent prepares it
+	TaskBound                         // a node was chosen; its agent has not reported yet
+	TaskStarting                      // its agent prepares it
 	TaskRunning                       // its process runs
-	TaskStopping                      // the agent was asked to stop it
-	TaskFinished                      // it has ended for good; Result says how
+	TaskStopping                      // its agent was asked to stop it
+	TaskFinished                      // it has ended for good; its result says how
 
 	numTaskStates
 )
@@ -39,16 +39,16 @@ const (
 	ResultNone         TaskResult = iota
 	ResultSucceeded               // exit code 0
 	ResultFailed                  // another exit code, or a signal
-	ResultKilled                  // somebody asked for it
+	ResultKilled                  // a kill was requested
 	ResultEvicted                 // its node had to make room, or was drained
 	ResultPreempted               // a more important task took its place
-	ResultLost                    // its node or its record is gone; what became of it is not known
+	ResultLost                    // its node or its record is gone, and its end is not known
 	ResultOutOfMemory             // it went over its memory limit
 	ResultTimedOut                // it ran longer than its maxRuntime
 	ResultNeverStarted            // its command could not be started
-	ResultUnknownExit             // it ended while nobody watched, and its exit code is not known
-	ResultNodeFault               // its node could not start it, for a reason that is the node's, such as a full disk
-	ResultOutOfDisk               // it took more of the disk than it asked for
+	ResultUnknownExit             // it ended while no supervisor watched, and its exit code is not known
+	ResultNodeFault               // its node could not start it for a reason of the node's, such as a full disk
+	ResultOutOfDisk               // it used more disk than it requested
 
 	numTaskResults
 )
@@ -70,8 +70,8 @@ func ParseTaskResult(s string) (result TaskResult, ok bool) {
 	return TaskResult(max(i, 0)), i >= 0
 }
 
-// Charged reports whether an attempt that ended so counts against the task's retry limit. What is
-// not the task's own fault does not.
+// Charged reports whether an attempt with this result counts against the task's retry limit.
+// Losses that are not the task's own fault do not count.
 func (r TaskResult) Charged() bool {
 	switch r {
 	case ResultFailed, ResultOutOfMemory, ResultOutOfDisk, ResultTimedOut, ResultNeverStarted, ResultUnknownExit:
@@ -80,44 +80,44 @@ func (r TaskResult) Charged() bool {
 	return false
 }
 
-// Task is one unit to place and run. Times are Unix nanoseconds, zero if it has not happened. The
-// times, node, exit code and message are those of the current attempt.
+// Task is one unit to place and run. Times are Unix nanoseconds; 0 means that it has not happened.
+// Node, exit code, message and times are those of the current attempt.
 type Task struct {
 	ID       string
 	Job      string
 	Group    string
 	Index    int32 // place in its group, from 0
 	Attempt  int32 // current attempt, from 1; 0 before the first binding
-	Failures int32 // attempts that ended by the task's own fault
+	Failures int32 // attempts that failed by the task's own fault
 	State    TaskState
-	Result   TaskResult // of the last attempt that ended
-	Node     string     // where it is or was
-	// ExitCode is that of the last attempt that ended: 128+n if signal n ended it, 126 if its
-	// program could not be executed, 127 if it was not found, -1 if none is known.
+	Result   TaskResult // result of the last attempt that ended
+	Node     string     // node of the current attempt, also after its end
+	// ExitCode is the exit code of the last attempt that ended: 128+n after signal n, 126 if its
+	// program could not be executed, 127 if it was not found. It is -1 if no code is known.
 	ExitCode  int32
-	Message   string // more about the result, for people
+	Message   string // details of the result, for people
 	Created   int64
 	Bound     int64
 	Started   int64
 	Finished  int64
-	NotBefore int64 // pending: not placed before this instant
+	NotBefore int64 // of a pending task: earliest instant at which it is placed
 	Revision  uint64
 
-	Earlier []NodeAttempts // attempts before those on Node, the oldest first
+	Earlier []NodeAttempts // attempts before those on Node, oldest first
 }
 
-// NodeAttempts are attempts of a task in a row that were on the same node.
+// NodeAttempts are consecutive attempts of a task on one node.
 type NodeAttempts struct {
 	Node  string
 	First int32
 	Last  int32
 }
 
-// MaxEarlier is how many entries Task.Earlier has at most; the oldest is dropped for a new one.
+// MaxEarlier is the largest length of Task.Earlier; the oldest entry gives way to a new one.
 const MaxEarlier = 16
 
-// NodeOf returns the node of an attempt; ok is false if there was no such attempt, or its node is
-// remembered no more.
+// NodeOf returns the node of an attempt. ok is false if there was no such attempt, or if its node
+// is no longer remembered.
 func (t *Task) NodeOf(attempt int32) (node string, ok bool) {
 	if attempt < 1 || attempt > t.Attempt {
 		return "", false
@@ -132,7 +132,7 @@ func (t *Task) NodeOf(attempt int32) (node string, ok bool) {
 	return t.Node, attempt >= here
 }
 
-// TaskReport is what an agent says about an attempt.
+// TaskReport is the report of an agent about an attempt.
 type TaskReport struct {
 	Task     string
 	Attempt  int32
@@ -140,5 +140,5 @@ type TaskReport struct {
 	Result   TaskResult
 	ExitCode int32
 	Message  string
-	At       int64 // when it happened on the node, Unix nanoseconds
+	At       int64 // instant of the change on the node, Unix nanoseconds
 }

@@ -2,25 +2,25 @@ package plimsoll
 
 import "fmt"
 
-// WaitCause says why the tasks of a group wait. It holds all that its sentence needs.
+// WaitCause is the reason why the tasks of a group wait. It holds all that its sentence needs.
 //
-// A group is told another cause when the code or the queue is another one. Resource is the one that
-// ran short then: while the queue holds the tasks back, another one may become short instead.
+// A change of cause is announced only if Code or Queue differs. Resource is the one that was short
+// at that time; while the queue holds the tasks back, another one may become short instead.
 type WaitCause struct {
 	Code  WaitCode
-	Queue string // with WaitTurn the leaf, with WaitQueueMax the queue that holds the tasks back
-	// with WaitQueueMax: that was short there; empty: as many jobs run there, or above, as may;
-	// with WaitNoResource: that no node has
+	Queue string // with WaitTurn the leaf; with WaitQueueMax the queue that holds the tasks back
+	// Resource is, with WaitQueueMax, the one that was short; it is empty if the queue, or one
+	// above, runs as many jobs as it may. With WaitNoResource it is the one that no node has.
 	Resource string
-	Asked    int64 // with Resource: how much of it one task asks for
-	// with WaitNoResource: the names that nodes have now, as KnownResources says them; not
-	// recorded, a gateway adds it
+	Asked    int64 // with Resource: the amount that one task requests
+	// Known lists, with WaitNoResource, the names that nodes have now, as KnownResources prints
+	// them. It is not recorded; a gateway adds it.
 	Known string
 }
 
-// String returns the cause as a sentence without a full stop; empty if nothing waits. The sentence
-// holds no numbers that change with the use, so that it need not be told anew: "plimsoll explain"
-// has those.
+// String returns the cause as a sentence without a full stop, and an empty string if nothing
+// waits. The sentence holds no numbers that change with the use, so it need not be announced
+// again. "plimsoll explain" shows those numbers.
 func (c WaitCause) String() string {
 	switch c.Code {
 	case WaitNone:

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Each code has a sentence, and the cause holds all that is in it.
+// Each code has a sentence, and the cause holds every value in it.
 func TestEveryCauseHasASentence(t *testing.T) {
 	for code := WaitTurn; code < numWaitCodes; code++ {
 		c := WaitCause{Code: code, Queue: "root.batch", Resource: "memory", Asked: 1 << 30}

@@ -10,7 +10,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
-// attack is something that a user, a page in a browser or a machine of the network does to a fleet.
+// attack is an action of a user, a web page or a machine of the network against a fleet.
 type attack struct {
 	line string // of the table in docs/security.md
 	name string
@@ -42,13 +42,13 @@ var attacks = []attack{
 	{"B12", "a log that is a pipe, and one full of holes", strangeLogs},
 }
 
-// TestAttacks does everything to one fleet.
+// TestAttacks makes every attack on one fleet.
 func TestAttacks(t *testing.T) {
 	f := newFleet(t)
 	f.sleepers()
 	var doing atomic.Value
 	doing.Store("the start")
-	canary := f.fly(func() string { return doing.Load().(string) })
+	canary := f.startCanary(func() string { return doing.Load().(string) })
 	for _, a := range attacks {
 		t.Run(a.line+" "+a.name, func(t *testing.T) {
 			doing.Store(a.line + " " + a.name)
@@ -57,16 +57,16 @@ func TestAttacks(t *testing.T) {
 			t.Logf("%s; most memory so far in MiB: %s", time.Since(began).Round(time.Millisecond), f.peaks())
 		})
 		if t.Failed() {
-			break // later attacks would blame the wrong one
+			break // later attacks would be blamed for this failure
 		}
 	}
 	doing.Store("the end")
-	canary.judge(t, testrun.Soak())
+	canary.check(t, testrun.Soak())
 	f.stillFirstAttempts()
 	f.restarts()
 }
 
-// as lets the fleet report to another test for a while.
+// as lets the fleet report to another test while do runs.
 func (f *fleet) as(t *testing.T, do func()) {
 	before := f.t
 	f.t = t
@@ -76,21 +76,23 @@ func (f *fleet) as(t *testing.T, do func()) {
 
 const sleepers = 4
 
-// sleepers starts tasks that sleep.
+// sleepers starts the sleeping tasks.
 func (f *fleet) sleepers() {
 	f.t.Helper()
 	c := f.client(patience)
-	_, err := c.SubmitJob(f.t.Context(), plimsoll.JobSpec{ID: "sleepers", Owner: "sleepers", Queue: "root.sleepers", Groups: []plimsoll.GroupSpec{{
-		Name: "main", Count: sleepers, Command: []string{"sleep", "1000000"},
-		Resources: plimsoll.Resources{"cpu": 100, "memory": 16 << 20},
-	}}})
+	_, err := c.SubmitJob(f.t.Context(), plimsoll.JobSpec{
+		ID: "sleepers", Owner: "sleepers", Queue: "root.sleepers", Groups: []plimsoll.GroupSpec{{
+			Name: "main", Count: sleepers, Command: []string{"sleep", "1000000"},
+			Resources: plimsoll.Resources{"cpu": 100, "memory": 16 << 20},
+		}},
+	})
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	f.eventually("start the tasks that sleep", f.asleep)
 }
 
-// asleep returns an error unless all tasks that sleep run in their first attempt.
+// asleep returns an error unless all sleeping tasks run in their first attempt.
 func (f *fleet) asleep() error {
 	c := f.client(patience)
 	for i := range sleepers {
@@ -105,7 +107,7 @@ func (f *fleet) asleep() error {
 	return nil
 }
 
-// stillFirstAttempts wants the tasks that sleep to have been left alone.
+// stillFirstAttempts wants the sleeping tasks to be unaffected.
 func (f *fleet) stillFirstAttempts() {
 	f.t.Helper()
 	if err := f.asleep(); err != nil {
@@ -113,7 +115,7 @@ func (f *fleet) stillFirstAttempts() {
 	}
 }
 
-// peaks says how much memory each process has had at most.
+// peaks returns the peak memory of each process.
 func (f *fleet) peaks() (text string) {
 	for _, name := range []string{"coordinator", "gateway", "agent"} {
 		text += fmt.Sprintf(" %s %d", name, f.processes[name].peak())
@@ -121,10 +123,10 @@ func (f *fleet) peaks() (text string) {
 	return text[1:]
 }
 
-// readyAgain is how long the fleet may take to be ready after everything was killed.
+// readyAgain bounds the time until the fleet is ready after everything was killed.
 const readyAgain = 30 * time.Second
 
-// restarts kills the processes and starts them again with what the attacks have left in the store.
+// restarts kills the processes and starts them again on the store that the attacks have filled.
 func (f *fleet) restarts() {
 	f.t.Helper()
 	for _, p := range f.processes {

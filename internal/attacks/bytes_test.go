@@ -15,17 +15,17 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
-// times is how often an attack is made: a few times in a short run, and n times in a full one.
+// times returns how often an attack is made: a few times in a short run, and n times in a full
+// one.
 func times(n int) int { return testrun.Count(2, 4, n) }
 
 // gzipOfGroups sends 8 KiB that would be decoded to 4 million messages.
 func gzipOfGroups(t *testing.T, f *fleet) {
 	const groups = 4_190_000
-	inner := squeeze(t, []byte{5<<3 | 2, 0}, groups)
-	// The tag and length of field 1 stand before the groups; gzip takes members one after the
-	// other.
+	inner := gzipped(t, []byte{5<<3 | 2, 0}, groups)
+	// The tag and length of field 1 come before the groups; gzip reads concatenated members.
 	spec := nested(1, make([]byte, 2*groups))
-	body := append(squeeze(t, spec[:len(spec)-2*groups], 1), inner...)
+	body := append(gzipped(t, spec[:len(spec)-2*groups], 1), inner...)
 	t.Logf("%d bytes", len(body))
 	atOnce(times(64), 8, func(int) {
 		f.do(t, call{
@@ -53,7 +53,7 @@ func jsonOfObjects(t *testing.T, f *fleet) {
 
 // gzipBomb sends a megabyte that inflates to a gigabyte, as a body and in an envelope of a stream.
 func gzipBomb(t *testing.T, f *fleet) {
-	bomb := squeeze(t, make([]byte, 1024), testrun.Count(64<<10, 256<<10, 1<<20))
+	bomb := gzipped(t, make([]byte, 1024), testrun.Count(64<<10, 256<<10, 1<<20))
 	atOnce(times(32), 8, func(n int) {
 		c := call{
 			path: plimsollv1connect.JobServiceSubmitJobProcedure, encoding: "gzip", token: f.userToken(t),
@@ -77,8 +77,8 @@ func gzipBomb(t *testing.T, f *fleet) {
 	})
 }
 
-// replicationOfGroups sends a message of 8 MiB on the port of the coordinator, with the token of
-// gateways: a gateway that errs must not end the leader either.
+// replicationOfGroups sends a message of 8 MiB to the port of the coordinator, with the token of
+// gateways. A faulty gateway must not end the leader either.
 func replicationOfGroups(t *testing.T, f *fleet) {
 	hello, err := proto.Marshal(
 		&pb.ReplicateRequest{Kind: &pb.ReplicateRequest_Hello{Hello: &pb.ReplicateHello{Gateway: "stranger"}}},
@@ -99,14 +99,14 @@ func replicationOfGroups(t *testing.T, f *fleet) {
 		}
 		res, err := h2.Do(f.request(t.Context(), t, c))
 		if err != nil {
-			return // cut off: that is an answer too
+			return // the connection was cut, which is a valid answer
 		}
 		_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 64<<20)) // until the other side ends it
 		_ = res.Body.Close()
 	})
 }
 
-// nested returns a field of bytes with the number and what is in it.
+// nested returns a field of bytes with its number and content.
 func nested(field byte, inner []byte) []byte {
 	out := []byte{field<<3 | 2}
 	n := len(inner)
@@ -117,7 +117,7 @@ func nested(field byte, inner []byte) []byte {
 	return append(append(out, byte(n)), inner...)
 }
 
-// largeRequests sends many requests of the greatest size at once: each alone is in order.
+// largeRequests sends many requests of the largest valid size at once.
 func largeRequests(t *testing.T, f *fleet) {
 	command := strings.Repeat("x", 60<<10)
 	groups := []string{}

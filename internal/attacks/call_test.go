@@ -28,7 +28,7 @@ type call struct {
 	body        io.Reader
 }
 
-// answer is what came back: a status, or how the connection ended.
+// answer is the result of a call: a status, or the way in which the connection ended.
 type answer struct {
 	status int
 	text   string
@@ -57,7 +57,7 @@ func (f *fleet) do(t *testing.T, c call) answer {
 	if err != nil {
 		return answer{err: err}
 	}
-	defer func() { _ = res.Body.Close() }() // nothing more is wanted of it
+	defer func() { _ = res.Body.Close() }() // the rest of the body is not needed
 	text, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
 	return answer{status: res.StatusCode, text: string(text), err: err}
 }
@@ -92,7 +92,7 @@ func (f *fleet) request(ctx context.Context, t *testing.T, c call) *http.Request
 	return req
 }
 
-// refused wants an answer to be a refusal, or the end of the connection.
+// refused wants a refusal, or the end of the connection.
 func (a answer) refused(t *testing.T) {
 	t.Helper()
 	if a.err == nil && (a.status < 400 || a.status >= 500) {
@@ -100,7 +100,7 @@ func (a answer) refused(t *testing.T) {
 	}
 }
 
-// atOnce does something many times, with some of them at the same time.
+// atOnce calls do times times, with up to together calls at the same time.
 func atOnce(times, together int, do func(n int)) {
 	var all sync.WaitGroup
 	room := make(chan struct{}, together)
@@ -114,8 +114,8 @@ func atOnce(times, together int, do func(n int)) {
 	all.Wait()
 }
 
-// squeeze returns size bytes of a repeated pattern, after a prefix, as gzip.
-func squeeze(t *testing.T, pattern []byte, times int) []byte {
+// gzipped returns size bytes of a repeated pattern, after a prefix, as gzip.
+func gzipped(t *testing.T, pattern []byte, times int) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
@@ -151,7 +151,7 @@ func (f *fleet) dial(t *testing.T, address string) net.Conn {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", address, 5*time.Second)
 	if err != nil {
-		return nil // the machine refuses more connections: that is an answer too
+		return nil // the machine refuses more connections, which is a valid answer
 	}
 	return conn
 }

@@ -21,31 +21,31 @@ import (
 	"github.com/plimsoll-dev/plimsoll/client"
 )
 
-// canary submits a job each second and reads it back, and keeps how long that took.
+// canary submits a job each second and reads it back, and records the durations.
 type canary struct {
 	done sync.WaitGroup
 	stop context.CancelFunc
 
 	mu       sync.Mutex
-	took     []flight
+	took     []probe
 	failures []string
-	doing    func() string // the attack that goes on
+	doing    func() string // name of the present attack
 }
 
-// flight is one submit and read.
-type flight struct {
+// probe is one submit and read.
+type probe struct {
 	took   time.Duration
 	during string
 }
 
-// The canary is a process of its own, so that it has the processor before those who attack.
+// The canary is a process of its own, so that it gets the processor before the attackers.
 const (
 	canaryServer = "ATTACKS_CANARY_SERVER"
 	canaryToken  = "ATTACKS_CANARY_TOKEN_FILE"
 )
 
-// fly starts the canary. It ends with the test.
-func (f *fleet) fly(doing func() string) *canary {
+// startCanary starts the canary. It ends with the test.
+func (f *fleet) startCanary(doing func() string) *canary {
 	f.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	c := &canary{stop: stop, doing: doing}
@@ -69,19 +69,19 @@ func (f *fleet) fly(doing func() string) *canary {
 		_ = cmd.Wait() // it was killed
 	})
 	f.t.Cleanup(c.land)
-	f.giveWay()
+	f.lowerPriority()
 	return c
 }
 
-// giveWay lets the processes of the fleet and the canary go before this one, which attacks them
-// from the same machine.
-func (f *fleet) giveWay() {
+// lowerPriority lowers the priority of this process below that of the fleet and the canary,
+// because it attacks them from the same machine.
+func (f *fleet) lowerPriority() {
 	f.t.Helper()
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	for _, thread := range threads { // those that come later inherit it
+	for _, thread := range threads { // later threads inherit it
 		id, err := strconv.Atoi(thread.Name())
 		if err == nil {
 			err = unix.Setpriority(unix.PRIO_PROCESS, id, 10)
@@ -111,18 +111,18 @@ func runCanary() error {
 	for n := 0; ; n++ {
 		began := time.Now()
 		failure := ""
-		if err := sing(ctx, c, fmt.Sprintf("canary-%d", n)); err != nil {
+		if err := submitAndRead(ctx, c, fmt.Sprintf("canary-%d", n)); err != nil {
 			failure = strings.ReplaceAll(err.Error(), "\n", " ")
 		}
 		if _, err := fmt.Printf("%s %s\n", time.Since(began), failure); err != nil {
-			return err // nobody listens any more
+			return err // the reader of the output is gone
 		}
 		pause(ctx, time.Until(began.Add(time.Second)))
 	}
 }
 
-// sing submits a job of one task and reads it.
-func sing(ctx context.Context, c *client.Client, id string) error {
+// submitAndRead submits a job of one task and reads it.
+func submitAndRead(ctx context.Context, c *client.Client, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	spec := plimsoll.JobSpec{ID: id, Owner: "canary", Queue: "root.canary", Groups: []plimsoll.GroupSpec{{
@@ -140,15 +140,15 @@ func sing(ctx context.Context, c *client.Client, id string) error {
 func (c *canary) note(took time.Duration, failure string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.took = append(c.took, flight{took, c.doing()})
+	c.took = append(c.took, probe{took, c.doing()})
 	if failure != "" {
 		c.failures = append(c.failures, fmt.Sprintf("during %s: %s", c.doing(), failure))
 	}
 }
 
-// judge wants the canary to have been answered each time and, if the run measures, 99 of 100 times
-// in less than a second.
-func (c *canary) judge(t *testing.T, measures bool) {
+// check wants the canary to have been answered each time. If the run measures, 99 of 100 answers
+// must take less than a second.
+func (c *canary) check(t *testing.T, measures bool) {
 	t.Helper()
 	c.land()
 	c.mu.Lock()
@@ -156,7 +156,7 @@ func (c *canary) judge(t *testing.T, measures bool) {
 	if len(c.took) == 0 {
 		t.Fatal("the canary was never answered")
 	}
-	slices.SortFunc(c.took, func(a, b flight) int { return cmp.Compare(a.took, b.took) })
+	slices.SortFunc(c.took, func(a, b probe) int { return cmp.Compare(a.took, b.took) })
 	p99 := c.took[(len(c.took)*99+99)/100-1].took
 	t.Logf("canary: %d submits and reads, median %s, p99 %s, %d failed",
 		len(c.took), c.took[len(c.took)/2].took.Round(time.Microsecond), p99.Round(time.Microsecond), len(c.failures))

@@ -21,7 +21,7 @@ func TestFullDisk(t *testing.T) {
 	if err := syscall.Mount("tmpfs", small, "tmpfs", 0, "size=256m"); err != nil {
 		t.Skipf("no file system can be mounted: %v", err)
 	}
-	// the directory cannot be removed otherwise, and that is told
+	// otherwise the directory cannot be removed, which is reported
 	t.Cleanup(func() { _ = syscall.Unmount(small, syscall.MNT_DETACH) })
 	f.startAll()
 	f.sleepers()
@@ -32,7 +32,7 @@ func TestFullDisk(t *testing.T) {
 		t.Helper()
 		tries := 0
 		f.eventually("refuse submits "+when, func() error {
-			tries++ // the disk is looked at every second
+			tries++ // the disk is measured every second
 			err := f.submit(t, plimsoll.JobSpec{ID: fmt.Sprintf(
 				"tried-%d-%s", tries, strings.ReplaceAll(when, " ", "-"),
 			), Owner: "alice", Queue: "root.alice", Groups: []plimsoll.GroupSpec{{
@@ -58,9 +58,11 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.eventually("take submits again", func() error {
-		return f.submit(t, plimsoll.JobSpec{ID: "taken", Owner: "alice", Queue: "root.alice", Groups: []plimsoll.GroupSpec{{
-			Name: "main", Count: 1, Command: []string{"true"},
-		}}})
+		return f.submit(t, plimsoll.JobSpec{
+			ID: "taken", Owner: "alice", Queue: "root.alice", Groups: []plimsoll.GroupSpec{{
+				Name: "main", Count: 1, Command: []string{"true"},
+			}},
+		})
 	})
 	f.stands()
 	f.stillFirstAttempts()

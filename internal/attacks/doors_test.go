@@ -15,7 +15,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
-// held opens connections, says something on each, and keeps them for a while.
+// held opens connections, sends a text on each, and keeps them open for a while.
 func (f *fleet) held(t *testing.T, address string, connections int, opening string, while time.Duration) {
 	t.Helper()
 	var held []net.Conn
@@ -39,7 +39,7 @@ func (f *fleet) held(t *testing.T, address string, connections int, opening stri
 	pause(t.Context(), while)
 }
 
-// pause waits, until ctx ends at most.
+// pause waits for a while, or until ctx ends.
 func pause(ctx context.Context, while time.Duration) {
 	select {
 	case <-ctx.Done():
@@ -47,21 +47,23 @@ func pause(ctx context.Context, while time.Duration) {
 	}
 }
 
-// holding is how long an attacker holds what he has. A node that is not heard for 10 s is silent.
-func holding() time.Duration {
+// holdTime returns how long an attacker holds its connections. A node that was not heard for 10 s
+// is silent.
+func holdTime() time.Duration {
 	return time.Duration(testrun.Count(1, 3, 75)) * time.Second
 }
 
-// halfRequests begins thousands of requests and finishes none: 70 s of it took every node.
+// halfRequests begins thousands of requests and finishes none. 70 s of such requests once took
+// every node.
 func halfRequests(t *testing.T, f *fleet) {
 	opening := "POST " + plimsollv1connect.JobServiceSubmitJobProcedure + " HTTP/1.1\r\nHost: " + f.gateway +
 		"\r\nAuthorization: Bearer " + f.userToken(
 		t,
 	) + "\r\nContent-Type: application/proto\r\nContent-Length: 1000\r\n\r\nx"
-	f.held(t, f.gateway, testrun.Count(500, 2_000, 5_000), opening, holding())
+	f.held(t, f.gateway, testrun.Count(500, 2_000, 5_000), opening, holdTime())
 }
 
-// silentConnections opens connections to every port and says nothing, or half of a header.
+// silentConnections opens connections to every port and sends nothing, or half of a header.
 func silentConnections(t *testing.T, f *fleet) {
 	for _, address := range []string{f.gateway, f.leader} {
 		f.held(t, address, testrun.Count(500, 1_500, 5_000), "", time.Second)
@@ -92,10 +94,10 @@ func unreadStreams(t *testing.T, f *fleet) {
 			}
 		}()
 	}
-	pause(ctx, holding())
+	pause(ctx, holdTime())
 }
 
-// foreignPages sends what a browser sends for a page of another site, on every port.
+// foreignPages sends the requests of a browser that shows a page of another site, to every port.
 func foreignPages(t *testing.T, f *fleet) {
 	for _, address := range []string{f.gateway, f.leader} {
 		for _, path := range []string{
@@ -116,8 +118,7 @@ func foreignPages(t *testing.T, f *fleet) {
 	}
 }
 
-// noToken calls every port without a token, with a wrong one, and with one that is for another
-// port.
+// noToken calls every port without a token, with a wrong one, and with the token of another port.
 func noToken(t *testing.T, f *fleet) {
 	for _, tc := range []struct{ address, path, token string }{
 		{f.gateway, plimsollv1connect.JobServiceSubmitJobProcedure, ""},
@@ -136,7 +137,7 @@ func noToken(t *testing.T, f *fleet) {
 	}
 }
 
-// strangeRegistrations registers the node of somebody else, and nodes that cannot be.
+// strangeRegistrations registers another user's node, and impossible nodes.
 func strangeRegistrations(t *testing.T, f *fleet) {
 	for _, node := range []string{
 		`{"id": "n1", "incarnation": "18446744073709551615"}`,

@@ -19,13 +19,13 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
 )
 
-// The bounds that each process of a fleet lives in.
+// The bounds of each process of a fleet.
 const (
 	memoryLimit = 2 << 30
 	descriptors = 1024
 )
 
-// patience bounds what a fleet may take to do something that it is going to do.
+// patience bounds the time for something that will happen.
 const patience = time.Minute
 
 // program is the path of the built program.
@@ -74,13 +74,13 @@ func newFleet(t testing.TB) *fleet {
 	return f
 }
 
-// makeFleet makes the directory of a fleet and its control groups. At the end of the test
-// everything that was started for it is ended.
+// makeFleet makes the directory of a fleet and its control groups. At the end of the test all
+// processes of the fleet are ended.
 func makeFleet(t testing.TB) *fleet {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "fleet")
 	if err == nil {
-		err = os.Chmod(dir, 0o755) // tasks pass through it
+		err = os.Chmod(dir, 0o755) // tasks need to traverse it
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -127,8 +127,7 @@ func (f *fleet) agentArgs() []string {
 	}
 }
 
-// queues gives each user a queue of his own, so that what one submits is not before what another
-// does.
+// queues gives each user a separate queue, so that no user's jobs delay another's.
 const queues = `partitions:
   - name: default
     queues:
@@ -145,7 +144,7 @@ func (f *fleet) made(names ...string) {
 	})
 }
 
-// freePort returns an address of this machine that nobody listens on.
+// freePort returns an unused address of this machine.
 func freePort(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -189,7 +188,7 @@ type process struct {
 func (f *fleet) start(role string, args ...string) {
 	f.t.Helper()
 	p := &process{name: role, ended: make(chan struct{})}
-	// See giveWay for the priority.
+	// See lowerPriority for the priority.
 	script := fmt.Sprintf(
 		`read go && ulimit -n %d && { renice -n 0 -p $$ >/dev/null 2>&1; exec "$0" "$@"; }`, descriptors,
 	)
@@ -211,13 +210,13 @@ func (f *fleet) start(role string, args ...string) {
 		f.t.Fatal(errors.Join(err, writeErr))
 	}
 	go func() {
-		_ = p.cmd.Wait() // how it ended is in ProcessState
+		_ = p.cmd.Wait() // ProcessState records how it ended
 		close(p.ended)
 	}()
 	f.processes[role] = p
 }
 
-// environment is that of the tests without variables that steer plimsoll.
+// environment returns that of the tests without the variables of plimsoll.
 func (f *fleet) environment() []string {
 	env := []string{"HOME=" + f.dir}
 	for _, v := range os.Environ() {
@@ -263,7 +262,7 @@ func (p *process) kill() {
 
 // peak returns the most memory that the process has had, in MiB.
 func (p *process) peak() int {
-	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid)) // of a process that has ended: 0
+	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid)) // 0 for a process that has ended
 	kib := 0
 	for line := range strings.Lines(string(data)) {
 		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &kib); err == nil {
@@ -273,21 +272,21 @@ func (p *process) peak() int {
 	return kib >> 10
 }
 
-// stands wants every process of the fleet to be the one that was started.
+// stands wants every process of the fleet to be the one first started.
 func (f *fleet) stands() {
 	f.t.Helper()
 	for name, p := range f.processes {
-		if !p.alive() || p.peak() == 0 { // one that was killed has no memory, also before it is waited for
+		if !p.alive() || p.peak() == 0 { // a killed process has no memory, even before it is waited for
 			said := p.stderr()
 			f.t.Fatalf("the %s has ended: %v\n%s", name, p.cmd.ProcessState, said[max(0, len(said)-4<<10):])
 		}
 	}
 }
 
-// once is the budget of a client that does not try again.
+// once is the budget of a client that does not retry.
 const once = -1
 
-// client is a client that tries again for a while.
+// client returns a client that retries for the budget.
 func (f *fleet) client(budget time.Duration) *client.Client {
 	f.t.Helper()
 	c, err := client.New(
@@ -330,8 +329,8 @@ func (f *fleet) eventually(doing string, try func() error) {
 	}
 }
 
-// clean ends everything that was started for the fleet, tasks and the supervisor too, and removes
-// it.
+// clean ends every process of the fleet, including tasks and the supervisor, and removes its
+// files.
 func (f *fleet) clean() {
 	for _, p := range f.processes {
 		p.kill()
@@ -361,7 +360,8 @@ func (f *fleet) clean() {
 	}
 }
 
-// killLeft kills the supervisor and the tasks: they name the directory of the fleet.
+// killLeft kills the supervisor and the tasks. They are found by the directory of the fleet in
+// their arguments or environment.
 func (f *fleet) killLeft(ctx context.Context) {
 	for ctx.Err() == nil {
 		found := false
@@ -380,7 +380,7 @@ func (f *fleet) killLeft(ctx context.Context) {
 }
 
 func (f *fleet) left() (pids []int) {
-	entries, _ := os.ReadDir("/proc") // without it nothing is found, and the directory cannot be removed
+	entries, _ := os.ReadDir("/proc") // without it no process is found, and the directory cannot be removed
 	for _, e := range entries {
 		var pid int
 		if _, err := fmt.Sscanf(e.Name(), "%d", &pid); err != nil || pid == os.Getpid() {

@@ -55,7 +55,7 @@ func largeJobs(t *testing.T, f *fleet) {
 	}
 	jobs := testrun.Count(50, 100, 1_130)
 	atOnce(jobs, 8, func(n int) {
-		// Beyond the bound on bytes it is refused; the canary shows that nothing else is.
+		// Beyond the bound on bytes it is refused. The canary shows that no other request is.
 		_ = f.submit(
 			t,
 			plimsoll.JobSpec{ID: fmt.Sprintf("large-%d", n), Owner: "mallory", Queue: "root.mallory", Groups: groups},
@@ -63,14 +63,15 @@ func largeJobs(t *testing.T, f *fleet) {
 	})
 	// Ended jobs count too.
 	atOnce(jobs, 8, func(n int) {
-		// those that were refused are not there
+		// refused jobs do not exist
 		_, _ = f.client(once).KillJob(t.Context(), fmt.Sprintf("large-%d", n), "")
 	})
 	// as above
 	atOnce(7, 1, func(n int) { _, _ = f.client(once).KillJob(t.Context(), fmt.Sprintf("million-%d", n), "") })
 }
 
-// madeUpResources submits jobs of one task that ask for what nothing has, and then one for GPUs.
+// madeUpResources submits jobs of one task with resources that no node has, and then a job with
+// GPUs.
 func madeUpResources(t *testing.T, f *fleet) {
 	for n := range 40 {
 		if err := f.submit(t, plimsoll.JobSpec{ID: fmt.Sprintf(
@@ -82,9 +83,11 @@ func madeUpResources(t *testing.T, f *fleet) {
 			t.Errorf("a job of one task: %v", err)
 		}
 	}
-	if err := f.submit(t, plimsoll.JobSpec{ID: "gpus", Owner: "alice", Queue: "root.alice", Groups: []plimsoll.GroupSpec{{
-		Name: "main", Count: 1, Command: []string{"true"}, Resources: plimsoll.Resources{"nvidia.com/gpu": 1},
-	}}}); err != nil {
+	if err := f.submit(t, plimsoll.JobSpec{
+		ID: "gpus", Owner: "alice", Queue: "root.alice", Groups: []plimsoll.GroupSpec{{
+			Name: "main", Count: 1, Command: []string{"true"}, Resources: plimsoll.Resources{"nvidia.com/gpu": 1},
+		}},
+	}); err != nil {
 		t.Errorf("a job for GPUs: %v", err)
 	}
 }

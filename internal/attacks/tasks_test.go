@@ -12,13 +12,15 @@ import (
 	"github.com/plimsoll-dev/plimsoll/client"
 )
 
-// shell runs a script as a job of one task and returns what it wrote when it has ended.
+// shell runs a script as a job of one task, and returns its output after its end.
 func (f *fleet) shell(t *testing.T, id, script string, resources plimsoll.Resources) (said string, task plimsoll.Task) {
 	t.Helper()
-	if err := f.submit(t, plimsoll.JobSpec{ID: id, Owner: "mallory", Queue: "root.mallory", Groups: []plimsoll.GroupSpec{{
-		Name: "main", Count: 1, Command: []string{"sh", "-c", script}, Resources: resources,
-		Retry: plimsoll.RetryPolicy{},
-	}}}); err != nil {
+	if err := f.submit(t, plimsoll.JobSpec{
+		ID: id, Owner: "mallory", Queue: "root.mallory", Groups: []plimsoll.GroupSpec{{
+			Name: "main", Count: 1, Command: []string{"sh", "-c", script}, Resources: resources,
+			Retry: plimsoll.RetryPolicy{},
+		}},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	c := f.client(patience)
@@ -45,15 +47,17 @@ func (e errNotYet) Error() string { return "it is " + plimsoll.TaskState(e).Stri
 // forkBomb starts processes without end. They stay in their task, and end with it.
 func forkBomb(t *testing.T, f *fleet) {
 	f.submitOrFail(t, "bomb", `b() { b | b & b; }; b`, 1)
-	pause(t.Context(), holding()/3+1e9)
+	pause(t.Context(), holdTime()/3+1e9)
 	f.killAndWait(t, "bomb")
 }
 
 func (f *fleet) submitOrFail(t *testing.T, id, script string, count int32) {
 	t.Helper()
-	if err := f.submit(t, plimsoll.JobSpec{ID: id, Owner: "mallory", Queue: "root.mallory", Groups: []plimsoll.GroupSpec{{
-		Name: "main", Count: count, Command: []string{"sh", "-c", script},
-	}}}); err != nil {
+	if err := f.submit(t, plimsoll.JobSpec{
+		ID: id, Owner: "mallory", Queue: "root.mallory", Groups: []plimsoll.GroupSpec{{
+			Name: "main", Count: count, Command: []string{"sh", "-c", script},
+		}},
+	}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -63,7 +67,7 @@ func (f *fleet) killAndWait(t *testing.T, id string) {
 	t.Helper()
 	c := f.client(patience)
 	if _, err := c.KillJob(t.Context(), id, ""); err != nil && plimsoll.CodeOf(err) != plimsoll.CodeConflict {
-		t.Fatal(err) // one that has ended by itself is as good
+		t.Fatal(err) // a job that has ended by itself is as good
 	}
 	f.eventually("end "+id, func() error {
 		job, err := c.Job(t.Context(), id)
@@ -74,8 +78,8 @@ func (f *fleet) killAndWait(t *testing.T, id string) {
 	})
 }
 
-// tasksWithoutResources submits three hundred tasks that ask for nothing: the node takes what it
-// has processors for.
+// tasksWithoutResources submits three hundred tasks that request nothing. The node takes as many
+// as it has processors for.
 func tasksWithoutResources(t *testing.T, f *fleet) {
 	f.submitOrFail(t, "nothing-asked", "sleep 1000", 1000)
 	c := f.client(patience)
@@ -94,7 +98,7 @@ func tasksWithoutResources(t *testing.T, f *fleet) {
 	f.killAndWait(t, "nothing-asked")
 }
 
-// strangeLogs replaces its output by a pipe, and writes a log that is nearly all hole.
+// strangeLogs replaces its output by a pipe, and writes a log that is nearly all a hole.
 func strangeLogs(t *testing.T, f *fleet) {
 	f.submitOrFail(
 		t, "pipe",
@@ -120,12 +124,12 @@ func strangeLogs(t *testing.T, f *fleet) {
 	f.killAndWait(t, "hole")
 }
 
-// reach looks for everything that a task of a stranger can read or write of the fleet.
+// reach lists everything of the fleet that a stranger's task can read or write.
 func reach(t *testing.T, f *fleet) {
 	if os.Geteuid() != 0 {
 		t.Skip("an agent of an ordinary user runs tasks as that user: docs/security.md")
 	}
-	// The tasks that sleep have directories too.
+	// The sleeping tasks have directories too.
 	said, task := f.shell(t, "reach", fmt.Sprintf(`
 		echo "uid $(id -u)"
 		{
@@ -146,7 +150,7 @@ func reach(t *testing.T, f *fleet) {
 	}
 }
 
-// controlCharacters writes what would steer a terminal, in a log and in a reason.
+// controlCharacters writes characters that would control a terminal, in a log and in a reason.
 func controlCharacters(t *testing.T, f *fleet) {
 	const hostile = "\x1b]52;c;ZXZpbA==\a\x1b[2J\u202etxt.exe\u0085"
 	said, _ := f.shell(t, "hostile", `printf '\033]52;c;ZXZpbA==\007\033[2Jend\n'`, nil)
@@ -161,7 +165,7 @@ func controlCharacters(t *testing.T, f *fleet) {
 	}
 }
 
-// cli runs a command of the program as a user does, and returns all that it printed.
+// cli runs a command of the program as a user does, and returns its output.
 func (f *fleet) cli(t *testing.T, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
@@ -171,11 +175,11 @@ func (f *fleet) cli(t *testing.T, args ...string) string {
 		append([]string{"--server", f.gateway, "--token-file", f.path("gateway", "user.token")}, args...)...,
 	)
 	cmd.Env = f.environment()
-	said, _ := cmd.CombinedOutput() // what it printed is looked at, however it ended
+	said, _ := cmd.CombinedOutput() // the output matters, not the exit code
 	return string(said)
 }
 
-// tooMuchDisk writes more than was asked for, and leaves its session so as not to be found.
+// tooMuchDisk writes more than the task requested, and leaves its session to hide.
 func tooMuchDisk(t *testing.T, f *fleet) {
 	_, task := f.shell(t, "disk", `setsid sh -c 'sleep 1000 & sleep 1000' & head -c 64M /dev/zero >fill; sleep 1000`,
 		plimsoll.Resources{"cpu": 10, "disk": 16 << 20})

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// token reads a token of the fleet, as somebody can who may read the file.
+// token reads a token of the fleet, as a user with access to the file can.
 func (f *fleet) token(t testing.TB, names ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(f.path(names...))

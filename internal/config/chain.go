@@ -15,17 +15,17 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// Placement is what a placement file says: which stages choose a node for a task, in which order,
-// and how they are set.
+// Placement is the content of a placement file: the stages that choose a node for a task, their
+// order and their settings.
 type Placement struct {
 	Expression placement.Expression
-	Define     map[string]placement.Expression // expressions that have a name
+	Define     map[string]placement.Expression // named expressions
 	Settings   placement.Settings
-	EvictedFor time.Duration    // how long a group does not go back to a node that evicted a task of it
-	Chain      *placement.Chain // made of them
+	EvictedFor time.Duration    // time for which a group does not return to a node that evicted one of its tasks
+	Chain      *placement.Chain // made of the other fields
 }
 
-// DefaultPlacement returns what holds without a placement file.
+// DefaultPlacement returns the placement used without a placement file.
 func DefaultPlacement() Placement {
 	chain := placement.ClusterDefault()
 	return Placement{
@@ -33,7 +33,7 @@ func DefaultPlacement() Placement {
 	}
 }
 
-// required are stages without which a task could be given to a node that will not run it.
+// required lists the stages without which a task could be given to a node that will not run it.
 var required = []struct{ stage, without string }{
 	{"running", "tasks would be placed on nodes that are not heard from, and wait there for ever"},
 	{"reserved", "tasks would be placed on nodes that are cordoned or draining"},
@@ -42,8 +42,8 @@ var required = []struct{ stage, without string }{
 // maxWeight is the largest weight of a score, of either sign.
 const maxWeight = 1_000_000
 
-// ParsePlacement reads a placement file. name is for the messages. What the file does not say is as
-// in DefaultPlacement. The error is a *Error.
+// ParsePlacement reads a placement file. name is for the messages. Missing fields are as in
+// DefaultPlacement. The error is a *Error.
 func ParsePlacement(name string, data []byte) (Placement, error) {
 	v, err := parseValue(name, data)
 	if err != nil {
@@ -67,7 +67,9 @@ func ParsePlacement(name string, data []byte) (Placement, error) {
 		field{"evictedFor", func(v *value, path string) {
 			d.duration(&p.EvictedFor)(v, path)
 			if p.EvictedFor < time.Second {
-				d.problem(v.line, path, "is %s; give at least 1s, so that a task does not come back at once", v.what())
+				d.problem(
+					v.line, path, "is %s; give at least 1s, so that a task does not come back at once", v.kindName(),
+				)
 			}
 		}},
 		field{"strategy", word(d, &s.Strategy, plimsoll.ParseStrategy, wordsFrom(plimsoll.StrategyDefault))},
@@ -93,7 +95,7 @@ func ParsePlacement(name string, data []byte) (Placement, error) {
 type chainReader struct {
 	*decoder
 	define map[string]placement.Expression
-	names  []namedStage // where stages and definitions are named
+	names  []namedStage // the places that name stages and definitions
 	used   map[string]bool
 }
 
@@ -103,8 +105,8 @@ type namedStage struct {
 }
 
 const (
-	maxChainDepth = 32   // of lists in lists
-	maxNamed      = 1000 // names of stages in a file; a chain has fewer
+	maxChainDepth = 32   // nesting of lists
+	maxNamed      = 1000 // names of stages in a file; real chains have fewer
 )
 
 // expression reads the name of a stage, or a list that begins with pipe or or.
@@ -122,7 +124,7 @@ func (c *chainReader) expression(v *value, path string, depth int) placement.Exp
 	case v.kind != listKind:
 		c.problem(
 			v.line, path, `is %s; the name of a stage is expected, or a list such as [or, reservoir, identity]`,
-			v.what(),
+			v.kindName(),
 		)
 	case len(v.items) == 0:
 		c.problem(v.line, path, "is an empty list; begin it with pipe or or, and name stages")
@@ -130,7 +132,7 @@ func (c *chainReader) expression(v *value, path string, depth int) placement.Exp
 		c.problem(
 			v.items[0].line, path+"[0]",
 			"is %s; a list begins with pipe (one after another) or or (the first that leaves a node)",
-			v.items[0].what(),
+			v.items[0].kindName(),
 		)
 	case v.items[0].text == "or" && len(v.items) < 3:
 		c.problem(v.line, path, "is an or of %d; it chooses between two or more", len(v.items)-1)
@@ -161,7 +163,7 @@ func (c *chainReader) definitions(v *value, path string) {
 	})
 }
 
-// check reports names that nothing has, and definitions that nothing uses.
+// check reports names that do not exist, and definitions that are not used.
 func (c *chainReader) check() {
 	known, shown := stageNames()
 	if n := len(c.names); n > maxNamed {
@@ -183,7 +185,7 @@ func (c *chainReader) check() {
 	}
 }
 
-// stageNames returns all names of stages, and those of them that are our own.
+// stageNames returns all names of stages, and separately the names that are Plimsoll's own.
 func stageNames() (all, own []string) {
 	for _, s := range placement.Stages() {
 		own = append(own, s.Name)
@@ -206,7 +208,7 @@ func nearestStage(name string, known, shown []string) string {
 	return "possible are " + strings.Join(shown, ", ")
 }
 
-// placed gives an error of the chain the field as it stands in the file.
+// placed sets the field of a chain's error to its place in the file.
 func (c *chainReader) placed(err error) error {
 	var e *plimsoll.Error
 	if !asError(err, &e) {
@@ -220,10 +222,10 @@ func (c *chainReader) placed(err error) error {
 	return &moved
 }
 
-// complete reports a chain that lacks a stage without which tasks would be lost.
+// complete reports a chain that lacks a required stage: without it, tasks would be lost.
 func (c *chainReader) complete(e placement.Expression) {
 	for _, r := range required {
-		if !c.asks(e, r.stage) {
+		if !c.requires(e, r.stage) {
 			c.problem(
 				c.lineOf("chain"), "chain", "%q does not stand on every way through it, so %s; add it", r.stage,
 				r.without,
@@ -232,29 +234,29 @@ func (c *chainReader) complete(e placement.Expression) {
 	}
 }
 
-// asks reports whether a node that comes through an expression has been through a stage.
-func (c *chainReader) asks(e placement.Expression, stage string) bool {
-	asks := func(e placement.Expression) bool { return c.asks(e, stage) }
+// requires reports whether every node accepted by an expression has passed a stage.
+func (c *chainReader) requires(e placement.Expression, stage string) bool {
+	requires := func(e placement.Expression) bool { return c.requires(e, stage) }
 	switch e.Op {
 	case "pipe":
-		return slices.ContainsFunc(e.List, asks)
+		return slices.ContainsFunc(e.List, requires)
 	case "or":
-		return !slices.ContainsFunc(e.List, func(e placement.Expression) bool { return !asks(e) })
+		return !slices.ContainsFunc(e.List, func(e placement.Expression) bool { return !requires(e) })
 	}
 	if d, ok := c.define[e.Name]; ok {
-		return asks(d)
+		return requires(d)
 	}
 	i := slices.IndexFunc(placement.Stages(), func(s placement.Stage) bool { return s.Name == stage })
 	s := placement.Stages()[i]
 	return e.Name == s.Name || slices.Contains(s.Aliases, e.Name)
 }
 
-// count reads a whole number that is not below least.
+// count reads a whole number that is at least least.
 func (d *decoder) count(into *int, least int) func(v *value, path string) {
 	return func(v *value, path string) {
 		n, err := strconv.ParseInt(v.text, 10, 32)
 		if v.kind != scalarKind || v.quoted || err != nil || int(n) < least {
-			d.problem(v.line, path, "is %s; a whole number is expected, at least %d", v.what(), least)
+			d.problem(v.line, path, "is %s; a whole number is expected, at least %d", v.kindName(), least)
 			return
 		}
 		*into = int(n)
@@ -273,7 +275,7 @@ func (d *decoder) seconds(into *int64) func(v *value, path string) {
 			d.problem(
 				v.line, path,
 				"is %s; give whole seconds, at least 1s (to leave sick nodes in, leave out the stage sick-servers)",
-				v.what(),
+				v.kindName(),
 			)
 		default:
 			*into = int64(t / time.Second)
@@ -315,15 +317,15 @@ func (d *decoder) weight(into *float64) func(v *value, path string) {
 		w, err := strconv.ParseFloat(v.text, 64)
 		if v.kind != scalarKind || v.quoted || err != nil || math.IsNaN(w) || math.Abs(w) > maxWeight {
 			d.problem(v.line, path, "is %s; a number from -%d to %d is expected: 2 counts twice as much as 1, 0 nothing, a negative one turns the order round",
-				v.what(), maxWeight, maxWeight)
+				v.kindName(), maxWeight, maxWeight)
 			return
 		}
 		*into = w
 	}
 }
 
-// owners reads the rules that keep nodes for an owner. Each is compiled, so that all that are wrong
-// are found at once.
+// owners reads the rules that keep nodes for an owner. Each rule is compiled, so that all wrong
+// ones are found at once.
 func (d *decoder) owners(into *map[string]string) func(v *value, path string) {
 	return func(v *value, path string) {
 		d.textMap(into)(v, path)
@@ -336,7 +338,7 @@ func (d *decoder) owners(into *map[string]string) func(v *value, path string) {
 	}
 }
 
-// placementFile is the placement file as it is printed.
+// placementFile is the printed form of a placement file.
 type placementFile struct {
 	Chain        placement.Expression            `json:"chain"`
 	Define       map[string]placement.Expression `json:"define,omitempty"`
@@ -354,8 +356,8 @@ type placementFile struct {
 	Owners       map[string]string               `json:"owners,omitempty"`
 }
 
-// PlacementFile returns what a placement file says, and what it leaves to the defaults, as a value
-// that encoding/json and FormatYAML print as a placement file.
+// PlacementFile returns a placement with its defaults, as a value that encoding/json and
+// FormatYAML print as a placement file.
 func PlacementFile(p *Placement) any {
 	s, weights := p.Settings, map[string]float64{}
 	for _, w := range weightNames(&s.Weights) {
@@ -370,5 +372,5 @@ func PlacementFile(p *Placement) any {
 	}
 }
 
-// FormatPlacement prints a placement file, in YAML. ParsePlacement reads it back to the same.
+// FormatPlacement prints a placement file in YAML. ParsePlacement reads it back to the same value.
 func FormatPlacement(p *Placement) ([]byte, error) { return FormatYAML(PlacementFile(p)) }

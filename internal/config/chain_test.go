@@ -35,13 +35,15 @@ largeServers: false
 ownerSpread: false
 sickFor: 1h30m
 strategy: spread
-weights: {unreservedMemory: -2, unreservedDisk: 0, unreservedCustom: 1.5, ownerInstances: 3, currentPlatform: 0.25, nextReboot: 4, near: 5, spread: 6, random: 1e-3}
+weights: {unreservedMemory: -2, unreservedDisk: 0, unreservedCustom: 1.5, ownerInstances: 3,
+  currentPlatform: 0.25, nextReboot: 4, near: 5, spread: 6, random: 1e-3}
 owners:
   alice: 'node.labels.tier == "gold"'
   bob@site.org: node.labels.tier == "silver"
 `
 
-// Every field of a placement file arrives where it belongs, with names of RFD 60 beside ours.
+// Every field of a placement file is read into its setting. Names of RFD 60 and of Plimsoll are
+// both accepted.
 func TestParsePlacementReadsEveryField(t *testing.T) {
 	p, err := config.ParsePlacement("placement.yaml", []byte(placementFile))
 	if err != nil {
@@ -71,8 +73,8 @@ func TestParsePlacementReadsEveryField(t *testing.T) {
 	}
 }
 
-// A placement file is printed with all its fields and lists in the order of the chain, and reads
-// back the same.
+// A placement file is printed with all its fields, with lists in the order of the chain. It is
+// read back to the same value.
 func TestPlacementIsPrintedAsItIsRead(t *testing.T) {
 	p, err := config.ParsePlacement("placement.yaml", []byte(placementFile))
 	if err != nil {
@@ -97,7 +99,7 @@ func TestPlacementIsPrintedAsItIsRead(t *testing.T) {
 	}
 }
 
-// What the file does not say is as without a file: the default chain, with sick nodes out for five
+// A missing field means the same as a missing file: the default chain, without sick nodes for five
 // minutes.
 func TestPlacementFileMayBeShort(t *testing.T) {
 	p, err := config.ParsePlacement("placement.yaml", []byte("batch: 7\n"))
@@ -117,7 +119,7 @@ func TestPlacementFileMayBeShort(t *testing.T) {
 	}
 }
 
-// The kind of a file is seen by its keys.
+// The kind of a file follows from its keys.
 func TestDetectKnowsPlacementFiles(t *testing.T) {
 	for text, want := range map[string]config.FileKind{
 		"chain: [pipe, running]\n": config.PlacementFileKind, "weights: {near: 1}\n": config.PlacementFileKind,

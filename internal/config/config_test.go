@@ -226,8 +226,8 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-// TestHostileFilesAreRefused: what would cost a naive reader its memory, its stack or its time is
-// refused with a reason.
+// TestHostileFilesAreRefused: files that would cost a naive reader its memory, its stack or its
+// time are refused with a reason.
 func TestHostileFilesAreRefused(t *testing.T) {
 	keys := func(n int) string {
 		var b strings.Builder
@@ -294,8 +294,7 @@ func TestASuggestionIsCheap(t *testing.T) {
 	}
 }
 
-// A group that leaves out its count has the tasks that it has in JSON and in Go. Nobody means none
-// who writes how many.
+// A group without a count has as many tasks as in JSON and in Go: one, not none.
 func TestAGroupWithoutACountHasTheDefault(t *testing.T) {
 	const file = "job: a\ngroups:\n- {name: x, command: [ls]}\n"
 	spec, err := config.ParseJob("a.yaml", []byte(file))

@@ -12,11 +12,11 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// decoder collects what is wrong while values are read, and remembers where each field stands.
+// decoder collects the problems found while values are read, and remembers the line of each field.
 type decoder struct {
 	name     string
 	problems []Problem
-	lines    map[string]int // field → line, for errors of the validation that comes after
+	lines    map[string]int // by field; for errors of the validation that follows
 }
 
 func newDecoder(name string, top *value) *decoder {
@@ -27,7 +27,7 @@ func (d *decoder) problem(line int, field, format string, args ...any) {
 	d.problems = append(d.problems, Problem{Line: line, Field: field, Msg: fmt.Sprintf(format, args...)})
 }
 
-// err returns what was found, nil if nothing.
+// err returns the problems found, or nil.
 func (d *decoder) err() error {
 	if len(d.problems) == 0 {
 		return nil
@@ -35,8 +35,8 @@ func (d *decoder) err() error {
 	return newError(d.name, d.problems)
 }
 
-// invalid adds the error of a validation, at the line of the field that it names or of the nearest
-// field around it.
+// invalid adds the error of a validation. Its line is that of the named field or, failing that, of
+// the nearest field around it.
 func (d *decoder) invalid(err error) {
 	if err == nil {
 		return
@@ -49,7 +49,7 @@ func (d *decoder) invalid(err error) {
 	d.problem(d.lineOf(e.Field), e.Field, "%s", e.Msg)
 }
 
-// lineOf falls back to the field around it, and at last to the file's first line.
+// lineOf falls back to the enclosing field, and at last to the file's first line.
 func (d *decoder) lineOf(field string) int {
 	for {
 		if line, ok := d.lines[field]; ok || field == "" {
@@ -59,14 +59,14 @@ func (d *decoder) lineOf(field string) int {
 	}
 }
 
-// field is one that may stand in a mapping, and what is done with its value.
+// field is a possible field of a mapping, with the function that reads its value.
 type field struct {
 	name string
 	read func(v *value, path string)
 }
 
-// fields reads a mapping. path is put before the names of its fields; known says what may stand in
-// it.
+// fields reads a mapping. path is put before the names of its fields; known lists the possible
+// fields.
 func (d *decoder) fields(v *value, path string, known ...field) {
 	d.pairs(v, path, func(e entry, at string) {
 		i := slices.IndexFunc(known, func(f field) bool { return f.name == e.name })
@@ -78,7 +78,7 @@ func (d *decoder) fields(v *value, path string, known ...field) {
 	})
 }
 
-// pairs reads a mapping whose names are free.
+// pairs reads a mapping with arbitrary names.
 func (d *decoder) pairs(v *value, path string, read func(e entry, path string)) {
 	if !d.isMapping(v, path) {
 		return
@@ -98,7 +98,7 @@ func (d *decoder) pairs(v *value, path string, read func(e entry, path string)) 
 
 func (d *decoder) isMapping(v *value, path string) bool {
 	if v.kind != mapKind {
-		d.problem(v.line, path, "is %s; a mapping of names to values is expected", v.what())
+		d.problem(v.line, path, "is %s; a mapping of names to values is expected", v.kindName())
 	}
 	return v.kind == mapKind
 }
@@ -106,7 +106,7 @@ func (d *decoder) isMapping(v *value, path string) bool {
 // list reads each item of a list.
 func (d *decoder) list(v *value, path string, read func(v *value, path string)) {
 	if v.kind != listKind {
-		d.problem(v.line, path, "is %s; a list is expected", v.what())
+		d.problem(v.line, path, "is %s; a list is expected", v.kindName())
 		return
 	}
 	for i, item := range v.items {
@@ -116,25 +116,25 @@ func (d *decoder) list(v *value, path string, read func(v *value, path string)) 
 	}
 }
 
-// text reads a text. A number or a boolean is taken as it is written.
+// text reads a text. A number or a boolean keeps its spelling.
 func (d *decoder) text(into *string) func(v *value, path string) {
 	return func(v *value, path string) {
 		if v.kind != scalarKind {
-			d.problem(v.line, path, "is %s; a text is expected", v.what())
+			d.problem(v.line, path, "is %s; a text is expected", v.kindName())
 			return
 		}
 		*into = v.text
 	}
 }
 
-// command reads a list of texts; a single text would need a shell to take it apart.
+// command reads a list of texts. A single text is refused, because only a shell could split it.
 func (d *decoder) command(into *[]string) func(v *value, path string) {
 	return func(v *value, path string) {
 		if v.kind != listKind {
 			d.problem(
 				v.line, path,
 				`is %s; a list of the program and its arguments is expected, such as ["sh", "-c", "echo hello"]`,
-				v.what(),
+				v.kindName(),
 			)
 			return
 		}
@@ -164,7 +164,7 @@ func (d *decoder) number(into *int32) func(v *value, path string) {
 	return func(v *value, path string) {
 		n, err := strconv.ParseInt(v.text, 10, 32)
 		if v.kind != scalarKind || v.quoted || err != nil {
-			d.problem(v.line, path, "is %s; a whole number is expected, at most %d", v.what(), int32(1<<31-1))
+			d.problem(v.line, path, "is %s; a whole number is expected, at most %d", v.kindName(), int32(1<<31-1))
 			return
 		}
 		*into = int32(n)
@@ -174,7 +174,7 @@ func (d *decoder) number(into *int32) func(v *value, path string) {
 func (d *decoder) boolean(into *bool) func(v *value, path string) {
 	return func(v *value, path string) {
 		if v.kind != scalarKind || v.quoted || v.text != "true" && v.text != "false" {
-			d.problem(v.line, path, "is %s; true or false is expected", v.what())
+			d.problem(v.line, path, "is %s; true or false is expected", v.kindName())
 			return
 		}
 		*into = v.text == "true"
@@ -186,7 +186,7 @@ func (d *decoder) duration(into *time.Duration) func(v *value, path string) {
 		t, err := time.ParseDuration(v.text)
 		switch {
 		case v.kind != scalarKind || err != nil:
-			d.problem(v.line, path, "is %s; a duration with its unit is expected, such as 90s, 10m or 1h30m", v.what())
+			d.problem(v.line, path, "is %s; a duration with its unit is expected, such as 90s, 10m or 1h30m", v.kindName())
 		case t < 0:
 			d.problem(v.line, path, "is negative; give a duration such as 10m")
 		default:
@@ -195,11 +195,11 @@ func (d *decoder) duration(into *time.Duration) func(v *value, path string) {
 	}
 }
 
-// quantity reads an amount of a resource into the resource's unit.
+// quantity reads an amount of a resource, in the resource's unit.
 func (d *decoder) quantity(resource string, into *int64) func(v *value, path string) {
 	return func(v *value, path string) {
 		if v.kind != scalarKind {
-			d.problem(v.line, path, "is %s; an amount is expected, such as 500m of cpu or 64Mi of memory", v.what())
+			d.problem(v.line, path, "is %s; an amount is expected, such as 500m of cpu or 64Mi of memory", v.kindName())
 			return
 		}
 		n, err := plimsoll.ParseQuantity(resource, v.text)
@@ -221,7 +221,7 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// synonyms are words that people bring from other systems.
+// synonyms are words of other systems, with the field of Plimsoll that they mean.
 var synonyms = map[string]string{
 	"id": "job", "name": "job", "user": "owner", "tasks": "groups", "taskGroups": "groups", "task_groups": "groups",
 	"cmd":  "command",
@@ -235,7 +235,8 @@ var synonyms = map[string]string{
 	"maxjobs":  "maxapplications",
 	"affinity": "near", "antiAffinity": "far", "topologySpread": "spread", "topologySpreadConstraints": "spread",
 	"topologyKey": "by",
-	"attribute":   "by", "key": "by", "nodeNames": "nodes", "hosts": "nodes", "nodeName": "nodes", "expression": "where",
+	"attribute":   "by", "key": "by", "nodeNames": "nodes", "hosts": "nodes", "nodeName": "nodes",
+	"expression":    "where",
 	"filter":        "where",
 	"overprovision": "class", "qosClass": "class", "threshold": "waterline", "value": "waterline",
 	"avoidanceThreshold": "triggerAfter",
@@ -247,12 +248,12 @@ var synonyms = map[string]string{
 	"placement":   "constraints", "nodeSelector": "constraints", "tags": "traits", "nics": "networks",
 }
 
-// separators stand in names of other styles: max_runtime, max-runtime.
+// separators occur in other naming styles: max_runtime, max-runtime.
 var separators = strings.NewReplacer("_", "", "-", "")
 
 func fold(s string) string { return separators.Replace(strings.ToLower(s)) }
 
-// suggest names the field that was probably meant, or else all that are possible.
+// suggest names the field that was probably meant or, failing that, all possible ones.
 func suggest(name string, known []field) string {
 	best, distance := "", 1<<30
 	folded := fold(shorten(name))

@@ -8,19 +8,19 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// maxProblems is how many problems of one file are worth printing.
+// maxProblems is the number of problems of one file that are printed.
 const maxProblems = 20
 
-// Problem is one thing that is wrong in a file.
+// Problem is one fault of a file.
 type Problem struct {
-	Line  int    // from 1; 0 if the file as a whole is meant
+	Line  int    // from 1; 0 for the file as a whole
 	Field string // such as groups[0].command; may be empty
-	Msg   string // what is wrong and what to do about it
+	Msg   string // the fault, and how to correct it
 }
 
-// Error holds what is wrong in a file, in the order of the lines. It is never empty.
+// Error holds the problems of a file, ordered by line. It is never empty.
 type Error struct {
-	Name     string // of the file, as the caller gave it
+	Name     string // name of the file, as the caller gave it
 	Problems []Problem
 }
 
@@ -53,7 +53,7 @@ func (e *Error) Unwrap() error {
 	return plimsoll.Invalid(e.Problems[0].Field, "%s", e.Problems[0].Msg)
 }
 
-// newError orders the problems by line; of those on one line the order stays.
+// newError sorts the problems by line. Problems of one line keep their order.
 func newError(name string, problems []Problem) *Error {
 	slices.SortStableFunc(problems, func(a, b Problem) int { return a.Line - b.Line })
 	return &Error{Name: name, Problems: problems}

@@ -11,7 +11,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/fill"
 )
 
-// filePlaces are where a field of a type is copied by hand in this package.
+// filePlaces names the functions of this package that copy the fields of a type by hand.
 var filePlaces = map[string]string{
 	"Action":         "action, actionFile and actionFileOf in policy.go",
 	"Constraints":    "constraints, constraintsFile and constraintsOf in placement.go",
@@ -36,15 +36,15 @@ var filePlaces = map[string]string{
 	"WeightAction":   "action, weightFile and actionFileOf in policy.go",
 }
 
-// file is the way of a type through a file. Where not all fields are possible at once, variants
+// file is the path of a type through a file. If some fields exclude each other, the variants
 // together set every field.
 type file[T any] struct {
 	name     string
 	print    func(*T) ([]byte, error)
 	parse    func(data []byte) (T, error)
 	options  fill.Options
-	variants [][]string        // of fields that are left out
-	lost     map[string]string // what is no part of the file, with the reason
+	variants [][]string        // fields to leave out, for each variant
+	lost     map[string]string // fields that are not part of the file, with the reason
 }
 
 func (f file[T]) test(t *testing.T) {
@@ -89,7 +89,7 @@ func (f file[T]) pass(t *testing.T, leave []string) {
 	}
 }
 
-// numbered puts the number of a field into a text, so that no two are the same.
+// numbered puts the number of a field into a text, so that every text is different.
 func numbered(format string) func(int) any { return func(n int) any { return fmt.Sprintf(format, n) } }
 
 func always(value any) func(int) any { return func(int) any { return value } }
@@ -113,7 +113,9 @@ var jobFiles = file[plimsoll.JobSpec]{
 			"Constraints.Class": func(n int) any {
 				return map[string]float64{"cpu": float64(n) + 0.5, "memory": 2}
 			},
-			"Resources": func(n int) any { return plimsoll.Resources{"cpu": int64(n), "memory": int64(n) << 20, "s1": int64(n)} },
+			"Resources": func(n int) any {
+				return plimsoll.Resources{"cpu": int64(n), "memory": int64(n) << 20, "s1": int64(n)}
+			},
 		},
 		OneOf: []string{"Near[]", "Far[]", "Traits[]"},
 		Leave: []string{"Preferences.Spread[].MaxSkew"}, // a preference has no bound
@@ -122,10 +124,12 @@ var jobFiles = file[plimsoll.JobSpec]{
 	lost:     map[string]string{"Token": "it is that of one submit; the client makes it"},
 }
 
-var queueFiles = file[plimsoll.QueueConfig]{ // of a queue below root, which has nothing of its own
+var queueFiles = file[plimsoll.QueueConfig]{ // a queue below root, because root has no fields of its own
 	name: "a queue file",
 	print: func(c *plimsoll.QueueConfig) ([]byte, error) {
-		return config.FormatQueues(&plimsoll.QueueConfig{Name: plimsoll.RootQueue, Parent: true, Queues: []plimsoll.QueueConfig{*c}})
+		return config.FormatQueues(&plimsoll.QueueConfig{
+			Name: plimsoll.RootQueue, Parent: true, Queues: []plimsoll.QueueConfig{*c},
+		})
 	},
 	parse: func(data []byte) (plimsoll.QueueConfig, error) {
 		root, err := config.ParseQueues("printed.yaml", data)
@@ -180,7 +184,7 @@ var policyFiles = file[plimsoll.Policy]{
 }
 
 // TestEveryFieldPassesThroughAFile fills every field, prints it as a file and reads the file. A
-// field that was added to its type alone is lost.
+// field that was added only to its type is lost on the way.
 func TestEveryFieldPassesThroughAFile(t *testing.T) {
 	t.Run("JobSpec", jobFiles.test)
 	t.Run("QueueConfig", queueFiles.test)

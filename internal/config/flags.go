@@ -6,8 +6,8 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// ParseFlags reads a file of a process's settings: a mapping from the name of a flag to its value,
-// a list, or a mapping of plain values.
+// ParseFlags reads a file with a process's settings. It is a mapping from the name of a flag to a
+// value, a list, or a mapping of plain values.
 func ParseFlags(data []byte) (map[string]any, error) {
 	if len(data) > MaxFileBytes {
 		return nil, fmt.Errorf("the file is larger than %d bytes", MaxFileBytes)

@@ -12,8 +12,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/config"
 )
 
-// FuzzParseJob: any bytes give a valid job or an *Error, and a job that is printed is read back as
-// it was.
+// FuzzParseJob: any bytes give a valid job or an *Error, and a printed job is read back to the
+// same job.
 func FuzzParseJob(f *testing.F) {
 	f.Add([]byte(wordcount))
 	f.Add([]byte(constrained))
@@ -104,7 +104,7 @@ func FuzzParsePolicies(f *testing.F) {
 	})
 }
 
-// FuzzParsePlacement: the same for placement files, and what is accepted makes a chain.
+// FuzzParsePlacement: the same for placement files, and an accepted file makes a chain.
 func FuzzParsePlacement(f *testing.F) {
 	f.Add([]byte(placementFile))
 	for _, c := range readCases(f, "testdata/placement_errors.txtar") {
@@ -136,8 +136,7 @@ func FuzzParsePlacement(f *testing.F) {
 	})
 }
 
-// FuzzJobText: whatever text stands in a job comes back unchanged from the file that is printed of
-// it.
+// FuzzJobText: any text in a job comes back unchanged from the printed file.
 func FuzzJobText(f *testing.F) {
 	for _, s := range []string{
 		"plain", "", "true", "No", "1e3", "0x10", "- a", "a: b", "#", "a #b", "\n", " a ", "'", `"`, "\u00a0", "\u2028",

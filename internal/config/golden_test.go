@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// TestGoldenErrors holds every message about a wrong file against testdata/*_errors.golden.
+// TestGoldenErrors compares every message about a wrong file with testdata/*_errors.golden.
 func TestGoldenErrors(t *testing.T) {
 	t.Run("job", func(t *testing.T) {
 		golden(t, "job_errors", func(name string, data []byte) error {
@@ -78,7 +78,7 @@ func golden(t *testing.T, base string, parse func(name string, data []byte) erro
 
 type testCase struct{ name, text string }
 
-// readCases reads a file of "-- name --" sections; what stands before the first is a comment.
+// readCases reads a file of "-- name --" sections. Text before the first section is a comment.
 func readCases(t testing.TB, path string) []testCase {
 	t.Helper()
 	data, err := os.ReadFile(path)

@@ -7,9 +7,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// ParseJob reads a job file. name is for the messages. A group without a count has one task; a job
-// without a queue goes to plimsoll.DefaultQueue; queue paths are lower-cased as in the queue file;
-// an owner that is missing stays empty, for the caller to fill in. The error is a *Error.
+// ParseJob reads a job file. name is for the messages. A group without a count has one task. A job
+// without a queue goes to plimsoll.DefaultQueue. Queue paths are lower-cased as in the queue file.
+// A missing owner stays empty, for the caller to fill in. The error is a *Error.
 func ParseJob(name string, data []byte) (plimsoll.JobSpec, error) {
 	v, err := parseValue(name, data)
 	if err != nil {
@@ -66,8 +66,8 @@ func (d *decoder) group(v *value, path string) plimsoll.GroupSpec {
 	return g
 }
 
-// requests reads what a task asks for. A name that is nearly one of ours would be a custom resource
-// that no node has, and the task would wait for ever; so it is refused.
+// requests reads the resources that a task requests. A name that is nearly a known one would be a
+// custom resource that no node has, and the task would wait for ever. Such a name is refused.
 func (d *decoder) requests(v *value, path string) plimsoll.Resources {
 	r := plimsoll.Resources{}
 	d.pairs(v, path, func(e entry, path string) {
@@ -85,8 +85,7 @@ func (d *decoder) requests(v *value, path string) plimsoll.Resources {
 	return r
 }
 
-// misnamed returns the resource that a name probably stands for, empty if the name is good as it
-// is.
+// misnamed returns the resource that a name probably stands for; empty if the name is right.
 func misnamed(name string) string {
 	lower := strings.ToLower(name)
 	switch lower {
@@ -144,7 +143,7 @@ func (d *decoder) retry(v *value, path string) plimsoll.RetryPolicy {
 	return p
 }
 
-// jobFile is the job file as it is printed. The order of the fields is that of the documentation.
+// jobFile is the printed form of a job file. The order of the fields is that of the documentation.
 type jobFile struct {
 	Job    string            `json:"job"`
 	Owner  string            `json:"owner,omitempty"`
@@ -181,8 +180,8 @@ type retryFile struct {
 	MaxDelay     string `json:"maxDelay,omitempty"`
 }
 
-// FormatJob prints a job as a job file, in YAML. ParseJob reads it back to the same job; the token
-// is not part of a file.
+// FormatJob prints a job as a job file in YAML. ParseJob reads it back to the same job, except for
+// the token, which is not part of a file.
 func FormatJob(spec *plimsoll.JobSpec) ([]byte, error) {
 	return FormatYAML(JobFile(spec))
 }
@@ -215,7 +214,8 @@ func JobFile(spec *plimsoll.JobSpec) any {
 	return f
 }
 
-// FormatDuration prints a duration without units that are zero: 10m, not 10m0s. Zero is empty.
+// FormatDuration prints a duration without units that are zero: 10m, not 10m0s. Zero is an empty
+// text.
 func FormatDuration(d time.Duration) string {
 	if d == 0 {
 		return ""

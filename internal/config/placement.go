@@ -7,8 +7,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// constraints reads which nodes may take the tasks of a group. The expression of where is not read
-// here: its errors come when the job is submitted.
+// constraints reads the conditions for nodes that may take the tasks of a group. The expression of
+// where is not compiled here: its errors are found when the job is submitted.
 func (d *decoder) constraints(into *plimsoll.Constraints) func(v *value, path string) {
 	return func(v *value, path string) {
 		d.fields(v, path,
@@ -32,7 +32,7 @@ func (d *decoder) constraints(into *plimsoll.Constraints) func(v *value, path st
 	}
 }
 
-// preferences reads which of these nodes are better.
+// preferences reads the order among the possible nodes.
 func (d *decoder) preferences(into *plimsoll.Preferences) func(v *value, path string) {
 	return func(v *value, path string) {
 		d.fields(v, path,
@@ -44,7 +44,7 @@ func (d *decoder) preferences(into *plimsoll.Preferences) func(v *value, path st
 	}
 }
 
-// wordsFrom returns the words of an enumeration, from its first value that can be written on.
+// wordsFrom returns the words of an enumeration, from a first value onwards.
 func wordsFrom[T interface {
 	~uint8
 	Known() bool
@@ -62,7 +62,7 @@ func word[T any](d *decoder, into *T, parse func(string) (T, bool), known []stri
 		x, ok := parse(v.text)
 		switch {
 		case v.kind != scalarKind:
-			d.problem(v.line, path, "is %s; a word is expected: %s", v.what(), strings.Join(known, ", "))
+			d.problem(v.line, path, "is %s; a word is expected: %s", v.kindName(), strings.Join(known, ", "))
 		case !ok:
 			d.problem(v.line, path, "%q is not known; %s", shorten(v.text), nearestWord(v.text, known))
 		default:
@@ -92,8 +92,8 @@ func (d *decoder) traits(into *map[string]plimsoll.Trait) func(v *value, path st
 	}
 }
 
-// trait reads true or false, a word, or a list of words. What others read as true or false, and
-// YAML does not, would be a word that no node has.
+// trait reads true or false, a word, or a list of words. An unquoted yes or no, which other
+// parsers read as true or false, is refused: no node would have it as a word.
 func (d *decoder) trait(v *value, path string) plimsoll.Trait {
 	switch v.kind {
 	case listKind:
@@ -110,7 +110,7 @@ func (d *decoder) trait(v *value, path string) plimsoll.Trait {
 		}
 		return plimsoll.Trait{Words: []string{v.text}}
 	}
-	d.problem(v.line, path, "is %s; true, false, a word or a list of words is expected", v.what())
+	d.problem(v.line, path, "is %s; true, false, a word or a list of words is expected", v.kindName())
 	return plimsoll.Trait{}
 }
 
@@ -126,7 +126,7 @@ func (d *decoder) networks(into *[][]string) func(v *value, path string) {
 			default:
 				d.problem(
 					v.line, path, "is %s; the name of a network is expected, or a list of names of which one is enough",
-					v.what(),
+					v.kindName(),
 				)
 			}
 			*into = append(*into, choices)
@@ -134,7 +134,7 @@ func (d *decoder) networks(into *[][]string) func(v *value, path string) {
 	}
 }
 
-// stamps reads one stamp for every release, or a stamp for each.
+// stamps reads one stamp for all releases, or a mapping with a stamp for each.
 func (d *decoder) stamps(into *map[string]string) func(v *value, path string) {
 	return func(v *value, path string) {
 		switch v.kind {
@@ -146,7 +146,7 @@ func (d *decoder) stamps(into *map[string]string) func(v *value, path string) {
 			d.problem(
 				v.line, path,
 				`is %s; a stamp such as 20260114T101500Z is expected, or one for each release: {"7.0": 20260114T101500Z}`,
-				v.what(),
+				v.kindName(),
 			)
 		}
 	}
@@ -158,7 +158,7 @@ func (d *decoder) selectors(into *[]plimsoll.Selector) func(v *value, path strin
 			var s plimsoll.Selector
 			if v.kind == scalarKind {
 				d.problem(
-					v.line, path, "is %s; say what it names: {task: ID}, {job: ID} or {label: KEY=VALUE}", v.what(),
+					v.line, path, "is %s; say what it names: {task: ID}, {job: ID} or {label: KEY=VALUE}", v.kindName(),
 				)
 				return
 			}
@@ -170,8 +170,8 @@ func (d *decoder) selectors(into *[]plimsoll.Selector) func(v *value, path strin
 	}
 }
 
-// spreads reads a list of {by: NAME} or of names. A constraint bounds the skew, by 1 if the file
-// does not say; a preference does not.
+// spreads reads a list of {by: NAME} or of names. A constraint bounds the skew, by default to 1; a
+// preference has no bound.
 func (d *decoder) spreads(into *[]plimsoll.Spread, bounded bool) func(v *value, path string) {
 	return func(v *value, path string) {
 		d.list(v, path, func(v *value, path string) {
@@ -211,7 +211,7 @@ func (d *decoder) ratios(into *map[string]float64) func(v *value, path string) {
 			}
 			r, err := strconv.ParseFloat(e.value.text, 64)
 			if e.value.kind != scalarKind || e.value.quoted || err != nil {
-				d.problem(e.value.line, path, "is %s; a number is expected, such as 4", e.value.what())
+				d.problem(e.value.line, path, "is %s; a number is expected, such as 4", e.value.kindName())
 				return
 			}
 			m[e.name] = r
@@ -297,8 +297,8 @@ func preferencesOf(p *plimsoll.Preferences) *preferencesFile {
 	return f
 }
 
-// TraitsFile returns traits as values that encoding/json and FormatYAML print as in a job file; nil
-// if there are none.
+// TraitsFile returns traits as values that encoding/json and FormatYAML print as in a job file. It
+// returns nil if there are none.
 func TraitsFile(traits map[string]plimsoll.Trait) map[string]any {
 	if len(traits) == 0 {
 		return nil

@@ -85,7 +85,8 @@ func TestParseJobReadsConstraints(t *testing.T) {
 	}
 }
 
-// Constraints are printed in the short forms where these say all, and what is empty is left out.
+// Constraints are printed in their short forms where these are complete; empty fields are left
+// out.
 func TestConstraintsArePrintedAsTheyAreRead(t *testing.T) {
 	spec := constrainedSpec()
 	text, err := config.FormatJob(&spec)

@@ -7,18 +7,19 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Places says where the policies of files stand, by what PolicyRef.String prints.
+// Places holds the file and lines of each policy. The key is PolicyRef.String.
 type Places map[string]place
 
-// place is where one policy stands. lines has the line of each field, and of the policy under "".
+// place is the location of one policy. lines maps fields to lines; the key "" is the policy
+// itself.
 type place struct {
 	file  string
 	lines map[string]int
 }
 
-// Locate puts the file and the line in front of errors that plimsoll.InPolicy has made, which are
-// found by somebody who has only the policies: a server, or a check against a registry. Others stay
-// as they are.
+// Locate puts the file and the line in front of errors made by plimsoll.InPolicy. Such errors come
+// from code that has only the policies: a server, or a check against a registry. Other errors are
+// returned unchanged.
 func (p Places) Locate(err error) error {
 	if several, ok := err.(interface{ Unwrap() []error }); ok {
 		located := several.Unwrap()

@@ -8,7 +8,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/config"
 )
 
-// What somebody else finds wrong in a policy is told with the file and the line of its field.
+// An error found later in a policy is reported with the file and the line of its field.
 func TestALaterErrorIsLocated(t *testing.T) {
 	_, places, err := config.ParsePoliciesAt("qos.yaml", []byte(policyFile))
 	if err != nil {

@@ -7,15 +7,15 @@ import (
 )
 
 // ParsePolicies reads a policy file: one document for each policy, each with its kind and name.
-// name is for the messages. What others it refers to is not looked at. The error is a *Error with
-// what is wrong in all of the documents.
+// name is for the messages. References to other policies are not checked. The error is a *Error
+// with the problems of all documents.
 func ParsePolicies(name string, data []byte) ([]plimsoll.Policy, error) {
 	policies, _, err := ParsePoliciesAt(name, data)
 	return policies, err
 }
 
-// ParsePoliciesAt is ParsePolicies that also says where each policy stands, for errors that are
-// found later.
+// ParsePoliciesAt is ParsePolicies that also returns the location of each policy, for errors that
+// are found later.
 func ParsePoliciesAt(name string, data []byte) ([]plimsoll.Policy, Places, error) {
 	docs, err := parseDocuments(name, data)
 	if err != nil {
@@ -54,8 +54,8 @@ func ParsePoliciesAt(name string, data []byte) ([]plimsoll.Policy, Places, error
 	return policies, places, nil
 }
 
-// policyKind looks ahead for the kind of a policy, because the fields that may stand in it depend
-// on it; nil: there is none.
+// policyKind looks ahead for the kind of a policy, because the possible fields depend on it. It
+// returns nil if there is none.
 func policyKind(v *value) *value {
 	for _, e := range v.entries {
 		if e.name == "kind" {
@@ -86,7 +86,7 @@ func (d *decoder) policy(v *value) (p plimsoll.Policy) {
 		p.NodeQOS = &plimsoll.NodeQOS{}
 		d.nodeQOS(v, ignored, p.NodeQOS)
 	default:
-		d.problem(kind.line, "kind", "is %s; write NodeQOS, Action or TaskQOS", kind.what())
+		d.problem(kind.line, "kind", "is %s; write NodeQOS, Action or TaskQOS", kind.kindName())
 		return p
 	}
 	if len(d.problems) == 0 {
@@ -194,7 +194,7 @@ func (d *decoder) nodeQOS(v *value, kind field, n *plimsoll.NodeQOS) {
 	)
 }
 
-// The policies as they are printed. The order of the fields is that of the documentation.
+// The printed forms of policies. The order of the fields is that of the documentation.
 type (
 	nodeQOSFile struct {
 		Kind     string            `json:"kind"`
@@ -256,8 +256,8 @@ type (
 	}
 )
 
-// FormatPolicies prints policies as a policy file, in YAML. ParsePolicies reads them back as they
-// were; revisions are not part of a file.
+// FormatPolicies prints policies as a policy file in YAML. ParsePolicies reads them back to the
+// same policies, except for revisions, which are not part of a file.
 func FormatPolicies(policies []plimsoll.Policy) ([]byte, error) {
 	var out []byte
 	for i := range policies {

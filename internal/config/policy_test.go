@@ -106,8 +106,8 @@ func TestParsePoliciesReadsEveryField(t *testing.T) {
 	}
 }
 
-// What is left out has its default: a cool-down of five minutes; no preview; all candidates are
-// acted on when the metric is missing.
+// Missing fields have defaults: a cool-down of five minutes; no preview; all candidates are acted
+// on when the metric is missing.
 func TestPolicyDefaults(t *testing.T) {
 	got, err := config.ParsePolicies("qos.yaml", []byte("kind: Action\nname: off\ndisableScheduling: true\n---\n"+
 		"kind: NodeQOS\nname: n\nrules: [{name: r, metric: load, waterline: 14, action: off, strategy: None, onMissing: all}]\n---\n"))
@@ -127,7 +127,7 @@ func TestPolicyDefaults(t *testing.T) {
 	}
 }
 
-// Policies are printed as they are read, and a line that is no plain number keeps its text.
+// Policies are printed as they are read. A line that is not a plain number keeps its text.
 func TestPoliciesArePrintedAsTheyAreRead(t *testing.T) {
 	text, err := config.FormatPolicies(policies())
 	if err != nil {
@@ -140,7 +140,7 @@ func TestPoliciesArePrintedAsTheyAreRead(t *testing.T) {
 	}
 }
 
-// The example of the guide is a possible file, and refers only to what stands in it.
+// The example of the guide is a valid file, and refers only to policies of the same file.
 func TestExamplePolicies(t *testing.T) {
 	data, err := os.ReadFile("../../examples/qos.yaml")
 	if err != nil {
@@ -162,7 +162,7 @@ func TestExamplePolicies(t *testing.T) {
 	}
 }
 
-// A job's class and priority are read and printed, as are extended resources.
+// A job's class, priority and extended resources are read and printed.
 func TestJobClassAndPriority(t *testing.T) {
 	const file = `job: a
 queue: root.default
@@ -179,7 +179,8 @@ groups:
 		t.Fatal(err)
 	}
 	g := &spec.Groups[0]
-	if g.Class != plimsoll.ClassBestEffort || g.Priority != -5 || g.Resources[plimsoll.ExtCPU] != 500 || g.Resources[plimsoll.ExtMemory] != 64<<20 {
+	if g.Class != plimsoll.ClassBestEffort || g.Priority != -5 ||
+		g.Resources[plimsoll.ExtCPU] != 500 || g.Resources[plimsoll.ExtMemory] != 64<<20 {
 		t.Errorf("got %+v", g)
 	}
 	text, err := config.FormatJob(&spec)

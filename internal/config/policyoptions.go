@@ -4,7 +4,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// qosOptions reads how nodes plan.
+// qosOptions reads the options by which nodes plan.
 func (d *decoder) qosOptions(o *plimsoll.QOSOptions) func(v *value, path string) {
 	return func(v *value, path string) {
 		d.fields(v, path,
@@ -18,7 +18,7 @@ func (d *decoder) qosOptions(o *plimsoll.QOSOptions) func(v *value, path string)
 	}
 }
 
-// qosOptionsFile is the same as it is printed.
+// qosOptionsFile is the printed form of the options.
 type qosOptionsFile struct {
 	Excess  int32  `json:"excess,omitempty"`
 	Overdue string `json:"overdue,omitempty"`

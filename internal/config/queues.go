@@ -14,9 +14,9 @@ const partitionName = "default"
 func asError(err error, into **plimsoll.Error) bool { return errors.As(err, into) }
 
 // ParseQueues reads a queue file in YuniKorn's schema into the queue root. name is for the
-// messages. Names of queues are lower-cased, vcore is cpu, and queues that stand beside each other
-// at the top are put under root, all as in YuniKorn. The package comment says what of YuniKorn's
-// schema is refused. The error is a *Error; its fields are paths of queues, such as
+// messages. As in YuniKorn, names of queues are lower-cased and vcore is cpu. If several queues
+// are at the top, they are put under root. The package comment lists the refused parts of
+// YuniKorn's schema. The error is a *Error; its fields are paths of queues, such as
 // root.batch.resources.max.memory.
 func ParseQueues(name string, data []byte) (plimsoll.QueueConfig, error) {
 	v, err := parseValue(name, data)
@@ -77,8 +77,7 @@ func (d *decoder) partition(v *value, path string) plimsoll.QueueConfig {
 	return root
 }
 
-// top reads the list at the top of the partition: root alone, or queues that stand under a root
-// that is not written.
+// top reads the list at the top of the partition: root alone, or queues under an implicit root.
 func (d *decoder) top(v *value, path string) plimsoll.QueueConfig {
 	if v.kind == listKind && len(v.items) == 1 && queueName(v.items[0]) == plimsoll.RootQueue {
 		root := d.queue(v.items[0], plimsoll.RootQueue)
@@ -155,7 +154,7 @@ func (d *decoder) queue(v *value, path string) plimsoll.QueueConfig {
 	return q
 }
 
-// queueResources reads amounts by YuniKorn's names: vcore is cpu.
+// queueResources reads amounts under YuniKorn's names: vcore is cpu.
 func (d *decoder) queueResources(v *value, path string) plimsoll.Resources {
 	r := plimsoll.Resources{}
 	d.pairs(v, path, func(e entry, at string) {
@@ -195,8 +194,8 @@ func (d *decoder) properties(v *value, path string) {
 	})
 }
 
-// unsupported refuses a field of YuniKorn's that is not acted on, unless its value asks for what is
-// done anyway.
+// unsupported refuses a field of YuniKorn's that Plimsoll does not support, unless its value
+// describes Plimsoll's own behaviour.
 func (d *decoder) unsupported(instead string, harmless func(v *value) bool) func(v *value, path string) {
 	return func(v *value, path string) {
 		if !harmless(v) {
@@ -238,7 +237,7 @@ func isProvidedRule(v *value) bool {
 	return name == "provided"
 }
 
-// queueFile is the queue file as it is printed.
+// queueFile is the printed form of a queue file.
 type queueFile struct {
 	Partitions []partitionEntry `json:"partitions"`
 }
@@ -262,7 +261,7 @@ type queueResources struct {
 	Max        amounts `json:"max,omitempty"`
 }
 
-// FormatQueues prints the queue root as a queue file, in YAML. ParseQueues reads it back to the
+// FormatQueues prints the queue root as a queue file in YAML. ParseQueues reads it back to the
 // same queues.
 func FormatQueues(root *plimsoll.QueueConfig) ([]byte, error) {
 	return FormatYAML(QueueFile(root))
@@ -275,7 +274,7 @@ func QueueFile(root *plimsoll.QueueConfig) any {
 }
 
 func queueEntryOf(q *plimsoll.QueueConfig) queueEntry {
-	// A queue that holds queues is a parent without saying so, and root always is.
+	// A queue that holds queues is a parent implicitly, and root always is.
 	f := queueEntry{
 		Name: q.Name, Parent: q.Parent && len(q.Queues) == 0 && q.Name != plimsoll.RootQueue,
 		MaxApplications: q.MaxJobs,
@@ -290,7 +289,7 @@ func queueEntryOf(q *plimsoll.QueueConfig) queueEntry {
 	return f
 }
 
-// FileKind says what a file is about.
+// FileKind is the kind of a file: job, queue, placement or policy.
 type FileKind uint8
 
 // The kinds of file.
@@ -301,15 +300,15 @@ const (
 	PolicyFileKind
 )
 
-// placementKeys are the fields of a placement file by which it is told from the others.
+// placementKeys are the fields by which a placement file is recognized.
 var placementKeys = []string{
 	"chain", "define", "batch", "all", "maxInstances", "capness", "headnodes", "largeServers", "ownerSpread", "sickFor",
 	"evictedFor", "strategy", "weights",
 	"owners",
 }
 
-// Detect says by its keys whether a file is a job file, a queue file, a placement file or a policy
-// file. The error is a *Error.
+// Detect recognizes by its keys whether a file is a job file, a queue file, a placement file or a
+// policy file. The error is a *Error.
 func Detect(name string, data []byte) (FileKind, error) {
 	docs, err := parseDocuments(name, data)
 	if err != nil {
@@ -334,6 +333,6 @@ func Detect(name string, data []byte) (FileKind, error) {
 		return PlacementFileKind, nil
 	}
 	msg := fmt.Sprintf("is neither a job file, a queue file, a placement file nor a policy file; a job file has job: and groups:, a queue file has "+
-		"partitions:, a placement file has chain:, weights: or other settings, a policy file has kind: (this is %s)", v.what())
+		"partitions:, a placement file has chain:, weights: or other settings, a policy file has kind: (this is %s)", v.kindName())
 	return 0, newError(name, []Problem{{Line: v.line, Msg: msg}})
 }

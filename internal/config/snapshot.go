@@ -9,17 +9,19 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
-// QOSSnapshot is a node as somebody imagines it, for trying policies.
+// QOSSnapshot is an imagined node, for trying policies.
 type QOSSnapshot struct {
-	Attributes map[string]string // of the node, which NodeQOS select
+	Attributes map[string]string // attributes of the node, by which NodeQOS select
 	qos.Snapshot
 }
 
-// ParseQOSSnapshot reads a snapshot file: a node with what is measured there, and its tasks with
-// what they use. name is for the messages; now is when it is. Values are in the unit of their
-// metric. The processor and memory metrics need not be given: usage and utilization follow from
-// each other, or from what the tasks use. A value of "missing" is that of a metric that could not
-// be measured. The error is a *Error.
+// ParseQOSSnapshot reads a snapshot file: a node with its measured values, and its tasks with
+// their usage. name is for the messages; now is the time of the snapshot. Values are in the unit
+// of their metric.
+//
+// The processor and memory metrics are optional: usage and utilization follow from each other, or
+// from the usage of the tasks. The value "missing" marks a metric that could not be measured. The
+// error is a *Error.
 func ParseQOSSnapshot(name string, data []byte, registry *qos.Registry, now time.Time) (QOSSnapshot, error) {
 	top, err := parseValue(name, data)
 	if err != nil {
@@ -61,7 +63,7 @@ func ParseQOSSnapshot(name string, data []byte, registry *qos.Registry, now time
 	return s, nil
 }
 
-// snapshotReader reads a snapshot. Invariant: what is in missing is not in values.
+// snapshotReader reads a snapshot. Invariant: a metric in missing is not in values.
 type snapshotReader struct {
 	*decoder
 	registry *qos.Registry
@@ -139,7 +141,7 @@ func (r *snapshotReader) task(v *value, path string, now time.Time) qos.Task {
 	return t
 }
 
-// cores reads an amount of processors as nanocores.
+// cores reads an amount of processors, in nanocores.
 func (r *snapshotReader) cores(into *int64) func(v *value, path string) {
 	return func(v *value, path string) {
 		var milli int64
@@ -158,7 +160,7 @@ func (r *snapshotReader) percent(into *int64) func(v *value, path string) {
 
 func (r *snapshotReader) line(v *value, path string, scale int64, into *int64) {
 	if v.kind != scalarKind {
-		r.problem(v.line, path, "is %s; a number is expected, such as 65", v.what())
+		r.problem(v.line, path, "is %s; a number is expected, such as 65", v.kindName())
 		return
 	}
 	n, err := plimsoll.ParseLine(v.text, scale)
@@ -179,7 +181,7 @@ func (r *snapshotReader) measured(into map[string]int64, missing map[string]bool
 					e.line, at, "is not the name of a metric; there are %s", strings.Join(r.registry.Names(), ", "),
 				)
 			case missing != nil && e.value.text == "missing":
-				missing[e.name] = true // a name cannot stand twice, so it has no value
+				missing[e.name] = true // a name cannot occur twice, so it has no value
 			default:
 				var n int64
 				r.line(e.value, at, r.scaleOf(e.name), &n)
@@ -199,7 +201,7 @@ func (r *snapshotReader) scaleOf(metric string) int64 {
 // derive fills in the usual values that were not given.
 func (r *snapshotReader) derive(s *qos.Snapshot) {
 	var cpu, memory int64
-	for i := range s.Tasks { // bounded, since the sums could be larger than a number can be
+	for i := range s.Tasks { // bounded, because the sums could overflow
 		cpu, memory = min(cpu, s.Cores)+min(s.Tasks[i].CPU, s.Cores), min(memory, s.Memory)+min(
 			s.Tasks[i].Memory, s.Memory,
 		)
@@ -209,13 +211,14 @@ func (r *snapshotReader) derive(s *qos.Snapshot) {
 	s.Values = maps.Clone(r.values)
 }
 
-// pair fills in one of two forms of a resource from the other, or both from what the tasks use.
+// pair computes one of two forms of a resource from the other, or both from the usage of the
+// tasks.
 func (r *snapshotReader) pair(usage, utilization string, used, all int64) {
 	const whole = 100 * plimsoll.LineScale
 	value, hasValue := r.values[usage]
 	percent, hasPercent := r.values[utilization]
 	if r.missing[usage] || r.missing[utilization] {
-		return // only what was given is known
+		return // only the given values are known
 	}
 	switch {
 	case hasValue:

@@ -24,7 +24,7 @@ func parseSnapshot(t *testing.T, text string) (config.QOSSnapshot, error) {
 	return config.ParseQOSSnapshot("node.yaml", []byte(text), registry, snapshotNow)
 }
 
-// TestASnapshotIsReadWhole: each field is where the planner looks for it, in its units.
+// TestASnapshotIsReadWhole: each field is read into the planner's field, in its units.
 func TestASnapshotIsReadWhole(t *testing.T) {
 	got, err := parseSnapshot(t, `
 node:
@@ -35,7 +35,8 @@ node:
   extMemory: 1Gi
   values: {cpu_total_usage: 2.5, memory_total_utilization: 50%, load: 7.25, queue_depth: 12, cpu_pressure: missing}
 tasks:
-  - {id: a, class: guaranteed, priority: -3, owner: alice, queue: root.x, labels: {tier: web}, cpu: 700m, memory: 1Gi, limit: 2, running: 90s,
+  - {id: a, class: guaranteed, priority: -3, owner: alice, queue: root.x, labels: {tier: web},
+     cpu: 700m, memory: 1Gi, limit: 2, running: 90s,
      pressure: {cpu: 12.5}, values: {queue_depth: 9}}
   - {id: b, quota: 250m, request: 100m, shares: 512, idle: true, extCpu: 1, extMemory: 64Mi, stopping: true}
   - {id: c, limit: 1}
@@ -80,8 +81,8 @@ tasks:
 	}
 }
 
-// TestWhatASnapshotLeavesOut: usage and utilization follow from each other or from the tasks, and
-// what is said to be missing stays so in both forms.
+// TestWhatASnapshotLeavesOut: usage and utilization follow from each other or from the tasks. A
+// value marked as missing is missing in both forms.
 func TestWhatASnapshotLeavesOut(t *testing.T) {
 	const percent, milli = plimsoll.LineScale, qos.Core / 1000
 	for values, want := range map[string]map[string]int64{
@@ -100,7 +101,8 @@ func TestWhatASnapshotLeavesOut(t *testing.T) {
 	} {
 		got, err := parseSnapshot(
 			t,
-			"node: {cpu: 2, memory: 4Gi, values: "+values+"}\ntasks: [{id: a, cpu: 1}, {id: b, cpu: 500m, memory: 1Gi}]\n",
+			"node: {cpu: 2, memory: 4Gi, values: "+values+"}\n"+
+				"tasks: [{id: a, cpu: 1}, {id: b, cpu: 500m, memory: 1Gi}]\n",
 		)
 		if err != nil {
 			t.Fatal(err)
@@ -111,29 +113,48 @@ func TestWhatASnapshotLeavesOut(t *testing.T) {
 	}
 }
 
-// TestAnImpossibleSnapshotIsRefused with the line, the field and what to write.
+// TestAnImpossibleSnapshotIsRefused with the line, the field and the correct form.
 func TestAnImpossibleSnapshotIsRefused(t *testing.T) {
 	const node = "node: {cpu: 2, memory: 4Gi}\n"
-	for text, want := range map[string]string{
-		"tasks: []\n":                                                         "node.yaml:1: node.cpu: is missing; say how much the machine has\nnode.yaml:1: node.memory: is missing; say how much the machine has",
-		"node: {cpu: 0, memory: 4Gi}\n":                                       "node.yaml:1: node.cpu: is missing; say how much the machine has",
-		"node: {cores: 2}\n":                                                  "node.yaml:1: node.cores: unknown field; ",
-		node + "tasks: [{cpu: 1}]\n":                                          "node.yaml:2: tasks[0].id: is missing; name the task, such as batch.main.0",
-		node + "tasks: [{id: a}, {id: a}]\n":                                  `node.yaml:2: tasks[1].id: "a" is already the id of the task on line 2; give each task its own`,
-		node + "tasks: [{id: a, class: gold}]":                                `tasks[0].class: "gold" is not known; `,
-		node + "tasks: [{id: a, cpu: lots}]":                                  "tasks[0].cpu: ",
-		node + "tasks: [{id: a, cpu: 9000000}]\ntasks: []":                    "stands twice",
-		node + "tasks: [{id: a, cpu: 2000000000}]":                            "tasks[0].cpu: is 2000000000; no machine has so many processors",
-		node + "tasks: [{id: a, pressure: high}]":                             "tasks[0].pressure: ",
-		node + "tasks: [{id: a, pressure: {cpu: -1}}]":                        `tasks[0].pressure.cpu: "-1" is negative; give a line above zero`,
-		node + "tasks: [{id: a, values: {7up: 1}}]":                           "tasks[0].values.7up: is not the name of a metric; there are cpu_pressure, ",
-		node + "tasks: [{id: a, values: {x: missing}}]":                       `tasks[0].values.x: "missing" cannot be read; `,
-		"node: {cpu: 2, memory: 4Gi, values: {cpu_total_usage: [1]}}":         "node.values.cpu_total_usage: is a list; a number is expected, such as 65",
-		"node: {cpu: 2, memory: 4Gi, values: {cpu_total_usage: 1000000Ei}}\n": `node.values.cpu_total_usage: "1000000Ei" is absurdly large`,
+	for _, test := range []struct{ text, want string }{
+		{
+			"tasks: []\n",
+			"node.yaml:1: node.cpu: is missing; say how much the machine has\n" +
+				"node.yaml:1: node.memory: is missing; say how much the machine has",
+		},
+		{"node: {cpu: 0, memory: 4Gi}\n", "node.yaml:1: node.cpu: is missing; say how much the machine has"},
+		{"node: {cores: 2}\n", "node.yaml:1: node.cores: unknown field; "},
+		{node + "tasks: [{cpu: 1}]\n", "node.yaml:2: tasks[0].id: is missing; name the task, such as batch.main.0"},
+		{
+			node + "tasks: [{id: a}, {id: a}]\n",
+			`node.yaml:2: tasks[1].id: "a" is already the id of the task on line 2; give each task its own`,
+		},
+		{node + "tasks: [{id: a, class: gold}]", `tasks[0].class: "gold" is not known; `},
+		{node + "tasks: [{id: a, cpu: lots}]", "tasks[0].cpu: "},
+		{node + "tasks: [{id: a, cpu: 9000000}]\ntasks: []", "stands twice"},
+		{node + "tasks: [{id: a, cpu: 2000000000}]", "tasks[0].cpu: is 2000000000; no machine has so many processors"},
+		{node + "tasks: [{id: a, pressure: high}]", "tasks[0].pressure: "},
+		{
+			node + "tasks: [{id: a, pressure: {cpu: -1}}]",
+			`tasks[0].pressure.cpu: "-1" is negative; give a line above zero`,
+		},
+		{
+			node + "tasks: [{id: a, values: {7up: 1}}]",
+			"tasks[0].values.7up: is not the name of a metric; there are cpu_pressure, ",
+		},
+		{node + "tasks: [{id: a, values: {x: missing}}]", `tasks[0].values.x: "missing" cannot be read; `},
+		{
+			"node: {cpu: 2, memory: 4Gi, values: {cpu_total_usage: [1]}}",
+			"node.values.cpu_total_usage: is a list; a number is expected, such as 65",
+		},
+		{
+			"node: {cpu: 2, memory: 4Gi, values: {cpu_total_usage: 1000000Ei}}\n",
+			`node.values.cpu_total_usage: "1000000Ei" is absurdly large`,
+		},
 	} {
-		_, err := parseSnapshot(t, text)
-		if plimsoll.CodeOf(err) != plimsoll.CodeInvalid || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s\n%v, want %s", text, err, want)
+		_, err := parseSnapshot(t, test.text)
+		if plimsoll.CodeOf(err) != plimsoll.CodeInvalid || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s\n%v, want %s", test.text, err, test.want)
 		}
 	}
 }
@@ -150,8 +171,8 @@ func TestTheExampleOfASnapshot(t *testing.T) {
 	}
 }
 
-// FuzzQOSSnapshot: whatever a snapshot file holds, it is read or refused, and what is read can be
-// planned.
+// FuzzQOSSnapshot: every snapshot file is read or refused, and a plan can be made for every
+// snapshot that was read.
 func FuzzQOSSnapshot(f *testing.F) {
 	data, err := os.ReadFile("../../examples/qos-snapshot.yaml")
 	if err != nil {

@@ -13,15 +13,15 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// Bounds on a file. They are far above what a sensible file holds, and keep a hostile one cheap.
+// Bounds on a file. They are far above any sensible file, and keep a hostile one cheap.
 const (
 	MaxFileBytes = 4 << 20
 
 	maxTokens  = 400_000
-	maxValues  = 200_000 // with each alias counted as what it stands for
+	maxValues  = 200_000 // with each alias counted as the values it stands for
 	maxNesting = 64
-	maxColumn  = 512   // of a token that may open a block; bounds how deep blocks nest
-	maxEntries = 5_000 // of one mapping; the YAML parser's time grows with their square
+	maxColumn  = 512   // column of a token that may open a block; bounds the nesting of blocks
+	maxEntries = 5_000 // entries of one mapping; the YAML parser's time grows with their square
 )
 
 type kind uint8
@@ -33,16 +33,15 @@ const (
 	mapKind
 )
 
-// value is one value of a file with the place where it stands. A value that is referred to by
-// aliases is shared, not copied.
+// value is one value of a file, with its line. Aliases share the value that they refer to.
 type value struct {
 	kind    kind
 	line    int
-	text    string // of a scalar: numbers and booleans as they are written
-	quoted  bool   // a scalar that cannot be meant as a number
+	text    string // of a scalar, in its original spelling: 1.10 stays 1.10
+	quoted  bool   // a quoted scalar, which cannot be a number
 	items   []*value
 	entries []entry
-	size    int // values in it with itself; aliases counted out
+	size    int // number of values in it, with itself and with aliases expanded
 }
 
 type entry struct {
@@ -51,8 +50,8 @@ type entry struct {
 	value *value
 }
 
-// what names the value's kind, for messages.
-func (v *value) what() string {
+// kindName returns the value's kind in words, for messages.
+func (v *value) kindName() string {
 	switch v.kind {
 	case nullKind:
 		return "nothing"
@@ -106,8 +105,8 @@ func parseDocuments(name string, data []byte) (docs []*value, err error) {
 	if line, bad := notText(text); bad {
 		return nil, fail(line, "is not text in UTF-8; write the file as YAML or JSON")
 	}
-	// The parser is a large program that we do not own. Whatever a file makes it do, it is an error
-	// of the file.
+	// The parser is a large third-party program. A panic of it is reported as an error of the
+	// file.
 	defer func() {
 		if r := recover(); r != nil {
 			docs, err = nil, fail(0, "cannot be read as YAML: the parser failed on it (%v)", r)
@@ -136,7 +135,7 @@ func parseDocuments(name string, data []byte) (docs []*value, err error) {
 	return docs, nil
 }
 
-// notText finds the first line that holds what no text file does.
+// notText finds the first line with bytes that do not occur in a text file.
 func notText(text string) (line int, bad bool) {
 	line = 1
 	for i, r := range text {
@@ -155,8 +154,8 @@ func notText(text string) (line int, bad bool) {
 	return 0, false
 }
 
-// checkTokens refuses, before the recursive parser sees it, what would take it too deep or too
-// long.
+// checkTokens refuses files that would take the recursive parser too deep or too long. It runs
+// before the parser.
 func checkTokens(tokens token.Tokens) (line int, msg string) {
 	if len(tokens) > maxTokens {
 		return 0, fmt.Sprintf("has more than %d words and signs; make it smaller", maxTokens)
@@ -218,7 +217,8 @@ func opensBlock(t token.Type) bool {
 	return false
 }
 
-// syntaxError takes the parser's error apart; its own text shows the source over many lines.
+// syntaxError splits the parser's error into line and message. The error's own text quotes the
+// source over many lines.
 func syntaxError(err error) (line int, format string, msg string) {
 	var y yaml.Error
 	if !errors.As(err, &y) {
@@ -237,9 +237,9 @@ func firstLine(s string) string {
 
 // converter turns the parser's tree into values.
 type converter struct {
-	anchors map[string]*value // Invariant: only finished values, so no value holds itself
+	anchors map[string]*value // Invariant: only complete values, so no value contains itself
 	values  int
-	line    int // of the node that is being converted; where an error is
+	line    int // line of the node that is being converted, for errors
 }
 
 func (c *converter) convert(n ast.Node, depth int) (*value, error) {
@@ -334,7 +334,7 @@ func (c *converter) mapping(v *value, entries []*ast.MappingValueNode, depth int
 	return nil
 }
 
-// scalar fills v with a scalar as it is written: 1.10 stays 1.10 where a text is wanted.
+// scalar fills v with a scalar in its original spelling: 1.10 stays 1.10 if a text is wanted.
 func scalar(v *value, n ast.Node) error {
 	switch n := n.(type) {
 	case *ast.StringNode:

@@ -12,7 +12,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// quantity is an amount in text. One that is a plain number is printed without quotes.
+// quantity is an amount as text. A plain number is printed without quotes.
 type quantity string
 
 // MarshalJSON prints a number as a number.
@@ -40,11 +40,11 @@ func amountsOf(r plimsoll.Resources, yunikorn bool) amounts {
 	return a
 }
 
-// flowWidth is how long a list or mapping of plain values may be to stand on one line.
+// flowWidth is the largest length of a list or mapping of plain values on one line.
 const flowWidth = 100
 
 // FormatYAML prints a value as YAML, with the field names and the order of encoding/json. Short
-// lists and mappings of plain values stand on one line.
+// lists and mappings of plain values are printed on one line.
 func FormatYAML(v any) ([]byte, error) {
 	tree, err := treeOf(v)
 	if err != nil {
@@ -56,7 +56,7 @@ func FormatYAML(v any) ([]byte, error) {
 	return tree.block(nil, 0, false), nil
 }
 
-// treeOf returns a value as encoding/json writes it.
+// treeOf returns a value as the tree that encoding/json writes.
 func treeOf(v any) (*value, error) {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -71,7 +71,7 @@ func treeOf(v any) (*value, error) {
 	return tree, nil
 }
 
-// readJSON reads one value that encoding/json has written.
+// readJSON reads one value written by encoding/json.
 func readJSON(dec *json.Decoder) (*value, error) {
 	token, err := dec.Token()
 	if err != nil {
@@ -120,7 +120,7 @@ func readComposite(dec *json.Decoder, open json.Delim) (*value, error) {
 	return v, nil
 }
 
-// flow prints a value on one line; ok is false if it does not fit there.
+// flow prints a value on one line; ok is false if it is too long.
 func (v *value) flow() (text string, ok bool) {
 	var parts []string
 	switch v.kind {
@@ -153,7 +153,7 @@ func (v *value) scalar() string {
 	return v.text
 }
 
-// literal is true for a text of several lines that can be printed as it is, below "|".
+// literal reports whether v is a text of several lines that can be printed unchanged, below "|".
 func (v *value) literal() bool {
 	lines, ok := strings.CutSuffix(v.text, "\n")
 	if !v.quoted || !ok || !strings.Contains(lines, "\n") || strings.HasPrefix(lines, " ") {
@@ -169,8 +169,8 @@ func (v *value) literal() bool {
 	return true
 }
 
-// block prints a list, a mapping or a literal text over several lines. inline: the first line has
-// its indentation already.
+// block prints a list, a mapping or a literal text over several lines. With inline, the first line
+// is already indented.
 func (v *value) block(dst []byte, indent int, inline bool) []byte {
 	if v.literal() {
 		return v.appendLiteral(dst, indent)
@@ -222,10 +222,10 @@ func (v *value) appendLiteral(dst []byte, indent int) []byte {
 	return dst
 }
 
-// plainText is what YAML reads as a text without quotes, whoever reads it.
+// plainText matches texts that every YAML parser reads as a text without quotes.
 var plainText = regexp.MustCompile(`^[A-Za-z/_][A-Za-z0-9/_.@+-]*$|^[0-9]+[A-Za-z][A-Za-z0-9]*$`)
 
-// plain prints a text, with quotes unless it is certainly read as a text without them.
+// plain prints a text, quoted unless it matches plainText.
 func plain(s string) string {
 	switch strings.ToLower(s) {
 	case "true", "false", "null", "yes", "no", "on", "off", "y", "n":
@@ -237,7 +237,8 @@ func plain(s string) string {
 	return s
 }
 
-// numberLike is true for what starts with a digit and may be a number in some notation: 1e3, 0x10.
+// numberLike reports whether a text starts with a digit and may be a number in some notation: 1e3,
+// 0x10.
 func numberLike(s string) bool {
 	if s[0] < '0' || s[0] > '9' {
 		return false

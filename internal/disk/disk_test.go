@@ -9,7 +9,7 @@ const (
 	gib = int64(1) << 30
 )
 
-// What must be free is the smaller of 5 % and 2 GiB.
+// The least free space is the smaller of 5 % and 2 GiB.
 func TestTheLeastIsTheSmallerOf5PercentAnd2GiB(t *testing.T) {
 	for size, want := range map[int64]int64{
 		0: 0, 100 * mib: 5 * mib, 40 * gib: 2 * gib, 39 * gib: 39 * gib / 20, 1 << 45: 2 * gib,
@@ -43,7 +43,7 @@ func TestAGateOpensATenthAboveWhereItShuts(t *testing.T) {
 	}
 }
 
-// A shortage names the path, what is free, what is needed and why.
+// A shortage names the path, the free and the needed amount, and the reason.
 func TestAShortageSaysWhatIsMissing(t *testing.T) {
 	s := Space{Path: "/data", Free: 120*mib + 1234, Size: 1 << 40}
 	if got, want := s.Shortage(), "the disk of /data has 120Mi free and needs 2Gi"; got != want {
@@ -59,8 +59,7 @@ func TestAShortageSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// The file system of a directory has a size, and not more free than that; a path that is not there
-// is an error.
+// The file system of a directory has a size, and less free than that. A missing path is an error.
 func TestMeasure(t *testing.T) {
 	s, err := Measure(t.TempDir())
 	if err != nil || s.Size <= 0 || s.Free < 0 || s.Free > s.Size {

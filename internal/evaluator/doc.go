@@ -1,23 +1,25 @@
-// Package evaluator is the process that stands beside the data of a part of a fleet and evaluates
-// batches of servers there (RFD 60, phase 4). The command "plimsoll evaluator" runs it, and
-// "plimsoll place --evaluators" calls several.
+// Package evaluator is the process that holds the data of a part of a fleet, and evaluates batches
+// of servers there (RFD 60, phase 4). The command "plimsoll evaluator" runs it, and "plimsoll
+// place --evaluators" calls several.
 //
-//	e, err := evaluator.New(evaluator.Config{Servers: "servers.json", Now: time.Now, Access: access})
+//	e, err := evaluator.New(evaluator.Config{
+//		Servers: "servers.json", Now: time.Now, Access: access,
+//	})
 //	err = e.Run(ctx)
 //
-// It serves plimsoll.v1.PlacementService: it lists the servers of its part as far as they match a
-// query, evaluates batches of them, counts how a group is spread over them, and tells three numbers
-// of what is left on each. Beside that there are /healthz, /readyz and /metrics.
+// It serves plimsoll.v1.PlacementService. It lists the servers of its part that match a query,
+// evaluates batches of them, and counts how a group is spread over them. It also returns three
+// numbers about the room left on each. It serves /healthz, /readyz and /metrics too.
 //
-// The servers come from a file or URL, as package fleetjson or as Triton's CNAPI writes them. What
-// runs on them stands in the same document; or it is loaded for one server at a time, from a file
-// or URL of its own, when a batch needs it. A file is read again when it has changed, and a URL
-// when what was read is older than Config.Refresh. What was read is not changed any more, so calls
-// share it.
+// The servers come from a file or URL, in the form of package fleetjson or of Triton's CNAPI. The
+// instances on them are in the same document. Alternatively, each server's instances are loaded
+// from a file or URL of their own, when a batch needs them. A file is read again when it has
+// changed, and a URL when its content is older than Config.Refresh. A document is not changed once
+// read, so calls share it.
 //
-// Bounds: calls that are worked on at a time, of which further ones are refused before their body
-// is read; loads at a time, and the time of each; bytes of a document. A caller can have only those
-// servers loaded that the document lists.
+// Bounds: the calls that are processed at a time (further calls are refused before their body is
+// read); the loads at a time, and the time of each; and the bytes of a document. A caller can
+// cause loads only of servers that the document lists.
 //
 // Run owns the listener and the goroutines of loads, and waits for them. Nothing is written.
 package evaluator

@@ -13,16 +13,16 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement/triton"
 )
 
-// Document is what a file or URL says of servers.
+// Document is the content of a file or URL with servers.
 type Document struct {
 	Servers []placement.Server
-	Profile *triton.Profile // of Triton's records; nil: it has servers of package fleetjson
+	Profile *triton.Profile // for Triton's records; nil if the servers are those of package fleetjson
 }
 
-// Parse reads a list of servers, or an object with such a list in its field "servers": those of
-// package fleetjson, or records of Triton's CNAPI, which have a uuid instead of an id. defaults are
-// those of Triton's designation, whose over-provisioning then holds for all its records; nil: each
-// has its own.
+// Parse reads a list of servers, or an object with such a list in its field "servers". The servers
+// are those of package fleetjson, or records of Triton's CNAPI, which have a uuid instead of an
+// id. defaults are those of Triton's designation. Their over-provisioning holds for all records;
+// without defaults each record has its own.
 func Parse(data, defaults []byte) (Document, error) {
 	records, ok := tritonRecords(data)
 	if !ok {
@@ -52,7 +52,7 @@ func Parse(data, defaults []byte) (Document, error) {
 	return d, nil
 }
 
-// tritonRecords returns the records of a document whose first one is Triton's.
+// tritonRecords returns the records of a document if the first is one of Triton's.
 func tritonRecords(data []byte) ([]json.RawMessage, bool) {
 	var list []json.RawMessage
 	if first := bytes.TrimLeft(data, " \t\r\n"); len(first) > 0 && first[0] == '{' {
@@ -76,8 +76,8 @@ func tritonRecords(data []byte) ([]json.RawMessage, bool) {
 	return list, names["uuid"] != nil && names["id"] == nil
 }
 
-// Stages returns the stages for a fleet that uses names: those of package placement, or with
-// Triton's arithmetic for Triton's records.
+// Stages returns the stages for a fleet that uses names. They are those of package placement; for
+// Triton's records, they have Triton's arithmetic.
 func (d *Document) Stages(names *placement.Names) ([]placement.Stage, error) {
 	if d.Profile == nil {
 		return placement.Stages(), nil
@@ -89,8 +89,8 @@ func (d *Document) Stages(names *placement.Names) ([]placement.Stage, error) {
 	return profile.Stages(), nil
 }
 
-// Evaluator returns an evaluator of the document in this process. The document must not be used any
-// more.
+// Evaluator returns an evaluator of the document in this process. The document must not be used
+// afterwards.
 func (d Document) Evaluator() (*remote.Local, error) {
 	p := newPart(d)
 	return remote.NewLocal(remote.Config{
@@ -100,7 +100,7 @@ func (d Document) Evaluator() (*remote.Local, error) {
 			Instances: func(_ context.Context, server string) (list []placement.Instance, err error) {
 				return p.instances[server], nil
 			},
-			Instance: func(_ context.Context, id string) (server, owner string, err error) { return p.home(id) },
+			Instance: func(_ context.Context, id string) (server, owner string, err error) { return p.location(id) },
 			Group: func(_ context.Context, job, group string) (map[string][]placement.Instance, error) {
 				return p.groups[groupName{job, group}], nil
 			},
@@ -108,7 +108,7 @@ func (d Document) Evaluator() (*remote.Local, error) {
 	})
 }
 
-// instances reads what runs on one server, in the form of the document.
+// instances reads the instances on one server, in the form of the document.
 func (d *Document) instances(data []byte) ([]placement.Instance, error) {
 	if d.Profile != nil {
 		return d.Profile.Instances(data)
@@ -116,27 +116,28 @@ func (d *Document) instances(data []byte) ([]placement.Instance, error) {
 	return fleetjson.ReadInstances(data)
 }
 
-// part is a document made ready for calls. It is not changed any more.
+// part is a document prepared for calls. It is immutable.
 type part struct {
-	Document                                  // the servers without what runs on them
-	slots     map[string]int                  // of servers, by id
+	Document                                  // the servers without their instances
+	slots     map[string]int                  // slot of a server, by its id
 	instances map[string][]placement.Instance // by server
-	homes     map[string]home                 // by id of an instance
+	locations map[string]location             // by id of the instance
 	groups    map[groupName]map[string][]placement.Instance
 }
 
-type home struct{ server, owner string }
+type location struct{ server, owner string }
 
 type groupName struct{ job, group string }
 
 func newPart(d Document) *part {
 	p := &part{
-		Document: d, slots: map[string]int{}, instances: map[string][]placement.Instance{}, homes: map[string]home{},
+		Document: d, slots: map[string]int{},
+		instances: map[string][]placement.Instance{}, locations: map[string]location{},
 		groups: map[groupName]map[string][]placement.Instance{},
 	}
 	for i := range d.Servers {
 		s := &d.Servers[i]
-		if _, twice := p.slots[s.ID]; twice { // the first is the one that counts; a fleet tells of the other
+		if _, twice := p.slots[s.ID]; twice { // the first one counts; the fleet reports the second
 			s.Instances = nil
 			continue
 		}
@@ -144,7 +145,7 @@ func newPart(d Document) *part {
 		p.instances[s.ID] = s.Instances
 		for _, in := range s.Instances {
 			if in.ID != "" {
-				p.homes[in.ID] = home{s.ID, in.Owner}
+				p.locations[in.ID] = location{s.ID, in.Owner}
 			}
 			if in.Job == "" {
 				continue
@@ -160,15 +161,15 @@ func newPart(d Document) *part {
 	return p
 }
 
-// home returns where an instance runs, and whose it is; empty: nowhere here.
-func (p *part) home(id string) (server, owner string, err error) {
-	return p.homes[id].server, p.homes[id].owner, nil
+// location returns the server and the owner of an instance; both are empty for an unknown instance.
+func (p *part) location(id string) (server, owner string, err error) {
+	return p.locations[id].server, p.locations[id].owner, nil
 }
 
 // matching returns the servers that match a query.
 func (p *part) matching(q placement.Query) []placement.Server {
 	if p.Profile != nil {
-		q.Platforms = nil // the profile may compare releases otherwise than a query does
+		q.Platforms = nil // the profile may compare releases differently from a query
 	}
 	out := make([]placement.Server, 0, len(p.Servers))
 	for i := range p.Servers {

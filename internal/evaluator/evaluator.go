@@ -22,27 +22,29 @@ const (
 	DefaultRefresh = 10 * time.Second
 )
 
-// Config sets up an evaluator. A zero value stands for the default.
+// Config sets up an evaluator. A zero value means the default.
 type Config struct {
-	Servers   string // file or URL with the servers; required
-	Instances string // file or URL with what runs on one server, with {server} for its id; empty: it stands in Servers
-	Defaults  []byte // of Triton's designation; see Parse
+	Servers string // file or URL with the servers; required
+	// Instances is the file or URL with the instances of one server, with {server} for its id.
+	// Empty means that they are in Servers.
+	Instances string
+	Defaults  []byte // defaults of Triton's designation; see Parse
 
 	Now     func() time.Time // required
-	Refresh time.Duration    // how old what was read from a URL may be; default DefaultRefresh
+	Refresh time.Duration    // largest age of content read from a URL; default DefaultRefresh
 	Loads   remote.Options   // bounds of loading instances
-	Calls   int              // that are worked on at a time; default four, or two for each processor
+	Calls   int              // calls processed at a time; default four, or two for each processor
 
-	Listen string            // default DefaultListen
-	Hosts  []string          // by which callers may call it; see transport.ServeConfig
-	Access *transport.Access // of a listener of TCP
+	Listen string            // address; default DefaultListen
+	Hosts  []string          // hosts by which callers may call it; see transport.ServeConfig
+	Access *transport.Access // of a TCP listener
 	Events Events
 }
 
-// Events are told what happens. Each may be nil.
+// Events are functions that are called when something happens. Each may be nil.
 type Events struct {
 	Serving func(address string, servers int)
-	Fault   func(err error) // of a call, whose caller is told only that there was one
+	Fault   func(err error) // of a call; its caller learns only that there was a fault
 }
 
 // Validate reports the first field that cannot be used.
@@ -92,7 +94,7 @@ func New(cfg Config) (*Evaluator, error) {
 	}
 	e := &Evaluator{cfg: cfg, pool: pool, source: newSource(&cfg)}
 	local, err := remote.NewLocal(remote.Config{
-		Source: e.source.beside(), Pool: pool, Profile: e.source.stages, Servers: e.source.servers,
+		Source: e.source.local(), Pool: pool, Profile: e.source.stages, Servers: e.source.servers,
 	})
 	if err != nil {
 		return nil, err
@@ -102,7 +104,7 @@ func New(cfg Config) (*Evaluator, error) {
 	return e, nil
 }
 
-// waitForLoads is how long loads may go on when the evaluator ends.
+// waitForLoads bounds how long loads may continue when the evaluator ends.
 const waitForLoads = 5 * time.Second
 
 // Run reads the servers, and serves until ctx ends.
@@ -135,9 +137,10 @@ func (e *Evaluator) Serve(ctx context.Context, listener net.Listener) error {
 	return errors.Join(err, e.pool.Wait(wait))
 }
 
-const answerTimeout = 10 * time.Second // of what is no call
+const answerTimeout = 10 * time.Second // of requests that are no calls
 
-// routes serves calls, of which only so many are worked on at a time, and what watches the process.
+// routes serves calls, with a bound on those processed at a time, and the endpoints for
+// monitoring.
 func (e *Evaluator) routes(local *remote.Local) http.Handler {
 	path, calls := remote.NewHandler(e.metrics.counted(local), remote.Serving{Failed: e.cfg.Events.Fault})
 	mux := http.NewServeMux()
@@ -152,16 +155,16 @@ func (e *Evaluator) routes(local *remote.Local) http.Handler {
 	}
 	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
-		_, _ = w.Write([]byte("ok\n")) // the caller went away; there is nobody to tell
+		_, _ = w.Write([]byte("ok\n")) // the caller is gone, so the error has no reader
 	})
 	mux.Handle("/healthz", timed(ok))
-	mux.Handle("/readyz", timed(ok)) // it is served only once the servers were read
+	mux.Handle("/readyz", timed(ok)) // it is served only after the servers were read
 	mux.Handle("/metrics", timed(promhttp.HandlerFor(e.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})))
 	return mux
 }
 
-// bounded refuses calls beyond those that may be worked on, before their body is read: each may
-// take what a batch takes decoded.
+// bounded refuses further calls, before their body is read, while the bound on calls is reached.
+// Each call may take as much memory as a decoded batch.
 func (e *Evaluator) bounded(calls http.Handler) http.Handler {
 	slots := make(chan struct{}, e.cfg.Calls)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -174,10 +177,10 @@ func (e *Evaluator) bounded(calls http.Handler) http.Handler {
 			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("Retry-After", "1")
 			w.WriteHeader(http.StatusTooManyRequests)
-			_, _ = w.Write([]byte(busy)) // the caller went away; there is nobody to tell
+			_, _ = w.Write([]byte(busy)) // the caller is gone, so the error has no reader
 		}
 	})
 }
 
-// busy is the answer of an evaluator that works on as many calls as it may, in the form of Connect.
+// busy is the answer when the bound on calls is reached, in the form of Connect.
 const busy = `{"code":"resource_exhausted","message":"this evaluator has as many calls as it may; try again"}` + "\n"

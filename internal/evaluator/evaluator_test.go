@@ -34,7 +34,7 @@ func write(t *testing.T, path, text string) string {
 	return path
 }
 
-// serve returns a client of an evaluator whose servers were read.
+// serve starts an evaluator that has read its servers, and returns a client of it.
 func serve(t *testing.T, cfg Config) (*Evaluator, *remote.Client) {
 	t.Helper()
 	cfg.Now = time.Now
@@ -71,7 +71,7 @@ func ids(servers []placement.Server) string {
 	return strings.Join(out, " ")
 }
 
-// database answers as one that has servers, and what runs on each, under URLs of their own.
+// database serves a list of servers, and the instances on each server under a URL of its own.
 type database struct {
 	*httptest.Server
 	mu struct {
@@ -119,8 +119,8 @@ func fleetOf(n int, more string) string {
 	return "[" + strings.Join(list, ",\n") + "]"
 }
 
-// What runs on a server is loaded only when a batch needs it, and only for the servers that pass
-// the filters by record: listing loads nothing, and of sixty servers, half of which are for the
+// The instances on a server are loaded only when a batch needs them, and only for servers that
+// pass the filters by record. Listing loads nothing. Of sixty servers, half of which are for the
 // request, at most thirty are loaded.
 func TestInstancesAreLoadedWhenABatchNeedsThem(t *testing.T) {
 	d := newDatabase(t, fleetOf(60, ""))
@@ -151,7 +151,7 @@ func TestInstancesAreLoadedWhenABatchNeedsThem(t *testing.T) {
 	}
 }
 
-// A spread is counted from loaded instances too; one that cannot be loaded makes that an error.
+// A spread is counted from loaded instances too. An instance that cannot be loaded is an error.
 func TestASpreadOfLoadedInstancesIsCounted(t *testing.T) {
 	d := newDatabase(t, fleetOf(3, ""))
 	_, client := serve(t, Config{
@@ -167,7 +167,7 @@ func TestASpreadOfLoadedInstancesIsCounted(t *testing.T) {
 	q.Tickets = []placement.Ticket{
 		{ID: "new", Server: "n1", Instance: &placement.Instance{ID: "new", Job: "web", Group: "front"}},
 		{ID: "i-n0", Server: "n0", Instance: &placement.Instance{ID: "i-n0", Job: "web", Group: "front"}},
-		// it is there already
+		// it is counted already
 		{ID: "far", Server: "elsewhere", Instance: &placement.Instance{ID: "far", Job: "web", Group: "front"}},
 	}
 	tallies, err := client.CountSpread(t.Context(), q)
@@ -182,8 +182,8 @@ func TestASpreadOfLoadedInstancesIsCounted(t *testing.T) {
 	}
 }
 
-// A caller names the servers of a batch, but has nothing read that is not of this evaluator:
-// neither another file nor another URL.
+// A caller names the servers of a batch. It cannot make the evaluator read another file or another
+// URL.
 func TestOnlyServersOfTheDocumentAreLoaded(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "secret.json"), `[]`)
@@ -216,7 +216,8 @@ func TestOnlyServersOfTheDocumentAreLoaded(t *testing.T) {
 	}
 }
 
-// A file is read again when it has changed, a URL when what was read is older than it may be.
+// A file is read again when it has changed, and a URL when its content is older than
+// Config.Refresh.
 func TestServersAreReadAgain(t *testing.T) {
 	file := write(t, filepath.Join(t.TempDir(), "servers.json"), `[{"id": "n1"}]`)
 	_, client := serve(t, Config{Servers: file})
@@ -252,8 +253,8 @@ func TestServersAreReadAgain(t *testing.T) {
 	}
 }
 
-// The query of a request is heeded here: what does not match it does not go over the wire. A
-// profile compares releases as it does, so of Triton's records those are not left out by release.
+// The evaluator applies the query of a request, so servers that do not match are not transferred.
+// A profile compares releases in its own way, so Triton's records are not left out by release.
 func TestServersThatDoNotMatchAreNotListed(t *testing.T) {
 	servers := `{"servers": [{"id": "n1"}, {"id": "n2", "status": "unknown"}, {"id": "n3", "headnode": true}, {"id": "n4"}]}`
 	_, client := serve(t, Config{Servers: write(t, filepath.Join(t.TempDir(), "servers.json"), servers)})
@@ -268,8 +269,8 @@ func TestServersThatDoNotMatchAreNotListed(t *testing.T) {
 	}
 }
 
-// As many calls are worked on as may be, and others are refused at once, before their body has
-// come.
+// Up to the bound, calls are processed. Further calls are refused at once, before their body has
+// arrived.
 func TestCallsBeyondTheBoundAreRefused(t *testing.T) {
 	e, _ := serve(t, Config{Servers: write(t, filepath.Join(t.TempDir(), "servers.json"), `[]`), Calls: 1})
 	entered, leave := make(chan struct{}), make(chan struct{})
@@ -284,7 +285,7 @@ func TestCallsBeyondTheBoundAreRefused(t *testing.T) {
 		defer close(ended)
 		response, err := server.Client().Post(server.URL, "application/json", strings.NewReader("{}"))
 		if err == nil {
-			_ = response.Body.Close() // nothing is in it
+			_ = response.Body.Close() // its body is empty
 		}
 	}()
 	<-entered
@@ -300,7 +301,8 @@ func TestCallsBeyondTheBoundAreRefused(t *testing.T) {
 	<-ended
 }
 
-// Run reads the servers before anybody is answered, and waits for what it has begun.
+// Run reads the servers before it answers the first call, and waits for the loads that it has
+// begun.
 func TestRunServesUntilItsContextEnds(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("HOME", dir)

@@ -16,8 +16,8 @@ import (
 
 // Bounds of a document.
 const (
-	MaxServersBytes   = 256 << 20 // with all servers of a part
-	maxInstancesBytes = 16 << 20  // with what runs on one server
+	MaxServersBytes   = 256 << 20 // all servers of a part
+	maxInstancesBytes = 16 << 20  // the instances of one server
 )
 
 const fetchTimeout = 30 * time.Second
@@ -29,7 +29,7 @@ func isURL(where string) bool {
 	return strings.HasPrefix(where, "http://") || strings.HasPrefix(where, "https://")
 }
 
-// newClient returns a client for documents. It goes nowhere else than it was told to.
+// newClient returns a client for documents. It follows no redirects.
 func newClient() *http.Client {
 	return &http.Client{
 		Timeout:       fetchTimeout,
@@ -44,12 +44,12 @@ func Read(ctx context.Context, where string) ([]byte, error) {
 	return read(ctx, client, where, MaxServersBytes)
 }
 
-// read reads a document, which may have so many bytes.
+// read reads a document of at most most bytes.
 func read(ctx context.Context, client *http.Client, where string, most int64) ([]byte, error) {
 	if !isURL(where) {
 		f, err := os.Open(where)
 		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", where, plain(err))
+			return nil, fmt.Errorf("read %s: %w", where, withoutName(err))
 		}
 		defer func() { _ = f.Close() }() // it was only read
 		return readAll(where, f, most)
@@ -61,7 +61,7 @@ func read(ctx context.Context, client *http.Client, where string, most int64) ([
 	request.Header.Set("Accept", "application/json")
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, &plimsoll.Error{Code: plimsoll.CodeUnavailable, Msg: fmt.Sprintf("read %s: %s", where, plain(err))}
+		return nil, plimsoll.Errorf(plimsoll.CodeUnavailable, "read %s: %s", where, withoutName(err))
 	}
 	defer func() { _ = response.Body.Close() }() // it was only read
 	if response.StatusCode != http.StatusOK {
@@ -73,7 +73,7 @@ func read(ctx context.Context, client *http.Client, where string, most int64) ([
 func readAll(where string, from io.Reader, most int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(from, most+1))
 	if err != nil {
-		return nil, plimsoll.Errorf(plimsoll.CodeUnavailable, "read %s: %s", where, plain(err))
+		return nil, plimsoll.Errorf(plimsoll.CodeUnavailable, "read %s: %s", where, withoutName(err))
 	}
 	if int64(len(data)) > most {
 		return nil, plimsoll.Errorf(plimsoll.CodeExhausted, "%s is larger than %d bytes, as large as it may be",
@@ -82,8 +82,9 @@ func readAll(where string, from io.Reader, most int64) ([]byte, error) {
 	return data, nil
 }
 
-// plain is an error without the operation and the name that its reader is told anyway.
-func plain(err error) error {
+// withoutName returns an error without the operation and the name, which its reader is given
+// separately.
+func withoutName(err error) error {
 	var file *os.PathError
 	var fetched *url.Error
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement/remote"
 )
 
-// metrics are what /metrics shows.
+// metrics are the figures of /metrics.
 type metrics struct {
 	registry *prometheus.Registry
 	calls    *prometheus.CounterVec
@@ -58,7 +58,7 @@ func (m *metrics) count(call string, err error) {
 	m.calls.WithLabelValues(call, code).Inc()
 }
 
-// counted counts the calls of an evaluator.
+// counted wraps an evaluator so that its calls are counted.
 func (m *metrics) counted(e remote.PartEvaluator) remote.PartEvaluator { return counted{e, m} }
 
 type counted struct {

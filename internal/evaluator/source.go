@@ -14,18 +14,18 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement/remote"
 )
 
-// source keeps what was read of the servers.
+// source keeps the servers as they were last read.
 type source struct {
 	cfg    *Config
 	client *http.Client
-	turn   chan struct{}        // held while the document is looked at
-	last   atomic.Pointer[part] // as it was read last; set before there are calls
-	stamp  stamp                // of what last was read from; with turn
-	at     time.Time            // when it was read; with turn
+	lock   chan struct{}        // held while the document is checked
+	last   atomic.Pointer[part] // last content; set before the first call
+	stamp  stamp                // stamp of the file from which last was read; guarded by lock
+	at     time.Time            // instant at which last was read; guarded by lock
 	loads  atomic.Uint64
 }
 
-// stamp tells one content of a file from another.
+// stamp distinguishes two contents of a file.
 type stamp struct {
 	size    int64
 	changed time.Time
@@ -38,14 +38,14 @@ func (s *stamp) same(other *stamp) bool {
 }
 
 func newSource(cfg *Config) *source {
-	return &source{cfg: cfg, client: newClient(), turn: make(chan struct{}, 1)}
+	return &source{cfg: cfg, client: newClient(), lock: make(chan struct{}, 1)}
 }
 
-// now returns the servers as they are, read again if need be.
+// now returns the present servers. It reads them again if necessary.
 func (s *source) now(ctx context.Context) (*part, error) {
 	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
+	case s.lock <- struct{}{}:
+		defer func() { <-s.lock }()
 	case <-ctx.Done():
 		return nil, fmt.Errorf("wait for the servers to be read: %w", context.Cause(ctx))
 	}
@@ -57,7 +57,7 @@ func (s *source) now(ctx context.Context) (*part, error) {
 	} else {
 		info, err := os.Stat(s.cfg.Servers)
 		if err != nil {
-			return nil, plimsoll.Errorf(plimsoll.CodeUnavailable, "read %s: %s", s.cfg.Servers, plain(err))
+			return nil, plimsoll.Errorf(plimsoll.CodeUnavailable, "read %s: %s", s.cfg.Servers, withoutName(err))
 		}
 		stamped = stamp{info.Size(), info.ModTime(), info}
 		if p := s.last.Load(); p != nil && stamped.same(&s.stamp) {
@@ -92,8 +92,8 @@ func (s *source) stages(names *placement.Names) ([]placement.Stage, error) {
 	return s.last.Load().Stages(names)
 }
 
-// beside is the source of an evaluator.
-func (s *source) beside() remote.Source {
+// local returns the source of an evaluator in this process.
+func (s *source) local() remote.Source {
 	out := remote.Source{Instances: s.instances, Instance: s.instance}
 	if s.cfg.Instances == "" {
 		out.Group = s.group
@@ -101,7 +101,8 @@ func (s *source) beside() remote.Source {
 	return out
 }
 
-// instances returns what runs on a server of the document, and on no other: the id is the caller's.
+// instances returns the instances on a server of the document. Other servers are refused, because
+// the id comes from the caller.
 func (s *source) instances(ctx context.Context, server string) ([]placement.Instance, error) {
 	p, err := s.now(ctx)
 	if err != nil {
@@ -138,7 +139,7 @@ func (s *source) instance(ctx context.Context, id string) (server, owner string,
 	if err != nil {
 		return "", "", err
 	}
-	return p.home(id)
+	return p.location(id)
 }
 
 func (s *source) group(ctx context.Context, job, group string) (map[string][]placement.Instance, error) {
@@ -149,7 +150,7 @@ func (s *source) group(ctx context.Context, job, group string) (map[string][]pla
 	return p.groups[groupName{job, group}], nil
 }
 
-// checkTemplate refuses a place of instances that names no server.
+// checkTemplate refuses a template of instances that names no server.
 func checkTemplate(template string) error {
 	if template != "" && !strings.Contains(template, placeholder) {
 		return plimsoll.Invalid("instances",

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Difference is a field that two values do not have in common.
+// Difference is a field in which two values differ.
 type Difference struct {
 	Path      string // such as Groups[1].Retry.Limit
-	Rule      string // the path as options have it, such as Groups[].Retry.Limit
+	Rule      string // path in the form of Options, such as Groups[].Retry.Limit
 	Type      string // the struct that has the field, such as RetryPolicy
 	Field     string // such as Limit
 	Want, Got string
@@ -28,8 +28,8 @@ func Differences(want, got any) []Difference {
 	return c.found
 }
 
-// Unexpected takes out the differences that are meant to be, and of several with one rule all but
-// the first. It also returns the rules that no difference needs: what they say is not true.
+// Unexpected removes the intended differences, and all but the first of several with one rule. It
+// also returns the rules that match no difference, because their statement is wrong.
 func Unexpected(found []Difference, meant map[string]string) (left []Difference, stale []string) {
 	needed, told := map[string]bool{}, map[string]bool{}
 	for _, d := range found {
@@ -50,7 +50,7 @@ func Unexpected(found []Difference, meant map[string]string) (left []Difference,
 	return left, stale
 }
 
-// place is where a value stands.
+// place is the position of a value.
 type place struct {
 	path, rule  string
 	owner, name string
@@ -120,8 +120,8 @@ func (c *comparison) compareMaps(at place, want, got reflect.Value) {
 	}
 }
 
-// Ignored names the fields of a filled value that make no difference to what image says of it:
-// their rules, in order. One at a time is set to zero.
+// Ignored returns the sorted rules of the fields that do not affect the result of image. It sets
+// one field of a filled value to zero at a time.
 func Ignored[T any](o Options, image func(v *T) string) []string {
 	var full T
 	Fill(&full, o)
@@ -142,7 +142,7 @@ func Ignored[T any](o Options, image func(v *T) string) []string {
 	}
 }
 
-// zeroing sets the field to zero before which it has passed left others.
+// zeroing sets a field to zero after it has passed left others.
 type zeroing struct {
 	left int
 	done bool
@@ -186,8 +186,8 @@ func (z *zeroing) walkMap(at place, v reflect.Value) {
 	}
 }
 
-// Zero names the fields of the value that v points to which are zero: their rules, in order. Of a
-// list or map, one entry that has a field is enough.
+// Zero returns the sorted rules of the zero fields in the value that v points to. In a list or
+// map, one entry that has a field is enough.
 func Zero(v any) []string {
 	zero, set := map[string]bool{}, map[string]bool{}
 	findZero(place{}, reflect.ValueOf(v).Elem(), zero, set)

@@ -1,8 +1,8 @@
-// Package fill is for tests that no field of a type is forgotten where the type is copied by hand.
-// Fill gives every field of a value, at any depth, something that is not zero; Differences names
-// the fields that two values do not have in common; Ignored names those that make no difference to
-// a function. So a field that is added to the type alone makes the test fail, and the test can say
-// where else it belongs:
+// Package fill helps tests to find fields that are forgotten where a type is copied by hand. Fill
+// sets every field of a value, at any depth, to something that is not zero. Differences returns
+// the fields in which two values differ. Ignored returns those that do not affect a function. So a
+// field that is added only to the type makes the test fail, and the test can name the other
+// places:
 //
 //	var in plimsoll.Task
 //	fill.Fill(&in, fill.Options{})
@@ -11,8 +11,8 @@
 //		t.Errorf("%s is lost: %s", d.Path, d)
 //	}
 //
-// It owns nothing, is the same at every run, and panics for a type that holds what it cannot fill.
-// Costs are linear in the value; those of Ignored are quadratic. Only tests call it.
+// The package owns nothing and is deterministic. It panics for a type that it cannot fill. Costs
+// are linear in the value; those of Ignored are quadratic. Only tests call it.
 package fill
 
 import (
@@ -23,20 +23,20 @@ import (
 	"time"
 )
 
-// Options are what a type needs so that its value is a possible one. A path is that of a field
-// below the value, such as Groups[].Retry.Limit: [] stands for each entry of a list and each value
-// of a map, {} for each key of a map. The end of a path stands for it too, wherever it is; with a
-// dot before it, a path stands for itself alone.
+// Options adapt the filling to a type, so that its value is a possible one. A path is that of a
+// field below the value, such as Groups[].Retry.Limit. In it, [] stands for each entry of a list
+// and each value of a map, and {} for each key of a map. The end of a path matches any path that
+// ends so. With a dot before it, a path matches itself alone.
 type Options struct {
-	Leave  []string                   // fields that stay as they are
-	Values map[string]func(n int) any // what goes into a field, by the longest path; n counts up
-	After  int                        // the numbers begin behind it, so that a second value has others
-	OneOf  []string                   // structs of which one field is set at a time: an entry for each
+	Leave  []string                   // fields to leave unchanged
+	Values map[string]func(n int) any // values of fields, by the longest matching path; n counts up
+	After  int                        // numbers begin after it, so that a second value has other numbers
+	OneOf  []string                   // structs of which one field is set at a time, in an entry for each field
 }
 
-// Fill sets every field of the value that v points to. Lists and maps get two entries, enumerations
-// a value that is known, numbers of 64 bits one that 32 bits do not hold. No two texts or numbers
-// are the same. A type that holds itself is filled to a depth of two.
+// Fill sets every field of the value that v points to. Lists and maps get two entries,
+// enumerations a known value, and numbers of 64 bits one that exceeds 32 bits. No two texts or
+// numbers are the same. A recursive type is filled to a depth of two.
 func Fill(v any, o Options) {
 	f := filler{options: o, n: o.After}
 	f.fill(reflect.ValueOf(v).Elem(), "")
@@ -45,10 +45,10 @@ func Fill(v any, o Options) {
 type filler struct {
 	options Options
 	n       int
-	within  []reflect.Type // structs around the present field, outermost first
+	within  []reflect.Type // structs around the current field, outermost first
 }
 
-// matches reports whether a rule is about a path.
+// matches reports whether a rule applies to a path.
 func matches(rule, path string) bool {
 	return strings.HasSuffix("."+path, "."+strings.TrimPrefix(rule, ".")) &&
 		(rule[0] != '.' || len(rule) == len(path)+1)
@@ -82,7 +82,7 @@ func (f *filler) fill(v reflect.Value, path string) {
 	}
 }
 
-// value returns the longest rule that matches, or nil.
+// value returns the function of the longest rule that matches, or nil.
 func (f *filler) value(path string) (value func(n int) any) {
 	longest := 0
 	for rule, v := range f.options.Values {
@@ -117,7 +117,8 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// entries returns how many entries a list or map of a type gets, and how the i-th is filled.
+// entries returns the number of entries in a list or map of a type, and a function that fills the
+// i-th.
 func (f *filler) entries(of reflect.Type, path string) (n int, fill func(v reflect.Value, i int)) {
 	if !contains(f.options.OneOf, path) {
 		return 2, func(v reflect.Value, _ int) { f.fill(v, path) }
@@ -131,7 +132,7 @@ func (f *filler) fillSlice(v reflect.Value, path string) {
 	for i := range n {
 		fill(list.Index(i), i)
 	}
-	if !list.Index(0).IsZero() { // a struct that holds itself stays out at the bottom
+	if !list.Index(0).IsZero() { // a recursive struct is left out at the largest depth
 		v.Set(list)
 	}
 }
@@ -148,7 +149,7 @@ func (f *filler) fillMap(v reflect.Value, path string) {
 	v.Set(m)
 }
 
-// enumeration is a type of which only some numbers are possible.
+// enumeration is a type with a limited set of possible numbers.
 type enumeration interface{ Known() bool }
 
 func (f *filler) fillScalar(v reflect.Value, path string) {
@@ -180,7 +181,7 @@ func (f *filler) fillScalar(v reflect.Value, path string) {
 	}
 }
 
-// fillEnum takes the n-th known value after zero, and begins anew behind the last.
+// fillEnum sets the n-th known value after zero, and begins again after the last.
 func (f *filler) fillEnum(v reflect.Value, path string) {
 	highest := uint64(1)<<v.Type().Bits() - 1
 	var known []uint64

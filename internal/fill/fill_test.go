@@ -33,7 +33,7 @@ type tree struct {
 	Raw      []byte
 }
 
-// Nothing is left zero but what holds itself, at the bottom.
+// Every field is set, except the innermost ones of a recursive type.
 func TestFillSetsEveryField(t *testing.T) {
 	var v tree
 	fill.Fill(&v, fill.Options{})

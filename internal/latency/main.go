@@ -1,17 +1,21 @@
-// Command latency measures what the QoS agent does for a server that must answer soon and shares
-// its machine with batch work: it prints the table of docs/qos-latency.md. `make qos-latency` runs
-// it; it needs root and control groups, and a machine that is otherwise quiet.
+// Command latency measures the effect of the QoS agent on a server that must answer soon and
+// shares its machine with batch work. It prints the table of docs/qos-latency.md. `make
+// qos-latency` runs it. It needs root, control groups, and a machine that is otherwise quiet.
 //
-// One server process does 2 ms of processor work a request and gets requests at random instants, 60
-// a second. Beside it four processes burn whatever processor time they get, each a task of its own.
-// In shuffled rounds the burners stand still, run with the agent off, with an agent that only
-// lowers quotas, and with one that has the whole ladder; with -others, programs that are no tasks
-// use some of the machine all the time. The figure that counts is how long the server's threads
-// waited for a processor per request (/proc/PID/task/*/schedstat): the kernel counts it exactly,
-// while percentiles of a few hundred requests are noise.
+// One server process does 2 ms of processor work a request and gets requests at random instants,
+// 60 a second. Beside it four burner processes, each a task of its own, use all the processor time
+// that they get.
 //
-// Cost: it runs for about rounds × 4 × 7 seconds. It calls qos/nodeqos as the agent does; nobody
-// calls it.
+// Each shuffled round has four modes: burners stopped, agent off, an agent that only lowers
+// quotas, and an agent with the whole ladder. With -others, programs that are no tasks use some of
+// the machine all the time.
+//
+// The decisive figure is how long the server's threads waited for a processor per request
+// (/proc/PID/task/*/schedstat). The kernel counts it exactly, while percentiles of a few hundred
+// requests are noise.
+//
+// Cost: a run takes about rounds × 4 × 7 seconds. The command calls qos/nodeqos as the agent does;
+// no package calls it.
 package main
 
 import (
@@ -82,12 +86,12 @@ func main() {
 func burn() {
 	runtime.GOMAXPROCS(1)
 	runtime.LockOSThread()
-	for x := 1.0; x > 0; { // always
+	for x := 1.0; x > 0; { // true for ever
 		x = math.Sqrt(x + 1)
 	}
 }
 
-// serve answers each byte with a byte, after its work.
+// serve answers each byte with a byte, after a fixed amount of processor work.
 func serve(path string) error {
 	l, err := net.Listen("unix", path)
 	if err != nil {
@@ -120,7 +124,7 @@ func answer(conn net.Conn) (err error) {
 	}
 }
 
-// spin uses processor time of its own thread, however long that takes.
+// spin uses a fixed processor time of its own thread, however long that takes.
 func spin() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -136,7 +140,7 @@ func threadTime() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// child starts this program again as one of the processes that are measured. It dies with us.
+// child starts this program again as one of the measured processes. It dies with this process.
 func child(args ...string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -148,7 +152,7 @@ func child(args ...string) (*exec.Cmd, error) {
 	return cmd, cmd.Start()
 }
 
-// waited is how long the threads of a process have waited for a processor while they wanted to run.
+// waited returns how long the runnable threads of a process have waited for a processor.
 func waited(pid int) (time.Duration, error) {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err != nil || len(files) == 0 {
@@ -176,7 +180,7 @@ func waited(pid int) (time.Duration, error) {
 	return sum, nil
 }
 
-// idleTime is the processor time in which the machine had nothing to do.
+// idleTime returns the processor time in which the machine was idle.
 func idleTime() (time.Duration, error) {
 	data, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -188,7 +192,7 @@ func idleTime() (time.Duration, error) {
 		return 0, fmt.Errorf("/proc/stat begins with %q", line)
 	}
 	sum := int64(0)
-	for _, field := range fields[4:6] { // idle, iowait; in hundredths of a second
+	for _, field := range fields[4:6] { // idle and iowait, in hundredths of a second
 		n, err := strconv.ParseInt(field, 10, 64)
 		if err != nil {
 			return 0, fmt.Errorf("/proc/stat: %w", err)
@@ -198,7 +202,7 @@ func idleTime() (time.Duration, error) {
 	return time.Duration(sum) * 10 * time.Millisecond, nil
 }
 
-// client sends requests. Its connections are kept, so that what is measured is the work and not the
+// client sends requests. It keeps its connections, so that the work is measured and not the
 // connecting.
 type client struct {
 	path string
@@ -207,8 +211,8 @@ type client struct {
 
 func newClient(path string) *client { return &client{path: path, idle: make(chan net.Conn, 256)} }
 
-// ask sends requests at random instants for a while and returns how long each took. A request does
-// not wait for the one before it.
+// ask sends requests at random instants for a while and returns their durations. A request does
+// not wait for the previous one.
 func (c *client) ask(ctx context.Context, random *rand.Rand, last time.Duration) ([]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, last)
 	defer cancel()

@@ -19,19 +19,19 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
-// plan says how much is measured.
+// plan holds the parameters of a measurement.
 type plan struct {
 	rounds          int
 	measure, settle time.Duration
-	others          float64 // cores
+	others          float64 // in cores
 	random          *rand.Rand
 }
 
-// mode is a way to treat the burners.
+// mode is a treatment of the burners.
 type mode struct {
 	name    string
 	stopped bool
-	rungs   []rung // none: no agent
+	rungs   []rung // empty: no agent
 }
 
 // rung is a rule on the share of time in which the server waits for a processor.
@@ -40,9 +40,9 @@ type rung struct {
 	action             plimsoll.Action
 }
 
-// The ladder begins with what costs the burners nothing while processors are idle. Only if that is
-// not enough, which a second line tells, they are throttled, and in the end stand still for a
-// moment.
+// modes returns the treatments. The ladder first lowers the burners' weight, which costs nothing
+// while processors are idle. If that is not enough, a second line throttles them, and finally
+// suspends them for a moment.
 func modes() []mode {
 	throttle := &plimsoll.ThrottleAction{Step: 40}
 	return []mode{
@@ -80,30 +80,32 @@ func policies(m *mode) []plimsoll.Policy {
 	return all
 }
 
-// outcome is one measurement.
+// outcome is the result of one measurement.
 type outcome struct {
-	wait     time.Duration // of the server's threads for a processor, per request
-	p50, p95 time.Duration // of the answers
-	batch    float64       // cores that the burners got
-	idle     float64       // cores that nobody used
+	wait     time.Duration // waiting time of the server's threads for a processor, per request
+	p50, p95 time.Duration // of the durations of requests
+	batch    float64       // cores used by the burners
+	idle     float64       // unused cores
 }
 
-// site is what runs while it is measured.
-type site struct {
+// setup is the set of processes and groups that run during a measurement.
+type setup struct {
 	dir  string
 	tree *cgroup.Subtree
 
-	// Invariant: the server's first, then the burners', then those of others, in both.
+	// Invariant: both lists begin with the server's, then the burners', then those of other
+	// programs.
 	groups   []*cgroup.Group
 	children []*exec.Cmd
-	tasks    []*cgroup.Group // of groups, those of the server and the burners
+	tasks    []*cgroup.Group // the part of groups for the server and the burners
 
 	client *client
-	// of this process: who asks competes with who answers as its neighbour, not as the whole tree's
+	// own is the group of this process. The client then competes with the server as a neighbour,
+	// and not as the whole tree does.
 	own *cgroup.Group
 }
 
-func (s *site) socket() string { return filepath.Join(s.dir, "socket") }
+func (s *setup) socket() string { return filepath.Join(s.dir, "socket") }
 
 func taskName(i int) string {
 	if i == 0 {
@@ -134,12 +136,12 @@ func run(ctx context.Context, p *plan, out io.Writer) (err error) {
 	return table(out, p, all, results)
 }
 
-func build(others float64) (s *site, err error) {
+func build(others float64) (s *setup, err error) {
 	h, err := cgroup.Detect(cgroup.DefaultRoot)
 	if err != nil {
 		return nil, err
 	}
-	s = &site{}
+	s = &setup{}
 	if s.dir, err = os.MkdirTemp("", "plimsoll-latency-"); err != nil {
 		return nil, err
 	}
@@ -176,7 +178,7 @@ func build(others float64) (s *site, err error) {
 }
 
 // start starts a process in a group of its own.
-func (s *site) start(name string, limits cgroup.Limits, args ...string) error {
+func (s *setup) start(name string, limits cgroup.Limits, args ...string) error {
 	g, err := s.tree.Create(name, limits)
 	if err != nil {
 		return err
@@ -190,7 +192,7 @@ func (s *site) start(name string, limits cgroup.Limits, args ...string) error {
 	return g.Add(cmd.Process.Pid)
 }
 
-func (s *site) remove() error {
+func (s *setup) remove() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	var errs []error
@@ -207,9 +209,9 @@ func (s *site) remove() error {
 	return errors.Join(append(errs, s.tree.Remove(), os.RemoveAll(s.dir))...)
 }
 
-// measure lets one mode run: first until the agent has done what it does, then the requests that
-// count.
-func (s *site) measure(ctx context.Context, p *plan, m *mode) (o outcome, err error) {
+// measure runs one mode: first until the agent's actions have settled, then the requests that are
+// measured.
+func (s *setup) measure(ctx context.Context, p *plan, m *mode) (o outcome, err error) {
 	if err := s.reset(ctx, m.stopped); err != nil {
 		return o, err
 	}
@@ -248,8 +250,8 @@ func (s *site) measure(ctx context.Context, p *plan, m *mode) (o outcome, err er
 	return o, <-agent
 }
 
-// reset gives every group everything back, and lets the burners run or stand still.
-func (s *site) reset(ctx context.Context, stopped bool) error {
+// reset removes all restrictions from every group, and lets the burners run or stop.
+func (s *setup) reset(ctx context.Context, stopped bool) error {
 	for i, g := range s.tasks {
 		c, err := g.Control()
 		if err != nil {
@@ -269,7 +271,7 @@ func (s *site) reset(ctx context.Context, stopped bool) error {
 	return os.RemoveAll(filepath.Join(s.dir, "agent"))
 }
 
-func (s *site) agent(m *mode) (*nodeqos.Loop, error) {
+func (s *setup) agent(m *mode) (*nodeqos.Loop, error) {
 	dir := filepath.Join(s.dir, "agent")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -298,13 +300,13 @@ func (s *site) agent(m *mode) (*nodeqos.Loop, error) {
 	return loop, nil
 }
 
-// reading is what the kernel has counted so far.
+// reading is the state of the kernel's counters.
 type reading struct {
 	at                  time.Time
 	waited, batch, idle time.Duration
 }
 
-func (s *site) read() (r reading, err error) {
+func (s *setup) read() (r reading, err error) {
 	if r.waited, err = waited(s.children[0].Process.Pid); err != nil {
 		return r, err
 	}
@@ -337,11 +339,12 @@ func table(out io.Writer, p *plan, all []mode, results [][]outcome) error {
 		"| burners | wait for a processor per request | × stopped | p50 | p95 | batch cores | of the otherwise idle |\n|---|---|---|---|---|---|---|\n",
 		runtime.NumCPU(), p.others, p.rounds, p.measure)
 	for i := range all {
-		wait, batch := median(
-			i, func(o *outcome) float64 { return ms(o.wait) },
-		), median(i, func(o *outcome) float64 { return o.batch })
-		_, e := fmt.Fprintf(out, "| %s | %.2f ms | %.2f | %.1f ms | %.1f ms | %.2f | %.0f %% |\n", all[i].name, wait, wait/stopped,
-			median(i, func(o *outcome) float64 { return ms(o.p50) }), median(i, func(o *outcome) float64 { return ms(o.p95) }), batch, 100*batch/idle)
+		wait := median(i, func(o *outcome) float64 { return ms(o.wait) })
+		batch := median(i, func(o *outcome) float64 { return o.batch })
+		p50 := median(i, func(o *outcome) float64 { return ms(o.p50) })
+		p95 := median(i, func(o *outcome) float64 { return ms(o.p95) })
+		_, e := fmt.Fprintf(out, "| %s | %.2f ms | %.2f | %.1f ms | %.1f ms | %.2f | %.0f %% |\n",
+			all[i].name, wait, wait/stopped, p50, p95, batch, 100*batch/idle)
 		err = errors.Join(err, e)
 	}
 	return err

@@ -8,14 +8,16 @@ import (
 	"strings"
 )
 
-// Enum is a type of small numbers with named values, as the source has it. It lets a test say which
-// value stands nowhere else.
+// Enum is an enumeration as found in the source: a type of small numbers with named values. A test
+// uses it to find a value that is missing elsewhere.
 type Enum struct {
-	Type     string
-	File     string // where the type stands
-	Values   []EnumValue
-	Sentinel EnumValue // the unexported value whose name begins with num; none: its name is empty
-	Methods  []string  // in order
+	Type   string
+	File   string // file that declares the type
+	Values []EnumValue
+	// Sentinel is the unexported value whose name begins with num. Its name is empty if there is
+	// none.
+	Sentinel EnumValue
+	Methods  []string // sorted
 }
 
 // EnumValue is one value of an enumeration.
@@ -66,7 +68,7 @@ func (s Source) Enums() []Enum {
 	return enums
 }
 
-// Structs returns the names of the exported types of a package that have fields, in order.
+// Structs returns the sorted names of the exported types of a package that have fields.
 func (s Source) Structs() []string {
 	var names []string
 	scope := s.Types.Scope()

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// inFiles returns the findings of look in the Go files below root that wanted chooses by their
-// path. Folders that are hidden, or named testdata, are left out. An error begins with the purpose.
+// inFiles returns the findings of look in the Go files below root whose paths wanted accepts.
+// Hidden folders and those named testdata are left out. An error begins with the purpose.
 func inFiles(
 	root fs.FS, purpose string, look func(*token.FileSet, *ast.File) []Finding, wanted func(name string) bool,
 ) ([]Finding, error) {

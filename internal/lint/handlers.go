@@ -14,14 +14,14 @@ const (
 	wirePath     = "github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// bounding are the functions of internal/wire that make the option which bounds a message before it
-// is decoded.
+// bounding lists the functions of internal/wire that make an option which bounds a message before
+// it is decoded.
 var bounding = []string{"Bounded", "BoundedPlain", "BoundedWeighed"}
 
-// CheckHandlers reports the services below root that are served without an option of internal/wire
-// which counts a message's elements before it is decoded. The option stands in the call, or in a
-// variable that the same function has made of it. Tests, and folders named testdata or gen, are
-// left out.
+// CheckHandlers reports the services below root that are served without a bound on their messages.
+// The bound is an option of internal/wire, which counts a message's elements before it is decoded.
+// The option is in the call, or in a variable that the same function has made of it. Tests, and
+// folders named testdata or gen, are left out.
 func CheckHandlers(root fs.FS) ([]Finding, error) {
 	return inFiles(root, "look for services", handlers, func(name string) bool {
 		return !strings.HasSuffix(name, "_test.go") && !strings.HasPrefix(name, "gen/")
@@ -54,7 +54,7 @@ func handlers(fset *token.FileSet, file *ast.File) []Finding {
 	return found
 }
 
-// boundedNames are the variables that a declaration assigns an option of ours to.
+// boundedNames returns the variables to which a declaration assigns a bounding option.
 func boundedNames(decl ast.Decl, wire string) []string {
 	var names []string
 	ast.Inspect(decl, func(node ast.Node) bool {
@@ -72,8 +72,8 @@ func boundedNames(decl ast.Decl, wire string) []string {
 	return names
 }
 
-// isBounded reports whether an expression contains a call of ours, or a variable that holds its
-// result.
+// isBounded reports whether an expression contains a call of a bounding function, or a variable
+// that holds its result.
 func isBounded(e ast.Expr, wire string, names []string) bool {
 	yes := false
 	ast.Inspect(e, func(node ast.Node) bool {

@@ -1,19 +1,34 @@
-// Package lint keeps the rules of this repository that no compiler and no public linter knows: who
-// may import whom, and what a pure package must not do.
+// Package lint checks the rules of this repository that no compiler and no public linter knows.
+// Examples are the permitted imports and the limits of a pure package.
 //
-// Parse reads the ```deps block of ARCHITECTURE.md; Page.Check holds it against the packages that
-// go list finds; CheckPure looks into the type-checked files of one pure package for goroutines,
-// clocks, global randomness and decisions that depend on the order of a map; CheckSleeps finds
-// tests that sleep; CheckHandlers finds services without bounds on what they decode. Everything is
-// a function of its input, apart from List and TypeCheck, which run the go command and read files.
-// Apart from CheckSleeps it does not look at test files, nor at files that are left out on this
-// operating system.
+// Each check has a function:
 //
-// Cost: List is one run of go list; TypeCheck compiles what a package imports, unless the build
-// cache has it.
+//   - Parse reads the ```deps block of ARCHITECTURE.md, and Page.Check compares it with the packages
+//     that go list finds.
+//   - CheckPure searches the type-checked files of one pure package for goroutines, clocks, global
+//     randomness and decisions that depend on the order of a map.
+//   - CheckSleeps finds tests that sleep.
+//   - CheckHandlers finds services that decode messages without bounds.
+//   - CheckServers finds programs that serve HTTP without internal/transport.
+//   - CheckThreats finds lines of the threat model without a test.
+//   - CheckVoice finds comments and pages that break the rules of style.
+//
+// A test calls them and reports the findings:
+//
+//	found, err := lint.CheckVoice(os.DirFS("."))
+//	for _, f := range found {
+//		t.Error(f)
+//	}
+//
+// Everything is a function of its input, except for List and TypeCheck, which run the go command
+// and read files. Files that are left out on this operating system are not checked.
+//
+// Cost: List is one run of go list. TypeCheck compiles the imports of a package, unless the build
+// cache has them.
 //
 // The idea is that of tailscale's deps tests and Go's own go/build deps_test: the page that people
-// read is the rule, so it cannot go stale. Its only caller is TestArchitecture in the root.
+// read is the rule, so it cannot become outdated. Its only caller is TestArchitecture, with its
+// neighbours, in the root.
 package lint
 
 import (
@@ -25,7 +40,7 @@ import (
 // Finding is one violation of a rule.
 type Finding struct {
 	Where string // a package, or file:line
-	What  string // what is wrong and what to do about it
+	What  string // the fault and how to mend it
 }
 
 // String prints the finding on one line.

@@ -23,7 +23,7 @@ const page = "# A page\n" +
 	"cmd/demo\n" +
 	"```\n"
 
-// sound is a set of packages that keeps the rules of the page.
+// sound returns packages that keep the rules of the page.
 func sound() []lint.Package {
 	list := []lint.Package{
 		{Path: "."},
@@ -147,6 +147,16 @@ func TestParseRefusesAPageThatCannotBeMeant(t *testing.T) {
 	}
 }
 
+func TestParseJoinsAnIndentedLineToTheLineAboveIt(t *testing.T) {
+	p, err := lint.Parse("\n```deps\na\nb\nc ← a\n    b\nd\n```\n", "demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Lines) != 4 || !slices.Equal(p.Lines[2].Only, []string{"a", "b"}) {
+		t.Errorf("lines: %+v", p.Lines)
+	}
+}
+
 func TestPureListsThePurePackages(t *testing.T) {
 	p, err := lint.Parse(page, "demo")
 	if err != nil {
@@ -203,7 +213,7 @@ func wanted(src lint.Source) map[string]string {
 	return wants
 }
 
-// TestListSeesThisPackage holds List against the one package that this test is sure of.
+// TestListSeesThisPackage checks List on the one package that this test knows.
 func TestListSeesThisPackage(t *testing.T) {
 	module, packages, err := lint.List(".")
 	if err != nil {
@@ -316,7 +326,7 @@ func TestCheckThreatsWantsATestForEachLine(t *testing.T) {
 	}
 }
 
-// places returns where the findings are.
+// places returns the places of the findings.
 func places(found []lint.Finding) (where []string) {
 	for _, f := range found {
 		where = append(where, f.Where)

@@ -17,7 +17,7 @@ import (
 	"strings"
 )
 
-// listed is what we read of go list's answer.
+// listed is the used part of go list's answer.
 type listed struct {
 	ImportPath string
 	Dir        string
@@ -44,7 +44,7 @@ func List(dir string) (module string, packages []Package, err error) {
 			module = l.Module.Path
 		}
 		if len(l.GoFiles)+len(l.CgoFiles) == 0 {
-			continue // holds nothing but tests
+			continue // holds only tests
 		}
 		pkg := Package{Path: within(module, l.ImportPath)}
 		for _, imported := range l.Imports {
@@ -93,8 +93,8 @@ func goList(dir string, args ...string) ([]listed, error) {
 	}
 }
 
-// packageComments returns the files that hold a package comment. A comment that only steers a tool
-// is none; generated packages need none beyond their first line.
+// packageComments returns the files that hold a package comment. A directive for a tool does not
+// count; generated packages need only their first line.
 func packageComments(l listed) ([]string, error) {
 	var files []string
 	for _, name := range append(l.GoFiles, l.CgoFiles...) {

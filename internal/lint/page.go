@@ -3,6 +3,7 @@ package lint
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -14,21 +15,25 @@ const (
 	markOnly    = "←"
 )
 
-// Line is one line of the deps block: a package, its marks, and what it may import of the module.
+// Line is one line of the deps block: a package, its marks, and its permitted imports.
 type Line struct {
 	Path    string   // within the module; the root is "."
 	Pure    bool     // ◆
 	Process bool     // ●: no other process may be imported
-	Limited bool     // ← stands in the line
-	Only    []string // if Limited: what it may import of the module, and nothing else
+	Limited bool     // the line contains ←
+	Only    []string // if Limited: all permitted imports of the module
 }
 
-// Page is the deps block. A package may import only what stands above its own line.
+// Page is the deps block. A package may import only packages above its own line.
 type Page struct {
 	Lines []Line
 }
 
-// Parse reads the ```deps block out of a Markdown text. The root package is written as rootName.
+// continued matches a line break before an indented line, which continues the line above it.
+var continued = regexp.MustCompile(`\n[ \t]+`)
+
+// Parse reads the ```deps block out of a Markdown text. The root package is written as rootName. An
+// indented line continues the line above it.
 func Parse(markdown, rootName string) (Page, error) {
 	_, rest, found := strings.Cut(markdown, "\n```deps\n")
 	if !found {
@@ -39,7 +44,7 @@ func Parse(markdown, rootName string) (Page, error) {
 		return Page{}, fmt.Errorf("the ```deps block has no end")
 	}
 	var page Page
-	for text := range strings.Lines(block) {
+	for text := range strings.SplitSeq(continued.ReplaceAllString(block, " "), "\n") {
 		if strings.TrimSpace(text) == "" {
 			continue
 		}
@@ -90,8 +95,8 @@ func relative(name, rootName string) string {
 	return name
 }
 
-// index returns the place of the line that covers a package: its own, or that of a tree written as
-// dir/...
+// index returns the position of the line that covers a package: its own, or that of a tree written
+// as dir/...
 func (p Page) index(pkg string) int {
 	own := slices.IndexFunc(p.Lines, func(l Line) bool { return l.Path == pkg })
 	if own >= 0 {
@@ -114,21 +119,21 @@ func (p Page) Pure() []string {
 	return paths
 }
 
-// Package is what the rules of the page look at.
+// Package is a package with the properties that the page restricts.
 type Package struct {
 	Path     string   // within the module; the root is "."
 	Comments []string // files that hold a package comment
-	Imports  []string // packages of the module that its files import, without those of tests
+	Imports  []string // imports within the module, without those of tests
 	Outside  []string // all other imports, such as "time"
 }
 
-// vagueNames say nothing about what a package gives.
+// vagueNames say nothing about the purpose of a package.
 var vagueNames = []string{
 	"base", "common", "core", "helper", "helpers", "manager", "misc", "shared", "types", "util", "utils",
 }
 
-// Check reports every package that breaks a rule of the page, and every line of the page that
-// stands for no package.
+// Check reports every package that breaks a rule of the page, and every line of the page without a
+// package.
 func (p Page) Check(packages []Package) []Finding {
 	var found []Finding
 	used := make([]bool, len(p.Lines))
@@ -159,14 +164,14 @@ func (p Page) Check(packages []Package) []Finding {
 	return found
 }
 
-// refuse says why the package of a line may not import another, or nothing if it may.
+// refuse returns why the package of a line may not import another; empty if it may.
 func (p Page) refuse(own int, imported string) string {
 	line, other := p.Lines[own], p.index(imported)
 	switch {
 	case other < 0:
 		return "which is not in the deps block"
 	case other == own:
-		return "" // within one tree
+		return "" // both are in one tree
 	case other > own:
 		return "which stands below it in the deps block"
 	case line.Process && p.Lines[other].Process:
@@ -202,8 +207,8 @@ func checkNames(pkg Package) []Finding {
 	return found
 }
 
-// checkPureImports refuses the packages through which a pure package would reach the world, wait,
-// or come to random decisions.
+// checkPureImports refuses packages through which a pure package would do I/O, wait, or make
+// random decisions.
 func checkPureImports(pkg Package) []Finding {
 	var found []Finding
 	for _, imported := range pkg.Outside {

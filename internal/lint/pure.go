@@ -24,14 +24,14 @@ func (s Source) Place(pos token.Pos) string {
 	return filepath.Base(p.Filename) + ":" + strconv.Itoa(p.Line)
 }
 
-// CheckPure reports what makes a package impure: goroutines, select, clocks, the global functions
-// of math/rand, and everything whose result depends on the order of a map.
+// CheckPure reports the impure parts of a package: goroutines, select, clocks, the global
+// functions of math/rand, and results that depend on the order of a map.
 //
-// maps.Keys, maps.Values and maps.All are allowed only as the argument of a function that forgets
-// the order (slices.Sorted and its sisters, maps.Collect, maps.Insert), or of slices.Collect and
-// slices.AppendSeq if the next statement sorts the result.
+// maps.Keys, maps.Values and maps.All are allowed as arguments of a function that ignores the
+// order: slices.Sorted and its sisters, maps.Collect, maps.Insert. slices.Collect and
+// slices.AppendSeq are allowed too if the next statement sorts the result.
 func CheckPure(src Source) []Finding {
-	c := checker{Source: src, forgotten: map[*ast.Ident]bool{}}
+	c := checker{Source: src, unordered: map[*ast.Ident]bool{}}
 	for _, file := range src.Files {
 		ast.Inspect(file, c.visit)
 	}
@@ -41,7 +41,7 @@ func CheckPure(src Source) []Finding {
 type checker struct {
 	Source
 	found     []Finding
-	forgotten map[*ast.Ident]bool // maps.Keys and so on, where the call around them forgets the order
+	unordered map[*ast.Ident]bool // maps.Keys and the like, in a call that ignores the order
 }
 
 func (c *checker) add(pos token.Pos, what string) {
@@ -70,7 +70,7 @@ func (c *checker) visit(node ast.Node) bool {
 	return true
 }
 
-// visitStatements marks the map in x = slices.Collect(maps.Keys(m)) where the next statement is
+// visitStatements marks the map in x = slices.Collect(maps.Keys(m)) if the next statement is
 // slices.Sort(x).
 func (c *checker) visitStatements(list []ast.Stmt) {
 	for i := range len(list) - 1 {
@@ -90,34 +90,35 @@ func (c *checker) visitStatements(list []ast.Stmt) {
 		if ok && c.calls(
 			sort, "slices", "Sort", "SortFunc", "SortStableFunc",
 		) && types.ExprString(sort.Args[0]) == types.ExprString(assign.Lhs[0]) {
-			c.forget(collect)
+			c.ignoreOrder(collect)
 		}
 	}
 }
 
-// visitCall sees a call before its arguments, and so can mark those that it makes harmless.
+// visitCall visits a call before its arguments, so it can mark the arguments that the call makes
+// harmless.
 func (c *checker) visitCall(call *ast.CallExpr) {
 	if c.calls(
 		call, "slices", "Sorted", "SortedFunc", "SortedStableFunc",
 	) || c.calls(call, "maps", "Collect", "Insert") {
-		c.forget(call)
+		c.ignoreOrder(call)
 	}
 }
 
-// forget notes that the order in which a call's arguments come does not matter.
-func (c *checker) forget(call *ast.CallExpr) {
+// ignoreOrder marks the arguments of a call as independent of their order.
+func (c *checker) ignoreOrder(call *ast.CallExpr) {
 	for _, arg := range call.Args {
 		inner, ok := ast.Unparen(arg).(*ast.CallExpr)
 		if !ok {
 			continue
 		}
 		if id := callee(inner); id != nil {
-			c.forgotten[id] = true
+			c.unordered[id] = true
 		}
 	}
 }
 
-// calls reports whether a call is one of a package's functions.
+// calls reports whether a call is to one of the named functions of a package.
 func (c *checker) calls(call *ast.CallExpr, pkg string, names ...string) bool {
 	id := callee(call)
 	if id == nil {
@@ -127,7 +128,7 @@ func (c *checker) calls(call *ast.CallExpr, pkg string, names ...string) bool {
 	return p == pkg && slices.Contains(names, name)
 }
 
-// callee returns the identifier that names the called function, if one does.
+// callee returns the identifier of the called function, or nil if there is none.
 func callee(call *ast.CallExpr) *ast.Ident {
 	fun := ast.Unparen(call.Fun)
 	switch f := fun.(type) {
@@ -145,7 +146,7 @@ func callee(call *ast.CallExpr) *ast.Ident {
 	return nil
 }
 
-// global returns the package and name of the package-level function that an identifier stands for.
+// global returns the package and name of the package-level function that an identifier denotes.
 func (c *checker) global(id *ast.Ident) (pkg, name string) {
 	f, ok := c.Info.Uses[id].(*types.Func)
 	if !ok || f.Pkg() == nil || f.Signature().Recv() != nil {
@@ -168,14 +169,14 @@ func (c *checker) visitUse(id *ast.Ident) {
 			c.add(id.Pos(), "rand."+name+" is the global source: take a seeded one as an argument")
 		}
 	case "maps":
-		if (name == "Keys" || name == "Values" || name == "All") && !c.forgotten[id] {
+		if (name == "Keys" || name == "Values" || name == "All") && !c.unordered[id] {
 			c.add(id.Pos(), "maps."+name+" gives a random order: put it into slices.Sorted")
 		}
 	}
 }
 
-// isMap reports whether a value of the type is a map, also behind a type parameter. A range needs
-// all terms of a constraint to have one underlying type, so any term will do.
+// isMap reports whether a value of the type is a map, also behind a type parameter. A range
+// requires all terms of a constraint to have one underlying type, so one term is enough.
 func isMap(t types.Type) bool {
 	if t == nil {
 		return false

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// serving are the names by which a program serves HTTP.
+// serving lists the functions and types by which a program serves HTTP.
 var serving = map[string][]string{
 	"net/http":               {"Server", "Serve", "ServeTLS", "ListenAndServe", "ListenAndServeTLS"},
 	"net/http/fcgi":          {"Serve"},
@@ -17,9 +17,9 @@ var serving = map[string][]string{
 	"golang.org/x/net/http2": {"Server"},
 }
 
-// CheckServers reports the programs below root that serve HTTP past internal/transport, whose Serve
-// refuses what pages in a browser send and callers without a token, and calls of Serve that do not
-// choose whom they answer. Tests, and folders named testdata, are left out.
+// CheckServers reports the programs below root that serve HTTP without internal/transport. Its
+// Serve refuses requests of web pages and callers without a token. Calls of Serve without a choice
+// of permitted callers are reported too. Tests, and folders named testdata, are left out.
 func CheckServers(root fs.FS) ([]Finding, error) {
 	return inFiles(root, "look for servers", servers, func(name string) bool {
 		return !strings.HasSuffix(name, "_test.go") && !strings.HasPrefix(name, "internal/transport/")
@@ -28,7 +28,7 @@ func CheckServers(root fs.FS) ([]Finding, error) {
 
 func servers(fset *token.FileSet, file *ast.File) []Finding {
 	var found []Finding
-	names := map[string][]string{} // by the name of the package in this file
+	names := map[string][]string{} // keyed by the name of the package in this file
 	for path, forbidden := range serving {
 		if name := importedAs(file, path); name != "" {
 			names[name] = forbidden
@@ -69,7 +69,7 @@ func isSelector(e ast.Expr, pkg, name string) bool {
 	return ok && left.Name == pkg
 }
 
-// sets reports whether a literal of a struct names a field.
+// sets reports whether a struct literal sets a field.
 func sets(literal *ast.CompositeLit, field string) bool {
 	return slices.ContainsFunc(literal.Elts, func(e ast.Expr) bool {
 		pair, ok := e.(*ast.KeyValueExpr)

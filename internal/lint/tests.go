@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// CheckSleeps reports the test files below root that call time.Sleep without testing/synctest, in
-// whose bubbles sleeping is how time goes by. Folders named testdata are left out.
+// CheckSleeps reports the test files below root that call time.Sleep without testing/synctest,
+// whose bubbles have a clock of their own. Folders named testdata are left out.
 func CheckSleeps(root fs.FS) ([]Finding, error) {
 	return inFiles(
 		root, "look for sleeps", sleeps, func(name string) bool { return strings.HasSuffix(name, "_test.go") },
@@ -39,7 +39,7 @@ func sleeps(fset *token.FileSet, file *ast.File) []Finding {
 	return found
 }
 
-// importedAs returns the name by which a file knows a package, or nothing.
+// importedAs returns the name under which a file imports a package; empty if it does not.
 func importedAs(file *ast.File, importPath string) string {
 	i := slices.IndexFunc(
 		file.Imports, func(s *ast.ImportSpec) bool { return s.Path.Value == strconv.Quote(importPath) },

@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// testName finds the names of tests in the column of a table.
+// testName matches the names of tests in the column of a table.
 var testName = regexp.MustCompile(`\b(?:Test|Fuzz)\w+`)
 
-// CheckThreats reports lines of the threat model that no test proves. The threat model is each
-// table of the Markdown page whose last column is headed "test"; a line names there at least one
-// test that is below root. where is the page's path, for findings.
+// CheckThreats reports lines of the threat model without a test. The threat model is each table of
+// the Markdown page whose last column is headed "test". That column of each line names at least
+// one test below root. where is the page's path, for findings.
 func CheckThreats(root fs.FS, where, markdown string) ([]Finding, error) {
 	tests := map[string]bool{}
 	if _, err := inFiles(root, "look for tests", func(_ *token.FileSet, file *ast.File) []Finding {

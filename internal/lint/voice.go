@@ -15,12 +15,12 @@ const (
 	maxProseWidth = 100
 	tabWidth      = 4
 	maxWords      = 25
-	longString    = 70 // a line with a string of so many columns may be wider: strings are not cut up
+	longString    = 70 // a line may be wider if it holds a string of this length: strings are not split
 )
 
-// CheckVoice holds the comments of the Go files below root, and the Markdown pages, to the rules of
-// style that a program can see: width, length of sentences, and comments that hide their noun
-// behind "what" or "who". Files that are generated are left out.
+// CheckVoice checks the comments of the Go files below root, and the Markdown pages, for the rules
+// of style that a program can see. These are the width of lines, the length of sentences, and
+// comments that hide their noun behind "what" or "who". Generated files are left out.
 func CheckVoice(root fs.FS) ([]Finding, error) {
 	var found []Finding
 	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -58,8 +58,8 @@ var output = regexp.MustCompile(`(?i)^ (unordered )?output:`)
 
 var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 
-// pageVoice checks a Markdown page. A row of a table cannot be broken, nor a line with a long
-// address.
+// pageVoice checks a Markdown page. Rows of tables and lines with a long address cannot be broken,
+// so they may be wider.
 func pageVoice(name, text string) (found []Finding) {
 	number := 0
 	for line := range strings.Lines(text) {
@@ -80,8 +80,8 @@ func wide(name string, number, width, most int) Finding {
 	)
 }
 
-// sourceVoice checks a Go file, line by line. Text in a raw string that looks like a comment is
-// taken for one, which has done no harm.
+// sourceVoice checks a Go file, line by line. Lines of a raw string that look like comments are
+// checked as comments.
 func sourceVoice(name, text string) (found []Finding) {
 	var sentence []string
 	begin, number, isOutput := 0, 0, false
@@ -128,7 +128,7 @@ var (
 	tag      = regexp.MustCompile("`[a-z]+:\"")
 )
 
-// cannotBreak reports whether a line is long because of one string, or of the tag of a field.
+// cannotBreak reports whether a line is long because of one string, or because of a field's tag.
 func cannotBreak(line string) bool {
 	if tag.MatchString(line) || strings.HasPrefix(line, "//go:") {
 		return true

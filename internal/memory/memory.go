@@ -1,16 +1,18 @@
-// Package memory says how much memory this process may take, and makes Go's collector keep to it.
+// Package memory finds the memory limit of this process, and makes Go's collector respect it.
 //
 // Limit is the smallest limit of the control groups above the process, or the machine's memory if
 // they have none. Keep sets Go's memory limit to nine tenths of it, so that the collector works
-// harder before the kernel ends the process; the variable GOMEMLIMIT is stronger.
+// harder before the kernel ends the process. The variable GOMEMLIMIT takes precedence.
 //
-// It reads a few small files of the kernel at each call, knows cgroup v1 and v2, and owns nothing.
-// With v2 it sees only the groups below the mount: inside a container whose runtime hides the
-// groups above, those do not count. It writes no group and measures no use: that is internal/cgroup
-// and internal/sample.
+//	bytes, kept := memory.Keep() // once, when the process starts
 //
-// Bounds are made from Limit: internal/transport of requests under way, and the state of its tasks.
-// The kernel's documents cgroup-v1 and cgroup-v2 are the design.
+// The package reads a few small files of the kernel at each call, knows cgroup v1 and v2, and owns
+// nothing. With v2 it sees only the groups below the mount. Inside a container whose runtime hides
+// the groups above, their limits do not count. It writes no group and measures no use:
+// internal/cgroup and internal/sample do that.
+//
+// Callers derive their bounds from Limit: internal/transport that of requests under way, and the
+// state that of its tasks. The kernel's documents cgroup-v1 and cgroup-v2 are the design.
 package memory
 
 import (
@@ -29,8 +31,8 @@ import (
 // machine's memory if that is smaller. It is not known on a system without /proc.
 func Limit() (bytes uint64, known bool) { return limitIn(os.DirFS("/")) }
 
-// Keep sets Go's memory limit to nine tenths of Limit and returns it. It leaves a limit alone that
-// GOMEMLIMIT has set, and sets none if Limit is not known; then kept is false.
+// Keep sets Go's memory limit to nine tenths of Limit and returns it. kept is false if GOMEMLIMIT
+// has set a limit, which stays, or if Limit is not known.
 func Keep() (bytes uint64, kept bool) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return 0, false
@@ -44,7 +46,7 @@ func Keep() (bytes uint64, kept bool) {
 	return bytes, true
 }
 
-// limitIn is Limit in the file system of a machine.
+// limitIn is Limit for the file system of a machine.
 func limitIn(machine fs.FS) (least uint64, known bool) {
 	least = math.MaxUint64
 	take := func(limit uint64, ok bool) {
@@ -74,7 +76,8 @@ func limitIn(machine fs.FS) (least uint64, known bool) {
 	return least, known
 }
 
-// The kinds of hierarchy that limit memory, as /proc/self/cgroup calls their controllers.
+// The kinds of hierarchy that limit memory, by the names of their controllers in
+// /proc/self/cgroup.
 const (
 	memoryV1 = "memory"
 	unified  = "" // cgroup v2
@@ -83,12 +86,12 @@ const (
 // mount is a mounted hierarchy.
 type mount struct {
 	controller string // memoryV1 or unified
-	at         string // where it is mounted, without the first slash
-	root       string // the group that is seen there
+	at         string // mount point, without the first slash
+	root       string // group that is visible at the mount point
 }
 
-// dirOf returns the directory of a group. A group that is not below the root of the mount, because
-// a runtime hides where it is, is taken to be the root.
+// dirOf returns the directory of a group. A group outside the root of the mount, whose place a
+// runtime hides, is treated as the root.
 func (m mount) dirOf(group string) string {
 	below, ok := strings.CutPrefix(group+"/", strings.TrimSuffix(m.root, "/")+"/")
 	if !ok || strings.Contains("/"+below, "/../") {
@@ -97,7 +100,7 @@ func (m mount) dirOf(group string) string {
 	return path.Join(m.at, below)
 }
 
-// groupsOf reads the groups of this process, by controller.
+// groupsOf reads the groups of this process, keyed by controller.
 func groupsOf(machine fs.FS) map[string]string {
 	groups := map[string]string{}
 	for text := range lines(machine, "proc/self/cgroup") {
@@ -112,7 +115,7 @@ func groupsOf(machine fs.FS) map[string]string {
 	return groups
 }
 
-// mountsOf reads which hierarchies that limit memory are mounted, and where.
+// mountsOf reads the mounted hierarchies that limit memory.
 func mountsOf(machine fs.FS) []mount {
 	var mounts []mount
 	for text := range lines(machine, "proc/self/mountinfo") {
@@ -121,7 +124,7 @@ func mountsOf(machine fs.FS) []mount {
 		if !ok || len(fields) < 5 || len(kind) < 3 {
 			continue
 		}
-		m := mount{root: plain(fields[3]), at: strings.TrimPrefix(plain(fields[4]), "/")}
+		m := mount{root: unescape(fields[3]), at: strings.TrimPrefix(unescape(fields[4]), "/")}
 		switch kind[0] {
 		case "cgroup2":
 			m.controller = unified
@@ -147,8 +150,8 @@ func hasOption(options, wanted string) bool {
 	return false
 }
 
-// plain undoes the escapes of mountinfo.
-func plain(name string) string {
+// unescape decodes the escapes of mountinfo.
+func unescape(name string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(name)
 }
 
@@ -158,7 +161,8 @@ func total(machine fs.FS) (bytes uint64, ok bool) {
 	return kib << 10, ok && kib < math.MaxUint64>>10
 }
 
-// number reads a file with one number. The word max, as of a group without limit, is none.
+// number reads a file with one number. ok is false for the word max, which a group without limit
+// has.
 func number(machine fs.FS, name string) (n uint64, ok bool) {
 	data, err := fs.ReadFile(machine, name)
 	if err != nil {
@@ -168,7 +172,7 @@ func number(machine fs.FS, name string) (n uint64, ok bool) {
 	return n, err == nil
 }
 
-// line reads the number behind a key that begins a line.
+// line reads the number after the key at the beginning of a line.
 func line(machine fs.FS, name, key string) (n uint64, ok bool) {
 	for text := range lines(machine, name) {
 		fields := strings.Fields(text)

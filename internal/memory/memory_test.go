@@ -16,7 +16,7 @@ const (
 	none = "9223372036854771712\n" // a group of v1 without limit
 )
 
-// machine is a file system of the files in pairs of name and text.
+// machine returns a file system of files, given as pairs of name and text.
 func machine(pairs ...string) fstest.MapFS {
 	files := fstest.MapFS{"proc/meminfo": {Data: []byte(ram)}}
 	for i := 0; i < len(pairs); i += 2 {
@@ -35,7 +35,8 @@ func TestLimitIsTheSmallestOfTheGroupsAbove(t *testing.T) {
 		"v2, its own": {machine("proc/self/mountinfo", v2, "proc/self/cgroup", "0::/a/b\n",
 			root+"a/b/memory.max", "2147483648\n", root+"a/memory.max", "max\n"), 2 * gib},
 		"v2, one above": {machine("proc/self/mountinfo", v2, "proc/self/cgroup", "0::/a/b/c\n",
-			root+"a/b/c/memory.max", "max\n", root+"a/b/memory.max", "4294967296\n", root+"a/memory.max", "1073741824\n"), gib},
+			root+"a/b/c/memory.max", "max\n", root+"a/b/memory.max", "4294967296\n",
+			root+"a/memory.max", "1073741824\n"), gib},
 		"v2, not of a group beside": {machine("proc/self/mountinfo", v2, "proc/self/cgroup", "0::/a\n",
 			root+"a/memory.max", "max\n", root+"b/memory.max", "1073741824\n"), 16 * gib},
 		"v2, of a container": {machine("proc/self/mountinfo", v2, "proc/self/cgroup", "0::/\n",
@@ -43,13 +44,16 @@ func TestLimitIsTheSmallestOfTheGroupsAbove(t *testing.T) {
 		"v2, outside of the namespace": {machine("proc/self/mountinfo", v2, "proc/self/cgroup", "0::/../other\n",
 			root+"memory.max", "3221225472\n"), 3 * gib},
 		"v1, one above": {machine("proc/self/mountinfo", v1, "proc/self/cgroup", "4:cpu,memory:/a/b\n3:cpuset:/\n",
-			root+"memory/a/b/memory.limit_in_bytes", none, root+"memory/a/memory.limit_in_bytes", "2147483648\n"), 2 * gib},
+			root+"memory/a/b/memory.limit_in_bytes", none,
+			root+"memory/a/memory.limit_in_bytes", "2147483648\n"), 2 * gib},
 		"v1, above what is mounted": {machine(
 			"proc/self/mountinfo", "35 31 0:32 /docker/x /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n",
 			"proc/self/cgroup", "4:memory:/docker/x\n", root+"memory/memory.limit_in_bytes", none,
 			root+"memory/memory.stat", "cache 1\nhierarchical_memory_limit 1073741824\n"), gib},
-		"v1 with v2 beside it": {machine("proc/self/mountinfo", v1+"41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
-			"proc/self/cgroup", "4:memory:/a\n0::/a\n", root+"memory/a/memory.limit_in_bytes", "2147483648\n"), 2 * gib},
+		"v1 with v2 beside it": {machine(
+			"proc/self/mountinfo", v1+"41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
+			"proc/self/cgroup", "4:memory:/a\n0::/a\n",
+			root+"memory/a/memory.limit_in_bytes", "2147483648\n"), 2 * gib},
 		"no limit of v1 is above the machine's": {machine("proc/self/mountinfo", v1, "proc/self/cgroup", "4:memory:/\n",
 			root+"memory/memory.limit_in_bytes", none), 16 * gib},
 		"a mount with a space": {machine("proc/self/mountinfo", `30 23 0:26 / /my\040groups rw - cgroup2 cgroup2 rw`,

@@ -11,8 +11,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
-// acts reads in which order tasks are acted on, and how much throttling them releases.
-func (e *metricEntry) acts(m *nodeqos.Metric) error {
+// actions reads the order in which tasks are acted on, and the effect of throttling them.
+func (e *metricEntry) actions(m *nodeqos.Metric) error {
 	switch {
 	case e.Sort != nil:
 		sorter, err := qos.ParseSorter(m.Name, *e.Sort)
@@ -40,7 +40,7 @@ func builtin(name string) bool {
 	return err == nil && registry.Find(name) != nil
 }
 
-// resorted is an entry that gives a built-in metric another order, and says nothing else.
+// resorted reads an entry that only gives a built-in metric another order.
 func (e *metricEntry) resorted() (m nodeqos.Metric, err error) {
 	rest := *e
 	rest.Name, rest.Sort = "", nil
@@ -63,7 +63,7 @@ func (e *metricEntry) empty() bool {
 		!e.Throttleable && !e.ThrottleQuantified && !e.Evictable && !e.EvictQuantified
 }
 
-// place returns the file with the line of an entry, if that can be told.
+// place returns the file with the line of an entry, if the line is known.
 func place(name string, data []byte, entry int) string {
 	file, err := parser.ParseBytes(data, 0)
 	if err != nil || len(file.Docs) == 0 {

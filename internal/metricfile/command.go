@@ -14,12 +14,12 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
-// maxOutput is how much a command may print; what it prints is one number.
+// maxOutput bounds the output of a command, which is a single number.
 const maxOutput = 4 << 10
 
-// command measures by running a program that prints a number. It is run without a shell, in a
-// process group of its own that is killed when the time is up, with an empty input and the
-// environment PATH alone, and with the rights of the agent.
+// command measures by running a program that prints a number. It runs without a shell and with the
+// rights of the agent. Its input is empty, and its environment is PATH alone. It has a process
+// group of its own, which is killed when the time is up.
 func command(line []string) func(ctx context.Context, _ *nodeqos.Task) (float64, bool, error) {
 	return func(ctx context.Context, _ *nodeqos.Task) (float64, bool, error) {
 		var out, problems bounded
@@ -28,12 +28,13 @@ func command(line []string) func(ctx context.Context, _ *nodeqos.Task) (float64,
 		cmd.Stdout, cmd.Stderr = &out, &problems
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-		cmd.WaitDelay = 100 * time.Millisecond // for a descendant that left the process group and keeps the output open
+		// A descendant may have left the process group and may keep the output open.
+		cmd.WaitDelay = 100 * time.Millisecond
 		if err := cmd.Run(); err != nil {
 			if ctx.Err() != nil {
 				err = ctx.Err()
 			}
-			return 0, true, fmt.Errorf("%s: %w%s", line[0], err, problems.told())
+			return 0, true, fmt.Errorf("%s: %w%s", line[0], err, problems.firstLine())
 		}
 		if out.over {
 			return 0, true, fmt.Errorf("%s printed more than %d bytes; it must print one number", line[0], maxOutput)
@@ -47,13 +48,13 @@ func command(line []string) func(ctx context.Context, _ *nodeqos.Task) (float64,
 	}
 }
 
-// bounded keeps the beginning of what is written to it.
+// bounded keeps the beginning of the text written to it.
 type bounded struct {
 	text bytes.Buffer
 	over bool
 }
 
-// Write takes everything, so that the writer is not disturbed.
+// Write accepts all of p, so that the writer does not fail.
 func (b *bounded) Write(p []byte) (int, error) {
 	room := maxOutput - b.text.Len()
 	if len(p) > room {
@@ -64,8 +65,8 @@ func (b *bounded) Write(p []byte) (int, error) {
 
 func ignoreCount(_ int, err error) error { return err }
 
-// told returns the first line of it, to be put behind an error.
-func (b *bounded) told() string {
+// firstLine returns the first line of the text, for an error.
+func (b *bounded) firstLine() string {
 	line, _, _ := strings.Cut(strings.TrimSpace(b.text.String()), "\n")
 	if line == "" {
 		return ""

@@ -22,7 +22,7 @@ import (
 // maxMetricsFile bounds the file of metrics.
 const maxMetricsFile = 256 << 10
 
-// metricEntry is a metric as the file has it.
+// metricEntry is a metric in the form of the file.
 type metricEntry struct {
 	Name               string           `yaml:"name"`
 	Unit               string           `yaml:"unit"`
@@ -89,8 +89,8 @@ func parse(name string, data []byte) (metrics []nodeqos.Metric, err error) {
 }
 
 func decode(name string, data []byte) (entries []metricEntry, err error) {
-	// The parser is a large program that we do not own. Whatever a file makes it do, it is an error
-	// of the file.
+	// The parser is a large third-party program. A panic of it is reported as an error of the
+	// file.
 	defer func() {
 		if r := recover(); r != nil {
 			err = plimsoll.Invalid(name, "cannot be read as YAML: the parser failed on it (%v)", r)
@@ -107,7 +107,8 @@ func decode(name string, data []byte) (entries []metricEntry, err error) {
 	return entries, nil
 }
 
-// yamlError takes the parser's error apart; its own text shows the source over many lines.
+// yamlError splits the parser's error into line and message. The error's own text quotes the
+// source over many lines.
 func yamlError(name string, err error) error {
 	var y yaml.Error
 	if !errors.As(err, &y) {
@@ -120,7 +121,7 @@ func yamlError(name string, err error) error {
 	return plimsoll.Invalid(name, "%s", msg)
 }
 
-// metric checks an entry and makes it ready.
+// metric checks an entry and converts it to a metric.
 func (e *metricEntry) metric() (m nodeqos.Metric, err error) {
 	m.Metric = qos.Metric{
 		Name: e.Name, Help: e.Help, Unit: e.Unit, ActionPriority: e.ActionPriority, Throttleable: e.Throttleable,
@@ -129,7 +130,7 @@ func (e *metricEntry) metric() (m nodeqos.Metric, err error) {
 	if builtin(e.Name) && e.Sort != nil {
 		return e.resorted()
 	}
-	switch e.Unit { // the units in which values are printed in a way of their own
+	switch e.Unit { // units that are printed in a form of their own
 	case "bytes":
 		m.Scale = 1
 	case "cores":
@@ -159,7 +160,7 @@ func (e *metricEntry) metric() (m nodeqos.Metric, err error) {
 	if err != nil {
 		return m, err
 	}
-	if err = e.acts(&m); err != nil {
+	if err = e.actions(&m); err != nil {
 		return m, err
 	}
 	return m, m.Validate()
@@ -209,7 +210,7 @@ func (e *metricEntry) scraped(m *nodeqos.Metric) error {
 	return nil
 }
 
-// target checks where an endpoint is.
+// target checks the address of an endpoint.
 func (p *prometheusEntry) target() (endpoint, error) {
 	given := 0
 	for _, s := range []string{p.Port, p.Socket, p.URL} {

@@ -18,7 +18,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
-// The example file has every field, and what it describes can be registered.
+// The example file has every field, and its metrics can be registered.
 func TestTheExampleLoads(t *testing.T) {
 	metrics, err := Load("../../examples/metrics.yaml")
 	if err != nil {
@@ -28,7 +28,8 @@ func TestTheExampleLoads(t *testing.T) {
 	if got := strings.Join(nodeqos.MetricNames(metrics), " "); got != names {
 		t.Errorf("names: %s", got)
 	}
-	if m := metrics[0]; m.PerTask || m.Every != 10*time.Second || m.Timeout != 2*time.Second || !m.Evictable || m.Throttleable || m.ActionPriority != 4 {
+	if m := metrics[0]; m.PerTask || m.Every != 10*time.Second || m.Timeout != 2*time.Second ||
+		!m.Evictable || m.Throttleable || m.ActionPriority != 4 {
 		t.Errorf("the first is %+v", m)
 	}
 	if m := metrics[1]; !m.PerTask || m.Sum || !m.Throttleable || m.ThrottleQuantified || m.Sort == nil {
@@ -51,7 +52,7 @@ func TestTheExampleLoads(t *testing.T) {
 	}
 }
 
-// What is wrong in a file of metrics is told with the file, the place and the fix.
+// A fault in a file of metrics is reported with the file, the place and the fix.
 func TestBadMetricsAreRefused(t *testing.T) {
 	const prom = "prometheus: {port: metrics.port, series: x, perTask: true}"
 	for _, c := range []struct{ name, text, want string }{
@@ -140,7 +141,7 @@ hist_count 2
 nan NaN
 `
 
-// The series that fit are put together as the metric says: the largest, or all of them.
+// The matching series are combined as the metric says: the largest value, or the sum.
 func TestASeriesIsFound(t *testing.T) {
 	for _, c := range []struct {
 		series string
@@ -179,8 +180,8 @@ func TestASeriesIsFound(t *testing.T) {
 	}
 }
 
-// Each task is asked at the port that its job names. One that names none does not count, one that
-// does not answer is missing, and a label cannot lead anywhere but to a port.
+// Each task is asked at the port that its job names. A task without a port does not count, and the
+// value of a task that does not answer is missing. A label cannot lead to anything but a port.
 func TestTasksAreScrapedAtTheirPorts(t *testing.T) {
 	serve := func(text string) string {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -228,7 +229,7 @@ func TestTasksAreScrapedAtTheirPorts(t *testing.T) {
 	}
 }
 
-// A unix socket is found by the task's labels, and an endpoint that redirects is not followed.
+// A unix socket is found by the task's labels, and a redirect is not followed.
 func TestUnixSocketsAndRedirects(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "shop"), 0o755); err != nil {
@@ -245,7 +246,7 @@ func TestUnixSocketsAndRedirects(t *testing.T) {
 		}
 		fmt.Fprint(w, "queue 3\n")
 	}))
-	_ = s.Listener.Close() // it is another one that is served
+	_ = s.Listener.Close() // another listener is served
 	s.Listener = listener
 	s.Start()
 	defer s.Close()
@@ -274,8 +275,8 @@ func TestUnixSocketsAndRedirects(t *testing.T) {
 	}
 }
 
-// A command prints one number. One that prints anything else, fails, or takes too long has no
-// value; it leaves no process behind.
+// A command prints one number. A command that prints anything else, fails, or takes too long has
+// no value; it leaves no process behind.
 func TestCommands(t *testing.T) {
 	if _, err := os.Stat("/bin/sh"); err != nil {
 		t.Skip("there is no shell to run")
@@ -310,7 +311,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// What an endpoint answers, whatever it is, is a value or an error.
+// Every answer of an endpoint is a value or an error.
 func FuzzScrape(f *testing.F) {
 	f.Add([]byte(exposition))
 	f.Add([]byte("app_latency{"))
@@ -323,12 +324,12 @@ func FuzzScrape(f *testing.F) {
 			return
 		}
 		if _, err := s.find(text); err != nil {
-			_ = err.Error() // it must not fail on itself
+			_ = err.Error() // Error must not panic
 		}
 	})
 }
 
-// Whatever a file of metrics holds, it is read or refused.
+// Every file of metrics is read or refused.
 func FuzzMetrics(f *testing.F) {
 	if data, err := os.ReadFile("../../examples/metrics.yaml"); err == nil {
 		f.Add(data)
@@ -337,13 +338,13 @@ func FuzzMetrics(f *testing.F) {
 	f.Add([]byte("- null\n"))
 	f.Fuzz(func(_ *testing.T, data []byte) {
 		if _, err := parse("fuzz.yaml", data); err != nil {
-			_ = err.Error() // it must not fail on itself
+			_ = err.Error() // Error must not panic
 		}
 	})
 }
 
-// The order in which tasks are acted on, and that throttling can be quantified, are set in the
-// file; so is the order of a built-in metric.
+// The file sets the order in which tasks are acted on, also for a built-in metric. It also sets
+// whether throttling can be quantified.
 func TestAFileSetsSortersAndWhatThrottlingReleases(t *testing.T) {
 	metrics, err := parse("m.yaml", []byte(`
 - name: requests

@@ -22,8 +22,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
-// Bounds on what an endpoint may answer: all of it, a line, and the lines of the one series that is
-// looked for.
+// Bounds on the answer of an endpoint: all of it, one line, and the lines of the requested series.
 const (
 	maxScrape       = 8 << 20
 	maxScrapeLine   = 64 << 10
@@ -31,14 +30,14 @@ const (
 	scrapeUserAgent = "plimsoll-qos"
 )
 
-// endpoint is where a Prometheus text is read: {name} stands for a label of the task's job, {task}
-// for the task's id.
+// endpoint is the address of a Prometheus text. {name} stands for a label of the task's job,
+// {task} for the task's id.
 type endpoint struct {
-	socket template // empty: TCP
+	socket template // path of a unix socket; empty: TCP
 	url    template
 }
 
-// template is text with names in between. Invariant: one more text than names.
+// template is text with names in between. Invariant: there is one more text than names.
 type template struct{ texts, names []string }
 
 func parseTemplate(field, s string) (t template, err error) {
@@ -59,7 +58,7 @@ func parseTemplate(field, s string) (t template, err error) {
 	}
 }
 
-// fill puts in what a task has; ok is false if it lacks a label.
+// fill puts in the values of a task; ok is false if the task lacks a label.
 func (t *template) fill(task *nodeqos.Task) (s string, ok bool, err error) {
 	var b strings.Builder
 	b.WriteString(t.texts[0])
@@ -83,8 +82,8 @@ func (t *template) fill(task *nodeqos.Task) (s string, ok bool, err error) {
 	return b.String(), true, nil
 }
 
-// harmless reports whether a value, which comes from whoever submitted the job, can only be what it
-// is meant to be: a port, a name.
+// harmless reports whether a value can only be a port or a name. It comes from the user who
+// submitted the job.
 func harmless(s string) bool {
 	for i := range len(s) {
 		c := s[i]
@@ -102,7 +101,7 @@ func newEndpoint(socket, address string) (e endpoint, err error) {
 	if e.url, err = parseTemplate("prometheus.url", address); err != nil {
 		return e, err
 	}
-	sample := strings.Join(e.url.texts, "1") // as it could be
+	sample := strings.Join(e.url.texts, "1") // an example of the address
 	if u, err := url.Parse(
 		sample,
 	); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
@@ -115,16 +114,16 @@ func newEndpoint(socket, address string) (e endpoint, err error) {
 
 func (e *endpoint) perTask() bool { return len(e.socket.names)+len(e.url.names) > 0 }
 
-// scrape reads one series of an endpoint.
+// scrape is the request for one series of an endpoint.
 type scrape struct {
 	endpoint endpoint
 	series   string
-	labels   [][2]string // that it must have
-	sum      bool        // of all that fit; else their largest
+	labels   [][2]string // labels that the series must have
+	sum      bool        // use the sum of the matching series instead of the largest
 }
 
-// measure gets the text and takes the series out of it. A task that lacks a label of the address
-// does not tell the metric.
+// measure gets the text and extracts the value of the series. A task that lacks a label of the
+// address does not have the metric.
 func (s *scrape) measure(ctx context.Context, t *nodeqos.Task) (value float64, ok bool, err error) {
 	if t == nil {
 		t = &nodeqos.Task{}
@@ -144,8 +143,8 @@ func (s *scrape) measure(ctx context.Context, t *nodeqos.Task) (value float64, o
 	return value, true, err
 }
 
-// get returns the lines of the series. Each scrape has a connection of its own: nothing is left
-// open for a task that has gone.
+// get returns the lines of the series. Each scrape has its own connection, so that none stays open
+// for a task that has ended.
 func (s *scrape) get(ctx context.Context, socket, address string) (text []byte, err error) {
 	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10}
 	if socket != "" {
@@ -198,7 +197,7 @@ func (s *scrape) lines(r io.Reader) ([]byte, error) {
 	return kept.Bytes(), nil
 }
 
-// about reports whether a line is a sample of the series, or says its type.
+// about reports whether a line is a sample of the series, or declares its type.
 func (s *scrape) about(line []byte) bool {
 	line = bytes.TrimLeft(line, " \t")
 	if rest, comment := bytes.CutPrefix(line, []byte("# TYPE ")); comment {
@@ -208,7 +207,7 @@ func (s *scrape) about(line []byte) bool {
 	return ok && len(rest) > 0 && (rest[0] == '{' || rest[0] == ' ' || rest[0] == '\t')
 }
 
-// find parses the lines and puts together what fits.
+// find parses the lines and combines the matching samples.
 func (s *scrape) find(text []byte) (value float64, err error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
@@ -226,7 +225,7 @@ func (s *scrape) find(text []byte) (value float64, err error) {
 			value = v
 		case s.sum:
 			value += v
-		case v > value || math.IsNaN(v): // a value that is no number is no value
+		case v > value || math.IsNaN(v): // NaN is not a value
 			value = v
 		}
 		found = true

@@ -1,18 +1,19 @@
-// Package nodekey is how an agent shows that a node is its own.
+// Package nodekey lets an agent prove that a node is its own.
 //
 // A Key is an ed25519 key that never leaves its agent; the node's record holds the public part.
-// With it the agent signs its registrations (SignRegistration, CheckRegistration) and answers a
-// gateway that has called it (Answer, CheckAnswer). A signature costs some 50 µs, which is too much
-// for every heartbeat. So each start of an agent also has a secret, the session: the record holds
-// its hash, and the agent sends it in the Header of its calls (Proves).
+// With the key the agent signs its registrations (SignRegistration, CheckRegistration). It also
+// answers a gateway that calls it (Answer, CheckAnswer). A signature costs some 50 µs, which is
+// too much for every heartbeat. So each start of an agent also has a secret, the session. The
+// record holds its hash, and the agent sends it in the Header of its calls (Proves).
 //
 //	key, err := nodekey.New(seed)
 //	node.Key, node.Session = key.Public(), nodekey.Hash(key.Session())
 //	signature := key.SignRegistration(&node)
 //
-// Each signed message begins with its purpose, so that no signature can stand for another. Neither
-// the record nor a signature lets a reader pass for the agent. A reader of the traffic can take the
-// session, as nothing is encrypted: it is good until the agent starts anew.
+// Each signed message begins with its purpose, so that no signature can be used for another
+// purpose. Neither the record nor a signature lets a reader impersonate the agent. A reader of the
+// traffic can copy the session, since nothing is encrypted. The copy is valid until the agent
+// starts again.
 //
 // The package keeps no state and reads no files. Packages agent and gateway call it.
 package nodekey
@@ -46,13 +47,13 @@ const (
 
 var encoding = base64.RawURLEncoding.Strict()
 
-// Key is the key of a node's agent, and the session of this start of it.
+// Key is the key of a node's agent, with the session of its present start.
 type Key struct {
 	private ed25519.PrivateKey
 	session string
 }
 
-// New returns the key that is made of a seed, with a session of its own.
+// New returns the key that follows from a seed, with a new session.
 func New(seed []byte) (*Key, error) {
 	if len(seed) != SeedSize {
 		return nil, plimsoll.Errorf(plimsoll.CodeCorrupt, "a node's key has %d bytes, not %d", SeedSize, len(seed))
@@ -60,29 +61,29 @@ func New(seed []byte) (*Key, error) {
 	return &Key{private: ed25519.NewKeyFromSeed(seed), session: encoding.EncodeToString(Random(sessionSize))}, nil
 }
 
-// Random returns so many random bytes.
+// Random returns n random bytes.
 func Random(n int) []byte {
 	data := make([]byte, n)
 	_, _ = rand.Read(data) // it never fails: without randomness the process ends
 	return data
 }
 
-// Public returns the public key, as it stands in the node's record.
+// Public returns the public key in the form of the node's record.
 func (k *Key) Public() string {
-	return encoding.EncodeToString(k.private.Public().(ed25519.PublicKey)) // what such a key has
+	return encoding.EncodeToString(k.private.Public().(ed25519.PublicKey)) // the type that such a key has
 }
 
-// Session returns the secret that goes into Header.
+// Session returns the secret to send in Header.
 func (k *Key) Session() string { return k.session }
 
-// Hash returns the hash of a session, as it stands in the node's record.
+// Hash returns the hash of a session in the form of the node's record.
 func Hash(session string) string {
 	sum := sha256.Sum256([]byte(session))
 	return encoding.EncodeToString(sum[:])
 }
 
-// Proves reports whether a session is the one of which a record holds the hash. It takes as long
-// whether it is or not.
+// Proves reports whether a session has the hash of a record. It takes the same time for every
+// session.
 func Proves(session, hash string) bool {
 	if len(session) != encoding.EncodedLen(sessionSize) {
 		return false
@@ -95,7 +96,7 @@ func (k *Key) SignRegistration(node *plimsoll.Node) []byte {
 	return ed25519.Sign(k.private, registration(node))
 }
 
-// CheckRegistration reports whether a node's own key has signed its registration.
+// CheckRegistration reports whether a registration is signed with the node's own key.
 func CheckRegistration(node *plimsoll.Node, signature []byte) error {
 	if !verify(node.Key, registration(node), signature) {
 		return plimsoll.Errorf(
@@ -107,12 +108,12 @@ func CheckRegistration(node *plimsoll.Node, signature []byte) error {
 	return nil
 }
 
-// Answer answers a gateway's nonce.
+// Answer signs a gateway's nonce.
 func (k *Key) Answer(node string, nonce []byte) []byte {
 	return ed25519.Sign(k.private, answer(node, nonce))
 }
 
-// CheckAnswer reports whether the agent of a node has answered a nonce.
+// CheckAnswer reports whether the agent of a node has signed a nonce.
 func CheckAnswer(node, public string, nonce, signature []byte) bool {
 	return verify(public, answer(node, nonce), signature)
 }
@@ -129,7 +130,7 @@ func registration(node *plimsoll.Node) []byte {
 
 func answer(node string, nonce []byte) []byte { return texts(forAnswer, node, string(nonce)) }
 
-// texts puts texts one behind the other so that they cannot be taken apart in another way.
+// texts joins texts unambiguously: no other list of texts gives the same bytes.
 func texts(all ...string) []byte {
 	var message []byte
 	for _, text := range all {

@@ -24,7 +24,7 @@ func nodeOf(key *nodekey.Key) plimsoll.Node {
 	}
 }
 
-// What is signed cannot be used for another node, incarnation, address, session or key.
+// A signature cannot be used for another node, incarnation, address, session or key.
 func TestASignatureIsGoodForOneRegistrationAlone(t *testing.T) {
 	key := newKey(t, 1)
 	node := nodeOf(key)
@@ -93,7 +93,7 @@ func TestAKeyOfAnotherSizeIsRefused(t *testing.T) {
 	}
 }
 
-// Each heartbeat costs this.
+// BenchmarkProves measures the cost of each heartbeat.
 func BenchmarkProves(b *testing.B) {
 	key := newKey(b, 1)
 	hash := nodekey.Hash(key.Session())

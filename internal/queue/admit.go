@@ -1,8 +1,8 @@
 package queue
 
 // Admit lets the tasks of an account be placed and returns nil, or parks the account and returns
-// the queue at which it is parked: the first from its leaf upwards that has as many accounts
-// admitted as it may, or at which others are parked already.
+// the queue at which it is parked. That is the first queue from its leaf upwards that has as many
+// accounts admitted as it may, or that has parked accounts already.
 func (t *Tree) Admit(a *Account) (full *Queue) {
 	if q := a.queue.obstacle(nil); q != nil {
 		t.park(a, q)
@@ -12,8 +12,8 @@ func (t *Tree) Admit(a *Account) (full *Queue) {
 	return nil
 }
 
-// obstacle returns the first queue from the leaf upwards that is full or has parked accounts, which
-// go before. Those that are parked at the queue at or below it do not count.
+// obstacle returns the first queue from the leaf upwards that is full or has parked accounts,
+// which go first. Accounts parked at or below at do not count.
 func (q *Queue) obstacle(at *Queue) *Queue {
 	for ; q != nil; q = q.Parent {
 		if q.full() || at == nil && q.MaxAccounts > 0 && len(q.parked) > 0 {
@@ -26,8 +26,8 @@ func (q *Queue) obstacle(at *Queue) *Queue {
 	return nil
 }
 
-// AdmitAnyway admits an account whatever the limits are. It is for one that was admitted before a
-// load.
+// AdmitAnyway admits an account regardless of the limits. It is for accounts that were admitted
+// before a load.
 func (t *Tree) AdmitAnyway(a *Account) {
 	a.admitted = true
 	for q := a.queue; q != nil; q = q.Parent {
@@ -59,8 +59,7 @@ func (t *Tree) park(a *Account, at *Queue) {
 	t.readmit(at)
 }
 
-// readmit puts a queue into the list of those that may admit more of their parked accounts, if it
-// may.
+// readmit lists a queue for Readmit if it may admit more of its parked accounts.
 func (t *Tree) readmit(q *Queue) {
 	if !q.admitting && len(q.parked) > 0 && !q.full() {
 		q.admitting = true
@@ -69,12 +68,12 @@ func (t *Tree) readmit(q *Queue) {
 }
 
 // Readmit takes the parked account with the smallest key from a queue that may admit more. It
-// admits the account, or parks it at another queue above its leaf that is full; Account.Admitted
-// and Parked say which. It returns nil if no queue may admit more.
+// admits the account, or parks it at a full queue further up; Account.Admitted and Parked say
+// which. It returns nil if no queue may admit more.
 //
-// An account that goes to a queue above stands there for all that are parked with it below: they
-// stay until it has gone on, and then the next one takes its place. So a queue above chooses among
-// the first of each queue below, and no account moves twice for the same reason.
+// An account that moves to a queue above represents all accounts parked with it below. They stay
+// until it has moved on, and then the next one takes its place. So a queue above chooses among the
+// first of each queue below, and no account moves twice for the same reason.
 func (t *Tree) Readmit() *Account {
 	for len(t.admitting) > 0 {
 		q := t.admitting[0]
@@ -108,7 +107,7 @@ func (t *Tree) admittingDone(q *Queue) {
 	t.admitting = t.admitting[1:]
 }
 
-// replace lets the next account of each queue below at take the place of one that was parked at it.
+// replace moves up the next account of each queue below at, after one of their accounts left at.
 func (t *Tree) replace(a *Account, at *Queue) {
 	for q := a.queue; q != at; q = q.Parent {
 		if len(q.parked) == 0 || q.full() {

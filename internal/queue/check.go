@@ -7,9 +7,10 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Check recomputes what the tree derives and reports the first thing that is wrong. It is for tests
-// and for debugging: it costs O(everything). Sums are only held against those of the children, for
-// the tasks themselves are the caller's. DESIGN.md lists what Check holds and what it cannot see.
+// Check recomputes the derived fields of the tree and reports the first difference. It is for
+// tests and for debugging: it costs O(everything). It compares sums only with the sums of the
+// children, because the tasks themselves are the caller's. DESIGN.md lists the checks and their
+// limits.
 func (t *Tree) Check() error {
 	live := map[*Class]bool{}
 	var err error
@@ -51,8 +52,8 @@ func (t *Tree) checkQueue(q *Queue, live map[*Class]bool) error {
 	return t.checkWaiters(q)
 }
 
-// checkWaiters reports waiters of a queue that nobody needs, and those that would not be brought
-// back.
+// checkWaiters reports waiters of a queue that are not needed, and waiters that would never be
+// brought back.
 func (t *Tree) checkWaiters(q *Queue) error {
 	registered := map[*waiter]bool{}
 	for i := range q.short {
@@ -64,7 +65,7 @@ func (t *Tree) checkWaiters(q *Queue) error {
 			if int(w.short) != i || !w.registered() || !q.isShort(i, &w.class.amounts) {
 				return fmt.Errorf("queue %s: a waiter for resource %d does not belong there", q.Path, i)
 			}
-			if pending := w.doubted || w.telling; !pending && w.lanes == nil && len(w.aside.rows) == 0 {
+			if pending := w.inRecheck || w.telling; !pending && w.lanes == nil && len(w.aside.rows) == 0 {
 				return fmt.Errorf("queue %s: nobody needs the waiter of %v for resource %d", q.Path, w.class.amounts, i)
 			}
 		}
@@ -82,8 +83,8 @@ func (t *Tree) checkWaiters(q *Queue) error {
 	return nil
 }
 
-// checkSums holds the sums of a queue against those of its children, its share against its use, and
-// its heaps against their order.
+// checkSums compares the sums of a queue with those of its children, its share with its use, and
+// its heaps with their order.
 func (t *Tree) checkSums(q *Queue) error {
 	sum := *q
 	if !q.Leaf {
@@ -128,7 +129,8 @@ func (r *row) check() error {
 		return fmt.Errorf("it has %d lanes: %w", len(r.lanes), err)
 	}
 	for _, l := range r.lanes {
-		if l.row != r || l.ready <= 0 || !l.account.admitted || l.class != r.class || l.account.queue != r.leaf || l.told == nil {
+		if l.row != r || l.ready <= 0 || !l.account.admitted || l.class != r.class ||
+			l.account.queue != r.leaf || l.told == nil {
 			return fmt.Errorf("lane %d does not belong there", l.ID)
 		}
 	}
@@ -149,8 +151,8 @@ func (r *row) check() error {
 	return nil
 }
 
-// checkPresences counts the classes below a limited queue anew, and holds closed and least against
-// them.
+// checkPresences recounts the classes below a limited queue, and compares closed and least with
+// the result.
 func checkPresences(q *Queue) error {
 	rows := map[*Class]int32{}
 	q.Walk(func(below *Queue) {
@@ -189,7 +191,7 @@ func checkPresences(q *Queue) error {
 	return nil
 }
 
-// atMost reports whether a is no more than b of each resource that the queue limits.
+// atMost reports whether a is at most b in each resource that the queue limits.
 func (q *Queue) atMost(a, b *Amounts) bool {
 	for set := q.MaxSet; set != 0; set &= set - 1 {
 		if i := bits.TrailingZeros32(set); a[i] > b[i] {

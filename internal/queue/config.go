@@ -15,18 +15,18 @@ const (
 	Added ChangeKind = iota
 	MaxSet
 	GuaranteedSet
-	TypeSet // it became a leaf or a parent
+	TypeSet // the queue became a leaf or a parent
 	Removed
 )
 
-// Change is one change that Configure or Tidy has made.
+// Change is one change made by Configure or Tidy.
 type Change struct {
 	Kind  ChangeKind
 	Queue *Queue
 }
 
-// New returns the tree of a stored configuration, which may have queues that drain. It must be
-// valid.
+// New returns the tree of a stored configuration, which may contain draining queues. The
+// configuration must be valid.
 func New(names *placement.Names, c *plimsoll.QueueConfig) *Tree {
 	t := &Tree{names: names, byPath: map[string]*Queue{}, unsettled: &waiter{code: plimsoll.WaitTurn}}
 	t.Root = t.addQueue(nil, c)
@@ -60,7 +60,7 @@ func (t *Tree) setLimits(q *Queue, c *plimsoll.QueueConfig) {
 	q.MaxAccounts, q.MaxTasks = c.MaxJobs, c.MaxTasks
 }
 
-// Config returns the tree as it is stored: the configured queues, and those that drain.
+// Config returns the tree in its stored form: the configured queues and the draining ones.
 func (t *Tree) Config() plimsoll.QueueConfig { return t.configOf(t.Root) }
 
 func (t *Tree) configOf(q *Queue) plimsoll.QueueConfig {
@@ -71,7 +71,7 @@ func (t *Tree) configOf(q *Queue) plimsoll.QueueConfig {
 	return c
 }
 
-// ConfigOf returns a queue as it is stored, without those below it.
+// ConfigOf returns the stored form of a queue, without the queues below it.
 func (t *Tree) ConfigOf(q *Queue) plimsoll.QueueConfig {
 	c := plimsoll.QueueConfig{
 		Name: q.Name, Parent: !q.Leaf, MaxJobs: q.MaxAccounts, MaxTasks: q.MaxTasks, Draining: q.Draining,
@@ -85,8 +85,9 @@ func (t *Tree) ConfigOf(q *Queue) plimsoll.QueueConfig {
 	return c
 }
 
-// CheckConfig reports whether Configure can apply a configuration, which must be valid by itself: a
-// leaf with accounts cannot become a parent, nor a parent with accounts below it a leaf.
+// CheckConfig reports whether Configure can apply a configuration. The configuration must be valid
+// by itself. A leaf with accounts cannot become a parent, nor a parent with accounts below it a
+// leaf.
 func (t *Tree) CheckConfig(c *plimsoll.QueueConfig) error { return checkConfig(t.Root, c) }
 
 func checkConfig(q *Queue, c *plimsoll.QueueConfig) error {
@@ -113,9 +114,10 @@ func checkConfig(q *Queue, c *plimsoll.QueueConfig) error {
 	return nil
 }
 
-// Configure applies a configuration that CheckConfig has accepted, and returns the changes in their
-// order. A queue that is no longer in it drains, and goes when it is empty. Queues that stay are
-// the same *Queue as before. All that waits is offered again, except for classes that are blocked.
+// Configure applies a configuration that CheckConfig has accepted, and returns the changes in
+// their order. A queue that is no longer configured drains, and is removed when it is empty. A
+// queue that stays keeps its *Queue. All waiting lanes are offered again, except those of blocked
+// classes.
 func (t *Tree) Configure(c *plimsoll.QueueConfig) []Change {
 	changes := t.apply(nil, t.Root, c)
 	t.rebuild()
@@ -161,8 +163,8 @@ func (t *Tree) drain(changes []Change, q *Queue) []Change {
 	return append(changes, t.Tidy(q)...)
 }
 
-// Tidy removes a queue that drains and is empty, then its parents if they do and are, and returns
-// the removals.
+// Tidy removes a queue if it drains and is empty, then its parents under the same condition. It
+// returns the removals.
 func (t *Tree) Tidy(q *Queue) (changes []Change) {
 	for q.Parent != nil && t.byPath[q.Path] == q && q.Draining && q.Accounts == 0 && len(q.Children) == 0 {
 		parent := q.Parent
@@ -174,7 +176,7 @@ func (t *Tree) Tidy(q *Queue) (changes []Change) {
 	return changes
 }
 
-// rebuild builds the order of all that waits anew, under new limits.
+// rebuild makes the order of all waiting lanes anew, under new limits.
 func (t *Tree) rebuild() {
 	var rows []*row
 	t.Root.Walk(func(q *Queue) {
@@ -184,7 +186,7 @@ func (t *Tree) rebuild() {
 		q.open, q.offered, q.rank, q.closed = q.open[:0], q.offered[:0], absent, false
 		for len(q.presences) > 0 {
 			p := q.presences[0]
-			q.meet(p.class, -p.rows)
+			q.addRows(p.class, -p.rows)
 		}
 		q.resetLeast()
 		q.share, q.sharedAt = t.shareOf(q), t.totals
@@ -196,7 +198,7 @@ func (t *Tree) rebuild() {
 				w := (*h)[0]
 				h.remove(w)
 				w.short = absent
-				t.doubt(w)
+				t.recheckLater(w)
 			}
 		}
 	})

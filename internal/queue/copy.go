@@ -1,9 +1,9 @@
 package queue
 
-// Copy returns the queues as they are now, with their limits and what is allocated in them, for
-// questions: Find, Refuses, Full and Walk. Accounts, lanes and classes are not in it, so nothing
-// may enter it. It costs O(queues), a little under 1 µs each, and an index of them would cost as
-// much again: Find looks through them.
+// Copy returns the present queues, with their limits and allocated amounts, for questions: Find,
+// Refuses, Full and Walk. Accounts, lanes and classes are not copied, so nothing may enter a copy.
+// It costs O(queues), a little under 1 µs each. An index of them would cost as much again, so Find
+// searches them.
 func (t *Tree) Copy() *Tree {
 	queues := make([]Queue, 0, len(t.byPath)+1)
 	c := &Tree{total: t.total}
@@ -14,7 +14,7 @@ func (t *Tree) Copy() *Tree {
 			Allocated: q.Allocated,
 			Pending:   q.Pending, Running: q.Running, Waiting: q.Waiting, Accounts: q.Accounts, Admitted: q.Admitted,
 		})
-		out := &queues[len(queues)-1] // there is room for all of them, so it stays where it is
+		out := &queues[len(queues)-1] // queues has room for all of them, so the pointer stays valid
 		if len(q.Children) > 0 {
 			out.Children = make([]*Queue, 0, len(q.Children))
 		}

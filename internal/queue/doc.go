@@ -1,5 +1,5 @@
-// Package queue holds the tree of queues: it says which tasks are next, and which limits hold tasks
-// back. It knows no jobs, records or nodes.
+// Package queue holds the tree of queues. It decides which task is next, and which limits hold
+// tasks back. It knows no jobs, records or nodes.
 //
 // # Terms
 //
@@ -7,19 +7,21 @@
 //     accounts.
 //   - An Account has a place in the order of its leaf; the caller makes one for each job. A queue
 //     may limit how many accounts are admitted at once; the others are parked.
-//   - A Class is a request: the amounts that a task asks for, and whatever else decides which nodes
-//     take it, which only the caller knows. A class is the same in all leaves.
+//   - A Class is a request: the amounts of one task, and the other properties that decide which
+//     nodes take it. Only the caller knows those. A class is the same in all leaves.
 //   - A Lane is the tasks of an account that are of one class. The lanes of a leaf that are of one
-//     class stand together in a row.
+//     class form a row.
 //
 // # Order
 //
-// From the root down, the queue with the smallest share goes first (YuniKorn's fair order), and
-// among equal shares the first by name. Inside a leaf the lanes go by the key of their account, and
-// inside an account by their number. The share of a queue is the largest, over the resources that
-// it uses, of used over guaranteed; over the maximum where nothing is guaranteed; and over the
-// whole cluster where there is no maximum either. Shares are compared by multiplication of
-// integers, so that equal input gives equal order.
+// From the root down, the queue with the smallest share goes first (YuniKorn's fair order). Among
+// equal shares the order is by name. Inside a leaf the order of lanes is the key of their account,
+// and inside an account their number.
+//
+// The share of a queue is the largest quotient over the resources that it uses. The quotient is
+// used over guaranteed; over the maximum if nothing is guaranteed; and over the whole cluster if
+// there is no maximum either. Shares are compared by multiplication of integers, so that equal
+// input gives equal order.
 //
 // # Calls
 //
@@ -37,34 +39,36 @@
 //
 // # Guarantees
 //
-// Next returns only lanes that no maximum refuses and whose class is not blocked, the one that the
-// order puts first, and nil only if there is none. It returns the same lane until Charge, Block or
-// another call has changed something. Once Next has returned nil, Settle was called and Tell has
-// nothing more to give out, the code and the queue that each lane was told are true. The same calls
-// give the same answers.
+// Next returns the first lane, by the order, that no maximum refuses and whose class is not
+// blocked. It returns nil only if there is none. It returns the same lane until Charge, Block or
+// another call changes something.
+//
+// After Next has returned nil, Settle finds the changed causes and Tell returns them. Once Tell has
+// returned all of them, each lane's code and queue are true. The same calls give the same answers.
 //
 // # Waiting
 //
-// Nothing is looked at again before something has changed for it. A class that no node takes is
-// blocked once for all its lanes, until Open. A queue that has no room for any class below it is
-// closed: it is left out of its parent's order in one step, however many lanes are below, and a
-// refund puts it back in one step. Only where a queue has room for some classes and not for others
-// are the rows that it refuses set aside one by one, when Next comes to them. They come back when
-// the resource that was short is there.
+// A lane is examined again only after a change that may affect it. A class that no node takes is
+// blocked once for all its lanes, until Open. A queue without room for any class below it is
+// closed. It leaves its parent's order in one step, however many lanes are below, and a refund
+// puts it back in one step. If a queue has room for some classes only, the rows that it refuses
+// are set aside one by one, when Next reaches them. They come back when enough of the short
+// resource is free.
 //
 // # Costs
 //
 // Next costs O(depth), and O(depth × log siblings) for each row or queue that it takes out of the
-// order on its way. Charge costs O(depth × log siblings). So does Refund, beside the rows that come
-// back. Block costs O(limited queues below which the class waits), and Open that and the rows that
-// were set aside. The first refusal after a class was blocked or left costs O(classes below the
-// queue). Configure costs O(tree + rows × depth), and a new total of the cluster O(siblings) for
-// each queue that Next comes through.
+// order on its way. Charge costs O(depth × log siblings). Refund costs the same, and the rows that
+// come back. Block costs O(limited queues above rows of the class). Open costs the same, and the
+// rows that were set aside. The first refusal after a class was blocked or left costs O(classes
+// below the queue). Configure costs O(tree + rows × depth). A new total of the cluster costs
+// O(siblings) for each queue that Next passes through.
 //
 // A lane takes 80 bytes, an account 56 and a class 200. A row takes some 120 bytes with the lists
-// in which it stands, or 240 if it is the only one of its leaf, and 80 for each limited queue
-// above. A queue takes 1.6 KB.
+// that hold it, or 240 if it is the only row of its leaf. Each limited queue above adds 80. A
+// queue takes 1.6 KB.
 //
 // The package has no locks, starts nothing and reads no clock. State owns the Tree; the scheduler
-// asks it. DESIGN.md has the picture, the invariants, what was rejected, and the known limits.
+// queries it. DESIGN.md has a diagram, the invariants, the rejected alternatives and the known
+// limits.
 package queue

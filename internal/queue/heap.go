@@ -1,16 +1,16 @@
 package queue
 
-// ranked is an item of a heap. It can tell which of two goes first, and it keeps its own place.
+// ranked is an item of a heap. It compares itself with others, and stores its own position.
 type ranked[T any] interface {
 	before(other T) bool
 	place() *int32
 }
 
-// absent is the place of an item that stands in no list.
+// absent is the position of an item that is in no list.
 const absent int32 = -1
 
-// heap is a binary heap with the first item on top. After the order of one item has changed, fix
-// must be called before anything else; after that of many, order.
+// heap is a binary heap with the first item on top. A change of the order of one item must be
+// followed by fix, a change of many by order, before any other call.
 type heap[T ranked[T]] []T
 
 func (h *heap[T]) push(v T) {
@@ -19,7 +19,7 @@ func (h *heap[T]) push(v T) {
 	h.up(len(*h) - 1)
 }
 
-// remove takes an item out that is in the heap.
+// remove removes an item of the heap.
 func (h *heap[T]) remove(v T) {
 	i, last := int(*v.place()), len(*h)-1
 	if i != last {
@@ -34,14 +34,14 @@ func (h *heap[T]) remove(v T) {
 	}
 }
 
-// fix puts an item whose order has changed where it belongs.
+// fix restores the position of an item whose order has changed.
 func (h *heap[T]) fix(v T) {
 	if i := int(*v.place()); !h.down(i) {
 		h.up(i)
 	}
 }
 
-// order makes a heap of items whose order has changed all at once.
+// order restores the heap after the order of all items may have changed.
 func (h *heap[T]) order() {
 	for i := len(*h)/2 - 1; i >= 0; i-- {
 		h.down(i)

@@ -2,68 +2,68 @@ package queue
 
 import "github.com/plimsoll-dev/plimsoll"
 
-// Class is a request, as far as the tree knows it. NewClass makes one.
+// Class is a request in the form that the tree knows. NewClass makes one.
 type Class struct {
 	amounts   Amounts
-	code      plimsoll.WaitCode // why no node takes it; WaitNone: it is not blocked
-	rows      int32             // of the whole tree
-	aside     aside             // its rows that Next came to while it was blocked
-	refused   *waiter           // the lanes that were told the code; nil: there are none
+	code      plimsoll.WaitCode // why no node takes it; WaitNone: the class is not blocked
+	rows      int32             // number of its rows in the whole tree
+	aside     aside             // rows that Next reached while the class was blocked
+	refused   *waiter           // lanes that were told the code; nil if there are none
 	presences []*presence       // limited queues below which it has rows
 }
 
-// NewClass makes a class of tasks that ask for such amounts. One that is no longer used can be
-// dropped without telling the tree.
+// NewClass makes a class whose tasks each need such amounts. A class that is no longer used needs
+// no removal.
 func (t *Tree) NewClass(amounts *Amounts) *Class { return &Class{amounts: *amounts} }
 
-// Amounts returns what one task of the class asks for.
+// Amounts returns the amounts that one task of the class needs.
 func (c *Class) Amounts() *Amounts { return &c.amounts }
 
-// Blocked returns why no node takes the class; WaitNone: it is not blocked.
+// Blocked returns why no node takes the class; WaitNone if the class is not blocked.
 func (c *Class) Blocked() plimsoll.WaitCode { return c.code }
 
-// Account is one that has tasks in a leaf: a job. It is a part of the caller's row; Enter puts it
-// into the tree.
+// Account is the holder of tasks in a leaf: a job. It is embedded in the caller's row; Enter puts
+// it into the tree.
 type Account struct {
-	ID int32 // the caller's
+	ID int32 // set by the caller
 
 	queue    *Queue
 	key      int64 // place in the order of the leaf, the smallest first
 	admitted bool
-	parkedAt *Queue // it waits until fewer accounts are admitted there, or above
-	rank     int32  // in parkedAt.parked
-	lanes    *Lane  // the first; the others follow by sibling
-	tasks    int64  // that Count said
+	parkedAt *Queue // queue at which it is parked; see Tree.Admit; nil if it is not parked
+	rank     int32  // position in parkedAt.parked
+	lanes    *Lane  // first lane; the others follow by sibling
+	tasks    int64  // tasks reported by Count
 }
 
 func (a *Account) before(o *Account) bool { return a.key < o.key }
 func (a *Account) place() *int32          { return &a.rank }
 
-// Queue returns the leaf of the account; nil if it is in none.
+// Queue returns the leaf of the account; nil before Enter and after Leave.
 func (a *Account) Queue() *Queue { return a.queue }
 
 // Admitted reports whether the tasks of the account may be placed.
 func (a *Account) Admitted() bool { return a.admitted }
 
-// Parked returns the queue at which the account waits until fewer accounts are admitted there or
-// above; nil if it waits for none.
+// Parked returns the queue at which the account is parked until fewer accounts are admitted there
+// or above. It returns nil if the account is not parked.
 func (a *Account) Parked() *Queue { return a.parkedAt }
 
-// Lane is the tasks of an account that are of one class. It is a part of the caller's row; Add puts
-// it into the tree.
+// Lane is the tasks of an account that are of one class. It is embedded in the caller's row; Add
+// puts it into the tree.
 type Lane struct {
-	ID int32 // the caller's
+	ID int32 // set by the caller
 
 	account *Account
-	sibling *Lane // the next of the account
+	sibling *Lane // next lane of the account
 	class   *Class
-	seq     int32 // place in the order of the account
+	seq     int32 // position in the order of the account
 	ready   int32 // tasks that may be placed
-	row     *row  // while ready > 0 and the account is admitted
-	rank    int32 // in row.lanes
+	row     *row  // set while ready > 0 and the account is admitted
+	rank    int32 // position in row.lanes
 
-	told       *waiter // the cause that it was told last, while it stands in a row
-	next, prev *Lane   // in the list of those that were told the same
+	told       *waiter // last cause that it was told, while it stands in a row
+	next, prev *Lane   // neighbours in the list of lanes that were told the same cause
 }
 
 func (l *Lane) before(o *Lane) bool {
@@ -81,25 +81,24 @@ func (l *Lane) Class() *Class { return l.class }
 // Ready returns how many tasks of the lane may be placed.
 func (l *Lane) Ready() int32 { return l.ready }
 
-// row is the lanes of a leaf that are of one class. It stands in one of three places: in the order
+// row is the lanes of a leaf that are of one class. A row is in one of three places: in the order
 // of its leaf, set aside with its class, or set aside with a waiter of a queue.
 type row struct {
 	leaf   *Queue
 	class  *Class
 	lanes  heap[*Lane] // Invariant: not empty
-	aside  *aside      // where it is set aside; nil: it stands in leaf.offered
-	rank   int32       // place in leaf.offered or aside.rows
-	inLeaf int32       // place in leaf.rows
+	aside  *aside      // list in which it is set aside; nil if it is in leaf.offered
+	rank   int32       // position in leaf.offered or aside.rows
+	inLeaf int32       // position in leaf.rows
 }
 
 func (r *row) before(o *row) bool { return r.lanes[0].before(o.lanes[0]) }
 func (r *row) place() *int32      { return &r.rank }
 
-// aside is a list of rows of one class that are out of the order of their leaves. Their order in it
-// has no meaning.
+// aside is an unordered list of rows of one class that are out of the order of their leaves.
 type aside struct {
 	rows []*row
-	of   *waiter // the waiter whose list it is; nil: it is the list of a blocked class
+	of   *waiter // waiter that owns the list; nil for the list of a blocked class
 }
 
 func (a *aside) add(r *row) {
@@ -117,14 +116,14 @@ func (t *Tree) setAside(r *row, to *aside) {
 	to.add(r)
 }
 
-// bringBack moves a row that is set aside back into the order of its leaf.
+// bringBack moves a set-aside row back into the order of its leaf.
 func (t *Tree) bringBack(r *row) {
 	r.leaveAside()
 	r.leaf.offered.push(r)
 	r.leaf.offer()
 }
 
-// leaveAside takes a row that is set aside out of its list.
+// leaveAside removes a set-aside row from its list.
 func (r *row) leaveAside() {
 	from := r.aside
 	last := len(from.rows) - 1
@@ -134,12 +133,12 @@ func (r *row) leaveAside() {
 	from.rows = from.rows[:last]
 	r.aside, r.rank = nil, absent
 	if from.of != nil {
-		from.of.forgetIdle()
+		from.of.dropIdle()
 	}
 }
 
-// Enter puts an account into a leaf, behind those with a smaller key. It is neither admitted nor
-// parked yet.
+// Enter puts an account into a leaf, behind the accounts with a smaller key. The account is
+// neither admitted nor parked yet.
 func (t *Tree) Enter(a *Account, leaf *Queue, key int64) {
 	a.queue, a.key, a.rank = leaf, key, absent
 	for q := leaf; q != nil; q = q.Parent {
@@ -148,7 +147,7 @@ func (t *Tree) Enter(a *Account, leaf *Queue, key int64) {
 	}
 }
 
-// Count says how many tasks an account has in all, however many of them wait or run.
+// Count sets the number of all tasks of an account, in any state.
 func (t *Tree) Count(a *Account, tasks int64) {
 	if tasks == a.tasks {
 		return
@@ -160,7 +159,8 @@ func (t *Tree) Count(a *Account, tasks int64) {
 	a.tasks = tasks
 }
 
-// Leave takes an account with its lanes out of the tree. No task of it may be charged or pending.
+// Leave removes an account and its lanes from the tree. None of its tasks may be charged or
+// pending.
 func (t *Tree) Leave(a *Account) {
 	for l := a.lanes; l != nil; l = l.sibling {
 		t.unlist(l)
@@ -183,14 +183,14 @@ func (t *Tree) Leave(a *Account) {
 	a.admitted = false
 }
 
-// Add gives an account one more lane, the seq-th, of a class.
+// Add gives an account one more lane of a class, at position seq.
 func (t *Tree) Add(l *Lane, a *Account, c *Class, seq int32) {
 	l.account, l.class, l.seq, l.rank = a, c, seq, absent
 	l.sibling, a.lanes = a.lanes, l
 }
 
-// SetClass moves a lane to another class of the same amounts. If the lane has ready tasks of an
-// admitted account, it counts as told that it waits for its turn.
+// SetClass moves a lane to another class with the same amounts. A lane with ready tasks of an
+// admitted account then counts as told that it waits for its turn.
 func (t *Tree) SetClass(l *Lane, c *Class) {
 	listed := l.row != nil
 	t.unlist(l)
@@ -200,12 +200,12 @@ func (t *Tree) SetClass(l *Lane, c *Class) {
 	}
 }
 
-// Restate gives a class other amounts. Of no lane of it may tasks be charged, and none may be
-// counted as waiting: the caller counts them again by Pend. outdated says that what its lanes were
-// told about nodes is to be told anew, even if it is the same code again.
+// Restate gives a class other amounts. No task of it may be charged, and none may be counted as
+// waiting: the caller counts them again by Pend. With outdated, its lanes are told the code of
+// their nodes again, even if it is the same.
 func (t *Tree) Restate(c *Class, amounts *Amounts, outdated bool) {
 	c.amounts = *amounts
-	for i := 0; i < len(c.presences); i++ { // a queue that is opened adds those above it
+	for i := 0; i < len(c.presences); i++ { // opening a queue appends those above it
 		q := c.presences[i].queue
 		q.stale++
 		q.lower(&c.amounts)
@@ -215,13 +215,13 @@ func (t *Tree) Restate(c *Class, amounts *Amounts, outdated bool) {
 	}
 	if outdated && c.refused != nil {
 		c.refused.outdated = true
-		t.doubt(c.refused)
+		t.recheckLater(c.refused)
 		c.refused = nil
 	}
 }
 
-// Pend counts n more tasks of the lane as waiting, whether they may be placed yet or not; fewer if
-// n is negative.
+// Pend counts n more tasks of the lane as waiting, whether or not they may be placed yet. A
+// negative n counts fewer.
 func (t *Tree) Pend(l *Lane, n int32) {
 	for q := l.account.queue; q != nil; q = q.Parent {
 		q.Pending.AddTimes(&l.class.amounts, int64(n))
@@ -230,8 +230,8 @@ func (t *Tree) Pend(l *Lane, n int32) {
 	}
 }
 
-// Ready says that n more tasks of the lane may be placed; fewer if n is negative. listed reports
-// that the lane had none before and waits for its turn now, which the caller tells it.
+// Ready lets n more tasks of the lane be placed; a negative n lets fewer. listed reports that the
+// lane had none before. It waits for its turn now, and the caller tells it so.
 func (t *Tree) Ready(l *Lane, n int32) (listed bool) {
 	l.ready += n
 	switch {
@@ -244,7 +244,7 @@ func (t *Tree) Ready(l *Lane, n int32) (listed bool) {
 	return false
 }
 
-// Charge books one task of the lane, which Pend and Ready have counted, as running.
+// Charge counts one task of the lane, which Pend and Ready have counted, as running.
 func (t *Tree) Charge(l *Lane) {
 	t.Ready(l, -1)
 	for q := l.account.queue; q != nil; q = q.Parent {
@@ -254,7 +254,7 @@ func (t *Tree) Charge(l *Lane) {
 	}
 }
 
-// Book books a task as running that was never counted as waiting. It is for a load.
+// Book counts a task as running that was never counted as waiting. It is for a load.
 func (t *Tree) Book(l *Lane) {
 	for q := l.account.queue; q != nil; q = q.Parent {
 		t.book(q, l)
@@ -268,8 +268,8 @@ func (t *Tree) book(q *Queue, l *Lane) {
 	t.touch(q)
 }
 
-// Refund takes a task that has ended out of what its queues hold, and opens or brings back what
-// they have room for now.
+// Refund subtracts an ended task from its queues. It opens the queues and brings back the rows
+// that now have room.
 func (t *Tree) Refund(l *Lane) {
 	for q := l.account.queue; q != nil; q = q.Parent {
 		q.Allocated.Sub(&l.class.amounts)
@@ -301,8 +301,8 @@ func (t *Tree) list(l *Lane) {
 	t.unsettled.add(l)
 }
 
-// addRow makes a row of one lane. The row is offered unless its class is blocked, and opens the
-// queues above that are closed and have room for it.
+// addRow makes a row of one lane. The row is offered unless its class is blocked. It opens the
+// closed queues above that have room for it.
 func (t *Tree) addRow(leaf *Queue, l *Lane) {
 	c := l.class
 	r := &row{leaf: leaf, class: c, rank: absent, inLeaf: int32(len(leaf.rows))}
@@ -322,7 +322,7 @@ func (t *Tree) addRow(leaf *Queue, l *Lane) {
 	t.count(leaf, c, 1)
 }
 
-// unlist takes a lane out of its row.
+// unlist removes a lane from its row.
 func (t *Tree) unlist(l *Lane) {
 	r := l.row
 	if r == nil {
@@ -340,7 +340,7 @@ func (t *Tree) unlist(l *Lane) {
 	}
 }
 
-// dropRow takes a row out of the tree, before its last lane leaves it.
+// dropRow removes a row from the tree, before its last lane leaves it.
 func (t *Tree) dropRow(r *row) {
 	leaf, c := r.leaf, r.class
 	if r.aside == nil || r.aside.of == nil {

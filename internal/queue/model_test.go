@@ -15,7 +15,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// world is a tree beside the simplest model of it: lists that are searched anew for each answer.
+// world is a tree and the simplest model of it: lists that are searched for each answer.
 type world struct {
 	t     *rapid.T
 	names *placement.Names
@@ -25,7 +25,7 @@ type world struct {
 	config   plimsoll.QueueConfig
 	classes  []*queue.Class
 	accounts []*account
-	lanes    []*lane // by id; those of accounts that have left are gone
+	lanes    []*lane // by id; nil for lanes of accounts that have left
 	key      int64
 }
 
@@ -91,7 +91,7 @@ func (w *world) lacks(path string, c *queue.Class) bool {
 	return false
 }
 
-// short reports whether the maximum of a queue in one resource does.
+// short reports whether the maximum of a queue forbids one more task because of one resource.
 func (w *world) short(path string, c *queue.Class, resource int) bool {
 	most, ok := w.configOf(path).Max[w.names.Name(resource)]
 	a := c.Amounts()[resource]
@@ -172,7 +172,7 @@ func (w *world) next() *lane {
 	})
 }
 
-// What can happen.
+// The steps of the model follow.
 
 var resourceNames = []string{plimsoll.CPU, plimsoll.Memory, "gpu"}
 
@@ -187,7 +187,7 @@ func (w *world) amounts(label string, most int64) plimsoll.Resources {
 }
 
 // draw makes a tree of three levels. Most names stay, so that limits change while tasks wait and
-// run; some are left out now and then, and a team becomes a leaf or a parent.
+// run. Some are left out now and then, and a team becomes a leaf or a parent.
 func (w *world) draw() plimsoll.QueueConfig {
 	c := plimsoll.QueueConfig{Name: "root", Parent: true}
 	for i := range 3 {
@@ -214,7 +214,7 @@ func (w *world) draw() plimsoll.QueueConfig {
 	return c
 }
 
-// now says yes now and then.
+// now returns true about once in ten calls.
 func (w *world) now(label string) bool { return rapid.IntRange(0, 9).Draw(w.t, label) == 9 }
 
 func (w *world) accountsBelow(path string) (n int) {
@@ -226,7 +226,7 @@ func (w *world) accountsBelow(path string) (n int) {
 	return n
 }
 
-// configure gives the tree another configuration. Queues that it leaves out stay for as long as
+// configure gives the tree another configuration. Queues that are left out stay as long as
 // accounts are below them.
 func (w *world) configure() {
 	c := w.draw()
@@ -255,7 +255,7 @@ func (w *world) drain(path string, was, is *plimsoll.QueueConfig) {
 	}
 }
 
-// tidy forgets queues that drain and have no accounts any more.
+// tidy removes draining queues without accounts.
 func (w *world) tidy(path string, c *plimsoll.QueueConfig) {
 	for i := range c.Queues {
 		w.tidy(path+"."+c.Queues[i].Name, &c.Queues[i])
@@ -269,7 +269,7 @@ func (w *world) tidy(path string, c *plimsoll.QueueConfig) {
 	})
 }
 
-// leaves returns the paths of the leaves that take accounts.
+// leaves returns the paths of the leaves that accept accounts.
 func leaves(path string, c *plimsoll.QueueConfig) (paths []string) {
 	if c.Draining {
 		return nil
@@ -333,7 +333,7 @@ func (w *world) admit(a *account) {
 	w.turn(a)
 }
 
-// turn notes that the lanes of an account were told that it is their turn.
+// turn records that the lanes of an account were told that it is their turn.
 func (w *world) turn(a *account) {
 	for _, l := range a.lanes {
 		if a.Admitted() && l.ready > 0 {
@@ -350,7 +350,7 @@ func (w *world) more(l *lane, n int32) {
 	}
 }
 
-// pick returns a lane that a random number chooses of those that ok accepts, or nil.
+// pick returns a random lane that ok accepts, or nil.
 func (w *world) pick(label string, ok func(*lane) bool) *lane {
 	list := slices.DeleteFunc(slices.Clone(w.lanes), func(l *lane) bool { return l == nil || !ok(l) })
 	if len(list) == 0 {
@@ -373,7 +373,7 @@ func (w *world) leave(a *account) {
 	w.tidy("root", &w.config)
 }
 
-// cutShort is a cycle that is cut short: a few lanes are placed or blocked, and a few are told.
+// cutShort runs part of a cycle: a few lanes are placed or blocked, and a few are told.
 func (w *world) cutShort() {
 	w.place(rapid.IntRange(0, 3).Draw(w.t, "lanes before it is cut short"))
 	for range rapid.IntRange(0, 3).Draw(w.t, "lanes that are told") {
@@ -383,14 +383,15 @@ func (w *world) cutShort() {
 	}
 }
 
-// cycle places as long as there is a next lane. At its end it holds the causes against the truth.
+// cycle places lanes until there is no next one. Then it compares the causes with the truth.
 func (w *world) cycle() {
 	if w.place(1000) {
 		w.settle()
 	}
 }
 
-// place places at most n lanes, blocking some classes on the way, and reports whether none is left.
+// place places at most n lanes and blocks some classes on the way. It reports whether no lane is
+// left.
 func (w *world) place(n int) (done bool) {
 	for range n {
 		want, got := w.next(), w.tree.Next()
@@ -438,8 +439,8 @@ func (w *world) settle() {
 	}
 }
 
-// restate gives a class of which nothing runs another amount of a resource that no queue limits, as
-// happens when the first node brings a resource or the last one takes it away.
+// restate changes the amount that an idle class needs of a resource that no queue limits. That
+// happens when the first node brings a resource, or the last one takes it away.
 func (w *world) restate() {
 	c := rapid.SampledFrom(w.classes).Draw(w.t, "class that asks for something else")
 	k := rapid.IntRange(0, w.names.Len()-1).Draw(w.t, "resource")
@@ -467,8 +468,7 @@ func (w *world) restate() {
 	}
 }
 
-// readmit has the parked accounts admitted for which there is room, and checks that none is
-// forgotten.
+// readmit admits the parked accounts for which there is room, and checks that none is forgotten.
 func (w *world) readmit() {
 	for a := w.tree.Readmit(); a != nil; a = w.tree.Readmit() {
 		w.turn(w.accounts[a.ID])
@@ -480,7 +480,7 @@ func (w *world) readmit() {
 		if a.gone || a.Admitted() {
 			continue
 		}
-		full := false // the queue where it is parked, or one above
+		full := false // the queue where it is parked, or a queue above
 		for path := a.Parked().Path; path != ""; path = path[:max(0, strings.LastIndexByte(path, '.'))] {
 			most := w.configOf(path).MaxJobs
 			full = full || most > 0 && w.admitted(path) >= most
@@ -503,7 +503,7 @@ func newWorld(t *rapid.T) *world {
 	return w
 }
 
-// Whatever happens, the tree says the same as the simplest model: which lane is next, which queue
+// After every step, the tree agrees with the simplest model: which lane is next, which queue
 // refuses a lane, and which accounts are parked.
 func TestTreeIsItsModel(t *testing.T) {
 	testrun.Check(t, func(t *rapid.T) {

@@ -2,9 +2,9 @@ package queue
 
 import "github.com/plimsoll-dev/plimsoll"
 
-// Next returns the lane whose first task is to be placed next, or nil if no task can be placed now.
-// It walks down the heaps to the row that is first. If that cannot be placed, Next takes it out of
-// the order and walks again.
+// Next returns the lane whose first task is placed next, or nil if no task can be placed now. It
+// walks down the heaps to the first row. If that row cannot be placed, Next takes it out of the
+// order and walks again.
 func (t *Tree) Next() *Lane {
 	for t.live > 0 && !t.Root.closed {
 		q := t.Root
@@ -32,12 +32,12 @@ func (t *Tree) Next() *Lane {
 	return nil
 }
 
-// refuse takes a row out of the order for which a queue has no room. If the queue has no room for
-// any class below it, it is closed, and the rows stay where they are. Otherwise the row is set
+// refuse takes a row out of the order because a queue has no room for it. If the queue has no room
+// for any class below it, the queue is closed and its rows stay in place. Otherwise the row is set
 // aside with a waiter of the queue.
 func (t *Tree) refuse(q *Queue, resource int, r *row) {
 	if q.stale > 0 && q.lacks(&q.least) < 0 {
-		q.stale++ // also for each row that is set aside meanwhile
+		q.stale++ // counts each row that is set aside meanwhile, too
 		if 4*q.stale >= len(q.presences) {
 			q.findLeast()
 		}
@@ -50,8 +50,8 @@ func (t *Tree) refuse(q *Queue, resource int, r *row) {
 	t.count(r.leaf, r.class, -1)
 }
 
-// reopen opens a queue with a maximum if it has room for a class below it, and brings back the rows
-// that were set aside there and that it has room for.
+// reopen opens a limited queue if it has room for a class below it. It also brings back the
+// set-aside rows for which the queue now has room.
 func (t *Tree) reopen(q *Queue) {
 	if q.closed && q.lacks(&q.least) < 0 {
 		t.open(q)
@@ -71,9 +71,9 @@ func (t *Tree) reopen(q *Queue) {
 	}
 }
 
-// release brings back the rows of a waiter whose queue has room for them; those of a class that is
-// blocked by now are set aside with the class instead. The cause of its lanes is to be looked at
-// again.
+// release brings back the rows of a waiter whose queue has room for them. Rows of a class that was
+// blocked meanwhile are set aside with the class instead. The cause of the lanes is marked for
+// Settle.
 func (t *Tree) release(w *waiter) {
 	for n := len(w.aside.rows); n > 0; n-- {
 		r := w.aside.rows[n-1]
@@ -85,11 +85,11 @@ func (t *Tree) release(w *waiter) {
 		}
 		t.count(r.leaf, r.class, 1)
 	}
-	t.doubt(w)
+	t.recheckLater(w)
 }
 
-// Block says that no node takes a class now, and why. Its rows stay where they are until Next comes
-// to them. A class that is blocked already gets another code.
+// Block records that no node takes a class now, and why. Its rows stay in place until Next reaches
+// them. A class that is blocked already gets the new code.
 func (t *Tree) Block(c *Class, code plimsoll.WaitCode) {
 	if c.code == plimsoll.WaitNone {
 		if c.rows > 0 {
@@ -101,13 +101,13 @@ func (t *Tree) Block(c *Class, code plimsoll.WaitCode) {
 	}
 	c.code = code
 	if c.refused != nil && c.refused.code != code {
-		t.doubt(c.refused)
+		t.recheckLater(c.refused)
 		c.refused = nil
 	}
 }
 
-// Open says that a node may take a class again, and brings back the rows that were set aside with
-// it.
+// Open records that a node may take a class again, and brings back the rows that were set aside
+// with it.
 func (t *Tree) Open(c *Class) {
 	if c.code == plimsoll.WaitNone {
 		return
@@ -116,7 +116,7 @@ func (t *Tree) Open(c *Class) {
 	if c.rows > 0 {
 		t.live++
 	}
-	for i := 0; i < len(c.presences); i++ { // a queue that is opened adds those above it
+	for i := 0; i < len(c.presences); i++ { // opening a queue appends those above it
 		q := c.presences[i].queue
 		q.lower(&c.amounts)
 		if q.closed && q.lacks(&c.amounts) < 0 {
@@ -127,6 +127,6 @@ func (t *Tree) Open(c *Class) {
 		t.bringBack(c.aside.rows[n-1])
 	}
 	if c.refused != nil {
-		t.doubt(c.refused)
+		t.recheckLater(c.refused)
 	}
 }

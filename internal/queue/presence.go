@@ -7,24 +7,24 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// presence counts the rows of a class that a limited queue may come to: those below it that are not
-// set aside with a waiter, and not below a closed queue.
+// presence counts the rows of a class that may reach a limited queue: rows below it that are
+// neither set aside with a waiter nor below a closed queue.
 type presence struct {
 	class   *Class
 	queue   *Queue
 	rows    int32
-	inClass int32 // place in class.presences
-	inQueue int32 // place in queue.presences
+	inClass int32 // position in class.presences
+	inQueue int32 // position in queue.presences
 }
 
-// count counts n more rows of a class from a queue upwards, as far as the first one that is closed;
-// fewer if n is negative. One that is closed is opened if it has room for the class.
+// count adds n rows of a class from a queue upwards, up to the first closed queue; a negative n
+// subtracts. A closed queue that has room for the class is opened.
 func (t *Tree) count(q *Queue, c *Class, n int32) {
 	for ; q != nil; q = q.Parent {
 		if q.MaxSet == 0 {
 			continue
 		}
-		q.meet(c, n)
+		q.addRows(c, n)
 		if !q.closed {
 			continue
 		}
@@ -35,7 +35,7 @@ func (t *Tree) count(q *Queue, c *Class, n int32) {
 	}
 }
 
-// open puts a closed queue back into the order, with all that waits below it.
+// open puts a closed queue, with all rows that wait below it, back into the order.
 func (t *Tree) open(q *Queue) {
 	q.closed = false
 	q.offer()
@@ -44,7 +44,7 @@ func (t *Tree) open(q *Queue) {
 	}
 }
 
-// shut takes a queue out of the order that has no room for anything that waits below it.
+// shut takes a queue out of the order because it has no room for any row that waits below it.
 func (t *Tree) shut(q *Queue) {
 	for _, p := range q.presences {
 		t.count(q.Parent, p.class, -p.rows)
@@ -53,9 +53,9 @@ func (t *Tree) shut(q *Queue) {
 	q.withdraw()
 }
 
-// meet counts n more rows of a class at a limited queue. With the last one least may become too
+// addRows adds n rows of a class at a limited queue. When the last row leaves, least may become too
 // low: the class may have been the one with the least.
-func (q *Queue) meet(c *Class, n int32) {
+func (q *Queue) addRows(c *Class, n int32) {
 	p := q.presenceOf[c]
 	if p == nil {
 		p = &presence{class: c, queue: q, inClass: int32(len(c.presences)), inQueue: int32(len(q.presences))}
@@ -85,7 +85,7 @@ func (q *Queue) meet(c *Class, n int32) {
 	}
 }
 
-// lower keeps least right when a class that may be placed comes to wait below the queue.
+// lower updates least for a class, not blocked, that begins to wait below the queue.
 func (q *Queue) lower(a *Amounts) {
 	for set := q.MaxSet; set != 0; set &= set - 1 {
 		i := bits.TrailingZeros32(set)
@@ -93,8 +93,8 @@ func (q *Queue) lower(a *Amounts) {
 	}
 }
 
-// findLeast computes, by resource, the least that any class below the queue asks for that is not
-// blocked. If less than that is left of one resource, there is no room for any of the classes.
+// findLeast computes, by resource, the least amount over all unblocked classes below the queue. If
+// less than that is left of one resource, none of the classes has room.
 func (q *Queue) findLeast() {
 	q.resetLeast()
 	for _, p := range q.presences {
@@ -104,7 +104,7 @@ func (q *Queue) findLeast() {
 	}
 }
 
-// resetLeast makes least that of no class.
+// resetLeast sets least to the value without any class.
 func (q *Queue) resetLeast() {
 	for i := range q.least {
 		q.least[i] = math.MaxInt64

@@ -17,9 +17,9 @@ func (a fraction) compare(b fraction) int {
 	return 1
 }
 
-// shareOf returns the dominant share of a queue: the largest, over the resources that it uses, of
-// used over guaranteed; over the maximum where nothing is guaranteed; and over the whole cluster
-// where there is no maximum above zero either.
+// shareOf returns the dominant share of a queue: the largest quotient over the resources that it
+// uses. The quotient is used over guaranteed; over the maximum if nothing is guaranteed; and over
+// the whole cluster if there is no maximum above zero either.
 func (t *Tree) shareOf(q *Queue) fraction {
 	best := fraction{0, 1}
 	for i, used := range q.Allocated {
@@ -31,7 +31,7 @@ func (t *Tree) shareOf(q *Queue) fraction {
 		switch {
 		case q.GuaranteedSet&bit != 0 && q.Guaranteed[i] > 0:
 			f.den = uint64(q.Guaranteed[i])
-		case q.GuaranteedSet&bit != 0: // guaranteed nothing, but in use: a share of 1
+		case q.GuaranteedSet&bit != 0: // a guarantee of zero that is in use: a share of 1
 			f.num = 1
 		case q.MaxSet&bit != 0 && q.Max[i] > 0:
 			f.den = uint64(q.Max[i])
@@ -45,8 +45,8 @@ func (t *Tree) shareOf(q *Queue) fraction {
 	return best
 }
 
-// SetTotal says what the whole cluster has. Shares of resources without a guarantee and a maximum
-// are parts of that.
+// SetTotal sets the resources of the whole cluster. Shares of resources without a guarantee and a
+// maximum are fractions of it.
 func (t *Tree) SetTotal(total *Amounts) {
 	if t.total != *total {
 		t.total = *total
@@ -54,8 +54,7 @@ func (t *Tree) SetTotal(total *Amounts) {
 	}
 }
 
-// reshare computes the shares of a queue's children anew, and their order, after the total has
-// changed.
+// reshare recomputes the shares and the order of a queue's children, after the total has changed.
 func (t *Tree) reshare(q *Queue) {
 	for _, child := range q.Children {
 		child.share = t.shareOf(child)

@@ -9,44 +9,44 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// plot is a tree in which each job has one lane.
-type plot struct {
+// fixture is a tree in which each job has one lane.
+type fixture struct {
 	t     testing.TB
 	tree  *queue.Tree
 	names *placement.Names
 	jobs  int32
-	told  map[*queue.Lane]string // the cause that each lane was told last
+	told  map[*queue.Lane]string // last cause told to each lane
 }
 
-type plotJob struct {
+type fixtureJob struct {
 	queue.Account
 	queue.Lane
 }
 
-func newPlot(t testing.TB, queues ...plimsoll.QueueConfig) *plot {
+func newFixture(t testing.TB, queues ...plimsoll.QueueConfig) *fixture {
 	c := plimsoll.QueueConfig{Name: plimsoll.RootQueue, Parent: true, Queues: queues}
-	p := &plot{t: t, names: placement.NewNames(), told: map[*queue.Lane]string{}}
+	p := &fixture{t: t, names: placement.NewNames(), told: map[*queue.Lane]string{}}
 	p.tree = queue.New(p.names, &c)
 	return p
 }
 
-func (p *plot) class(cpu, memory int64) *queue.Class {
+func (p *fixture) class(cpu, memory int64) *queue.Class {
 	a, _ := p.names.Amounts(plimsoll.Resources{plimsoll.CPU: cpu, plimsoll.Memory: memory})
 	return p.tree.NewClass(&a)
 }
 
 // enter puts a job without tasks into a leaf.
-func (p *plot) enter(leaf string, c *queue.Class) *plotJob {
+func (p *fixture) enter(leaf string, c *queue.Class) *fixtureJob {
 	p.jobs++
-	j := &plotJob{}
+	j := &fixtureJob{}
 	j.Account.ID, j.Lane.ID = p.jobs, p.jobs
 	p.tree.Enter(&j.Account, p.tree.Find(leaf), int64(p.jobs))
 	p.tree.Add(&j.Lane, &j.Account, c, 0)
 	return j
 }
 
-// job puts a job into a leaf, of which n tasks may be placed if it is admitted.
-func (p *plot) job(leaf string, c *queue.Class, n int32) *plotJob {
+// job puts a job into a leaf. n of its tasks may be placed once it is admitted.
+func (p *fixture) job(leaf string, c *queue.Class, n int32) *fixtureJob {
 	j := p.enter(leaf, c)
 	p.tree.Pend(&j.Lane, n)
 	p.tree.Ready(&j.Lane, n)
@@ -54,16 +54,16 @@ func (p *plot) job(leaf string, c *queue.Class, n int32) *plotJob {
 	return j
 }
 
-// leave takes a job with tasks that wait out of the tree.
-func (p *plot) leave(j *plotJob) {
+// leave removes a job with waiting tasks from the tree.
+func (p *fixture) leave(j *fixtureJob) {
 	n := j.Ready()
 	p.tree.Pend(&j.Lane, -n)
 	p.tree.Ready(&j.Lane, -n)
 	p.tree.Leave(&j.Account)
 }
 
-// readmit lets parked jobs in, and returns in how many steps.
-func (p *plot) readmit() (steps int) {
+// readmit admits parked jobs, and returns the number of steps.
+func (p *fixture) readmit() (steps int) {
 	p.t.Helper()
 	for p.tree.Readmit() != nil {
 		steps++
@@ -74,8 +74,8 @@ func (p *plot) readmit() (steps int) {
 	return steps
 }
 
-// cycle places what can be placed, and tells the others why they wait.
-func (p *plot) cycle() (placed int) {
+// cycle places all lanes that it can, and tells the others why they wait.
+func (p *fixture) cycle() (placed int) {
 	p.t.Helper()
 	for l := p.tree.Next(); l != nil; l = p.tree.Next() {
 		p.tree.Charge(l)
@@ -94,20 +94,20 @@ func (p *plot) cycle() (placed int) {
 	return placed
 }
 
-func (p *plot) want(j *plotJob, told string) {
+func (p *fixture) want(j *fixtureJob, told string) {
 	p.t.Helper()
 	if got := p.told[&j.Lane]; got != told {
 		p.t.Errorf("the job was told %q, want %q", got, told)
 	}
 }
 
-// A lane is told which resource ran short in a queue, and not told again when another one is short
-// there instead: with many lanes that would cost at each end of a task.
+// A lane is told the short resource of a queue. It is not told again when another resource is
+// short there instead: with many lanes that would cost at each end of a task.
 func TestLanesAreToldTheResourceThatRanShort(t *testing.T) {
-	p := newPlot(t, plimsoll.QueueConfig{Name: "a", Max: plimsoll.Resources{plimsoll.CPU: 4, plimsoll.Memory: 4}})
+	p := newFixture(t, plimsoll.QueueConfig{Name: "a", Max: plimsoll.Resources{plimsoll.CPU: 4, plimsoll.Memory: 4}})
 	first, second := p.job("root.a", p.class(3, 1), 1), p.job("root.a", p.class(1, 3), 1)
 	p.cycle()
-	both := []*plotJob{p.job("root.a", p.class(2, 2), 1), p.job("root.a", p.class(2, 2), 1)}
+	both := []*fixtureJob{p.job("root.a", p.class(2, 2), 1), p.job("root.a", p.class(2, 2), 1)}
 	want := func(told string) {
 		t.Helper()
 		p.cycle()
@@ -117,7 +117,7 @@ func TestLanesAreToldTheResourceThatRanShort(t *testing.T) {
 	}
 	want("root.a has too little cpu")
 	p.tree.Refund(&first.Lane)
-	third := p.job("root.a", p.class(3, 0), 1) // it takes the cpu again
+	third := p.job("root.a", p.class(3, 0), 1) // takes the cpu again
 	want("root.a has too little cpu")
 	p.tree.Refund(&third.Lane)
 	want("root.a has too little cpu")
@@ -127,9 +127,9 @@ func TestLanesAreToldTheResourceThatRanShort(t *testing.T) {
 	}
 }
 
-// A queue remembers nothing of classes that are gone, although it had no room for them.
+// A queue keeps nothing of classes that are gone, although it had no room for them.
 func TestRefusedClassesLeaveNothingBehind(t *testing.T) {
-	p := newPlot(
+	p := newFixture(
 		t, plimsoll.QueueConfig{Name: "full", Max: plimsoll.Resources{plimsoll.CPU: 4}},
 		plimsoll.QueueConfig{Name: "free"},
 	)
@@ -143,7 +143,7 @@ func TestRefusedClassesLeaveNothingBehind(t *testing.T) {
 		fill := p.job("root.full", p.class(2, 0), 1)
 		p.cycle()
 		p.tree.Open(c)
-		if l := p.tree.Next(); l != &here.Lane { // the one in the full queue is refused on the way
+		if l := p.tree.Next(); l != &here.Lane { // Next refuses the lane of the full queue on the way
 			t.Fatalf("next is %v", l)
 		}
 		p.tree.Block(c, plimsoll.WaitNoNode)
@@ -156,14 +156,14 @@ func TestRefusedClassesLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// Of two leaves that fill their parent, the jobs that were parked first go first, however many the
-// other leaf has parked.
+// Of two leaves that fill their parent, jobs go in the order in which they were parked, however
+// many the other leaf has parked.
 func TestParkedJobsOfOneLeafDoNotPassThoseOfAnother(t *testing.T) {
-	p := newPlot(t, plimsoll.QueueConfig{Name: "team", Parent: true, MaxJobs: 2, Queues: []plimsoll.QueueConfig{
+	p := newFixture(t, plimsoll.QueueConfig{Name: "team", Parent: true, MaxJobs: 2, Queues: []plimsoll.QueueConfig{
 		{Name: "many", MaxJobs: 2}, {Name: "one"},
 	}})
 	c := p.class(1, 1)
-	var jobs []*plotJob
+	var jobs []*fixtureJob
 	for range 3 {
 		jobs = append(jobs, p.job("root.team.many", c, 1))
 	}
@@ -172,7 +172,7 @@ func TestParkedJobsOfOneLeafDoNotPassThoseOfAnother(t *testing.T) {
 		jobs = append(jobs, p.job("root.team.many", c, 1))
 	}
 	moves := 0
-	end := func(j *plotJob) {
+	end := func(j *fixtureJob) {
 		p.leave(j)
 		moves += p.readmit()
 	}
@@ -201,15 +201,15 @@ func TestParkedJobsOfOneLeafDoNotPassThoseOfAnother(t *testing.T) {
 	}
 }
 
-// The jobs that are parked in a leaf with room are let in when its parent has room. The first of
-// them waits there for all; when it goes on or is killed, the next one does.
+// Jobs parked in a leaf with room are admitted when its parent has room. The first of them waits
+// there for all; when it is admitted or killed, the next one takes its place.
 func TestParkedJobsAreReplacedWhereTheyWait(t *testing.T) {
-	p := newPlot(t, plimsoll.QueueConfig{Name: "team", Parent: true, MaxJobs: 2, Queues: []plimsoll.QueueConfig{
+	p := newFixture(t, plimsoll.QueueConfig{Name: "team", Parent: true, MaxJobs: 2, Queues: []plimsoll.QueueConfig{
 		{Name: "one"}, {Name: "two", MaxJobs: 2},
 	}})
 	c := p.class(1, 1)
-	runs := []*plotJob{p.job("root.team.two", c, 1), p.job("root.team.two", c, 1)}
-	var jobs, begun []*plotJob
+	runs := []*fixtureJob{p.job("root.team.two", c, 1), p.job("root.team.two", c, 1)}
+	var jobs, begun []*fixtureJob
 	for range 4 {
 		jobs = append(jobs, p.job("root.team.two", c, 1))
 	}

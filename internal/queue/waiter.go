@@ -2,27 +2,28 @@ package queue
 
 import "github.com/plimsoll-dev/plimsoll"
 
-// Cause says why a lane waits.
+// Cause is the reason why a lane waits.
 type Cause struct {
 	Code     plimsoll.WaitCode
-	Queue    *Queue // with WaitQueueMax: its maximum holds the lane back
-	Resource int    // with WaitQueueMax: index of the resource that was short
+	Queue    *Queue // with WaitQueueMax: the queue whose maximum holds the lane back
+	Resource int    // with WaitQueueMax: index of the short resource
 }
 
-// waiter is a cause and the lanes that were told it, which are of one class unless the cause is
-// WaitTurn. That of a queue's maximum also holds the rows of the class that are set aside for it.
+// waiter is a cause and the lanes that were told it. The lanes are of one class unless the cause
+// is WaitTurn. A waiter with the cause WaitQueueMax also holds the rows of the class that are set
+// aside at the queue.
 type waiter struct {
-	code     plimsoll.WaitCode
-	class    *Class // nil with WaitTurn
-	queue    *Queue // with WaitQueueMax
-	resource int    // the same: that was short when a lane was told last
-	short    int32  // resource by which it stands in queue.short; absent: it does not
-	rank     int32  // place there
-	aside    aside  // rows that are set aside for it
-	lanes    *Lane  // the first of those that were told
-	doubted  bool   // it stands in Tree.recheck
-	telling  bool   // it stands in Tree.telling
-	outdated bool   // its lanes are told anew, whatever their cause is now
+	code      plimsoll.WaitCode
+	class     *Class // nil with WaitTurn
+	queue     *Queue // with WaitQueueMax
+	resource  int    // with WaitQueueMax: the short resource when a lane was told last
+	short     int32  // resource whose heap in queue.short holds it; absent: none
+	rank      int32  // position in that heap
+	aside     aside  // rows set aside for it
+	lanes     *Lane  // first of the lanes that were told
+	inRecheck bool   // it is listed in Tree.recheck
+	telling   bool   // it is listed in Tree.telling
+	outdated  bool   // its lanes are told again, even if their cause is unchanged
 }
 
 func (w *waiter) before(o *waiter) bool {
@@ -31,7 +32,7 @@ func (w *waiter) before(o *waiter) bool {
 
 func (w *waiter) place() *int32 { return &w.rank }
 
-// add puts a lane, which stands in no list, into the list of those that were told the cause.
+// add puts a lane, which is in no list, into the list of lanes that were told the cause.
 func (w *waiter) add(l *Lane) {
 	l.told, l.prev, l.next = w, nil, w.lanes
 	if w.lanes != nil {
@@ -40,7 +41,7 @@ func (w *waiter) add(l *Lane) {
 	w.lanes = l
 }
 
-// drop takes a lane out of the list of those that were told the cause.
+// drop removes a lane from the list of lanes that were told the cause.
 func (w *waiter) drop(l *Lane) {
 	if l.prev != nil {
 		l.prev.next = l.next
@@ -51,10 +52,10 @@ func (w *waiter) drop(l *Lane) {
 		l.next.prev = l.prev
 	}
 	l.told, l.next, l.prev = nil, nil, nil
-	w.forgetIdle()
+	w.dropIdle()
 }
 
-// waiterOf returns the waiter of a class at a queue that refuses it, and makes it if there is none.
+// waiterOf returns the waiter of a class at a queue that refuses it. It makes one if necessary.
 func (q *Queue) waiterOf(c *Class, resource int) *waiter {
 	w := q.waiters[c]
 	if w == nil {
@@ -68,29 +69,29 @@ func (q *Queue) waiterOf(c *Class, resource int) *waiter {
 	return w
 }
 
-// await lets a waiter come back when the queue has enough of a resource.
+// await registers a waiter to come back when the queue has enough of a resource.
 func (q *Queue) await(w *waiter, resource int) {
 	w.short = int32(resource)
 	q.short[resource].push(w)
 }
 
-// standDown takes a waiter out of those that come back when the queue has room.
-func (q *Queue) standDown(w *waiter) {
+// stopAwaiting undoes await.
+func (q *Queue) stopAwaiting(w *waiter) {
 	if w.short != absent {
 		q.short[w.short].remove(w)
 		w.short = absent
 	}
 }
 
-// doubt marks a cause that may be gone, for Settle to look at.
-func (t *Tree) doubt(w *waiter) {
-	if !w.doubted {
-		w.doubted = true
+// recheckLater marks a cause that may have ended, for Settle.
+func (t *Tree) recheckLater(w *waiter) {
+	if !w.inRecheck {
+		w.inRecheck = true
 		t.recheck = append(t.recheck, w)
 	}
 }
 
-// holds reports whether the cause is true of its class now. WaitTurn is a cause until Settle only.
+// holds reports whether the cause is true of its class now. WaitTurn holds only until Settle.
 func (w *waiter) holds() bool {
 	switch w.code {
 	case plimsoll.WaitTurn:
@@ -101,19 +102,19 @@ func (w *waiter) holds() bool {
 	return w.class.refused == w && w.class.code == w.code
 }
 
-// registered reports whether it is the waiter of its class at a queue.
+// registered reports whether w is the current waiter of its class at its queue.
 func (w *waiter) registered() bool { return w.queue != nil && w.queue.waiters[w.class] == w }
 
-// Settle looks which causes have changed; Tell then gives out the new ones. It is to be called when
-// Next has returned nil: then each lane that waits has a cause. Until Settle is called lanes keep
-// the cause that they were told.
+// Settle finds the causes that have changed; Tell then returns the new ones. It is called when
+// Next has returned nil, because then each waiting lane has a cause. Until Settle is called, lanes
+// keep the cause that they were told.
 func (t *Tree) Settle() {
 	for _, w := range t.recheck {
-		w.doubted = false
+		w.inRecheck = false
 		if !w.stillHolds() && w.lanes != nil {
 			t.tell(w)
 		}
-		w.forgetIdle()
+		w.dropIdle()
 	}
 	clear(t.recheck)
 	t.recheck = t.recheck[:0]
@@ -123,8 +124,8 @@ func (t *Tree) Settle() {
 	}
 }
 
-// stillHolds is holds, and lets a waiter whose cause holds after all come back when its queue has
-// room.
+// stillHolds returns holds. A waiter whose cause still holds is registered again to come back when
+// its queue has room.
 func (w *waiter) stillHolds() bool {
 	held := w.holds()
 	if held && w.queue != nil && w.short == absent {
@@ -133,18 +134,18 @@ func (w *waiter) stillHolds() bool {
 	return held
 }
 
-// forgetIdle drops a waiter of a queue that has no lanes and no rows.
-func (w *waiter) forgetIdle() {
-	if w.queue == nil || w.lanes != nil || len(w.aside.rows) > 0 || w.doubted || w.telling {
+// dropIdle removes a waiter of a queue that has no lanes and no rows.
+func (w *waiter) dropIdle() {
+	if w.queue == nil || w.lanes != nil || len(w.aside.rows) > 0 || w.inRecheck || w.telling {
 		return
 	}
 	if w.registered() {
 		delete(w.queue.waiters, w.class)
-		w.queue.standDown(w)
+		w.queue.stopAwaiting(w)
 	}
 }
 
-// tell puts a waiter into the list of those whose lanes are to be told another cause.
+// tell lists a waiter whose lanes are to be told another cause.
 func (t *Tree) tell(w *waiter) {
 	if !w.telling {
 		w.telling = true
@@ -153,14 +154,14 @@ func (t *Tree) tell(w *waiter) {
 }
 
 // Tell returns the next lane whose cause has changed, and the cause; ok is false if there is none.
-// A cause has changed when its code or its queue is another one, or Restate has outdated it. That
-// another resource is short at the same queue is not told.
+// A cause has changed when its code or queue differs, or when Restate has outdated it. Another
+// short resource at the same queue is no change.
 func (t *Tree) Tell() (l *Lane, cause Cause, ok bool) {
 	for len(t.telling) > 0 {
 		w := t.telling[0]
 		if w.lanes == nil || w.stillHolds() {
 			w.telling = false
-			w.forgetIdle()
+			w.dropIdle()
 			t.telling[0] = nil
 			t.telling = t.telling[1:]
 			continue
@@ -179,7 +180,7 @@ func (t *Tree) Tell() (l *Lane, cause Cause, ok bool) {
 // Telling reports whether Tell would return another lane.
 func (t *Tree) Telling() bool { return len(t.telling) > 0 }
 
-// causeOf returns the cause that is true of a lane now.
+// causeOf returns the present cause of a lane.
 func (t *Tree) causeOf(l *Lane) *waiter {
 	c := l.class
 	if by, resource := t.Refuses(l.account.queue, &c.amounts); by != nil {

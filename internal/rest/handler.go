@@ -16,29 +16,28 @@ import (
 type Events interface {
 	// Range returns the lowest and highest id; ok is false if there is no event.
 	Range() (low, high uint64, ok bool)
-	// Batch calls yield for at most count events from start on, until it returns false.
+	// Batch calls yield for at most count events from start on, until yield returns false.
 	Batch(start, count uint64, yield func(id uint64, ev *plimsoll.Event) bool) error
 }
 
-// Source gives the events that are there now: all that were committed when the call began, or an
-// error.
+// Source returns the present events: all that were committed when the call began, or an error.
 type Source interface {
 	Events(ctx context.Context) (instanceUUID string, events Events, err error)
 }
 
 // Config bounds the handler. The zero value is the default.
 type Config struct {
-	// ResponseSize is the most events of one answer, and the number of them if a caller does not
-	// say (the design's RESTResponseSize); 0: 10,000.
+	// ResponseSize is the largest number of events in one answer, and the number without a count
+	// parameter (the design's RESTResponseSize). 0 means 10,000.
 	ResponseSize uint64
-	// Fault is told what went wrong inside while a request was answered; the caller is not. May be
+	// Fault is called with internal errors, which the caller of a request does not see. It may be
 	// nil.
 	Fault func(err error)
 }
 
 const (
 	defaultResponseSize = 10_000
-	compressFrom        = 1400 // bytes of an answer, as in YuniKorn
+	compressFrom        = 1400 // size in bytes from which an answer is compressed, as in YuniKorn
 	batchPath           = "/ws/v1/events/batch"
 )
 
@@ -79,7 +78,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.write(w, r, body)
 }
 
-// batch makes the answer to a query.
+// batch returns the answer to a query.
 func (h *Handler) batch(ctx context.Context, rawQuery string) ([]byte, error) {
 	q, err := parseQuery(rawQuery, h.cfg.ResponseSize)
 	if err != nil {
@@ -119,23 +118,24 @@ func (h *Handler) batch(ctx context.Context, rawQuery string) ([]byte, error) {
 	return appendTail(body, records), nil
 }
 
-// write sends an answer, compressed if that is accepted and worth it.
+// write sends an answer, compressed if the caller accepts that and the answer is large enough.
 func (h *Handler) write(w http.ResponseWriter, r *http.Request, body []byte) {
 	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
 	w.Header().Set("Vary", "Accept-Encoding")
 	if len(body) < compressFrom || !acceptsGzip(r.Header.Get("Accept-Encoding")) {
 		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-		_, _ = w.Write(body) // the caller went away; there is nobody to tell
+		_, _ = w.Write(body) // the caller is gone, so the error has no reader
 		return
 	}
-	packed, err := h.deflater.Deflate(body) // whole: how slowly a caller reads does not keep a compressor
+	// The body is compressed as a whole, so that a slow reader does not occupy a compressor.
+	packed, err := h.deflater.Deflate(body)
 	if err != nil {
 		h.refuse(w, err)
 		return
 	}
 	w.Header().Set("Content-Encoding", "gzip")
 	w.Header().Set("Content-Length", strconv.Itoa(len(packed)))
-	_, _ = w.Write(packed) // the caller went away; there is nobody to tell
+	_, _ = w.Write(packed) // the caller is gone, so the error has no reader
 }
 
 // acceptsGzip reads an Accept-Encoding header: gzip is accepted if it is named with a weight above
@@ -152,8 +152,8 @@ func acceptsGzip(header string) bool {
 	return false
 }
 
-// refuse sends an error, with its status by its code. What is a fault of ours goes to Config.Fault,
-// not to the caller.
+// refuse sends an error, with the status of its code. An internal error goes to Config.Fault, not
+// to the caller.
 func (h *Handler) refuse(w http.ResponseWriter, err error) {
 	status := wire.HTTPStatus(plimsoll.CodeOf(err))
 	if status == http.StatusInternalServerError {
@@ -179,5 +179,5 @@ func WriteError(w http.ResponseWriter, status int, message string) {
 	}
 	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n')) // the caller went away; there is nobody to tell
+	_, _ = w.Write(append(body, '\n')) // the caller is gone, so the error has no reader
 }

@@ -21,7 +21,7 @@ const (
 	batch    = "/ws/v1/events/batch"
 )
 
-// history is a Source and an Events: records whose first has the id low.
+// history is a Source and its Events: records of which the first has the id low.
 type history struct {
 	low     uint64
 	records []plimsoll.Event
@@ -70,8 +70,8 @@ func nodeAdded() []plimsoll.Event {
 	}
 }
 
-// The records as YuniKorn's server wrote them for these facts; the last one follows from the same
-// rules.
+// The records are as YuniKorn's server wrote them for these facts. The last one follows from the
+// same rules.
 var nodeAddedJSON = []string{
 	`{"type":4,"objectID":"root","timestampNano":1795188772531784241,"eventChangeType":2,"resource":{}}`,
 	`{"type":4,"objectID":"root.a","timestampNano":1795188772531807795,"eventChangeType":2,"resource":{}}`,
@@ -99,8 +99,8 @@ func get(h http.Handler, method, target string, header ...string) *httptest.Resp
 	return w
 }
 
-// Design, "REST": count is how many, start is the id of the first; an id that is not there gives no
-// events but the range.
+// Design, "REST": count is the number of events, start is the id of the first. An unknown id gives
+// no events, only the range.
 func TestBatchAnswersAsYuniKorn(t *testing.T) {
 	full, wrapped := &history{records: nodeAdded()}, &history{low: 1100, records: nodeAdded()}
 	tests := []struct {

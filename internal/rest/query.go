@@ -11,15 +11,15 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// query is what a caller asks of the batch endpoint.
+// query is the parsed query of the batch endpoint.
 type query struct {
 	count    uint64 // 1 or more
 	start    uint64
-	hasStart bool // false: from the lowest id
+	hasStart bool // false: the answer begins at the lowest id
 }
 
-// parseQuery reads count and start out of a raw query string. Without count it is limit; a larger
-// count is cut to limit, as the design allows.
+// parseQuery reads count and start from a raw query string. A missing count means limit; a larger
+// one is cut to limit, as the design allows.
 func parseQuery(raw string, limit uint64) (query, error) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
@@ -45,8 +45,8 @@ func parseQuery(raw string, limit uint64) (query, error) {
 	return q, nil
 }
 
-// checkNames fails for a parameter whose name is nearly one of ours. Others are ignored, as in the
-// design.
+// checkNames returns an error for a parameter whose name is nearly a known one. Others are
+// ignored, as in the design.
 func checkNames(values url.Values) error {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		meant := plimsoll.Nearest(name, []string{"count", "start"})

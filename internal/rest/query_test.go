@@ -9,9 +9,11 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Whatever the query, it is refused with a named field, or understood within its bounds.
+// Every query is refused with a named field, or understood within its bounds.
 func FuzzParseQuery(f *testing.F) {
-	for _, seed := range []string{"", "count=1&start=2", "count=-1", "start=abc", "count=99999999999999999999", "a=b;c", "%zz", "count=&count=3"} {
+	for _, seed := range []string{
+		"", "count=1&start=2", "count=-1", "start=abc", "count=99999999999999999999", "a=b;c", "%zz", "count=&count=3",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
@@ -37,7 +39,7 @@ func FuzzParseQuery(f *testing.F) {
 	})
 }
 
-// Whatever an event holds, its record is one JSON object that says the same.
+// The record of every event is one JSON object with the same content.
 func FuzzAppendRecord(f *testing.F) {
 	f.Add("app1", "k1", "message", int64(1), "cpu", int64(5))
 	f.Add("<&>", "\xff\x00", "tab\t \"quoted\" \\ \u2028", int64(-1), "vcore", int64(-7))
@@ -67,7 +69,8 @@ func FuzzAppendRecord(f *testing.F) {
 				t.Errorf("%q became %q", text[0], text[1])
 			}
 		}
-		if got.TimestampNano != at || got.Type != 2 || got.Resource.Resources["vcore"].Value != ev.Resources[plimsoll.CPU] {
+		if got.TimestampNano != at || got.Type != 2 ||
+			got.Resource.Resources["vcore"].Value != ev.Resources[plimsoll.CPU] {
 			t.Errorf("%s does not say what %+v does", appendRecord(nil, &ev), ev)
 		}
 	})

@@ -11,7 +11,7 @@ import (
 // vcore is YuniKorn's name for cpu. Both count milli-cores.
 const vcore = "vcore"
 
-// appendHead appends the answer up to its records, as YuniKorn's encoder writes it.
+// appendHead appends the part of the answer before its records, as YuniKorn's encoder writes it.
 func appendHead(dst []byte, instance string, low, high uint64) []byte {
 	dst = append(dst, `{"InstanceUUID":`...)
 	dst = appendString(dst, instance)
@@ -22,8 +22,8 @@ func appendHead(dst []byte, instance string, low, high uint64) []byte {
 	return append(dst, `,"EventRecords":`...)
 }
 
-// appendTail closes the list of records, which is null if there is none, and the answer. As in
-// YuniKorn a line break ends it.
+// appendTail closes the list of records and the answer. An empty list is null. As in YuniKorn a
+// line break ends the answer.
 func appendTail(dst []byte, records int) []byte {
 	if records == 0 {
 		return append(dst, "null}\n"...)
@@ -31,8 +31,8 @@ func appendTail(dst []byte, records int) []byte {
 	return append(dst, "]}\n"...)
 }
 
-// appendRecord appends one event: every key is left out when its value is zero, but for resource,
-// which is always there.
+// appendRecord appends one event. Zero values are left out, except for resource, which is always
+// written.
 func appendRecord(dst []byte, ev *plimsoll.Event) []byte {
 	dst = append(dst, '{')
 	dst = appendNumberField(dst, `"type":`, int64(ev.Type))
@@ -65,8 +65,8 @@ func appendTextField(dst []byte, key, value string) []byte {
 	return append(dst, ',')
 }
 
-// appendResources writes the amounts in the order of YuniKorn's names. A custom resource that is
-// itself named vcore gives way to cpu.
+// appendResources writes the amounts in the order of YuniKorn's names. A custom resource named
+// vcore is left out in favour of cpu.
 func appendResources(dst []byte, r plimsoll.Resources) []byte {
 	if len(r) == 0 {
 		return append(dst, "{}"...)
@@ -97,7 +97,7 @@ func amountOf(r plimsoll.Resources, name string) int64 {
 	return r[name]
 }
 
-// appendQuantity leaves a zero out, as every protobuf message of YuniKorn's does.
+// appendQuantity leaves out a zero, as YuniKorn's protobuf messages do.
 func appendQuantity(dst []byte, value int64) []byte {
 	if value == 0 {
 		return append(dst, "{}"...)
@@ -107,7 +107,7 @@ func appendQuantity(dst []byte, value int64) []byte {
 	return append(dst, '}')
 }
 
-// appendString quotes s as encoding/json does: with < > & escaped, and what is not UTF-8 replaced.
+// appendString quotes s as encoding/json does: it escapes < > & and replaces invalid UTF-8.
 func appendString(dst []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {

@@ -9,9 +9,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// life makes the events of jobs in turns, as a busy cluster has them: a job is submitted in one
-// turn, its tasks are bound in another, and they end in later ones, mixed with those of other jobs.
-type life struct {
+// workload makes the events of jobs in turns, like a busy cluster. A job is submitted in one turn,
+// its tasks are bound in another, and they end in later ones, mixed with those of other jobs.
+type workload struct {
 	tasks     int // of a job
 	job       int
 	now       int64
@@ -20,19 +20,19 @@ type life struct {
 	random    uint64
 }
 
-func newLife(tasks int) *life {
-	return &life{
+func newWorkload(tasks int) *workload {
+	return &workload{
 		tasks: tasks, now: 1_700_000_000_000_000_000,
 		resources: plimsoll.Resources{plimsoll.CPU: 500, plimsoll.Memory: 64 << 20, plimsoll.Disk: 1 << 30}, random: 1,
 	}
 }
 
-func (l *life) node() string {
+func (l *workload) node() string {
 	l.random = l.random*6364136223846793005 + 1442695040888963407
 	return fmt.Sprintf("node-%05d", l.random>>33%10_000)
 }
 
-func (l *life) add(
+func (l *workload) add(
 	kind plimsoll.EventType, change plimsoll.ChangeType, detail plimsoll.ChangeDetail, object, reference string,
 	r plimsoll.Resources,
 ) {
@@ -42,7 +42,7 @@ func (l *life) add(
 }
 
 // next makes the events of one whole job: its submission, the binding of its tasks, and their ends.
-func (l *life) next() (submitted, bound, ended []plimsoll.Event) {
+func (l *workload) next() (submitted, bound, ended []plimsoll.Event) {
 	job := fmt.Sprintf("pipeline-%07d", l.job)
 	l.job++
 	nodes := make([]string, l.tasks)
@@ -71,7 +71,7 @@ func (l *life) next() (submitted, bound, ended []plimsoll.Event) {
 	l.add(plimsoll.EventApp, plimsoll.ChangeSet, plimsoll.AppStarting, job, "", nil)
 	bound = cut()
 	for i := range nodes {
-		i = i * 37 % l.tasks // tasks do not end in the order in which they began
+		i = i * 37 % l.tasks // tasks end in another order than they began
 		task := plimsoll.TaskID(job, "main", int32(i))
 		l.add(plimsoll.EventNode, plimsoll.ChangeRemove, plimsoll.NodeAlloc, nodes[i], task, l.resources)
 		l.add(plimsoll.EventApp, plimsoll.ChangeRemove, plimsoll.AllocCancel, job, task, l.resources)
@@ -80,9 +80,9 @@ func (l *life) next() (submitted, bound, ended []plimsoll.Event) {
 	return submitted, bound, cut()
 }
 
-// turns splits the events of many jobs into turns: ends of several jobs are interleaved, perTurn
-// tasks of each job a turn.
-func (l *life) turns(jobs, perTurn int) (turns [][]plimsoll.Event) {
+// turns splits the events of many jobs into turns. The ends of several jobs are interleaved, with
+// perTurn tasks of each job in a turn.
+func (l *workload) turns(jobs, perTurn int) (turns [][]plimsoll.Event) {
 	ends := make([][]plimsoll.Event, jobs)
 	for i := range ends {
 		var submitted, bound []plimsoll.Event
@@ -111,11 +111,11 @@ func count(turns [][]plimsoll.Event) (n int) {
 	return n
 }
 
-// Packing only, an event an operation.
+// BenchmarkEncoder measures packing alone; an operation is one event.
 func BenchmarkEncoder(b *testing.B) {
 	for _, perTurn := range []int{1, 25} {
 		b.Run(fmt.Sprintf("ends-per-turn=%d", perTurn), func(b *testing.B) {
-			turns := newLife(100).turns(20, perTurn)
+			turns := newWorkload(100).turns(20, perTurn)
 			var e Encoder
 			var dst []byte
 			bytes, n := 0, 0
@@ -136,10 +136,10 @@ func BenchmarkEncoder(b *testing.B) {
 	}
 }
 
-// Publish: packing, appending to a ring of a million, and a view after each turn, an event an
-// operation.
+// BenchmarkPublish measures packing, appending to a ring of a million, and a view after each turn.
+// An operation is one event.
 func BenchmarkPublish(b *testing.B) {
-	turns := newLife(100).turns(20, 5)
+	turns := newWorkload(100).turns(20, 5)
 	r := New(1_000_000)
 	var e Encoder
 	var dst []byte
@@ -154,13 +154,13 @@ func BenchmarkPublish(b *testing.B) {
 			dst = e.Finish(dst[:0])
 			r.Append(id, uint64(len(turn)), dst)
 			id += uint64(len(turn))
-			_ = r.View() // what a reader would get; taking it is part of publishing
+			_ = r.View() // a reader would use the view; taking it is part of publishing
 			n += len(turn)
 		}
 	}
 }
 
-// A batch of ten thousand from the middle of a full ring.
+// BenchmarkBatch reads ten thousand events from the middle of a full ring.
 func BenchmarkBatch(b *testing.B) {
 	r := fill(100_000, 100, 20, 5)
 	low, _, _ := r.View().Range()
@@ -177,7 +177,7 @@ func BenchmarkBatch(b *testing.B) {
 }
 
 func fill(capacity, tasks, jobs, perTurn int) *Ring {
-	l, r := newLife(tasks), New(capacity)
+	l, r := newWorkload(tasks), New(capacity)
 	var e Encoder
 	var dst []byte
 	for id := uint64(0); id < uint64(capacity)*5/4; {
@@ -193,8 +193,8 @@ func fill(capacity, tasks, jobs, perTurn int) *Ring {
 	return r
 }
 
-// BenchmarkHeld fills a ring of nine million events, the most of the design's table, and reports
-// the live heap that it takes and how long a garbage collection lasts with it.
+// BenchmarkHeld fills a ring of nine million events, the most of the design's table. It reports
+// the live heap that the ring takes, and the duration of a garbage collection.
 func BenchmarkHeld(b *testing.B) {
 	for _, test := range []struct{ tasks, jobs, perTurn int }{{100, 20, 5}, {100, 20, 25}, {100, 1, 1}, {1, 1, 1}} {
 		b.Run(fmt.Sprintf(

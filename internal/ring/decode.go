@@ -8,8 +8,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Decode unpacks a chunk. It yields the events in order and stops with an error where the bytes are
-// malformed. Events of one chunk share their Resources, which must not be changed.
+// Decode unpacks a chunk. It yields the events in order, and stops with an error at malformed
+// bytes. Events of one chunk share their Resources, which must not be changed.
 func Decode(data []byte) iter.Seq2[plimsoll.Event, error] {
 	return func(yield func(plimsoll.Event, error) bool) {
 		if len(data) == 0 {
@@ -35,10 +35,10 @@ func Decode(data []byte) iter.Seq2[plimsoll.Event, error] {
 	}
 }
 
-// decoder mirrors Encoder. Its tables are used again for the next chunk.
+// decoder is the counterpart of Encoder. Its tables are reused for the next chunk.
 type decoder struct {
 	data      []byte
-	left      uint64 // events still to come
+	left      uint64 // number of events that still follow
 	event     plimsoll.Event
 	shapes    []shape
 	resources []plimsoll.Resources
@@ -61,8 +61,8 @@ func malformed(format string, args ...any) error {
 	return e
 }
 
-// batch calls fn for the events of a chunk with ids from start to end, the latter excluded. It
-// returns false if that is all.
+// batch calls fn for the events of a chunk with ids from start up to, but not including, end. It
+// returns false once no further chunk is wanted.
 func (d *decoder) batch(
 	chunk Chunk, start, end uint64, fn func(id uint64, ev *plimsoll.Event) bool,
 ) (more bool, err error) {

@@ -14,7 +14,7 @@ const maxText = 4096
 
 const version = 1
 
-// Flags of a shape: what follows it in the record.
+// Flags of a shape: the fields that follow it in the record.
 const (
 	hasObject = 1 << iota
 	hasReference
@@ -24,12 +24,12 @@ const (
 	numFlags = iota
 )
 
-// A family is what a text names. Texts of one family have long prefixes in common. It is only a
-// guess that makes chunks small.
+// A family is the kind of object that a text names. Texts of one family often have long common
+// prefixes. The family is only a guess that makes chunks small.
 //
-// The code of a text that is new in the chunk is the family whose newest text it is told from;
-// higher codes are those of known texts: numFamilies + zigzag(index - index of the last text in the
-// same role).
+// The code of a text that is new in the chunk is a family: the text is encoded as a difference to
+// the newest text of that family. Higher codes are those of known texts: numFamilies +
+// zigzag(index - index of the last text in the same role).
 type family uint8
 
 const (
@@ -51,25 +51,25 @@ var (
 	referenceFamily = [numTypes]family{familyOther, familyJob, familyTask, familyTask, familyJob}
 )
 
-// cousin is another family whose newest text may have more in common with a new one than that of
-// its own: the id of a task begins with that of its job.
-var cousin = [numFamilies]family{
+// relatedFamily is another family whose newest text may share a longer prefix with a new text than
+// its own family does. For example, the id of a task begins with that of its job.
+var relatedFamily = [numFamilies]family{
 	familyOther: familyJob, familyJob: familyTask, familyTask: familyJob, familyNode: familyNode,
 	familyQueue:   familyQueue,
 	familyMessage: familyMessage,
 }
 
-// usualNames are coded in one byte. The order is part of the format.
+// usualNames are coded in one byte each. The order is part of the format.
 var usualNames = [...]string{plimsoll.CPU, plimsoll.Memory, plimsoll.Disk}
 
 // Type and change of a shape are one byte, change*8 + type, if both are below eight; otherwise
 // rareKind and a byte for each.
 const rareKind = 0xff
 
-// A role is a place in a record. A text is coded by its distance from the last one in the same
+// A role is a position in a record. A text is coded by its distance from the last text in the same
 // role.
 const (
-	roleReference = numTypes + iota // before it: the object, one role for each event type
+	roleReference = numTypes + iota // roles before it: the object, one role for each event type
 	roleMessage
 	numRoles
 )
@@ -81,44 +81,43 @@ func typeIndex(t plimsoll.EventType) int {
 	return 0
 }
 
-// Encoder packs events into a chunk. The zero value is ready. Its tables are used again for the
-// next chunk.
+// Encoder packs events into a chunk. The zero value is ready. Its tables are reused for the next
+// chunk.
 type Encoder struct {
-	body   []byte
-	count  uint64
-	first  int64 // time of the first event
-	last   int64 // time of the last event
-	shapes map[uint64]uint64
-	blobs  map[string]uint64 // packed resources → index in this chunk
-	index  map[string]uint64 // text → index in this chunk
-	texts  []string
+	body   []byte              // packed records of this chunk
+	count  uint64              // number of events in body
+	first  int64               // time of the first event
+	last   int64               // time of the last event
+	shapes map[uint64]uint64   // shape → index in this chunk
+	blobs  map[string]uint64   // packed resources → index in this chunk
+	index  map[string]uint64   // text → index in this chunk
+	texts  []string            // Invariant: texts[index[t]] is t
 	roles  [numRoles]uint64    // index of the last text in the role
-	newest [numFamilies]string // last new text of the family
+	newest [numFamilies]string // newest text of the family in this chunk
 
-	// resources met before, in this chunk or an earlier one: saves the packing of the same map
-	// again
-	recent [8]knownResources
-	victim int      // place in recent that the next unknown one takes
-	chunk  uint64   // counts chunks, to tell those that recent knows from this one
-	peak   int      // largest index since the maps were made
-	quiet  int      // chunks since then that were much smaller
-	sorted []string // names of the resources that are being learned
-	packed []byte   // and their packed form
+	// recent holds resources of this chunk or an earlier one, so that the same map is packed only
+	// once.
+	recent      [8]knownResources
+	nextRecent  int      // index in recent of the entry that the next unknown map replaces
+	chunk       uint64   // number of the chunk; entries of recent with another number are of an earlier chunk
+	peak        int      // most texts in one chunk since the maps were made
+	smallChunks int      // chunks since then that were much smaller
+	sorted      []string // sorted names of the resources that are being learned
+	packed      []byte   // packed form of the same resources
 }
 
 type knownResources struct {
 	names   []string // sorted
 	amounts []int64
-	blob    string // packed form; empty: none yet
-	chunk   uint64 // index is valid in this chunk
+	blob    string // packed form; empty if not packed yet
+	chunk   uint64 // chunk in which index is valid
 	index   uint64
 }
 
-// Len returns how many events the chunk has so far.
+// Len returns the number of events in the chunk so far.
 func (e *Encoder) Len() int { return int(e.count) }
 
-// Append adds an event. One that is nil or says nothing at all is left out (event design, "Event
-// storage").
+// Append adds an event. A nil or entirely empty event is left out (event design, "Event storage").
 func (e *Encoder) Append(ev *plimsoll.Event) {
 	if ev == nil || isBlank(ev) {
 		return
@@ -169,8 +168,8 @@ func cut(s string, limit int) string {
 	return s[:end] + dots
 }
 
-// appendShape writes what many events of a chunk have in common: type, change, detail, resources,
-// and which fields follow.
+// appendShape writes the properties that many events of a chunk share: type, change, detail,
+// resources, and the set of fields that follow.
 func (e *Encoder) appendShape(ev *plimsoll.Event) (flags uint64) {
 	if ev.Object != "" {
 		flags |= hasObject
@@ -213,7 +212,7 @@ func (e *Encoder) appendShape(ev *plimsoll.Event) (flags uint64) {
 	return flags
 }
 
-// resourceIndex returns the index of r in this chunk and, if it is new in it, its packed form.
+// resourceIndex returns the index of r in this chunk and, if r is new there, its packed form.
 func (e *Encoder) resourceIndex(r plimsoll.Resources) (index uint64, blob string) {
 	known := e.find(r)
 	if known == nil {
@@ -254,8 +253,8 @@ func (k *knownResources) is(r plimsoll.Resources) bool {
 }
 
 func (e *Encoder) learn(r plimsoll.Resources) *knownResources {
-	k := &e.recent[e.victim]
-	e.victim = (e.victim + 1) % len(e.recent)
+	k := &e.recent[e.nextRecent]
+	e.nextRecent = (e.nextRecent + 1) % len(e.recent)
 	e.sorted = slices.AppendSeq(e.sorted[:0], maps.Keys(r))
 	slices.Sort(e.sorted)
 	k.names, k.amounts, k.chunk = append(k.names[:0], e.sorted...), k.amounts[:0], e.chunk-1
@@ -291,7 +290,7 @@ func (e *Encoder) appendText(role int, of family, s string) {
 		return
 	}
 	from, shared := of, sharedPrefix(e.newest[of], s)
-	if other := cousin[of]; other != of {
+	if other := relatedFamily[of]; other != of {
 		if n := sharedPrefix(e.newest[other], s); n > shared {
 			from, shared = other, n
 		}
@@ -332,24 +331,24 @@ func (e *Encoder) Finish(dst []byte) []byte {
 	return dst
 }
 
-// A large chunk leaves large maps, and clearing one costs its size. They are made anew when
-// quietChunks in a row used less than a part in quietPart of them.
+// A large chunk leaves large maps, and clearing one costs its size. The maps are made anew when
+// shrinkAfter chunks in a row used less than one part in shrinkPart of them.
 const (
-	quietChunks = 64
-	quietPart   = 32
+	shrinkAfter = 64
+	shrinkPart  = 32
 )
 
-// Reset drops the events of the chunk that was begun.
+// Reset drops the events of the unfinished chunk.
 func (e *Encoder) Reset() {
 	if e.count == 0 {
 		return
 	}
 	e.peak = max(e.peak, len(e.texts))
-	e.quiet++
-	if len(e.texts)*quietPart >= e.peak {
-		e.quiet = 0
+	e.smallChunks++
+	if len(e.texts)*shrinkPart >= e.peak {
+		e.smallChunks = 0
 	}
-	if e.quiet >= quietChunks {
+	if e.smallChunks >= shrinkAfter {
 		e.makeTables()
 	} else {
 		clear(e.shapes)
@@ -367,5 +366,5 @@ func (e *Encoder) makeTables() {
 	e.shapes = make(map[uint64]uint64)
 	e.blobs = make(map[string]uint64)
 	e.index = make(map[string]uint64)
-	e.peak, e.quiet = 0, 0
+	e.peak, e.smallChunks = 0, 0
 }

@@ -14,7 +14,7 @@ func TestEveryFieldOfAnEventIsPacked(t *testing.T) {
 	for i := range in {
 		fill.Fill(&in[i], fill.Options{})
 	}
-	in[1].Time++ // the record says less about an event that is like the one before
+	in[1].Time++ // the record is shorter for an event that is like the one before
 	var e ring.Encoder
 	e.Append(&in[0])
 	e.Append(&in[1])
@@ -35,7 +35,7 @@ func TestEveryFieldOfAnEventIsPacked(t *testing.T) {
 	}
 }
 
-// An event that says something in one field alone is kept.
+// An event with only one field set is kept.
 func TestEveryFieldMakesAnEventWorthKeeping(t *testing.T) {
 	var full plimsoll.Event
 	fill.Fill(&full, fill.Options{})

@@ -9,8 +9,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Arbitrary bytes are an error or a chunk, never a panic; and what is read from a chunk can be
-// packed and read again.
+// Arbitrary bytes are an error or a chunk, never a panic. Events read from a chunk can be packed
+// and read again.
 func FuzzDecode(f *testing.F) {
 	f.Add(pack(wave(3, 3)))
 	f.Add(pack([]plimsoll.Event{

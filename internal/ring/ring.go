@@ -9,12 +9,12 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// DefaultCapacity is how many events a ring holds if nothing else is configured (event design,
+// DefaultCapacity is the number of events in a ring unless another is configured (event design,
 // "Configuration").
 const DefaultCapacity = 100_000
 
-// segmentSize is about how many bytes of chunks stand together in memory: few enough to drop,
-// enough that the directory is small.
+// segmentSize is the approximate size of a segment: small enough to drop, large enough to keep the
+// directory small.
 const segmentSize = 64 << 10
 
 // Chunk is a packed run of events with consecutive ids.
@@ -25,8 +25,8 @@ type Chunk struct {
 }
 
 // segment is a run of chunks in one piece of memory, each behind its count of events and its
-// length. Bytes once written do not change, so a View may hold a shorter slice of a segment that
-// still grows.
+// length. Written bytes do not change, so a View may hold a shorter slice of a segment that still
+// grows.
 type segment struct {
 	first uint64 // id of its first event
 	data  []byte
@@ -35,23 +35,22 @@ type segment struct {
 // Ring holds the newest events. It has one writer. The zero value holds none.
 type Ring struct {
 	capacity uint64
-	// Invariant: the ids of closed and open follow each other without a gap. Entries are never
-	// changed.
+	// Invariant: the ids of closed and open are consecutive. Entries are never changed.
 	closed  []segment
 	open    segment
 	next    uint64 // id of the next event
-	dropped int    // segments dropped from the front of closed that its memory still holds
+	dropped int    // segments dropped from the front of closed but still in its memory
 }
 
-// New returns an empty ring that shows the newest capacity events. With a capacity of zero or less
-// it holds none, which turns the collection of events off (event design, "Configuration").
+// New returns an empty ring that shows the newest capacity events. A capacity of zero or less
+// turns the collection of events off (event design, "Configuration").
 func New(capacity int) *Ring {
 	return &Ring{capacity: uint64(max(capacity, 0))}
 }
 
-// Append adds a chunk of count events, the first of which has the id firstID. It copies data and
-// does not look into it: a chunk that is malformed shows when it is read. Ids go on from the last
-// chunk; if they do not, what came before is dropped, so that the ring never shows a gap.
+// Append adds a chunk of count events, the first of which has the id firstID. It copies data
+// without examining it: a malformed chunk is found when it is read. Ids continue from the last
+// chunk. If they do not, all earlier events are dropped, so that the ring never shows a gap.
 func (r *Ring) Append(firstID, count uint64, data []byte) {
 	if count == 0 {
 		return
@@ -82,7 +81,7 @@ func (r *Ring) Append(firstID, count uint64, data []byte) {
 	r.drop()
 }
 
-// close ends the open segment and gives back what it does not use.
+// close ends the open segment and frees its unused memory.
 func (r *Ring) close() {
 	if unused := cap(r.open.data) - len(r.open.data); unused > cap(r.open.data)/8 {
 		r.open.data = slices.Clone(r.open.data)
@@ -91,8 +90,8 @@ func (r *Ring) close() {
 	r.open = segment{}
 }
 
-// drop lets go of segments that are wholly hidden. Views may still read the directory that they
-// stood in, so it is not cleared but copied, once a part in sixteen of it is of no more use.
+// drop removes segments that are wholly hidden. Views may still read the directory of these
+// segments. So it is not cleared but copied, once a sixteenth of it is unused.
 func (r *Ring) drop() {
 	low := r.View().low()
 	for len(r.closed) > 0 {
@@ -112,13 +111,13 @@ func (r *Ring) drop() {
 	}
 }
 
-// View returns what the ring holds now.
+// View returns the present content of the ring.
 func (r *Ring) View() View {
 	return View{capacity: r.capacity, closed: r.closed, open: r.open, next: r.next}
 }
 
-// View is what a ring held at an instant. It is immutable and safe for concurrent use. The zero
-// value is empty.
+// View is the content of a ring at an instant. It is immutable and safe for concurrent use. The
+// zero value is empty.
 type View struct {
 	capacity uint64
 	closed   []segment
@@ -126,10 +125,10 @@ type View struct {
 	next     uint64
 }
 
-// Next returns the id that the next event will have.
+// Next returns the id of the next event to be added.
 func (v View) Next() uint64 { return v.next }
 
-// low is the lowest id that is shown, and next if there is none.
+// low returns the lowest id that is shown, or next if there is none.
 func (v View) low() uint64 {
 	low := v.next
 	switch {
@@ -144,8 +143,8 @@ func (v View) low() uint64 {
 	return low
 }
 
-// Range returns the lowest and the highest id that can be read; ok is false if there is none. A
-// reader whose next id is below low has been overrun: events between are gone.
+// Range returns the lowest and the highest readable id; ok is false if there is none. If a
+// reader's next id is below low, the events in between are gone.
 func (v View) Range() (low, high uint64, ok bool) {
 	if low = v.low(); low >= v.next {
 		return 0, 0, false
@@ -153,11 +152,12 @@ func (v View) Range() (low, high uint64, ok bool) {
 	return low, v.next - 1, true
 }
 
-// Batch calls fn for at most count events from the id start on, in order, until fn returns false.
-// If there is no event with the id start it calls fn for none, and Range says which there are
-// (event design, "REST"). If there are fewer than count it ends with the last. The event is valid
-// only during the call, its texts and resources for longer; its resources must not be changed. An
-// error says that a chunk is malformed.
+// Batch calls fn for at most count events, from the id start on, in order, until fn returns false.
+// If no event has the id start, it calls fn for none, and Range returns the possible ids (event
+// design, "REST"). If there are fewer than count, it ends with the last.
+//
+// The event is valid only during the call. Its texts and resources stay valid, but the resources
+// must not be changed. An error reports a malformed chunk.
 func (v View) Batch(start, count uint64, fn func(id uint64, ev *plimsoll.Event) bool) error {
 	low, _, ok := v.Range()
 	if !ok || start < low || start >= v.next {
@@ -176,8 +176,8 @@ func (v View) Batch(start, count uint64, fn func(id uint64, ev *plimsoll.Event) 
 	return nil
 }
 
-// Chunks yields the chunks that hold the events of the range, oldest first. The first may begin
-// below the range. Their bytes must not be changed.
+// Chunks yields the chunks with shown events, oldest first. The first may begin below the lowest
+// id. Their bytes must not be changed.
 func (v View) Chunks() iter.Seq[Chunk] { return v.chunksFrom(v.low()) }
 
 // chunksFrom yields the chunks whose last id is at least start.

@@ -73,7 +73,7 @@ func read(t interface{ Fatal(...any) }, v View, start, count uint64) (ids []uint
 	return ids, events
 }
 
-// A chunk holds what was packed, whatever it is, and the same bytes come out whatever the encoder
+// A chunk holds every packed event unchanged. The bytes do not depend on chunks that the encoder
 // packed before.
 func TestChunkHoldsWhatWasPacked(t *testing.T) {
 	var used Encoder
@@ -99,13 +99,13 @@ func TestChunkHoldsWhatWasPacked(t *testing.T) {
 	})
 }
 
-// Whatever the events, the chunks, the capacity and the question, a batch is what a plain slice of
-// the newest events would give.
+// For all events, chunks, capacities and questions, a batch equals the same part of a plain slice
+// of the newest events.
 func TestBatchEqualsSlice(t *testing.T) {
 	testrun.Check(t, func(t *rapid.T) {
 		capacity := rapid.IntRange(0, 50).Draw(t, "capacity")
 		r := New(capacity)
-		var model []plimsoll.Event // all that were ever appended
+		var model []plimsoll.Event // all events ever appended
 		type frozen struct {
 			view View
 			n    int
@@ -139,7 +139,7 @@ func TestBatchEqualsSlice(t *testing.T) {
 			model = append(model, events...)
 			views = append(views, frozen{r.View(), len(model)})
 		}
-		for _, f := range views { // also the old ones: a view does not change
+		for _, f := range views { // older views too: a view does not change
 			check(f.view, f.n)
 		}
 	})
@@ -165,7 +165,7 @@ func TestChunksCarryTheRingOver(t *testing.T) {
 	}
 }
 
-// wave makes n events that are told apart by their texts.
+// wave makes n events that differ in their texts.
 func wave(seed, n int) []plimsoll.Event {
 	events := make([]plimsoll.Event, n)
 	for i := range events {
@@ -178,8 +178,8 @@ func wave(seed, n int) []plimsoll.Event {
 	return events
 }
 
-// Event storage: "The slice has a configurable, limited set of entries." Memory is given back as
-// the ring goes on.
+// Event storage: "The slice has a configurable, limited set of entries." Memory is freed as the
+// ring goes on.
 func TestRingDropsWhatIsHidden(t *testing.T) {
 	r := New(1000)
 	for i := range 3000 {
@@ -260,7 +260,7 @@ func TestBatchAnswersAsDesigned(t *testing.T) {
 	}
 }
 
-// A reader may stop in the middle.
+// A reader may stop in the middle of a batch.
 func TestBatchStopsWhenAsked(t *testing.T) {
 	r := New(10)
 	r.Append(0, 5, pack(wave(0, 5)))
@@ -272,7 +272,7 @@ func TestBatchStopsWhenAsked(t *testing.T) {
 	}
 }
 
-// A ring never shows a gap: what came before one is dropped.
+// A ring never shows a gap: events before one are dropped.
 func TestGapDropsWhatCameBefore(t *testing.T) {
 	r := New(10)
 	r.Append(0, 3, pack(wave(0, 3)))
@@ -287,8 +287,8 @@ func TestGapDropsWhatCameBefore(t *testing.T) {
 	}
 }
 
-// YuniKorn cuts a message at MaxEventMessage bytes and ends it in dots; so does the encoder, and
-// does not split a character.
+// YuniKorn cuts a message at MaxEventMessage bytes and ends it in dots. The encoder does so too,
+// and does not split a character.
 func TestLongTextsAreCut(t *testing.T) {
 	for _, test := range []struct{ name, in, want string }{
 		{"as long as possible", strings.Repeat("x", 1024), strings.Repeat("x", 1024)},
@@ -315,7 +315,7 @@ func TestLongTextsAreCut(t *testing.T) {
 	}
 }
 
-// Malformed chunks are errors, and show when they are read.
+// Malformed chunks are errors, found when they are read.
 func TestMalformedChunks(t *testing.T) {
 	good := pack(wave(3, 3))
 	for _, test := range []struct {
@@ -344,7 +344,7 @@ func TestMalformedChunks(t *testing.T) {
 	}
 }
 
-// An event with a number that this version does not know is kept as it is.
+// An event with a number that this version does not know is kept unchanged.
 func TestUnknownTypesAreKept(t *testing.T) {
 	want := []plimsoll.Event{
 		{Type: 200, Change: 201, Detail: 65535, Time: -1, Object: "a", Reference: "a", Message: "a"},
@@ -355,7 +355,7 @@ func TestUnknownTypesAreKept(t *testing.T) {
 	}
 }
 
-// The tables of a large chunk do not burden the small ones that follow for ever.
+// The tables of a large chunk do not slow down the small ones that follow for ever.
 func TestTablesShrink(t *testing.T) {
 	var e Encoder
 	big := wave(1, 10_000)
@@ -364,7 +364,7 @@ func TestTablesShrink(t *testing.T) {
 	}
 	e.Finish(nil)
 	small := wave(2, 3)
-	for range quietChunks + 1 {
+	for range shrinkAfter + 1 {
 		for i := range small {
 			e.Append(&small[i])
 		}
@@ -380,8 +380,8 @@ func TestTablesShrink(t *testing.T) {
 	}
 }
 
-// A view is read by others while the ring goes on, and shows what it showed. The race detector
-// watches this one.
+// A view is read by other goroutines while the ring goes on, and does not change. The race
+// detector watches this test.
 func TestViewsAreReadWhileTheRingGrows(t *testing.T) {
 	views := make(chan View, 8)
 	var readers sync.WaitGroup
@@ -416,7 +416,7 @@ func TestViewsAreReadWhileTheRingGrows(t *testing.T) {
 
 // In the steady state nothing is allocated for an event.
 func TestEncoderAllocatesNothing(t *testing.T) {
-	turns := newLife(100).turns(4, 5)
+	turns := newWorkload(100).turns(4, 5)
 	var e Encoder
 	var dst []byte
 	packAll := func() {
@@ -433,7 +433,7 @@ func TestEncoderAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Memory usage of historical elements: a chunk stays small for what batch workloads repeat. The
+// Memory usage of historical elements: a chunk of repetitive batch workloads stays small. The
 // design's interned records take 66 bytes an event and more.
 func TestEventsAreSmall(t *testing.T) {
 	for _, test := range []struct {
@@ -441,9 +441,9 @@ func TestEventsAreSmall(t *testing.T) {
 		turns  [][]plimsoll.Event
 		atMost float64
 	}{
-		{"jobs of a hundred tasks", newLife(100).turns(20, 5), 8},
-		{"every end is a turn of its own", newLife(100).turns(1, 1), 18},
-		{"jobs of one task, and nothing else in their turns", newLife(1).turns(1, 1), 25},
+		{"jobs of a hundred tasks", newWorkload(100).turns(20, 5), 8},
+		{"every end is a turn of its own", newWorkload(100).turns(1, 1), 18},
+		{"jobs of one task, and nothing else in their turns", newWorkload(1).turns(1, 1), 25},
 	} {
 		size := 0
 		for _, turn := range test.turns {

@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	groupFiles = 6 // descriptors of a group at most
-	fileShare  = 8 // the groups' part of the process's descriptors: one in eight
+	groupFiles = 6 // most descriptors of one group
+	fileShare  = 8 // the groups may keep one in eight of the process's descriptors
 )
 
-// defaultFiles is how many descriptors the groups may keep.
+// defaultFiles returns the number of descriptors that the groups may keep.
 func defaultFiles() int {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return 1024 / fileShare // what every Linux grants
+		return 1024 / fileShare // every Linux grants 1024
 	}
 	return int(min(limit.Cur, 1<<20)) / fileShare
 }
@@ -29,14 +29,14 @@ func (s *Sampler) open(t *tracked) error {
 		return err
 	}
 	if s.room == 0 {
-		return r.Close() // it was opened to see whether the group is there
+		return r.Close() // it was opened only to check that the group exists
 	}
 	s.room--
 	t.reader = r
 	return nil
 }
 
-// close closes what a group keeps open.
+// close closes the open files of a group.
 func (s *Sampler) close(t *tracked) error {
 	if t.reader == nil {
 		return nil
@@ -45,7 +45,8 @@ func (s *Sampler) close(t *tracked) error {
 	return t.reader.Close()
 }
 
-// read reads the counters of a group. If known is false, gone says whether the group is.
+// read reads the counters of a group. If known is false, gone reports whether the group was
+// removed.
 func (s *Sampler) read(t *tracked) (known, gone bool) {
 	if t.reader != nil {
 		err := t.reader.Read(s.buf, &s.reading, (s.sequence+t.phase)%RefreshSweeps == 0)

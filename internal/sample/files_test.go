@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Groups beyond the room for their files are measured all the same, and keep none open.
+// Groups beyond the bound on open files are measured too, and keep no file open.
 func TestGroupsWithoutRoomAreMeasuredToo(t *testing.T) {
 	first, firstDir := fakeGroup(t)
 	second, secondDir := fakeGroup(t)

@@ -12,16 +12,17 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
 )
 
-// tickNanos is the unit of /proc/stat: USER_HZ is 100 on every architecture that Go runs Linux on.
+// tickNanos is the unit of /proc/stat. USER_HZ is 100 on every architecture on which Go supports
+// Linux.
 const tickNanos = int64(time.Second / 100)
 
-// node is the machine's open counters; -1 is a file that there is not.
+// node holds the open counters of the machine; -1 is a file that does not exist.
 type node struct {
 	stat, meminfo, loadavg, cpuPressure, memoryPressure int
 
 	cpu   counter
-	cores int64  // as they were known last
-	big   []byte // for the lines of all processors of /proc/stat
+	cores int64  // last known number
+	big   []byte // buffer for the processor lines of /proc/stat
 }
 
 func (n *node) open(proc string) error {
@@ -79,8 +80,8 @@ func (n *node) read(now time.Time, buf []byte, out *Node) {
 	out.MemoryPressure = pressureOf(readFile(n.memoryPressure, buf))
 }
 
-// readStat reads the lines of processors, which come first, with a buffer that grows until it holds
-// them all.
+// readStat reads the processor lines, which come first. Its buffer grows until it holds all of
+// them.
 func (n *node) readStat() (busy, cores int64, ok bool) {
 	for {
 		b := readFile(n.stat, n.big)
@@ -105,8 +106,8 @@ func readFile(fd int, buf []byte) []byte {
 	return nil
 }
 
-// parseStat reads /proc/stat: nanoseconds of processor time that all processors were busy, and how
-// many there are. It is not whole if it ends before the lines of processors do.
+// parseStat reads /proc/stat: the busy nanoseconds of all processors, and the number of processors.
+// whole is false if the text ends before the processor lines do.
 func parseStat(b []byte) (busy, cores int64, whole, ok bool) {
 	for {
 		i := bytes.IndexByte(b, '\n')
@@ -126,8 +127,8 @@ func parseStat(b []byte) (busy, cores int64, whole, ok bool) {
 	}
 }
 
-// parseBusy reads "user nice system idle iowait irq softirq steal guest guest_nice". Guests count
-// in user and nice already.
+// parseBusy reads "user nice system idle iowait irq softirq steal guest guest_nice". Guest time is
+// already included in user and nice.
 func parseBusy(b []byte) (nanos int64, ok bool) {
 	const user, nice, system, irq, softirq, fields = 0, 1, 2, 5, 6, 7
 	var ticks int64

@@ -16,8 +16,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
 )
 
-// subtree makes a subtree on the machine's own control groups, which is removed with all groups in
-// it.
+// subtree makes a subtree of the machine's own control groups. It is removed with all its groups
+// after the test.
 func subtree(tb testing.TB) *cgroup.Subtree {
 	tb.Helper()
 	h, err := cgroup.Detect(cgroup.DefaultRoot)
@@ -79,7 +79,7 @@ func sampler(tb testing.TB) *Sampler {
 	return s
 }
 
-// run starts a shell script in the group, which waits for a line before it runs.
+// run starts a shell script in the group. The script waits for a line before it runs.
 func run(tb testing.TB, g *cgroup.Group, script string) {
 	tb.Helper()
 	cmd := exec.Command("/bin/sh", "-c", "read go\n"+script)
@@ -99,7 +99,7 @@ func run(tb testing.TB, g *cgroup.Group, script string) {
 	tb.Cleanup(func() { _ = cmd.Wait() }) // the subtree's cleanup, which comes later, kills it
 }
 
-// A spinner that is throttled, beside a group that does nothing, is seen in all that a sweep tells.
+// A throttled spinner beside an idle group shows in every value of a sweep.
 func TestSweepOfRealGroups(t *testing.T) {
 	tree, s := subtree(t), sampler(t)
 	busy, idle := group(t, tree, "busy"), group(t, tree, "idle")
@@ -119,11 +119,13 @@ func TestSweepOfRealGroups(t *testing.T) {
 	if err := s.Sweep(time.Now(), &out); err != nil {
 		t.Fatal(err)
 	}
-	if len(out.Groups) != 2 || out.Groups[0].Key != "a" || out.Groups[1].Key != "b" || out.Groups[0].CPUKnown || out.Groups[1].CPUKnown || out.Node.CPUKnown {
+	if len(out.Groups) != 2 || out.Groups[0].Key != "a" || out.Groups[1].Key != "b" ||
+		out.Groups[0].CPUKnown || out.Groups[1].CPUKnown || out.Node.CPUKnown {
 		t.Fatalf("the first sweep is %+v", out)
 	}
 	deadline, start := time.Now().Add(time.Minute), out.At
-	for out.Groups[1].Throttled == 0 || out.Groups[1].Memory < 2<<20 || out.Groups[1].CPU == 0 || out.Node.CPU == 0 || time.Since(start) < time.Second {
+	for out.Groups[1].Throttled == 0 || out.Groups[1].Memory < 2<<20 || out.Groups[1].CPU == 0 ||
+		out.Node.CPU == 0 || time.Since(start) < time.Second {
 		if time.Now().After(deadline) {
 			t.Fatalf("the spinner is not seen: %+v", out)
 		}
@@ -146,7 +148,7 @@ func spin(t *testing.T, g *cgroup.Group) {
 	})
 }
 
-// wait lets time pass for the kernel's counters, by waiting for a pipe that nobody writes.
+// wait lets time pass for the kernel's counters, by waiting for a pipe that is never written.
 func wait(t *testing.T, d time.Duration) {
 	t.Helper()
 	if _, err := unix.Poll(nil, int(d.Milliseconds())); err != nil && !errors.Is(err, unix.EINTR) {
@@ -157,21 +159,26 @@ func wait(t *testing.T, d time.Duration) {
 func checkReal(t *testing.T, out Sweep) {
 	t.Helper()
 	idle, busy, node := out.Groups[0], out.Groups[1], out.Node
-	if !idle.CPUKnown || idle.CPU != 0 || !idle.MemoryKnown || idle.Memory > 1<<20 || idle.CPUPressureKnown || idle.Gone {
+	if !idle.CPUKnown || idle.CPU != 0 || !idle.MemoryKnown || idle.Memory > 1<<20 ||
+		idle.CPUPressureKnown || idle.Gone {
 		t.Errorf("the group that does nothing is %+v", idle)
 	}
-	if !busy.CPUKnown || busy.CPU > 300_000_000 || !busy.MemoryKnown || busy.Memory < 2<<20 || busy.Memory > 64<<20 || !busy.ThrottledKnown {
+	if !busy.CPUKnown || busy.CPU > 300_000_000 ||
+		!busy.MemoryKnown || busy.Memory < 2<<20 || busy.Memory > 64<<20 || !busy.ThrottledKnown {
 		t.Errorf("the spinner at a fifth of a processor is %+v", busy)
 	}
-	if h, err := cgroup.Detect(cgroup.DefaultRoot); err != nil || busy.CPUPressureKnown != (h.Version() != cgroup.V1) || busy.MemoryPressureKnown != busy.CPUPressureKnown {
+	h, err := cgroup.Detect(cgroup.DefaultRoot)
+	if err != nil || busy.CPUPressureKnown != (h.Version() != cgroup.V1) ||
+		busy.MemoryPressureKnown != busy.CPUPressureKnown {
 		t.Errorf("pressure of the spinner: %+v, %v", busy, err)
 	}
-	if node.Cores < 1 || !node.CPUKnown || node.CPU > (node.Cores+1)*1e9 || !node.MemoryKnown || node.MemoryAvailable <= 0 || node.MemoryAvailable > node.MemoryTotal || !node.LoadKnown {
+	if node.Cores < 1 || !node.CPUKnown || node.CPU > (node.Cores+1)*1e9 || !node.MemoryKnown ||
+		node.MemoryAvailable <= 0 || node.MemoryAvailable > node.MemoryTotal || !node.LoadKnown {
 		t.Errorf("the machine is %+v", node)
 	}
 }
 
-// A group that is removed is in one more sweep, as gone; a key that is tracked again is for the new
+// A removed group is in one more sweep, as gone. A key that is tracked again denotes the new
 // group.
 func TestGroupsThatGo(t *testing.T) {
 	tree, s := subtree(t), sampler(t)
@@ -248,8 +255,8 @@ func TestSweepAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkSweep measures what the agent pays every second, beside the plain way to read the same
-// three files, in real groups.
+// BenchmarkSweep measures the agent's cost per second, beside the plain way to read the same three
+// files, in real groups.
 func BenchmarkSweep(b *testing.B) {
 	for _, n := range []int{100, 1000} {
 		tree := subtree(b)
@@ -308,10 +315,10 @@ func benchReadFile(b *testing.B, tree *cgroup.Subtree, groups []*cgroup.Group) {
 	})
 }
 
-// measure runs the operation and reports processor time beside the wall's: others may use the
-// machine too.
+// measure runs the operation and reports processor time beside wall time, because other programs
+// may use the machine.
 func measure(b *testing.B, op func() error) {
-	if err := op(); err != nil { // the first one grows buffers
+	if err := op(); err != nil { // the first run grows buffers
 		b.Fatal(err)
 	}
 	b.ReportAllocs()

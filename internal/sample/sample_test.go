@@ -14,7 +14,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
 )
 
-// files makes files below dir, which the kernel would make.
+// files makes files below dir in place of the kernel.
 func files(t *testing.T, dir string, texts map[string]string) {
 	t.Helper()
 	for name, text := range texts {
@@ -28,7 +28,7 @@ func files(t *testing.T, dir string, texts map[string]string) {
 	}
 }
 
-// closing closes what a test has opened.
+// closing closes c after the test.
 func closing(t *testing.T, c io.Closer) {
 	t.Helper()
 	if err := c.Close(); err != nil {
@@ -36,7 +36,7 @@ func closing(t *testing.T, c io.Closer) {
 	}
 }
 
-// fakeGroup makes a v2 group that is only files, and returns its directory.
+// fakeGroup makes a v2 group of plain files, and returns its directory.
 func fakeGroup(t *testing.T) (*cgroup.Group, string) {
 	t.Helper()
 	root := t.TempDir()
@@ -83,8 +83,9 @@ func fakeProc(t *testing.T) string {
 	return dir
 }
 
-// The rates of a group are of the time since the value was known last; what is cut short, missing,
-// backwards or too large is not known, never negative, and does no harm to the sweeps after it.
+// The rates of a group are those since the value was last known. A value that is cut short,
+// missing, backwards or too large is not known. It is never negative, and does not affect later
+// sweeps.
 func TestRatesOfAGroup(t *testing.T) {
 	g, dir := fakeGroup(t)
 	s, err := New(Config{Proc: fakeProc(t)})
@@ -154,7 +155,7 @@ func TestRatesOfAGroup(t *testing.T) {
 	}
 }
 
-// What the machine tells: busy is neither idle nor waiting for a disk nor stolen.
+// The busy time of the machine is neither idle, nor waiting for a disk, nor stolen.
 func TestNode(t *testing.T) {
 	proc := fakeProc(t)
 	s, err := New(Config{Proc: proc})
@@ -217,8 +218,8 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// Without pressure files (an old kernel) pressure is not known; without the others there is nothing
-// to measure.
+// Without pressure files (an old kernel) pressure is not known; without the other files nothing
+// can be measured.
 func TestMachinesThatTellLess(t *testing.T) {
 	proc := fakeProc(t)
 	if err := os.RemoveAll(filepath.Join(proc, "pressure")); err != nil {
@@ -245,7 +246,7 @@ func TestMachinesThatTellLess(t *testing.T) {
 	}
 }
 
-// Whatever the machine's files hold, no value is negative and nothing breaks.
+// For any content of the machine's files, no value is negative and nothing panics.
 func FuzzNode(f *testing.F) {
 	for _, seed := range []string{
 		stat, meminfo, loadavg, stalled, "cpu  9223372036854775807 9223372036854775807 0 0 0 0 0\ncpu0\n",
@@ -268,7 +269,7 @@ func FuzzNode(f *testing.F) {
 	})
 }
 
-// What is acted on now is seen in the next sample, whatever the kernel's averages say.
+// The effect of an action is in the next sample, unlike in the kernel's averages.
 func TestPressureIsThatSinceTheLastSweep(t *testing.T) {
 	var c counter
 	start := time.Unix(1000, 0)
@@ -278,7 +279,13 @@ func TestPressureIsThatSinceTheLastSweep(t *testing.T) {
 	for _, step := range []struct {
 		seconds, micros, want int64
 		ok                    bool
-	}{{1, 5_250_000, 25_00, true}, {2, 5_250_000, 0, true}, {3, 9_000_000, 100_00, true}, {4, 1, 0, false}, {5, 100_001, 10_00, true}} {
+	}{
+		{1, 5_250_000, 25_00, true},
+		{2, 5_250_000, 0, true},
+		{3, 9_000_000, 100_00, true},
+		{4, 1, 0, false},
+		{5, 100_001, 10_00, true},
+	} {
 		got, ok := c.share(start.Add(time.Duration(step.seconds)*time.Second), step.micros, true)
 		if got != step.want || ok != step.ok {
 			t.Errorf("after %d s: %d, %v; want %d, %v", step.seconds, got, ok, step.want, step.ok)

@@ -13,32 +13,34 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
 )
 
-// RefreshSweeps is after how many sweeps the page cache of a group is read again though its memory
-// in use does not move.
+// RefreshSweeps is the number of sweeps after which the page cache of a group is read again, even
+// if its memory in use is constant.
 const RefreshSweeps = 8
 
-// Config says where to measure.
+// Config says where to measure, and how many files may stay open.
 type Config struct {
-	Proc string // where proc is mounted; "/proc" if empty
-	// MaxFiles is how many descriptors the groups may keep; the files of those beyond it are opened
-	// for each sweep. Default: an eighth of those that the process may have.
+	Proc string // mount point of proc; default /proc
+	// MaxFiles is the number of descriptors that the groups may keep. The files of further groups
+	// are opened for each sweep. Default: an eighth of the process's limit.
 	MaxFiles int
 }
 
-// Sweep is what one sweep found. Its slices are used again by the next one that it is given to.
+// Sweep is the result of one sweep. A later sweep with the same value reuses its slices.
 type Sweep struct {
 	At       time.Time
-	Sequence uint64 // counts the sweeps of a Sampler, from 1
+	Sequence uint64 // number of the sweep of a Sampler, from 1
 	Node     Node
-	Groups   []Group // in the order of their keys
+	Groups   []Group // ordered by key
 }
 
-// Node is the machine.
+// Node is the measurement of the machine.
 type Node struct {
-	Cores           int64 // processors that are on line; zero if not known
-	CPU             int64 // nanocores that were busy since the last sweep: not idle, not waiting for a disk, not stolen
+	Cores int64 // online processors; zero if not known
+	// CPU is the busy nanocores since the last sweep: not idle, not waiting for a disk, not
+	// stolen.
+	CPU             int64
 	MemoryTotal     int64 // bytes
-	MemoryAvailable int64 // bytes that can be had without swapping
+	MemoryAvailable int64 // bytes available without swapping
 	Load1           int64 // load of the last minute, in thousandths
 	CPUPressure     Pressure
 	MemoryPressure  Pressure
@@ -49,54 +51,54 @@ type Node struct {
 // Pressure is the share of the last ten seconds in which tasks waited, in hundredths of a percent.
 type Pressure struct {
 	Avg10 int64 // at least one task waited
-	Full  int64 // all that wanted to run waited
+	Full  int64 // all runnable tasks waited
 	Known bool
 }
 
-// Group is one task's control group.
+// Group is the measurement of one task's control group.
 type Group struct {
 	Key       string
 	CPU       int64 // nanocores since the last sweep
-	Memory    int64 // bytes in use, page cache left out
-	Throttled int64 // nanoseconds that it waited for its quota since the last sweep
-	// Hundredths of a percent of the time since the last sweep in which at least one of its threads
-	// waited. The kernel's own averages take ten seconds to follow, and whoever acts on a sample
-	// must see in the next one what came of it.
+	Memory    int64 // bytes in use, without page cache
+	Throttled int64 // nanoseconds spent waiting for quota since the last sweep
+	// CPUPressure and MemoryPressure are the share of the time since the last sweep in which at
+	// least one thread waited, in hundredths of a percent. The kernel's own averages take ten
+	// seconds to follow. A caller that acts on a sample must see the effect in the next one.
 	CPUPressure    int64
 	MemoryPressure int64
 
 	CPUKnown, MemoryKnown, ThrottledKnown, CPUPressureKnown, MemoryPressureKnown bool
 
-	Gone bool // it was removed; it is not in later sweeps
+	Gone bool // it was removed, and is not in later sweeps
 }
 
-// TrackOptions says what to read of a group besides processor time, memory and throttling.
+// TrackOptions selects readings of a group besides processor time, memory and throttling.
 type TrackOptions struct {
-	Pressure bool // the group's own pressure: two more files, so for protected tasks only
+	Pressure bool // the group's own pressure; it needs two more files, so it is for protected tasks only
 }
 
-// Sampler measures. One caller at a time.
+// Sampler measures a machine and its groups. It has one caller at a time.
 type Sampler struct {
 	node     node
-	groups   []*tracked // Invariant: in the order of their keys, each key once
+	groups   []*tracked // Invariant: ordered by key, each key once
 	sequence uint64
 	buf      []byte
 	reading  cgroup.Reading
-	closing  error // what closing files of dropped groups has failed with, for Close
-	room     int   // how many groups more may keep their files open
+	closing  error // errors of closing the files of dropped groups, returned by Close
+	room     int   // number of further groups that may keep their files open
 }
 
 type tracked struct {
 	key                string
 	group              *cgroup.Group
 	options            cgroup.ReaderOptions
-	reader             *cgroup.Reader // nil: there is no room to keep it open
+	reader             *cgroup.Reader // nil if there is no room to keep it open
 	cpu, throttled     counter
 	cpuStall, memStall counter // microseconds
 	phase              uint64  // spreads the groups over RefreshSweeps
 }
 
-// counter is a number that grows, as it was read last.
+// counter is the last reading of a growing number.
 type counter struct {
 	value int64
 	at    time.Time
@@ -129,8 +131,8 @@ func (s *Sampler) Close() error {
 	return errors.Join(errs...)
 }
 
-// Track adds a group to the sweeps under a key. A key that is tracked already is for the new group
-// from now on. A group that is gone is cgroup.ErrGone.
+// Track adds a group to the sweeps under a key. If the key is tracked already, it denotes the new
+// group from now on. The error for a removed group is cgroup.ErrGone.
 func (s *Sampler) Track(key string, g *cgroup.Group) error {
 	return s.TrackWith(key, g, TrackOptions{})
 }
@@ -160,7 +162,7 @@ func (s *Sampler) find(key string) (int, bool) {
 	)
 }
 
-// Drop takes a group out of the sweeps. A key that is not tracked is fine.
+// Drop removes a group from the sweeps. An unknown key is ignored.
 func (s *Sampler) Drop(key string) {
 	i, found := s.find(key)
 	if !found {
@@ -170,11 +172,11 @@ func (s *Sampler) Drop(key string) {
 	s.groups = slices.Delete(s.groups, i, i+1)
 }
 
-// Len returns how many groups are tracked.
+// Len returns the number of tracked groups.
 func (s *Sampler) Len() int { return len(s.groups) }
 
-// Sweep reads everything. What cannot be read is not known in out. Sweeps are best 100 ms or more
-// apart. It fails only on a Sampler that is closed.
+// Sweep reads all counters. Values that cannot be read are not known in out. Sweeps are best 100
+// ms or more apart. It fails only on a closed Sampler.
 func (s *Sampler) Sweep(now time.Time, out *Sweep) error {
 	if s.node.stat < 0 {
 		return fmt.Errorf("measure the machine: %w", fs.ErrClosed)
@@ -199,7 +201,7 @@ func (s *Sampler) Sweep(now time.Time, out *Sweep) error {
 	return nil
 }
 
-// dropGone drops the groups that this sweep found gone.
+// dropGone drops the groups that this sweep found removed.
 func (s *Sampler) dropGone(out *Sweep) {
 	kept := s.groups[:0]
 	for i, t := range s.groups {
@@ -225,8 +227,8 @@ func (t *tracked) fill(now time.Time, r *cgroup.Reading, cores int64, g *Group) 
 	)
 }
 
-// share returns which part of the time since the last value a counter of microseconds has grown, in
-// hundredths of a percent.
+// share returns the share of the time since the last value by which a counter of microseconds has
+// grown. It is in hundredths of a percent.
 func (c *counter) share(now time.Time, micros int64, known bool) (part int64, ok bool) {
 	grown, elapsed, ok := c.advance(now, micros, known)
 	if !ok || elapsed < time.Microsecond {
@@ -235,8 +237,8 @@ func (c *counter) share(now time.Time, micros int64, known bool) (part int64, ok
 	return min(grown, elapsed.Microseconds()) * 100_00 / elapsed.Microseconds(), true
 }
 
-// advance returns how much the counter has grown since it was known last. A counter that went
-// backwards starts again from there.
+// advance returns the growth of the counter since it was last known. A counter that went backwards
+// starts again from there.
 func (c *counter) advance(now time.Time, value int64, known bool) (grown int64, elapsed time.Duration, ok bool) {
 	if !known {
 		return 0, 0, false
@@ -250,9 +252,9 @@ func (c *counter) advance(now time.Time, value int64, known bool) (grown int64, 
 	return grown, elapsed, true
 }
 
-// perSecond returns nanoseconds of processor time over elapsed as nanocores. More than cores can
-// give is the grain of the kernel's counters, and cut off; more than twice as much is not known:
-// the counter has jumped, or elapsed is too short for that grain.
+// perSecond converts nanoseconds of processor time over elapsed to nanocores. A value above the
+// number of cores is due to the grain of the kernel's counters, and is cut. More than twice as
+// much is not known: the counter has jumped, or elapsed is too short for that grain.
 func perSecond(nanos int64, elapsed time.Duration, cores int64) (nanocores int64, known bool) {
 	hi, lo := bits.Mul64(uint64(nanos), uint64(time.Second))
 	if hi >= uint64(elapsed) {

@@ -8,8 +8,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// However many jobs are alike, a plan makes what they ask for ready once, also after one of them
-// has ended, and tells apart those that differ.
+// A plan prepares the request of similar jobs once, also after one of the jobs has ended. It
+// distinguishes jobs that differ.
 func TestMovablesThatAreAlikeShareTheirRequest(t *testing.T) {
 	c := newCluster(t, plimsoll.DefaultQueues())
 	c.node("n", 1000)

@@ -8,8 +8,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 )
 
-// Tasks that want to be near to, or where the volumes are of, others that come and go all the time,
-// and for which there is no room, do not keep those behind them in the queue from being looked at.
+// Tasks without room may depend on tasks that come and go all the time: to be near to them, or to
+// have their volumes. Such waiting tasks do not keep the tasks behind them in the queue from being
+// tried.
 func TestRelationsThatChangeHoldUpNobody(t *testing.T) {
 	for name, constrain := range map[string]func(*plimsoll.Constraints){
 		"near a job":  func(c *plimsoll.Constraints) { c.Near = []plimsoll.Selector{{Job: "busy"}} },
@@ -55,8 +56,8 @@ func TestRelationsThatChangeHoldUpNobody(t *testing.T) {
 	}
 }
 
-// churn has all tasks of a job end and be tried again, does something, and runs one cycle with the
-// bound of a turn.
+// churn ends all tasks of a job and lets them be tried again, calls do, and runs one cycle with
+// the bound of a turn.
 func (c *cluster) churn(job string, do func()) map[string]bool {
 	c.t.Helper()
 	c.at += 2e9

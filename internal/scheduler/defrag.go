@@ -9,20 +9,22 @@ import (
 )
 
 const (
-	// MaxMoves is how many moves one plan may have.
+	// MaxMoves is the largest number of moves in one plan.
 	MaxMoves = 1000
-	// maxMovables bounds how many tasks one plan looks at, about.
+	// maxMovables is roughly the largest number of tasks that one plan considers.
 	maxMovables = 500_000
 )
 
-// MovePlan is a plan of moves.
+// MovePlan is a list of moves that would make room.
 type MovePlan struct {
 	placement.Plan
-	Refusal string // why a task finds no node as it is now, if room for it is asked for and no node would have it
+	// Refusal is set if room for a task was requested: why no node takes that task without moves.
+	// It is empty if a node does.
+	Refusal string
 }
 
-// PlanMoves plans moves of tasks: to make room for a task of a group of a job, or, without a job,
-// to empty as many nodes as possible. It changes nothing.
+// PlanMoves plans moves of tasks. With a job, they make room for a task of one of its groups;
+// without a job, they empty as many nodes as possible. It changes nothing.
 func (v *View) PlanMoves(spec *plimsoll.JobSpec, group string, limit int) (*MovePlan, error) {
 	if limit < 1 || limit > MaxMoves {
 		return nil, plimsoll.Invalid(
@@ -49,7 +51,7 @@ func (v *View) PlanMoves(spec *plimsoll.JobSpec, group string, limit int) (*Move
 	defer release()
 	plan, err := v.placer().PlanMoves(movables, goal)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the field
+		return nil, err //nolint:wrapcheck // the error names the field
 	}
 	plan.Stopped = plan.Stopped || !all
 	out := &MovePlan{Plan: plan}
@@ -63,7 +65,7 @@ func (v *View) PlanMoves(spec *plimsoll.JobSpec, group string, limit int) (*Move
 	return out, nil
 }
 
-// wantedGroup returns the index of the group of a job that is named, or of its only one.
+// wantedGroup returns the index of the named group of a job, or of its only group.
 func wantedGroup(spec *plimsoll.JobSpec, group string) (int, error) {
 	names := make([]string, len(spec.Groups))
 	for i := range spec.Groups {

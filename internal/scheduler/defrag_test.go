@@ -8,7 +8,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// apart has a task of one core on each of two nodes of four.
+// apart returns a cluster with one task of one core on each of two nodes of four cores.
 func apart(t *testing.T) *cluster {
 	t.Helper()
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}))
@@ -25,7 +25,8 @@ func apart(t *testing.T) *cluster {
 	return c
 }
 
-// A plan moves a task so that a node is empty, and changes nothing; asked again it is the same.
+// A plan moves a task so that a node becomes empty. It changes nothing, so a second plan is the
+// same.
 func TestPlanMovesEmptiesNodes(t *testing.T) {
 	c := apart(t)
 	plan, err := c.sched.PlanMoves(c.s, nil, "", 10)
@@ -46,7 +47,7 @@ func TestPlanMovesEmptiesNodes(t *testing.T) {
 	}
 }
 
-// A plan makes room for a task of a job; what is too large for every node is said to be.
+// A plan makes room for a task of a job. A task too large for every node is reported as such.
 func TestPlanMovesMakesRoom(t *testing.T) {
 	c := apart(t)
 	plan, err := c.sched.PlanMoves(c.s, trialJob(trialGroup("map", 1, 100), trialGroup("reduce", 1, 4000)), "reduce", 1)
@@ -68,7 +69,7 @@ func TestPlanMovesMakesRoom(t *testing.T) {
 	}
 }
 
-// What cannot be understood is said.
+// A request that cannot be understood is refused with an explanation.
 func TestPlanMovesTellsWhatIsWrong(t *testing.T) {
 	c := apart(t)
 	two := trialJob(trialGroup("map", 1, 100), trialGroup("reduce", 1, 4000))

@@ -10,30 +10,29 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// Explanation says why a task waits, or where it is.
+// Explanation is the cause for which a task waits, or the way in which it was placed.
 type Explanation struct {
 	Task    plimsoll.Task
 	Code    plimsoll.WaitCode
 	Summary string
 
-	placement.Explanation                     // what each stage of the chain would do now
-	Verdicts              []placement.Verdict // of the filters on one node, if one was named
-	Decision              *placement.Decision // how the task came to its node, if that is kept
+	placement.Explanation                     // result of each stage of the chain now
+	Verdicts              []placement.Verdict // of the filters on one node, if a node was named
+	Decision              *placement.Decision // how the task was placed; nil if the decision is no longer kept
 }
 
-// Subject is a task that a question is about, with all that is known of it without a look at the
-// nodes.
+// Subject is a task in question, with all facts about it that need no look at the nodes.
 type Subject struct {
 	task     plimsoll.Task
 	request  placement.Request
-	queue    string // path
+	queue    string // path of its queue
 	code     plimsoll.WaitCode
 	summary  string // empty: the nodes decide
 	decision *placement.Decision
 }
 
-// Subject returns a task as it is now. It costs O(depth of the tree), and of a task on a node a
-// copy of the decision.
+// Subject returns the present facts of a task. It costs O(depth of the tree) and, for a placed
+// task, a copy of the decision.
 func (c *Scheduler) Subject(s *state.State, ref state.Ref) Subject {
 	g, t := ref.Group, ref.Task()
 	sub := Subject{task: s.TaskRecord(ref), request: g.Request(), queue: g.Job.Queue.Path}
@@ -70,8 +69,9 @@ func (c *Scheduler) Subject(s *state.State, ref state.Ref) Subject {
 	return sub
 }
 
-// Explain says why a task waits, looking at every node. Of a node that is named it also says what
-// each filter makes of it. The subject must be of the same turn as the view.
+// Explain finds the cause for which a task waits, by evaluating every node. If a node is named, it
+// also returns the verdict of each filter on that node. The subject and the view must be of the
+// same turn.
 func (v *View) Explain(sub *Subject, node string) (Explanation, error) {
 	p, err := v.chain.Prepare(v.fleet, &sub.request)
 	if err != nil {
@@ -91,7 +91,8 @@ func (v *View) Explain(sub *Subject, node string) (Explanation, error) {
 		e.Verdicts = placer.ExplainServer(p, slot, v.now)
 	}
 	switch {
-	case e.Code == plimsoll.WaitNoResource: // the request leaves out the name that no node has, so nodes would seem to take it
+	case e.Code == plimsoll.WaitNoResource:
+		// The request leaves out the name that no node has, so nodes would seem to take it.
 		e.Explanation = placement.Explanation{Servers: v.fleet.Servers()}
 	case e.Summary != "":
 	case e.Fit > 0:

@@ -6,7 +6,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// These ask the state itself.
+// The following methods ask the state itself.
 
 func (c *Scheduler) Explain(s *state.State, ref state.Ref, node string) (Explanation, error) {
 	sub := c.Subject(s, ref)

@@ -9,23 +9,24 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// grid holds classes that wait for a node by the size of their need, so that those that fit into
-// some room are found without looking at all others. Classes that need the same set of resources
-// and about as much cpu stand in one bin, in the order of the memory that they need.
+// grid indexes the classes that wait for a node by the size of their need. So the classes that fit
+// into some room are found without visiting all others. Classes that need the same set of
+// resources and about as much cpu share a bin. A bin is ordered by the memory that its classes
+// need.
 //
-// A look costs O(1) if no class fits by cpu or by memory alone. Otherwise it costs O(bins), and in
-// each bin of which the cpu is enough, the classes of which the memory is enough. There are at most
-// 8 bins for each doubling of cpu and each set of resources.
+// A search costs O(1) if no class fits by cpu or by memory alone. Otherwise it costs O(bins). In
+// each bin with enough cpu it also costs the classes with enough memory. There are at most 8 bins
+// for each doubling of cpu and each set of resources.
 type grid struct {
 	bins  []*bin
-	least [2]int64 // of firstSize and of secondSize: no class needs less
-	stale bool     // the class that needed the least has left, so least may be too low
+	least [2]int64 // Invariant: no class needs less of firstSize and secondSize
+	stale bool     // the class with the smallest need has left, so least may be too low
 }
 
 type bin struct {
-	set   uint32  // resources that are needed, a bit for each index
+	set   uint32  // needed resources, a bit for each index
 	level int     // of the need of firstSize
-	waits []*wait // by the need of secondSize
+	waits []*wait // ordered by the need of secondSize
 }
 
 // The two resources in which most requests differ.
@@ -43,7 +44,7 @@ func level(n int64) int {
 	return doublings*8 + int(uint64(n)>>doublings)
 }
 
-// needSet returns the resources that a request asks for.
+// needSet returns the set of resources that a request needs.
 func needSet(amounts *placement.Amounts) (set uint32) {
 	for i, n := range amounts {
 		if n > 0 {
@@ -67,12 +68,12 @@ func (g *grid) add(w *wait) {
 	b.waits = slices.Insert(b.waits, i, w)
 }
 
-// lower keeps least right when a class is added.
+// lower updates least for an added class.
 func (g *grid) lower(w *wait) {
 	g.least[0], g.least[1] = min(g.least[0], w.need[firstSize]), min(g.least[1], w.need[secondSize])
 }
 
-// find returns the place of the bin of a class, and whether there is one.
+// find returns the position of the bin of a class, and whether there is one.
 func (g *grid) find(w *wait) (i int, found bool) {
 	lvl := level(w.need[firstSize])
 	return slices.BinarySearchFunc(g.bins, w, func(b *bin, w *wait) int {
@@ -84,9 +85,9 @@ func bySecond(a, b *wait) int {
 	return cmp.Or(cmp.Compare(a.need[secondSize], b.need[secondSize]), cmp.Compare(a.number, b.number))
 }
 
-// within returns the first class that needs no more than have of each resource that it needs, and
-// that ok accepts; nil if there is none. have may be negative, as on a node that has shrunk. Unless
-// only is 0, the class must need just that set of resources.
+// within returns the first class that needs at most have of each of its resources and that ok
+// accepts. It returns nil if there is none. have may be negative, as on a node that has shrunk.
+// Unless only is 0, the class must need exactly that set of resources.
 func (g *grid) within(have *placement.Amounts, only uint32, ok func(*wait) bool) *wait {
 	if g.stale {
 		g.least, g.stale = [2]int64{math.MaxInt64, math.MaxInt64}, false
@@ -116,7 +117,7 @@ func (g *grid) within(have *placement.Amounts, only uint32, ok func(*wait) bool)
 	return nil
 }
 
-// hasSome reports whether there is some of each resource of a set.
+// hasSome reports whether have is above zero for each resource of a set.
 func hasSome(have *placement.Amounts, set uint32) bool {
 	for ; set != 0; set &= set - 1 {
 		if have[bits.TrailingZeros32(set)] <= 0 {
@@ -126,7 +127,7 @@ func hasSome(have *placement.Amounts, set uint32) bool {
 	return true
 }
 
-// covers reports whether have is enough for what is needed of each resource of a set.
+// covers reports whether have is at least need for each resource of a set.
 func covers(have, need *placement.Amounts, set uint32) bool {
 	for ; set != 0; set &= set - 1 {
 		if i := bits.TrailingZeros32(set); need[i] > have[i] {
@@ -136,7 +137,7 @@ func covers(have, need *placement.Amounts, set uint32) bool {
 	return true
 }
 
-// remove takes one class out that is in the grid.
+// remove removes a class of the grid.
 func (g *grid) remove(w *wait) {
 	i, _ := g.find(w)
 	b := g.bins[i]

@@ -8,9 +8,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 )
 
-// A node holds as many tasks as its agent says that it takes, and no more, although they ask for
-// nothing; what waits says so, and the next one comes when one of them has ended. A dry run and
-// the node's capacity say the same.
+// A node holds at most as many tasks as its agent reports, even if they need no resources. The
+// wait cause of the others says so, and the next task is placed when one has ended. A dry run and
+// the node's capacity agree.
 func TestNodeTakesAtMostItsMaxTasks(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}))
 	register := func(most int32) []string {

@@ -9,8 +9,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 )
 
-// A stored job whose expression is not understood any more keeps nobody from leading: what runs of
-// it goes on, what waits says why, and others that ask for the same amounts are placed.
+// A stored job whose expression is no longer understood keeps nobody from leading. Its running
+// tasks go on, its waiting ones have that cause, and other jobs with the same amounts are placed.
 func TestStoredJobThatIsNotUnderstoodAnyMore(t *testing.T) {
 	group := plimsoll.GroupSpec{
 		Name: "g", Count: 2, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": 100},

@@ -22,8 +22,7 @@ func newCluster(t *testing.T, queues plimsoll.QueueConfig) *cluster {
 	return &cluster{t: t, s: s, sched: scheduler.New(s, 1)}
 }
 
-// turn does something, runs a cycle, and returns the ids of the tasks that were bound, in their
-// order.
+// turn calls do, runs a cycle, and returns the ids of the bound tasks in their order.
 func (c *cluster) turn(do func() error) (bound []string) {
 	c.t.Helper()
 	c.at++
@@ -74,8 +73,8 @@ func leaves(queues ...plimsoll.QueueConfig) plimsoll.QueueConfig {
 	return plimsoll.QueueConfig{Name: plimsoll.RootQueue, Parent: true, Queues: queues}
 }
 
-// Two leaves that want more than there is get the same, task by task, however early and large the
-// demand of one is.
+// Two leaves that want more than the cluster has get the same, task by task, however early and
+// large the demand of one is.
 func TestTwoLeavesShareEvenly(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}, plimsoll.QueueConfig{Name: "b"}))
 	c.submit("ja", "root.a", 1000, 100)
@@ -108,7 +107,8 @@ func TestGuaranteesWeigh(t *testing.T) {
 	}
 }
 
-// What cannot be placed now does not hold up what can, and is first again once it can be.
+// A task that cannot be placed now does not delay tasks that can. It is first again once it can be
+// placed.
 func TestSmallTasksPassLargeOnes(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}))
 	c.node("n", 1000)
@@ -121,7 +121,7 @@ func TestSmallTasksPassLargeOnes(t *testing.T) {
 	}
 }
 
-// A cycle without a cause looks at no server: classes that are blocked are not polled.
+// A cycle without a cause evaluates no server: blocked classes are not polled.
 func TestBlockedShapesAreNotPolled(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a", Max: plimsoll.Resources{"cpu": 5000}}))
 	c.node("full", 1000)
@@ -139,7 +139,7 @@ func TestBlockedShapesAreNotPolled(t *testing.T) {
 	}
 	c.turn(quiet)
 	before := c.s.Job("j0").Groups[0].Wait
-	// A node that gives room back wakes those only that it is enough for.
+	// A node that frees room wakes only the classes that fit into it.
 	c.turn(func() error {
 		c.s.Report(
 			c.s.Node("full"), "fill", "g", 0,
@@ -152,7 +152,7 @@ func TestBlockedShapesAreNotPolled(t *testing.T) {
 	}
 }
 
-// A cycle that its budget ends says so, and the next goes on.
+// A cycle that its budget ends reports more, and the next one continues.
 func TestBudgetEndsACycle(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}))
 	c.submit("j", "root.a", 100, 10)
@@ -179,7 +179,7 @@ func TestBudgetEndsACycle(t *testing.T) {
 	}
 }
 
-// Explain says the truth about a task wherever it is in its life.
+// Explain is true of a task in each state of its life.
 func TestExplain(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a", Max: plimsoll.Resources{"cpu": 5000}, MaxJobs: 4}))
 	explain := func(job string) string {

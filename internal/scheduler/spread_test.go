@@ -9,7 +9,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 )
 
-// rackNode registers a node of a rack, with so many GPUs.
+// rackNode registers a node of a rack, with a number of GPUs.
 func (c *cluster) rackNode(id, rack string, gpus int64) []string {
 	c.t.Helper()
 	return c.turn(func() error {
@@ -23,7 +23,7 @@ func (c *cluster) rackNode(id, rack string, gpus int64) []string {
 	})
 }
 
-// submitSpread submits a group that is spread by rack, each of whose tasks asks for a GPU.
+// submitSpread submits a group that is spread by rack. Each of its tasks needs one GPU.
 func (c *cluster) submitSpread(id string, count int32, change ...func(*plimsoll.GroupSpec)) []string {
 	c.t.Helper()
 	return c.turn(func() error {
@@ -50,14 +50,14 @@ func (c *cluster) byNode(id string) map[string]int {
 	return out
 }
 
-// withoutGPUs registers eight racks that have none.
+// withoutGPUs registers eight racks without GPUs.
 func (c *cluster) withoutGPUs() {
 	for i := range 8 {
 		c.rackNode(fmt.Sprint("plain", i), fmt.Sprint("p", i), 0)
 	}
 }
 
-// A hundred tasks that ask for a GPU go evenly to the two racks of ten that have some.
+// A hundred tasks that need a GPU are spread evenly over the two racks of ten that have GPUs.
 func TestSpreadTasksGoEvenlyToTheRacksThatTheyAreFor(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}))
 	c.withoutGPUs()
@@ -69,8 +69,8 @@ func TestSpreadTasksGoEvenlyToTheRacksThatTheyAreFor(t *testing.T) {
 	}
 }
 
-// A group of three is whole at once where two racks are for it, however many there are beside
-// these.
+// A group of three is placed at once on the two eligible racks, however many other racks there
+// are.
 func TestThreeOfAGroupWaitForNoRackThatIsNotForThem(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}))
 	c.withoutGPUs()
@@ -81,8 +81,8 @@ func TestThreeOfAGroupWaitForNoRackThatIsNotForThem(t *testing.T) {
 	}
 }
 
-// A node of a new rack wakes what waits to be spread if it is for it, and so does a rack that no
-// longer counts.
+// A node of a new rack wakes waiting tasks of a spread group if it is eligible for them. A rack
+// that no longer counts wakes them too.
 func TestRacksThatComeAndGoWakeWhatIsSpread(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}))
 	c.withoutGPUs()
@@ -103,8 +103,8 @@ func TestRacksThatComeAndGoWakeWhatIsSpread(t *testing.T) {
 	}
 }
 
-// What a group must be far from comes to a rack, which then does not count any more: the group goes
-// on in the same turn.
+// A task that a group must be far from is placed on a rack, which then no longer counts. The group
+// continues in the same turn.
 func TestNeighboursThatComeWakeWhatIsSpread(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}))
 	c.rackNode("n0", "a", 9)
@@ -124,8 +124,8 @@ func TestNeighboursThatComeWakeWhatIsSpread(t *testing.T) {
 	}
 }
 
-// Explain says of a task that waits for its spread which rack it waits for, and how many do not
-// count.
+// For a task that waits for its spread, Explain names the rack that it waits for, and the number
+// of racks that do not count.
 func TestExplainOfASpreadTask(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}))
 	c.withoutGPUs()

@@ -11,19 +11,21 @@ import (
 )
 
 const (
-	// MaxTrial is how many tasks of a group one trial places.
+	// MaxTrial is the largest number of tasks of a group that one trial places.
 	MaxTrial = 10_000
-	// maxTrialLooks bounds how many nodes one trial looks at, so that it takes some 50 ms.
+	// maxTrialLooks bounds the nodes that one trial evaluates, so that it takes some 50 ms.
 	maxTrialLooks = 500_000
 )
 
-// Trial says where the tasks of a job would be placed now.
+// Trial is the answer to where the tasks of a job would be placed now.
 type Trial struct {
-	Groups      []TriedGroup
-	QueueReason string // why the job's queue would hold back what finds a node; empty: it would not
+	Groups []TriedGroup
+	// QueueReason is why the job's queue would hold back tasks that find a node; empty if it would
+	// not.
+	QueueReason string
 }
 
-// TriedGroup is what came of the tasks of one group.
+// TriedGroup is the result for the tasks of one group.
 type TriedGroup struct {
 	Name  string
 	Asked int
@@ -32,9 +34,9 @@ type TriedGroup struct {
 	Summary string
 }
 
-// Try says where tasks of a job would be placed now, group by group, each deducted before the next:
-// count of each group, or as many as the specification says if count is 0. An empty group means
-// all. Neither what is booked nor the order of drawing is changed.
+// Try finds where tasks of a job would be placed now, group by group. Each placement is deducted
+// before the next. It tries count tasks of each group, or the specified number if count is 0. An
+// empty group means all groups. Neither allocated amounts nor the order of drawing are changed.
 func (v *View) Try(spec *plimsoll.JobSpec, group string, count int) (*Trial, error) {
 	if err := v.size(spec); err != nil {
 		return nil, err
@@ -76,7 +78,8 @@ func (v *View) Try(spec *plimsoll.JobSpec, group string, count int) (*Trial, err
 	return t, nil
 }
 
-// trialAsks returns what is to be tried of each group, nothing of those that are not meant.
+// trialAsks returns the requests to try, one for each group; a group that is not meant has a count
+// of 0.
 func trialAsks(known state.KnownNames, spec *plimsoll.JobSpec, group string, count int) ([]placement.Ask, error) {
 	if count < 0 || count > MaxTrial {
 		return nil, plimsoll.Invalid(
@@ -104,7 +107,7 @@ func trialAsks(known state.KnownNames, spec *plimsoll.JobSpec, group string, cou
 	return asks, nil
 }
 
-// ofGroups names what is wrong as in the job file.
+// ofGroups renames the field of an error as in the job file.
 func ofGroups(err error) error {
 	var e *plimsoll.Error
 	if !errors.As(err, &e) {
@@ -117,7 +120,7 @@ func ofGroups(err error) error {
 	return &named
 }
 
-// queueReason says why the job's queue would hold back tasks that find a node.
+// queueReason returns why the job's queue would hold back tasks that find a node.
 func (v *View) queueReason(spec *plimsoll.JobSpec, tried []placement.Tried) string {
 	leaf, err := state.Leaf(v.tree, spec.Queue)
 	if err != nil {
@@ -134,7 +137,7 @@ func (v *View) queueReason(spec *plimsoll.JobSpec, tried []placement.Tried) stri
 	return v.whyShort(leaf, &total)
 }
 
-// addTimes returns sum + n*times, or the largest number if that is more.
+// addTimes returns sum + n*times, or the largest number on overflow.
 func addTimes(sum, n, times int64) int64 {
 	const most = 1 << 62
 	if n > 0 && times > (most-sum)/n {
@@ -143,8 +146,8 @@ func addTimes(sum, n, times int64) int64 {
 	return sum + n*times
 }
 
-// Capacities says what is left on nodes, in their order; none named: on all, in the order of their
-// ids.
+// Capacities returns the room left on the named nodes, in their order. Without names it returns
+// that of all nodes, in the order of their ids.
 func (v *View) Capacities(nodes []string) ([]placement.Capacity, error) {
 	var slots []int32
 	for _, id := range nodes {
@@ -164,9 +167,9 @@ func (v *View) Capacities(nodes []string) ([]placement.Capacity, error) {
 	}
 	chain, err := placement.CapacityChain(placement.Stages())
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it says what is wrong
+		return nil, err //nolint:wrapcheck // it names the fault
 	}
-	return v.placer().Capacities(chain, slots, v.now) //nolint:wrapcheck // it says what is wrong
+	return v.placer().Capacities(chain, slots, v.now) //nolint:wrapcheck // it names the fault
 }
 
 func noNode(id string) error {

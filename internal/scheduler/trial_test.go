@@ -21,9 +21,9 @@ func trialGroup(name string, count int32, cpu int64) plimsoll.GroupSpec {
 	}
 }
 
-// A trial says how many tasks fit, where, what would be left, and why the next one does not; later
-// groups find what earlier ones leave; what the queue would hold back is said too; and afterwards
-// everything is as before.
+// A trial returns how many tasks fit, where, the room left afterwards, and why the next task does
+// not fit. Later groups get the room that earlier ones leave. It also reports why the queue would
+// hold tasks back. Nothing is changed.
 func TestTry(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a", Max: plimsoll.Resources{"cpu": 5000}}))
 	c.node("n1", 4000)
@@ -36,7 +36,8 @@ func TestTry(t *testing.T) {
 	if len(m.Placed) != 2 || m.Why != nil || m.Placed[0].Server == m.Placed[1].Server || m.Free(1)["cpu"] != 1000 {
 		t.Errorf("map: %+v", m)
 	}
-	if len(r.Placed) != 2 || r.Asked != 5 || r.Stopped || r.Why == nil || r.Code != plimsoll.WaitNoNode || r.Summary != "2 of 2 nodes: not enough cpu" {
+	if len(r.Placed) != 2 || r.Asked != 5 || r.Stopped || r.Why == nil || r.Code != plimsoll.WaitNoNode ||
+		r.Summary != "2 of 2 nodes: not enough cpu" {
 		t.Errorf("reduce: %+v", r)
 	}
 	if want := "root.a has cpu 5 left of its max of 5, and they ask for 8"; trial.QueueReason != want {
@@ -50,7 +51,7 @@ func TestTry(t *testing.T) {
 	}
 }
 
-// Each kind of refusal has its code: nothing for it, too large, no nodes.
+// Each kind of refusal has its code: not eligible, too large, no nodes.
 func TestTryTellsWhyNoneFits(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}))
 	picky := trialGroup("g", 1, 100)
@@ -74,7 +75,7 @@ func TestTryTellsWhyNoneFits(t *testing.T) {
 	}
 }
 
-// A queue that does not exist, or has as many jobs as it may, is told of; the trial is answered.
+// A queue that does not exist, or has as many jobs as it may, is reported; the trial is answered.
 func TestTryTellsOfTheQueue(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a", MaxJobs: 1}))
 	c.node("n1", 4000)
@@ -92,7 +93,7 @@ func TestTryTellsOfTheQueue(t *testing.T) {
 	}
 }
 
-// What cannot be tried is refused by the name of the field and with what to do.
+// An impossible request is refused with the name of the field and the correction.
 func TestTryRefuses(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}))
 	c.node("n1", 4000)
@@ -110,7 +111,8 @@ func TestTryRefuses(t *testing.T) {
 		{"", 0, "groups[1].constraints.where", "nothing"},
 	} {
 		_, err := c.sched.Try(c.s, trialJob(trialGroup("map", 1, 100), bad), test.group, test.count)
-		if e, ok := err.(*plimsoll.Error); !ok || e.Field != test.field || !strings.Contains(e.Msg, test.text) { //nolint:errorlint // it is not wrapped
+		e, ok := err.(*plimsoll.Error) //nolint:errorlint // it is not wrapped
+		if !ok || e.Field != test.field || !strings.Contains(e.Msg, test.text) {
 			t.Errorf("group %q, count %d: %v", test.group, test.count, err)
 		}
 	}
@@ -119,8 +121,8 @@ func TestTryRefuses(t *testing.T) {
 	}
 }
 
-// A group of a million tasks is tried as far as one trial goes, and what fits is told as a least
-// number.
+// A group of a million tasks is tried up to the bound of one trial. The number that fit is
+// reported as a lower bound.
 func TestTryIsBounded(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}))
 	c.node("n1", 64_000_000)
@@ -130,8 +132,8 @@ func TestTryIsBounded(t *testing.T) {
 	}
 }
 
-// Capacities are those of the nodes that are named, in their order, or of all by id. A cordoned
-// node counts; of one that is not heard it is said why it does not.
+// Capacities are those of the named nodes, in their order, or of all nodes by id. A cordoned node
+// is included; a silent node is reported with the reason.
 func TestCapacities(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}))
 	c.node("n2", 4000)
@@ -166,8 +168,8 @@ func TestCapacities(t *testing.T) {
 	}
 }
 
-// How a task came to its node is known until so many others were placed after it; a task of the
-// same name that came there otherwise is not told the decision of the first.
+// A decision is kept until a fixed number of other tasks was placed after it. A later task of the
+// same name, placed in another way, does not get the decision of the first.
 func TestDecisionsOfTasks(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}))
 	c.node("n1", 4000)
@@ -204,7 +206,7 @@ func TestDecisionsOfTasks(t *testing.T) {
 	}
 }
 
-// Asking about a node tells what every filter says, and an unknown node is refused.
+// A question about a node returns the verdict of every filter, and an unknown node is refused.
 func TestExplainANode(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}))
 	c.node("n1", 1000)
@@ -231,7 +233,7 @@ func TestExplainANode(t *testing.T) {
 	}
 }
 
-// BenchmarkTry is the longest trials: the bound on work has to end them after some 50 ms.
+// BenchmarkTry runs the longest trials: the bound on work must end them after some 50 ms.
 func BenchmarkTry(b *testing.B) {
 	for _, nodes := range []int{1, 1000, 10_000, 100_000} {
 		for _, name := range []string{"roomy", "full", "spread"} {
@@ -272,7 +274,7 @@ func BenchmarkTry(b *testing.B) {
 	}
 }
 
-// BenchmarkCapacities is a question about every node.
+// BenchmarkCapacities asks for the capacity of every node.
 func BenchmarkCapacities(b *testing.B) {
 	for _, nodes := range []int{1000, 10_000, 100_000} {
 		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {

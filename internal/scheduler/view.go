@@ -9,9 +9,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// View answers questions about what was after one turn: why a task waits (Explain), where a job
-// would go (Try), what is left on nodes (Capacities), and which moves would make room (PlanMoves).
-// The same question has the same answer each time. A view has one owner.
+// View answers questions about the state after one turn: why a task waits (Explain), where a job
+// would go (Try), how much is left on nodes (Capacities), and which moves would make room
+// (PlanMoves). The same question has the same answer each time. A view has one owner.
 type View struct {
 	fleet *placement.Fleet
 	chain *placement.Chain
@@ -20,11 +20,11 @@ type View struct {
 	now   int64 // Unix seconds
 	seed  uint64
 
-	size     func(*plimsoll.JobSpec) error // why a specification is too large
+	size     func(*plimsoll.JobSpec) error // returns an error for a specification that is too large
 	movables func(most int) (list []placement.Movable, all bool, release func())
 }
 
-// View returns a view of the state itself, good until that changes. Whoever asks much holds up the
+// View returns a view of the state itself, valid until the state changes. Long questions delay the
 // turns; see Copy.
 func (c *Scheduler) View(s *state.State) *View {
 	return &View{
@@ -37,21 +37,19 @@ func (c *Scheduler) View(s *state.State) *View {
 	}
 }
 
-// placer returns a placer for one question, with an order of drawing that follows from the seed
-// alone.
+// placer returns a placer for one question. Its order of drawing follows from the seed alone.
 func (v *View) placer() *placement.Placer {
 	return placement.NewPlacer(v.fleet, rand.NewPCG(v.seed^0xd1b54a32d192ed03, v.seed))
 }
 
-// Copy is what views of one turn are made of. It is made in parts between the turns that follow:
-// see Continue.
+// Copy is the frozen state of one turn, from which views are made. It is made in parts between the
+// turns that follow: see Continue.
 type Copy struct {
 	view  View // without a fleet
 	fleet *placement.Copying
 }
 
-// Copy begins a copy of what questions are about. The nodes are for Continue; the rest costs
-// O(queues).
+// Copy begins a copy of the queues and nodes. Continue copies the nodes; the rest costs O(queues).
 func (c *Scheduler) Copy(s *state.State) *Copy {
 	return &Copy{
 		view: View{
@@ -62,13 +60,13 @@ func (c *Scheduler) Copy(s *state.State) *Copy {
 	}
 }
 
-// Continue copies so many more nodes, about, and reports whether the copy is whole. The owner of
-// the state calls it until it is, and the state may change between the calls. Once it is whole the
-// copy never changes.
+// Continue copies roughly so many more nodes, and reports whether the copy is complete. The owner
+// of the state calls it until then, and the state may change between the calls. A complete copy
+// never changes.
 func (c *Copy) Continue(nodes int) (done bool) { return c.fleet.Continue(nodes) }
 
-// View returns a view of a whole copy, with the records of its revision. Several goroutines may ask
-// for one each, at any time.
+// View returns a view of a complete copy, with the records of its revision. Several goroutines may
+// each ask for one, at any time.
 func (c *Copy) View(records state.Records) *View {
 	v := c.view
 	v.fleet = c.fleet.Fork()

@@ -8,57 +8,58 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// wait is a class that was offered at least once, and what is known of the nodes for it.
+// wait is a class that was offered at least once, and the scheduler's knowledge of the nodes for
+// it.
 type wait struct {
 	class   *state.Class
 	family  *family
-	code    plimsoll.WaitCode // why it is blocked; WaitNone: it is not
-	need    placement.Amounts // the least that must be free on a node
-	set     uint32            // resources that it asks for, a bit for each index
-	witness int32             // slot of a node that proves the code; see Placer.Refusal; -1: none
-	place   int               // in family.never
-	woken   []int32           // slots for which it was opened: no other takes it; nil: any may
+	code    plimsoll.WaitCode // why the class is blocked; WaitNone: it is not
+	need    placement.Amounts // least free amounts that a node must have
+	set     uint32            // resources that it needs, a bit for each index
+	witness int32             // slot of a node that proves the code; -1: none; see Placer.Refusal
+	place   int               // position in family.never
+	woken   []int32           // slots for which it was opened, the only candidates; nil: any node
 
-	number uint64 // in the order in which the classes came
+	number uint64 // order of arrival of the class
 
-	// polled: the need alone does not tell whether a change of a node matters, because instances on
-	// other nodes do too, or because the chain compares no room or looks at what runs on a node. So
-	// it looks at each change itself.
+	// polled classes check each change of a node themselves, because their need alone does not
+	// show whether a change matters. That is so if instances on other nodes matter too, or if the
+	// chain compares no room or examines the instances of a node.
 	polled    bool
-	from      uint64 // number of the first change that it has not seen
-	relations uint64 // Prepared.Relations when it looked last
-	distant   uint64 // Prepared.Distant when it looked last
+	from      uint64 // number of the first change that the class has not checked
+	relations uint64 // Prepared.Relations at its last check
+	distant   uint64 // Prepared.Distant at its last check
 }
 
 // family is the classes that differ only in amounts, so that the same nodes are eligible for all.
-// Those of its classes that are blocked and not polled stand in one of its three lists, by code.
+// Its blocked classes that are not polled are in one of three lists, by code.
 type family struct {
 	key   string
-	room  grid    // WaitNoNode
-	large grid    // WaitTooLarge
-	never []*wait // WaitNotEligible; that does not depend on amounts, so it holds for the family
-	guess int32   // the last witness of one of the family, which Refusal looks at first
+	room  grid    // classes blocked with WaitNoNode
+	large grid    // classes blocked with WaitTooLarge
+	never []*wait // classes blocked with WaitNotEligible, which does not depend on amounts and so holds for the family
+	guess int32   // last witness of a class of the family; Refusal tries it first
 }
 
-// waits holds the classes that no node takes, so that a change of a node is held only against those
-// that it may let be placed. wake drops those that are gone when they are more than half.
+// waits holds the classes that no node takes. A change of a node is compared only with the classes
+// that it may let be placed. Once more than half of the classes are gone, wake drops them.
 type waits struct {
 	placer       *placement.Placer
 	comparesRoom bool // see Chain.ComparesRoom
 	useMatters   bool // see Chain.UseMatters
-	ownerMatters bool
+	ownerMatters bool // see Chain.OwnerMatters
 
-	byClass  map[*state.Class]*wait
-	numbers  uint64
-	all      []*wait
-	families map[string]*family
-	order    []*family // all families, in the order in which they came
-	polled   []*wait   // those that are blocked and polled
-	seen     uint64    // number of the first change of a node that wake has not seen
-	closed   bool      // no node took tasks at the last wake
-	scratch  []byte
-	found    []*wait
-	opened   []*wait // those that the last wake opened for some slots
+	byClass  map[*state.Class]*wait // Invariant: the same waits as all
+	numbers  uint64                 // number of the last wait that was made; it never goes back
+	all      []*wait                // in order of arrival
+	families map[string]*family     // Invariant: the same families as order, by their key
+	order    []*family              // in order of arrival
+	polled   []*wait                // classes that are blocked and polled
+	seen     uint64                 // number of the first change of a node that wake has not processed
+	closed   bool                   // no node took tasks at the last wake
+	scratch  []byte                 // reused for keys of families
+	found    []*wait                // reused for the classes that openSome finds
+	opened   []*wait                // classes that the last wake opened for some slots
 }
 
 func newWaits(placer *placement.Placer, chain *placement.Chain) *waits {
@@ -69,7 +70,7 @@ func newWaits(placer *placement.Placer, chain *placement.Chain) *waits {
 	}
 }
 
-// of returns the wait of a class, and makes it if there is none.
+// of returns the wait of a class. It makes one if necessary.
 func (ws *waits) of(c *state.Class) *wait {
 	w := ws.byClass[c]
 	if w == nil {
@@ -84,8 +85,8 @@ func (ws *waits) of(c *state.Class) *wait {
 	return w
 }
 
-// familyOf returns the family of a request, and makes it if there is none. Its key is that of the
-// request without amounts and, if no filter looks at owners, without the owner.
+// familyOf returns the family of a request. It makes one if necessary. The key is that of the
+// request without amounts and, if no filter examines owners, without the owner.
 func (ws *waits) familyOf(p *placement.Prepared) *family {
 	r := p.Request
 	r.Resources = nil
@@ -102,10 +103,10 @@ func (ws *waits) familyOf(p *placement.Prepared) *family {
 	return f
 }
 
-// refused blocks a class and returns true if it is known that no node takes it, without asking
-// every node. So it is if no node takes tasks; if the family has no eligible node; if the class was
-// opened for some slots and none of those takes it; or if another of the family that asks for no
-// more finds no room, or is too large.
+// refused blocks a class and returns true if no node can take it, without asking every node. There
+// are four such cases: no node takes tasks; the family has no eligible node; the class was opened
+// for some slots and none of those takes it; or another class of the family that needs at most as
+// much finds no room, or is too large.
 func (ws *waits) refused(s *state.State, w *wait) bool {
 	f := w.family
 	switch {
@@ -124,7 +125,7 @@ func (ws *waits) refused(s *state.State, w *wait) bool {
 
 func isLive(w *wait) bool { return !w.class.Gone() }
 
-// block finds why no node takes a class, and blocks it.
+// block finds the code for which no node takes a class, and blocks the class with it.
 func (ws *waits) block(s *state.State, w *wait) {
 	f := w.family
 	w.woken = nil
@@ -133,7 +134,7 @@ func (ws *waits) block(s *state.State, w *wait) {
 		w.code, w.witness = plimsoll.WaitNoNodes, -1
 	case slices.ContainsFunc(f.never, isLive):
 		w.code, w.witness = plimsoll.WaitNotEligible, -1
-	case larger != nil: // one that asks for no more is too large already
+	case larger != nil: // a class that needs at most as much is too large already
 		w.code, w.witness = plimsoll.WaitTooLarge, larger.witness
 	default:
 		w.code, w.witness = ws.placer.Refusal(w.class.Prepared, s.Seconds(), f.guess)
@@ -143,8 +144,8 @@ func (ws *waits) block(s *state.State, w *wait) {
 	s.Tree().Block(w.class.Class, w.code)
 }
 
-// enlist puts a class into the list in which the changes that may open it look. WaitNoNodes has no
-// list: wake opens all classes when a node takes tasks again.
+// enlist puts a class into the list that is searched after the changes that may open it.
+// WaitNoNodes has no list: wake opens all classes when a node takes tasks again.
 func (ws *waits) enlist(s *state.State, w *wait) {
 	switch {
 	case w.code == plimsoll.WaitNoNodes:
@@ -162,7 +163,7 @@ func (ws *waits) enlist(s *state.State, w *wait) {
 	}
 }
 
-// delist undoes enlist, except for a polled class: poll drops that from its list.
+// delist undoes enlist. A polled class is an exception: poll removes it from its list.
 func (w *wait) delist() {
 	switch {
 	case w.polled || w.code == plimsoll.WaitNoNodes || w.code == plimsoll.WaitNone:
@@ -196,15 +197,15 @@ func (ws *waits) open(s *state.State, w *wait, woken []int32) {
 	}
 }
 
-// maxWoken is on how many nodes a class is tried one by one. If more have changed, it is tried as
-// any other.
+// maxWoken is the number of changed nodes up to which a class is tried on each of them. Beyond it,
+// the class is tried like any other.
 const maxWoken = 32
 
-// wake opens the classes that the changes of nodes since the last call may let be placed, and finds
-// the codes anew that these changes may have made wrong.
+// wake processes the changes of nodes since the last call. It opens the classes that these changes
+// may let be placed, and recomputes the codes that may have become wrong.
 func (ws *waits) wake(s *state.State) {
 	ws.sweep(s)
-	for _, w := range ws.opened { // if the last cycle did not come to it, others may take it now
+	for _, w := range ws.opened { // if the last cycle did not reach it, other nodes may take it now
 		w.woken = nil
 	}
 	ws.opened = ws.opened[:0]
@@ -226,7 +227,7 @@ func (ws *waits) wake(s *state.State) {
 	ws.poll(s)
 }
 
-// changed acts on changes of nodes, for the classes that are not polled.
+// changed processes changes of nodes for the classes that are not polled.
 func (ws *waits) changed(s *state.State, events []state.NodeEvent) {
 	ws.lost(s, slotsOf(events, state.NodeLost))
 	gained, freed := slotsOf(events, state.NodeGained), slotsOf(events, state.RoomFreed)
@@ -243,7 +244,7 @@ func (ws *waits) changed(s *state.State, events []state.NodeEvent) {
 	}
 }
 
-// slotsOf returns the slots of the events of a kind, each once.
+// slotsOf returns the slots of the events of a kind, each slot once.
 func slotsOf(events []state.NodeEvent, kind state.NodeChange) (slots []int32) {
 	for _, e := range events {
 		if e.Change == kind {
@@ -254,7 +255,7 @@ func slotsOf(events []state.NodeEvent, kind state.NodeChange) (slots []int32) {
 	return slices.Compact(slots)
 }
 
-// freed opens the classes that fit into the room that is left on a node, if its filters keep it.
+// freed opens the classes that fit into the room left on a node and whose filters keep the node.
 func (ws *waits) freed(s *state.State, slot int32, room *placement.Amounts, woken []int32) {
 	for _, f := range ws.order {
 		ws.openSome(
@@ -272,14 +273,15 @@ func (ws *waits) openSome(s *state.State, g *grid, room *placement.Amounts, woke
 		}
 		return false
 	})
-	for _, w := range slices.Backward(ws.found) { // the last of a bin first, so that the others need not move up
+	// The last class of a bin goes first, so that the others need not move up.
+	for _, w := range slices.Backward(ws.found) {
 		ws.open(s, w, woken)
 	}
 }
 
-// gained opens classes for a node that is new, open again or described anew: those that it takes
-// now; of those that were too large, those that it would take if it were empty; and those of a
-// family without an eligible node, if it is eligible.
+// gained opens classes for a node that is new, open again or described anew. It opens the classes
+// that the node takes now. Of the classes that were too large, it opens those that the node would
+// take if it were empty. It opens a family without an eligible node if the node is eligible.
 func (ws *waits) gained(s *state.State, slot int32, woken []int32) {
 	if s.Fleet.ID(slot) == "" {
 		return
@@ -303,8 +305,8 @@ func (ws *waits) gained(s *state.State, slot int32, woken []int32) {
 }
 
 // lost finds new witnesses for the classes whose witness is among the slots of nodes that are gone
-// or offer less. Their codes may become others. No class can be placed because a node is lost: if
-// that changes how a class is to be spread, or where its volumes are, poll sees it.
+// or offer less. Their codes may change. The loss of a node lets no class be placed. If it changes
+// how a class is spread, or where its volumes are, poll notices.
 func (ws *waits) lost(s *state.State, slots []int32) {
 	if len(slots) == 0 {
 		return
@@ -318,7 +320,7 @@ func (ws *waits) lost(s *state.State, slots []int32) {
 			was := w.code
 			w.code, w.witness = ws.placer.Refusal(w.class.Prepared, s.Seconds(), w.family.guess)
 			w.family.guess = w.witness
-			if !w.polled { // those that are stay in their list
+			if !w.polled { // polled classes stay in their list
 				ws.enlist(s, w)
 			}
 			if w.code != was {
@@ -328,8 +330,8 @@ func (ws *waits) lost(s *state.State, slots []int32) {
 	}
 }
 
-// poll opens the polled classes that have a cause to be tried again, and reports whether there were
-// any.
+// poll opens the polled classes that have a cause to be tried again, and reports whether there
+// were any.
 func (ws *waits) poll(s *state.State) (opened bool) {
 	kept := ws.polled[:0]
 	for _, w := range ws.polled {
@@ -348,7 +350,7 @@ func (ws *waits) poll(s *state.State) (opened bool) {
 	return opened
 }
 
-// hasCause reports whether a polled class may find a node now, or wait for another code.
+// hasCause reports whether a polled class may find a node now, or may wait for another code.
 func (ws *waits) hasCause(s *state.State, w *wait) bool {
 	p := w.class.Prepared
 	events, next, ok := s.NodeEvents(w.from)
@@ -356,13 +358,13 @@ func (ws *waits) hasCause(s *state.State, w *wait) bool {
 	relations, distant := p.Relations(), p.Distant()
 	related := relations != w.relations
 	w.relations = relations
-	if !ok || distant != w.distant { // its group is spread otherwise, or its volumes moved
+	if !ok || distant != w.distant { // the spread of its group changed, or its volumes moved
 		return true
 	}
 	for _, e := range events {
 		switch e.Change {
-		case state.NodeLost: // its code may be another one; see lost
-		case state.TaskCame: // what it is to be far from and has gone has freed room
+		case state.NodeLost: // its code may change; see lost
+		case state.TaskCame: // a task that it must be far from has left and freed room
 			if (related || ws.useMatters) && ws.placer.Keeps(p, e.Slot, s.Seconds()) {
 				return true
 			}
@@ -382,8 +384,8 @@ func (ws *waits) hasCause(s *state.State, w *wait) bool {
 	return false
 }
 
-// sweep forgets the classes that are gone, and families without classes, once there are more than
-// twice as many waits as classes of the state.
+// sweep drops classes that are gone, and families without classes. It runs once there are more
+// than twice as many waits as classes of the state.
 func (ws *waits) sweep(s *state.State) {
 	if len(ws.all) <= 2*s.Classes()+64 {
 		return

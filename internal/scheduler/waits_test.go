@@ -10,8 +10,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// A rule of an owner may say that a node becomes one of the owner's when something runs there: then
-// that wakes what waits for it.
+// By a rule of an owner, a node may become the owner's when a task runs there. That wakes tasks
+// that wait for such a node.
 func TestTasksThatComeWakeThoseWhoseNodesTheyMake(t *testing.T) {
 	settings := placement.DefaultSettings()
 	settings.OwnerRules = map[string]string{"bob": "node.instances == 1"}
@@ -38,8 +38,8 @@ func TestTasksThatComeWakeThoseWhoseNodesTheyMake(t *testing.T) {
 	}
 }
 
-// A node that offers less makes nobody look at all nodes, whatever it waits for; whose reason has
-// become another one is told that.
+// A node that offers less causes no evaluation of all nodes, for any kind of waiting task. A task
+// whose cause has changed is told.
 func TestLostNodesOpenNobody(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}))
 	c.node("small", 500)
@@ -78,8 +78,8 @@ func TestLostNodesOpenNobody(t *testing.T) {
 	}
 }
 
-// Classes that are too large alike for the only node that is for them learn together that it is
-// gone.
+// Two classes are too large for the only node that is eligible for them. When the node is gone,
+// both get the new cause.
 func TestTooLargeAlikeLearnThatTheirNodeIsGone(t *testing.T) {
 	c := newCluster(t, leaves(plimsoll.QueueConfig{Name: "a"}))
 	c.node("other", 1000)

@@ -32,7 +32,7 @@ func whyFull(names *placement.Names, q *queue.Queue, r *placement.Amounts) strin
 	return fmt.Sprintf("%s is at its max: %s", q.Path, strings.Join(full, ", "))
 }
 
-// whyNone says which resource no node has; empty if there is none that is asked for.
+// whyNone names a requested resource that no node has; empty if there is none.
 func whyNone(known state.KnownNames, asked plimsoll.Resources) string {
 	name := known.Lacks(asked)
 	if name == "" {
@@ -46,8 +46,8 @@ func whyParked(q *queue.Queue) string {
 	return fmt.Sprintf("%s runs as many jobs as it may: %d of %d", q.Path, q.Admitted, q.MaxAccounts)
 }
 
-// whyShort says why a queue, the leaf or one above, would hold back some of several tasks that ask
-// for so much together: "root.batch has cpu 2 left of its max of 8, and they ask for 10". It is
+// whyShort says why a queue, the leaf or one above, would hold back some of several tasks whose
+// amounts add up to total: "root.batch has cpu 2 left of its max of 8, and they ask for 10". It is
 // empty if none would.
 func (v *View) whyShort(leaf *queue.Queue, total *placement.Amounts) string {
 	if full := queue.Full(leaf); full != nil {
@@ -59,5 +59,6 @@ func (v *View) whyShort(leaf *queue.Queue, total *placement.Amounts) string {
 	}
 	name := v.fleet.Names.Name(i)
 	return fmt.Sprintf("%s has %s %s left of its max of %s, and they ask for %s", q.Path, name,
-		plimsoll.FormatQuantity(name, max(q.Max[i]-q.Allocated[i], 0)), plimsoll.FormatQuantity(name, q.Max[i]), plimsoll.FormatQuantity(name, total[i]))
+		plimsoll.FormatQuantity(name, max(q.Max[i]-q.Allocated[i], 0)),
+		plimsoll.FormatQuantity(name, q.Max[i]), plimsoll.FormatQuantity(name, total[i]))
 }

@@ -2,9 +2,9 @@ package size
 
 import "reflect"
 
-// Memory returns about how many bytes a value of the vocabulary, or that to which v points, takes
-// in memory. It counts what is small as the allocator rounds it up, so that a thousand texts of one
-// byte count as what they take, which is much more than what they take as a record.
+// Memory returns the approximate number of bytes that a value of the vocabulary takes in memory. A
+// pointer is followed. Small allocations are rounded up as the allocator does. A thousand texts of
+// one byte therefore count much more than as a record.
 func Memory(v any) int {
 	value := reflect.ValueOf(v)
 	if value.Kind() != reflect.Pointer {
@@ -18,7 +18,7 @@ const (
 	mapRow   = 48 // bytes of an empty map
 )
 
-// behind is what a value takes beside what stands in it itself.
+// behind returns the bytes that a value refers to, without the value itself.
 func behind(v reflect.Value) int {
 	sum := 0
 	switch v.Kind() {

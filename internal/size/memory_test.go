@@ -10,8 +10,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// What Memory says of a specification is about what the collector says of it, whether it has a few
-// large texts or many small ones, and however small it is as a record.
+// Memory agrees roughly with the collector on the size of a specification. That holds for a few
+// large texts and for many small ones, and also if the record is small.
 func TestMemoryIsAboutWhatASpecificationTakes(t *testing.T) {
 	small := plimsoll.GroupSpec{Name: "g", Command: []string{"true"}}
 	many := plimsoll.GroupSpec{Name: "g", Command: []string{"true"}, Env: map[string]string{}}

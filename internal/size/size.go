@@ -1,16 +1,20 @@
-// Package size bounds how many bytes the objects of the vocabulary take as records and events,
-// without encoding them. The state counts with it what a turn puts into a batch, and refuses what
-// no batch has room for.
+// Package size bounds the bytes of the vocabulary's objects as records and events, without
+// encoding them. The state uses it to count the bytes of a turn's batch, and to refuse objects
+// that no batch has room for:
 //
-// Of looks at a value by reflection, so a field that is added to the vocabulary is counted as soon
-// as it is there. It is for what changes seldom: specifications, nodes, policies, the tree of
-// queues. Task, JobStatus, GroupStatus and Event are for what changes in every turn: their numbers
+//	bytes += size.Of(&spec) + size.JobStatus(spec.ID, spec.Owner, spec.Queue, reason)
+//
+// Of examines a value by reflection, so a field that is added to the vocabulary is counted at
+// once. It is for objects that change seldom: specifications, nodes, policies, the tree of queues.
+// Task, JobStatus, GroupStatus and Event are for objects that change in every turn. Their numbers
 // are counted at their largest, once, and only their texts are added.
 //
-// A bound is never below what package wire and package ring write, and for large values at most a
-// fifth above it; the tests of this package hold it against both, with every field filled. Cost: Of
-// is linear in the value, some 50 ns a field; the others are a few additions. It owns nothing.
-// Package state calls it.
+// A bound is never below the bytes that package wire and package ring write. For large values it
+// is at most a fifth above them. The tests of this package compare it with both, with every field
+// filled.
+//
+// Cost: Of is linear in the value, some 50 ns a field; the others are a few additions. The package
+// owns nothing. Package state calls it.
 package size
 
 import (
@@ -23,19 +27,19 @@ import (
 )
 
 const (
-	longTag      = 2 // bytes of the tag of a field from the 16th on; one below is a byte
+	longTag      = 2 // bytes of the tag of a field from the 16th on; an earlier one has one byte
 	shortFields  = 15
-	most         = 10 // bytes of a number at its largest; a negative one takes as many
+	most         = 10 // bytes of the largest number; a negative one takes as many
 	float        = 8
-	lengthPrefix = 2 // bytes of the length of a text of a record that changes often; those are below 16 KiB
-	listFlag     = 3 // a field beside a list may tell an empty one from one that is missing
+	lengthPrefix = 2 // bytes of the length of a text in a record that changes often; such texts are below 16 KiB
+	listFlag     = 3 // a field beside a list may distinguish an empty list from a missing one
 )
 
-// Of returns the most bytes that package wire writes for a value, or for what v points to.
+// Of returns the most bytes that package wire writes for a value. A pointer is followed.
 func Of(v any) int { return content(reflect.ValueOf(v), 1) }
 
-// content is the size of what stands in a message. tag is how long the tags of elements are, if it
-// is a list or a map.
+// content returns the size of a message's content. For a list or a map, tag is the length of its
+// elements' tags.
 func content(v reflect.Value, tag int) int {
 	sum := 0
 	switch v.Kind() {
@@ -69,7 +73,8 @@ func tagOf(t reflect.Type) int {
 	return 1
 }
 
-// field is the size of a field of a message: one that is zero is not written, but a struct may be.
+// field returns the size of a field of a message. A zero field is not written, except for a
+// struct.
 func field(v reflect.Value, tag int) int {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -86,7 +91,7 @@ func field(v reflect.Value, tag int) int {
 	return element(v, tag)
 }
 
-// element is the size of what is written whatever its value, such as an entry of a list.
+// element returns the size of a value that is always written, such as an entry of a list.
 func element(v reflect.Value, tag int) int {
 	switch v.Kind() {
 	case reflect.String:
@@ -105,12 +110,12 @@ func element(v reflect.Value, tag int) int {
 	panic("size: the vocabulary has no values of kind " + v.Kind().String())
 }
 
-// message is the size of a text or message of n bytes with its tag and length.
+// message returns the size of a text or message of n bytes, with its tag and length.
 func message(n, tag int) int { return tag + varint(uint64(n)) + n }
 
 func varint(n uint64) int { return (bits.Len64(n|1) + 6) / 7 }
 
-// length is that of a text as it is written: what is not UTF-8 is replaced by something longer.
+// length returns the encoded length of a text. Invalid UTF-8 is replaced by something longer.
 func length(s string) int {
 	if utf8.ValidString(s) {
 		return len(s)
@@ -118,10 +123,10 @@ func length(s string) int {
 	return len(strings.ToValidUTF8(s, "\uFFFD"))
 }
 
-// fixed is the size of a message of a type whose numbers are at their largest and whose texts,
-// lists and maps are empty, but with the tags and lengths of their own.
+// fixed returns the size of a message of a type with all numbers at their largest. Its texts,
+// lists and maps are empty, but have their tags and lengths.
 func fixed(t reflect.Type) int {
-	sum := max(0, t.NumField()-shortFields) // that many tags are long
+	sum := max(0, t.NumField()-shortFields) // the number of long tags
 	for i := range t.NumField() {
 		sum++
 		switch f := t.Field(i).Type; f.Kind() {
@@ -141,11 +146,11 @@ func fixed(t reflect.Type) int {
 }
 
 const (
-	taskKey = 9 // what a task's key has beside job and group
-	// what package ring writes of an event beside its fields: a new shape, and what the texts have
-	// in common
+	taskKey = 9 // bytes of a task's key beside job and group
+	// ringRow is written by package ring for each event beside its fields: a new shape, and the
+	// prefix shared by its texts.
 	ringRow = 4
-	chunk   = 21 // and before the events of a batch
+	chunk   = 21 // bytes before the events of a batch
 )
 
 var (
@@ -158,7 +163,7 @@ var (
 )
 
 // Task bounds the record of a task with its key, without its earlier attempts. The arguments are
-// all the texts in it.
+// all texts of the record.
 func Task(job, group, node, message string) int {
 	return taskFixed + 2*(len(job)+len(group)) + len(node) + len(message)
 }
@@ -166,22 +171,22 @@ func Task(job, group, node, message string) int {
 // NodeAttempts bounds an entry of the earlier attempts of a task.
 func NodeAttempts(node string) int { return attemptsFixed + len(node) }
 
-// JobStatus bounds the record of a job's status with its key, without its groups. The arguments are
-// all the texts in it.
+// JobStatus bounds the record of a job's status with its key, without its groups. The arguments
+// are all texts of the record.
 func JobStatus(id, owner, queue, reason string) int {
 	return statusFixed + 2*len(id) + length(owner) + len(queue) + len(reason)
 }
 
-// GroupStatus bounds a group in the status of its job. The arguments are all the texts in it.
+// GroupStatus bounds a group in the status of its job. The arguments are all texts of the group.
 func GroupStatus(name, waitQueue, waitResource, waitKnown string) int {
 	return groupFixed + len(name) + len(waitQueue) + len(waitResource) + len(waitKnown)
 }
 
-// Event bounds an event without its resources, which package ring writes once in a batch and which
-// Of bounds. The arguments are all the texts in it.
+// Event bounds an event without its resources, which package ring writes once in a batch; Of
+// bounds those. The arguments are all texts of the event.
 func Event(object, reference, message string) int {
 	return eventFixed + len(object) + len(reference) + len(message)
 }
 
-// Chunk bounds what stands before the events of a batch.
+// Chunk bounds the bytes before the events of a batch.
 func Chunk() int { return chunk }

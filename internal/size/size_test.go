@@ -18,10 +18,10 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// filler gives every field of a value something, or some fields with a chance of one in empty+1.
+// filler sets every field of a value, or leaves fields out with a chance of one in empty+1.
 type filler struct {
 	rng   *rand.Rand
-	empty int // of so many and one more, one field is left as it is; 0: none
+	empty int // one field in empty+1 is left unchanged; 0: none
 	texts int
 }
 
@@ -39,7 +39,7 @@ func (f *filler) text() string {
 	return fmt.Sprintf("%0*d", n, f.texts)
 }
 
-// fill sets all that v holds, lists and maps to a depth.
+// fill sets every field of v, and lists and maps up to a depth.
 func (f *filler) fill(v reflect.Value, depth int) {
 	if f.empty > 0 && f.rng.IntN(f.empty+1) == 0 {
 		return
@@ -82,7 +82,7 @@ func (f *filler) fill(v reflect.Value, depth int) {
 	}
 }
 
-// number is mostly the one that takes the most bytes.
+// number usually returns the number with the longest encoding.
 func (f *filler) number() int64 {
 	if f.empty > 0 {
 		return int64(f.rng.Uint64() >> f.rng.IntN(64))
@@ -96,7 +96,7 @@ func filled[T any](f *filler) *T {
 	return v
 }
 
-// records draws one of each kind of record that is bounded by looking at it, with its encoding.
+// records draws one of each kind of record that Of bounds, with its encoding.
 func records(f *filler) map[string]struct{ bound, bytes int } {
 	out := map[string]struct{ bound, bytes int }{}
 	add := func(name string, v any, bytes []byte) {
@@ -118,8 +118,8 @@ func records(f *filler) map[string]struct{ bound, bytes int } {
 	return out
 }
 
-// With every field of a record filled, the bound holds and is at most a fifth too large. A field
-// that is added to the vocabulary is filled too.
+// With every field of a record filled, the bound holds and is at most a fifth too large. Fields
+// added to the vocabulary are filled too.
 func TestBoundHoldsWhenEveryFieldIsFilled(t *testing.T) {
 	for name, r := range records(&filler{}) {
 		if r.bound < r.bytes || r.bound > r.bytes+r.bytes/5 {
@@ -131,8 +131,8 @@ func TestBoundHoldsWhenEveryFieldIsFilled(t *testing.T) {
 	}
 }
 
-// The bound holds whichever fields are set and whatever they hold, and large records are at most a
-// fifth smaller.
+// The bound holds for all combinations and values of fields. For large records it is at most a
+// fifth too large.
 func TestBoundHoldsForRandomRecords(t *testing.T) {
 	f := &filler{rng: rand.New(rand.NewPCG(testrun.Seed(t), 1))}
 	for i := range 200 {
@@ -145,7 +145,7 @@ func TestBoundHoldsForRandomRecords(t *testing.T) {
 	}
 }
 
-// near fails if a bound does not hold, or leaves so much room that a field could hide in it.
+// near fails if a bound does not hold, or if it is so large that a forgotten field would not show.
 func near(t *testing.T, what string, bound, bytes int) {
 	t.Helper()
 	if bound < bytes || bound > bytes+textBytes/4 {
@@ -156,8 +156,8 @@ func near(t *testing.T, what string, bound, bytes int) {
 	}
 }
 
-// The records that change in every turn are bounded by their texts alone. A number that is added to
-// one is counted; a text, list or map that is added makes this fail.
+// The records that change in every turn are bounded by their texts alone. A new number in one of
+// them is counted; a new text, list or map makes this test fail.
 func TestBoundsOfRecordsThatChangeOftenCountEveryField(t *testing.T) {
 	f := &filler{}
 	task := filled[plimsoll.Task](f)
@@ -194,7 +194,7 @@ func TestBoundOfEventsCountsEveryField(t *testing.T) {
 	for i := range events {
 		e := filled[plimsoll.Event](f)
 		for _, text := range []*string{&e.Object, &e.Reference, &e.Message} {
-			*text = fmt.Sprintf("%x", f.texts) + *text // no two have anything in common
+			*text = fmt.Sprintf("%x", f.texts) + *text // no two texts share a prefix
 			f.texts++
 		}
 		e.Detail -= plimsoll.ChangeDetail(i)
@@ -205,7 +205,7 @@ func TestBoundOfEventsCountsEveryField(t *testing.T) {
 	near(t, "Event", bound/events, len(enc.Finish(nil))/events)
 }
 
-// What a submit of an ordinary job pays.
+// BenchmarkOf measures the cost in the submit of an ordinary job.
 func BenchmarkOf(b *testing.B) {
 	spec := &plimsoll.JobSpec{ID: "job", Owner: "alice", Queue: "root.default", Labels: map[string]string{
 		"app": "x",

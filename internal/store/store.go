@@ -1,16 +1,25 @@
-// Package store keeps the active state durably: atomic fenced batches, everything back at load, and
+// Package store keeps the active state durably: atomic fenced batches, a load of everything, and
 // leadership.
 //
-// It is given encoded records and does not look inside them. It owns the files of its data
-// directory and a lock on them. It does no caching and no compaction of the history by itself:
-// TrimEvents says what may go.
+// It receives encoded records and does not look inside them. It owns the files of its data
+// directory and a lock on them. It does no caching, and compacts history only when TrimEvents is
+// called.
 //
-// Guarantees: a batch is in the store whole or not at all; when Wait returns nil it survives a
-// crash of the machine; batches become durable in the order of their Commits; a deposed leader can
-// commit nothing. Cost: a commit costs its bytes and one fsync, shared by all batches that wait for
-// one at the same time; Load costs what is stored.
+// Guarantees: a batch is in the store whole or not at all. When Wait returns nil, the batch
+// survives a crash of the machine. Batches become durable in the order of their Commits. A deposed
+// leader can commit nothing.
 //
-// The coordinator is its only caller. Implementations pass the suite in package storetest.
+// Cost: a commit costs its bytes and one fsync, shared by all batches that wait for one at the
+// same time. Load costs the bytes that are stored.
+//
+// The coordinator is its only caller:
+//
+//	epoch, err := s.Lead(ctx)
+//	revision, time, err := s.Load(ctx, record, events)
+//	pending, err := s.Commit(batch) // a batch of this epoch
+//	err = pending.Wait()
+//
+// Implementations pass the suite in package storetest.
 package store
 
 import (
@@ -23,11 +32,11 @@ import (
 // Limits bound one batch. The engine closes a turn when it reaches one of them. Zero means no
 // bound.
 type Limits struct {
-	Ops   int // mutations that are stored
-	Bytes int // of their keys and values, and of the packed events
+	Ops   int // stored mutations
+	Bytes int // bytes of their keys and values, and of the packed events
 }
 
-// Measure returns what of a batch counts against Limits.
+// Measure returns the amounts of a batch that count against Limits.
 func Measure(batch *wire.Batch) (ops, bytes int) {
 	bytes = len(batch.Events.Data)
 	for i := range batch.Mutations {
@@ -59,38 +68,38 @@ func (l Limits) Check(batch *wire.Batch) error {
 	return nil
 }
 
-// Pending is a batch on its way to the disk.
+// Pending is a batch that is being written.
 type Pending interface {
-	// Wait returns when the batch is durable, or with the reason why it is not. It is called
+	// Wait returns when the batch is durable, or with the reason for which it is not. It is called
 	// exactly once.
 	Wait() error
 }
 
-// Store keeps the active state. Commit and TrimEvents are called by one goroutine at a time; Wait
-// of several batches may be called by another.
+// Store keeps the active state. Commit and TrimEvents are called by one goroutine at a time.
+// Another goroutine may call Wait for several batches.
 type Store interface {
 	// Limits bound a batch.
 	Limits() Limits
-	// Lead makes the caller the leader, durably, and returns its epoch, higher than every one
-	// before.
+	// Lead makes the caller the leader, durably, and returns its epoch. The epoch is higher than
+	// every earlier one.
 	Lead(ctx context.Context) (epoch uint64, err error)
-	// Load calls record for each stored record in the order of kind and key, and events for each
-	// stored chunk of events in the order of revision. The bytes are valid only during the call. It
-	// returns the revision and time of the last batch.
+	// Load calls record for each stored record, in the order of kind and key. It calls events for
+	// each stored chunk of events, in the order of revision. The bytes are valid only during the
+	// call. It returns the revision and time of the last batch.
 	Load(ctx context.Context, record func(kind wire.Kind, key string, value []byte) error,
 		events func(revision uint64, chunk wire.EventChunk) error) (revision uint64, time int64, err error)
-	// Commit begins to write a batch: mutations that are not ephemeral, its events, and its
+	// Commit begins to write a batch: its mutations that are not ephemeral, its events, and its
 	// revision and time. It fails with CodeStale if the caller does not lead with the batch's
-	// epoch, and with CodeInvalid if the batch is beyond the limits or its revision is not after
-	// the last; nothing of it is stored then, and the store goes on. After any other failure, of
-	// Commit or of a Wait, nothing more is accepted. The batch must not be changed until Wait has
-	// returned.
+	// epoch. It fails with CodeInvalid if the batch is beyond the limits or its revision is not
+	// after the last. Such a batch leaves no trace, and the store goes on. After any other
+	// failure, of Commit or of a Wait, nothing more is accepted. The batch must not be changed
+	// until Wait has returned.
 	Commit(batch *wire.Batch) (Pending, error)
 	// Confirm returns nil if the caller leads at an instant after the call began.
 	Confirm(ctx context.Context) error
 	// TrimEvents removes the chunks of events of revisions below keep.
 	TrimEvents(keep uint64) error
-	// Close waits for what is under way and gives leadership and files back. After the first call
-	// it does nothing.
+	// Close waits for batches and calls that are under way, and gives up leadership and files. A
+	// second call does nothing.
 	Close() error
 }

@@ -5,15 +5,15 @@
 //		step(rng)
 //	}
 //
-// A run of the tests is one of three, each with a length of its own:
+// The length of a test depends on the kind of run:
 //
-//   - quick, with go test -short, as make quick has it: every test, and of what is long a taste;
-//   - the usual one, as make test has it;
-//   - soak, with PLIMSOLL_SOAK set, as make soak has it: the full counts.
+//   - quick, with go test -short, as in make quick: every test, and a sample of the long ones;
+//   - usual, as in make test;
+//   - soak, with PLIMSOLL_SOAK set, as in make soak: the full counts.
 //
-// The seed is PLIMSOLL_SEED, and 1 without it. So two runs of the same code draw the same, and go
-// test, which knows the variables that a test has read, may keep the result. make test and make
-// soak take the seed from the commit.
+// The seed is PLIMSOLL_SEED, or 1 without it. Two runs of the same code therefore draw the same
+// values. So go test, which knows the variables that a test has read, may keep the result. make
+// test and make soak take the seed from the commit.
 //
 // No other package reads these variables. Its callers are tests.
 package testrun
@@ -38,10 +38,10 @@ const (
 // Soak reports whether tests run with their full counts.
 func Soak() bool { return os.Getenv(soakVariable) != "" }
 
-// Quick reports whether tests are to be short. Soak goes before it.
+// Quick reports whether tests should be short. Soak takes precedence.
 func Quick() bool { return testing.Short() && !Soak() }
 
-// Count returns the one of three counts that this run asks for.
+// Count returns the count for this kind of run.
 func Count(quick, usual, soak int) int {
 	switch {
 	case Soak():
@@ -52,8 +52,8 @@ func Count(quick, usual, soak int) int {
 	return usual
 }
 
-// Seed returns the seed of the run, and logs how to draw the same again: the log of a test that
-// fails is printed.
+// Seed returns the seed of the run. It logs how to draw the same values again, because the log of
+// a failed test is printed.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
 	seed, err := readSeed(os.Getenv(seedVariable))
@@ -75,9 +75,9 @@ func readSeed(text string) (uint64, error) {
 	return seed, nil
 }
 
-// Check is rapid.Check with the seed and the length of the run: 100 draws, a fifth of them if it is
-// quick, and 10,000 if it is soak. Flags of rapid on the command line go before, so that the ones
-// which it prints replay a failure.
+// Check is rapid.Check with the seed and the length of the run: 100 draws, a fifth of them in a
+// quick run, and 10,000 in a soak run. Flags of rapid on the command line take precedence, so that
+// the flags that it prints replay a failure.
 func Check(t *testing.T, property func(*rapid.T)) {
 	t.Helper()
 	seed := Seed(t)
@@ -87,8 +87,7 @@ func Check(t *testing.T, property func(*rapid.T)) {
 	rapid.Check(t, property)
 }
 
-// rapidSet guards the flags of rapid: they are variables of the process, and tests run side by
-// side.
+// rapidSet guards the flags of rapid, which are variables of the process. Tests run concurrently.
 var rapidSet struct {
 	sync.Once
 	err error
@@ -99,7 +98,7 @@ func setRapid(seed uint64) error {
 		given := map[string]bool{}
 		flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
 		for name, value := range map[string]uint64{
-			"rapid.seed":   max(seed, 1),                    // for rapid 0 is any
+			"rapid.seed":   max(seed, 1),                    // rapid takes 0 as a random seed
 			"rapid.checks": uint64(Count(100, 100, 10_000)), // with -short rapid takes a fifth
 		} {
 			if !given[name] {

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A soak run is the longest also if it is asked to be short.
+// A soak run is the longest, also with -short.
 func TestCountFollowsTheRun(t *testing.T) {
 	usual := 2
 	if testing.Short() {

@@ -10,10 +10,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/wal"
 )
 
-// audit looks for batches that are gone in the middle. Pebble makes its state from the tables that
-// the manifest names and all the logs it finds; it does not notice that a log is gone, nor that the
-// manifest lost its end and with it the tables that took the place of removed logs. So the counts
-// in the logs must go on without a gap from the count in the tables to the last.
+// audit looks for missing batches in the middle of the store. Pebble makes its state from the
+// tables that the manifest names and from all the logs that it finds. It notices neither a missing
+// log nor a manifest that lost its end. Such a manifest no longer names the tables that replaced
+// removed logs. Therefore the counts in the logs must continue without a gap from the count in the
+// tables.
 func (p place) audit(db *lsm.DB, last meta) error {
 	inTables, err := flushedCommits(db)
 	if err != nil {
@@ -30,18 +31,18 @@ func (p place) audit(db *lsm.DB, last meta) error {
 			return err
 		}
 		if a.next != 0 {
-			return p.hollow(p.blame(a.culprit(), errGap), a.good, a.next)
+			return p.missingMiddle(p.faultyFile(a.damagedLog(), errGap), a.good, a.next)
 		}
 	}
 	if a.good < last.commits {
-		return p.hollow(p.suspect(), a.good, last.commits+1)
+		return p.missingMiddle(p.likelyCut(), a.good, last.commits+1)
 	}
 	return nil
 }
 
 var errGap = errors.New("batches are gone")
 
-// flushedCommits returns the count of the last batch that is in a table, 0 if none is.
+// flushedCommits returns the count of the last batch in a table; 0 if no table has one.
 func flushedCommits(db *lsm.DB) (commits uint64, err error) {
 	iter, err := db.NewIter(&lsm.IterOptions{OnlyReadGuaranteedDurable: true, UpperBound: []byte{prefixMeta + 1}})
 	if err != nil {
@@ -58,24 +59,24 @@ func flushedCommits(db *lsm.DB) (commits uint64, err error) {
 	return commits, errors.Join(err, iter.Close())
 }
 
-// auditor goes through the logs, oldest first.
+// auditor reads the logs, oldest first, and follows the counts of their batches.
 type auditor struct {
 	good     uint64 // all batches up to this count are there
-	next     uint64 // the first count after a gap, 0 if there is none
+	next     uint64 // the first count after a gap; 0 if there is no gap
 	file     string // the log being read
-	goodFile string // the log that good was in, empty if it was in a table
+	goodFile string // the log that holds the batch good; empty if a table holds it
 }
 
-// culprit returns the log that lost batches: the one that ended too early, else the first one that
-// is there.
-func (a *auditor) culprit() string {
+// damagedLog returns the log that lost batches: the log that ended too early or, failing that, the
+// first log that is there.
+func (a *auditor) damagedLog() string {
 	if a.goodFile != "" {
 		return a.goodFile
 	}
 	return a.file
 }
 
-// read goes through one log to its end or to where it cannot be read. What is behind that is missed
+// read reads one log to its end or to the first unreadable record. Batches behind that are noticed
 // by the next log or the witness.
 func (a *auditor) read(log wal.Reader) error {
 	var record bytes.Buffer
@@ -86,14 +87,15 @@ func (a *auditor) read(log wal.Reader) error {
 			_, err = io.Copy(&record, r)
 		}
 		if err != nil {
-			break // the end, or damage that Pebble has judged by now: it refuses what is not a torn end
+			break // the end, or damage that Pebble has judged: it refuses all but a torn end
 		}
 		a.see(record.Bytes())
 	}
 	return log.Close()
 }
 
-// see takes note of one batch. Its first operation is the store's own record, if it has that.
+// see records the count of one batch. The store's own record is the first operation of the batch,
+// if there is one.
 func (a *auditor) see(batch []byte) {
 	if len(batch) < batchrepr.HeaderLen {
 		return

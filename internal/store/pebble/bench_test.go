@@ -11,8 +11,8 @@ import (
 
 const benchRecord = 512
 
-// BenchmarkCommit commits batches of records of 512 bytes, with so many batches under way at a
-// time, each synced to the disk.
+// BenchmarkCommit commits batches of records of 512 bytes, each synced to the disk. It varies the
+// number of batches under way at a time.
 func BenchmarkCommit(b *testing.B) {
 	for _, records := range []int{1, 100} {
 		for _, under := range []int{1, 4, 64} {
@@ -28,7 +28,7 @@ func benchCommit(b *testing.B, records, under int) {
 	s := mustOpen(b, Config{Dir: b.TempDir()})
 	defer mustClose(b, s)
 	batch := benchBatch(lead(b, s), records)
-	queue := make(chan store.Pending, under-1) // the one that is waited for is under way too
+	queue := make(chan store.Pending, under-1) // the batch that is waited for is under way too
 	done := make(chan error, 1)
 	go func() {
 		var failed error

@@ -21,22 +21,22 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// promises is what a run was told, and so what must hold after a crash.
+// promises is the list of outcomes that a run was given. They must hold after a crash.
 type promises struct {
 	acked     atomic.Uint64 // the last revision whose Wait returned nil
 	committed atomic.Uint64 // the last revision that was handed to Commit
 	epoch     atomic.Uint64 // the last epoch that Lead returned
-	keep      atomic.Uint64 // the highest revision that TrimEvents was called with
+	keep      atomic.Uint64 // the highest argument of TrimEvents
 
 	mu       sync.Mutex
-	contents map[uint64]storetest.Content // by revision, with nothing trimmed
+	contents map[uint64]storetest.Content // by revision, before trimming
 }
 
 func newPromises() *promises {
 	return &promises{contents: map[uint64]storetest.Content{0: {}}}
 }
 
-// run opens a store and works with it until it fails or all batches are through. Up to four batches
+// run opens a store and commits batches until one fails or all are committed. Up to four batches
 // are under way.
 func (p *promises) run(cfg Config, rng *rand.Rand, batches uint64) (err error) {
 	s, err := Open(cfg)
@@ -89,7 +89,7 @@ func (p *promises) run(cfg Config, rng *rand.Rand, batches uint64) (err error) {
 	return wait(0)
 }
 
-// crash is a file system as a crash left it, with what had been promised by then.
+// crash is a file system as a crash left it, with the promises given until then.
 type crash struct {
 	fs               *vfs.MemFS
 	acked, committed uint64
@@ -97,8 +97,7 @@ type crash struct {
 	what             string
 }
 
-// crashNow copies the file system at this instant. Of what was not synced, the given share
-// survives.
+// crashNow copies the file system at this instant. The given share of the unsynced data survives.
 func (p *promises) crashNow(fs *vfs.MemFS, rng *rand.Rand, percent int, what string) crash {
 	c := crash{
 		acked: p.acked.Load(), epoch: p.epoch.Load(), what: fmt.Sprintf("%s, %d%% of the rest survives", what, percent),
@@ -108,8 +107,8 @@ func (p *promises) crashNow(fs *vfs.MemFS, rng *rand.Rand, percent int, what str
 	return c
 }
 
-// check opens what a crash left: all that was acknowledged is there, and what is there is whole
-// batches up to one of them.
+// check opens the store after a crash. All acknowledged batches are there, and the content is
+// whole batches up to one of them.
 func (p *promises) check(c crash) error {
 	s, err := Open(small(c.fs, "store"))
 	if err != nil {
@@ -128,7 +127,7 @@ func (p *promises) check(c crash) error {
 	p.mu.Lock()
 	want := p.contents[got.Revision]
 	p.mu.Unlock()
-	// A trimming may be lost, and some of the chunks be back; none may be gone that was to stay.
+	// A trim may be lost, so trimmed chunks may be back. No chunk that was kept may be gone.
 	gone := len(want.Chunks) - len(got.Chunks)
 	if gone < 0 || gone > 0 && want.Chunks[gone-1].Revision >= c.keep {
 		return fmt.Errorf("%d chunks are there, of %d, trimmed below %d", len(got.Chunks), len(want.Chunks), c.keep)
@@ -237,9 +236,9 @@ func TestCrashDuringRecovery(t *testing.T) {
 	t.Logf("%d crashes during recovery", second)
 }
 
-// The disk fails at some write, once or for good. Whoever waits is told, the store takes nothing
-// more, and what was acknowledged before is there when the disk is well again, also if the machine
-// dies on the spot.
+// The disk fails at some write, once or for good. Every waiting caller gets an error, and the
+// store accepts nothing more. Batches acknowledged before are there when the disk works again,
+// even if the machine dies immediately.
 func TestDiskErrors(t *testing.T) {
 	rng := randomSeed(t)
 	const batches = 60
@@ -292,9 +291,9 @@ func countWrites(t *testing.T, batches uint64) int64 {
 	return n.Load()
 }
 
-// After the first failed sync nothing is taken any more, even if the disk is well again.
+// After the first failed sync nothing is accepted any more, even if the disk works again.
 func TestFirstFailureIsTheLast(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent()) // a failed store closes in good order too
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent()) // a failed store closes its goroutines too
 	var failing errorfs.Toggle
 	failing.Injector = errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSync {
@@ -353,8 +352,8 @@ func TestReadErrors(t *testing.T) {
 	t.Logf("%d of 100 runs failed", failed)
 }
 
-// The disk fails at a write of a manifest, which Pebble takes for the end of the process: the store
-// fails like with any other file, and nobody panics.
+// The disk fails at a write of a manifest, after which Pebble expects the process to end. The
+// store fails as with any other file, and does not panic.
 func TestManifestErrors(t *testing.T) {
 	rng := randomSeed(t)
 	for at := range int64(40) {

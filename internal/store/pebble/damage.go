@@ -19,14 +19,14 @@ import (
 
 const opOpen = "open store"
 
-// place is where a store is, and words its errors.
+// place is the directory of a store. Its methods word the errors about it.
 type place struct {
 	fs  vfs.FS
 	dir string
 }
 
-// panicError is a panic of Pebble: it panics on some damage and on some failures where this package
-// wants an error.
+// panicError is a panic of Pebble. On some damage and on some failures Pebble panics, and this
+// package returns an error instead.
 type panicError struct{ value any }
 
 func (p *panicError) Error() string { return fmt.Sprintf("pebble panicked: %v", p.value) }
@@ -48,8 +48,8 @@ func guard(f func() error) (err error) {
 
 func isNotExist(err error) bool { return errors.Is(err, iofs.ErrNotExist) }
 
-// explain words an error that came up while the store was read, before it was opened for writing.
-// file was read last.
+// explain words an error of reading the store, before it was opened for writing. file is the file
+// that was read last.
 func (p place) explain(file string, err error) error {
 	var errno syscall.Errno
 	if known := p.explainKnown(err); known != nil {
@@ -61,7 +61,7 @@ func (p place) explain(file string, err error) error {
 	return p.damaged(file, meta{}, err)
 }
 
-// explainWrite words an error that came up after all was read and found good.
+// explainWrite words an error that occurred after the whole store was read and found good.
 func (p place) explainWrite(file string, err error) error {
 	if known := p.explainKnown(err); known != nil {
 		return known
@@ -72,7 +72,7 @@ func (p place) explainWrite(file string, err error) error {
 	return fmt.Errorf("%s in %s for writing: %w", opOpen, p.dir, err)
 }
 
-// explainKnown words the errors that mean the same whenever they come up, and returns nil for
+// explainKnown words errors whose meaning does not depend on the moment. It returns nil for
 // others.
 func (p place) explainKnown(err error) error {
 	var failed *plimsoll.Error
@@ -86,7 +86,8 @@ func (p place) explainKnown(err error) error {
 	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
 		return &plimsoll.Error{Code: plimsoll.CodeExhausted, Op: opOpen, Err: err, Msg: fmt.Sprintf(
 			"there is no space left for the store in %s; free some, nothing is lost", p.dir)}
-	case errors.As(err, &path) && path.Op == "mkdir": // for example below /proc, where the kernel says that there is no such file
+	case errors.As(err, &path) && path.Op == "mkdir":
+		// Below /proc, for example, the kernel says that there is no such file.
 		return &plimsoll.Error{Code: plimsoll.CodeDenied, Op: opOpen, Err: err, Msg: fmt.Sprintf(
 			"the directory %s cannot be made; choose another directory", p.dir)}
 	case errors.As(err, &failed):
@@ -100,17 +101,17 @@ func (p place) notDir(err error) error {
 		"%s is a file, or lies below one, and the store needs a directory; choose another path", p.dir)}
 }
 
-// newer says that the files are of a format that this version does not know.
+// newer returns the error for files of a format that this version does not know.
 func (p place) newer(what string, has, reads uint64) error {
 	return &plimsoll.Error{Code: plimsoll.CodeConflict, Op: opOpen, Msg: fmt.Sprintf(
 		"the store in %s was written by a newer version of plimsoll: its %s is version %d and this one reads up to %d; use that newer version (nothing was changed)",
 		p.dir, what, has, reads)}
 }
 
-// damaged says that a file cannot be read, and what can be saved. last is what is known of the last
-// good batch.
+// damaged returns the error for an unreadable file, and says which data can be saved. last
+// describes the last good batch, as far as it is known.
 func (p place) damaged(file string, last meta, err error) error {
-	file = p.blame(file, err)
+	file = p.faultyFile(file, err)
 	name := p.fs.PathBase(file)
 	if file == "" || file == p.dir {
 		name = "of unknown name"
@@ -134,27 +135,32 @@ func (p place) damaged(file string, last meta, err error) error {
 		name, p.dir, p.dir, p.dir, save)}
 }
 
-// shortened says that acknowledged batches are gone at the end, although what is left reads well.
-func (p place) shortened(last, durable meta) error {
-	file := p.suspect()
+// missingEnd returns the error for acknowledged batches that are missing at the end of a readable
+// store.
+func (p place) missingEnd(last, durable meta) error {
+	file := p.likelyCut()
 	name := p.fs.PathBase(file)
 	return &plimsoll.Error{Code: plimsoll.CodeCorrupt, Op: opOpen, Msg: fmt.Sprintf(
 		"the store file %s in %s is damaged or cut short: revision %d of epoch %d was stored, and what can be read ends at revision %d of epoch %d. "+
 			"Its files were left as they are; copy the directory aside before anything else (cp -a %s %s.damaged). "+
 			"If no good copy of %s is to be had, remove %s and start again: the store then goes on from revision %d, and what came after is lost",
-		name, p.dir, durable.revision, durable.epoch, last.revision, last.epoch, p.dir, p.dir, name, p.fs.PathJoin(p.dir, witnessName), last.revision)}
+		name, p.dir, durable.revision, durable.epoch, last.revision, last.epoch, p.dir, p.dir, name,
+		p.fs.PathJoin(p.dir, witnessName), last.revision,
+	)}
 }
 
-// hollow says that batches are gone in the middle: after the one with the count good comes the one
-// with the count next.
-func (p place) hollow(file string, good, next uint64) error {
+// missingMiddle returns the error for batches that are missing in the middle: the batch with the
+// count good is followed by the batch with the count next.
+func (p place) missingMiddle(file string, good, next uint64) error {
 	return &plimsoll.Error{Code: plimsoll.CodeCorrupt, Op: opOpen, Msg: fmt.Sprintf(
 		"the store file %s in %s is damaged or missing: %d stored batches are gone, with others before and after them. "+
 			"Its files were left as they are; copy the directory aside before anything else (cp -a %s %s.damaged), "+
-			"and bring it back from a backup of the whole directory", p.fs.PathBase(file), p.dir, next-good-1, p.dir, p.dir)}
+			"and bring it back from a backup of the whole directory",
+		p.fs.PathBase(file), p.dir, next-good-1, p.dir, p.dir,
+	)}
 }
 
-// missing says that there are files of a store and no store.
+// missing returns the error for a directory that has files of a store but no store.
 func (p place) missing(what string) error {
 	return &plimsoll.Error{Code: plimsoll.CodeCorrupt, Op: opOpen, Msg: fmt.Sprintf(
 		"the store file %s in %s is missing, but other files of a store are there. They were left as they are; "+
@@ -163,16 +169,17 @@ func (p place) missing(what string) error {
 
 var tableInError = regexp.MustCompile(`\bL\d: (\d{6}): `)
 
-// blame returns the file that is at fault, where that is not the one that was read last.
-func (p place) blame(file string, err error) string {
+// faultyFile returns the file that is at fault. It may differ from file, which was read last.
+func (p place) faultyFile(file string, err error) string {
 	if err == nil {
 		return file
 	}
-	if m := tableInError.FindStringSubmatch(err.Error()); m != nil { // a table that Pebble missed, and so did not read
+	// Pebble did not read this table: it is missing.
+	if m := tableInError.FindStringSubmatch(err.Error()); m != nil {
 		file = p.fs.PathJoin(p.dir, m[1]+".sst")
 	}
 	if strings.HasSuffix(file, ".log") || strings.HasSuffix(file, ".sst") {
-		// With an end of the manifest lost, Pebble looks for what was removed long ago.
+		// If the manifest lost its end, Pebble looks for files that were removed long ago.
 		if desc, err := lsm.Peek(p.dir, p.fs); err == nil && desc.Exists && !p.manifestEndsWell(desc.ManifestFilename) {
 			return desc.ManifestFilename
 		}
@@ -180,9 +187,9 @@ func (p place) blame(file string, err error) string {
 	return file
 }
 
-// suspect returns the file that most likely lost its end: the manifest if it does not end between
-// two of its records, else the youngest log that does not, else the youngest log.
-func (p place) suspect() string {
+// likelyCut returns the file that most likely lost its end. First comes the manifest, if it does
+// not end between two of its records; then the youngest such log; then the youngest log.
+func (p place) likelyCut() string {
 	desc, err := lsm.Peek(p.dir, p.fs)
 	if err != nil || !desc.Exists {
 		return p.fs.PathJoin(p.dir, "MANIFEST-*")

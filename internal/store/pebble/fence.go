@@ -11,28 +11,26 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// fence stands between Pebble and the file system. After the first write that failed it lets no
-// other through, because Pebble retries or stumbles on where it expects the process to have ended:
-// a zombie that cannot change a file can lose nothing that was acknowledged, whatever it does. It
-// also remembers which file was read last, so that an error that does not say so can be blamed on a
-// file.
+// fence is a file system between Pebble and the disk. After the first failed write it refuses all
+// others, because Pebble would retry, or stumble on where it expects the process to have ended. A
+// Pebble that cannot change a file cannot lose acknowledged data. The fence also remembers the
+// file that was read last, for errors that do not name their file.
 //
-// Of a log, a manifest, a marker and a directory Pebble is not even told that they failed, neither
-// the first time nor after: it panics then, in a way that nothing can recover from (it unlocks a
-// mutex twice, or it goes on with a picture of its files that was changed for a version that never
-// came to be). So who waits for a sync must ask the fence afterwards. The fence is shut before
-// Pebble hears of such a success, so no success that came before the failure is ever doubted
-// wrongly, and none that is false believed.
+// Failures of logs, manifests, markers and directories are not reported to Pebble at all. It would
+// panic beyond recovery: it unlocks a mutex twice, or continues with a list of files that was
+// changed for a version that was never written. A caller that waits for a sync must therefore ask
+// the fence afterwards. The fence is shut before Pebble receives such a false success. So no
+// success from before the failure is doubted, and no false one is believed.
 type fence struct {
 	vfs.FS
-	touched atomic.Pointer[string]
+	lastRead atomic.Pointer[string]
 
 	once  sync.Once
 	cause error         // why the fence is shut; written before down is closed
 	down  chan struct{} // closed when the fence is shut
 
-	// Pebble retries a failed flush at once and for ever. With the fence down such a retry waits
-	// for closing, and hung tells those who wait for the flush that it will not come.
+	// hung is closed when a flush cannot succeed. Pebble retries a failed flush at once and for
+	// ever; behind a shut fence such a retry waits for closing.
 	hungOnce sync.Once
 	hung     chan struct{}
 	closing  chan struct{}
@@ -42,7 +40,7 @@ func newFence(fs vfs.FS) *fence {
 	return &fence{FS: fs, down: make(chan struct{}), hung: make(chan struct{}), closing: make(chan struct{})}
 }
 
-// shut lets no write through from now on. Only the first cause counts.
+// shut refuses every write from now on. Only the first cause is kept.
 func (f *fence) shut(cause error) {
 	f.once.Do(func() {
 		f.cause = cause
@@ -50,7 +48,7 @@ func (f *fence) shut(cause error) {
 	})
 }
 
-// err returns why the fence is shut, or nil.
+// err returns the cause for which the fence is shut, or nil.
 func (f *fence) err() error {
 	select {
 	case <-f.down:
@@ -60,7 +58,7 @@ func (f *fence) err() error {
 	}
 }
 
-// pass returns the outcome of a write, and shuts the fence if it failed.
+// pass returns the outcome of a write, and shuts the fence if the write failed.
 func (f *fence) pass(err error) error {
 	if err != nil {
 		f.shut(err)
@@ -73,14 +71,15 @@ func isManifest(base string) bool { return strings.HasPrefix(base, "MANIFEST-") 
 
 func isTable(name string) bool { return strings.HasSuffix(name, ".sst") }
 
-// isMarker tells the files by which Pebble goes over from one manifest, or format, to the next.
+// isMarker recognizes the files by which Pebble switches from one manifest, or format, to the
+// next.
 func isMarker(base string) bool { return strings.HasPrefix(base, "marker.") }
 
-func (f *fence) touch(name *string) { f.touched.Store(name) }
+func (f *fence) recordRead(name *string) { f.lastRead.Store(name) }
 
 // last returns the file that was opened, looked up or read last.
 func (f *fence) last() string {
-	if p := f.touched.Load(); p != nil {
+	if p := f.lastRead.Load(); p != nil {
 		return *p
 	}
 	return ""
@@ -90,11 +89,11 @@ func (f *fence) wrap(name string, file vfs.File, err error) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &fencedFile{File: file, fence: f, name: name, quiet: f.quiet(name)}, nil
+	return &fencedFile{File: file, fence: f, name: name, unreported: f.unreported(name)}, nil
 }
 
-// quiet tells the files of whose failures Pebble is not told.
-func (f *fence) quiet(name string) bool {
+// unreported recognizes the files whose failures are not reported to Pebble.
+func (f *fence) unreported(name string) bool {
 	base := f.PathBase(name)
 	return isLog(base) || isManifest(base) || isMarker(base)
 }
@@ -105,29 +104,29 @@ func (f *fence) Create(name string, category vfs.DiskWriteCategory) (vfs.File, e
 			f.hungOnce.Do(func() { close(f.hung) })
 			<-f.closing
 		}
-		return f.dead(name, err)
+		return f.substitute(name, err)
 	}
 	if isMarker(f.PathBase(name)) {
-		// The marker must not be there after a crash without the file that it names. Pebble trusts
+		// After a crash the marker must not be there without the file that it names. Pebble trusts
 		// the file system to keep new names in order.
 		if err := syncDir(f.FS, f.PathDir(name)); err != nil {
-			return f.dead(name, f.pass(err))
+			return f.substitute(name, f.pass(err))
 		}
 	}
 	file, err := f.FS.Create(name, category)
 	if f.pass(err) != nil {
-		return f.dead(name, err)
+		return f.substitute(name, err)
 	}
 	return f.wrap(name, file, nil)
 }
 
-// dead stands in for a file that could not be made: for one that is quiet, a file that swallows
-// all; for others, the error.
-func (f *fence) dead(name string, err error) (vfs.File, error) {
-	if !f.quiet(name) {
+// substitute returns a replacement for a file that could not be made. For an unreported file it
+// discards all writes; for others the error is returned.
+func (f *fence) substitute(name string, err error) (vfs.File, error) {
+	if !f.unreported(name) {
 		return nil, err
 	}
-	return &fencedFile{File: vfs.NewMemFile(nil), fence: f, name: name, quiet: true}, nil
+	return &fencedFile{File: vfs.NewMemFile(nil), fence: f, name: name, unreported: true}, nil
 }
 
 func (f *fence) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
@@ -140,17 +139,17 @@ func (f *fence) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts 
 
 func (f *fence) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if err := f.err(); err != nil {
-		return f.dead(newname, err)
+		return f.substitute(newname, err)
 	}
 	file, err := f.FS.ReuseForWrite(oldname, newname, category)
 	if f.pass(err) != nil {
-		return f.dead(newname, err)
+		return f.substitute(newname, err)
 	}
 	return f.wrap(newname, file, nil)
 }
 
 func (f *fence) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
-	f.touch(&name)
+	f.recordRead(&name)
 	file, err := f.FS.Open(name, opts...)
 	return f.wrap(name, file, err)
 }
@@ -160,11 +159,11 @@ func (f *fence) OpenDir(name string) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &fencedFile{File: file, fence: f, name: name, quiet: true}, nil
+	return &fencedFile{File: file, fence: f, name: name, unreported: true}, nil
 }
 
 func (f *fence) Stat(name string) (vfs.FileInfo, error) {
-	f.touch(&name)
+	f.recordRead(&name)
 	return f.FS.Stat(name)
 }
 
@@ -189,7 +188,7 @@ func (f *fence) MkdirAll(dir string, perm os.FileMode) error {
 	return f.FS.MkdirAll(dir, perm)
 }
 
-// Remove does not shut the fence when it fails: a file that stays too long does no harm.
+// Remove does not shut the fence when it fails: a file that stays too long is harmless.
 func (f *fence) Remove(name string) error {
 	if err := f.err(); err != nil {
 		return err
@@ -204,8 +203,8 @@ func (f *fence) RemoveAll(name string) error {
 	return f.FS.RemoveAll(name)
 }
 
-// Lock gives Pebble a lock without meaning: the Store holds the real one, from before Pebble is
-// opened until after it is closed.
+// Lock returns a lock without effect. The Store holds the real one, from before Pebble is opened
+// until after it is closed.
 func (f *fence) Lock(string) (io.Closer, error) { return nopCloser{}, nil }
 
 func (f *fence) Unwrap() vfs.FS { return f.FS }
@@ -216,30 +215,30 @@ func (nopCloser) Close() error { return nil }
 
 type fencedFile struct {
 	vfs.File
-	fence *fence
-	name  string
-	quiet bool // Pebble is not told of failures
+	fence      *fence
+	name       string
+	unreported bool // failures are not reported to Pebble
 }
 
-// write does a write unless the fence is shut, and returns what Pebble is told of it.
+// write performs a write unless the fence is shut, and returns the outcome to report to Pebble.
 func (f *fencedFile) write(do func() error) error {
 	err := f.fence.err()
 	if err == nil {
 		err = f.fence.pass(do())
 	}
-	if f.quiet {
+	if f.unreported {
 		return nil
 	}
 	return err
 }
 
 func (f *fencedFile) Read(p []byte) (int, error) {
-	f.fence.touch(&f.name)
+	f.fence.recordRead(&f.name)
 	return f.File.Read(p)
 }
 
 func (f *fencedFile) ReadAt(p []byte, off int64) (int, error) {
-	f.fence.touch(&f.name)
+	f.fence.recordRead(&f.name)
 	return f.File.ReadAt(p, off)
 }
 
@@ -273,25 +272,25 @@ func (f *fencedFile) SyncTo(length int64) (full bool, err error) {
 	return full, err
 }
 
-// Preallocate only saves time, so a disk that cannot do it has not failed.
+// Preallocate only saves time, so a disk that does not support it has not failed.
 func (f *fencedFile) Preallocate(offset, length int64) error {
 	if f.fence.err() != nil {
 		return nil
 	}
 	err := f.File.Preallocate(offset, length)
-	if f.quiet {
+	if f.unreported {
 		return nil
 	}
 	return err
 }
 
-// Close closes the file also behind a shut fence.
+// Close closes the file, also behind a shut fence.
 func (f *fencedFile) Close() error {
 	err := f.File.Close()
-	if !f.quiet {
+	if !f.unreported {
 		return err
 	}
-	_ = f.fence.pass(err) // it shuts the fence, which is all that can be done about a file that does not close
+	_ = f.fence.pass(err) // it shuts the fence; nothing else can be done about a file that does not close
 	return nil
 }
 

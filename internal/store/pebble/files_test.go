@@ -42,7 +42,7 @@ func snapshot(t *testing.T, fs vfs.FS) map[string][]byte {
 	return files
 }
 
-// restore makes the directory "store" hold these files and no other.
+// restore replaces the content of the directory "store" by these files.
 func restore(t *testing.T, fs vfs.FS, files map[string][]byte) {
 	t.Helper()
 	if err := fs.RemoveAll("store"); err != nil {
@@ -70,8 +70,8 @@ func writeFile(t *testing.T, fs vfs.FS, name string, data []byte) {
 	}
 }
 
-// newest returns the last file of the directory "store" that matches and is not empty; of markers,
-// which are empty, any.
+// newest returns the last matching file of the directory "store" that is not empty. Markers are
+// always empty, so any marker matches.
 func newest(t *testing.T, fs vfs.FS, pattern string) string {
 	t.Helper()
 	files := snapshot(t, fs)

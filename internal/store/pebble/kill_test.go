@@ -33,8 +33,8 @@ func TestCommitForEver(t *testing.T) {
 	}
 }
 
-// A process that is killed loses nothing that it acknowledged; and if a file is cut short after
-// that, it is noticed.
+// A killed process loses no acknowledged batch. If a file is cut short after that, the store
+// notices.
 func TestKilledProcess(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	rng := rand.New(rand.NewPCG(testrun.Seed(t), 4))
@@ -82,7 +82,7 @@ func commitUntilKilled(t *testing.T, dir string, n int) (acked uint64) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	for lines.Scan() { // what it said before it died
+	for lines.Scan() { // the lines printed before its death
 		if r, err := strconv.ParseUint(strings.TrimSpace(lines.Text()), 10, 64); err == nil {
 			acked = r
 		}

@@ -9,25 +9,26 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// formatVersion is the version of this package's files: the layout below and the witness. A change
-// that an older binary would misread raises it.
+// formatVersion is the version of this package's files: the layout below and the witness. It is
+// raised by each change that an older binary would misread.
 const formatVersion = 1
 
-// The first byte of a key. The bytes between are the kinds of record, followed by the record's key.
+// The first byte of a key. The values between these are kinds of record, followed by the record's
+// key.
 const (
-	prefixMeta  byte = 0x00 // one key, without more; the value is an encoded meta
+	prefixMeta  byte = 0x00 // the whole key; its value is an encoded meta
 	prefixChunk byte = 0xE0 // followed by the revision, big-endian
 )
 
 var metaKey = []byte{prefixMeta}
 
-// meta is the first thing in every batch of ours but those that only trim.
+// meta is the first record of every batch, except those that only trim.
 type meta struct {
 	format   uint32
-	commits  uint64 // how many metas were written, this one included: one more than in the batch before
-	epoch    uint64 // of the last leader
-	revision uint64 // of the last batch
-	time     int64  // of the last batch
+	commits  uint64 // number of metas written so far, with this one; each batch adds one
+	epoch    uint64 // epoch of the last leader
+	revision uint64 // revision of the last batch
+	time     int64  // time of the last batch
 }
 
 const metaSize = 36
@@ -41,7 +42,7 @@ func (m meta) encode() []byte {
 	return binary.BigEndian.AppendUint64(b, uint64(m.time))
 }
 
-// decodeMeta reads the format before it minds the length, so that a newer format is told apart from
+// decodeMeta checks the format before the length, so that a newer format is distinguished from
 // damage.
 func decodeMeta(b []byte) (meta, error) {
 	if len(b) < 4 {
@@ -67,7 +68,7 @@ func appendChunkKey(dst []byte, revision uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, prefixChunk), revision)
 }
 
-// chunkHeader is the size of a chunk's value before its data: first id and count.
+// chunkHeader is the size of the fields before the data in a chunk's value: first id and count.
 const chunkHeader = 16
 
 func decodeChunk(key, value []byte) (revision uint64, chunk wire.EventChunk, err error) {

@@ -12,17 +12,18 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// ctxEvery is how many keys are read between two looks at the context.
+// ctxEvery is the number of keys that are read between two checks of the context.
 const ctxEvery = 1024
 
-// errLayout marks what Pebble read without complaint, and this package cannot.
+// errLayout marks content that Pebble reads without complaint but that has another layout.
 var errLayout = errors.New("not the layout of this store")
 
-// visitor is told what a scan finds. Its errors end the scan and come back as they are.
+// visitor receives the content that a scan finds. Its errors end the scan and are returned
+// unchanged.
 type visitor struct {
 	record func(kind wire.Kind, key string, value []byte) error
 	chunk  func(revision uint64, chunk wire.EventChunk) error
-	inside bool // a call is under way: a panic is not Pebble's
+	inside bool // a callback is running, so a panic is not Pebble's
 }
 
 func (v *visitor) visit(key, value []byte, last meta) error {
@@ -49,8 +50,8 @@ func (v *visitor) visit(key, value []byte, last meta) error {
 	return err
 }
 
-// scan reads all that is stored, in the order of the keys, which verifies every checksum on the
-// way. found is false if the store was never finished making; it is empty then.
+// scan reads the whole store in the order of the keys, and so verifies every checksum. found is
+// false if the making of the store was never finished; the store is empty then.
 func scan(ctx context.Context, db *lsm.DB, v *visitor) (last meta, found bool, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -88,7 +89,7 @@ func walk(ctx context.Context, iter *lsm.Iterator, last meta, v *visitor) error 
 			return err
 		}
 	}
-	return nil // an error of the iterator comes back from its Close
+	return nil // Close returns an error of the iterator
 }
 
 func readMeta(db *lsm.DB) (meta, bool, error) {
@@ -124,7 +125,7 @@ func load(ctx context.Context, db *lsm.DB, at place, fence *fence, record func(
 	if err := ctx.Err(); err != nil {
 		return 0, 0, err
 	}
-	var ours error // what the callbacks return is not about the files
+	var ours error // error of a callback, which is not about the files
 	v := &visitor{
 		record: func(kind wire.Kind, key string, value []byte) error {
 			ours = record(kind, key, value)

@@ -8,8 +8,8 @@ import (
 	lsm "github.com/cockroachdb/pebble/v2"
 )
 
-// logger takes Pebble's own log. What Pebble calls fatal does not end the process: it shuts the
-// fence, and the store fails.
+// logger receives Pebble's own log. An error that Pebble calls fatal does not end the process: it
+// shuts the fence, and the store fails.
 type logger struct {
 	log   *slog.Logger
 	fence *fence
@@ -25,19 +25,20 @@ func (l *logger) Errorf(format string, args ...any) {
 	l.log.Warn("pebble: " + fmt.Sprintf(format, args...))
 }
 
-// Fatalf returns, although Pebble does not expect that. The fence makes what follows harmless.
+// Fatalf returns, although Pebble does not expect that. The fence makes Pebble's further writes
+// harmless.
 func (l *logger) Fatalf(format string, args ...any) {
 	err := fmt.Errorf(format, args...)
 	l.fence.shut(err)
 	l.log.Error("pebble failed", "error", err)
 }
 
-// listener reports what happens inside Pebble. Events that it leaves out are not wanted.
+// listener reports events inside Pebble. It leaves out the events that are of no use.
 func (l *logger) listener() *lsm.EventListener {
 	return &lsm.EventListener{
 		BackgroundError: func(err error) { l.log.Warn("pebble: work in the background failed", "error", err) },
 		DataCorruption: func(info lsm.DataCorruptionInfo) {
-			l.fence.touch(&info.Path)
+			l.fence.recordRead(&info.Path)
 			l.fence.shut(fmt.Errorf("%s is damaged: %w", info.Path, info.Details))
 		},
 		DiskSlow: func(info lsm.DiskSlowInfo) { l.log.Warn("pebble: the disk is slow", "info", info.String()) },

@@ -18,15 +18,15 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// pebbleFormat is the format of Pebble's own files. From this one on the logs carry how far they
-// were synced and the tables' footers carry checksums. Raising it is a one-way step for every store
-// that is opened, so it does not follow the library.
+// pebbleFormat is the format of Pebble's own files. Since this format, logs record how far they
+// were synced, and the footers of tables carry checksums. Raising it is a one-way step for every
+// store that is opened, so it does not follow the library.
 const pebbleFormat = lsm.FormatTableFormatV6
 
 const lockName = "LOCK"
 
-// Open opens the store in cfg.Dir, or makes one there. What is there is read as a whole first,
-// without changing a file, so that a damaged or newer store is refused as it was found.
+// Open opens the store in cfg.Dir, or creates one there. It first reads the existing content as a
+// whole without changing a file. So a damaged or newer store is refused and left as it was.
 func Open(cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -70,9 +70,9 @@ func open(cfg Config, at place, lock io.Closer) (*Store, error) {
 	return s, nil
 }
 
-// begin takes over what was found, and writes what a new store lacks: first its own record, then
-// the witness.
-func (s *Store) begin(found state) (err error) {
+// begin takes over the inspected state and writes the parts that a new store lacks: first its own
+// record, then the witness.
+func (s *Store) begin(found inspection) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.last = found.meta
@@ -84,14 +84,14 @@ func (s *Store) begin(found state) (err error) {
 	if s.witness, err = openWitness(s.fence, s.place.dir, found.witness, s.mu.last); err != nil {
 		return err
 	}
-	if err := s.fence.err(); err != nil { // of what Pebble was not told
+	if err := s.fence.err(); err != nil { // failures that were not reported to Pebble
 		return errors.Join(err, s.witness.close())
 	}
 	return nil
 }
 
-// prepare makes the directory and finds its one true name, because the lock knows a directory by
-// its name.
+// prepare makes the directory and resolves its canonical name, because the lock identifies a
+// directory by its name.
 func prepare(cfg Config) (place, error) {
 	at := place{fs: cfg.FS, dir: cfg.Dir}
 	if cfg.FS == vfs.Default {
@@ -119,7 +119,7 @@ func prepare(cfg Config) (place, error) {
 	return at, nil
 }
 
-// makeDir makes a directory and those above it, each of them durably.
+// makeDir makes a directory and its missing parents, each of them durably.
 func makeDir(fs vfs.FS, dir string) error {
 	parent := fs.PathDir(dir)
 	if _, err := fs.Stat(parent); isNotExist(err) && parent != dir {
@@ -141,8 +141,8 @@ func syncDir(fs vfs.FS, dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// lock takes the directory for this Store alone. The kernel gives the lock back when the process
-// ends, however it ends.
+// lock takes the directory for this Store alone. The kernel releases the lock at any end of the
+// process.
 func (p place) lock() (io.Closer, error) {
 	path := p.fs.PathJoin(p.dir, lockName)
 	lock, err := p.fs.Lock(path)
@@ -161,46 +161,46 @@ func (p place) lock() (io.Closer, error) {
 		"the directory %s is in use by %s; stop it, or choose another directory", p.dir, who)}
 }
 
-// state is what an inspection found.
-type state struct {
+// inspection is the result of inspect.
+type inspection struct {
 	meta    meta
-	exists  bool // there is a store, and meta is of it
+	exists  bool // there is a store, and meta describes it
 	witness bool // there is a witness
 }
 
-// inspect reads all that is in the directory and changes nothing there.
-func (p place) inspect(cfg Config) (state, error) {
+// inspect reads the whole directory and changes nothing there.
+func (p place) inspect(cfg Config) (inspection, error) {
 	data, witnessed, err := readWitness(p.fs, p.dir)
 	witnessPath := p.fs.PathJoin(p.dir, witnessName)
 	if err != nil {
-		return state{}, p.explain(witnessPath, err)
+		return inspection{}, p.explain(witnessPath, err)
 	}
 	var durable meta
 	if witnessed {
 		if durable, err = decodeWitness(data); err != nil {
-			return state{}, p.damaged(witnessPath, meta{}, err)
+			return inspection{}, p.damaged(witnessPath, meta{}, err)
 		}
 		if durable.format != formatVersion {
-			return state{}, p.newer("format", uint64(durable.format), formatVersion)
+			return inspection{}, p.newer("format", uint64(durable.format), formatVersion)
 		}
 	}
 	if err := p.checkPebbleFormat(); err != nil {
-		return state{}, err
+		return inspection{}, err
 	}
 	exists, err := p.hasPebble(witnessed)
 	if err != nil || !exists {
-		return state{}, err
+		return inspection{}, err
 	}
 	last, found, err := p.readAll(cfg)
 	switch {
 	case err != nil:
-		return state{}, err
+		return inspection{}, err
 	case last.commits < durable.commits:
-		return state{}, p.shortened(last, durable)
+		return inspection{}, p.missingEnd(last, durable)
 	case found && !witnessed && last.commits > 1:
 		cfg.Logger.Warn("the store has no witness; a new one is begun", "dir", p.dir, "revision", last.revision)
 	}
-	return state{meta: last, exists: found, witness: witnessed}, nil
+	return inspection{meta: last, exists: found, witness: witnessed}, nil
 }
 
 // readAll opens Pebble behind a fence that is shut from the start, and reads everything.
@@ -265,8 +265,8 @@ func guardMarker(fs vfs.FS, dir, marker string) (value string, err error) {
 	return value, err
 }
 
-// hasPebble reports whether Pebble has files here. Without its marker Pebble would begin anew and
-// remove what it does not know.
+// hasPebble reports whether Pebble has files here. Without its marker, Pebble would begin a new
+// store and remove the files that it does not know.
 func (p place) hasPebble(witnessed bool) (bool, error) {
 	value, err := guardMarker(p.fs, p.dir, "manifest")
 	if err != nil {
@@ -287,8 +287,8 @@ func (p place) hasPebble(witnessed bool) (bool, error) {
 	return false, nil
 }
 
-// openPebble opens Pebble behind a fence. A flush that cannot succeed keeps Pebble's Open from ever
-// coming back; it is left behind then, and the fence keeps it from doing harm.
+// openPebble opens Pebble behind a fence. If a flush cannot succeed, Pebble's Open never returns.
+// It is abandoned then, and the fence keeps it from changing files.
 func openPebble(cfg Config, at place, fence *fence, readOnly bool) (*lsm.DB, error) {
 	log := &logger{log: cfg.Logger, fence: fence}
 	tables := lsm.NewFileCache(1, openTables)
@@ -300,7 +300,7 @@ func openPebble(cfg Config, at place, fence *fence, readOnly bool) (*lsm.DB, err
 		CacheSize:                   cfg.CacheBytes,
 		MemTableSize:                uint64(cfg.MemTableBytes),
 		MemTableStopWritesThreshold: 8,
-		L0StopWritesThreshold:       1000, // a commit that is slow is worse than a load that is
+		L0StopWritesThreshold:       1000, // a slow commit is worse than a slow load
 		FileCache:                   tables,
 		CompactionConcurrencyRange:  func() (lower, upper int) { return 1, 1 },
 		Logger:                      log,
@@ -312,7 +312,7 @@ func openPebble(cfg Config, at place, fence *fence, readOnly bool) (*lsm.DB, err
 	}
 	done := make(chan outcome, 1)
 	go func() {
-		defer tables.Unref() // Pebble has a reference of its own
+		defer tables.Unref() // Pebble holds its own reference
 		var o outcome
 		o.err = guard(func() (err error) {
 			o.db, err = lsm.Open(at.dir, opts)

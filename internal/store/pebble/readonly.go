@@ -15,9 +15,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// Reader is a store that is only read, for which no byte need be written: what there is to do on a
-// disk that is full. It holds the directory's lock as a Store does. What it takes from the logs
-// stays in memory.
+// Reader is a store that is only read, without writing a byte, so that it works on a full disk. It
+// holds the directory's lock as a Store does. Content that it recovers from the logs stays in
+// memory.
 type Reader struct {
 	cfg    Config
 	place  place
@@ -31,8 +31,8 @@ type Reader struct {
 
 var errReadOnly = errors.New("the store is only read")
 
-// OpenReadOnly opens the store in cfg.Dir without changing a file. One that was never made cannot
-// be read.
+// OpenReadOnly opens the store in cfg.Dir without changing a file. It fails if no store was ever
+// made there.
 func OpenReadOnly(cfg Config) (*Reader, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -72,7 +72,8 @@ func openReader(cfg Config, at place, lock io.Closer) (*Reader, error) {
 // Limits implements store.Store.
 func (r *Reader) Limits() store.Limits { return r.cfg.Limits }
 
-// Lead returns an epoch after the last one. It is not noted: the next leader may be given the same.
+// Lead returns an epoch after the last one. The epoch is not stored, so the next leader may get
+// the same.
 func (r *Reader) Lead(ctx context.Context) (uint64, error) {
 	r.led.Store(true)
 	return r.last.epoch + 1, ctx.Err()
@@ -94,7 +95,7 @@ func (r *Reader) Commit(*wire.Batch) (store.Pending, error) {
 		"the store in %s is only read, because its disk is full", r.place.dir)}
 }
 
-// Confirm implements store.Store: the lock says that nobody else leads.
+// Confirm implements store.Store. The lock proves that nobody else leads.
 func (r *Reader) Confirm(ctx context.Context) error {
 	if r.closed.Load() || !r.led.Load() {
 		return plimsoll.Errorf(plimsoll.CodeStale, "nobody leads with the store in %s", r.place.dir)
@@ -102,7 +103,7 @@ func (r *Reader) Confirm(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// TrimEvents does nothing; later leaders do it.
+// TrimEvents does nothing. Later leaders trim.
 func (r *Reader) TrimEvents(uint64) error { return nil }
 
 // Close implements store.Store.

@@ -22,8 +22,8 @@ func mustRead(t *testing.T, cfg Config) *Reader {
 	return r
 }
 
-// A store on a disk that takes no byte is read as a whole, also what stands only in its log, and no
-// file is changed.
+// A store on a full disk is read as a whole, including content that is only in its log. No file is
+// changed.
 func TestAStoreOnAFullDiskIsRead(t *testing.T) {
 	for name, make := range map[string]func(*testing.T, vfs.FS) any{
 		"tables and a log": func(t *testing.T, fs vfs.FS) any { return fill(t, fs, 50, 1) },
@@ -34,7 +34,8 @@ func TestAStoreOnAFullDiskIsRead(t *testing.T) {
 			want := make(t, mem)
 			before := snapshot(t, mem)
 			full := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
-				if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && op.Kind != errorfs.OpFileClose && op.Kind != errorfs.OpLock {
+				if op.Kind.ReadOrWrite() == errorfs.OpIsWrite &&
+					op.Kind != errorfs.OpFileClose && op.Kind != errorfs.OpLock {
 					return syscall.ENOSPC
 				}
 				return nil
@@ -61,8 +62,8 @@ func TestAStoreOnAFullDiskIsRead(t *testing.T) {
 	}
 }
 
-// A store that is only read is in use: nobody else has it until it is closed, and then it is opened
-// for writing as it was.
+// A read-only store is in use: nobody else can open it until it is closed. Then it can be opened
+// for writing, unchanged.
 func TestAReaderHoldsTheDirectory(t *testing.T) {
 	fs := vfs.NewMem()
 	want := fill(t, fs, 20, 3)
@@ -81,20 +82,21 @@ func TestAReaderHoldsTheDirectory(t *testing.T) {
 	}
 }
 
-// A store that was never made cannot be read; nothing is made for it.
+// A store that was never made cannot be read, and reading makes no file.
 func TestAStoreThatWasNeverMadeIsNotRead(t *testing.T) {
 	_, err := OpenReadOnly(Config{Dir: "store", FS: vfs.NewMem()})
 	wantError(t, err, plimsoll.CodeExhausted, "no space left", "free some")
 }
 
-// At whichever write a disk becomes full, in a commit or while the store is opened, all that was
-// acknowledged can be read, and written again once there is space.
+// A disk may become full at any write, in a commit or while the store is opened. All acknowledged
+// batches can be read, and written again once there is space.
 func TestADiskThatIsFullFromAnyWriteOnLosesNothing(t *testing.T) {
 	for n := int64(0); n < 400; n += 7 {
 		var left atomic.Int64
 		left.Store(n)
 		fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
-			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && op.Kind != errorfs.OpFileClose && op.Kind != errorfs.OpLock && left.Add(-1) < 0 {
+			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite &&
+				op.Kind != errorfs.OpFileClose && op.Kind != errorfs.OpLock && left.Add(-1) < 0 {
 				return syscall.ENOSPC
 			}
 			return nil
@@ -111,7 +113,7 @@ func TestADiskThatIsFullFromAnyWriteOnLosesNothing(t *testing.T) {
 					acked = s.mu.last.revision
 				}
 			}
-			_ = s.Close() // it has failed, and says so
+			_ = s.Close() // it has failed, and Close returns that error
 		}
 		left.Store(0)
 		if r, err := OpenReadOnly(small(fs, "store")); err == nil {

@@ -26,7 +26,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// wantError holds an error against a code and words that it must say.
+// wantError wants an error with a code whose text contains the words.
 func wantError(t *testing.T, err error, code plimsoll.Code, words ...string) {
 	t.Helper()
 	var e *plimsoll.Error
@@ -149,14 +149,14 @@ func TestNoSpaceLeft(t *testing.T) {
 	wantError(t, err, plimsoll.CodeExhausted, "store", "no space left")
 }
 
-// fill makes a store with tables, a log and a witness, and returns what it holds. The store is
+// fill makes a store with tables, a log and a witness, and returns its content. The store is
 // closed.
 func fill(t *testing.T, fs vfs.FS, batches int, seed uint64) storetest.Content {
 	t.Helper()
 	return fillWith(t, small(fs, "store"), batches, seed)
 }
 
-// fillLog makes a store with all in one log.
+// fillLog makes a store whose content is in one log.
 func fillLog(t *testing.T, fs vfs.FS, batches int, seed uint64) storetest.Content {
 	t.Helper()
 	return fillWith(t, Config{Dir: "store", FS: fs}, batches, seed)
@@ -225,8 +225,8 @@ func TestNewerFormats(t *testing.T) {
 	})
 }
 
-// A file that is cut short, removed or spoilt is refused by name, and the directory stays as it
-// was.
+// A file that is cut short, removed or corrupted is refused by name, and the directory is not
+// changed.
 func TestDamagedFiles(t *testing.T) {
 	cut := func(data []byte) []byte { return data[:len(data)/2] }
 	spoil := func(data []byte) []byte {
@@ -315,8 +315,8 @@ func TestLostEpochIsNoticed(t *testing.T) {
 	wantError(t, err, plimsoll.CodeCorrupt, "of epoch 2 was stored")
 }
 
-// The way out that the error names works: without the witness, the store opens with what is left,
-// which is a whole revision.
+// The remedy that the error names works: without the witness, the store opens with the rest, which
+// is a whole revision.
 func TestWhatIsLeftCanBeSaved(t *testing.T) {
 	fs := vfs.NewMem()
 	fillLog(t, fs, 150, 4)
@@ -338,7 +338,7 @@ func TestWhatIsLeftCanBeSaved(t *testing.T) {
 	}
 }
 
-// A log whose end was never acknowledged is what a crash leaves behind, and no damage.
+// A crash leaves a log whose end was never acknowledged. That is no damage.
 func TestTornTailIsTolerated(t *testing.T) {
 	fs := vfs.NewMem()
 	s := mustOpen(t, Config{Dir: "store", FS: fs})
@@ -347,7 +347,7 @@ func TestTornTailIsTolerated(t *testing.T) {
 		mustCommit(t, s, epoch, r)
 	}
 	want := read(t, s)
-	crashed := snapshot(t, fs) // as after the death of the process, with no end of the log written
+	crashed := snapshot(t, fs) // as after the death of the process, before the end of the log was written
 	mustClose(t, s)
 	log := ""
 	for _, path := range slices.Sorted(maps.Keys(crashed)) {
@@ -366,8 +366,8 @@ func TestTornTailIsTolerated(t *testing.T) {
 	}
 }
 
-// Whatever happens to one file, the store comes back whole or is refused: never less than was
-// acknowledged, never a panic.
+// After any damage to one file, the store is complete or refused: it never lacks an acknowledged
+// batch, and never panics.
 func TestRandomDamage(t *testing.T) {
 	seed := testrun.Seed(t)
 	rng := rand.New(rand.NewPCG(seed, 2))
@@ -398,7 +398,7 @@ func TestRandomDamage(t *testing.T) {
 	}
 }
 
-// damage spoils data in one of the ways that disks and people do.
+// damage corrupts data in one of the ways in which disks and people do.
 func damage(rng *rand.Rand, data []byte) (what string, spoilt []byte) {
 	at := rng.IntN(len(data))
 	switch rng.IntN(4) {

@@ -12,25 +12,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reservedFiles is how many descriptors the store keeps for itself. A log that cannot be opened
-// ends the leader, and who takes the last descriptor of the process need not know the store.
+// reservedFiles is the number of descriptors that the store keeps for itself. A leader whose log
+// cannot be opened ends. The last descriptor of the process may be taken by code that knows
+// nothing of the store.
 const reservedFiles = 64
 
-// openTables is how many tables stay open to be read again. With the other files of the store, a
-// dozen, they are fewer than the reserve: commits alone do not use it up.
+// openTables is the number of tables that stay open for reading. With a dozen other files of the
+// store they are fewer than the reserve, so commits alone do not use it up.
 const openTables = 32
 
-// reserve is a file system that holds descriptors back. When the process has none left, opening a
-// file costs some of the reserve, and closing one of its own files gives that descriptor back to
-// it. It is filled otherwise when the process has descriptors again.
+// reserve is a file system that keeps descriptors in reserve. When the process has none left,
+// opening a file takes descriptors from the reserve. Closing a file of the store returns its
+// descriptor to the reserve. The reserve is also refilled when the process has descriptors again.
 type reserve struct {
 	vfs.FS
-	missing atomic.Int32 // of the reserve
+	missing atomic.Int32 // number of descriptors that the reserve lacks
 
 	mu struct {
 		sync.Mutex
 		files  []io.Closer
-		null   *os.File // /dev/null; nil: it could not be opened
+		null   *os.File // /dev/null; nil if it could not be opened
 		closed bool
 	}
 }
@@ -39,12 +40,12 @@ type reserve struct {
 func newReserve(fs vfs.FS) *reserve {
 	r := &reserve{FS: fs}
 	r.missing.Store(reservedFiles)
-	r.mu.null, _ = os.Open(os.DevNull) // without it files are closed as usual
+	r.mu.null, _ = os.Open(os.DevNull) // without it, files are closed as usual
 	r.fill()
 	return r
 }
 
-// fill takes back what is missing of the reserve, as far as the process has descriptors.
+// fill refills the reserve, as far as the process has descriptors.
 func (r *reserve) fill() {
 	if r.missing.Load() == 0 {
 		return
@@ -54,16 +55,15 @@ func (r *reserve) fill() {
 	for !r.mu.closed && len(r.mu.files) < reservedFiles {
 		f, err := os.Open(os.DevNull)
 		if err != nil {
-			return // later
+			return // a later call tries again
 		}
 		r.mu.files = append(r.mu.files, f)
 		r.missing.Add(-1)
 	}
 }
 
-// release gives up one descriptor of the reserve, and reports whether there was one. It is only
-// one: the rest of the process may take what is given up, and that is lost until others close
-// files.
+// release gives up one descriptor of the reserve, and reports whether there was one. It gives up
+// only one: the rest of the process may take it, and then it is lost until others close files.
 func (r *reserve) release() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,18 +71,18 @@ func (r *reserve) release() bool {
 	if last < 0 {
 		return false
 	}
-	_ = r.mu.files[last].Close() // nothing was done with it
+	_ = r.mu.files[last].Close() // the file was never used
 	r.mu.files = r.mu.files[:last]
 	r.missing.Add(1)
 	return true
 }
 
-// close gives the whole reserve up.
+// close gives up the whole reserve.
 func (r *reserve) close() {
 	r.mu.Lock()
 	r.mu.closed = true
 	if r.mu.null != nil {
-		_ = r.mu.null.Close() // nothing was done with it
+		_ = r.mu.null.Close() // the file was never used
 	}
 	r.mu.Unlock()
 	for r.release() {
@@ -90,8 +90,8 @@ func (r *reserve) close() {
 	}
 }
 
-// reservedFile is a file whose descriptor belongs to the reserve if that lacks one when it is
-// closed.
+// reservedFile is an open file of the store. When it is closed, its descriptor goes to the reserve
+// if that lacks one.
 type reservedFile struct {
 	vfs.File
 	reserve *reserve
@@ -105,8 +105,9 @@ func (f *reservedFile) Close() error {
 	return f.File.Close()
 }
 
-// keep closes a file by putting /dev/null in its place, so that nobody else gets its descriptor. It
-// reports false if the reserve lacks none. An error of closing is lost, but not one of a sync.
+// keep closes a file by putting /dev/null in its place, so that no other code gets its descriptor.
+// It returns false if the reserve is full. An error of closing is lost, but not an error of a
+// sync.
 func (r *reserve) keep(file vfs.File) bool {
 	if r.missing.Load() == 0 {
 		return false
@@ -124,7 +125,7 @@ func (r *reserve) keep(file vfs.File) bool {
 	return true
 }
 
-// file has the reserve look after a file.
+// file wraps a file so that its descriptor can return to the reserve.
 func (r *reserve) file(opened vfs.File, err error) (vfs.File, error) {
 	if err != nil {
 		return nil, err
@@ -136,7 +137,7 @@ func outOfFiles(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// opening opens a file, with descriptors of the reserve if there are no others.
+// opening opens a file. If the process has no descriptors left, it uses those of the reserve.
 func opening[T any](r *reserve, open func() (T, error)) (T, error) {
 	for {
 		opened, err := open()
@@ -170,7 +171,7 @@ func (r *reserve) ReuseForWrite(oldname, newname string, category vfs.DiskWriteC
 	if !outOfFiles(err) {
 		return r.file(file, err)
 	}
-	// It renames first, and a second time it would find nothing to rename.
+	// ReuseForWrite renames first; a second call would find nothing to rename.
 	if _, statErr := r.Stat(newname); statErr != nil {
 		return r.file(opening(r, func() (vfs.File, error) { return r.FS.ReuseForWrite(oldname, newname, category) }))
 	}

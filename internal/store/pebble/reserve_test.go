@@ -53,8 +53,8 @@ func TestCommitWithoutDescriptors(t *testing.T) {
 	mustClose(t, s)
 }
 
-// The rest of the process holds every descriptor that it can get, and takes each that becomes free.
-// Logs and tables are made all the same.
+// The rest of the process holds every descriptor that it can get, and takes each one that becomes
+// free. Logs and tables are made nevertheless.
 func TestCommitsGoOnWithoutDescriptors(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	cmd := exec.Command(os.Args[0], "-test.run=^TestCommitWithoutDescriptors$")
@@ -77,9 +77,8 @@ func TestCommitsGoOnWithoutDescriptors(t *testing.T) {
 	mustClose(t, s)
 }
 
-// A descriptor that the rest of the process takes from under the store costs the reserve that one
-// alone. The reserve is filled again when the process has descriptors, and given back with the
-// store.
+// A descriptor that the rest of the process takes from the store costs the reserve only that one.
+// The reserve is refilled when the process has descriptors again, and released with the store.
 func TestTheReserveIsFilledAgain(t *testing.T) {
 	r := newReserve(nil)
 	held := func() int {

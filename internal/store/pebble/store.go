@@ -1,37 +1,44 @@
 // Package pebble is a store.Store on Pebble: one directory of the local disk, one process.
 //
-// It gives the guarantees of package store. A batch is one write to Pebble's log and is synced
-// together with all that wait at the same time; Commit returns before that, so that the next batch
-// can be made meanwhile. It owns the directory, a lock on it, and Pebble's goroutines, which end
-// with Close. It keeps no record in memory beyond Pebble's small buffers.
+// It gives the guarantees of package store. A batch is one write to Pebble's log. It is synced
+// together with all batches that wait at the same time. Commit returns before the sync, so that
+// the next batch can be made meanwhile. The package owns the directory, a lock on it, and Pebble's
+// goroutines, which end with Close. It keeps no record in memory beyond Pebble's small buffers.
 //
-// The lock on the directory is the fence between leaders: whoever has it is the only one who can
-// write, the kernel frees it when the process ends, and so to hold an open Store is to lead. The
-// epoch is raised all the same, durably, for those who hear from two leaders in turn.
+//	s, err := pebble.Open(pebble.Config{Dir: dir})
+//	epoch, err := s.Lead(ctx)
+//	revision, time, err := s.Load(ctx, record, events)
+//	pending, err := s.Commit(batch) // batch.Epoch is epoch
+//	err = pending.Wait()            // nil: the batch survives a crash
 //
-// Keys: the kind of record (one byte) and its key; event chunks behind every record, by revision;
-// one record of the store's own in front, which every batch writes, with the format, a count of the
-// batches, the epoch, and revision and time. Pebble opens much that is damaged: it takes a log or a
-// manifest that lost its end for one that a crash has torn, and does not miss a log that is gone.
-// The count shows what is missing in the middle (see audit), and a witness beside Pebble's files
-// shows what is missing at the end, so that damage never passes for the loss of what nobody was
-// promised.
+// The lock on the directory is the fence between leaders: only its holder can write. The kernel
+// releases it when the process ends. So to hold an open Store is to lead. The epoch is raised
+// durably all the same, for peers that hear from two leaders in turn.
+//
+// A key is the kind of record (one byte) and the record's key. Event chunks, by revision, come
+// behind all records. The store's own record comes first, and every batch writes it. It holds the
+// format, a count of the batches, the epoch, and the revision and time.
+//
+// Pebble opens many damaged stores without an error. It takes a log or manifest that lost its end
+// for one torn by a crash, and does not notice a missing log. Therefore the count reveals batches
+// that are missing in the middle (see audit). A witness beside Pebble's files reveals batches
+// missing at the end. So damage is never mistaken for the loss of unacknowledged data.
 //
 // Damage is refused when the store is opened, after everything was read and before anything was
-// changed. After the first failed write the store is closed to all others (see fence): what a disk
-// holds after a failed sync is known only to the next who opens it. If Pebble hangs on such a
-// failure its goroutines and up to a few MemTableBytes are left behind for each Store that fails
-// so; they cannot write. The directory can be opened again in the same process after Close.
+// changed. After the first failed write the store accepts nothing more (see fence): only the next
+// opening shows which data a disk holds after a failed sync. If Pebble hangs on such a failure,
+// its goroutines and up to a few MemTableBytes stay behind. They cannot write. After Close, the
+// directory can be opened again in the same process.
 //
-// It holds 64 descriptors back (see reserve): when the rest of the process has taken all others,
-// commits go on.
+// It keeps 64 descriptors in reserve (see reserve). Commits go on when the rest of the process has
+// taken all others.
 //
-// Cost: a commit costs its bytes twice (log and memory) and a share of a sync; opening reads
-// everything once, Load once more. The design follows etcd's backend (one writer, the revision in
-// every batch) and Pebble's own advice to let go of a disk at the first error.
+// Cost: a commit costs its bytes twice (log and memory) and a share of a sync. Opening reads
+// everything once, Load once more. The design follows etcd's backend: one writer, and the revision
+// in every batch. Giving up the disk at the first error is Pebble's own advice.
 //
-// The coordinator opens it. It does no compaction of history (TrimEvents does what it is told) and
-// no backup.
+// The coordinator opens it. It neither compacts history on its own (TrimEvents is called for that)
+// nor makes backups.
 package pebble
 
 import (
@@ -62,14 +69,15 @@ const (
 
 const minMemTableBytes = 16 << 10
 
-// Config says where a store is and how large its buffers are. All but Dir may be left zero.
+// Config says where a store is and how large its buffers are. Zero values have defaults, except
+// for Dir.
 type Config struct {
-	Dir           string       // made if it is not there
+	Dir           string       // created if it does not exist
 	FS            vfs.FS       // default: the operating system's
 	Logger        *slog.Logger // default: nothing is logged
 	Limits        store.Limits // default: DefaultOps, DefaultBytes
-	CacheBytes    int64        // of blocks read from tables
-	MemTableBytes int64        // of batches in memory until they are written to a table
+	CacheBytes    int64        // size of the cache of blocks read from tables
+	MemTableBytes int64        // size of the batches in memory until they are written to a table
 }
 
 func (c Config) withDefaults() Config {
@@ -112,31 +120,32 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Store is an open store. See Open.
+// Store is an open store, made by Open.
 type Store struct {
 	cfg     Config
 	place   place
 	db      *lsm.DB
-	fence   *fence
-	lock    io.Closer
-	witness *witness
-	files   *reserve
+	fence   *fence    // Invariant: every file of db is opened through it
+	lock    io.Closer // held from before db is opened until after it is closed
+	witness *witness  // Invariant: it claims only durable batches
+	files   *reserve  // the file system below the fence
 
-	epoch  atomic.Uint64 // of the caller of Lead; 0 before
+	epoch  atomic.Uint64 // epoch of the caller of Lead; 0 before
 	closed atomic.Bool
 
 	mu struct {
 		sync.Mutex
-		last      meta // of the last batch or epoch that was handed to Pebble
-		trimmed   uint64
-		abandoned bool // Pebble panicked or hangs while it holds its own locks: it cannot be closed
+		last    meta   // last batch or epoch that was handed to Pebble
+		trimmed uint64 // chunks of revisions below it were removed
+		// Pebble panicked or hangs while it holds its own locks, so it cannot be closed.
+		abandoned bool
 	}
 }
 
 // Limits implements store.Store.
 func (s *Store) Limits() store.Limits { return s.cfg.Limits }
 
-// usable returns why the store takes nothing, or nil.
+// usable returns the reason for which the store accepts nothing, or nil.
 func (s *Store) usable() error {
 	if s.closed.Load() {
 		return plimsoll.Errorf(plimsoll.CodeUnavailable, "the store in %s is closed", s.place.dir)
@@ -147,7 +156,7 @@ func (s *Store) usable() error {
 	return nil
 }
 
-// failure words the reason why the store takes no more.
+// failure words the reason for which the store accepts nothing more.
 func (s *Store) failure(cause error) error {
 	return &plimsoll.Error{Code: plimsoll.CodeUnavailable, Op: "write store", Err: cause, Msg: fmt.Sprintf(
 		"the store in %s failed and takes no more; look after its disk, what was acknowledged is there", s.place.dir)}
@@ -169,7 +178,7 @@ func (s *Store) Lead(ctx context.Context) (uint64, error) {
 	if err := s.writeMeta(next); err != nil {
 		return 0, err
 	}
-	// An epoch must not be given out twice, so it is in the witness before anybody hears of it.
+	// An epoch must not be given out twice, so it is in the witness before it is returned.
 	if err := s.witness.note(next, witnessSyncBytes); err != nil {
 		s.fence.shut(err)
 		return 0, s.failure(err)
@@ -195,7 +204,7 @@ func (s *Store) writeMeta(next meta) error {
 	return batch.Close()
 }
 
-// syncWait returns when a batch is durable. A log that failed is known to the fence, not to Pebble.
+// syncWait returns when a batch is durable. The fence knows of a failed log; Pebble does not.
 func (s *Store) syncWait(batch *lsm.Batch) error {
 	if err := batch.SyncWait(); err != nil {
 		s.fence.shut(err)
@@ -250,9 +259,9 @@ func (s *Store) admit(batch *wire.Batch) error {
 	return s.cfg.Limits.Check(batch)
 }
 
-// encode copies a batch into one of Pebble's.
+// encode copies a batch into a batch of Pebble's.
 func (s *Store) encode(batch *wire.Batch, next meta) (*lsm.Batch, error) {
-	const perOp = 16 // headroom for Pebble's lengths
+	const perOp = 16 // room for Pebble's length fields
 	ops, bytes := store.Measure(batch)
 	b := s.db.NewBatchWithSize(bytes + (ops+2)*perOp + metaSize + chunkHeader)
 	if err := b.Set(metaKey, next.encode(), nil); err != nil { // first: see auditor
@@ -298,8 +307,8 @@ func fillKey(dst []byte, m *wire.Mutation) {
 	copy(dst[1:], m.Key)
 }
 
-// apply hands a batch to Pebble, in a goroutine of its own: where Pebble waits for a flush that
-// will not come, or panics with its locks held, it is left behind. The caller holds mu.
+// apply hands a batch to Pebble, in a goroutine of its own. If Pebble waits for a flush that will
+// not come, or panics with its locks held, the goroutine is abandoned. The caller holds mu.
 func (s *Store) apply(b *lsm.Batch, opts *lsm.WriteOptions) error {
 	done := make(chan error, 1)
 	go func() {
@@ -337,8 +346,8 @@ func (p *pending) Wait() error {
 	if err := p.store.syncWait(p.batch); err != nil {
 		return err
 	}
-	// The batch is durable, whatever becomes of the witness. If that cannot be written the fence is
-	// shut now, and the next Commit says so.
+	// The batch is durable, whatever happens to the witness. If the witness cannot be written, the
+	// fence is shut now and the next Commit returns the error.
 	if err := p.store.witness.note(p.last, p.size); err != nil {
 		p.store.fence.shut(err)
 		p.store.cfg.Logger.Warn("the witness of the store could not be written", "dir", p.store.place.dir, "error", err)
@@ -346,8 +355,8 @@ func (p *pending) Wait() error {
 	return p.batch.Close()
 }
 
-// Confirm implements store.Store. Nobody can have led since Lead while this process holds the
-// directory's lock, and it holds it until Close; so there is nobody to ask.
+// Confirm implements store.Store. The process holds the directory's lock from Open until Close, so
+// nobody else can have led since Lead.
 func (s *Store) Confirm(ctx context.Context) error {
 	if err := s.usable(); err != nil {
 		return err
@@ -360,8 +369,8 @@ func (s *Store) Confirm(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// TrimEvents implements store.Store. It is not synced: a chunk that comes back after a crash does
-// no harm.
+// TrimEvents implements store.Store. It is not synced: a chunk that reappears after a crash is
+// harmless.
 func (s *Store) TrimEvents(keep uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -372,8 +381,8 @@ func (s *Store) TrimEvents(keep uint64) error {
 		return nil
 	}
 	b := s.db.NewBatch()
-	// What an earlier call has removed is left out, because tombstones that overlap make each other
-	// dear.
+	// The range leaves out chunks that an earlier call removed, because overlapping tombstones
+	// slow each other down.
 	if err := b.DeleteRange(appendChunkKey(nil, s.mu.trimmed), appendChunkKey(nil, keep), nil); err != nil {
 		return fmt.Errorf("trim events below revision %d: %w", keep, err)
 	}
@@ -384,7 +393,7 @@ func (s *Store) TrimEvents(keep uint64) error {
 	return b.Close()
 }
 
-// Close implements store.Store. Batches whose Wait was not called yet are durable after it.
+// Close implements store.Store. A batch whose Wait was not called yet is durable after it.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -404,10 +413,10 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// closePebble closes Pebble, or leaves it behind if it cannot be closed. The caller holds mu.
+// closePebble closes Pebble, or abandons it if it cannot be closed. The caller holds mu.
 func (s *Store) closePebble() error {
 	if s.mu.abandoned {
-		return nil // its retries wait for closing, for good
+		return nil // its retries wait for closing for ever
 	}
 	close(s.fence.closing)
 	return guard(s.db.Close)

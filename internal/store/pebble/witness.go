@@ -11,18 +11,19 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// witnessName is the file that says how much is durable, beside Pebble's own files.
+// witnessName is the file, beside Pebble's own files, that records how much is durable.
 const witnessName = "WITNESS"
 
-// witnessSyncBytes is how many bytes of batches may pass before the witness itself is synced.
+// witnessSyncBytes is the size of the batches after which the witness itself is synced.
 const witnessSyncBytes = 4 << 20
 
 var witnessMagic = [8]byte{'p', 'l', 'i', 'm', 's', 't', 'o', 'r'}
 
-// A witness is 48 bytes. The first 16 are the same in every format, so that a newer one can be told
-// apart from damage:
+// A witness is 48 bytes. The first 16 are the same in every format, so that a newer one can be
+// distinguished from damage:
 //
-//	magic [8], format [4], checksum of the 12 before [4], commits [8], epoch [8], revision [8], zero [4], checksum of all before [4]
+//	magic [8], format [4], checksum of the 12 before [4],
+//	commits [8], epoch [8], revision [8], zero [4], checksum of all before [4]
 const (
 	witnessHeader = 16
 	witnessSize   = 48
@@ -42,7 +43,7 @@ func encodeWitness(m meta) []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// decodeWitness returns the format alone if it is not ours.
+// decodeWitness returns the format alone if it is not formatVersion.
 func decodeWitness(b []byte) (m meta, err error) {
 	if len(b) < witnessHeader || [8]byte(b[:8]) != witnessMagic || binary.BigEndian.Uint32(b[12:]) != crc32.Checksum(
 		b[:12], castagnoli,
@@ -57,30 +58,30 @@ func decodeWitness(b []byte) (m meta, err error) {
 	) {
 		return m, errors.New("its checksum does not match")
 	}
-	m.commits, m.epoch, m.revision = binary.BigEndian.Uint64(
-		b[16:],
-	), binary.BigEndian.Uint64(b[24:]), binary.BigEndian.Uint64(b[32:])
+	m.commits = binary.BigEndian.Uint64(b[16:])
+	m.epoch = binary.BigEndian.Uint64(b[24:])
+	m.revision = binary.BigEndian.Uint64(b[32:])
 	return m, nil
 }
 
-// witness remembers, outside of Pebble's files, a batch that is durable. A log that lost its end
-// looks like one that was torn by a crash before the end was acknowledged, and Pebble opens both;
-// the witness tells them apart.
+// witness records, outside of Pebble's files, the last durable batch. Pebble opens both a log that
+// lost its end and one that a crash tore before its end was acknowledged. The witness
+// distinguishes them.
 //
-// It is written after each batch became durable and synced only now and then: it never claims too
-// much, it is exact after the death of the process, and after the death of the machine it claims at
-// most witnessSyncBytes of batches too little.
+// It is written after each batch became durable, and synced only now and then. So it never claims
+// too much. After the death of the process it is exact. After the death of the machine it lacks at
+// most witnessSyncBytes of batches.
 type witness struct {
 	file vfs.File
 	mu   struct {
 		sync.Mutex
-		last     meta // the highest that is noted
+		last     meta // the highest meta recorded
 		unsynced int
 		closed   bool
 	}
 }
 
-// readWitness returns the bytes of dir's witness; ok is false if there is none.
+// readWitness returns the content of the witness in dir; ok is false if there is none.
 func readWitness(fs vfs.FS, dir string) (data []byte, ok bool, err error) {
 	file, err := fs.Open(fs.PathJoin(dir, witnessName))
 	if isNotExist(err) {
@@ -93,8 +94,8 @@ func readWitness(fs vfs.FS, dir string) (data []byte, ok bool, err error) {
 	return data, true, errors.Join(err, file.Close())
 }
 
-// openWitness begins a witness, or goes on with one that is there. A new one appears whole or not
-// at all.
+// openWitness creates a witness, or continues an existing one. A new one appears whole or not at
+// all.
 func openWitness(fs vfs.FS, dir string, exists bool, last meta) (*witness, error) {
 	path := fs.PathJoin(dir, witnessName)
 	if !exists {

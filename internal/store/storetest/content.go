@@ -12,7 +12,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// contentCases are about what is stored and comes back.
+// contentCases test that stored content comes back.
 var contentCases = []testCase{
 	{"a new store holds nothing", func(t *testing.T, h Harness) {
 		holds(t, open(t, h), Content{})

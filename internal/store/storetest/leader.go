@@ -9,7 +9,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// leaderCases are about epochs and fencing.
+// leaderCases test epochs and fencing.
 var leaderCases = []testCase{
 	{"each epoch is higher than all before, also after a reopening", func(t *testing.T, h Harness) {
 		s := open(t, h)

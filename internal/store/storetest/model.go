@@ -9,12 +9,12 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// Model is what a store ought to hold, kept in the plainest way.
+// Model is the expected content of a store, in the plainest form.
 type Model struct {
 	content Content
 }
 
-// Apply takes over a batch.
+// Apply adds a batch to the model.
 func (m *Model) Apply(b *wire.Batch) {
 	m.content.Revision, m.content.Time = b.Revision, b.Time
 	m.content.Records = slices.Clone(m.content.Records)
@@ -47,7 +47,7 @@ func (m *Model) Trim(keep uint64) {
 	}
 }
 
-// Content returns what the store ought to hold. It does not change later.
+// Content returns the expected content of the store. It does not change later.
 func (m *Model) Content() Content {
 	c := m.content
 	if len(c.Records) == 0 {
@@ -63,8 +63,8 @@ func compareKey(r Record, m wire.Mutation) int {
 	return cmp.Compare(r.Key, m.Key)
 }
 
-// RandomBatch draws a batch that puts and deletes among few keys, so that they meet often. Each
-// carries its revision in a record of its own, which shows a batch that was torn.
+// RandomBatch draws a batch that puts and deletes among few keys, so that keys repeat often. Each
+// batch writes its revision into a record of its own, which reveals a torn batch.
 func RandomBatch(rng *rand.Rand, epoch, revision uint64, valueSize int) *wire.Batch {
 	b := batch(epoch, revision, put(wire.KindJobSpec, "revision", fmt.Sprint(revision)))
 	for range rng.IntN(8) {

@@ -12,7 +12,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// orderCases are about commits that overlap, and about the end.
+// orderCases test overlapping commits, and closing.
 var orderCases = []testCase{
 	{"batches may be committed while earlier ones are under way, and count in order", func(t *testing.T, h Harness) {
 		s, epoch := openAndLead(t, h)

@@ -1,9 +1,18 @@
-// Package storetest is the conformance suite of store.Store: what the coordinator relies on, as
-// tests that every implementation passes.
+// Package storetest is the conformance suite of store.Store. It tests all that the coordinator
+// relies on, and every implementation passes it.
 //
-// An implementation's test calls Run with a function that makes a fresh Harness. The suite starts
-// nothing of its own, keeps nothing, and ends in seconds. It cannot cut the power: that a batch
-// survives a crash is for the implementation's own tests.
+// An implementation's test calls Run with a function that makes a fresh Harness:
+//
+//	storetest.Run(t, func(t *testing.T) storetest.Harness {
+//		dir := t.TempDir()
+//		return storetest.Harness{
+//			Open:    func() (store.Store, error) { return pebble.Open(pebble.Config{Dir: dir}) },
+//			Openers: storetest.OneOpener,
+//		}
+//	})
+//
+// The suite starts nothing of its own, keeps nothing, and ends in seconds. It cannot cut the
+// power: each implementation tests by itself that a batch survives a crash.
 package storetest
 
 import (
@@ -19,21 +28,21 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// Openers says how many may have one store open at a time. It must be declared.
+// Openers is the number of callers that may have one store open at a time. It must be declared.
 type Openers int
 
-// How many may have one store open at a time.
+// The possible numbers of callers that have one store open at a time.
 const (
 	OpenersUndeclared Openers = iota
 	OneOpener                 // a second Open is refused with CodeAlreadyRunning
-	ManyOpeners               // any number; Lead decides whose batches are taken
+	ManyOpeners               // any number; Lead decides whose batches are accepted
 )
 
 // Harness is one store under test. It begins empty.
 type Harness struct {
-	// Open opens the store, each time the same one.
+	// Open opens the store, the same one at each call.
 	Open func() (store.Store, error)
-	// Openers is declared by each implementation, so that no case about two of them is left out by
+	// Openers is declared by each implementation, so that no case about two callers is left out by
 	// mistake.
 	Openers Openers
 }
@@ -115,7 +124,7 @@ func open(t *testing.T, h Harness) store.Store {
 	return s
 }
 
-// openAndLead opens the store for a test that leads all along.
+// openAndLead opens the store for a test that leads throughout.
 func openAndLead(t *testing.T, h Harness) (store.Store, uint64) {
 	t.Helper()
 	s := open(t, h)

@@ -13,7 +13,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// disk is the plainest store there is: a Model that several may open. A fault makes it break one
+// disk is the plainest store: a Model that several callers may open. With a fault it breaks one
 // rule.
 type disk struct {
 	mu    sync.Mutex
@@ -100,7 +100,7 @@ func (s *memStore) Commit(b *wire.Batch) (store.Pending, error) {
 	return durable{}, nil
 }
 
-// spoil returns the batch as a store with the fault would take it.
+// spoil returns the batch in the form that a store with the fault would store.
 func (d *disk) spoil(b *wire.Batch) *wire.Batch {
 	c := *b
 	c.Mutations = nil
