@@ -15,7 +15,7 @@ import (
 )
 
 // TestPagesWorkAsTheyStand runs the blocks of every page from top to bottom, each page in a
-// directory and with a home of its own, and compares what is printed with what the page shows.
+// directory and with a home of its own, and compares the output with the sample in the page.
 func TestPagesWorkAsTheyStand(t *testing.T) {
 	for _, p := range readPages(t) {
 		if unconvertedPages[p.name] != "" {

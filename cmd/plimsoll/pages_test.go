@@ -152,7 +152,7 @@ func (b *pageBlock) commands() (all []pageCommand, err error) {
 	return all, nil
 }
 
-// What differs from run to run is not compared.
+// Parts of a sample that differ from run to run, and are not compared.
 var (
 	pageInstant = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 	pageUUID    = regexp.MustCompile(`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`)
@@ -363,7 +363,7 @@ func TestBlocksThatCannotBeRunAreRefused(t *testing.T) {
 	}
 }
 
-// TestSamplesAreComparedButForTimesAndIDs and for what ... leaves open.
+// TestSamplesAreComparedButForTimesAndIDs: a sample may leave lines and words open with "...".
 func TestSamplesAreComparedButForTimesAndIDs(t *testing.T) {
 	for _, test := range []struct {
 		sample, printed string

@@ -55,8 +55,15 @@ func newMetrics(g *Gateway) *metrics {
 	for _, bound := range append(transport.ConnectionBounds(), ownBounds()...) {
 		m.refusals.WithLabelValues(bound) // shown as 0 before it counts, so that rates are right
 	}
-	m.registry.MustRegister(
-		m.requests, m.refusals, m.cut, m.closed, m.barrier, m.watches,
+	m.registry.MustRegister(m.requests, m.refusals, m.cut, m.closed, m.barrier, m.watches)
+	m.registry.MustRegister(gauges(g)...)
+	m.registry.MustRegister(ofAccess(g.cfg.Access)...)
+	return m
+}
+
+// gauges returns the metrics that are read from the gateway when they are asked for.
+func gauges(g *Gateway) []prometheus.Collector {
+	return []prometheus.Collector{
 		gauge("plimsoll_gateway_user_connections", "Connections of users.", func() float64 {
 			users, _ := g.connections.Count()
 			return float64(users)
@@ -95,9 +102,7 @@ func newMetrics(g *Gateway) *metrics {
 		}),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	)
-	m.registry.MustRegister(ofAccess(g.cfg.Access)...)
-	return m
+	}
 }
 
 func gauge(name, help string, value func() float64) prometheus.Collector {

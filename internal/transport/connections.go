@@ -40,7 +40,7 @@ const (
 	BoundDescriptors       = "descriptors"
 )
 
-// ConnectionBounds returns the names of all bounds that ConnectionsConfig.Refused may be called with.
+// ConnectionBounds returns the names of all bounds, as ConnectionsConfig.Refused gets them.
 func ConnectionBounds() []string {
 	return []string{
 		BoundConnections, BoundPeerConnections, BoundAgentConnections, BoundStreamConnections, BoundDescriptors,

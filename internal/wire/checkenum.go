@@ -106,8 +106,8 @@ func enumFields(m protoreflect.MessageDescriptor) []protoreflect.FieldDescriptor
 	return found
 }
 
-// hasEnums reports whether a field is an enumeration or has one below it. seen are the messages that
-// were looked at.
+// hasEnums reports whether a field is an enumeration or has one below it. seen holds the messages
+// that were looked at.
 func hasEnums(f protoreflect.FieldDescriptor, seen map[protoreflect.FullName]bool) bool {
 	if f.IsMap() {
 		f = f.MapValue()
