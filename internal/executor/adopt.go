@@ -187,7 +187,7 @@ func (s *Supervisor) lockAttempt(a *attempt) (*os.File, error) {
 	return lock, nil
 }
 
-// adoptLost ends an attempt as lost, after its processes have been killed.
+// adoptLost kills the processes of an attempt, and then ends the attempt as lost.
 func (s *Supervisor) adoptLost(ctx context.Context, a *attempt, r attemptRecord, message string) error {
 	if s.tree != nil {
 		g, err := s.tree.Open(CgroupName(a.key.task, a.key.attempt))
@@ -201,7 +201,7 @@ func (s *Supervisor) adoptLost(ctx context.Context, a *attempt, r attemptRecord,
 		s.release(ctx, a)
 		a.group = nil
 	}
-	// A process may be born, but not yet in its group.
+	// A process may have been forked, but not be in its group yet.
 	if err := s.killTree(ctx, a, 0); err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func (s *Supervisor) adoptFound(ctx context.Context, key attemptKey) {
 		s.changed(a)
 		s.mu.Unlock()
 	}
-	close(a.settled)
+	close(a.startDone)
 	if err != nil {
 		s.spawn(func(ctx context.Context) { s.adoptLater(ctx, a, err) })
 	}
@@ -50,7 +50,7 @@ func (s *Supervisor) adoptLater(ctx context.Context, found *attempt, before erro
 			return
 		}
 		a := newAttempt(found.key, found.dir)
-		close(a.settled)
+		close(a.startDone)
 		err := s.adopt(ctx, a)
 		if err == nil {
 			s.replace(found, a)

@@ -89,10 +89,10 @@ func (k attemptKey) validate() error {
 	return nil
 }
 
-// marks returns environment variables that identify the attempt's processes, unless a process has
-// cleared them. The directory tells the attempt apart from one of the same name under another
-// agent.
-func (a *attempt) marks() []string {
+// environmentMarks returns environment variables that identify the attempt's processes, unless a
+// process has cleared them. The directory tells the attempt apart from one of the same name under
+// another agent.
+func (a *attempt) environmentMarks() []string {
 	return []string{
 		"PLIMSOLL_TASK_DIR=" + filepath.Join(filepath.Dir(a.dir), workDir),
 		"PLIMSOLL_ATTEMPT=" + strconv.Itoa(int(a.key.attempt)),
@@ -113,8 +113,8 @@ type attempt struct {
 	lock   *os.File      // held until the end; nil if the attempt had ended when it was found
 	logs   []*os.File    // stdout and stderr, held as lock is, so that they can be cut
 
-	settled  chan struct{} // closed when the start is over, whether or not it succeeded
-	startErr error         // set before settled is closed, and only if the attempt was given up
+	startDone chan struct{} // closed when the start is over, whether or not it succeeded
+	startErr  error         // set before startDone is closed, and only if the attempt was given up
 
 	// ownership is set before the task's own directory is handed to the attempt.
 	ownership ownership
@@ -187,7 +187,7 @@ type stopRequest struct {
 
 func newAttempt(key attemptKey, dir string) *attempt {
 	return &attempt{
-		key: key, dir: dir, settled: make(chan struct{}),
+		key: key, dir: dir, startDone: make(chan struct{}),
 		status: Status{Task: key.task, Attempt: key.attempt, State: plimsoll.TaskStarting, Dir: dir},
 	}
 }

@@ -149,7 +149,7 @@ func (c *Client) ensure(ctx context.Context) error {
 			return c.startFailed(fmt.Sprintf("did not answer in %v", c.cfg.StartTimeout))
 		}
 		if err := c.ping(ctx); err == nil {
-			return c.endLosers(started, ended)
+			return c.endSurplus(started, ended)
 		}
 		if !ended {
 			ended = reaped(started[len(started)-1].Pid)
@@ -157,9 +157,9 @@ func (c *Client) ensure(ctx context.Context) error {
 	}
 }
 
-// endLosers ends the supervisor that was started last, unless it is the one that answers. Without
-// the lock it has done nothing yet.
-func (c *Client) endLosers(started []*os.Process, ended bool) error {
+// endSurplus ends the supervisor that was started last, unless it is the one that answers. A
+// supervisor without the lock has done nothing yet, so it can be killed.
+func (c *Client) endSurplus(started []*os.Process, ended bool) error {
 	var winner Capabilities
 	if _, err := readJSON(filepath.Join(c.cfg.Dir, supervisorFile), &winner); err != nil || ended || len(started) == 0 {
 		return err

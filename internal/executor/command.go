@@ -24,7 +24,7 @@ type command struct {
 	argv []string
 	env  []string
 	dir  string
-	who  identity
+	user identity
 }
 
 // neverStarted is a reason for not starting that lies with the task; its text is the attempt's
@@ -57,13 +57,13 @@ func notExecutable(format string, args ...any) error {
 }
 
 // prepare resolves first the working directory, then the program, which may be relative to it.
-func prepare(req *StartRequest, taskDir string, who identity) (*command, error) {
-	c := &command{argv: req.Spec.Command, dir: taskDir, who: who}
+func prepare(req *StartRequest, taskDir string, user identity) (*command, error) {
+	c := &command{argv: req.Spec.Command, dir: taskDir, user: user}
 	if len(c.argv) == 0 || c.argv[0] == "" {
 		return nil, cannotStart("there is no command")
 	}
-	home := who.home
-	if who.own {
+	home := user.home
+	if user.own {
 		home = taskDir
 	}
 	if dir := req.Spec.WorkDir; filepath.IsAbs(dir) {
@@ -75,9 +75,9 @@ func prepare(req *StartRequest, taskDir string, who identity) (*command, error) 
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		c.env = append(c.env, name+"="+env[name])
 	}
-	if at := who.blockedAt(c.dir); at != "" {
+	if at := user.blockedAt(c.dir); at != "" {
 		return nil, cannotStart(
-			"the working directory %s cannot be used: uid %d may not enter %s", c.dir, who.cred.Uid, at,
+			"the working directory %s cannot be used: uid %d may not enter %s", c.dir, user.cred.Uid, at,
 		)
 	}
 	if c.dir != taskDir {
@@ -90,7 +90,7 @@ func prepare(req *StartRequest, taskDir string, who identity) (*command, error) 
 		}
 	}
 	var err error
-	c.path, err = who.lookPath(c.argv[0], env["PATH"], c.dir)
+	c.path, err = user.lookPath(c.argv[0], env["PATH"], c.dir)
 	return c, err
 }
 
@@ -205,10 +205,10 @@ func (c *command) explain(err error) error {
 		)
 	case errors.Is(err, syscall.ENOEXEC):
 		return notExecutable("the command %s is not a program; a script needs a first line such as #!/bin/sh", c.path)
-	case errors.Is(err, syscall.EACCES) && c.who.cred != nil:
+	case errors.Is(err, syscall.EACCES) && c.user.cred != nil:
 		return notExecutable(
 			"uid %d, which the task runs as, may not execute %s or may not enter the working directory %s",
-			c.who.cred.Uid, c.path, c.dir,
+			c.user.cred.Uid, c.path, c.dir,
 		)
 	case errors.Is(err, syscall.E2BIG):
 		return notExecutable("the command's arguments and environment are larger than the kernel takes")

@@ -247,7 +247,7 @@ func handOver(ctx context.Context, dir *os.File, uid, gid uint32, all UIDRange) 
 		return err
 	}
 	if st.Uid != uid || st.Gid != gid {
-		h := handover{from: st.Uid, to: uid, group: gid, links: all.holds(st.Uid)}
+		h := handover{from: st.Uid, to: uid, group: gid, hardLinks: all.holds(st.Uid)}
 		if err := h.entries(ctx, dir, 0); err != nil {
 			return err
 		}
@@ -267,9 +267,9 @@ const maxDepth = 256
 // names.
 type handover struct {
 	from, to, group uint32
-	// links includes files with several names. The previous uid was of the attempts' range, so all
-	// such files are the task's.
-	links bool
+	// hardLinks includes files with several names. It is set if the previous uid was of the
+	// attempts' range: then all such files are the task's.
+	hardLinks bool
 }
 
 // entries hands over the entries of a directory.
@@ -309,7 +309,7 @@ func (h *handover) entry(ctx context.Context, dir *os.File, name string, depth i
 			return err
 		}
 	}
-	if st.Uid != h.from || !isDir && st.Nlink > 1 && !h.links {
+	if st.Uid != h.from || !isDir && st.Nlink > 1 && !h.hardLinks {
 		return nil
 	}
 	if err := unix.Fchownat(fd, "", int(h.to), int(h.group), unix.AT_EMPTY_PATH); err != nil {

@@ -5,7 +5,7 @@
 //	start := executor.StartRequest{Task: "web.web.0", Attempt: 1, Spec: spec}
 //	status, err := client.Start(ctx, start)
 //	err = client.Stop(ctx, executor.StopRequest{Task: "web.web.0", Attempt: 1})
-//	err = client.Watch(ctx, func(changed []executor.Status, all bool) error { … })
+//	err = client.Watch(ctx, func(changed []executor.Status, snapshotEnd bool) error { … })
 //
 // Supervisor is the parent of every task. It sets limits, enforces maxRuntime, stops and reaps
 // tasks, and records how they ended. It is a separate process with its own session and control
@@ -38,9 +38,9 @@
 // directory without attempt.json is left, and the next start finds it. It kills all processes in
 // the attempt's control group or with its environment, and reports the attempt as lost.
 //
-// Where ptrace is forbidden, a small shell is started instead. It waits for a word on a pipe, which
-// comes when the record is durable, and then becomes the program. There, a program that cannot be
-// executed ends with exit code 126 or 127, as in a shell.
+// Where ptrace is forbidden, a small shell is started instead. It waits for a line on a pipe, which
+// the supervisor writes once attempt.json is durable. Then the shell execs the program. There, a
+// program that cannot be executed ends with exit code 126 or 127, as in a shell.
 //
 // # Users of tasks
 //
@@ -79,9 +79,10 @@
 //
 // # Limits
 //
-// The quota is cpu and ext-cpu together, the memory limit memory and ext-memory. The weight on a
-// busy machine is in proportion to cpu alone. A task with only lent processors has the least
-// weight, 2 shares, and yields to all others.
+// Ext-cpu and ext-memory are lent resources: amounts that other tasks have asked for and do not
+// use. The quota is the sum of cpu and ext-cpu, and the memory limit that of memory and ext-memory.
+// The weight on a busy machine is in proportion to cpu alone. A task with only lent processors has
+// the least weight, 2 shares, and yields to all others.
 //
 // Pids bounds the processes of an attempt, TasksMemory the memory of all tasks of the node. By
 // their oom_score_adj, attempts that asked for no memory are ended first.

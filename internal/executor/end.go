@@ -83,15 +83,15 @@ func (s *Supervisor) exited(a *attempt, ws syscall.WaitStatus, known bool) {
 	}
 	s.mu.Unlock()
 	o := outcome{status: ws, known: known}
-	if !s.spawn(func(ctx context.Context) { s.settle(ctx, a, o, at) }) {
+	if !s.spawn(func(ctx context.Context) { s.finish(ctx, a, o, at) }) {
 		// Run is ending, and waits for the reaper. The exit code would be lost otherwise.
-		s.settle(context.Background(), a, o, at)
+		s.finish(context.Background(), a, o, at)
 	}
 }
 
-// settle records the end, kills the remaining processes, and publishes the end. The record is
+// finish records the end, kills the remaining processes, and publishes the end. The record is
 // written first: if the supervisor dies meanwhile, the next one kills them.
-func (s *Supervisor) settle(ctx context.Context, a *attempt, o outcome, at int64) {
+func (s *Supervisor) finish(ctx context.Context, a *attempt, o outcome, at int64) {
 	if a.group != nil {
 		n, err := a.group.OOMKills()
 		if err != nil {
@@ -290,7 +290,7 @@ func (s *Supervisor) killUntilEnded(ctx context.Context, a *attempt) {
 	over, sid := a.ending, a.status.PID
 	s.mu.Unlock()
 	if over {
-		return // settle kills the remaining processes
+		return // finish kills the remaining processes
 	}
 	if err := s.killTree(ctx, a, sid); err != nil {
 		s.trouble(TroubleKill, a.key, err)

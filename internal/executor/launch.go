@@ -34,7 +34,7 @@ type launcher struct {
 	work   chan func(*thread) // run on a launcher thread
 	asRoot chan func(*thread) // run on the launcher thread that is not confined
 	done   chan struct{}
-	traced bool // Set before the first launch: whether ptrace is permitted.
+	traced bool // ptrace is permitted; set before the first launch
 }
 
 // thread is a launcher's thread.
@@ -70,11 +70,11 @@ func (l *launcher) do(start *launch) error {
 		if l.traced {
 			result <- l.startTraced(start)
 		} else {
-			result <- l.startGated(start)
+			result <- l.startByShell(start)
 		}
 	}
 	work := l.work
-	if start.command.who.root() {
+	if start.command.user.root() {
 		work = l.asRoot
 	}
 	select {
@@ -88,18 +88,18 @@ func (l *launcher) do(start *launch) error {
 func (l *launcher) fork(start *launch, path string, argv []string, files []*os.File, traced bool) (int, error) {
 	attr := &syscall.ProcAttr{
 		Dir: start.command.dir, Env: start.command.env,
-		Sys: &syscall.SysProcAttr{Setsid: true, Ptrace: traced, Credential: start.command.who.cred},
+		Sys: &syscall.SysProcAttr{Setsid: true, Ptrace: traced, Credential: start.command.user.cred},
 	}
 	if err := closeOnExec(); err != nil {
 		return 0, err
 	}
-	if cred := start.command.who.cred; cred != nil && cred.Uid != 0 {
+	if cred := start.command.user.cred; cred != nil && cred.Uid != 0 {
 		if err := newKeyring(); err != nil {
 			return 0, err
 		}
 	}
 	if start.thread.masked {
-		unix.Umask(start.command.who.mask())
+		unix.Umask(start.command.user.mask())
 	}
 	for _, f := range files {
 		attr.Files = append(attr.Files, f.Fd())
@@ -151,18 +151,18 @@ func (l *launcher) startTraced(start *launch) error {
 	return nil
 }
 
-// gate waits for a word, and becomes the program only after it: if the supervisor dies first, the
-// pipe ends.
-const gate = `read -r go <&3 && [ "$go" = go ] || exit 125; exec "$@" 3<&-`
+// waitScript reads the line "go" from descriptor 3 and then execs the program. If the supervisor
+// dies first, the pipe ends and the shell exits.
+const waitScript = `read -r go <&3 && [ "$go" = go ] || exit 125; exec "$@" 3<&-`
 
-// startGated starts the program through the gate, where ptrace is not permitted.
-func (l *launcher) startGated(start *launch) (err error) {
+// startByShell starts the program through a shell with waitScript, where ptrace is not permitted.
+func (l *launcher) startByShell(start *launch) (err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("make a pipe: %w", err)
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
-	argv := append([]string{"/bin/sh", "-c", gate, "sh", start.command.path}, start.command.argv[1:]...)
+	argv := append([]string{"/bin/sh", "-c", waitScript, "sh", start.command.path}, start.command.argv[1:]...)
 	seq := l.reaper.begin()
 	pid, err := l.fork(start, "/bin/sh", argv, append(start.files[:len(start.files):len(start.files)], r), false)
 	if closeErr := r.Close(); closeErr != nil && err == nil {

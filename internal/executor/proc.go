@@ -131,7 +131,7 @@ func withUID(pids []int, uid uint32) (found []int) {
 // markedBy returns the processes that have an attempt's session, mark or variables, and their
 // descendants.
 func markedBy(a *attempt, sid int, pids []int) (marked []int, err error) {
-	vars, mark := a.marks(), a.limitMark()
+	vars, mark := a.environmentMarks(), a.limitMark()
 	children := map[int][]process{}
 	var found []process
 	for _, pid := range pids {

@@ -22,18 +22,18 @@ func CheckUsers(dir string, users Users) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
-	who, err := identify(&plimsoll.GroupSpec{}, &users)
+	user, err := identify(&plimsoll.GroupSpec{}, &users)
 	if err != nil {
 		return plimsoll.Invalid("task-user", "%s", err)
 	}
-	if who.own {
-		who.cred.Uid, who.cred.Gid = users.UIDs.First, users.UIDs.First
+	if user.own {
+		user.cred.Uid, user.cred.Gid = users.UIDs.First, users.UIDs.First
 	}
 	if err := mapped(users.UIDs); err != nil {
 		return err
 	}
-	if at := who.blockedAt(dir); at != "" {
-		return errUnreachable(dir, at, who.cred.Uid)
+	if at := user.blockedAt(dir); at != "" {
+		return errUnreachable(dir, at, user.cred.Uid)
 	}
 	return nil
 }

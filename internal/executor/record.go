@@ -25,7 +25,7 @@ type attemptRecord struct {
 	Started   int64         `json:"startedUnixNanos"`
 	Cgroup    string        `json:"cgroup,omitempty"`
 	UID       uint32        `json:"uid,omitempty"` // the attempt's own uid
-	Ownership ownership     `json:"tenancy"`
+	Ownership ownership     `json:"tenancy"`       // the key is as earlier versions wrote it
 	Limits    attemptLimits `json:"limits"`
 }
 

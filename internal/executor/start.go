@@ -31,7 +31,7 @@ func (s *Supervisor) startAttempt(ctx context.Context, req *StartRequest) (Statu
 	a, fresh := s.reserve(key)
 	if !fresh {
 		select {
-		case <-a.settled:
+		case <-a.startDone:
 			return s.statusOf(a), a.startErr
 		case <-ctx.Done():
 			return Status{}, fmt.Errorf("wait for the start of %v: %w", key, ctx.Err())
@@ -86,7 +86,7 @@ func (s *Supervisor) unreserve(a *attempt, cause error) {
 	defer s.mu.Unlock()
 	delete(s.attempts, a.key)
 	a.startErr = cause
-	close(a.settled)
+	close(a.startDone)
 }
 
 // makeDir makes the attempt's directory; made is false if it existed. The directory becomes durable
@@ -123,7 +123,7 @@ func (s *Supervisor) startedBefore(ctx context.Context, a *attempt) (Status, err
 		s.unreserve(a, err)
 		return Status{}, err
 	}
-	close(a.settled)
+	close(a.startDone)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, err := os.Stat(filepath.Join(a.dir, forgotten)); err == nil {
@@ -147,7 +147,7 @@ func (s *Supervisor) begin(ctx context.Context, a *attempt, req *StartRequest) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	close(a.settled)
+	close(a.startDone)
 	if a.status.Ended() {
 		return // the program has already ended
 	}
@@ -182,7 +182,7 @@ func (s *Supervisor) failStart(ctx context.Context, a *attempt, cause error) {
 	}
 	s.release(ctx, a)
 	s.publishEnd(a, r)
-	close(a.settled)
+	close(a.startDone)
 }
 
 // launchAttempt prepares the attempt's user, directories and control group, and starts the program.
@@ -196,17 +196,17 @@ func (s *Supervisor) launchAttempt(ctx context.Context, a *attempt, req *StartRe
 	}
 	a.lock = lock
 	taskDir := TaskDir(s.cfg.Dir, a.key.task)
-	who, err := identify(&req.Spec, &req.Users)
+	user, err := identify(&req.Spec, &req.Users)
 	if err != nil {
 		return err
 	}
-	if err := s.assignUser(ctx, a, req, &who); err != nil {
+	if err := s.assignUser(ctx, a, req, &user); err != nil {
 		return err
 	}
-	if err := makeWorkDir(taskDir, req.Spec.WorkDir, &who); err != nil {
+	if err := makeWorkDir(taskDir, req.Spec.WorkDir, &user); err != nil {
 		return err
 	}
-	cmd, err := prepare(req, taskDir, who)
+	cmd, err := prepare(req, taskDir, user)
 	if err != nil {
 		return err
 	}
@@ -216,10 +216,10 @@ func (s *Supervisor) launchAttempt(ctx context.Context, a *attempt, req *StartRe
 	}
 	a.logs = start.files[1:]
 	defer s.closeStarted(a, start)
-	if err := chownOutput(who.cred, start.files[1:]); err != nil {
+	if err := chownOutput(user.cred, start.files[1:]); err != nil {
 		return err
 	}
-	if err := s.joinGroup(a, req, start); err != nil {
+	if err := s.makeGroup(a, req, start); err != nil {
 		return err
 	}
 	start.record = func(pid int) error { return s.record(a, req.Job, pid) }
@@ -242,8 +242,10 @@ func (s *Supervisor) closeStarted(a *attempt, start *launch) {
 	}
 }
 
-// joinGroup makes the attempt's control group.
-func (s *Supervisor) joinGroup(a *attempt, req *StartRequest, start *launch) error {
+// makeGroup makes the attempt's control group with its limits and weight, and opens it for the
+// fork. It also sets the common memory limit of the node's tasks. Without control groups it does
+// nothing.
+func (s *Supervisor) makeGroup(a *attempt, req *StartRequest, start *launch) error {
 	if s.tree == nil || req.NoCgroup {
 		return nil
 	}
@@ -279,7 +281,9 @@ func withControl(g *cgroup.Group, do func(*cgroup.Control) error) error {
 	return err
 }
 
-// record makes the process durably known. Its group comes first, so that a later kill reaches it.
+// record puts a process into its control group, or marks it where there are none, and writes
+// attempt.json durably. The group comes first, so that a later kill reaches the process. A process
+// of an attempt that asked for no memory gets the highest oom_score_adj.
 func (s *Supervisor) record(a *attempt, job string, pid int) error {
 	r := attemptRecord{
 		Job: job, PID: pid, Boot: s.boot, Started: s.now(), Limits: a.limits, UID: a.uid, Ownership: a.ownership,

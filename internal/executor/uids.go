@@ -184,8 +184,8 @@ func (u *uids) isHeld(id uint32) bool {
 	return true
 }
 
-// markUsers marks the uids and gids of this machine's users and groups, including the subordinate
-// ones for containers.
+// markUsers adds the uids and gids of this machine's users and groups to used, including the
+// subordinate ones for containers. All functions below add only ids of the block.
 func markUsers(etc string, block UIDRange, used map[uint32]bool) error {
 	for _, name := range []string{"passwd", "group", "subuid", "subgid"} {
 		data, err := os.ReadFile(filepath.Join(etc, name))
@@ -206,7 +206,7 @@ func markUsers(etc string, block UIDRange, used map[uint32]bool) error {
 	return nil
 }
 
-// markRange marks count uids from the first on.
+// markRange adds count uids, from first on, to used.
 func markRange(first, count string, block UIDRange, used map[uint32]bool) {
 	from, err1 := strconv.ParseUint(first, 10, 32)
 	n, err2 := strconv.ParseUint(count, 10, 32)
@@ -224,7 +224,7 @@ func mark(text string, block UIDRange, used map[uint32]bool) {
 	}
 }
 
-// markProcesses marks uids that a process has, as any of its four.
+// markProcesses adds the four uids of each process to used.
 func markProcesses(block UIDRange, used map[uint32]bool) error {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -254,7 +254,8 @@ func uidsOf(pid int) []string {
 	return strings.Fields(ids)
 }
 
-// markFiles marks the owners of the entries of a directory. An unreadable directory marks none.
+// markFiles adds the owners of the entries of a directory to used. An unreadable directory adds
+// none.
 func markFiles(dir string, block UIDRange, used map[uint32]bool) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

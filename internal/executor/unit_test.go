@@ -271,7 +271,7 @@ func TestASetUIDProgramDoesNotSaveTheRest(t *testing.T) {
 	defer cancel()
 	start := func(cred *syscall.Credential) *exec.Cmd {
 		cmd := exec.CommandContext(ctx, "/bin/sleep", "1000")
-		cmd.Env, cmd.Dir, cmd.SysProcAttr = a.marks(), "/", &syscall.SysProcAttr{Credential: cred}
+		cmd.Env, cmd.Dir, cmd.SysProcAttr = a.environmentMarks(), "/", &syscall.SysProcAttr{Credential: cred}
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}

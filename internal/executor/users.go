@@ -136,19 +136,19 @@ func identify(spec *plimsoll.GroupSpec, users *Users) (identity, error) {
 	case !asked:
 		name = users.Default
 	}
-	who, err := lookUpUser(name)
+	acct, err := lookUpUser(name)
 	if err != nil {
 		return identity{}, err
 	}
-	if err := who.permitted(name, asked, users); err != nil {
+	if err := acct.permitted(name, asked, users); err != nil {
 		return identity{}, err
 	}
 	if spec.UserGroup != "" {
-		if err := who.changeGroup(name, spec.UserGroup); err != nil {
+		if err := acct.changeGroup(name, spec.UserGroup); err != nil {
 			return identity{}, err
 		}
 	}
-	return identity{cred: &who.cred, home: who.home}, nil
+	return identity{cred: &acct.cred, home: acct.home}, nil
 }
 
 // identifyAsOurselves is identify for a supervisor without root's rights.
@@ -156,23 +156,23 @@ func identifyAsOurselves(spec *plimsoll.GroupSpec) (identity, error) {
 	if spec.User == "" && spec.UserGroup == "" {
 		return identity{}, nil
 	}
-	who := account{cred: syscall.Credential{Uid: uint32(os.Geteuid()), Gid: uint32(os.Getegid())}}
+	acct := account{cred: syscall.Credential{Uid: uint32(os.Geteuid()), Gid: uint32(os.Getegid())}}
 	var err error
 	if spec.User != "" {
-		if who, err = lookUpUser(spec.User); err != nil {
+		if acct, err = lookUpUser(spec.User); err != nil {
 			return identity{}, err
 		}
 	}
 	if spec.UserGroup != "" {
-		if who.cred.Gid, err = lookUpGroup(spec.UserGroup); err != nil {
+		if acct.cred.Gid, err = lookUpGroup(spec.UserGroup); err != nil {
 			return identity{}, err
 		}
 	}
-	if int(who.cred.Uid) != os.Geteuid() || int(who.cred.Gid) != os.Getegid() {
+	if int(acct.cred.Uid) != os.Geteuid() || int(acct.cred.Gid) != os.Getegid() {
 		return identity{}, cannotStart("the agent runs as uid %d without root's rights, so no task runs %s; leave that out",
 			os.Geteuid(), named(spec))
 	}
-	return identity{home: who.home}, nil
+	return identity{home: acct.home}, nil
 }
 
 // named returns the user and group that a task names, for messages.
@@ -216,15 +216,15 @@ func lookUpUser(name string) (account, error) {
 	if err := errors.Join(uidErr, gidErr, err); err != nil {
 		return account{}, cannotStart("the user database's entry of %q cannot be used: %v", name, err)
 	}
-	who := account{cred: syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, home: u.HomeDir}
+	acct := account{cred: syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, home: u.HomeDir}
 	for _, g := range groups {
 		id, err := strconv.ParseUint(g, 10, 32)
 		if err != nil {
 			return account{}, cannotStart("the user database's entry of %q cannot be used: %v", name, err)
 		}
-		who.cred.Groups = append(who.cred.Groups, uint32(id))
+		acct.cred.Groups = append(acct.cred.Groups, uint32(id))
 	}
-	return who, nil
+	return acct, nil
 }
 
 // permitted reports whether tasks may run as the user. The agent's default user needs no
@@ -243,14 +243,14 @@ func (a *account) permitted(name string, asked bool, users *Users) error {
 		return nil
 	}
 	for _, allowed := range append(slices.Clone(users.Allowed), users.Default) {
-		who, err := lookUpUser(allowed)
-		if err != nil || who.cred.Uid != a.cred.Uid {
+		acct, err := lookUpUser(allowed)
+		if err != nil || acct.cred.Uid != a.cred.Uid {
 			continue
 		}
-		if _, _, group := strings.Cut(name, ":"); group && who.cred.Gid != a.cred.Gid {
+		if _, _, group := strings.Cut(name, ":"); group && acct.cred.Gid != a.cred.Gid {
 			continue
 		}
-		*a = who
+		*a = acct
 		return nil
 	}
 	return cannotStart(
