@@ -29,7 +29,7 @@ func (r *round) act() {
 	for _, preview := range []bool{false, true} {
 		first := len(r.demands)
 		for i := range r.runs {
-			if u := &r.runs[i]; u.Preview == preview && u.action >= 0 && (u.fires && !u.held || u.actsUnmeasured) {
+			if u := &r.runs[i]; u.Preview == preview && u.action >= 0 && (u.fires && !u.counted || u.actsUnmeasured) {
 				r.demands = append(r.demands, r.demand(u))
 			}
 		}
@@ -50,7 +50,8 @@ func (r *round) act() {
 }
 
 // collectVector collects the metrics of the demands whose dimensions are not built in, or that have
-// a Release of their own. Their dimensions become part of the vector of releases.
+// a Release of their own. An evicted task releases an amount of each of their dimensions too; see
+// releases.
 func (r *round) collectVector() {
 	r.vector = r.vector[:0]
 	for i := range r.demands {
@@ -197,7 +198,7 @@ func (d *demand) priority() int {
 	return d.metric.ActionPriority
 }
 
-// rung is a step of the ladder that can act precisely.
+// rung is a rung of the ladder that can act precisely: throttle, freeze or evict.
 type rung struct {
 	verb       Verb
 	has        func(a *plimsoll.Action) bool
@@ -285,7 +286,7 @@ func (r *round) actPrecisely(set []demand, d *demand, g *rung) {
 	}
 	left := int64(0)
 	if g.verb != Throttle && d.action.Throttle != nil && d.metric.Throttleable {
-		left = r.throttleable(d) // later steps will throttle so much away, so no task is stopped for it
+		left = r.throttleable(d) // later plans can release so much by throttling, so no task is stopped for it
 	}
 	for _, i := range r.order(d.metric) {
 		if d.gap-left <= 0 {
@@ -591,7 +592,7 @@ func (r *round) report() {
 		case !u.fires:
 			u.report.Gap = r.roomBelow(u)
 			u.report.LeftGap = u.report.Gap - r.givenOf(u.report.Dimension)
-		case u.held:
+		case u.counted:
 			u.report.Gap = r.gapAbove(u)
 			u.report.LeftGap = u.report.Gap
 		}

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// run is one rule in one sample. Invariants: at most one of fires and actsUnmeasured is true; held
-// and actsUnmeasured are never both true.
+// run is one rule in one sample. Invariants: at most one of fires and actsUnmeasured is true;
+// counted and actsUnmeasured are never both true.
 type run struct {
 	*rule
 	state          *ruleState // its state after the sample
 	report         *RuleReport
 	fires          bool
 	actsUnmeasured bool  // active, with a missing metric, and without hold: it acts without a value
-	held           bool  // its reading was counted before, so it takes nothing now
+	counted        bool  // its reading was counted in an earlier plan, so it takes nothing now
 	gives          bool  // something is given back by its reading
 	amount         int64 // usage in the dimension's finest unit
 	target         int64 // target in the same unit
@@ -136,7 +136,7 @@ func (r *round) analyze() {
 		r.ended()
 	}
 	r.res.oldest = r.oldest()
-	r.gate()
+	r.decideScheduling()
 	r.waterlines()
 }
 
@@ -177,14 +177,14 @@ func (r *round) analyzeRule(u *run) {
 		r.missing(u)
 	} else {
 		st.Missing = 0
-		r.enter(u, value)
+		r.countReading(u, value)
 		if u.metric != nil {
 			u.amount, u.target = u.metric.amount(&r.View, value), u.metric.amount(&r.View, u.rule.target)
 		} else {
 			u.amount, u.target = value, u.rule.target
 		}
 	}
-	rep.Above, rep.Active, rep.Since, rep.Fires, rep.Held = st.Above, st.Active, st.Since, u.fires, u.held
+	rep.Above, rep.Active, rep.Since, rep.Fires, rep.Held = st.Above, st.Active, st.Since, u.fires, u.counted
 	r.res.Spoke = r.res.Spoke || u.fires || rep.Restored
 }
 
@@ -247,14 +247,14 @@ func (r *round) missing(u *run) {
 		rep.Note = fmt.Sprintf("not measured for %v, so the amount to release is unknown", away.Round(time.Second))
 		u.actsUnmeasured = true
 	}
-	r.pace(u)
+	r.paceUnmeasured(u)
 }
 
-// gate decides whether the node takes new tasks. The node is closed while a rule is active whose
-// action disables scheduling, and until that action's cool-down has passed since the rule last
-// fired. A rule whose action does not exist closes the node too, so that the overload does not
-// grow.
-func (r *round) gate() {
+// decideScheduling decides whether the node takes new tasks. The node is closed while a rule is
+// active whose action disables scheduling, and until that action's cool-down has passed since the
+// rule last fired. A rule whose action does not exist closes the node too, so that the overload
+// does not grow.
+func (r *round) decideScheduling() {
 	was := false
 	for i := range r.runs {
 		u := &r.runs[i]
@@ -365,8 +365,8 @@ func (r *round) order(m *Metric) []int32 {
 	return order
 }
 
-// rankOrder returns the tasks that may be acted on by class and priority alone, for decisions
-// without a trusted measurement.
+// rankOrder returns the tasks that may be acted on, ordered by class and priority alone. It serves
+// actions whose release is not known.
 func (r *round) rankOrder() []int32 {
 	if r.byRank == nil {
 		r.byRank = slices.Clone(r.open)

@@ -1,11 +1,17 @@
-// Package qos plans how a machine stays loaded up to its lines and never past them. From a snapshot
-// of the node and its policies it plans which tasks to act on, in which order, by how much and why.
-// The same plan gives back earlier cuts as soon as there is room.
+// Package qos plans how a node is kept at its waterlines. A waterline is a value of a metric, such
+// as cpu use, that a rule permits. From a snapshot of the node and its policies the package plans
+// which tasks to act on, in which order, by how much and why. The same plan gives back what was
+// taken earlier, as soon as there is room.
+//
+// The gap of a rule is the amount between the metric and the rule's target: its release line, or
+// else its waterline. An action is a ladder of up to five rungs, tried in this order: lower a
+// weight, throttle, freeze, reclaim memory, evict.
 //
 // The design is crane's "Pod Sorting And Precise Execution". It has waterlines in three sets, gaps,
 // a table of metrics with their attributes (Metric, Registry), and sorters composed of keys
-// (OrderedBy). Execution is precise: a quantified action goes on until the gap is gone and no
-// further. DESIGN.md describes the places where the original leaves something open or goes wrong.
+// (OrderedBy). Execution is precise: an action whose release can be computed goes on until the gap
+// is gone, and no further. DESIGN.md describes the places where the original leaves something open
+// or goes wrong.
 //
 // Plan is pure: Snapshot, Policies and Ledger go in, a Result with ordered steps comes out, and
 // nothing is changed. Ledger is the memory between samples; the executor of a plan calls Accept,

@@ -61,13 +61,13 @@ type hold struct {
 	Attempt   int32
 	Rule      string // rule of the last change
 	Groups    []original
-	Limits    []limited     `json:",omitempty"` // sorted by metric
-	Frozen    int64         `json:",omitempty"` // the latest time at which the task is thawed; 0: not frozen
-	Thawed    int64         `json:",omitempty"` // when the task was thawed last
-	FrozenUse int64         `json:",omitempty"` // nanocores that the task used before it was frozen
-	Taken     int64         // when something was taken last
-	Given     int64         `json:",omitempty"` // when something was given back last
-	Wait      time.Duration `json:",omitempty"` // nothing is given back for so long after Taken. Invariant: <= Longest
+	Limits    []recordedLimit `json:",omitempty"` // sorted by metric
+	Frozen    int64           `json:",omitempty"` // the latest time at which the task is thawed; 0: not frozen
+	Thawed    int64           `json:",omitempty"` // when the task was thawed last
+	FrozenUse int64           `json:",omitempty"` // nanocores that the task used before it was frozen
+	Taken     int64           // when something was taken last
+	Given     int64           `json:",omitempty"` // when something was given back last
+	Wait      time.Duration   `json:",omitempty"` // nothing is given back for so long after Taken. Invariant: <= Longest
 	// Longest is the upper bound of Wait. The hold is remembered at least so long after Given.
 	Longest time.Duration `json:",omitempty"`
 }

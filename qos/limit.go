@@ -73,14 +73,14 @@ func (m *Metric) original(t *Task) int64 {
 // lower reports whether limit a holds a task to less than limit b.
 func lower(a, b int64) bool { return a >= 0 && (b < 0 || a < b) }
 
-// limited is a metric's own limit that a task was given.
-type limited struct {
+// recordedLimit is a metric's own limit that a task was given, with the limit before it.
+type recordedLimit struct {
 	Metric   string
 	Original int64
 	Now      int64
 }
 
-func (h *hold) limit(metric string) *limited {
+func (h *hold) limit(metric string) *recordedLimit {
 	if h == nil {
 		return nil
 	}
@@ -111,7 +111,7 @@ func (l *Ledger) Limits(k Key, registry *Registry) (steps []Step) {
 				Verb: Throttle, Task: k.Task, Attempt: k.Attempt, Rule: h.Rule, Reason: "it is the limit on record",
 				original: x.Original,
 			}
-			s.limit(m, x.Now, x.Now)
+			s.setLimit(m, x.Now, x.Now)
 			steps = append(steps, s)
 		}
 	}
@@ -143,7 +143,7 @@ func (r *round) throttleLimit(d *demand, m *Metric, i int32) ([]Amount, Why) {
 		return nil, WhyFloor
 	}
 	s := r.step(d, Throttle, i)
-	s.limit(m, before, after)
+	s.setLimit(m, before, after)
 	s.original = original
 	if release > 0 {
 		r.arena = append(r.arena, Amount{m.dimension(), release})
@@ -153,8 +153,8 @@ func (r *round) throttleLimit(d *demand, m *Metric, i int32) ([]Amount, Why) {
 	return s.Release, 0
 }
 
-// limit turns a step into a change of the metric's own limit.
-func (s *Step) limit(m *Metric, before, after int64) {
+// setLimit turns a step into a change of the metric's own limit.
+func (s *Step) setLimit(m *Metric, before, after int64) {
 	s.by, s.OwnLimit, s.Before, s.After = m, true, before, after
 }
 
@@ -189,7 +189,7 @@ func (r *round) limitable(m *Metric, i int32) int64 {
 
 // raiseLimits raises one metric's own limit of a task by a step. A task has one such change under
 // way at a time.
-func (r *round) raiseLimits(i int32, h *hold, l leeway) bool {
+func (r *round) raiseLimits(i int32, h *hold, l allowance) bool {
 	t := &r.tasks[i]
 	if len(h.Limits) > 0 && r.l.changing(t.Key()) {
 		r.recordSkip(Skip{Task: t.ID, Rule: h.Rule, Verb: Restore, Why: WhyChanging})
@@ -212,7 +212,7 @@ func (r *round) raiseLimits(i int32, h *hold, l leeway) bool {
 		if s.Whole {
 			after = x.Original
 		}
-		s.limit(m, x.Now, after)
+		s.setLimit(m, x.Now, after)
 		if use = max(use, 0); use > 0 {
 			s.Release = []Amount{{m.dimension(), use}}
 			r.given = append(r.given, s.Release...)
@@ -254,8 +254,8 @@ func (l *Ledger) beginLimit(s *Step) {
 	}
 	h := l.hold(s.Key(), s.Rule)
 	if h.limit(s.By()) == nil {
-		h.Limits = append(h.Limits, limited{Metric: s.By(), Original: s.original})
-		slices.SortFunc(h.Limits, func(a, b limited) int { return strings.Compare(a.Metric, b.Metric) })
+		h.Limits = append(h.Limits, recordedLimit{Metric: s.By(), Original: s.original})
+		slices.SortFunc(h.Limits, func(a, b recordedLimit) int { return strings.Compare(a.Metric, b.Metric) })
 	}
 	h.limit(s.By()).Now = s.After
 }
@@ -271,7 +271,7 @@ func (l *Ledger) doneLimit(s *Step, err error) {
 	case err != nil:
 		x.Now = s.Before
 	case s.Verb == Restore && s.Whole:
-		h.Limits = slices.DeleteFunc(h.Limits, func(x limited) bool { return x.Metric == s.By() })
+		h.Limits = slices.DeleteFunc(h.Limits, func(x recordedLimit) bool { return x.Metric == s.By() })
 		if len(h.Limits) == 0 {
 			h.Limits = nil // DecodeLedger gives nil, too
 		}

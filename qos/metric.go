@@ -223,7 +223,7 @@ func (m *Metric) FormatAmount(amount int64) string {
 	return m.Format(amount)
 }
 
-// Registry is the table of metrics. NewRegistry makes one; it is not changed any more.
+// Registry is the table of metrics. NewRegistry makes one; it is immutable.
 type Registry struct {
 	metrics []Metric // Invariant: sorted by name
 }

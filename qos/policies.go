@@ -56,8 +56,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Policies holds the policies that concern one node, ready for planning. They are not changed any
-// more.
+// Policies holds the policies that concern one node, ready for planning. They are
+// immutable.
 type Policies struct {
 	opt      Options
 	registry *Registry

@@ -268,7 +268,7 @@ func (w *drawn) drawHold(t *rapid.T, task *Task) {
 	}
 	if original := oneOf[int64](t, 0, 0, Unlimited, 50_000); original != 0 {
 		now := int64(rapid.IntRange(0, 30_000).Draw(t, "limit"))
-		h.Limits = []limited{{Metric: "requests", Original: original, Now: now}}
+		h.Limits = []recordedLimit{{Metric: "requests", Original: original, Now: now}}
 	}
 	w.ledger.held[task.Key()] = h
 }

@@ -1,8 +1,8 @@
 package qos
 
-// InProportion returns Throttle and Restore for a metric of tasks that follows their processor
-// time, such as requests in a second. A task that loses a fifth of its processor time loses a fifth
-// of its value.
+// InProportion returns Throttle and Restore for a Metric such as requests in a second: the value of
+// a task is in proportion to its processor time. A task that loses a fifth of its processor time
+// loses a fifth of its value.
 func InProportion(metric string) (throttle, restore func(t *Task, by Throttling) ([]QuotaChange, int64)) {
 	share := func(t *Task, cpu int64) int64 {
 		if value := t.Values[metric]; t.CPUKnown && t.CPU > 0 && value > 0 && cpu > 0 {

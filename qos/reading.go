@@ -19,10 +19,10 @@ func (s *Snapshot) reading(metric string) reading {
 	return reading{min(at, s.At), own}
 }
 
-// enter counts a rule's reading, if it is newer than the last counted one. A reading is counted
-// once: it triggers, takes and restores in that round. Until a newer reading comes, the rule stays
-// as it is.
-func (r *round) enter(u *run, value int64) {
+// countReading counts a rule's reading, if it is newer than the last counted one. Only in that plan
+// may the reading trigger or restore the rule, and only then is anything taken for it. Until a
+// newer reading comes, the rule stays as it is.
+func (r *round) countReading(u *run, value int64) {
 	st := u.state
 	u.reading = r.reading(u.Metric)
 	if r.isNewer(u.reading, st.Read) {
@@ -32,23 +32,23 @@ func (r *round) enter(u *run, value int64) {
 		u.count(value, r.now)
 		return
 	}
-	u.held, u.fires = true, st.Active && st.Below == 0
+	u.counted, u.fires = true, st.Active && st.Below == 0
 	if st.Active || st.Above > 0 {
 		age := time.Duration(r.now - u.reading.at).Round(time.Second)
 		u.report.Note = fmt.Sprintf("waits for a newer reading; this one is %v old", age)
 	}
 }
 
-// pace lets a rule whose metric is missing go on once in Options.Stale, as if it had a reading that
-// often. Nothing in between would show the effect of the last step.
-func (r *round) pace(u *run) {
+// paceUnmeasured lets a rule whose metric is missing act once in each Options.Stale. Without a
+// value nothing shows the effect of the last step, so the time between two steps takes its place.
+func (r *round) paceUnmeasured(u *run) {
 	st, stale := u.state, int64(r.p.opt.Stale)
 	u.reading = reading{st.Missing + (r.now-st.Missing)/stale*stale, true}
 	if !u.actsUnmeasured {
 		return
 	}
 	if !r.isNewer(u.reading, st.Read) {
-		u.actsUnmeasured, u.held = false, true
+		u.actsUnmeasured, u.counted = false, true
 		return
 	}
 	st.Read = u.reading.at

@@ -13,7 +13,7 @@ import (
 // something is held and there is room below the line, a task gets a step. It does not matter
 // whether a rule was restored just now. The highest rank comes first.
 func (r *round) giveBack() {
-	order := r.held()
+	order := r.heldTasks()
 	if len(order) == 0 {
 		return
 	}
@@ -28,24 +28,24 @@ func (r *round) giveBack() {
 			r.thaw(i, h, "it was frozen for as long as it may be")
 			continue
 		}
-		limit, why := r.room(i, h)
+		room, why := r.room(i, h)
 		if why != 0 {
 			r.recordSkip(Skip{Task: t.ID, Rule: h.Rule, Verb: Restore, Why: why})
 			continue
 		}
 		switch {
-		case h.Frozen != 0 && limit.by.Stepwise: // a thaw gives everything back, so it waits
+		case h.Frozen != 0 && room.by.Stepwise: // a thaw gives everything back, so it waits
 			r.recordSkip(Skip{Task: t.ID, Rule: h.Rule, Verb: Thaw, Why: WhyMissing})
-		case h.Frozen != 0 && !r.fits(limit, h.FrozenUse):
+		case h.Frozen != 0 && !r.fits(room, h.FrozenUse):
 			r.recordSkip(Skip{Task: t.ID, Rule: h.Rule, Verb: Thaw, Why: WhyLine})
 		case h.Frozen != 0:
-			r.thaw(i, h, limit.reason)
-		case r.raiseLimits(i, h, limit):
-		case h.throttled() && r.raise(i, h, limit):
-		case limit.cooling:
+			r.thaw(i, h, room.reason)
+		case r.raiseLimits(i, h, room):
+		case h.throttled() && r.raise(i, h, room):
+		case room.cooling:
 			r.recordSkip(Skip{Task: t.ID, Rule: h.Rule, Verb: Unweight, Why: WhyCools})
-		case weights > 0 || limit.free:
-			if r.unweight(i, h, limit.reason) {
+		case weights > 0 || room.free:
+			if r.unweight(i, h, room.reason) {
 				weights--
 			}
 		}
@@ -56,8 +56,8 @@ func (h *hold) throttled() bool {
 	return slices.ContainsFunc(h.Groups, func(o original) bool { return o.Throttle })
 }
 
-// held returns the tasks from which something is taken.
-func (r *round) held() []int32 {
+// heldTasks returns the tasks from which something is taken.
+func (r *round) heldTasks() []int32 {
 	var order []int32
 	if len(r.l.held) > 0 {
 		for i := range r.tasks {
@@ -74,8 +74,8 @@ func (r *round) sortToRestore(order []int32) {
 	OrderedBy(restoreOrder).sort(r.tasks, order)
 }
 
-// leeway bounds the amount that a task may be given back.
-type leeway struct {
+// allowance is the most that one plan may give back to a task.
+type allowance struct {
 	free bool // no rule may act on the task, so it gets everything back at once
 	// A rule has fired within its action's cool-down. A low weight takes nothing from a task while
 	// processors are idle. The cost of giving it back is not known, so it waits for the cool-down.
@@ -86,9 +86,8 @@ type leeway struct {
 	own     int64   // room below the metric's line, in its dimension's finest unit
 }
 
-// room returns the room in which a task may get something back now, or the reason why there is
-// none.
-func (r *round) room(i int32, h *hold) (l leeway, why Why) {
+// room returns the allowance of a task now, or the reason why nothing may be given back to it.
+func (r *round) room(i int32, h *hold) (l allowance, why Why) {
 	t := &r.tasks[i]
 	switch {
 	case t.Stopping || r.l.leaving[t.Key()] != nil:
@@ -134,7 +133,7 @@ func (r *round) room(i int32, h *hold) (l leeway, why Why) {
 
 // fitsEvictLines lowers the room to that below the lines of rules that only stop the task. It
 // reports whether any room is left.
-func (r *round) fitsEvictLines(i int32, l *leeway) bool {
+func (r *round) fitsEvictLines(i int32, l *allowance) bool {
 	for j := range r.runs {
 		u := &r.runs[j]
 		if u.Preview || !r.candidate(u, i) || isReversible(&r.p.actions[u.action]) {
@@ -172,7 +171,7 @@ func isReversible(a *plimsoll.Action) bool {
 
 // roomBelowRule lowers the room to that below one rule's line, and returns the reason if none is
 // left.
-func (r *round) roomBelowRule(u *run, t *Task, l *leeway, least *int64) Why {
+func (r *round) roomBelowRule(u *run, t *Task, l *allowance, least *int64) Why {
 	if u.metric == nil {
 		return 0
 	}
@@ -277,14 +276,14 @@ func (r *round) cost(i int32, cpu int64) []Amount {
 }
 
 // fits reports whether the room lets a task use so many more nanocores.
-func (r *round) fits(l leeway, cpu int64) bool {
+func (r *round) fits(l allowance, cpu int64) bool {
 	return l.by.Room <= 0 || cpu <= l.by.Room || r.p.opt.WholeSteps
 }
 
 // raise plans a step up of a task's quotas, as far as there is room. A quota that no rule limits
 // any more is restored at once. raise reports whether a step is due, even if there is no room for
 // it.
-func (r *round) raise(i int32, h *hold, l leeway) (due bool) {
+func (r *round) raise(i int32, h *hold, l allowance) (due bool) {
 	t := &r.tasks[i]
 	key := t.Key()
 	l.by.Original = func(g *Group) (int64, bool) { return r.l.Original(key, g.Name) }
@@ -348,7 +347,7 @@ func (g *Group) raisedBy(after, cores int64) int64 {
 	return max(cores-g.Quota, 0)
 }
 
-func (r *round) restoring(t *Task, l leeway) (changes []QuotaChange, own int64) {
+func (r *round) restoring(t *Task, l allowance) (changes []QuotaChange, own int64) {
 	if !l.free {
 		restore := RestoreCPU
 		if l.metric != nil && l.metric.Restore != nil {

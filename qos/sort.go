@@ -76,8 +76,8 @@ func heavier(a int64, aKnown bool, b int64, bKnown bool) int {
 	return cmp.Compare(b, a)
 }
 
-// ExtCPUUsage puts users of extended processors first. Among them the task that uses the smaller
-// part of its share comes first, since it has the least need of it.
+// ExtCPUUsage puts holders of extended processors (ext-cpu) first. Among them the task that uses
+// the smaller part of the amount that it holds comes first, since it has the least need of it.
 func ExtCPUUsage(a, b *Task) int { return extended(a.CPU, a.ExtCPU, b.CPU, b.ExtCPU) }
 
 // ExtMemUsage orders users of extended memory as ExtCPUUsage orders those of extended processors.

@@ -9,7 +9,8 @@ import (
 // Verb is the kind of a step.
 type Verb uint8
 
-// The verbs: those that take, in the order of the ladder, then those that give back.
+// The verbs: those that take, in the order of the rungs (see the package comment), then those that
+// give back.
 const (
 	Reweight Verb = iota + 1 // lower the weight of a group, or let it run only when nothing else wants to
 	Throttle                 // lower the quota of a group
