@@ -1,5 +1,6 @@
-// Package replica carries the leader's state to the gateways and proves, for each strict read, that
-// a gateway's copy is fresh.
+// Package replica carries the leader's state to the gateways. A strict read shows everything that
+// was acknowledged before it began; for each such read the package proves that the gateway's copy
+// is fresh.
 //
 // Tables are ordered copy-on-write tables of encoded records, and Snapshot is an immutable view of
 // them; leader and gateway share this code. Source and NewHandler are the leader's end of the
@@ -16,7 +17,7 @@
 // stream, and a few while it looks for the leader. It does not decode records, decide anything
 // about jobs, write to disk, or answer reads from the leader's tables.
 //
-// Guarantees (each is a test that cites the obligation of the protocol):
+// Guarantees, with the numbers by which comments and tests cite them:
 //   - A batch is in every stream before a reply or an acknowledgement that follows it (O1, O2).
 //   - A gateway publishes a snapshot before it releases the readers that wait for it (O3).
 //   - A reader is released only by a sync that was sent after the reader arrived; ids decide, never
@@ -26,8 +27,8 @@
 //   - Snapshot and live batches meet without a gap or an overlap; a copy equals the leader's at the
 //     same revision (O6).
 //   - An older epoch, or an older revision of the same epoch, is refused (O8).
-//   - A lost link is found within four seconds even if it just falls silent, and is replaced if the
-//     leader can be reached (docs/recovery.md).
+//   - A lost connection is found within four seconds even if no error tells of it, and is replaced
+//     if the leader can be reached (docs/recovery.md).
 //   - A slow gateway slows nobody down: the log is shared and bounded, and a gateway that falls out
 //     of it starts again from a snapshot. A gateway that has not read its stream for a minute is
 //     cut off.

@@ -96,8 +96,8 @@ type Follower struct {
 
 	mu struct {
 		sync.Mutex
-		link link
-		live chan struct{} // closed while the copy follows a leader
+		pending pending
+		live    chan struct{} // closed while the copy follows a leader
 	}
 }
 
@@ -121,8 +121,8 @@ func newFollower(config FollowerConfig, dial dial) *Follower {
 	}
 	f := &Follower{config: config, dial: dial, wake: make(chan struct{}, 1), suspect: make(chan struct{}, 1)}
 	f.mirror.eventCapacity = config.EventCapacity
-	f.mu.link.maxCalls = orDefault(config.MaxCommands, DefaultMaxCommands)
-	f.mu.link.maxBytes = orDefault(config.MaxCommandBytes, DefaultMaxCommandBytes)
+	f.mu.pending.maxCalls = orDefault(config.MaxCommands, DefaultMaxCommands)
+	f.mu.pending.maxBytes = orDefault(config.MaxCommandBytes, DefaultMaxCommandBytes)
 	f.mu.live = make(chan struct{})
 	return f
 }
@@ -133,12 +133,12 @@ func (f *Follower) Run(ctx context.Context) error {
 	redial := newRedial(f.config.MinBackoff, f.config.MaxBackoff)
 	var next *transport.ConnClient // a connection on which the leader has answered
 	for {
-		link, lived, err := next, false, error(nil)
-		if next = nil; link == nil {
-			link, err = f.reach(ctx)
+		conn, wasLive, err := next, false, error(nil)
+		if next = nil; conn == nil {
+			conn, err = f.reach(ctx)
 		}
 		if err == nil {
-			next, lived, err = f.follow(ctx, link)
+			next, wasLive, err = f.follow(ctx, conn)
 		}
 		if ctx.Err() != nil {
 			if next != nil {
@@ -148,7 +148,7 @@ func (f *Follower) Run(ctx context.Context) error {
 		}
 		var pause time.Duration
 		if next == nil {
-			pause = redial.after(lived, err, rand.Int64N)
+			pause = redial.after(wasLive, err, rand.Int64N)
 		}
 		if report := f.config.Events.Disconnected; report != nil {
 			report(err, pause)
@@ -170,19 +170,19 @@ func wait(ctx context.Context, pause time.Duration) {
 
 type clientStream = connect.BidiStreamForClient[pb.ReplicateRequest, pb.ReplicateResponse]
 
-// follow opens a stream on a connection, follows it to its end and ends the connection. lived
+// follow opens a stream on a connection, follows it to its end and ends the connection. wasLive
 // reports whether the copy became live. next is the connection to continue with, if there is one.
-func (f *Follower) follow(ctx context.Context, link *transport.ConnClient) (
-	next *transport.ConnClient, lived bool, err error,
+func (f *Follower) follow(ctx context.Context, conn *transport.ConnClient) (
+	next *transport.ConnClient, wasLive bool, err error,
 ) {
-	defer link.Cut()
+	defer conn.Cut()
 	ctx, cancelCause := context.WithCancelCause(ctx)
 	cancel := func() { cancelCause(nil) }
 	defer cancel()
 	// A leader that accepts the stream and sends nothing on it counts as lost.
-	silence := time.AfterFunc(helloTimeout, func() { cancelCause(errSilent) })
-	defer silence.Stop()
-	client := plimsollv1connect.NewReplicationServiceClient(link.HTTP, link.URL,
+	helloTimer := time.AfterFunc(helloTimeout, func() { cancelCause(errSilent) })
+	defer helloTimer.Stop()
+	client := plimsollv1connect.NewReplicationServiceClient(conn.HTTP, conn.URL,
 		wire.BoundedClient(responseBounds), connect.WithAcceptCompression("gzip", nil, nil))
 	stream := client.Replicate(ctx)
 	if err := stream.Send(f.mirror.open(f.config.Gateway)); err != nil && !errors.Is(err, io.EOF) {
@@ -201,14 +201,14 @@ func (f *Follower) follow(ctx context.Context, link *transport.ConnClient) (
 	group.Go(func() error {
 		defer cancel()
 		var err error
-		lived, err = f.receive(stream, silence)
+		wasLive, err = f.receive(stream, helloTimer)
 		return err
 	})
 	group.Go(func() error {
 		var err error
-		if next, err = f.watch(ctx, link); err != nil {
+		if next, err = f.monitor(ctx, conn); err != nil {
 			cancelCause(err)
-			link.Cut() // a write to it might block for ever
+			conn.Cut() // a write to it might block for ever
 		}
 		return nil
 	})
@@ -220,7 +220,7 @@ func (f *Follower) follow(ctx context.Context, link *transport.ConnClient) (
 			err = cause
 		}
 	}
-	return next, lived, err
+	return next, wasLive, err
 }
 
 // send sends syncs and commands until the stream ends. The receiver returns the cause of the end.
@@ -244,28 +244,28 @@ func (f *Follower) send(ctx context.Context, stream *clientStream) {
 func (f *Follower) nextRequest() *pb.ReplicateRequest {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.mu.link.next()
+	return f.mu.pending.next()
 }
 
-func (f *Follower) receive(stream *clientStream, silence *time.Timer) (lived bool, err error) {
+func (f *Follower) receive(stream *clientStream, helloTimer *time.Timer) (wasLive bool, err error) {
 	for {
 		response, err := stream.Receive()
 		if err != nil {
-			return lived, fmt.Errorf("follow the leader: %w", wire.FromConnectError(err))
+			return wasLive, fmt.Errorf("follow the leader: %w", wire.FromConnectError(err))
 		}
-		silence.Stop()
+		helloTimer.Stop()
 		effect, err := f.mirror.step(response)
 		if err != nil {
-			return lived, fmt.Errorf("follow the leader: %w", err)
+			return wasLive, fmt.Errorf("follow the leader: %w", err)
 		}
-		lived = lived || effect.live
-		f.take(&effect)
+		wasLive = wasLive || effect.live
+		f.publish(&effect)
 	}
 }
 
-// take makes an effect visible: it publishes the snapshot, then signals the watchers, then releases
+// publish makes an effect visible: it stores the snapshot, then signals the watchers, then releases
 // the round or the call (O3).
-func (f *Follower) take(e *effect) {
+func (f *Follower) publish(e *effect) {
 	if e.snapshot != nil {
 		f.latest.Store(e.snapshot)
 	}
@@ -283,23 +283,23 @@ func (f *Follower) take(e *effect) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if e.connected {
-		f.mu.link.connect()
+		f.mu.pending.connect()
 	}
 	if e.live {
 		close(f.mu.live)
 	}
-	if e.ack != 0 && f.mu.link.acknowledge(e.ack, f.mirror.latest) {
+	if e.ack != 0 && f.mu.pending.acknowledge(e.ack, f.mirror.latest) {
 		notify(f.wake)
 	}
 	if e.reply != nil {
-		f.mu.link.answer(e.reply)
+		f.mu.pending.answer(e.reply)
 	}
 }
 
 func (f *Follower) disconnect() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.mu.link.disconnect()
+	f.mu.pending.disconnect()
 	select {
 	case <-f.mu.live:
 		f.mu.live = make(chan struct{})
@@ -373,7 +373,7 @@ func (f *Follower) Barrier(ctx context.Context) (*Snapshot, error) {
 func (f *Follower) join() (*round, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.mu.link.join()
+	return f.mu.pending.join()
 }
 
 // Do sends a command to the leader and returns its reply. It sets the id of the command. When it
@@ -406,13 +406,13 @@ func (f *Follower) Do(ctx context.Context, command *pb.Command) (*pb.Reply, erro
 func (f *Follower) addCall(command *pb.Command) (*call, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.mu.link.add(command)
+	return f.mu.pending.add(command)
 }
 
 func (f *Follower) dropCall(c *call) (sent bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.mu.link.drop(c)
+	return f.mu.pending.drop(c)
 }
 
 // ended makes a *plimsoll.Error of the end of a caller's context.

@@ -64,7 +64,8 @@ func NewHandler(source *Source, exec Exec, options ...HandlerOption) (path strin
 		w http.ResponseWriter, r *http.Request,
 	) {
 		one := *h
-		// Nothing is compressed: it would cost more than the bytes do inside a cell.
+		// Nothing is compressed: between machines of one network, compression costs more than
+		// bytes.
 		_, inner := plimsollv1connect.NewReplicationServiceHandler(
 			&one, wire.BoundedWeighed(requestBounds, func(n int) { one.footprint = n }),
 		)

@@ -181,7 +181,7 @@ func TestFollowerPublishesBeforeItReleases(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.take(&e)
+		f.publish(&e)
 	}
 	give(welcomeMsg(1, "i", false))
 	round, err := f.join()

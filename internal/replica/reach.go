@@ -19,8 +19,8 @@ const (
 	// attemptEvery is the time after which a second attempt to reach the leader begins beside the
 	// first. So a lost attempt costs no more than that, and a slow leader is still reached.
 	attemptEvery = 2 * time.Second
-	// linkGrace is the lead that a check grants the current connection: it may answer so much later
-	// than a new one.
+	// linkGrace is how much later than a new connection the current one may answer a check, and
+	// still be kept.
 	linkGrace = time.Second
 	// closedPause is the longest pause while nobody listens at the leader's address. Such an
 	// attempt costs the leader nothing, and a leader is often about to listen again.
@@ -33,8 +33,9 @@ type dial func(ctx context.Context) (*transport.ConnClient, error)
 // reach returns a connection on which the leader has answered. It fails with the first attempt that
 // fails, or if no attempt is answered within helloTimeout.
 //
-// Its question changes nothing at the leader. A hello would: it makes the leader give up the nodes
-// of the gateway's older stream. So no hello is sent on a connection that may not be used.
+// The leader is asked with GET /readyz, which changes nothing there. A hello would: it makes the
+// leader give up the nodes of the gateway's older stream. So no hello is sent on a connection that
+// may not be used.
 func (f *Follower) reach(ctx context.Context) (*transport.ConnClient, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, helloTimeout, errSilent)
 	type attempt struct {
@@ -114,11 +115,11 @@ var (
 		"the leader answers on a new connection and not on this one, which is given up")
 )
 
-// watch checks the connection of a stream until ctx ends or the connection is given up. In the
+// monitor checks the connection of a stream until ctx ends or the connection is given up. In the
 // latter case err is the cause, and next is the connection to continue with, or nil.
-func (f *Follower) watch(ctx context.Context, link *transport.ConnClient) (next *transport.ConnClient, err error) {
+func (f *Follower) monitor(ctx context.Context, conn *transport.ConnClient) (next *transport.ConnClient, err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	compared := make(chan *transport.ConnClient, 1) // result of the check under way
+	compared := make(chan *transport.ConnClient, 1) // result of compare, while checking is true
 	var group sync.WaitGroup
 	defer func() {
 		cancel()
@@ -143,7 +144,7 @@ func (f *Follower) watch(ctx context.Context, link *transport.ConnClient) (next 
 		case <-f.suspect:
 			check = s.suspect()
 		case <-ticker.C:
-			check, lost = s.tick(link.Heard())
+			check, lost = s.tick(conn.Heard())
 		case standby := <-compared:
 			if checking = false; standby != nil {
 				return standby, errReplaced
@@ -154,14 +155,14 @@ func (f *Follower) watch(ctx context.Context, link *transport.ConnClient) (next 
 		}
 		if check && !checking {
 			checking = true
-			group.Go(func() { compared <- f.compare(ctx, link) })
+			group.Go(func() { compared <- f.compare(ctx, conn) })
 		}
 	}
 }
 
 // compare asks the leader over the current connection and over a new one, in parallel. It returns
-// the new one if only that one is answered.
-func (f *Follower) compare(ctx context.Context, link *transport.ConnClient) *transport.ConnClient {
+// the new one if that one is answered, and the current one is not within linkGrace after it.
+func (f *Follower) compare(ctx context.Context, conn *transport.ConnClient) *transport.ConnClient {
 	ctx, cancel := context.WithCancel(ctx)
 	alive := make(chan struct{})
 	reached := make(chan *transport.ConnClient, 1)
@@ -169,7 +170,7 @@ func (f *Follower) compare(ctx context.Context, link *transport.ConnClient) *tra
 	defer group.Wait()
 	defer cancel()
 	group.Go(func() {
-		if answers(ctx, link) == nil {
+		if answers(ctx, conn) == nil {
 			close(alive)
 		}
 	})
@@ -221,11 +222,11 @@ func newRedial(first, longest time.Duration) *redial {
 	}
 }
 
-// after returns the pause after a stream that ended with err. lived reports that the copy was live
-// on that stream. The pause is short when an address has just begun or ceased to answer.
-func (r *redial) after(lived bool, err error, random func(int64) int64) time.Duration {
+// after returns the pause after a stream that ended with err. wasLive reports that the copy was
+// live on that stream. The pause is short when an address has just begun or ceased to answer.
+func (r *redial) after(wasLive bool, err error, random func(int64) int64) time.Duration {
 	listens := !slices.ContainsFunc(notListening, func(closed error) bool { return errors.Is(err, closed) })
-	if lived || listens != r.listens {
+	if wasLive || listens != r.listens {
 		r.failures = 0
 	}
 	r.failures++

@@ -33,6 +33,8 @@ type session struct {
 	err error // cause of the session's end
 }
 
+// phase is the state of a stream. A session has all of them; a mirror has phaseHello until the
+// welcome comes, then phaseSnapshot or phaseLive.
 type phase uint8
 
 const (

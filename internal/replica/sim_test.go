@@ -48,7 +48,7 @@ type simConn struct {
 type simGateway struct {
 	id        string
 	mirror    mirror
-	link      link
+	pending   pending
 	conn      *simConn // nil: not connected
 	published *Snapshot
 	readers   []simReader
@@ -111,7 +111,7 @@ func newSimWorld(t *testing.T, seed uint64) *simWorld {
 	w := &simWorld{t: t, rng: rand.New(rand.NewPCG(seed, 0)), stored: NewTables(50), history: map[[2]uint64]string{}}
 	for i := range 3 {
 		g := &simGateway{id: fmt.Sprint("g", i)}
-		g.mirror.eventCapacity, g.link.maxCalls = 50, 8
+		g.mirror.eventCapacity, g.pending.maxCalls = 50, 8
 		w.gateways = append(w.gateways, g)
 	}
 	w.elect()
@@ -189,7 +189,7 @@ func (w *simWorld) step() {
 }
 
 func (w *simWorld) read(g *simGateway) {
-	if round, err := g.link.join(); err == nil {
+	if round, err := g.pending.join(); err == nil {
 		g.readers = append(g.readers, simReader{round, w.floor})
 	}
 }
@@ -198,7 +198,7 @@ func (w *simWorld) write(g *simGateway) {
 	w.writes++
 	command := submit(fmt.Sprint("job", w.rng.IntN(12)))
 	command.GetSubmitJob().Spec.Token = fmt.Sprint(w.writes)
-	if c, err := g.link.add(command); err == nil {
+	if c, err := g.pending.add(command); err == nil {
 		g.writers = append(g.writers, c)
 	}
 }
@@ -207,7 +207,7 @@ func (g *simGateway) send() {
 	if g.conn == nil {
 		return
 	}
-	if request := g.link.next(); request != nil {
+	if request := g.pending.next(); request != nil {
 		g.conn.up = append(g.conn.up, request)
 	}
 }
@@ -343,7 +343,7 @@ func (g *simGateway) connect(l *simLeader) {
 
 func (g *simGateway) reset() {
 	g.conn = nil
-	g.link.disconnect()
+	g.pending.disconnect()
 }
 
 // receive takes one message as Follower.take does.
@@ -366,13 +366,13 @@ func (g *simGateway) receive(w *simWorld) {
 		g.published = e.snapshot
 	}
 	if e.connected {
-		g.link.connect()
+		g.pending.connect()
 	}
 	if e.ack != 0 {
-		g.link.acknowledge(e.ack, g.mirror.latest)
+		g.pending.acknowledge(e.ack, g.mirror.latest)
 	}
 	if e.reply != nil {
-		g.link.answer(e.reply)
+		g.pending.answer(e.reply)
 	}
 }
 

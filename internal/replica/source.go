@@ -189,10 +189,10 @@ func (s *Source) remove(st *stream) (last bool) {
 // errStreamEnded is the error for a gateway whose stream ends through no fault of either side.
 var errStreamEnded = plimsoll.Errorf(plimsoll.CodeUnavailable, "the leader ends the stream; connect again")
 
-// notify puts a token into a channel of capacity one.
+// notify puts a signal into a channel of capacity one.
 func notify(wake chan struct{}) {
 	select {
 	case wake <- struct{}{}:
-	default: // a token is there already; its receiver sees every change
+	default: // a signal is there already; its receiver sees every change
 	}
 }
