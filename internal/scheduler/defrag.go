@@ -34,7 +34,7 @@ func (v *View) PlanMoves(spec *plimsoll.JobSpec, group string, limit int) (*Move
 	goal := placement.Goal{Chain: v.chain, Limit: limit, Looks: maxTrialLooks, Seed: v.seed, Now: v.now}
 	index := -1
 	if spec != nil {
-		if err := v.size(spec); err != nil {
+		if err := v.checkSize(spec); err != nil {
 			return nil, err
 		}
 		var err error

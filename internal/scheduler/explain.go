@@ -42,7 +42,7 @@ func (c *Scheduler) Subject(s *state.State, ref state.Ref) Subject {
 		d.Keep()
 		sub.decision = d
 	}
-	by, _ := s.Tree().Refuses(g.Job.Queue, g.Amounts())
+	full, _ := s.Tree().Refuses(g.Job.Queue, g.Amounts())
 	switch {
 	case t.State.OnNode():
 		sub.summary = fmt.Sprintf("%s on node %s, attempt %d", t.State, t.Node, t.Attempt)
@@ -61,8 +61,8 @@ func (c *Scheduler) Subject(s *state.State, ref state.Ref) Subject {
 		sub.code, sub.summary = plimsoll.WaitRetry, "waits for its next attempt after "+t.Result.String()
 	case g.Refused != "":
 		sub.code, sub.summary = plimsoll.WaitNotUnderstood, g.Refused
-	case by != nil:
-		sub.code, sub.summary = plimsoll.WaitQueueMax, whyFull(s.Names, by, g.Amounts())
+	case full != nil:
+		sub.code, sub.summary = plimsoll.WaitQueueMax, whyFull(s.Names, full, g.Amounts())
 	case s.Lacks(g.Spec.Resources) != "":
 		sub.code, sub.summary = plimsoll.WaitNoResource, whyNone(s.KnownNames(), g.Spec.Resources)
 	}

@@ -1,6 +1,8 @@
 // Package scheduler runs one scheduling cycle. It takes the next task of the queues, asks the
-// placement chain for a node, and binds the task there. A class of tasks that no node takes is
-// blocked with a code. The cycle ends when no task can be placed or the turn is full.
+// placement chain for a node, and binds the task there. A class is a request that several tasks
+// have in common (state.Class). A class that no node takes is blocked with a code, the cause that
+// users see. A cycle is part of a turn, one pass of the engine's loop. It ends when no task can be
+// placed or the budget of the turn is used up.
 //
 // It also answers questions (View): why a task waits (Explain), where a job would go (Try), how
 // much is left on nodes (Capacities), and which moves would make room (PlanMoves). Questions cost
@@ -10,11 +12,11 @@
 //	for !c.Continue(10_000) { … } // between turns
 //	trial, err := c.View(records).Try(spec, "", 0)
 //
-// Guarantees: when a cycle ends and reports no more, no waiting task could be placed. A blocked
-// class is tried again only after a change of a node that may let it be placed. No binding exceeds
-// the maximum of a queue. None exceeds the room of a node, unless the chain has no filters for
-// room. The same state, seed and budget give the same bindings in the same order. Questions change
-// nothing, not even the order in which nodes are drawn.
+// Guarantees: after a cycle that was not cut short (more is false), no waiting task could be
+// placed. A blocked class is tried again only after a change of a node that may let it be placed.
+// No binding exceeds the maximum of a queue. None exceeds the room of a node, unless the chain has
+// no filters for room. The same state, seed and budget give the same bindings in the same order.
+// Questions change nothing, not even the order in which nodes are drawn.
 //
 // The package owns the order in which nodes are drawn, the list of classes that wait for a node
 // (waits), and the last decisions. Jobs, nodes, queues and the chain are the state's. It starts
@@ -47,7 +49,7 @@ const second = int64(1e9)
 // KeptDecisions is the number of recent placements whose decisions are kept.
 const KeptDecisions = 2000
 
-// Scheduler places tasks. It has one owner.
+// Scheduler places tasks. One goroutine at a time uses it.
 type Scheduler struct {
 	placer    *placement.Placer
 	waits     *waits
@@ -70,11 +72,11 @@ func New(s *state.State, seed uint64) *Scheduler {
 func (c *Scheduler) Cycle(s *state.State, budget state.Budget) (bound int, more bool) {
 	c.waits.wake(s)
 	t := s.Tree()
-	looks, seen := 0, 0
+	looks, boundAtPoll := 0, 0
 	for {
 		l := t.Next()
-		if l == nil && bound > seen { // other tasks may prefer to be near those that were bound
-			if seen = bound; c.waits.poll(s) {
+		if l == nil && bound > boundAtPoll { // other tasks may prefer to be near those that were bound
+			if boundAtPoll = bound; c.waits.poll(s) {
 				l = t.Next()
 			}
 		}
@@ -91,7 +93,7 @@ func (c *Scheduler) Cycle(s *state.State, budget state.Budget) (bound int, more 
 			t.Block(class.Class, plimsoll.WaitNotUnderstood)
 			continue
 		}
-		if class.Lacks != "" { // until the state replaces the class
+		if class.Lacks != "" { // the state makes a new class when a node has the resource
 			t.Block(class.Class, plimsoll.WaitNoResource)
 			continue
 		}
@@ -103,7 +105,7 @@ func (c *Scheduler) Cycle(s *state.State, budget state.Budget) (bound int, more 
 		p, _ := s.Prepared(g)
 		choice := c.placer.Place(p, s.Seconds())
 		if choice.Slot < 0 {
-			looks += 2 * s.Fleet.Len()
+			looks += 2 * s.Fleet.Len() // Place and, for the code, Refusal
 			c.waits.block(s, w)
 			continue
 		}

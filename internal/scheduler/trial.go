@@ -38,7 +38,7 @@ type TriedGroup struct {
 // before the next. It tries count tasks of each group, or the specified number if count is 0. An
 // empty group means all groups. Neither allocated amounts nor the order of drawing are changed.
 func (v *View) Try(spec *plimsoll.JobSpec, group string, count int) (*Trial, error) {
-	if err := v.size(spec); err != nil {
+	if err := v.checkSize(spec); err != nil {
 		return nil, err
 	}
 	asks, err := trialAsks(v.names, spec, group, count)
@@ -78,8 +78,8 @@ func (v *View) Try(spec *plimsoll.JobSpec, group string, count int) (*Trial, err
 	return t, nil
 }
 
-// trialAsks returns the requests to try, one for each group; a group that is not meant has a count
-// of 0.
+// trialAsks returns the requests to try, one for each group. If group is not empty, all other
+// groups get a count of 0.
 func trialAsks(known state.KnownNames, spec *plimsoll.JobSpec, group string, count int) ([]placement.Ask, error) {
 	if count < 0 || count > MaxTrial {
 		return nil, plimsoll.Invalid(

@@ -11,7 +11,8 @@ import (
 
 // View answers questions about the state after one turn: why a task waits (Explain), where a job
 // would go (Try), how much is left on nodes (Capacities), and which moves would make room
-// (PlanMoves). The same question has the same answer each time. A view has one owner.
+// (PlanMoves). The same question has the same answer each time. One goroutine at a time uses a
+// view.
 type View struct {
 	fleet *placement.Fleet
 	chain *placement.Chain
@@ -20,8 +21,8 @@ type View struct {
 	now   int64 // Unix seconds
 	seed  uint64
 
-	size     func(*plimsoll.JobSpec) error // returns an error for a specification that is too large
-	movables func(most int) (list []placement.Movable, all bool, release func())
+	checkSize func(*plimsoll.JobSpec) error // returns an error for a specification that is too large
+	movables  func(most int) (list []placement.Movable, all bool, release func())
 }
 
 // View returns a view of the state itself, valid until the state changes. Long questions delay the
@@ -29,7 +30,7 @@ type View struct {
 func (c *Scheduler) View(s *state.State) *View {
 	return &View{
 		fleet: s.Fleet, chain: s.Chain(), tree: s.Tree(), names: s.KnownNames(), now: s.Seconds(), seed: c.seed,
-		size: s.CheckSize,
+		checkSize: s.CheckSize,
 		movables: func(most int) ([]placement.Movable, bool, func()) {
 			list, all := s.Movables(most)
 			return list, all, func() {}
@@ -54,7 +55,7 @@ func (c *Scheduler) Copy(s *state.State) *Copy {
 	return &Copy{
 		view: View{
 			chain: s.Chain(), tree: s.Tree().Copy(), names: s.KnownNames(), now: s.Seconds(), seed: c.seed,
-			size: s.CheckSize,
+			checkSize: s.CheckSize,
 		},
 		fleet: s.Fleet.Copy(),
 	}

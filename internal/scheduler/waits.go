@@ -8,8 +8,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// wait is a class that was offered at least once, and the scheduler's knowledge of the nodes for
-// it.
+// wait is a class of which a task was due at least once, with the scheduler's knowledge of the
+// nodes for it.
 type wait struct {
 	class   *state.Class
 	family  *family
@@ -384,8 +384,9 @@ func (ws *waits) hasCause(s *state.State, w *wait) bool {
 	return false
 }
 
-// sweep drops classes that are gone, and families without classes. It runs once there are more
-// than twice as many waits as classes of the state.
+// sweep drops classes that are gone, and families without classes. It does so once there are more
+// than twice as many waits as classes of the state, plus 64. So its cost is spread over the classes
+// that have gone.
 func (ws *waits) sweep(s *state.State) {
 	if len(ws.all) <= 2*s.Classes()+64 {
 		return
