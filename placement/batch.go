@@ -29,10 +29,10 @@ type Batch struct {
 	packed, unpacked []uint64          // scratch of radix
 	copies           [][]int32         // by depth: the input of an or, for its alternatives
 	depth            int               // how many ors the current stage is in
-	mark             uint64            // number of the current note about classes; see newMark
+	mark             uint64            // generation of values; see newMark
 	marks            []uint64          // by class: the mark under which values was set
 	classes          []uint32          // classes of the servers that are scored; empty: not yet known
-	values           []float64         // by class: a noted value, good if marks is mark
+	values           []float64         // by class: a value computed once; valid if marks is mark
 	weeks            []int64           // scratch of scoreReboot
 	out              [maxStages]uint32 // scratch of steps: servers that each filter dropped
 	view             View              // result of At
@@ -59,7 +59,7 @@ type View struct {
 	slot  int32
 	row   *row
 	class *class
-	anyOf bool // the class is asked, and the slot is any server of it
+	anyOf bool // the stage is asked about the class, and slot is any server of it
 }
 
 // At returns the server at a place of the batch.
@@ -319,7 +319,8 @@ func (b *Batch) filter(s *Stage, set []int32) []int32 {
 	return kept
 }
 
-// newMark begins a new note about classes: a value in values counts only under the current mark.
+// newMark invalidates all values of classes at once: a value is valid only if its mark is the
+// current one.
 func (b *Batch) newMark() {
 	b.mark++
 	for len(b.marks) < len(b.fleet.classes) {

@@ -43,10 +43,10 @@ type Stage struct {
 	clear   uint8 // flags of a row: Keep is true if the row has none of them; 0: no such flags
 
 	// restricts reports whether the stage is a constraint of the request although it reads
-	// instances. A spread does not count the servers that such a stage drops. nil: it is none.
+	// instances. A spread does not count the servers that such a stage drops. nil: it is not.
 	restricts func(*Prepared) bool
 	// alike reports whether Keep has one answer for all servers of a class for this request,
-	// although ByClass is not set; nil: it has not.
+	// although ByClass is not set; nil: it does not.
 	alike func(*Prepared) bool
 
 	// Why says in a few words why a server was dropped: the same words for the same reason.

@@ -71,7 +71,7 @@ func newOffers(names *Names, whole *Amounts, s *Server) *offers {
 			continue
 		}
 		if r := s.Overprovision[names.Name(i)]; r > 0 {
-			o.ratio[i] = promised(r)
+			o.ratio[i] = effectiveRatio(r)
 		}
 		if r := s.Reserve[names.Name(i)]; r > 0 {
 			o.whole[i] *= 1 - r

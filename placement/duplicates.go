@@ -52,9 +52,9 @@ func (f *Fleet) dropDuplicate(id, key string) {
 	}
 }
 
-// alone returns an error if instances with one id are on two servers, because a request could mean
-// either.
-func (f *Fleet) alone(id string) error {
+// onOneServer returns an error if instances with one id are on two servers, because a request could
+// mean either.
+func (f *Fleet) onOneServer(id string) error {
 	for _, key := range f.duplicates[id] {
 		if a, b := f.instances[id].slot, f.instances[key].slot; a != b {
 			return fmt.Errorf("instance %s is on two servers, %s and %s; give each instance an id of its own",
@@ -70,7 +70,7 @@ func (f *Fleet) checkVolumes(ids []string) error {
 		return nil // the loader knows one server of each
 	}
 	for i, id := range ids {
-		if err := f.alone(id); err != nil {
+		if err := f.onOneServer(id); err != nil {
 			return plimsoll.Invalid(fmt.Sprintf("constraints.volumesFrom[%d]", i), "%s", err)
 		}
 	}

@@ -80,7 +80,7 @@ type place struct {
 	slot        int32
 	kind        *Kind
 	owner       string
-	duplicateOf string // id of the instance if its key is another; see Fleet.alone
+	duplicateOf string // id of the instance if its key is another; see Fleet.onOneServer
 }
 
 // NewFleet returns an empty fleet that takes its resource names from names.

@@ -323,7 +323,7 @@ func (f *Fleet) volumesAt(ids []string) int32 {
 // holder returns the server that holds the volumes of an instance.
 func (f *Fleet) holder(id string) (int32, error) {
 	if f.Loader.Volumes == nil {
-		if err := f.alone(id); err != nil {
+		if err := f.onOneServer(id); err != nil {
 			return -1, err
 		}
 		slot, _, err := f.locate(id)

@@ -10,9 +10,9 @@ import (
 // SameRatio reports whether two over-provisioning ratios are equal when written with two decimals.
 func SameRatio(a, b float64) bool { return a == b || a > 0 && b > 0 && hundredths(a) == hundredths(b) }
 
-// promised returns the ratio to calculate with: ratios that are written alike promise the same
-// amount.
-func promised(ratio float64) float64 {
+// effectiveRatio returns the ratio to calculate with, rounded to two decimals unless that is 0. So
+// servers whose ratios are written alike offer alike.
+func effectiveRatio(ratio float64) float64 {
 	if n := hundredths(ratio); n > 0 {
 		return float64(n) / 100
 	}

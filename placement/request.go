@@ -84,8 +84,8 @@ type selector struct {
 }
 
 // Prepared is a request resolved against a fleet and a chain. It remembers which classes of servers
-// pass the filters on records, so keep it for all equal requests. Its owner is that of the fleet.
-// Release it when it is no longer needed.
+// pass the filters on records, so keep it for all equal requests. It is used by one goroutine at a
+// time, that of the fleet. Release it when it is no longer needed.
 type Prepared struct {
 	Request Request
 
@@ -197,7 +197,7 @@ func (p *Prepared) countAmounts() {
 		if i < names.Len() {
 			ratio := r.Constraints.Class[names.Name(i)]
 			if ratio > 0 {
-				p.needs[i] = counted(math.Ceil(float64(p.amounts[i]) / promised(ratio)))
+				p.needs[i] = counted(math.Ceil(float64(p.amounts[i]) / effectiveRatio(ratio)))
 			}
 			if n, ok := r.Needs[names.Name(i)]; ok {
 				p.needs[i] = n

@@ -113,7 +113,7 @@ func (m *members) Visit(n *ast.Node) {
 		ast.Walk(&n.Node, &inner)
 		m.loops = m.loops || inner > 0
 	case *ast.VariableDeclaratorNode:
-		var named names
+		var named usesOwnNames
 		ast.Walk(&n.Value, &named)
 		m.chains = m.chains || bool(named)
 	}
@@ -133,12 +133,13 @@ func (m *members) Visit(n *ast.Node) {
 	}
 }
 
-// names reports whether an expression uses a name that it has defined. Thirty names, each with a
-// value made of two uses of the one before, would make a value a thousand million times as long.
-type names bool
+// usesOwnNames reports whether an expression uses a name that it has defined. Thirty names, each
+// with a value made of two uses of the one before, would make a value a thousand million times as
+// long.
+type usesOwnNames bool
 
 // Visit is part of ast.Visitor.
-func (u *names) Visit(n *ast.Node) {
+func (u *usesOwnNames) Visit(n *ast.Node) {
 	if id, ok := (*n).(*ast.IdentifierNode); ok && id.Value != "node" && id.Value != "$env" {
 		*u = true
 	}

@@ -23,18 +23,18 @@ func (b *Batch) ranked(set []int32, key func(*View) uint64) []rank {
 	return b.keys
 }
 
-// rankedByFree sorts the servers by their free memory or disk, the least first. A turn of all ones
-// puts the most first.
-func (b *Batch) rankedByFree(set []int32, resource int, turn uint64) []rank {
-	b.keysByFree(set, resource, turn)
+// rankedByFree sorts the servers by their free memory or disk. The keys are XORed with flip: 0 puts
+// the least first, all ones put the most first.
+func (b *Batch) rankedByFree(set []int32, resource int, flip uint64) []rank {
+	b.keysByFree(set, resource, flip)
 	b.sort()
 	return b.keys
 }
 
-func (b *Batch) keysByFree(set []int32, resource int, turn uint64) {
+func (b *Batch) keysByFree(set []int32, resource int, flip uint64) {
 	b.keys = b.keys[:0]
 	for _, i := range set {
-		b.keys = append(b.keys, rank{ordered(b.fleet.rows[b.slots[i]].free[resource]) ^ turn, i})
+		b.keys = append(b.keys, rank{ordered(b.fleet.rows[b.slots[i]].free[resource]) ^ flip, i})
 	}
 }
 

@@ -31,7 +31,7 @@ func batchStages() []Stage {
 			Batch: softLocality,
 			Why: func(v *View) string {
 				switch {
-				case !v.p.hinted():
+				case !v.p.namesInstances():
 					return "has instances of the owner, and others have none"
 				case v.holdsAny(v.p.softFar):
 					return "holds instances that it should be far from, and others do not"
@@ -61,8 +61,8 @@ func withoutLarge(b *Batch, set []int32) []int32 {
 	return out
 }
 
-// hinted reports whether the request names instances that it is to be near to or far from.
-func (p *Prepared) hinted() bool {
+// namesInstances reports whether the request names instances that it is to be near to or far from.
+func (p *Prepared) namesInstances() bool {
 	return len(p.hardNear)+len(p.hardFar)+len(p.softNear)+len(p.softFar) > 0
 }
 
@@ -72,7 +72,7 @@ func (p *Prepared) hinted() bool {
 // are dropped.
 func softLocality(b *Batch, set []int32) []int32 {
 	p := b.p
-	if !p.hinted() {
+	if !p.namesInstances() {
 		if !b.chain.Settings.OwnerSpread || len(p.custom) > 0 {
 			return set
 		}
