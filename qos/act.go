@@ -258,9 +258,10 @@ func higherPriority(a, b *Metric) bool {
 	return a.Name < b.Name
 }
 
-// actOnAll acts on every candidate, for a gap that is not known.
-func (r *round) actOnAll(d *demand, g *rung, by *Metric) {
-	if by == nil {
+// actOnAll acts on every candidate, because the gap or the releases are not known. The actions are
+// those of substitute, a metric that can be acted on; nil: there is none.
+func (r *round) actOnAll(d *demand, g *rung, substitute *Metric) {
+	if substitute == nil {
 		d.report.Note = "nothing that is measured here can be " + map[Verb]string{
 			Throttle: "throttled", Freeze: "frozen", Evict: "evicted",
 		}[g.verb]
@@ -270,7 +271,7 @@ func (r *round) actOnAll(d *demand, g *rung, by *Metric) {
 		if !r.candidate(d.run, i) || r.unable(d, g.verb, i) {
 			continue
 		}
-		if amounts, why := g.do(r, d, by, i); why != 0 {
+		if amounts, why := g.do(r, d, substitute, i); why != 0 {
 			r.skip(d, g.verb, i, why)
 		} else {
 			release(r.demands, amounts)
@@ -567,14 +568,15 @@ func (r *round) merge(i int32) *merged {
 	if out.done {
 		return out
 	}
-	out.done, out.by.Cores = true, r.Cores
+	out.done, out.throttling.Cores = true, r.Cores
 	for j := range r.demands {
 		d := &r.demands[j]
 		if !r.candidate(d.run, i) {
 			continue
 		}
 		if a := d.action.Throttle; a != nil {
-			out.by.MinRatio, out.by.Step = max(out.by.MinRatio, a.MinRatio), max(out.by.Step, a.Step)
+			out.throttling.MinRatio = max(out.throttling.MinRatio, a.MinRatio)
+			out.throttling.Step = max(out.throttling.Step, a.Step)
 		}
 		if a := d.action.Evict; a != nil && a.Grace > 0 && (out.grace == 0 || a.Grace < out.grace) {
 			out.grace = a.Grace

@@ -64,9 +64,9 @@ type measurement struct {
 
 // merged holds the combined parameters of all demands for one task.
 type merged struct {
-	by    Throttling
-	grace time.Duration
-	done  bool
+	throttling Throttling
+	grace      time.Duration
+	done       bool
 }
 
 type ordered struct {

@@ -138,7 +138,7 @@ func (r *round) throttleLimit(d *demand, m *Metric, i int32) ([]Amount, Why) {
 		return nil, WhyUnknown
 	}
 	before, original := r.limitOf(t, m)
-	after, release := m.stepDown(t, before, r.merge(i).by)
+	after, release := m.stepDown(t, before, r.merge(i).throttling)
 	if after = max(after, 0); !lower(after, before) {
 		return nil, WhyFloor
 	}
@@ -173,7 +173,7 @@ func (r *round) limitable(m *Metric, i int32) int64 {
 		return 0
 	}
 	before, _ := r.limitOf(t, m)
-	by := r.merge(i).by
+	by := r.merge(i).throttling
 	all := by
 	all.Step = 100
 	after, release := m.stepDown(t, before, all)
@@ -204,7 +204,7 @@ func (r *round) raiseLimits(i int32, h *hold, l allowance) bool {
 		s := r.giving(i, Restore, h, l.reason)
 		after, use := x.Original, int64(0)
 		if !l.free && lower(x.Now, x.Original) {
-			by := l.by
+			by := l.throttling
 			by.Room = r.roomOf(m)
 			after, use = m.stepUp(t, x.Now, x.Original, by)
 		}

@@ -24,7 +24,7 @@ func InProportion(metric string) (throttle, restore func(t *Task, by Throttling)
 // throttleableOwn returns the amount that throttling a task to its floor would still release, for a
 // metric with its own Throttle.
 func (r *round) throttleableOwn(m *Metric, i int32) int64 {
-	by := r.merge(i).by
+	by := r.merge(i).throttling
 	all := by
 	all.Step = 100
 	_, release := m.Throttle(&r.tasks[i], all)

@@ -34,7 +34,7 @@ func (r *round) giveBack() {
 			continue
 		}
 		switch {
-		case h.Frozen != 0 && room.by.Stepwise: // a thaw gives everything back, so it waits
+		case h.Frozen != 0 && room.throttling.Stepwise: // a thaw gives everything back, so it waits
 			r.recordSkip(Skip{Task: t.ID, Rule: h.Rule, Verb: Thaw, Why: WhyMissing})
 		case h.Frozen != 0 && !r.fits(room, h.FrozenUse):
 			r.recordSkip(Skip{Task: t.ID, Rule: h.Rule, Verb: Thaw, Why: WhyLine})
@@ -79,11 +79,11 @@ type allowance struct {
 	free bool // no rule may act on the task, so it gets everything back at once
 	// A rule has fired within its action's cool-down. A low weight takes nothing from a task while
 	// processors are idle. The cost of giving it back is not known, so it waits for the cool-down.
-	cooling bool
-	by      Throttling
-	reason  string
-	metric  *Metric // its Restore is used
-	own     int64   // room below the metric's line, in its dimension's finest unit
+	cooling    bool
+	throttling Throttling
+	reason     string
+	metric     *Metric // its Restore is used
+	own        int64   // room below the metric's line, in its dimension's finest unit
 }
 
 // room returns the allowance of a task now, or the reason why nothing may be given back to it.
@@ -98,7 +98,7 @@ func (r *round) room(i int32, h *hold) (l allowance, why Why) {
 		return l, WhyActive
 	}
 	l.free, l.reason = true, "no rule speaks of it any more"
-	l.by = Throttling{Step: 100, Cores: r.Cores}
+	l.throttling = Throttling{Step: 100, Cores: r.Cores}
 	least := int64(math.MaxInt64)
 	for j := range r.runs {
 		u := &r.runs[j]
@@ -112,18 +112,19 @@ func (r *round) room(i int32, h *hold) (l allowance, why Why) {
 			return l, WhyActive
 		}
 		if l.free {
-			l.free, l.by.Step = false, 0
+			l.free, l.throttling.Step = false, 0
 		}
 		l.cooling = l.cooling || r.now < u.state.LastAbove+int64(r.p.actions[u.action].CoolDown)
 		if a := r.p.actions[u.action].Throttle; a != nil {
-			l.by.MinRatio, l.by.Step = max(l.by.MinRatio, a.MinRatio), max(l.by.Step, a.Step)
+			l.throttling.MinRatio = max(l.throttling.MinRatio, a.MinRatio)
+			l.throttling.Step = max(l.throttling.Step, a.Step)
 		}
 		if why := r.roomBelowRule(u, t, &l, &least); why != 0 {
 			return l, why
 		}
 	}
-	if l.by.Step == 0 {
-		l.by.Step = defaultStep
+	if l.throttling.Step == 0 {
+		l.throttling.Step = defaultStep
 	}
 	if !l.free && !r.fitsEvictLines(i, &l) {
 		return l, WhyLine
@@ -140,7 +141,7 @@ func (r *round) fitsEvictLines(i int32, l *allowance) bool {
 			continue
 		}
 		known := u.report.Known && u.metric != nil && u.metric.EvictQuantified
-		if known && !l.by.limitRoom(u, &r.tasks[i], r.roomLeft(u)) {
+		if known && !l.throttling.limitRoom(u, &r.tasks[i], r.roomLeft(u)) {
 			return false
 		}
 	}
@@ -182,7 +183,7 @@ func (r *round) roomBelowRule(u *run, t *Task, l *allowance, least *int64) Why {
 		return WhyReading
 	}
 	if !u.report.Known {
-		l.by.Stepwise, l.reason = true, u.report.Note
+		l.throttling.Stepwise, l.reason = true, u.report.Note
 		return 0
 	}
 	if !u.metric.ThrottleQuantified {
@@ -195,7 +196,7 @@ func (r *round) roomBelowRule(u *run, t *Task, l *allowance, least *int64) Why {
 		return 0
 	}
 	gap := r.roomLeft(u)
-	if gap <= 0 || !l.by.limitRoom(u, t, gap) {
+	if gap <= 0 || !l.throttling.limitRoom(u, t, gap) {
 		return WhyLine
 	}
 	if gap < *least {
@@ -277,7 +278,7 @@ func (r *round) cost(i int32, cpu int64) []Amount {
 
 // fits reports whether the room lets a task use so many more nanocores.
 func (r *round) fits(l allowance, cpu int64) bool {
-	return l.by.Room <= 0 || cpu <= l.by.Room || r.p.opt.WholeSteps
+	return l.throttling.Room <= 0 || cpu <= l.throttling.Room || r.p.opt.WholeSteps
 }
 
 // raise plans a step up of a task's quotas, as far as there is room. A quota that no rule limits
@@ -286,11 +287,11 @@ func (r *round) fits(l allowance, cpu int64) bool {
 func (r *round) raise(i int32, h *hold, l allowance) (due bool) {
 	t := &r.tasks[i]
 	key := t.Key()
-	l.by.Original = func(g *Group) (int64, bool) { return r.l.Original(key, g.Name) }
+	l.throttling.Original = func(g *Group) (int64, bool) { return r.l.Original(key, g.Name) }
 	changes, own := r.restoring(t, l)
 	due, cpu := len(changes) > 0, int64(0)
 	if !l.free && !r.p.opt.WholeSteps {
-		changes = capRaises(t, changes, l.by)
+		changes = capRaises(t, changes, l.throttling)
 	}
 	if due && len(changes) == 0 {
 		r.recordSkip(Skip{Task: t.ID, Rule: h.Rule, Verb: Restore, Why: WhyLine})
@@ -351,16 +352,16 @@ func (r *round) restoring(t *Task, l allowance) (changes []QuotaChange, own int6
 	if !l.free {
 		restore := RestoreCPU
 		if l.metric != nil && l.metric.Restore != nil {
-			restore, l.by.Amount = l.metric.Restore, l.own
+			restore, l.throttling.Amount = l.metric.Restore, l.own
 		}
-		changes, own = restore(t, l.by)
+		changes, own = restore(t, l.throttling)
 		changes = slices.DeleteFunc(
-			changes, func(c QuotaChange) bool { _, ok := l.by.Original(&t.Groups[c.Group]); return !ok },
+			changes, func(c QuotaChange) bool { _, ok := l.throttling.Original(&t.Groups[c.Group]); return !ok },
 		)
 	}
 	for j := range t.Groups { // quotas that another program has removed, or that no rule limits any more
 		g := &t.Groups[j]
-		if most, ok := l.by.Original(g); ok && (l.free || !g.limited()) {
+		if most, ok := l.throttling.Original(g); ok && (l.free || !g.limited()) {
 			changes = append(changes, QuotaChange{Group: j, Before: quotaOf(g), After: most, Whole: true})
 		}
 	}

@@ -161,14 +161,14 @@ func (r *round) throttle(d *demand, m *Metric, i int32) ([]Amount, Why) {
 	var changes []QuotaChange
 	own := int64(0)
 	if m.Throttle != nil {
-		by := r.merge(i).by
+		by := r.merge(i).throttling
 		by.Gap, by.Amount = r.mostToRelease(d, i), max(d.gap, 0)
 		changes, own = m.Throttle(t, by)
 	} else {
 		if !t.CPUKnown && !t.limited() {
 			return nil, WhyUnknown
 		}
-		by := r.merge(i).by
+		by := r.merge(i).throttling
 		whole, release := throttleCPU(r.changes[:0], t, by)
 		if changes = whole; release > d.gap {
 			by.Gap = r.mostToRelease(d, i)
@@ -194,16 +194,16 @@ func (r *round) throttle(d *demand, m *Metric, i int32) ([]Amount, Why) {
 	return amounts, 0
 }
 
-// mostToRelease returns the largest gap of the rules that throttle a task, as the bound of its
-// release. It returns 0, for no bound, if one of the rules cannot tell its gap.
-func (r *round) mostToRelease(by *demand, i int32) (gap int64) {
-	if r.p.opt.WholeSteps || by.gapUnknown || !by.metric.ThrottleQuantified {
+// mostToRelease returns the bound of a task's release: the largest gap of the rules that throttle
+// it. It returns 0, for no bound, if the gap or the releases of one of them are not known.
+func (r *round) mostToRelease(asking *demand, i int32) (gap int64) {
+	if r.p.opt.WholeSteps || asking.gapUnknown || !asking.metric.ThrottleQuantified {
 		return 0
 	}
 	for j := range r.demands {
 		d := &r.demands[j]
 		switch {
-		case d.Preview != by.Preview || d.action.Throttle == nil || d.done || !r.candidate(d.run, i):
+		case d.Preview != asking.Preview || d.action.Throttle == nil || d.done || !r.candidate(d.run, i):
 		case d.gapUnknown || d.metric.Throttleable && !d.metric.ThrottleQuantified:
 			return 0
 		case d.of == DimensionCPU || d.of == DimensionExtCPU && r.tasks[i].ExtCPU > 0:
@@ -280,7 +280,7 @@ func (r *round) throttleableOf(d *demand, i int32) int64 {
 	if d.metric.Throttle != nil && !builtinDimension(d.of) {
 		return r.throttleableOwn(d.metric, i)
 	}
-	by, whole := r.merge(i).by, int64(0)
+	by, whole := r.merge(i).throttling, int64(0)
 	for j := range t.Groups {
 		if g := &t.Groups[j]; g.Name != "" {
 			whole = plus(whole, max(g.CPU-g.floor(by), 0))
