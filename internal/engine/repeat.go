@@ -11,7 +11,7 @@ func (e *Engine) perform(c *Command, out *Batch) {
 		c.Do.apply(e, c.ID, out)
 		return
 	}
-	if o := e.state.Outcome(c.Token); o != nil {
+	if o := e.state.Outcome(c.Token); o != nil && !e.submitted(c) {
 		out.Replies = append(out.Replies, recalled(c, o))
 		return
 	}
@@ -20,6 +20,17 @@ func (e *Engine) perform(c *Command, out *Batch) {
 	if len(out.Replies) > answered { // a submit may be answered later
 		e.remember(c, &out.Replies[answered])
 	}
+}
+
+// submitted reports whether a command is the submit of a job that is known. The job answers it, also
+// if its token, which all who read the job can see, was sent with another command since.
+func (e *Engine) submitted(c *Command) bool {
+	do, ok := c.Do.(*SubmitJob)
+	if !ok {
+		return false
+	}
+	j := e.state.Job(do.Spec.ID)
+	return j != nil && j.Spec.Token == c.Token
 }
 
 // remember notes the answer to a command, in the batch of the command. A job that was taken in

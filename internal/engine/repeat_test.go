@@ -130,6 +130,23 @@ func TestATokenOfAnotherCommandIsRefused(t *testing.T) {
 	}
 }
 
+// The token of a submit can be read with its job. A command that is sent with it, and refused, does
+// not change how the submit is answered when it is repeated.
+func TestTheTokenOfASubmitCannotBeTakenFromIt(t *testing.T) {
+	b := newBench(t, state.Config{}, state.Limits{})
+	b.repeat("t", tokened(job("j", 1, 1000), "t"))
+	b.settle()
+	other := b.repeat("t", &engine.KillJob{ID: "nobody"})
+	b.settle()
+	b.wantCode(other, plimsoll.CodeNotFound)
+	again := b.repeat("t", tokened(job("j", 1, 1000), "t"))
+	b.settle()
+	if err := b.reply(again); err != nil {
+		t.Errorf("the repetition is answered with %v", err)
+	}
+	b.same()
+}
+
 // A job tells of its submit itself. When it is forgotten within minutes, its outcome is left, so
 // that a late repetition does not run the job again.
 func TestASubmitOutlivesItsJob(t *testing.T) {
