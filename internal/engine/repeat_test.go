@@ -209,6 +209,28 @@ func TestOutcomesExpire(t *testing.T) {
 	}
 }
 
+// Calls that are refused, however many, do not make the outcome of a change go.
+func TestRefusalsDoNotPushOutChanges(t *testing.T) {
+	b := newBench(t, state.Config{MaxOutcomes: 20}, state.Limits{})
+	b.send(job("j", 1, 1000))
+	b.settle()
+	b.repeat("mine", &engine.ScaleJob{ID: "j", Count: 5})
+	b.settle()
+	for i := range 100 {
+		b.repeat(fmt.Sprint("t", i), &engine.KillJob{ID: "nobody"})
+		b.settle()
+	}
+	b.send(&engine.ScaleJob{ID: "j", Count: 7})
+	b.settle()
+	b.crash()
+	again := b.repeat("mine", &engine.ScaleJob{ID: "j", Count: 5})
+	b.settle()
+	if err := b.reply(again); err != nil || b.count("j") != 7 {
+		t.Errorf("the repetition is answered with %v and leaves %d tasks, want 7", err, b.count("j"))
+	}
+	b.same()
+}
+
 // Outcomes are bounded in number and in bytes; the oldest go first.
 func TestOutcomesAreBounded(t *testing.T) {
 	for name, cfg := range map[string]state.Config{"number": {MaxOutcomes: 10}, "bytes": {MaxOutcomeBytes: 4000}} {

@@ -26,8 +26,8 @@ type Config struct {
 	EvictedFor   int64 // ns that a group does not go back to a node that evicted a task of it; 5 min
 
 	KeepOutcomes    int64 // ns that the outcome of a command with a token is remembered; 10 min
-	MaxOutcomes     int   // outcomes that are; 65,536
-	MaxOutcomeBytes int   // bytes that they take as they are stored; 16 MiB
+	MaxOutcomes     int   // outcomes that are, a quarter of them for refusals; 65,536
+	MaxOutcomeBytes int   // bytes that they take as they are stored, divided likewise; 16 MiB
 
 	Limits Limits           // of the store; none
 	Chain  *placement.Chain // what chooses nodes; placement.ClusterDefault()
