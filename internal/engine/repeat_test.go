@@ -248,3 +248,27 @@ func TestOutcomesAreBounded(t *testing.T) {
 		b.same()
 	}
 }
+
+// An outcome counts until it is forgotten: when very many are due at once, those that wait for
+// their turn are not done anew without being remembered.
+func TestAnOutcomeCountsUntilItIsForgotten(t *testing.T) {
+	b := newBench(t, state.Config{}, state.Limits{Ops: 40})
+	b.send(job("j", 1, 1000))
+	b.settle()
+	for i := range 300 {
+		b.repeat(fmt.Sprint("t", i), &engine.ScaleJob{ID: "j", Count: 5})
+	}
+	b.settle()
+	b.now += int64(10 * time.Minute)
+	b.repeat("t299", &engine.ScaleJob{ID: "j", Count: 5})
+	b.turn()
+	b.send(&engine.ScaleJob{ID: "j", Count: 7})
+	b.turn()
+	b.repeat("t299", &engine.ScaleJob{ID: "j", Count: 5})
+	b.turn()
+	if n := b.count("j"); n != 7 {
+		t.Errorf("the repetition leaves %d tasks, want 7", n)
+	}
+	b.settle()
+	b.same()
+}

@@ -60,13 +60,8 @@ func (t *outcomes) listOf(o *Outcome) *outcomeList {
 func outcomeBytes(o *Outcome) int { return size.Of(o) + len(o.Token) + codeWord }
 
 // Outcome returns the outcome of the command with a token; nil if it is not known, or not any more.
-func (s *State) Outcome(token string) *Outcome {
-	o := s.outcomes.byToken[token]
-	if o == nil || s.outcomeDue(o) {
-		return nil
-	}
-	return o
-}
+// One that is due counts until it is forgotten: Remember would leave it in its place.
+func (s *State) Outcome(token string) *Outcome { return s.outcomes.byToken[token] }
 
 // Remember notes what became of a command with a token. The first outcome stays.
 func (s *State) Remember(token string, digest uint64, policies []PolicyOutcome, refusal error) {
