@@ -207,6 +207,11 @@ func TestOnlyServersOfTheDocumentAreLoaded(t *testing.T) {
 	if !strings.Contains(got[2].Uncounted, `the server id "../secret" cannot be part of a file name`) {
 		t.Errorf("../secret: %+v", got[2])
 	}
+	for template, want := range map[string]string{"http://db/{server}/vms": "", "http://db/vms?of={server}": "ok"} {
+		if got, err := fill(template, ".."); (err == nil) != (want != "") {
+			t.Errorf("%s: %s, %v", template, got, err)
+		}
+	}
 	for template, want := range map[string]string{
 		"http://db/vms/{server}?of={server}": "http://db/vms/a%2F..%3Fb&c?of=a%2F..%3Fb%26c", "dir/{server}/x": "",
 	} {

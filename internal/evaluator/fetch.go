@@ -105,6 +105,9 @@ func fill(template, server string) (string, error) {
 		return strings.ReplaceAll(template, placeholder, server), nil
 	}
 	path, query, asks := strings.Cut(template, "?")
+	if strings.Contains(path, placeholder) && (server == "" || server == "." || server == "..") {
+		return "", plimsoll.Invalid("instances", "the server id %q cannot be part of the path of a URL", server)
+	}
 	path = strings.ReplaceAll(path, placeholder, url.PathEscape(server))
 	if !asks {
 		return path, nil
