@@ -151,6 +151,37 @@ func TestInstancesAreLoadedWhenABatchNeedsThem(t *testing.T) {
 	}
 }
 
+// A password in a URL does not stand in the errors that callers read.
+func TestErrorsDoNotTellThePasswordOfAURL(t *testing.T) {
+	d := newDatabase(t, `[{"id": "n1"`)
+	address := strings.Replace(d.URL, "http://", "http://me:secret@", 1)
+	for name, read := range map[string]func() error{
+		"an answer that is an error": func() error {
+			_, err := Read(t.Context(), address+"/vms?server=broken")
+			return err
+		},
+		"no answer": func() error {
+			_, err := Read(t.Context(), "http://me:secret@127.0.0.1:1/servers")
+			return err
+		},
+		"no URL": func() error {
+			_, err := Read(t.Context(), "http://me:secret@[/servers")
+			return err
+		},
+		"a document that is wrong": func() error {
+			cfg := Config{Servers: address + "/servers", Now: time.Now}
+			s := newSource(&cfg)
+			defer s.client.CloseIdleConnections()
+			_, err := s.now(t.Context())
+			return err
+		},
+	} {
+		if err := read(); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // A spread is counted from loaded instances too; one that cannot be loaded makes that an error.
 func TestASpreadOfLoadedInstancesIsCounted(t *testing.T) {
 	d := newDatabase(t, fleetOf(3, ""))
