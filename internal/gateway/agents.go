@@ -9,6 +9,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/nodekey"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
@@ -87,7 +88,11 @@ func (s agentService) Heartbeat(
 // shows it; nil if it does not. A caller that has not the session of the node's agent is refused; a
 // node of before has none.
 func (s agentService) caller(header http.Header, id string) (*pb.Node, error) {
-	snapshot := s.g.replica.Latest()
+	return callerIn(s.g.replica.Latest(), header, id)
+}
+
+// callerIn is caller by a given copy.
+func callerIn(snapshot *replica.Snapshot, header http.Header, id string) (*pb.Node, error) {
 	if snapshot == nil {
 		return nil, nil //nolint:nilnil // nothing is known yet
 	}
@@ -141,7 +146,9 @@ func (s agentService) ReportTasks(
 }
 
 // LeaveNode tells the leader that the agent of a node has stopped, so that nobody waits until its
-// silence is noticed. Like a report, it need not come from an agent that is registered here.
+// silence is noticed. Like a report, it need not come from an agent that is registered here. The
+// session is compared with a fresh copy: an older one may not know the node yet, and whoever speaks
+// for an empty node has its tasks started elsewhere.
 func (s agentService) LeaveNode(
 	ctx context.Context, req *connect.Request[pb.LeaveNodeRequest],
 ) (*connect.Response[pb.LeaveNodeResponse], error) {
@@ -149,7 +156,11 @@ func (s agentService) LeaveNode(
 	if err := plimsoll.ValidateID("node", id); err != nil {
 		return nil, err
 	}
-	if _, err := s.caller(req.Header(), id); err != nil {
+	fresh, err := s.g.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := callerIn(fresh, req.Header(), id); err != nil {
 		return nil, err
 	}
 	if _, err := s.g.do(ctx, &pb.Command{Kind: &pb.Command_LeaveNode{LeaveNode: req.Msg}}); err != nil {
