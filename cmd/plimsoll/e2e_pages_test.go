@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// TestPagesWorkAsTheyStand runs the blocks of every page from top to bottom, and compares the output
-// with the samples. Each page has a directory and a home of its own.
+// TestPagesWorkAsTheyStand runs the blocks of every page from top to bottom, and compares the
+// output with the samples. Each page has a directory and a home of its own.
 func TestPagesWorkAsTheyStand(t *testing.T) {
 	for _, p := range readPages(t) {
 		if unconvertedPages[p.name] != "" {
