@@ -38,7 +38,7 @@ type cluster struct {
 	daemons                []*daemon
 }
 
-// newCluster starts the roles with the command lines of the guide: none of them is told where a
+// newCluster starts the roles with the command lines of docs/concepts/tokens.md: none of them is told where a
 // token is.
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
