@@ -140,7 +140,7 @@ func TestPoliciesArePrintedAsTheyAreRead(t *testing.T) {
 	}
 }
 
-// The example of docs/reference/policy-file.md is a possible file, and refers only to what stands in it.
+// The example of docs/reference/policy-file.md is a possible file, and refers only to its own entries.
 func TestExamplePolicies(t *testing.T) {
 	data, err := os.ReadFile("../../examples/qos.yaml")
 	if err != nil {
