@@ -27,6 +27,8 @@ const (
 type Config struct {
 	// Server is the gateway's address: http://host:port, host:port or unix:/path. Empty:
 	// DefaultServer. Several, separated by commas, are tried in turn when one cannot be reached.
+	// They must be of one cluster: another does not know the tokens that keep a change from being
+	// made twice.
 	Server string
 	// Token is the user token of the gateway, and TokenFile a file that holds it. At most one of
 	// both may be set. If neither is, the token of a gateway on this machine is found by itself:

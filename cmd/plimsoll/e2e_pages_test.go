@@ -14,13 +14,10 @@ import (
 	"testing"
 )
 
-// TestPagesWorkAsTheyStand runs the blocks of every page from top to bottom, each page in a
-// directory and with a home of its own, and compares the output with the sample in the page.
+// TestPagesWorkAsTheyStand runs the blocks of every page from top to bottom, and compares the
+// output with the samples. Each page has a directory and a home of its own.
 func TestPagesWorkAsTheyStand(t *testing.T) {
 	for _, p := range readPages(t) {
-		if unconvertedPages[p.name] != "" {
-			continue
-		}
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			newPageRun(t, p.name).run(p)
@@ -56,13 +53,14 @@ type pageRun struct {
 const (
 	pageGateway     = "127.0.0.1:9080"
 	pageCoordinator = "127.0.0.1:9081"
+	pageEvaluator   = "127.0.0.1:9083"
 	pageData        = "/tmp/plimsoll"
 )
 
 var (
 	pageAddress = regexp.MustCompile(`127\.0\.0\.1:90\d\d`)
 	// pageRole is a command that goes on until it is stopped.
-	pageRole = regexp.MustCompile(`^(?:bin/)?plimsoll (dev|coordinator|gateway|agent)\b`)
+	pageRole = regexp.MustCompile(`^(?:bin/)?plimsoll (dev|coordinator|gateway|agent|evaluator)\b`)
 	// pageReader is a command that changes nothing.
 	pageReader = regexp.MustCompile(`^(?:curl|(?:bin/)?plimsoll (?:events|explain|place|task|queue|` +
 		`job (?:list|get|logs)|node (?:list|show|capacity|top)|policy (?:list|get)|qos|config (?:check|print|chain)))\b`)
@@ -166,6 +164,8 @@ func (r *pageRun) environment(role string) []string {
 		env = append(env, "PLIMSOLL_LISTEN="+r.address(pageGateway))
 	case "coordinator":
 		env = append(env, "PLIMSOLL_LISTEN="+r.address(pageCoordinator))
+	case "evaluator":
+		env = append(env, "PLIMSOLL_LISTEN="+r.address(pageEvaluator))
 	}
 	return env
 }

@@ -37,7 +37,8 @@ type cluster struct {
 	daemons                []*daemon
 }
 
-// newCluster starts the roles with the command lines of the guide, which name no tokens.
+// newCluster starts the roles with the command lines of docs/concepts/tokens.md, which name no
+// tokens.
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	ports := freePorts(t, 3)

@@ -16,7 +16,7 @@ const (
 	exitInterrupted = 130
 )
 
-// exitCodes is the table of all exit codes, for the help text and the guide.
+// exitCodes is the table of all exit codes in the help and in docs/reference/exit-codes.md.
 var exitCodes = [...]struct{ code, means string }{
 	{fmt.Sprint(exitOK), "it was done"},
 	{fmt.Sprint(exitFailed), "it failed, or the answer is no: the job did not complete, nothing is there"},

@@ -11,16 +11,16 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// The table in the code is also in the help text and in the guide.
-func TestTheTableOfExitCodesStandsInHelpAndInTheGuide(t *testing.T) {
-	guide, err := os.ReadFile("../../docs/guide.md")
+// The table in the code is the one of the help and of docs/reference/exit-codes.md.
+func TestTheTableOfExitCodesStandsInHelpAndInThePage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/reference/exit-codes.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	stdout, _, _ := plimsollAt(t.Context(), "", "--help")
 	for _, row := range exitCodes {
-		if line := fmt.Sprintf("| %s | %s |", row.code, row.means); !strings.Contains(string(guide), line) {
-			t.Errorf("docs/guide.md lacks the line %s", line)
+		if line := fmt.Sprintf("| %s | %s |", row.code, row.means); !strings.Contains(string(page), line) {
+			t.Errorf("docs/reference/exit-codes.md lacks the line %s", line)
 		}
 		if line := fmt.Sprintf("    %-5s  %s\n", row.code, row.means); !strings.Contains(stdout, line) {
 			t.Errorf("plimsoll --help lacks %q", line)

@@ -153,11 +153,13 @@ func TestTableOfMetricsIsWhatTheRolesServe(t *testing.T) {
 		"--extended", "--extended-warm-up", "1s", "--qos-interval", "200ms")
 	s.nodeReady("n1")
 	makeMetricsOfPolicies(s)
+	evaluator := useEvaluator(s)
 	all := map[string]bool{}
 	eventually(t, "metrics", func() error {
 		maps.Copy(all, served(leader, "coordinator"))
 		maps.Copy(all, served(s.address, "gateway"))
 		maps.Copy(all, served("unix:"+s.path("agent", "agent.sock"), "agent"))
+		maps.Copy(all, served(evaluator, "evaluator"))
 		if missing := without(listed, all); len(missing) > 0 {
 			return fmt.Errorf("no role serves %v", missing)
 		}
@@ -195,6 +197,18 @@ func makeMetricsOfPolicies(s *site) {
 	s.submit(
 		"burn", 1, "while :; do :; done", `, "class": "best-effort", "resources": {"cpu": "500m", "memory": "64Mi"}`,
 	)
+}
+
+// useEvaluator starts an evaluator and places with it, and returns its address.
+func useEvaluator(s *site) string {
+	s.t.Helper()
+	address := strings.Replace(freePorts(s.t, 1)[0], "localhost", "127.0.0.1", 1)
+	s.evaluator(address)
+	order := s.write("request.json", `{"resources": {"cpu": 1}}`)
+	if _, stderr, code := run(s.t, "place", order, "--evaluators", address); code != 0 {
+		s.t.Fatal(stderr)
+	}
+	return address
 }
 
 // without returns the names of one set that another does not have. go_* stands for all that begin

@@ -81,7 +81,7 @@ func (f file[T]) pass(t *testing.T, leave []string) {
 	}
 	found, stale := fill.Unexpected(fill.Differences(&in, &out), f.lost)
 	for _, d := range found {
-		t.Errorf("%s.%s is lost on its way through %s (%s: %s). It belongs into: %s; docs/guide.md",
+		t.Errorf("%s.%s is lost on its way through %s (%s: %s). It belongs into: %s; docs/reference",
 			d.Type, d.Field, f.name, d.Path, d, filePlaces[d.Type])
 	}
 	for _, rule := range stale {

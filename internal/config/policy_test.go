@@ -140,7 +140,8 @@ func TestPoliciesArePrintedAsTheyAreRead(t *testing.T) {
 	}
 }
 
-// The example of the guide is a valid file, and refers only to policies of the same file.
+// The example of docs/reference/policy-file.md is a valid file, and refers only to policies of the
+// same file.
 func TestExamplePolicies(t *testing.T) {
 	data, err := os.ReadFile("../../examples/qos.yaml")
 	if err != nil {

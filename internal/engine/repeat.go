@@ -11,7 +11,7 @@ func (e *Engine) perform(c *Command, out *Batch) {
 		c.Do.apply(e, c.ID, out)
 		return
 	}
-	if o := e.state.Outcome(c.Token); o != nil {
+	if o := e.state.Outcome(c.Token); o != nil && !e.submitted(c) {
 		out.Replies = append(out.Replies, repeatedReply(c, o))
 		return
 	}
@@ -20,6 +20,17 @@ func (e *Engine) perform(c *Command, out *Batch) {
 	if len(out.Replies) > answered { // a submit may be answered later
 		e.remember(c, &out.Replies[answered])
 	}
+}
+
+// submitted reports whether a command is the submit of a known job. The job answers it, even if its
+// token was sent with another command since: everyone who reads the job can see the token.
+func (e *Engine) submitted(c *Command) bool {
+	do, ok := c.Do.(*SubmitJob)
+	if !ok {
+		return false
+	}
+	j := e.state.Job(do.Spec.ID)
+	return j != nil && j.Spec.Token == c.Token
 }
 
 // remember stores the answer to a command as an outcome, in the batch of the command. A submit that

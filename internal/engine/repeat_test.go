@@ -130,6 +130,23 @@ func TestATokenOfAnotherCommandIsRefused(t *testing.T) {
 	}
 }
 
+// The token of a submit can be read with its job. A command that is sent with it, and refused, does
+// not change how the submit is answered when it is repeated.
+func TestTheTokenOfASubmitCannotBeTakenFromIt(t *testing.T) {
+	b := newBench(t, state.Config{}, state.Limits{})
+	b.repeat("t", tokened(job("j", 1, 1000), "t"))
+	b.settle()
+	other := b.repeat("t", &engine.KillJob{ID: "nobody"})
+	b.settle()
+	b.wantCode(other, plimsoll.CodeNotFound)
+	again := b.repeat("t", tokened(job("j", 1, 1000), "t"))
+	b.settle()
+	if err := b.reply(again); err != nil {
+		t.Errorf("the repetition is answered with %v", err)
+	}
+	b.same()
+}
+
 // A known job answers a repetition of its submit. If it is forgotten within minutes, an outcome is
 // left, so that a late repetition does not run the job again.
 func TestASubmitOutlivesItsJob(t *testing.T) {
@@ -192,6 +209,28 @@ func TestOutcomesExpire(t *testing.T) {
 	}
 }
 
+// Calls that are refused, however many, do not make the outcome of a change go.
+func TestRefusalsDoNotPushOutChanges(t *testing.T) {
+	b := newBench(t, state.Config{MaxOutcomes: 20}, state.Limits{})
+	b.send(job("j", 1, 1000))
+	b.settle()
+	b.repeat("mine", &engine.ScaleJob{ID: "j", Count: 5})
+	b.settle()
+	for i := range 100 {
+		b.repeat(fmt.Sprint("t", i), &engine.KillJob{ID: "nobody"})
+		b.settle()
+	}
+	b.send(&engine.ScaleJob{ID: "j", Count: 7})
+	b.settle()
+	b.crash()
+	again := b.repeat("mine", &engine.ScaleJob{ID: "j", Count: 5})
+	b.settle()
+	if err := b.reply(again); err != nil || b.count("j") != 7 {
+		t.Errorf("the repetition is answered with %v and leaves %d tasks, want 7", err, b.count("j"))
+	}
+	b.same()
+}
+
 // Outcomes are bounded in number and in bytes; the oldest go first.
 func TestOutcomesAreBounded(t *testing.T) {
 	for name, cfg := range map[string]state.Config{"number": {MaxOutcomes: 10}, "bytes": {MaxOutcomeBytes: 4000}} {
@@ -208,4 +247,28 @@ func TestOutcomesAreBounded(t *testing.T) {
 		}
 		b.same()
 	}
+}
+
+// An outcome counts until it is forgotten: when very many are due at once, those that wait for
+// their turn are not done anew without being remembered.
+func TestAnOutcomeCountsUntilItIsForgotten(t *testing.T) {
+	b := newBench(t, state.Config{}, state.Limits{Ops: 40})
+	b.send(job("j", 1, 1000))
+	b.settle()
+	for i := range 300 {
+		b.repeat(fmt.Sprint("t", i), &engine.ScaleJob{ID: "j", Count: 5})
+	}
+	b.settle()
+	b.now += int64(10 * time.Minute)
+	b.repeat("t299", &engine.ScaleJob{ID: "j", Count: 5})
+	b.turn()
+	b.send(&engine.ScaleJob{ID: "j", Count: 7})
+	b.turn()
+	b.repeat("t299", &engine.ScaleJob{ID: "j", Count: 5})
+	b.turn()
+	if n := b.count("j"); n != 7 {
+		t.Errorf("the repetition leaves %d tasks, want 7", n)
+	}
+	b.settle()
+	b.same()
 }

@@ -151,6 +151,37 @@ func TestInstancesAreLoadedWhenABatchNeedsThem(t *testing.T) {
 	}
 }
 
+// A password in a URL does not stand in the errors that callers read.
+func TestErrorsDoNotTellThePasswordOfAURL(t *testing.T) {
+	d := newDatabase(t, `[{"id": "n1"`)
+	address := strings.Replace(d.URL, "http://", "http://me:secret@", 1)
+	for name, read := range map[string]func() error{
+		"an answer that is an error": func() error {
+			_, err := Read(t.Context(), address+"/vms?server=broken")
+			return err
+		},
+		"no answer": func() error {
+			_, err := Read(t.Context(), "http://me:secret@127.0.0.1:1/servers")
+			return err
+		},
+		"no URL": func() error {
+			_, err := Read(t.Context(), "http://me:secret@[/servers")
+			return err
+		},
+		"a document that is wrong": func() error {
+			cfg := Config{Servers: address + "/servers", Now: time.Now}
+			s := newSource(&cfg)
+			defer s.client.CloseIdleConnections()
+			_, err := s.now(t.Context())
+			return err
+		},
+	} {
+		if err := read(); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // A spread is counted from loaded instances too. An instance that cannot be loaded is an error.
 func TestASpreadOfLoadedInstancesIsCounted(t *testing.T) {
 	d := newDatabase(t, fleetOf(3, ""))
@@ -206,6 +237,11 @@ func TestOnlyServersOfTheDocumentAreLoaded(t *testing.T) {
 	}
 	if !strings.Contains(got[2].Uncounted, `the server id "../secret" cannot be part of a file name`) {
 		t.Errorf("../secret: %+v", got[2])
+	}
+	for template, want := range map[string]string{"http://db/{server}/vms": "", "http://db/vms?of={server}": "ok"} {
+		if got, err := fill(template, ".."); (err == nil) != (want != "") {
+			t.Errorf("%s: %s, %v", template, got, err)
+		}
 	}
 	for template, want := range map[string]string{
 		"http://db/vms/{server}?of={server}": "http://db/vms/a%2F..%3Fb&c?of=a%2F..%3Fb%26c", "dir/{server}/x": "",

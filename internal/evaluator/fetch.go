@@ -49,25 +49,27 @@ func read(ctx context.Context, client *http.Client, where string, most int64) ([
 	if !isURL(where) {
 		f, err := os.Open(where)
 		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", where, withoutName(err))
+			return nil, fmt.Errorf("read %s: %w", shown(where), withoutName(err))
 		}
 		defer func() { _ = f.Close() }() // it was only read
-		return readAll(where, f, most)
+		return readAll(shown(where), f, most)
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, where, nil)
 	if err != nil {
-		return nil, plimsoll.Invalid("", "%s is not a URL: %s", where, err)
+		return nil, plimsoll.Invalid("", "a URL cannot be read; write for example http://host/servers")
 	}
 	request.Header.Set("Accept", "application/json")
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, plimsoll.Errorf(plimsoll.CodeUnavailable, "read %s: %s", where, withoutName(err))
+		return nil, plimsoll.Errorf(plimsoll.CodeUnavailable, "read %s: %s", shown(where), withoutName(err))
 	}
 	defer func() { _ = response.Body.Close() }() // it was only read
 	if response.StatusCode != http.StatusOK {
-		return nil, plimsoll.Errorf(plimsoll.CodeUnavailable, "read %s: the answer is %s", where, response.Status)
+		return nil, plimsoll.Errorf(
+			plimsoll.CodeUnavailable, "read %s: the answer is %s", shown(where), response.Status,
+		)
 	}
-	return readAll(where, response.Body, most)
+	return readAll(shown(where), response.Body, most)
 }
 
 func readAll(where string, from io.Reader, most int64) ([]byte, error) {
@@ -80,6 +82,18 @@ func readAll(where string, from io.Reader, most int64) ([]byte, error) {
 			where, most)
 	}
 	return data, nil
+}
+
+// shown returns a place as errors name it. Callers read errors, and a URL may hold a password.
+func shown(where string) string {
+	if !isURL(where) {
+		return where
+	}
+	u, err := url.Parse(where)
+	if err != nil {
+		return "a URL"
+	}
+	return u.Redacted()
 }
 
 // withoutName returns an error without the operation and the name, which its reader is given
@@ -106,6 +120,9 @@ func fill(template, server string) (string, error) {
 		return strings.ReplaceAll(template, placeholder, server), nil
 	}
 	path, query, asks := strings.Cut(template, "?")
+	if strings.Contains(path, placeholder) && (server == "" || server == "." || server == "..") {
+		return "", plimsoll.Invalid("instances", "the server id %q cannot be part of the path of a URL", server)
+	}
 	path = strings.ReplaceAll(path, placeholder, url.PathEscape(server))
 	if !asks {
 		return path, nil

@@ -30,6 +30,7 @@ func newMetrics(s *source) *metrics {
 			Help: "Calls and connections that were refused because there were too many, by the bound.",
 		}, []string{"bound"}),
 	}
+	m.refused.WithLabelValues("calls") // shown as 0 before it counts, so that rates are right
 	m.registry.MustRegister(
 		m.calls, m.refused, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),

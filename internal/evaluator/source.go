@@ -70,7 +70,7 @@ func (s *source) now(ctx context.Context) (*part, error) {
 	}
 	d, err := Parse(data, s.cfg.Defaults)
 	if err != nil {
-		return nil, plimsoll.Within(s.cfg.Servers, err)
+		return nil, plimsoll.Within(shown(s.cfg.Servers), err)
 	}
 	p := newPart(d)
 	s.last.Store(p)
@@ -125,7 +125,7 @@ func (s *source) instances(ctx context.Context, server string) ([]placement.Inst
 	}
 	list, err := p.Document.instances(data)
 	if err != nil {
-		return nil, plimsoll.Within(where, err)
+		return nil, plimsoll.Within(shown(where), err)
 	}
 	return list, nil
 }

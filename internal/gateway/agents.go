@@ -9,6 +9,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/nodekey"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
@@ -88,7 +89,11 @@ func (s agentService) Heartbeat(
 // not hold it. A caller without the session of the node's agent is refused. A node that an older
 // version has registered has no session, and needs none.
 func (s agentService) caller(header http.Header, id string) (*pb.Node, error) {
-	snapshot := s.g.replica.Latest()
+	return callerIn(s.g.replica.Latest(), header, id)
+}
+
+// callerIn is caller by a given copy.
+func callerIn(snapshot *replica.Snapshot, header http.Header, id string) (*pb.Node, error) {
 	if snapshot == nil {
 		return nil, nil //nolint:nilnil // the copy has no record of the node yet
 	}
@@ -142,7 +147,9 @@ func (s agentService) ReportTasks(
 }
 
 // LeaveNode tells the leader that the agent of a node has stopped, so that its silence need not be
-// noticed first. The agent need not be registered at this gateway.
+// noticed first. The agent need not be registered at this gateway. The session is compared with a
+// fresh copy: an older one may not hold the node yet, and the tasks of an empty node are started
+// elsewhere.
 func (s agentService) LeaveNode(
 	ctx context.Context, req *connect.Request[pb.LeaveNodeRequest],
 ) (*connect.Response[pb.LeaveNodeResponse], error) {
@@ -150,7 +157,11 @@ func (s agentService) LeaveNode(
 	if err := plimsoll.ValidateID("node", id); err != nil {
 		return nil, err
 	}
-	if _, err := s.caller(req.Header(), id); err != nil {
+	fresh, err := s.g.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := callerIn(fresh, req.Header(), id); err != nil {
 		return nil, err
 	}
 	if _, err := s.g.do(ctx, &pb.Command{Kind: &pb.Command_LeaveNode{LeaveNode: req.Msg}}); err != nil {

@@ -33,6 +33,7 @@ type fake struct {
 	entered  chan struct{} // gets a token when a Barrier begins to wait; may be nil
 	commands []*pb.Command // all that were sent
 	answer   func(*pb.Command) *pb.Reply
+	behind   *replica.Snapshot // what Latest returns; nil: the latest
 	watches  map[watchKey][]chan struct{}
 }
 
@@ -133,6 +134,11 @@ func (f *fake) Barrier(ctx context.Context) (*replica.Snapshot, error) {
 
 func (f *fake) Latest() *replica.Snapshot {
 	latest, _, _ := f.state()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.behind != nil {
+		return f.behind
+	}
 	return latest
 }
 

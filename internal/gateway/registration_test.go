@@ -106,6 +106,25 @@ func TestForgedReportsAreRefused(t *testing.T) {
 	}
 }
 
+// Nobody says that a node is empty who has not its session, also where the copy does not show yet
+// that the node has registered.
+func TestAForgedLeaveIsRefusedWhereTheCopyIsBehind(t *testing.T) {
+	f := registering()
+	s := serve(t, Config{}, f)
+	before, key := f.Latest(), newKey(t, 1)
+	f.put(putNode(keyed(key)))
+	f.set(func(f *fake) { f.behind = before })
+	leave := func(session string) error {
+		m := &pb.LeaveNodeRequest{Node: "n1", Incarnation: 3, Empty: true}
+		_, err := s.agents.LeaveNode(t.Context(), with(session, m))
+		return wire.FromConnectError(err)
+	}
+	wantRefusal(t, f, leave(newKey(t, 2).Session()), plimsoll.CodeDenied)
+	if err := leave(key.Session()); err != nil {
+		t.Errorf("the agent itself: %v", err)
+	}
+}
+
 // speak makes every call of an agent.
 func speak(s *served, session string, incarnation uint64) []error {
 	ctx, cancel := context.WithCancel(context.Background())

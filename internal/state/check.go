@@ -115,9 +115,11 @@ func (s *State) checkOutcomes() error {
 			return fmt.Errorf("the outcome of token %q is not found by it", o.Token)
 		}
 	}
-	if n := s.outcomes.order.len(); n != len(s.outcomes.byToken) || bytes != s.outcomes.bytes {
+	changes, refused := &s.outcomes.changes, &s.outcomes.refused
+	n, counted := changes.order.len()+refused.order.len(), changes.bytes+refused.bytes
+	if n != len(s.outcomes.byToken) || bytes != counted {
 		return fmt.Errorf("%d outcomes by token of %d bytes, but there are %d of %d",
-			len(s.outcomes.byToken), s.outcomes.bytes, n, bytes)
+			len(s.outcomes.byToken), counted, n, bytes)
 	}
 	return nil
 }

@@ -37,24 +37,32 @@ const (
 	codeWord       = 24   // bytes of a code as it is stored, with its tag and length
 )
 
-// outcomes are the outcomes of the last minutes. They are deleted in their order: when their time
-// has passed, or earlier when they are over a bound.
+// outcomes are the outcomes of the last minutes. Those of changes and those of refusals are each
+// deleted in their order: when their time has passed, or earlier when they are over a bound.
 type outcomes struct {
 	byToken map[string]*Outcome
-	order   fifo[*Outcome]
-	bytes   int // sum of outcomeBytes over all
+	changes outcomeList
+	refused outcomeList // a quarter of the bounds: wrong calls must not push out changes
+}
+
+type outcomeList struct {
+	order fifo[*Outcome]
+	bytes int // sum of outcomeBytes over all
+}
+
+// listOf returns the list of an outcome.
+func (t *outcomes) listOf(o *Outcome) *outcomeList {
+	if o.Refused {
+		return &t.refused
+	}
+	return &t.changes
 }
 
 func outcomeBytes(o *Outcome) int { return size.Of(o) + len(o.Token) + codeWord }
 
-// Outcome returns the outcome of the command with a token; nil if there is none, or it is too old.
-func (s *State) Outcome(token string) *Outcome {
-	o := s.outcomes.byToken[token]
-	if o == nil || s.outcomeDue(o) {
-		return nil
-	}
-	return o
-}
+// Outcome returns the outcome of the command with a token; nil if there is none. A due outcome
+// counts until it is deleted: Remember would leave it in its place.
+func (s *State) Outcome(token string) *Outcome { return s.outcomes.byToken[token] }
 
 // Remember stores the outcome of a command with a token. An outcome that is there already stays.
 func (s *State) Remember(token string, digest uint64, policies []PolicyOutcome, refusal error) {
@@ -104,28 +112,40 @@ func SubmitDigest(id string) uint64 {
 
 func (s *State) addOutcome(o *Outcome) {
 	s.outcomes.byToken[o.Token] = o
-	s.outcomes.order.push(o)
-	s.outcomes.bytes += outcomeBytes(o)
+	list := s.outcomes.listOf(o)
+	list.order.push(o)
+	list.bytes += outcomeBytes(o)
 }
 
 func (s *State) outcomeDue(o *Outcome) bool { return s.at >= later(o.Time, s.cfg.KeepOutcomes) }
 
-// mustForgetOutcome reports whether the oldest outcome is to be deleted.
-func (s *State) mustForgetOutcome() bool {
-	n := s.outcomes.order.len()
-	if n == 0 {
-		return false
+// mustForgetOutcome reports whether an outcome is to be deleted.
+func (s *State) mustForgetOutcome() bool { return s.outcomesToForget() != nil }
+
+// outcomesToForget returns a list whose oldest outcome is to be deleted; nil: there is none.
+func (s *State) outcomesToForget() *outcomeList {
+	n, bytes := s.cfg.MaxOutcomes/4, s.cfg.MaxOutcomeBytes/4
+	switch t := &s.outcomes; {
+	case s.mustForget(&t.refused, n, bytes):
+		return &t.refused
+	case s.mustForget(&t.changes, s.cfg.MaxOutcomes-n, s.cfg.MaxOutcomeBytes-bytes):
+		return &t.changes
 	}
-	tooMany := n > s.cfg.MaxOutcomes || s.outcomes.bytes > s.cfg.MaxOutcomeBytes
-	return tooMany || s.outcomeDue(*s.outcomes.order.front())
+	return nil
+}
+
+// mustForget reports whether the oldest outcome of a list with these bounds is to go.
+func (s *State) mustForget(list *outcomeList, number, bytes int) bool {
+	n := list.order.len()
+	return n > number || n > 0 && (list.bytes > bytes || s.outcomeDue(*list.order.front()))
 }
 
 // forgetOutcomes deletes the oldest outcomes, as far as the budget goes.
 func (s *State) forgetOutcomes(budget Budget) {
-	for s.mustForgetOutcome() && !s.Over(budget) {
-		o := s.outcomes.order.pop()
+	for list := s.outcomesToForget(); list != nil && !s.Over(budget); list = s.outcomesToForget() {
+		o := list.order.pop()
 		delete(s.outcomes.byToken, o.Token)
-		s.outcomes.bytes -= outcomeBytes(o)
+		list.bytes -= outcomeBytes(o)
 		s.dirty.deletedOutcomes = append(s.dirty.deletedOutcomes, o.Token)
 		s.dirty.bytes += len(o.Token)
 	}
@@ -142,7 +162,8 @@ func (s *State) rememberSubmit(j *Job) {
 
 // allOutcomes returns the outcomes by time and token, which is the order of a load.
 func (s *State) allOutcomes() []*Outcome {
-	list := slices.Clone(s.outcomes.order.items[s.outcomes.order.head:])
+	changes, refused := &s.outcomes.changes.order, &s.outcomes.refused.order
+	list := slices.Concat(changes.items[changes.head:], refused.items[refused.head:])
 	slices.SortFunc(list, func(a, b *Outcome) int {
 		return cmp.Or(cmp.Compare(a.Time, b.Time), strings.Compare(a.Token, b.Token))
 	})

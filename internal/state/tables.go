@@ -29,8 +29,8 @@ type Config struct {
 	EvictedFor   int64 // ns for which a group avoids a node that evicted a task of it; 5 min
 
 	KeepOutcomes    int64 // ns that the outcome of a command with a token is remembered; 10 min
-	MaxOutcomes     int   // remembered outcomes; 65,536
-	MaxOutcomeBytes int   // bytes of the stored records of all outcomes; 16 MiB
+	MaxOutcomes     int   // remembered outcomes, a quarter of them for refusals; 65,536
+	MaxOutcomeBytes int   // bytes of the stored records of all outcomes, divided likewise; 16 MiB
 
 	Limits Limits           // limits of a batch of the store; none
 	Chain  *placement.Chain // chain of filters and scorers for choosing nodes; placement.ClusterDefault()

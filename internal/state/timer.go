@@ -113,8 +113,11 @@ func (s *State) Wake() int64 {
 			wake = due
 		}
 	}
-	if s.outcomes.order.len() > 0 {
-		if due := later((*s.outcomes.order.front()).Time, s.cfg.KeepOutcomes); wake == 0 || due < wake {
+	for _, list := range []*outcomeList{&s.outcomes.changes, &s.outcomes.refused} {
+		if list.order.len() == 0 {
+			continue
+		}
+		if due := later((*list.order.front()).Time, s.cfg.KeepOutcomes); wake == 0 || due < wake {
 			wake = due
 		}
 	}

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -39,6 +40,32 @@ func FuzzCheckJSON(f *testing.F) {
 			t.Errorf("%q was refused: %v", data, err)
 		}
 	})
+}
+
+// A count of zero is refused however it is written.
+func TestACountOfZeroIsRefused(t *testing.T) {
+	for count, refused := range map[string]bool{
+		`0`: true, `"0"`: true, `0.00`: true, `-0`: true, `0e5`: true, `"\u0030"`: true,
+		`1`: false, `"10"`: false, `0.1e1`: false, `null`: false,
+	} {
+		err := CheckJSON([]byte(`{"spec":{"groups":[{"count":`+count+`}]}}`), &pb.SubmitJobRequest{})
+		if (err != nil) != refused {
+			t.Errorf("%s: %v", count, err)
+		}
+	}
+}
+
+// A list of texts is passed over without a path for each.
+func TestAListOfTextsIsCheckedWithoutAllocations(t *testing.T) {
+	data := []byte(`{"spec":{"groups":[{"command":["a"` + strings.Repeat(`,"b"`, 10_000) + `]}]}}`)
+	allocations := testing.AllocsPerRun(3, func() {
+		if err := CheckJSON(data, &pb.SubmitJobRequest{}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if allocations > 100 {
+		t.Errorf("%.0f allocations", allocations)
+	}
 }
 
 // withoutZeros changes each zero, for whether one was the reason of a refusal.

@@ -18,8 +18,8 @@ type place struct {
 
 // also of a field of the job file or the queue file.
 const (
-	jobFile   = "; reading and printing in internal/config (TestEveryFieldPassesThroughAFile says where); docs/guide.md"
-	queueFile = "; queue, queueEntry and queueEntryOf in internal/config/queues.go; docs/guide.md"
+	jobFile   = "; reading and printing in internal/config (TestEveryFieldPassesThroughAFile says where); docs/reference/job-file.md"
+	queueFile = "; queue, queueEntry and queueEntryOf in internal/config/queues.go; docs/reference/queue-file.md"
 )
 
 func (p place) String() string {
