@@ -130,8 +130,10 @@ func (g *Gateway) Serve(ctx context.Context, l, agents net.Listener) error {
 
 // routes returns the table of everything served on Config.Listen.
 func (g *Gateway) routes() http.Handler {
+	bounds := wire.RequestBounds(g.cfg.MaxRequestBytes)
+	bounds.Checked = true // by the intake, which reads every body that connect does
 	options := []connect.HandlerOption{
-		wire.Bounded(wire.RequestBounds(g.cfg.MaxRequestBytes)),
+		wire.Bounded(bounds),
 		connect.WithInterceptors(guard{g}),
 		connect.WithCompressMinBytes(1400),
 	}

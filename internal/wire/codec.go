@@ -18,6 +18,9 @@ import (
 type Bounds struct {
 	Bytes   int // both as sent and inflated; above 0
 	Decoded int // size of its decoded form, as Footprint counts it; above 0
+	// Checked tells that JSON has passed FootprintJSON and CheckJSON before connect gets it, so
+	// that it is not gone through again.
+	Checked bool
 }
 
 // RequestBounds returns the bounds of a user's or an agent's request of at most so many bytes. With
@@ -148,18 +151,26 @@ func (c *jsonCodec) Unmarshal(data []byte, message any) error {
 	if len(data) == 0 {
 		return errors.New("an empty body is no JSON object; write {} for a message without fields")
 	}
-	if _, err := FootprintJSON(data, m, c.bounds.Decoded); err != nil {
-		return err
-	}
-	// People write JSON, so an unknown field is a mistake. Processes use the binary form, in which
-	// an unknown field comes from a newer version and is kept.
-	if err := CheckJSON(data, m); err != nil {
+	if err := c.check(data, m); err != nil {
 		return err
 	}
 	if err := (protojson.UnmarshalOptions{RecursionLimit: 2 * maxDepth}).Unmarshal(data, m); err != nil {
 		return fmt.Errorf("unmarshal into %T: %w", message, err)
 	}
 	return nil
+}
+
+// check counts a message and looks for unknown names. People write JSON, so an unknown field is a
+// mistake. Processes use the binary form, in which an unknown field comes from a newer version and
+// is kept.
+func (c *jsonCodec) check(data []byte, m proto.Message) error {
+	if c.bounds.Checked {
+		return nil
+	}
+	if _, err := FootprintJSON(data, m, c.bounds.Decoded); err != nil {
+		return err
+	}
+	return CheckJSON(data, m)
 }
 
 func asProto(message any) (proto.Message, error) {
