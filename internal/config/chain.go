@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agext/levenshtein"
-
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/placement"
@@ -195,14 +193,7 @@ func stageNames() (all, own []string) {
 }
 
 func nearestStage(name string, known, shown []string) string {
-	best, distance := "", 1<<30
-	folded := fold(shorten(name))
-	for _, k := range known {
-		if d := levenshtein.Distance(folded, fold(k), nil); d < distance {
-			best, distance = k, d
-		}
-	}
-	if distance <= max(1, len(best)/3) {
+	if best := closest(name, known); best != "" {
 		return "did you mean " + strconv.Quote(best) + "?"
 	}
 	return "possible are " + strings.Join(shown, ", ")

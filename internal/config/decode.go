@@ -255,24 +255,32 @@ func fold(s string) string { return separators.Replace(strings.ToLower(s)) }
 
 // suggest names the field that was probably meant or, failing that, all possible ones.
 func suggest(name string, known []field) string {
-	best, distance := "", 1<<30
-	folded := fold(shorten(name))
-	for _, f := range known {
-		if d := levenshtein.Distance(folded, fold(f.name), nil); d < distance {
-			best, distance = f.name, d
-		}
-	}
-	if distance <= max(1, len(best)/3) {
-		return fmt.Sprintf("did you mean %q?", best)
-	}
-	if meant := synonyms[name]; slices.ContainsFunc(known, func(f field) bool { return f.name == meant }) {
-		return fmt.Sprintf("did you mean %q?", meant)
-	}
 	names := make([]string, len(known))
 	for i, f := range known {
 		names[i] = f.name
 	}
+	if best := closest(name, names); best != "" {
+		return fmt.Sprintf("did you mean %q?", best)
+	}
+	if meant := synonyms[name]; slices.Contains(names, meant) {
+		return fmt.Sprintf("did you mean %q?", meant)
+	}
 	return "possible are " + strings.Join(names, ", ")
+}
+
+// closest returns the most similar name in any naming style, or an empty string if none is similar.
+func closest(name string, known []string) string {
+	best, distance := "", 1<<30
+	folded := fold(shorten(name))
+	for _, k := range known {
+		if d := levenshtein.Distance(folded, fold(k), nil); d < distance {
+			best, distance = k, d
+		}
+	}
+	if distance > max(1, len(best)/3) {
+		return ""
+	}
+	return best
 }
 
 // nearestWord is suggest for the values of a field.
