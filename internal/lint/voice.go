@@ -65,9 +65,8 @@ func pageVoice(name, text string) (found []Finding) {
 	for line := range strings.Lines(text) {
 		number++
 		line = strings.TrimRight(line, "\n")
-		if w := columns(line); w > maxProseWidth && !strings.HasPrefix(
-			line, "|",
-		) && longestWord(line) < maxProseWidth/2 {
+		isRow := strings.HasPrefix(line, "|")
+		if w := columns(line); w > maxProseWidth && !isRow && longestWord(line) < maxProseWidth/2 {
 			found = append(found, wide(name, number, w, maxProseWidth))
 		}
 	}

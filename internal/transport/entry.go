@@ -21,24 +21,24 @@ type entry struct {
 }
 
 func newEntry(cfg ServeConfig, socket bool, next http.Handler) *entry {
-	d := &entry{
+	e := &entry{
 		next: next, socket: socket, access: cfg.Access, caller: cfg.Caller,
 		timeout: cfg.BodyTimeout, rate: int64(cfg.BodyRate),
 	}
-	if d.timeout == 0 {
-		d.timeout = DefaultBodyTimeout
+	if e.timeout == 0 {
+		e.timeout = DefaultBodyTimeout
 	}
-	if d.rate == 0 {
-		d.rate = DefaultBodyRate
+	if e.rate == 0 {
+		e.rate = DefaultBodyRate
 	}
-	return d
+	return e
 }
 
 // ServeHTTP admits a request. It notes at the request's connection when the request has arrived and
 // when it was answered.
-func (d *entry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	d.calls.Add(1)
-	defer d.calls.Add(-1)
+func (e *entry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	e.calls.Add(1)
+	defer e.calls.Add(-1)
 	c := connOf(r.Context())
 	if r.Body == nil || r.ContentLength == 0 { // in HTTP/2 a body without bytes is not http.NoBody
 		if c != nil {
@@ -46,36 +46,36 @@ func (d *entry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			defer c.answered()
 		}
 	} else {
-		a := d.watch(w, r, c)
+		a := e.watch(w, r, c)
 		r.Body = a
 		defer a.close()
 	}
-	d.admit(w, r, c)
+	e.admit(w, r, c)
 }
 
 // watch makes the Arrival of a request's body.
-func (d *entry) watch(w http.ResponseWriter, r *http.Request, c *conn) *Arrival {
+func (e *entry) watch(w http.ResponseWriter, r *http.Request, c *conn) *Arrival {
 	a := &Arrival{
 		ReadCloser: r.Body, control: *http.NewResponseController(w), conn: c,
-		timeout: d.timeout, rate: d.rate, length: r.ContentLength, began: time.Now(),
+		timeout: e.timeout, rate: e.rate, length: r.ContentLength, began: time.Now(),
 	}
 	if r.ProtoMajor == 1 {
 		a.header = w.Header()
-		a.readUntil(a.began.Add(d.timeout))
+		a.readUntil(a.began.Add(e.timeout))
 	} else {
-		a.timer = time.AfterFunc(d.timeout, a.expire)
+		a.timer = time.AfterFunc(e.timeout, a.expire)
 	}
 	return a
 }
 
 // admit passes on a request that the host policy and the access allow.
-func (d *entry) admit(w http.ResponseWriter, r *http.Request, c *conn) {
-	if d.hosts != nil && !d.hosts.admits(w, r) {
+func (e *entry) admit(w http.ResponseWriter, r *http.Request, c *conn) {
+	if e.hosts != nil && !e.hosts.admits(w, r) {
 		return
 	}
-	caller := d.caller
-	if d.access != nil {
-		grant, ok := d.access.admits(w, r, d.socket)
+	caller := e.caller
+	if e.access != nil {
+		grant, ok := e.access.admits(w, r, e.socket)
 		if !ok {
 			return
 		}
@@ -89,5 +89,5 @@ func (d *entry) admit(w http.ResponseWriter, r *http.Request, c *conn) {
 			c.trust()
 		}
 	}
-	d.next.ServeHTTP(w, r)
+	e.next.ServeHTTP(w, r)
 }
