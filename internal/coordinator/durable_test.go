@@ -13,6 +13,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
+	"github.com/plimsoll-dev/plimsoll/internal/store/storetest"
 	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
@@ -32,7 +33,7 @@ func whole(t *term, id string, tasks int) error {
 // The machine dies right after a reply. The whole job is there, also if its creation took many
 // turns.
 func TestSubmitIsDurableBeforeItsReply(t *testing.T) {
-	fs := vfs.NewCrashableMem()
+	fs := storetest.NewCrashableFS()
 	l := lead(t, Config{}, openStore(t, fs, tiny))
 	defer l.stop()
 	for i, tasks := range []int{1, 500, 3, 0, 64, 63, 1, 200} {
@@ -46,7 +47,7 @@ func TestSubmitIsDurableBeforeItsReply(t *testing.T) {
 
 // crash is a file system after a crash, with the jobs that were acknowledged before.
 type crash struct {
-	fs    *vfs.MemFS
+	fs    storetest.CrashableFS
 	acked map[string]int
 	what  string
 }
@@ -55,7 +56,7 @@ type crash struct {
 // there.
 func TestCrashUnderLoad(t *testing.T) {
 	seed := testrun.Seed(t)
-	fs := vfs.NewCrashableMem()
+	fs := storetest.NewCrashableFS()
 	var mu sync.Mutex
 	rng := rand.New(rand.NewPCG(seed, 1))
 	acked := map[string]int{} // tasks by job

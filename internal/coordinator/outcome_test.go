@@ -12,6 +12,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/fill"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
+	"github.com/plimsoll-dev/plimsoll/internal/store/storetest"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -72,7 +73,7 @@ func scaleWith(token, id string, count int32) *pb.Command {
 // An outcome is durable before the reply: a repetition after a crash has no second effect. Outcomes
 // are stored and not replicated.
 func TestOutcomesSurviveACrash(t *testing.T) {
-	fs := vfs.NewCrashableMem()
+	fs := storetest.NewCrashableFS()
 	first := lead(t, Config{}, openStore(t, fs, store.Limits{}))
 	first.must(submit(job("j", 1)))
 	first.must(scaleWith("mine", "j", 5))

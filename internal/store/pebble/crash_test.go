@@ -91,14 +91,14 @@ func (p *promises) run(cfg Config, rng *rand.Rand, batches uint64) (err error) {
 
 // crash is a file system as a crash left it, with the promises given until then.
 type crash struct {
-	fs               *vfs.MemFS
+	fs               storetest.CrashableFS
 	acked, committed uint64
 	epoch, keep      uint64
 	what             string
 }
 
 // crashNow copies the file system at this instant. The given share of the unsynced data survives.
-func (p *promises) crashNow(fs *vfs.MemFS, rng *rand.Rand, percent int, what string) crash {
+func (p *promises) crashNow(fs storetest.CrashableFS, rng *rand.Rand, percent int, what string) crash {
 	c := crash{
 		acked: p.acked.Load(), epoch: p.epoch.Load(), what: fmt.Sprintf("%s, %d%% of the rest survives", what, percent),
 	}
@@ -156,7 +156,7 @@ func randomSeed(t *testing.T) *rand.Rand {
 // The machine dies before any write to the disk, from the making of the store to its close.
 func TestCrashAtEveryPoint(t *testing.T) {
 	rng := randomSeed(t)
-	mem := vfs.NewCrashableMem()
+	mem := storetest.NewCrashableFS()
 	p := newPromises()
 	var mu sync.Mutex // Pebble writes from several goroutines
 	var crashes []crash
@@ -189,7 +189,7 @@ func TestCrashAtEveryPoint(t *testing.T) {
 // The machine dies again while the store is opened after a crash.
 func TestCrashDuringRecovery(t *testing.T) {
 	rng := randomSeed(t)
-	mem := vfs.NewCrashableMem()
+	mem := storetest.NewCrashableFS()
 	p := newPromises()
 	var first []crash
 	fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
@@ -247,7 +247,7 @@ func TestDiskErrors(t *testing.T) {
 	for range 80 {
 		at, once := rng.Int64N(total), rng.IntN(2) == 0
 		seed := rng.Uint64()
-		mem := vfs.NewCrashableMem()
+		mem := storetest.NewCrashableFS()
 		var n atomic.Int64
 		fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if op.Kind.ReadOrWrite() != errorfs.OpIsWrite {
@@ -279,7 +279,7 @@ func TestDiskErrors(t *testing.T) {
 func countWrites(t *testing.T, batches uint64) int64 {
 	t.Helper()
 	var n atomic.Int64
-	fs := errorfs.Wrap(vfs.NewCrashableMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+	fs := errorfs.Wrap(storetest.NewCrashableFS(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
 			n.Add(1)
 		}
@@ -301,7 +301,7 @@ func TestFirstFailureIsTheLast(t *testing.T) {
 		}
 		return nil
 	})
-	mem := vfs.NewCrashableMem()
+	mem := storetest.NewCrashableFS()
 	s := mustOpen(t, small(errorfs.Wrap(mem, &failing), "store"))
 	epoch := lead(t, s)
 	mustCommit(t, s, epoch, 1)
@@ -358,7 +358,7 @@ func TestManifestErrors(t *testing.T) {
 	rng := randomSeed(t)
 	for at := range int64(40) {
 		seed := rng.Uint64()
-		mem := vfs.NewCrashableMem()
+		mem := storetest.NewCrashableFS()
 		var n atomic.Int64
 		fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
 			base := mem.PathBase(op.Path)
