@@ -208,7 +208,7 @@ func (q *questions) copyFor(ctx context.Context, a *question) (*fleetCopy, error
 			continue
 		case <-timer.C:
 		}
-		q.want(a)
+		q.want(a, fresh)
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -222,13 +222,12 @@ func (q *questions) copyFor(ctx context.Context, a *question) (*fleetCopy, error
 func (q *questions) usable(a *question) (c *fleetCopy, fresh <-chan struct{}, due time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if c = q.mu.latest; c != nil && (a.canUse(c) || a.task == nil && c.revision >= a.least && time.Since(
-		c.began,
-	) <= copyFor) {
-		q.dropExplain(a)
-		return c, nil, due
+	c = q.mu.latest
+	if c == nil || !a.canUse(c) && !a.canShare(c) {
+		return nil, q.mu.fresh, q.mu.due
 	}
-	return nil, q.mu.fresh, q.mu.due
+	q.dropExplain(a)
+	return c, nil, due
 }
 
 // canUse reports whether a copy was begun after the question came. For a question about a task, the
@@ -240,10 +239,19 @@ func (a *question) canUse(c *fleetCopy) bool {
 	return !c.began.Before(a.arrived)
 }
 
+// canShare reports whether a copy that was begun before the question came is recent enough.
+func (a *question) canShare(c *fleetCopy) bool {
+	return a.task == nil && c.revision >= a.least && time.Since(c.began) <= copyFor
+}
+
 // want asks the writer loop for a copy, unless the question can use the one that is being made.
-func (q *questions) want(a *question) {
+// It does nothing if fresh, which came with the latest copy, is closed: another copy came since.
+func (q *questions) want(a *question, fresh <-chan struct{}) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.mu.fresh != fresh {
+		return
+	}
 	if q.mu.making == nil || !a.canUse(q.mu.making) {
 		q.mu.wanted = true
 		q.wake()
