@@ -61,9 +61,8 @@ func TestLogsAreFilteredForTheTerminalOnly(t *testing.T) {
 			stdout: &out, stderr: &notes,
 			terminal: c.stdout, live: c.stderr, now: func() time.Time { return testNow },
 		})
-		if code != 0 || strings.Contains(out.String(), hostile) == c.stdout || strings.Contains(
-			notes.String(), hostile,
-		) == c.stderr {
+		if code != 0 || strings.Contains(out.String(), hostile) == c.stdout ||
+			strings.Contains(notes.String(), hostile) == c.stderr {
 			t.Errorf("%+v: exit code %d, stdout %q, stderr %q", c, code, &out, &notes)
 		}
 	}
