@@ -375,7 +375,7 @@ func (w *world) leave(a *account) {
 func (w *world) cutShort() {
 	w.place(rapid.IntRange(0, 3).Draw(w.t, "lanes before it is cut short"))
 	for range rapid.IntRange(0, 3).Draw(w.t, "lanes that are told") {
-		if l, cause, ok := w.tree.Tell(); ok {
+		if l, cause, ok := w.tree.NextCause(); ok {
 			w.lanes[l.ID].told = cause
 		}
 	}
@@ -415,7 +415,7 @@ func (w *world) place(n int) (done bool) {
 
 func (w *world) settle() {
 	w.tree.Settle()
-	for l, cause, ok := w.tree.Tell(); ok; l, cause, ok = w.tree.Tell() {
+	for l, cause, ok := w.tree.NextCause(); ok; l, cause, ok = w.tree.NextCause() {
 		w.lanes[l.ID].told = cause
 	}
 	for _, l := range w.lanes {

@@ -41,7 +41,7 @@ func TestStoredJobThatIsNotUnderstoodAnyMore(t *testing.T) {
 	for range 3 {
 		sched.Cycle(s, state.Budget{})
 	}
-	s.Tell(state.Budget{})
+	s.RecordCauses(state.Budget{})
 	if c := s.Job("other").Groups[0].Counts; c.Pending != 0 {
 		t.Errorf("the other job: %+v", c)
 	}
