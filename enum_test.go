@@ -53,6 +53,7 @@ var enums = map[string]enum{
 	"Class":        read(plimsoll.ParseClass),
 	"Code":         read(func(word string) (plimsoll.Code, bool) { return plimsoll.ParseCode(word), true }),
 	"EventType":    written[plimsoll.EventType](),
+	"Freshness":    read(orZero(plimsoll.ParseFreshness)),
 	"JobState":     read(orZero(plimsoll.ParseJobState)),
 	"NodeMode":     read(orZero(plimsoll.ParseNodeMode)),
 	"PolicyKind":   read(orZero(plimsoll.ParsePolicyKind)),

@@ -7,9 +7,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/memory"
-	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
-	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
 // budget bounds the bytes of requests under way: their bodies as read, inflated and decoded, and
@@ -128,15 +126,22 @@ func holding(ctx context.Context, n int) error {
 	return nil // the request did not come over the routes, as in a test
 }
 
-// holdRecord acquires the bytes of a record for an answer, if there is such a record.
-func holdRecord(ctx context.Context, s *replica.Snapshot, kind wire.Kind, key string) error {
-	data, _ := s.Get(kind, key)
-	return holding(ctx, len(data))
+// holdAnswer acquires the bytes for a record of n bytes that is in an answer as it is kept: once in
+// the answer, and once more if that is compressed.
+func holdAnswer(ctx context.Context, n int) error {
+	if c, ok := ctx.Value(chargeKey{}).(*charge); ok {
+		return c.hold(partBytes + 2*n)
+	}
+	return nil // as in holding
 }
 
 // answerBytes is the overhead of an object of an answer, beside four times its record: the decoded
 // and the encoded form, and a list that grows.
 const answerBytes = 256
+
+// partBytes is the overhead of a record of an answer that is not decoded: its place in the list of
+// parts, which grows.
+const partBytes = 128
 
 // pageBytes bounds the records of one page of a list, roughly. A page ends early when it is
 // reached.

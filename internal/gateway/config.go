@@ -69,6 +69,9 @@ type Config struct {
 	// MaxAgentBytes is the same bound for agents' requests; default half of MaxUserBytes, and at
 	// least 64 MiB.
 	MaxAgentBytes int
+	// MaxJSONBytes bounds the cache of records in JSON, which answers in JSON are made of; default
+	// 64 MiB. Those that were not read for the longest time give way.
+	MaxJSONBytes int
 	// MaxExplains bounds the questions to the leader under way: explanations, dry runs, capacities
 	// and plans; default 16.
 	MaxExplains int
@@ -197,6 +200,7 @@ func (c *Config) validateBounds() error {
 		{"maxRequestBytes", c.MaxRequestBytes},
 		{"maxUserBytes", c.MaxUserBytes},
 		{"maxAgentBytes", c.MaxAgentBytes},
+		{"maxJSONBytes", c.MaxJSONBytes},
 		{"maxRequests", c.MaxRequests},
 		{"maxStreams", c.MaxStreams},
 		{"maxExplains", c.MaxExplains},
@@ -233,6 +237,7 @@ func (c Config) withDefaults() Config {
 		c.MaxUserBytes = defaultBudget()
 	}
 	setDefault(&c.MaxAgentBytes, max(c.MaxUserBytes/2, leastBudget*2/3))
+	setDefault(&c.MaxJSONBytes, 64<<20)
 	setDefault(&c.MaxRequests, 4096)
 	setDefault(&c.MaxStreams, 20_000)
 	setDefault(&c.MaxExplains, 16)

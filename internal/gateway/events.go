@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"strings"
 
 	"connectrpc.com/connect"
 
@@ -20,7 +19,7 @@ type eventService struct{ g *Gateway }
 func (s eventService) ListEvents(
 	ctx context.Context, req *connect.Request[pb.ListEventsRequest],
 ) (*connect.Response[pb.ListEventsResponse], error) {
-	snapshot, err := s.g.read(ctx)
+	v, err := s.g.view(ctx, req.Msg)
 	if err != nil {
 		return nil, err
 	}
@@ -28,10 +27,11 @@ func (s eventService) ListEvents(
 	if count := req.Msg.GetCount(); count > 0 {
 		limit = min(limit, count)
 	}
-	view := snapshot.Events()
-	low, high, ok := view.Range()
+	recent := v.Events()
+	low, high, ok := recent.Range()
 	resp := &pb.ListEventsResponse{
-		InstanceUuid: snapshot.InstanceUUID(), LowestId: low, HighestId: high, Next: req.Msg.GetStart(),
+		InstanceUuid: v.InstanceUUID(), LowestId: low, HighestId: high, Next: req.Msg.GetStart(),
+		Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age),
 	}
 	start := max(req.Msg.GetStart(), low)
 	if !ok || start > high {
@@ -40,7 +40,7 @@ func (s eventService) ListEvents(
 	object := req.Msg.GetObject()
 	looked, texts := 0, 0
 	var full error
-	err = view.Batch(start, high-start+1, func(id uint64, ev *plimsoll.Event) bool {
+	err = recent.Batch(start, high-start+1, func(id uint64, ev *plimsoll.Event) bool {
 		resp.Next = id + 1
 		if object == "" || concerns(ev, object) {
 			n := eventBytes(ev)
@@ -79,9 +79,9 @@ func concerns(ev *plimsoll.Event, object string) bool {
 
 // isOrBelow reports whether an id names an object or a part of it. An empty object matches every
 // id.
-func isOrBelow(id, object string) bool {
-	rest, has := strings.CutPrefix(id, object)
-	return has && (object == "" || rest == "" || rest[0] == '.')
+func isOrBelow[T ~string | ~[]byte](id T, object string) bool {
+	n := len(object)
+	return n == 0 || len(id) >= n && string(id[:n]) == object && (len(id) == n || id[n] == '.')
 }
 
 // eventSource gives package rest a strict read of the events.

@@ -132,6 +132,26 @@ func (f *fake) Barrier(ctx context.Context) (*replica.Snapshot, error) {
 	return latest, down
 }
 
+// Recent answers also without a leader, as a follower does that has a copy.
+func (f *fake) Recent() (*replica.Snapshot, time.Duration, error) {
+	s := f.Latest()
+	if s.Version() == (plimsoll.Version{}) {
+		return nil, 0, errNoLeader
+	}
+	return s, copyAge, nil
+}
+
+func (f *fake) AtLeast(ctx context.Context, version plimsoll.Version) (*replica.Snapshot, time.Duration, error) {
+	if s := f.Latest(); s.Version().Holds(version) {
+		return s, copyAge, nil
+	}
+	<-ctx.Done()
+	return nil, 0, ctx.Err()
+}
+
+// copyAge is the age of a fake's copy.
+const copyAge = 7 * time.Millisecond
+
 func (f *fake) Latest() *replica.Snapshot {
 	latest, _, _ := f.state()
 	f.mu.Lock()

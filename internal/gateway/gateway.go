@@ -29,6 +29,11 @@ type Replica interface {
 	Barrier(ctx context.Context) (*replica.Snapshot, error)
 	// Latest returns the newest snapshot; nil before the first.
 	Latest() *replica.Snapshot
+	// Recent returns the newest snapshot without a wait, and the time since which the copy is known
+	// to be complete. It fails before the first snapshot.
+	Recent() (*replica.Snapshot, time.Duration, error)
+	// AtLeast is Recent for a snapshot that holds a version. It waits for one until ctx ends.
+	AtLeast(ctx context.Context, version plimsoll.Version) (*replica.Snapshot, time.Duration, error)
 	// Do sends a command to the leader and returns its reply. By then Latest shows the effect. A
 	// refusal by the leader is returned as an error beside the reply.
 	Do(ctx context.Context, cmd *pb.Command) (*pb.Reply, error)
@@ -47,6 +52,7 @@ type Gateway struct {
 	nodes    *liveness
 	agents   *agentClients
 	specs    specCache
+	rendered jsonCache
 	explains chan struct{} // a slot for each question to the leader under way
 	slots    *slots
 	budgets  budgets           // bounds on the bytes of requests under way
@@ -78,6 +84,7 @@ func New(cfg Config, r Replica) (*Gateway, error) {
 	})
 	g.budgets.users = budget{whose: "users", bound: boundUserBytes, most: int64(cfg.MaxUserBytes)}
 	g.budgets.agents = budget{whose: "agents", bound: boundAgentBytes, most: int64(cfg.MaxAgentBytes)}
+	g.rendered.most = int64(cfg.MaxJSONBytes)
 	g.metrics = newMetrics(g)
 	g.handler = g.routes()
 	return g, nil
@@ -143,13 +150,14 @@ func (g *Gateway) routes() http.Handler {
 		mux.Handle(path, g.bounded(h))
 		served = append(served, strings.Trim(path, "/"))
 	}
-	rpc(plimsollv1connect.NewJobServiceHandler(jobService{g}, options...))
-	rpc(plimsollv1connect.NewNodeServiceHandler(nodeService{g}, options...))
-	rpc(plimsollv1connect.NewQueueServiceHandler(queueService{g}, options...))
-	rpc(plimsollv1connect.NewPolicyServiceHandler(policyService{g}, options...))
+	rpc(plimsollv1connect.NewJobServiceHandler(jobService{g: g}, options...))
+	rpc(plimsollv1connect.NewNodeServiceHandler(nodeService{g: g}, options...))
+	rpc(plimsollv1connect.NewQueueServiceHandler(queueService{g: g}, options...))
+	rpc(plimsollv1connect.NewPolicyServiceHandler(policyService{g: g}, options...))
 	rpc(plimsollv1connect.NewEventServiceHandler(eventService{g}, options...))
 	rpc(plimsollv1connect.NewAgentServiceHandler(agentService{g}, options...))
 	g.methods = methodsOf(served...)
+	g.encodedReads(func(path string, h http.Handler) { mux.Handle(path, g.bounded(h)) }, options)
 	events := rest.New(rest.Config{
 		ResponseSize: uint64(g.cfg.PageSize),
 		Fault:        func(err error) { g.cfg.Events.Fault("/ws/v1/events/batch", err) },

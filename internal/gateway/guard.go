@@ -88,10 +88,21 @@ func (gd guard) outcome(ctx context.Context, procedure string, panicked any, err
 		gd.g.cfg.Events.Fault(procedure, err)
 	}
 	gd.g.metrics.count(procedure, code.String())
+	if code == plimsoll.CodeUnavailable {
+		retryLater(told)
+	}
 	if code == plimsoll.CodeCanceled { // the caller has not canceled: it still waits
 		return wire.ConnectError(errStopping)
 	}
 	return told
+}
+
+// retryLater tells the caller of an RPC when to try again.
+func retryLater(told error) {
+	var rpc *connect.Error
+	if errors.As(told, &rpc) {
+		rpc.Meta().Set("Retry-After", retryAfter)
+	}
 }
 
 // errStopping is the error for a caller whose call the gateway has ended.

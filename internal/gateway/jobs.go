@@ -9,6 +9,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
@@ -22,7 +23,11 @@ const (
 )
 
 // jobService serves JobService.
-type jobService struct{ g *Gateway }
+type jobService struct {
+	plimsollv1connect.UnimplementedJobServiceHandler // for the reads in Gateway.encodedReads
+
+	g *Gateway
+}
 
 // SubmitJob checks a job, sends it to the leader and answers with the status that it has reached.
 func (s jobService) SubmitJob(
@@ -76,82 +81,102 @@ func loadJob(ctx context.Context, snapshot *replica.Snapshot, id string) (*pb.Jo
 	return job, err
 }
 
-// GetJob answers with one job.
-func (s jobService) GetJob(
-	ctx context.Context, req *connect.Request[pb.GetJobRequest],
-) (*connect.Response[pb.GetJobResponse], error) {
-	if err := plimsoll.ValidateID("id", req.Msg.GetId()); err != nil {
-		return nil, err
+// getJob answers with one job.
+func (s jobService) getJob(ctx context.Context, req *pb.GetJobRequest, a *answer) error {
+	id := req.GetId()
+	if err := plimsoll.ValidateID("id", id); err != nil {
+		return err
 	}
-	snapshot, err := s.g.read(ctx)
+	v, err := s.g.view(ctx, req)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	job, err := loadJob(ctx, snapshot, req.Msg.GetId())
+	data, ok := v.Get(wire.KindJobStatus, id)
+	if !ok {
+		return noJob(id)
+	}
+	looked, err := lookAtJob(id, data)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return connect.NewResponse(&pb.GetJobResponse{Job: job, Revision: snapshot.Revision()}), nil
+	var job []wire.Encoded
+	if spec, has := v.Get(wire.KindJobSpec, id); has {
+		if spec, err = a.encoded(wire.KindJobSpec, id, spec); err != nil {
+			return err
+		}
+		job = append(job, wire.Encoded{Field: fieldSpec, Data: spec})
+	}
+	status, err := a.jobStatus(v.Snapshot, id, data, &looked)
+	if err != nil {
+		return err
+	}
+	a.AddNested(fieldJob, append(job, wire.Encoded{Field: fieldStatus, Data: status})...)
+	return a.Finish(&pb.GetJobResponse{Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age)})
 }
 
-// ListJobs answers with the jobs that pass all filters, in the order of their ids. A queue stands
+// lookAtJob returns the facts of a status by which lists choose.
+func lookAtJob(id string, data []byte) (wire.JobFacts, error) {
+	looked, err := wire.LookAtJob(data)
+	if err != nil {
+		return looked, undecodable(wire.KindJobStatus, id, err)
+	}
+	return looked, nil
+}
+
+// listJobs answers with the jobs that pass all filters, in the order of their ids. A queue stands
 // for itself and all queues below it.
-func (s jobService) ListJobs(
-	ctx context.Context, req *connect.Request[pb.ListJobsRequest],
-) (*connect.Response[pb.ListJobsResponse], error) {
-	limit, err := s.g.limit(req.Msg.GetLimit())
+func (s jobService) listJobs(ctx context.Context, req *pb.ListJobsRequest, a *answer) error {
+	limit, err := s.g.limit(req.GetLimit())
 	if err != nil {
-		return nil, err
+		return err
 	}
-	snapshot, err := s.g.read(ctx)
+	v, err := s.g.view(ctx, req)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	resp := &pb.ListJobsResponse{Revision: snapshot.Revision()}
-	looked, records, inQueue := 0, 0, false
-	status := &pb.JobStatus{}
-	for id, data := range snapshot.Scan(wire.KindJobStatus, "", req.Msg.GetAfter()) {
-		if looked++; looked%lookEvery == 0 && ctx.Err() != nil {
-			return nil, callerGone(ctx)
+	resp := &pb.ListJobsResponse{Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age)}
+	seen, listed, inQueue, last := 0, 0, false, ""
+	for id, data := range v.Scan(wire.KindJobStatus, "", req.GetAfter()) {
+		if seen++; seen%lookEvery == 0 && ctx.Err() != nil {
+			return callerGone(ctx)
 		}
-		if err := decode(wire.KindJobStatus, id, data, status); err != nil {
-			return nil, err
+		looked, err := lookAtJob(id, data)
+		if err != nil {
+			return err
 		}
-		if !isOrBelow(status.GetQueue(), req.Msg.GetQueue()) {
+		if !isOrBelow(looked.Queue, req.GetQueue()) {
 			continue
 		}
 		inQueue = true
-		if !jobMatches(req.Msg, status) {
+		if !jobMatches(req, &looked) {
 			continue
 		}
-		if n := len(resp.Jobs); n == limit || records > pageBytes {
-			resp.Next = resp.Jobs[n-1].GetId()
+		if listed == limit || a.records > pageBytes {
+			resp.Next = last
 			break
 		}
-		if err := addKnown(snapshot, status); err != nil {
-			return nil, err
+		status, err := a.jobStatus(v.Snapshot, id, data, &looked)
+		if err != nil {
+			return err
 		}
-		if err := holding(ctx, len(data)); err != nil {
-			return nil, err
-		}
-		records += len(data)
-		resp.Jobs = append(resp.Jobs, status)
-		status = &pb.JobStatus{}
+		a.Add(fieldJobs, status)
+		listed++
+		last = id
 	}
-	if !inQueue && req.Msg.GetAfter() == "" {
-		if err := checkJobFilters(snapshot, req.Msg); err != nil {
-			return nil, err
+	if !inQueue && req.GetAfter() == "" {
+		if err := checkJobFilters(v.Snapshot, req); err != nil {
+			return err
 		}
 	}
-	return connect.NewResponse(resp), nil
+	return a.Finish(resp)
 }
 
 // jobMatches reports whether a job of the queue passes the other filters.
-func jobMatches(want *pb.ListJobsRequest, job *pb.JobStatus) bool {
-	if want.GetOwner() != "" && job.GetOwner() != want.GetOwner() {
+func jobMatches(want *pb.ListJobsRequest, job *wire.JobFacts) bool {
+	if want.GetOwner() != "" && string(job.Owner) != want.GetOwner() {
 		return false
 	}
-	return len(want.GetStates()) == 0 || slices.Contains(want.GetStates(), job.GetState())
+	return len(want.GetStates()) == 0 || slices.Contains(want.GetStates(), pb.JobState(job.State))
 }
 
 // limit returns the limit of a list. 0, and a number above Config.PageSize, stand for

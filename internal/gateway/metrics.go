@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
@@ -22,6 +23,7 @@ type metrics struct {
 	cut      prometheus.Counter
 	closed   prometheus.Counter
 	barrier  prometheus.Histogram
+	reads    *prometheus.CounterVec
 	watches  *prometheus.GaugeVec
 }
 
@@ -48,6 +50,9 @@ func newMetrics(g *Gateway) *metrics {
 			Help:    "Time that reads waited for the proof that the copy is fresh.",
 			Buckets: []float64{.00005, .0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .25, .5, 1, 3, 10},
 		}),
+		reads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "plimsoll_gateway_reads_total", Help: "Reads answered from this gateway's copy, by their consistency.",
+		}, []string{"consistency"}),
 		watches: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "plimsoll_gateway_streams_open", Help: "Watches and logs under way, by RPC.",
 		}, []string{"rpc"}),
@@ -55,8 +60,12 @@ func newMetrics(g *Gateway) *metrics {
 	for _, bound := range append(transport.ConnectionBounds(), ownBounds()...) {
 		m.refusals.WithLabelValues(bound) // shown as 0 before it counts, so that rates are right
 	}
-	m.registry.MustRegister(m.requests, m.refusals, m.cut, m.closed, m.barrier, m.watches)
+	m.registry.MustRegister(m.requests, m.refusals, m.cut, m.closed, m.barrier, m.reads, m.watches)
+	for f := plimsoll.FreshnessStrict; f.Known(); f++ {
+		m.reads.WithLabelValues(f.String()) // as above
+	}
 	m.registry.MustRegister(gauges(g)...)
+	m.registry.MustRegister(ofRendered(&g.rendered)...)
 	m.registry.MustRegister(ofAccess(g.cfg.Access)...)
 	return m
 }
@@ -84,6 +93,15 @@ func gauges(g *Gateway) []prometheus.Collector {
 			}
 			return 0
 		}),
+		gauge("plimsoll_gateway_copy_age_seconds",
+			"Time since which this gateway's copy was known to be complete; it grows while nothing is read.",
+			func() float64 {
+				_, age, err := g.replica.Recent()
+				if err != nil {
+					return 0
+				}
+				return age.Seconds()
+			}),
 		gauge("plimsoll_gateway_connected", "1 if this gateway follows a leader.", func() float64 {
 			if g.replica.Connected() {
 				return 1
@@ -107,6 +125,26 @@ func gauges(g *Gateway) []prometheus.Collector {
 
 func gauge(name, help string, value func() float64) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
+}
+
+// ofRendered returns the collectors of the cache of records in JSON.
+func ofRendered(c *jsonCache) []prometheus.Collector {
+	counter := func(name, help string, value func(jsonCacheStats) uint64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 {
+			return float64(value(c.stats()))
+		})
+	}
+	return []prometheus.Collector{
+		gauge("plimsoll_gateway_json_cache_bytes", "Bytes of the cache of records in JSON.", func() float64 {
+			return float64(c.stats().size)
+		}),
+		counter("plimsoll_gateway_json_cache_hits_total", "Records whose JSON was in the cache.",
+			func(s jsonCacheStats) uint64 { return s.hits }),
+		counter("plimsoll_gateway_json_cache_misses_total", "Records that were rendered as JSON for an answer.",
+			func(s jsonCacheStats) uint64 { return s.misses }),
+		counter("plimsoll_gateway_json_cache_evicted_total", "Records in JSON that gave way to others in the cache.",
+			func(s jsonCacheStats) uint64 { return s.evicted }),
+	}
 }
 
 // ofAccess returns the collectors of a transport.Access. A gateway without a TCP listener has none.

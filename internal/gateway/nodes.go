@@ -7,36 +7,38 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
 // nodeService serves NodeService.
-type nodeService struct{ g *Gateway }
+type nodeService struct {
+	plimsollv1connect.UnimplementedNodeServiceHandler // for the read in Gateway.encodedReads
 
-// ListNodes answers with every node and its status, which holds its allocation.
-func (s nodeService) ListNodes(
-	ctx context.Context, _ *connect.Request[pb.ListNodesRequest],
-) (*connect.Response[pb.ListNodesResponse], error) {
-	snapshot, err := s.g.read(ctx)
+	g *Gateway
+}
+
+// listNodes answers with every node and its status, which holds its allocation.
+func (s nodeService) listNodes(ctx context.Context, req *pb.ListNodesRequest, a *answer) error {
+	v, err := s.g.view(ctx, req)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	resp := &pb.ListNodesResponse{Revision: snapshot.Revision()}
-	for id, data := range snapshot.Scan(wire.KindNode, "", "") {
-		if err := holding(ctx, len(data)); err != nil {
-			return nil, err
-		}
-		node := &pb.Node{}
-		if err := decode(wire.KindNode, id, data, node); err != nil {
-			return nil, err
-		}
-		status, err := load[pb.NodeStatus](snapshot, wire.KindNodeStatus, id)
+	for id, data := range v.Scan(wire.KindNode, "", "") {
+		node, err := a.encoded(wire.KindNode, id, data)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		resp.Nodes = append(resp.Nodes, &pb.NodeInfo{Node: node, Status: status})
+		info := append(make([]wire.Encoded, 0, 2), wire.Encoded{Field: fieldNode, Data: node})
+		if status, has := v.Get(wire.KindNodeStatus, id); has {
+			if status, err = a.encoded(wire.KindNodeStatus, id, status); err != nil {
+				return err
+			}
+			info = append(info, wire.Encoded{Field: fieldStatus, Data: status})
+		}
+		a.AddNested(fieldNodes, info...)
 	}
-	return connect.NewResponse(resp), nil
+	return a.Finish(&pb.ListNodesResponse{Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age)})
 }
 
 // SetNodeMode sets whether a node takes new tasks.

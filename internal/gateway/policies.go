@@ -1,20 +1,22 @@
 package gateway
 
 import (
-	"cmp"
 	"context"
-	"slices"
-	"strings"
 
 	"connectrpc.com/connect"
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
 // policyService serves PolicyService.
-type policyService struct{ g *Gateway }
+type policyService struct {
+	plimsollv1connect.UnimplementedPolicyServiceHandler // for the reads in Gateway.encodedReads
+
+	g *Gateway
+}
 
 // ApplyPolicies creates and changes policies: the whole set or nothing. The leader checks them
 // together with the existing ones.
@@ -62,26 +64,25 @@ func checkPolicies(policies []*pb.Policy) error {
 	return nil
 }
 
-// GetPolicy answers with one policy.
-func (s policyService) GetPolicy(
-	ctx context.Context, req *connect.Request[pb.GetPolicyRequest],
-) (*connect.Response[pb.GetPolicyResponse], error) {
-	ref, err := policyRef(req.Msg.GetKind(), req.Msg.GetName())
+// getPolicy answers with one policy.
+func (s policyService) getPolicy(ctx context.Context, req *pb.GetPolicyRequest, a *answer) error {
+	ref, err := policyRef(req.GetKind(), req.GetName())
 	if err != nil {
-		return nil, err
+		return err
 	}
-	snapshot, err := s.g.read(ctx)
+	v, err := s.g.view(ctx, req)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	policy, err := load[pb.Policy](snapshot, wire.KindPolicy, wire.PolicyKey(ref))
-	if err != nil {
-		return nil, err
+	key := wire.PolicyKey(ref)
+	data, ok := v.Get(wire.KindPolicy, key)
+	if !ok {
+		return plimsoll.Errorf(plimsoll.CodeNotFound, "there is no %s", ref)
 	}
-	if policy == nil {
-		return nil, plimsoll.Errorf(plimsoll.CodeNotFound, "there is no %s", ref)
+	if err := a.add(fieldPolicy, wire.KindPolicy, key, data); err != nil {
+		return err
 	}
-	return connect.NewResponse(&pb.GetPolicyResponse{Policy: policy, Revision: snapshot.Revision()}), nil
+	return a.Finish(&pb.GetPolicyResponse{Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age)})
 }
 
 func policyRef(kind pb.PolicyKind, name string) (plimsoll.PolicyRef, error) {
@@ -95,37 +96,27 @@ func policyRef(kind pb.PolicyKind, name string) (plimsoll.PolicyRef, error) {
 	return ref, nil
 }
 
-// ListPolicies answers with all policies, or with the policies of one kind.
-func (s policyService) ListPolicies(
-	ctx context.Context, req *connect.Request[pb.ListPoliciesRequest],
-) (*connect.Response[pb.ListPoliciesResponse], error) {
-	kind := req.Msg.GetKind()
-	if pb.PolicyKind_name[int32(kind)] == "" {
-		return nil, plimsoll.Invalid("kind", "is not known; give Action, TaskQOS or NodeQOS, or leave it out for all")
+// listPolicies answers with all policies, or with the policies of one kind: by kind, then by name.
+func (s policyService) listPolicies(ctx context.Context, req *pb.ListPoliciesRequest, a *answer) error {
+	wanted := req.GetKind()
+	if pb.PolicyKind_name[int32(wanted)] == "" {
+		return plimsoll.Invalid("kind", "is not known; give Action, TaskQOS or NodeQOS, or leave it out for all")
 	}
-	snapshot, err := s.g.read(ctx)
+	v, err := s.g.view(ctx, req)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	resp := &pb.ListPoliciesResponse{Revision: snapshot.Revision()}
-	for key, data := range snapshot.Scan(wire.KindPolicy, "", "") {
-		if ref, _ := wire.SplitPolicyKey(key); kind != 0 && pb.PolicyKind(ref.Kind) != kind {
+	for kind := plimsoll.PolicyKind(1); kind.Known(); kind++ {
+		if wanted != 0 && pb.PolicyKind(kind) != wanted {
 			continue
 		}
-		if err := holding(ctx, len(data)); err != nil {
-			return nil, err
+		for key, data := range v.Scan(wire.KindPolicy, wire.PolicyKey(plimsoll.PolicyRef{Kind: kind}), "") {
+			if err := a.add(fieldPolicies, wire.KindPolicy, key, data); err != nil {
+				return err
+			}
 		}
-		policy := &pb.Policy{}
-		if err := decode(wire.KindPolicy, key, data, policy); err != nil {
-			return nil, err
-		}
-		resp.Policies = append(resp.Policies, policy)
 	}
-	slices.SortFunc(resp.Policies, func(a, b *pb.Policy) int {
-		x, y := wire.PolicyFromProto(a), wire.PolicyFromProto(b)
-		return cmp.Or(cmp.Compare(x.Kind(), y.Kind()), strings.Compare(x.Name(), y.Name()))
-	})
-	return connect.NewResponse(resp), nil
+	return a.Finish(&pb.ListPoliciesResponse{Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age)})
 }
 
 // DeletePolicy deletes a policy to which no other policy refers.

@@ -7,53 +7,45 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
 // queueService serves QueueService.
-type queueService struct{ g *Gateway }
+type queueService struct {
+	plimsollv1connect.UnimplementedQueueServiceHandler // for the reads in Gateway.encodedReads
 
-// ListQueues answers with every queue of the tree, in the order of their paths.
-func (s queueService) ListQueues(
-	ctx context.Context, _ *connect.Request[pb.ListQueuesRequest],
-) (*connect.Response[pb.ListQueuesResponse], error) {
-	snapshot, err := s.g.read(ctx)
-	if err != nil {
-		return nil, err
-	}
-	resp := &pb.ListQueuesResponse{Revision: snapshot.Revision()}
-	for path, data := range snapshot.Scan(wire.KindQueueStatus, "", "") {
-		if err := holding(ctx, len(data)); err != nil {
-			return nil, err
-		}
-		queue := &pb.QueueStatus{}
-		if err := decode(wire.KindQueueStatus, path, data, queue); err != nil {
-			return nil, err
-		}
-		resp.Queues = append(resp.Queues, queue)
-	}
-	return connect.NewResponse(resp), nil
+	g *Gateway
 }
 
-// GetQueueConfig answers with the configured tree.
-func (s queueService) GetQueueConfig(
-	ctx context.Context, _ *connect.Request[pb.GetQueueConfigRequest],
-) (*connect.Response[pb.GetQueueConfigResponse], error) {
-	snapshot, err := s.g.read(ctx)
+// listQueues answers with every queue of the tree, in the order of their paths.
+func (s queueService) listQueues(ctx context.Context, req *pb.ListQueuesRequest, a *answer) error {
+	v, err := s.g.view(ctx, req)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := holdRecord(ctx, snapshot, wire.KindQueueConfig, ""); err != nil {
-		return nil, err
+	for path, data := range v.Scan(wire.KindQueueStatus, "", "") {
+		if err := a.add(fieldQueues, wire.KindQueueStatus, path, data); err != nil {
+			return err
+		}
 	}
-	config, err := load[pb.QueueConfig](snapshot, wire.KindQueueConfig, "")
+	return a.Finish(&pb.ListQueuesResponse{Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age)})
+}
+
+// getQueueConfig answers with the configured tree.
+func (s queueService) getQueueConfig(ctx context.Context, req *pb.GetQueueConfigRequest, a *answer) error {
+	v, err := s.g.view(ctx, req)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if config == nil {
-		return nil, plimsoll.Errorf(plimsoll.CodeNotFound, "the leader has no queue configuration; set one")
+	data, ok := v.Get(wire.KindQueueConfig, "")
+	if !ok {
+		return plimsoll.Errorf(plimsoll.CodeNotFound, "the leader has no queue configuration; set one")
 	}
-	return connect.NewResponse(&pb.GetQueueConfigResponse{Config: config}), nil
+	if err := a.add(fieldConfig, wire.KindQueueConfig, "", data); err != nil {
+		return err
+	}
+	return a.Finish(&pb.GetQueueConfigResponse{Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age)})
 }
 
 // SetQueueConfig replaces the configured tree: all of it or nothing.

@@ -12,9 +12,13 @@ import (
 // decode decodes a record into the message that an answer holds.
 func decode(kind wire.Kind, key string, data []byte, into proto.Message) error {
 	if err := proto.Unmarshal(data, into); err != nil {
-		return plimsoll.Errorf(plimsoll.CodeCorrupt, "the record %q of kind %d cannot be decoded: %v", key, kind, err)
+		return undecodable(kind, key, err)
 	}
 	return nil
+}
+
+func undecodable(kind wire.Kind, key string, err error) error {
+	return plimsoll.Errorf(plimsoll.CodeCorrupt, "the record %q of kind %d cannot be decoded: %v", key, kind, err)
 }
 
 // message is a pointer to a generated message.
@@ -65,9 +69,13 @@ func loadTask(s *replica.Snapshot, id string) (*pb.Task, error) {
 	}
 	task, err := load[pb.Task](s, wire.KindTask, key)
 	if err == nil && task == nil {
-		err = plimsoll.Errorf(plimsoll.CodeNotFound, "there is no task %q", id)
+		err = noTask(id)
 	}
 	return task, err
+}
+
+func noTask(id string) error {
+	return plimsoll.Errorf(plimsoll.CodeNotFound, "there is no task %q", id)
 }
 
 // taskKey turns a task's id into the key of its record.
@@ -79,6 +87,12 @@ func taskKey(field, id string) (string, error) {
 		)
 	}
 	return wire.TaskKey(job, group, index), nil
+}
+
+// idOfTask is the inverse of taskKey.
+func idOfTask(key string) string {
+	job, group, index, _ := wire.SplitTaskKey(key) // the leader makes no other keys
+	return plimsoll.TaskID(job, group, index)
 }
 
 func taskID(t *pb.Task) string { return plimsoll.TaskID(t.GetJob(), t.GetGroup(), t.GetIndex()) }

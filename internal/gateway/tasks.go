@@ -4,83 +4,82 @@ import (
 	"context"
 	"iter"
 	"slices"
-
-	"connectrpc.com/connect"
+	"strings"
 
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// GetTask answers with one task.
-func (s jobService) GetTask(
-	ctx context.Context, req *connect.Request[pb.GetTaskRequest],
-) (*connect.Response[pb.GetTaskResponse], error) {
-	if _, err := taskKey("id", req.Msg.GetId()); err != nil {
-		return nil, err
-	}
-	snapshot, err := s.g.read(ctx)
+// getTask answers with one task.
+func (s jobService) getTask(ctx context.Context, req *pb.GetTaskRequest, a *answer) error {
+	key, err := taskKey("id", req.GetId())
 	if err != nil {
-		return nil, err
+		return err
 	}
-	task, err := loadTask(snapshot, req.Msg.GetId())
+	v, err := s.g.view(ctx, req)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return connect.NewResponse(&pb.GetTaskResponse{Task: task, Revision: snapshot.Revision()}), nil
+	data, ok := v.Get(wire.KindTask, key)
+	if !ok {
+		return noTask(req.GetId())
+	}
+	if _, err := wire.LookAtTask(data); err != nil {
+		return undecodable(wire.KindTask, key, err)
+	}
+	if err := a.add(fieldTask, wire.KindTask, key, data); err != nil {
+		return err
+	}
+	return a.Finish(&pb.GetTaskResponse{Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age)})
 }
 
-// ListTasks answers with the tasks that pass all filters, in the order of job, group and index.
-func (s jobService) ListTasks(
-	ctx context.Context, req *connect.Request[pb.ListTasksRequest],
-) (*connect.Response[pb.ListTasksResponse], error) {
-	limit, err := s.g.limit(req.Msg.GetLimit())
+// listTasks answers with the tasks that pass all filters, in the order of job, group and index.
+func (s jobService) listTasks(ctx context.Context, req *pb.ListTasksRequest, a *answer) error {
+	limit, err := s.g.limit(req.GetLimit())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	after := ""
-	if cursor := req.Msg.GetAfter(); cursor != "" {
+	if cursor := req.GetAfter(); cursor != "" {
 		if after, err = taskKey("after", cursor); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	snapshot, err := s.g.read(ctx)
+	v, err := s.g.view(ctx, req)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	resp := &pb.ListTasksResponse{Revision: snapshot.Revision()}
-	looked, records := 0, 0
-	task := &pb.Task{}
-	for key, data := range tasksOf(snapshot, req.Msg, after) {
-		if looked++; looked%lookEvery == 0 && ctx.Err() != nil {
-			return nil, callerGone(ctx)
+	resp := &pb.ListTasksResponse{Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age)}
+	seen, listed, last := 0, 0, ""
+	for key, data := range tasksOf(v.Snapshot, req, after) {
+		if seen++; seen%lookEvery == 0 && ctx.Err() != nil {
+			return callerGone(ctx)
 		}
 		if key <= after {
 			continue
 		}
-		if err := decode(wire.KindTask, key, data, task); err != nil {
-			return nil, err
-		}
-		if !taskMatches(req.Msg, task) {
+		if matches, err := taskMatches(req, key, data); err != nil {
+			return err
+		} else if !matches {
 			continue
 		}
-		if n := len(resp.Tasks); n == limit || records > pageBytes {
-			resp.Next = taskID(resp.Tasks[n-1])
+		if listed == limit || a.records > pageBytes {
+			resp.Next = idOfTask(last)
 			break
 		}
-		if err := holding(ctx, len(data)); err != nil {
-			return nil, err
+		if err := a.add(fieldTasks, wire.KindTask, key, data); err != nil {
+			return err
 		}
-		records += len(data)
-		resp.Tasks = append(resp.Tasks, task)
-		task = &pb.Task{}
+		listed++
+		last = key
 	}
-	if len(resp.Tasks) == 0 && after == "" {
-		if err := checkTaskFilters(snapshot, req.Msg); err != nil {
-			return nil, err
+	if listed == 0 && after == "" {
+		if err := checkTaskFilters(v.Snapshot, req); err != nil {
+			return err
 		}
 	}
-	return connect.NewResponse(resp), nil
+	return a.Finish(resp)
 }
 
 // tasksOf yields the smallest range of task records that holds all requested ones.
@@ -94,8 +93,16 @@ func tasksOf(s *replica.Snapshot, want *pb.ListTasksRequest, after string) iter.
 	return s.Scan(wire.KindTask, "", after)
 }
 
-func taskMatches(want *pb.ListTasksRequest, task *pb.Task) bool {
-	return (want.GetJob() == "" || task.GetJob() == want.GetJob()) &&
-		(want.GetNode() == "" || task.GetNode() == want.GetNode()) &&
-		(len(want.GetStates()) == 0 || slices.Contains(want.GetStates(), task.GetState()))
+// taskMatches reports whether a task passes all filters. It looks at the fields of the record, which
+// it does not decode.
+func taskMatches(want *pb.ListTasksRequest, key string, data []byte) (bool, error) {
+	if job := want.GetJob(); job != "" && !strings.HasPrefix(key, wire.TaskKeyPrefix(job)) {
+		return false, nil
+	}
+	looked, err := wire.LookAtTask(data)
+	if err != nil {
+		return false, undecodable(wire.KindTask, key, err)
+	}
+	return (want.GetNode() == "" || string(looked.Node) == want.GetNode()) &&
+		(len(want.GetStates()) == 0 || slices.Contains(want.GetStates(), pb.TaskState(looked.State))), nil
 }

@@ -91,12 +91,18 @@ type Follower struct {
 	mirror  mirror // belongs to the receiving goroutine
 	latest  atomic.Pointer[Snapshot]
 	watches watches
+
+	arrivals arrivals
+	fresh    freshness
+	opened   time.Time // beginning of the stream; belongs to the receiving goroutine
+
 	wake    chan struct{} // capacity 1: the sender has something to send
 	suspect chan struct{} // capacity 1: a barrier has timed out
 
 	mu struct {
 		sync.Mutex
 		pending pending
+		asked   time.Time     // instant at which the round under way was sealed
 		live    chan struct{} // closed while the copy follows a leader
 	}
 }
@@ -121,6 +127,7 @@ func newFollower(config FollowerConfig, dial dial) *Follower {
 	}
 	f := &Follower{config: config, dial: dial, wake: make(chan struct{}, 1), suspect: make(chan struct{}, 1)}
 	f.mirror.eventCapacity = config.EventCapacity
+	f.fresh.began = time.Now()
 	f.mu.pending.maxCalls = orDefault(config.MaxCommands, DefaultMaxCommands)
 	f.mu.pending.maxBytes = orDefault(config.MaxCommandBytes, DefaultMaxCommandBytes)
 	f.mu.live = make(chan struct{})
@@ -184,6 +191,7 @@ func (f *Follower) follow(ctx context.Context, conn *transport.ConnClient) (
 	defer helloTimer.Stop()
 	client := plimsollv1connect.NewReplicationServiceClient(conn.HTTP, conn.URL,
 		wire.BoundedClient(responseBounds), connect.WithAcceptCompression("gzip", nil, nil))
+	f.opened = time.Now()
 	stream := client.Replicate(ctx)
 	if err := stream.Send(f.mirror.open(f.config.Gateway)); err != nil && !errors.Is(err, io.EOF) {
 		_, _ = stream.CloseRequest(), stream.CloseResponse() // there is no stream; Send has returned the cause
@@ -244,7 +252,11 @@ func (f *Follower) send(ctx context.Context, stream *clientStream) {
 func (f *Follower) nextRequest() *pb.ReplicateRequest {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.mu.pending.next()
+	request := f.mu.pending.next()
+	if request.GetSync() != nil {
+		f.mu.asked = time.Now()
+	}
+	return request
 }
 
 func (f *Follower) receive(stream *clientStream, helloTimer *time.Timer) (wasLive bool, err error) {
@@ -268,6 +280,10 @@ func (f *Follower) receive(stream *clientStream, helloTimer *time.Timer) (wasLiv
 func (f *Follower) publish(e *effect) {
 	if e.snapshot != nil {
 		f.latest.Store(e.snapshot)
+		if e.live {
+			f.fresh.prove(f.opened) // a snapshot holds everything that was committed when it was asked for
+		}
+		f.arrivals.published()
 	}
 	if e.live {
 		f.watches.signalAll()
@@ -287,6 +303,9 @@ func (f *Follower) publish(e *effect) {
 	}
 	if e.live {
 		close(f.mu.live)
+	}
+	if e.ack != 0 && f.mu.pending.acknowledges(e.ack) {
+		f.fresh.prove(f.mu.asked)
 	}
 	if e.ack != 0 && f.mu.pending.acknowledge(e.ack, f.mirror.latest) {
 		notify(f.wake)

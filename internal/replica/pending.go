@@ -152,11 +152,14 @@ func (l *pending) next() *pb.ReplicateRequest {
 	return nil
 }
 
+// acknowledges reports whether an id is that of the round under way.
+func (l *pending) acknowledges(id uint64) bool { return l.inFlight != nil && l.inFlight.id == id }
+
 // acknowledge releases the readers of the round under way, and reports whether another round waits
 // to be sent. The snapshot must have been published before (O3). An id other than the round's
 // releases nobody.
 func (l *pending) acknowledge(id uint64, snapshot *Snapshot) (more bool) {
-	if r := l.inFlight; r != nil && r.id == id {
+	if r := l.inFlight; l.acknowledges(id) {
 		l.inFlight = nil
 		r.snapshot = snapshot
 		close(r.done)

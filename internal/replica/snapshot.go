@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidwall/btree"
 
+	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/ring"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
@@ -28,6 +29,11 @@ func (s *Snapshot) Epoch() uint64 { return s.epoch }
 
 // Revision is the revision of the last batch that the snapshot holds.
 func (s *Snapshot) Revision() uint64 { return s.revision }
+
+// Version is the epoch and revision of the last batch.
+func (s *Snapshot) Version() plimsoll.Version {
+	return plimsoll.Version{Epoch: s.epoch, Revision: s.revision}
+}
 
 // Time is the time of the last batch in Unix nanoseconds.
 func (s *Snapshot) Time() int64 { return s.time }

@@ -75,6 +75,9 @@ func (*binaryCodec) Marshal(message any) ([]byte, error) {
 
 // MarshalAppend is Marshal into a buffer, which connect prefers.
 func (*binaryCodec) MarshalAppend(dst []byte, message any) ([]byte, error) {
+	if a, ready := message.(*Answer); ready {
+		return a.appendTo(dst, false)
+	}
 	m, err := asProto(message)
 	if err != nil {
 		return nil, err
@@ -122,6 +125,9 @@ func (c *jsonCodec) Marshal(message any) ([]byte, error) { return c.MarshalAppen
 
 // MarshalAppend is Marshal into a buffer, which connect prefers.
 func (*jsonCodec) MarshalAppend(dst []byte, message any) ([]byte, error) {
+	if a, ready := message.(*Answer); ready {
+		return a.appendTo(dst, true)
+	}
 	m, err := asProto(message)
 	if err != nil {
 		return nil, err

@@ -20,6 +20,7 @@ var contracts = map[string]struct {
 	proto  string
 }{
 	"Class":        {"Class", pb.Class_name, "CLASS_", Known[plimsoll.Class, int32], "objects.proto"},
+	"Freshness":    {"Freshness", pb.Freshness_name, "FRESHNESS_", Known[plimsoll.Freshness, int32], "api.proto"},
 	"JobState":     {"Job", pb.JobState_name, "JOB_STATE_", Known[plimsoll.JobState, int32], "objects.proto"},
 	"NodeMode":     {"Node", pb.NodeMode_name, "NODE_MODE_", Known[plimsoll.NodeMode, int32], "objects.proto"},
 	"PolicyKind":   {"Policy", pb.PolicyKind_name, "POLICY_KIND_", Known[plimsoll.PolicyKind, int32], "qos.proto"},

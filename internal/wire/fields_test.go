@@ -34,6 +34,10 @@ var places = map[string]place{
 		"ConstraintsToProto and ConstraintsFromProto in constraints.go",
 		"; IsZero of the type" + jobFile,
 	},
+	"Consistency": {
+		"Consistency", "api.proto", "ConsistencyToProto and ConsistencyFromProto in consistency.go",
+		"; ParseConsistency and String of the type",
+	},
 	"Event": {
 		"Event", "objects.proto",
 		"EventToProto and EventFromProto in event.go",
@@ -128,6 +132,7 @@ var places = map[string]place{
 // otherwise are the types of the vocabulary that do not pass here, or pass in another way.
 var otherwise = map[string]string{
 	"Backoff": "it is a setting of programs, and goes nowhere",
+	"Version": "its two numbers are fields of each answer",
 	"Error":   "its cause stays behind and its code passes as a word; TestErrorsOverRPC has it",
 }
 
@@ -204,6 +209,11 @@ func guards() []guard {
 			plimsoll.PolicyRef, error,
 		) {
 			return PolicyRefFromProto(PolicyRefToProto(*r)), nil
+		}}),
+		passes(free, nil, way[plimsoll.Consistency]{"the message", func(c *plimsoll.Consistency) (
+			plimsoll.Consistency, error,
+		) {
+			return ConsistencyFromProto(ConsistencyToProto(*c)), nil
 		}}),
 		passes(free, nil, message(NodeReportToProto, NodeReportFromProto)),
 		passes(free, nil, message(EventToProto, EventFromProto)),

@@ -23,6 +23,62 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// The freshness that a read asks for. Unspecified: strict.
+type Freshness int32
+
+const (
+	Freshness_FRESHNESS_UNSPECIFIED Freshness = 0
+	// The answer holds every change that any gateway had acknowledged before the read arrived.
+	Freshness_FRESHNESS_STRICT Freshness = 1
+	// The answer comes at once from the gateway's copy, with the copy's age.
+	Freshness_FRESHNESS_EVENTUAL Freshness = 2
+	// The answer waits until the gateway's copy holds a revision, and no longer.
+	Freshness_FRESHNESS_AT_LEAST Freshness = 3
+)
+
+// Enum value maps for Freshness.
+var (
+	Freshness_name = map[int32]string{
+		0: "FRESHNESS_UNSPECIFIED",
+		1: "FRESHNESS_STRICT",
+		2: "FRESHNESS_EVENTUAL",
+		3: "FRESHNESS_AT_LEAST",
+	}
+	Freshness_value = map[string]int32{
+		"FRESHNESS_UNSPECIFIED": 0,
+		"FRESHNESS_STRICT":      1,
+		"FRESHNESS_EVENTUAL":    2,
+		"FRESHNESS_AT_LEAST":    3,
+	}
+)
+
+func (x Freshness) Enum() *Freshness {
+	p := new(Freshness)
+	*p = x
+	return p
+}
+
+func (x Freshness) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Freshness) Descriptor() protoreflect.EnumDescriptor {
+	return file_plimsoll_v1_api_proto_enumTypes[0].Descriptor()
+}
+
+func (Freshness) Type() protoreflect.EnumType {
+	return &file_plimsoll_v1_api_proto_enumTypes[0]
+}
+
+func (x Freshness) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Freshness.Descriptor instead.
+func (Freshness) EnumDescriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{0}
+}
+
 // StageKind classifies the reasons for which a stage of the placement chain drops nodes.
 type StageKind int32
 
@@ -67,11 +123,11 @@ func (x StageKind) String() string {
 }
 
 func (StageKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_plimsoll_v1_api_proto_enumTypes[0].Descriptor()
+	return file_plimsoll_v1_api_proto_enumTypes[1].Descriptor()
 }
 
 func (StageKind) Type() protoreflect.EnumType {
-	return &file_plimsoll_v1_api_proto_enumTypes[0]
+	return &file_plimsoll_v1_api_proto_enumTypes[1]
 }
 
 func (x StageKind) Number() protoreflect.EnumNumber {
@@ -80,7 +136,7 @@ func (x StageKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StageKind.Descriptor instead.
 func (StageKind) EnumDescriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{0}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{1}
 }
 
 type PolicyChange int32
@@ -119,11 +175,11 @@ func (x PolicyChange) String() string {
 }
 
 func (PolicyChange) Descriptor() protoreflect.EnumDescriptor {
-	return file_plimsoll_v1_api_proto_enumTypes[1].Descriptor()
+	return file_plimsoll_v1_api_proto_enumTypes[2].Descriptor()
 }
 
 func (PolicyChange) Type() protoreflect.EnumType {
-	return &file_plimsoll_v1_api_proto_enumTypes[1]
+	return &file_plimsoll_v1_api_proto_enumTypes[2]
 }
 
 func (x PolicyChange) Number() protoreflect.EnumNumber {
@@ -132,7 +188,69 @@ func (x PolicyChange) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PolicyChange.Descriptor instead.
 func (PolicyChange) EnumDescriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{1}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{2}
+}
+
+// The consistency of a read. Epoch and revision belong to FRESHNESS_AT_LEAST alone: those of an
+// earlier answer. A copy of a later epoch holds everything that was stored in an earlier one.
+type Consistency struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Level         Freshness              `protobuf:"varint,1,opt,name=level,proto3,enum=plimsoll.v1.Freshness" json:"level,omitempty"`
+	Epoch         uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Revision      uint64                 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Consistency) Reset() {
+	*x = Consistency{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Consistency) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Consistency) ProtoMessage() {}
+
+func (x *Consistency) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Consistency.ProtoReflect.Descriptor instead.
+func (*Consistency) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *Consistency) GetLevel() Freshness {
+	if x != nil {
+		return x.Level
+	}
+	return Freshness_FRESHNESS_UNSPECIFIED
+}
+
+func (x *Consistency) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *Consistency) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
 }
 
 type SubmitJobRequest struct {
@@ -144,7 +262,7 @@ type SubmitJobRequest struct {
 
 func (x *SubmitJobRequest) Reset() {
 	*x = SubmitJobRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[0]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -156,7 +274,7 @@ func (x *SubmitJobRequest) String() string {
 func (*SubmitJobRequest) ProtoMessage() {}
 
 func (x *SubmitJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[0]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -169,7 +287,7 @@ func (x *SubmitJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobRequest.ProtoReflect.Descriptor instead.
 func (*SubmitJobRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{0}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *SubmitJobRequest) GetSpec() *JobSpec {
@@ -188,7 +306,7 @@ type SubmitJobResponse struct {
 
 func (x *SubmitJobResponse) Reset() {
 	*x = SubmitJobResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[1]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -200,7 +318,7 @@ func (x *SubmitJobResponse) String() string {
 func (*SubmitJobResponse) ProtoMessage() {}
 
 func (x *SubmitJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[1]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -213,7 +331,7 @@ func (x *SubmitJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobResponse.ProtoReflect.Descriptor instead.
 func (*SubmitJobResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{1}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *SubmitJobResponse) GetJob() *Job {
@@ -226,13 +344,14 @@ func (x *SubmitJobResponse) GetJob() *Job {
 type GetJobRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Consistency   *Consistency           `protobuf:"bytes,2,opt,name=consistency,proto3" json:"consistency,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[2]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -244,7 +363,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[2]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -257,7 +376,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{2}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *GetJobRequest) GetId() string {
@@ -267,17 +386,29 @@ func (x *GetJobRequest) GetId() string {
 	return ""
 }
 
+func (x *GetJobRequest) GetConsistency() *Consistency {
+	if x != nil {
+		return x.Consistency
+	}
+	return nil
+}
+
 type GetJobResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Revision      uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Job      *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Revision uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Epoch of the leader that made the state of the answer. A later epoch is the greater state.
+	Epoch uint64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Nanoseconds since the gateway's copy was known to be complete; 0 in a strict answer. The
+	// answer may lack changes that are younger than that, and none that is older.
+	AgeNanos      int64 `protobuf:"varint,4,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[3]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -289,7 +420,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[3]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -302,7 +433,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{3}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -319,6 +450,20 @@ func (x *GetJobResponse) GetRevision() uint64 {
 	return 0
 }
 
+func (x *GetJobResponse) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *GetJobResponse) GetAgeNanos() int64 {
+	if x != nil {
+		return x.AgeNanos
+	}
+	return 0
+}
+
 type ListJobsRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Queue  string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
@@ -327,14 +472,15 @@ type ListJobsRequest struct {
 	// Bound on the answer; 0: the server's bound (10,000).
 	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Start after this job id.
-	After         string `protobuf:"bytes,5,opt,name=after,proto3" json:"after,omitempty"`
+	After         string       `protobuf:"bytes,5,opt,name=after,proto3" json:"after,omitempty"`
+	Consistency   *Consistency `protobuf:"bytes,6,opt,name=consistency,proto3" json:"consistency,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[4]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -346,7 +492,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[4]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -359,7 +505,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{4}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListJobsRequest) GetQueue() string {
@@ -397,19 +543,29 @@ func (x *ListJobsRequest) GetAfter() string {
 	return ""
 }
 
+func (x *ListJobsRequest) GetConsistency() *Consistency {
+	if x != nil {
+		return x.Consistency
+	}
+	return nil
+}
+
 type ListJobsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Jobs  []*JobStatus           `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
 	// Set if there are more jobs: the value of after for the next call.
-	Next          string `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
-	Revision      uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	Next     string `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
+	Revision uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	Epoch    uint64 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// As GetJobResponse.age_nanos.
+	AgeNanos      int64 `protobuf:"varint,5,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[5]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -421,7 +577,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[5]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -434,7 +590,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{5}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListJobsResponse) GetJobs() []*JobStatus {
@@ -458,6 +614,20 @@ func (x *ListJobsResponse) GetRevision() uint64 {
 	return 0
 }
 
+func (x *ListJobsResponse) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *ListJobsResponse) GetAgeNanos() int64 {
+	if x != nil {
+		return x.AgeNanos
+	}
+	return 0
+}
+
 type WatchJobRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -467,7 +637,7 @@ type WatchJobRequest struct {
 
 func (x *WatchJobRequest) Reset() {
 	*x = WatchJobRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[6]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -479,7 +649,7 @@ func (x *WatchJobRequest) String() string {
 func (*WatchJobRequest) ProtoMessage() {}
 
 func (x *WatchJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[6]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -492,7 +662,7 @@ func (x *WatchJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{6}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *WatchJobRequest) GetId() string {
@@ -511,7 +681,7 @@ type WatchJobResponse struct {
 
 func (x *WatchJobResponse) Reset() {
 	*x = WatchJobResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[7]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -523,7 +693,7 @@ func (x *WatchJobResponse) String() string {
 func (*WatchJobResponse) ProtoMessage() {}
 
 func (x *WatchJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[7]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -536,7 +706,7 @@ func (x *WatchJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobResponse.ProtoReflect.Descriptor instead.
 func (*WatchJobResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{7}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WatchJobResponse) GetStatus() *JobStatus {
@@ -560,7 +730,7 @@ type KillJobRequest struct {
 
 func (x *KillJobRequest) Reset() {
 	*x = KillJobRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[8]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -572,7 +742,7 @@ func (x *KillJobRequest) String() string {
 func (*KillJobRequest) ProtoMessage() {}
 
 func (x *KillJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[8]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -585,7 +755,7 @@ func (x *KillJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillJobRequest.ProtoReflect.Descriptor instead.
 func (*KillJobRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{8}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *KillJobRequest) GetId() string {
@@ -618,7 +788,7 @@ type KillJobResponse struct {
 
 func (x *KillJobResponse) Reset() {
 	*x = KillJobResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[9]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -630,7 +800,7 @@ func (x *KillJobResponse) String() string {
 func (*KillJobResponse) ProtoMessage() {}
 
 func (x *KillJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[9]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -643,7 +813,7 @@ func (x *KillJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillJobResponse.ProtoReflect.Descriptor instead.
 func (*KillJobResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{9}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *KillJobResponse) GetStatus() *JobStatus {
@@ -667,7 +837,7 @@ type ScaleJobRequest struct {
 
 func (x *ScaleJobRequest) Reset() {
 	*x = ScaleJobRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[10]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -679,7 +849,7 @@ func (x *ScaleJobRequest) String() string {
 func (*ScaleJobRequest) ProtoMessage() {}
 
 func (x *ScaleJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[10]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -692,7 +862,7 @@ func (x *ScaleJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScaleJobRequest.ProtoReflect.Descriptor instead.
 func (*ScaleJobRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{10}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ScaleJobRequest) GetId() string {
@@ -732,7 +902,7 @@ type ScaleJobResponse struct {
 
 func (x *ScaleJobResponse) Reset() {
 	*x = ScaleJobResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[11]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -744,7 +914,7 @@ func (x *ScaleJobResponse) String() string {
 func (*ScaleJobResponse) ProtoMessage() {}
 
 func (x *ScaleJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[11]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -757,7 +927,7 @@ func (x *ScaleJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScaleJobResponse.ProtoReflect.Descriptor instead.
 func (*ScaleJobResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{11}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ScaleJobResponse) GetStatus() *JobStatus {
@@ -770,13 +940,14 @@ func (x *ScaleJobResponse) GetStatus() *JobStatus {
 type GetTaskRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Consistency   *Consistency           `protobuf:"bytes,2,opt,name=consistency,proto3" json:"consistency,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetTaskRequest) Reset() {
 	*x = GetTaskRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[12]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -788,7 +959,7 @@ func (x *GetTaskRequest) String() string {
 func (*GetTaskRequest) ProtoMessage() {}
 
 func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[12]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -801,7 +972,7 @@ func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskRequest.ProtoReflect.Descriptor instead.
 func (*GetTaskRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{12}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetTaskRequest) GetId() string {
@@ -811,17 +982,27 @@ func (x *GetTaskRequest) GetId() string {
 	return ""
 }
 
+func (x *GetTaskRequest) GetConsistency() *Consistency {
+	if x != nil {
+		return x.Consistency
+	}
+	return nil
+}
+
 type GetTaskResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	Revision      uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Task     *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	Revision uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	Epoch    uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// As GetJobResponse.age_nanos.
+	AgeNanos      int64 `protobuf:"varint,4,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetTaskResponse) Reset() {
 	*x = GetTaskResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[13]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -833,7 +1014,7 @@ func (x *GetTaskResponse) String() string {
 func (*GetTaskResponse) ProtoMessage() {}
 
 func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[13]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -846,7 +1027,7 @@ func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskResponse.ProtoReflect.Descriptor instead.
 func (*GetTaskResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{13}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetTaskResponse) GetTask() *Task {
@@ -863,6 +1044,20 @@ func (x *GetTaskResponse) GetRevision() uint64 {
 	return 0
 }
 
+func (x *GetTaskResponse) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *GetTaskResponse) GetAgeNanos() int64 {
+	if x != nil {
+		return x.AgeNanos
+	}
+	return 0
+}
+
 type ListTasksRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Job    string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -871,14 +1066,15 @@ type ListTasksRequest struct {
 	// Bound on the answer; 0: the server's bound (10,000).
 	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Start after this task: next of the previous answer.
-	After         string `protobuf:"bytes,5,opt,name=after,proto3" json:"after,omitempty"`
+	After         string       `protobuf:"bytes,5,opt,name=after,proto3" json:"after,omitempty"`
+	Consistency   *Consistency `protobuf:"bytes,6,opt,name=consistency,proto3" json:"consistency,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[14]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -890,7 +1086,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[14]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -903,7 +1099,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{14}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListTasksRequest) GetJob() string {
@@ -941,18 +1137,28 @@ func (x *ListTasksRequest) GetAfter() string {
 	return ""
 }
 
+func (x *ListTasksRequest) GetConsistency() *Consistency {
+	if x != nil {
+		return x.Consistency
+	}
+	return nil
+}
+
 type ListTasksResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Tasks         []*Task                `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
-	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
-	Revision      uint64                 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Tasks    []*Task                `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	Next     string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
+	Revision uint64                 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	Epoch    uint64                 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// As GetJobResponse.age_nanos.
+	AgeNanos      int64 `protobuf:"varint,5,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[15]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -964,7 +1170,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[15]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -977,7 +1183,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{15}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -1001,6 +1207,20 @@ func (x *ListTasksResponse) GetRevision() uint64 {
 	return 0
 }
 
+func (x *ListTasksResponse) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *ListTasksResponse) GetAgeNanos() int64 {
+	if x != nil {
+		return x.AgeNanos
+	}
+	return 0
+}
+
 type ExplainTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1014,7 +1234,7 @@ type ExplainTaskRequest struct {
 
 func (x *ExplainTaskRequest) Reset() {
 	*x = ExplainTaskRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[16]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1026,7 +1246,7 @@ func (x *ExplainTaskRequest) String() string {
 func (*ExplainTaskRequest) ProtoMessage() {}
 
 func (x *ExplainTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[16]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1039,7 +1259,7 @@ func (x *ExplainTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainTaskRequest.ProtoReflect.Descriptor instead.
 func (*ExplainTaskRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{16}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ExplainTaskRequest) GetId() string {
@@ -1082,7 +1302,7 @@ type ExplainStep struct {
 
 func (x *ExplainStep) Reset() {
 	*x = ExplainStep{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[17]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1094,7 +1314,7 @@ func (x *ExplainStep) String() string {
 func (*ExplainStep) ProtoMessage() {}
 
 func (x *ExplainStep) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[17]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1107,7 +1327,7 @@ func (x *ExplainStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainStep.ProtoReflect.Descriptor instead.
 func (*ExplainStep) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{17}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ExplainStep) GetStage() string {
@@ -1171,7 +1391,7 @@ type ExplainReason struct {
 
 func (x *ExplainReason) Reset() {
 	*x = ExplainReason{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[18]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1183,7 +1403,7 @@ func (x *ExplainReason) String() string {
 func (*ExplainReason) ProtoMessage() {}
 
 func (x *ExplainReason) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[18]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1196,7 +1416,7 @@ func (x *ExplainReason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainReason.ProtoReflect.Descriptor instead.
 func (*ExplainReason) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{18}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ExplainReason) GetReason() string {
@@ -1246,7 +1466,7 @@ type ExplainTaskResponse struct {
 
 func (x *ExplainTaskResponse) Reset() {
 	*x = ExplainTaskResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[19]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1258,7 +1478,7 @@ func (x *ExplainTaskResponse) String() string {
 func (*ExplainTaskResponse) ProtoMessage() {}
 
 func (x *ExplainTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[19]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1271,7 +1491,7 @@ func (x *ExplainTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainTaskResponse.ProtoReflect.Descriptor instead.
 func (*ExplainTaskResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{19}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ExplainTaskResponse) GetTask() *Task {
@@ -1368,7 +1588,7 @@ type SpreadCount struct {
 
 func (x *SpreadCount) Reset() {
 	*x = SpreadCount{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[20]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1380,7 +1600,7 @@ func (x *SpreadCount) String() string {
 func (*SpreadCount) ProtoMessage() {}
 
 func (x *SpreadCount) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[20]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1393,7 +1613,7 @@ func (x *SpreadCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpreadCount.ProtoReflect.Descriptor instead.
 func (*SpreadCount) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{20}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SpreadCount) GetBy() string {
@@ -1470,7 +1690,7 @@ type NodeCounts struct {
 
 func (x *NodeCounts) Reset() {
 	*x = NodeCounts{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[21]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1482,7 +1702,7 @@ func (x *NodeCounts) String() string {
 func (*NodeCounts) ProtoMessage() {}
 
 func (x *NodeCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[21]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1495,7 +1715,7 @@ func (x *NodeCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCounts.ProtoReflect.Descriptor instead.
 func (*NodeCounts) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{21}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *NodeCounts) GetTotal() int32 {
@@ -1546,7 +1766,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[22]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1558,7 +1778,7 @@ func (x *NodeVerdict) String() string {
 func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[22]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1571,7 +1791,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{22}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *NodeVerdict) GetStage() string {
@@ -1617,7 +1837,7 @@ type PlacementDecision struct {
 
 func (x *PlacementDecision) Reset() {
 	*x = PlacementDecision{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[23]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1629,7 +1849,7 @@ func (x *PlacementDecision) String() string {
 func (*PlacementDecision) ProtoMessage() {}
 
 func (x *PlacementDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[23]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1642,7 +1862,7 @@ func (x *PlacementDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementDecision.ProtoReflect.Descriptor instead.
 func (*PlacementDecision) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{23}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PlacementDecision) GetTime() int64 {
@@ -1716,7 +1936,7 @@ type PlacementCandidate struct {
 
 func (x *PlacementCandidate) Reset() {
 	*x = PlacementCandidate{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[24]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1728,7 +1948,7 @@ func (x *PlacementCandidate) String() string {
 func (*PlacementCandidate) ProtoMessage() {}
 
 func (x *PlacementCandidate) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[24]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1741,7 +1961,7 @@ func (x *PlacementCandidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementCandidate.ProtoReflect.Descriptor instead.
 func (*PlacementCandidate) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{24}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PlacementCandidate) GetNode() string {
@@ -1792,7 +2012,7 @@ type PlaceJobRequest struct {
 
 func (x *PlaceJobRequest) Reset() {
 	*x = PlaceJobRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[25]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1804,7 +2024,7 @@ func (x *PlaceJobRequest) String() string {
 func (*PlaceJobRequest) ProtoMessage() {}
 
 func (x *PlaceJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[25]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1817,7 +2037,7 @@ func (x *PlaceJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaceJobRequest.ProtoReflect.Descriptor instead.
 func (*PlaceJobRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{25}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PlaceJobRequest) GetSpec() *JobSpec {
@@ -1856,7 +2076,7 @@ type PlaceJobResponse struct {
 
 func (x *PlaceJobResponse) Reset() {
 	*x = PlaceJobResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[26]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1868,7 +2088,7 @@ func (x *PlaceJobResponse) String() string {
 func (*PlaceJobResponse) ProtoMessage() {}
 
 func (x *PlaceJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[26]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1881,7 +2101,7 @@ func (x *PlaceJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaceJobResponse.ProtoReflect.Descriptor instead.
 func (*PlaceJobResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{26}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PlaceJobResponse) GetGroups() []*PlacedGroup {
@@ -1922,7 +2142,7 @@ type PlacedGroup struct {
 
 func (x *PlacedGroup) Reset() {
 	*x = PlacedGroup{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[27]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1934,7 +2154,7 @@ func (x *PlacedGroup) String() string {
 func (*PlacedGroup) ProtoMessage() {}
 
 func (x *PlacedGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[27]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1947,7 +2167,7 @@ func (x *PlacedGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacedGroup.ProtoReflect.Descriptor instead.
 func (*PlacedGroup) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{27}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PlacedGroup) GetGroup() string {
@@ -1997,7 +2217,7 @@ type PlacedTask struct {
 
 func (x *PlacedTask) Reset() {
 	*x = PlacedTask{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[28]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2009,7 +2229,7 @@ func (x *PlacedTask) String() string {
 func (*PlacedTask) ProtoMessage() {}
 
 func (x *PlacedTask) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[28]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2022,7 +2242,7 @@ func (x *PlacedTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacedTask.ProtoReflect.Descriptor instead.
 func (*PlacedTask) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{28}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PlacedTask) GetNode() string {
@@ -2059,7 +2279,7 @@ type PlacementRefusal struct {
 
 func (x *PlacementRefusal) Reset() {
 	*x = PlacementRefusal{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[29]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2071,7 +2291,7 @@ func (x *PlacementRefusal) String() string {
 func (*PlacementRefusal) ProtoMessage() {}
 
 func (x *PlacementRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[29]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2084,7 +2304,7 @@ func (x *PlacementRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementRefusal.ProtoReflect.Descriptor instead.
 func (*PlacementRefusal) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{29}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PlacementRefusal) GetWaitCode() WaitCode {
@@ -2133,7 +2353,7 @@ type ReadLogsRequest struct {
 
 func (x *ReadLogsRequest) Reset() {
 	*x = ReadLogsRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[30]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2145,7 +2365,7 @@ func (x *ReadLogsRequest) String() string {
 func (*ReadLogsRequest) ProtoMessage() {}
 
 func (x *ReadLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[30]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2158,7 +2378,7 @@ func (x *ReadLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogsRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogsRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{30}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ReadLogsRequest) GetTask() string {
@@ -2214,7 +2434,7 @@ type ReadLogsResponse struct {
 
 func (x *ReadLogsResponse) Reset() {
 	*x = ReadLogsResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[31]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2226,7 +2446,7 @@ func (x *ReadLogsResponse) String() string {
 func (*ReadLogsResponse) ProtoMessage() {}
 
 func (x *ReadLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[31]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2239,7 +2459,7 @@ func (x *ReadLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogsResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogsResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{31}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ReadLogsResponse) GetStream() string {
@@ -2258,13 +2478,14 @@ func (x *ReadLogsResponse) GetData() []byte {
 
 type ListNodesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Consistency   *Consistency           `protobuf:"bytes,1,opt,name=consistency,proto3" json:"consistency,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[32]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2276,7 +2497,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[32]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2289,7 +2510,14 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{32}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *ListNodesRequest) GetConsistency() *Consistency {
+	if x != nil {
+		return x.Consistency
+	}
+	return nil
 }
 
 type NodeInfo struct {
@@ -2302,7 +2530,7 @@ type NodeInfo struct {
 
 func (x *NodeInfo) Reset() {
 	*x = NodeInfo{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[33]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2314,7 +2542,7 @@ func (x *NodeInfo) String() string {
 func (*NodeInfo) ProtoMessage() {}
 
 func (x *NodeInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[33]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2327,7 +2555,7 @@ func (x *NodeInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeInfo.ProtoReflect.Descriptor instead.
 func (*NodeInfo) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{33}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *NodeInfo) GetNode() *Node {
@@ -2345,16 +2573,19 @@ func (x *NodeInfo) GetStatus() *NodeStatus {
 }
 
 type ListNodesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Nodes         []*NodeInfo            `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
-	Revision      uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Nodes    []*NodeInfo            `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Revision uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	Epoch    uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// As GetJobResponse.age_nanos.
+	AgeNanos      int64 `protobuf:"varint,4,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[34]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2366,7 +2597,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[34]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2379,7 +2610,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{34}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListNodesResponse) GetNodes() []*NodeInfo {
@@ -2396,6 +2627,20 @@ func (x *ListNodesResponse) GetRevision() uint64 {
 	return 0
 }
 
+func (x *ListNodesResponse) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *ListNodesResponse) GetAgeNanos() int64 {
+	if x != nil {
+		return x.AgeNanos
+	}
+	return 0
+}
+
 type SetNodeModeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -2408,7 +2653,7 @@ type SetNodeModeRequest struct {
 
 func (x *SetNodeModeRequest) Reset() {
 	*x = SetNodeModeRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[35]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2420,7 +2665,7 @@ func (x *SetNodeModeRequest) String() string {
 func (*SetNodeModeRequest) ProtoMessage() {}
 
 func (x *SetNodeModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[35]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2433,7 +2678,7 @@ func (x *SetNodeModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeModeRequest.ProtoReflect.Descriptor instead.
 func (*SetNodeModeRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{35}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SetNodeModeRequest) GetId() string {
@@ -2466,7 +2711,7 @@ type SetNodeModeResponse struct {
 
 func (x *SetNodeModeResponse) Reset() {
 	*x = SetNodeModeResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[36]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2478,7 +2723,7 @@ func (x *SetNodeModeResponse) String() string {
 func (*SetNodeModeResponse) ProtoMessage() {}
 
 func (x *SetNodeModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[36]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2491,7 +2736,7 @@ func (x *SetNodeModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeModeResponse.ProtoReflect.Descriptor instead.
 func (*SetNodeModeResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{36}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SetNodeModeResponse) GetNode() *Node {
@@ -2512,7 +2757,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[37]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2524,7 +2769,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[37]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2537,7 +2782,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{37}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RemoveNodeRequest) GetId() string {
@@ -2562,7 +2807,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[38]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2574,7 +2819,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[38]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2587,7 +2832,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{38}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{39}
 }
 
 type NodeCapacityRequest struct {
@@ -2600,7 +2845,7 @@ type NodeCapacityRequest struct {
 
 func (x *NodeCapacityRequest) Reset() {
 	*x = NodeCapacityRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[39]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2612,7 +2857,7 @@ func (x *NodeCapacityRequest) String() string {
 func (*NodeCapacityRequest) ProtoMessage() {}
 
 func (x *NodeCapacityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[39]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2625,7 +2870,7 @@ func (x *NodeCapacityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCapacityRequest.ProtoReflect.Descriptor instead.
 func (*NodeCapacityRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{39}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *NodeCapacityRequest) GetNodes() []string {
@@ -2648,7 +2893,7 @@ type NodeCapacityResponse struct {
 
 func (x *NodeCapacityResponse) Reset() {
 	*x = NodeCapacityResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[40]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2660,7 +2905,7 @@ func (x *NodeCapacityResponse) String() string {
 func (*NodeCapacityResponse) ProtoMessage() {}
 
 func (x *NodeCapacityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[40]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2673,7 +2918,7 @@ func (x *NodeCapacityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCapacityResponse.ProtoReflect.Descriptor instead.
 func (*NodeCapacityResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{40}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *NodeCapacityResponse) GetNodes() []*NodeRoom {
@@ -2709,7 +2954,7 @@ type NodeRoom struct {
 
 func (x *NodeRoom) Reset() {
 	*x = NodeRoom{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[41]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2721,7 +2966,7 @@ func (x *NodeRoom) String() string {
 func (*NodeRoom) ProtoMessage() {}
 
 func (x *NodeRoom) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[41]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2734,7 +2979,7 @@ func (x *NodeRoom) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRoom.ProtoReflect.Descriptor instead.
 func (*NodeRoom) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{41}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *NodeRoom) GetNode() string {
@@ -2793,7 +3038,7 @@ type PlanMovesRequest struct {
 
 func (x *PlanMovesRequest) Reset() {
 	*x = PlanMovesRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[42]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2805,7 +3050,7 @@ func (x *PlanMovesRequest) String() string {
 func (*PlanMovesRequest) ProtoMessage() {}
 
 func (x *PlanMovesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[42]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2818,7 +3063,7 @@ func (x *PlanMovesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanMovesRequest.ProtoReflect.Descriptor instead.
 func (*PlanMovesRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{42}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *PlanMovesRequest) GetLimit() int32 {
@@ -2867,7 +3112,7 @@ type PlanMovesResponse struct {
 
 func (x *PlanMovesResponse) Reset() {
 	*x = PlanMovesResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[43]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2879,7 +3124,7 @@ func (x *PlanMovesResponse) String() string {
 func (*PlanMovesResponse) ProtoMessage() {}
 
 func (x *PlanMovesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[43]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2892,7 +3137,7 @@ func (x *PlanMovesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanMovesResponse.ProtoReflect.Descriptor instead.
 func (*PlanMovesResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{43}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *PlanMovesResponse) GetMoves() []*PlannedMove {
@@ -2962,7 +3207,7 @@ type PlannedMove struct {
 
 func (x *PlannedMove) Reset() {
 	*x = PlannedMove{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[44]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2974,7 +3219,7 @@ func (x *PlannedMove) String() string {
 func (*PlannedMove) ProtoMessage() {}
 
 func (x *PlannedMove) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[44]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2987,7 +3232,7 @@ func (x *PlannedMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlannedMove.ProtoReflect.Descriptor instead.
 func (*PlannedMove) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{44}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *PlannedMove) GetTask() string {
@@ -3023,7 +3268,7 @@ type KeptNode struct {
 
 func (x *KeptNode) Reset() {
 	*x = KeptNode{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[45]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3035,7 +3280,7 @@ func (x *KeptNode) String() string {
 func (*KeptNode) ProtoMessage() {}
 
 func (x *KeptNode) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[45]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3048,7 +3293,7 @@ func (x *KeptNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptNode.ProtoReflect.Descriptor instead.
 func (*KeptNode) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{45}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *KeptNode) GetNode() string {
@@ -3083,7 +3328,7 @@ type WatchNodeQOSRequest struct {
 
 func (x *WatchNodeQOSRequest) Reset() {
 	*x = WatchNodeQOSRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[46]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3095,7 +3340,7 @@ func (x *WatchNodeQOSRequest) String() string {
 func (*WatchNodeQOSRequest) ProtoMessage() {}
 
 func (x *WatchNodeQOSRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[46]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3108,7 +3353,7 @@ func (x *WatchNodeQOSRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchNodeQOSRequest.ProtoReflect.Descriptor instead.
 func (*WatchNodeQOSRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{46}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *WatchNodeQOSRequest) GetNode() string {
@@ -3134,7 +3379,7 @@ type WatchNodeQOSResponse struct {
 
 func (x *WatchNodeQOSResponse) Reset() {
 	*x = WatchNodeQOSResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[47]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3146,7 +3391,7 @@ func (x *WatchNodeQOSResponse) String() string {
 func (*WatchNodeQOSResponse) ProtoMessage() {}
 
 func (x *WatchNodeQOSResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[47]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3159,7 +3404,7 @@ func (x *WatchNodeQOSResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchNodeQOSResponse.ProtoReflect.Descriptor instead.
 func (*WatchNodeQOSResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{47}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *WatchNodeQOSResponse) GetStatus() *NodeQOSStatus {
@@ -3182,7 +3427,7 @@ type ApplyPoliciesRequest struct {
 
 func (x *ApplyPoliciesRequest) Reset() {
 	*x = ApplyPoliciesRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[48]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3194,7 +3439,7 @@ func (x *ApplyPoliciesRequest) String() string {
 func (*ApplyPoliciesRequest) ProtoMessage() {}
 
 func (x *ApplyPoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[48]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3207,7 +3452,7 @@ func (x *ApplyPoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyPoliciesRequest.ProtoReflect.Descriptor instead.
 func (*ApplyPoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{48}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ApplyPoliciesRequest) GetPolicies() []*Policy {
@@ -3241,7 +3486,7 @@ type PolicyOutcome struct {
 
 func (x *PolicyOutcome) Reset() {
 	*x = PolicyOutcome{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[49]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3253,7 +3498,7 @@ func (x *PolicyOutcome) String() string {
 func (*PolicyOutcome) ProtoMessage() {}
 
 func (x *PolicyOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[49]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3266,7 +3511,7 @@ func (x *PolicyOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyOutcome.ProtoReflect.Descriptor instead.
 func (*PolicyOutcome) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{49}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *PolicyOutcome) GetPolicy() *PolicyRef {
@@ -3293,7 +3538,7 @@ type ApplyPoliciesResponse struct {
 
 func (x *ApplyPoliciesResponse) Reset() {
 	*x = ApplyPoliciesResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[50]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3305,7 +3550,7 @@ func (x *ApplyPoliciesResponse) String() string {
 func (*ApplyPoliciesResponse) ProtoMessage() {}
 
 func (x *ApplyPoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[50]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3318,7 +3563,7 @@ func (x *ApplyPoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyPoliciesResponse.ProtoReflect.Descriptor instead.
 func (*ApplyPoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{50}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ApplyPoliciesResponse) GetOutcomes() []*PolicyOutcome {
@@ -3332,13 +3577,14 @@ type GetPolicyRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          PolicyKind             `protobuf:"varint,1,opt,name=kind,proto3,enum=plimsoll.v1.PolicyKind" json:"kind,omitempty"`
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Consistency   *Consistency           `protobuf:"bytes,3,opt,name=consistency,proto3" json:"consistency,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetPolicyRequest) Reset() {
 	*x = GetPolicyRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[51]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3350,7 +3596,7 @@ func (x *GetPolicyRequest) String() string {
 func (*GetPolicyRequest) ProtoMessage() {}
 
 func (x *GetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[51]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3363,7 +3609,7 @@ func (x *GetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*GetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{51}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *GetPolicyRequest) GetKind() PolicyKind {
@@ -3380,17 +3626,27 @@ func (x *GetPolicyRequest) GetName() string {
 	return ""
 }
 
+func (x *GetPolicyRequest) GetConsistency() *Consistency {
+	if x != nil {
+		return x.Consistency
+	}
+	return nil
+}
+
 type GetPolicyResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Policy        *Policy                `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
-	Revision      uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Policy   *Policy                `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
+	Revision uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	Epoch    uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// As GetJobResponse.age_nanos.
+	AgeNanos      int64 `protobuf:"varint,4,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetPolicyResponse) Reset() {
 	*x = GetPolicyResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[52]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3402,7 +3658,7 @@ func (x *GetPolicyResponse) String() string {
 func (*GetPolicyResponse) ProtoMessage() {}
 
 func (x *GetPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[52]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3415,7 +3671,7 @@ func (x *GetPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPolicyResponse.ProtoReflect.Descriptor instead.
 func (*GetPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{52}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *GetPolicyResponse) GetPolicy() *Policy {
@@ -3432,17 +3688,32 @@ func (x *GetPolicyResponse) GetRevision() uint64 {
 	return 0
 }
 
+func (x *GetPolicyResponse) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *GetPolicyResponse) GetAgeNanos() int64 {
+	if x != nil {
+		return x.AgeNanos
+	}
+	return 0
+}
+
 type ListPoliciesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Unspecified: all.
-	Kind          PolicyKind `protobuf:"varint,1,opt,name=kind,proto3,enum=plimsoll.v1.PolicyKind" json:"kind,omitempty"`
+	Kind          PolicyKind   `protobuf:"varint,1,opt,name=kind,proto3,enum=plimsoll.v1.PolicyKind" json:"kind,omitempty"`
+	Consistency   *Consistency `protobuf:"bytes,2,opt,name=consistency,proto3" json:"consistency,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListPoliciesRequest) Reset() {
 	*x = ListPoliciesRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[53]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3454,7 +3725,7 @@ func (x *ListPoliciesRequest) String() string {
 func (*ListPoliciesRequest) ProtoMessage() {}
 
 func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[53]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3467,7 +3738,7 @@ func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesRequest.ProtoReflect.Descriptor instead.
 func (*ListPoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{53}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListPoliciesRequest) GetKind() PolicyKind {
@@ -3477,18 +3748,28 @@ func (x *ListPoliciesRequest) GetKind() PolicyKind {
 	return PolicyKind_POLICY_KIND_UNSPECIFIED
 }
 
+func (x *ListPoliciesRequest) GetConsistency() *Consistency {
+	if x != nil {
+		return x.Consistency
+	}
+	return nil
+}
+
 type ListPoliciesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// By kind, then by name.
-	Policies      []*Policy `protobuf:"bytes,1,rep,name=policies,proto3" json:"policies,omitempty"`
-	Revision      uint64    `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	Policies []*Policy `protobuf:"bytes,1,rep,name=policies,proto3" json:"policies,omitempty"`
+	Revision uint64    `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	Epoch    uint64    `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// As GetJobResponse.age_nanos.
+	AgeNanos      int64 `protobuf:"varint,4,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListPoliciesResponse) Reset() {
 	*x = ListPoliciesResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[54]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3500,7 +3781,7 @@ func (x *ListPoliciesResponse) String() string {
 func (*ListPoliciesResponse) ProtoMessage() {}
 
 func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[54]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3513,7 +3794,7 @@ func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesResponse.ProtoReflect.Descriptor instead.
 func (*ListPoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{54}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListPoliciesResponse) GetPolicies() []*Policy {
@@ -3530,6 +3811,20 @@ func (x *ListPoliciesResponse) GetRevision() uint64 {
 	return 0
 }
 
+func (x *ListPoliciesResponse) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *ListPoliciesResponse) GetAgeNanos() int64 {
+	if x != nil {
+		return x.AgeNanos
+	}
+	return 0
+}
+
 type DeletePolicyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Kind  PolicyKind             `protobuf:"varint,1,opt,name=kind,proto3,enum=plimsoll.v1.PolicyKind" json:"kind,omitempty"`
@@ -3542,7 +3837,7 @@ type DeletePolicyRequest struct {
 
 func (x *DeletePolicyRequest) Reset() {
 	*x = DeletePolicyRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[55]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3554,7 +3849,7 @@ func (x *DeletePolicyRequest) String() string {
 func (*DeletePolicyRequest) ProtoMessage() {}
 
 func (x *DeletePolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[55]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3567,7 +3862,7 @@ func (x *DeletePolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePolicyRequest.ProtoReflect.Descriptor instead.
 func (*DeletePolicyRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{55}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *DeletePolicyRequest) GetKind() PolicyKind {
@@ -3599,7 +3894,7 @@ type DeletePolicyResponse struct {
 
 func (x *DeletePolicyResponse) Reset() {
 	*x = DeletePolicyResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[56]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3611,7 +3906,7 @@ func (x *DeletePolicyResponse) String() string {
 func (*DeletePolicyResponse) ProtoMessage() {}
 
 func (x *DeletePolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[56]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3624,18 +3919,19 @@ func (x *DeletePolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePolicyResponse.ProtoReflect.Descriptor instead.
 func (*DeletePolicyResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{56}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{57}
 }
 
 type ListQueuesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Consistency   *Consistency           `protobuf:"bytes,1,opt,name=consistency,proto3" json:"consistency,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[57]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3647,7 +3943,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[57]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3660,20 +3956,30 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{57}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *ListQueuesRequest) GetConsistency() *Consistency {
+	if x != nil {
+		return x.Consistency
+	}
+	return nil
 }
 
 type ListQueuesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Queues        []*QueueStatus         `protobuf:"bytes,1,rep,name=queues,proto3" json:"queues,omitempty"`
-	Revision      uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Queues   []*QueueStatus         `protobuf:"bytes,1,rep,name=queues,proto3" json:"queues,omitempty"`
+	Revision uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	Epoch    uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// As GetJobResponse.age_nanos.
+	AgeNanos      int64 `protobuf:"varint,4,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[58]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3685,7 +3991,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[58]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3698,7 +4004,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{58}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*QueueStatus {
@@ -3715,15 +4021,30 @@ func (x *ListQueuesResponse) GetRevision() uint64 {
 	return 0
 }
 
+func (x *ListQueuesResponse) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *ListQueuesResponse) GetAgeNanos() int64 {
+	if x != nil {
+		return x.AgeNanos
+	}
+	return 0
+}
+
 type GetQueueConfigRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Consistency   *Consistency           `protobuf:"bytes,1,opt,name=consistency,proto3" json:"consistency,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetQueueConfigRequest) Reset() {
 	*x = GetQueueConfigRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[59]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3735,7 +4056,7 @@ func (x *GetQueueConfigRequest) String() string {
 func (*GetQueueConfigRequest) ProtoMessage() {}
 
 func (x *GetQueueConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[59]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3748,19 +4069,30 @@ func (x *GetQueueConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueConfigRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{59}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *GetQueueConfigRequest) GetConsistency() *Consistency {
+	if x != nil {
+		return x.Consistency
+	}
+	return nil
 }
 
 type GetQueueConfigResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Config        *QueueConfig           `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Config   *QueueConfig           `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
+	Revision uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	Epoch    uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// As GetJobResponse.age_nanos.
+	AgeNanos      int64 `protobuf:"varint,4,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetQueueConfigResponse) Reset() {
 	*x = GetQueueConfigResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[60]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3772,7 +4104,7 @@ func (x *GetQueueConfigResponse) String() string {
 func (*GetQueueConfigResponse) ProtoMessage() {}
 
 func (x *GetQueueConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[60]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3785,7 +4117,7 @@ func (x *GetQueueConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueConfigResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{60}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *GetQueueConfigResponse) GetConfig() *QueueConfig {
@@ -3793,6 +4125,27 @@ func (x *GetQueueConfigResponse) GetConfig() *QueueConfig {
 		return x.Config
 	}
 	return nil
+}
+
+func (x *GetQueueConfigResponse) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *GetQueueConfigResponse) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *GetQueueConfigResponse) GetAgeNanos() int64 {
+	if x != nil {
+		return x.AgeNanos
+	}
+	return 0
 }
 
 type SetQueueConfigRequest struct {
@@ -3806,7 +4159,7 @@ type SetQueueConfigRequest struct {
 
 func (x *SetQueueConfigRequest) Reset() {
 	*x = SetQueueConfigRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[61]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3818,7 +4171,7 @@ func (x *SetQueueConfigRequest) String() string {
 func (*SetQueueConfigRequest) ProtoMessage() {}
 
 func (x *SetQueueConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[61]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3831,7 +4184,7 @@ func (x *SetQueueConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueConfigRequest.ProtoReflect.Descriptor instead.
 func (*SetQueueConfigRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{61}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *SetQueueConfigRequest) GetConfig() *QueueConfig {
@@ -3856,7 +4209,7 @@ type SetQueueConfigResponse struct {
 
 func (x *SetQueueConfigResponse) Reset() {
 	*x = SetQueueConfigResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[62]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3868,7 +4221,7 @@ func (x *SetQueueConfigResponse) String() string {
 func (*SetQueueConfigResponse) ProtoMessage() {}
 
 func (x *SetQueueConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[62]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3881,7 +4234,7 @@ func (x *SetQueueConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueConfigResponse.ProtoReflect.Descriptor instead.
 func (*SetQueueConfigResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{62}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{63}
 }
 
 type ListEventsRequest struct {
@@ -3891,14 +4244,15 @@ type ListEventsRequest struct {
 	// Bound on the answer; 0: the server's bound (10,000).
 	Count uint64 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
 	// Only events whose object or reference has this id, or is a task of this job; empty: all.
-	Object        string `protobuf:"bytes,3,opt,name=object,proto3" json:"object,omitempty"`
+	Object        string       `protobuf:"bytes,3,opt,name=object,proto3" json:"object,omitempty"`
+	Consistency   *Consistency `protobuf:"bytes,4,opt,name=consistency,proto3" json:"consistency,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[63]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3910,7 +4264,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[63]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3923,7 +4277,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{63}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ListEventsRequest) GetStart() uint64 {
@@ -3947,6 +4301,13 @@ func (x *ListEventsRequest) GetObject() string {
 	return ""
 }
 
+func (x *ListEventsRequest) GetConsistency() *Consistency {
+	if x != nil {
+		return x.Consistency
+	}
+	return nil
+}
+
 type ListEventsResponse struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	InstanceUuid string                 `protobuf:"bytes,1,opt,name=instance_uuid,json=instanceUuid,proto3" json:"instance_uuid,omitempty"`
@@ -3956,14 +4317,18 @@ type ListEventsResponse struct {
 	Ids    []uint64 `protobuf:"varint,4,rep,packed,name=ids,proto3" json:"ids,omitempty"`
 	Events []*Event `protobuf:"bytes,5,rep,name=events,proto3" json:"events,omitempty"`
 	// Value of start for the next call.
-	Next          uint64 `protobuf:"varint,6,opt,name=next,proto3" json:"next,omitempty"`
+	Next     uint64 `protobuf:"varint,6,opt,name=next,proto3" json:"next,omitempty"`
+	Revision uint64 `protobuf:"varint,7,opt,name=revision,proto3" json:"revision,omitempty"`
+	Epoch    uint64 `protobuf:"varint,8,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// As GetJobResponse.age_nanos.
+	AgeNanos      int64 `protobuf:"varint,9,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[64]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3975,7 +4340,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[64]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3988,7 +4353,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{64}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListEventsResponse) GetInstanceUuid() string {
@@ -4033,30 +4398,61 @@ func (x *ListEventsResponse) GetNext() uint64 {
 	return 0
 }
 
+func (x *ListEventsResponse) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *ListEventsResponse) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *ListEventsResponse) GetAgeNanos() int64 {
+	if x != nil {
+		return x.AgeNanos
+	}
+	return 0
+}
+
 var File_plimsoll_v1_api_proto protoreflect.FileDescriptor
 
 const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\n" +
-	"\x15plimsoll/v1/api.proto\x12\vplimsoll.v1\x1a\x19plimsoll/v1/objects.proto\x1a\x15plimsoll/v1/qos.proto\"<\n" +
+	"\x15plimsoll/v1/api.proto\x12\vplimsoll.v1\x1a\x19plimsoll/v1/objects.proto\x1a\x15plimsoll/v1/qos.proto\"m\n" +
+	"\vConsistency\x12,\n" +
+	"\x05level\x18\x01 \x01(\x0e2\x16.plimsoll.v1.FreshnessR\x05level\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x04R\brevision\"<\n" +
 	"\x10SubmitJobRequest\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.plimsoll.v1.JobSpecR\x04spec\"7\n" +
 	"\x11SubmitJobResponse\x12\"\n" +
-	"\x03job\x18\x01 \x01(\v2\x10.plimsoll.v1.JobR\x03job\"\x1f\n" +
+	"\x03job\x18\x01 \x01(\v2\x10.plimsoll.v1.JobR\x03job\"[\n" +
 	"\rGetJobRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"P\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12:\n" +
+	"\vconsistency\x18\x02 \x01(\v2\x18.plimsoll.v1.ConsistencyR\vconsistency\"\x83\x01\n" +
 	"\x0eGetJobResponse\x12\"\n" +
 	"\x03job\x18\x01 \x01(\v2\x10.plimsoll.v1.JobR\x03job\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x04R\brevision\"\x98\x01\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x1b\n" +
+	"\tage_nanos\x18\x04 \x01(\x03R\bageNanos\"\xd4\x01\n" +
 	"\x0fListJobsRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12-\n" +
 	"\x06states\x18\x03 \x03(\x0e2\x15.plimsoll.v1.JobStateR\x06states\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\x05R\x05limit\x12\x14\n" +
-	"\x05after\x18\x05 \x01(\tR\x05after\"n\n" +
+	"\x05after\x18\x05 \x01(\tR\x05after\x12:\n" +
+	"\vconsistency\x18\x06 \x01(\v2\x18.plimsoll.v1.ConsistencyR\vconsistency\"\xa1\x01\n" +
 	"\x10ListJobsResponse\x12*\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x16.plimsoll.v1.JobStatusR\x04jobs\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\tR\x04next\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x04R\brevision\"!\n" +
+	"\brevision\x18\x03 \x01(\x04R\brevision\x12\x14\n" +
+	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\x12\x1b\n" +
+	"\tage_nanos\x18\x05 \x01(\x03R\bageNanos\"!\n" +
 	"\x0fWatchJobRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"B\n" +
 	"\x10WatchJobResponse\x12.\n" +
@@ -4073,22 +4469,28 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x05count\x18\x03 \x01(\x05R\x05count\x12\x14\n" +
 	"\x05token\x18\x04 \x01(\tR\x05token\"B\n" +
 	"\x10ScaleJobResponse\x12.\n" +
-	"\x06status\x18\x01 \x01(\v2\x16.plimsoll.v1.JobStatusR\x06status\" \n" +
+	"\x06status\x18\x01 \x01(\v2\x16.plimsoll.v1.JobStatusR\x06status\"\\\n" +
 	"\x0eGetTaskRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"T\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12:\n" +
+	"\vconsistency\x18\x02 \x01(\v2\x18.plimsoll.v1.ConsistencyR\vconsistency\"\x87\x01\n" +
 	"\x0fGetTaskResponse\x12%\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.plimsoll.v1.TaskR\x04task\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x04R\brevision\"\x94\x01\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x1b\n" +
+	"\tage_nanos\x18\x04 \x01(\x03R\bageNanos\"\xd0\x01\n" +
 	"\x10ListTasksRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12.\n" +
 	"\x06states\x18\x03 \x03(\x0e2\x16.plimsoll.v1.TaskStateR\x06states\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\x05R\x05limit\x12\x14\n" +
-	"\x05after\x18\x05 \x01(\tR\x05after\"l\n" +
+	"\x05after\x18\x05 \x01(\tR\x05after\x12:\n" +
+	"\vconsistency\x18\x06 \x01(\v2\x18.plimsoll.v1.ConsistencyR\vconsistency\"\x9f\x01\n" +
 	"\x11ListTasksResponse\x12'\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x11.plimsoll.v1.TaskR\x05tasks\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\tR\x04next\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x04R\brevision\"P\n" +
+	"\brevision\x18\x03 \x01(\x04R\brevision\x12\x14\n" +
+	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\x12\x1b\n" +
+	"\tage_nanos\x18\x05 \x01(\x03R\bageNanos\"P\n" +
 	"\x12ExplainTaskRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x16\n" +
@@ -4189,14 +4591,17 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"tail_lines\x18\x06 \x01(\x03R\ttailLines\">\n" +
 	"\x10ReadLogsResponse\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data\"\x12\n" +
-	"\x10ListNodesRequest\"b\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\"N\n" +
+	"\x10ListNodesRequest\x12:\n" +
+	"\vconsistency\x18\x01 \x01(\v2\x18.plimsoll.v1.ConsistencyR\vconsistency\"b\n" +
 	"\bNodeInfo\x12%\n" +
 	"\x04node\x18\x01 \x01(\v2\x11.plimsoll.v1.NodeR\x04node\x12/\n" +
-	"\x06status\x18\x02 \x01(\v2\x17.plimsoll.v1.NodeStatusR\x06status\"\\\n" +
+	"\x06status\x18\x02 \x01(\v2\x17.plimsoll.v1.NodeStatusR\x06status\"\x8f\x01\n" +
 	"\x11ListNodesResponse\x12+\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x15.plimsoll.v1.NodeInfoR\x05nodes\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x04R\brevision\"e\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x1b\n" +
+	"\tage_nanos\x18\x04 \x01(\x03R\bageNanos\"e\n" +
 	"\x12SetNodeModeRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12)\n" +
 	"\x04mode\x18\x02 \x01(\x0e2\x15.plimsoll.v1.NodeModeR\x04mode\x12\x14\n" +
@@ -4255,39 +4660,53 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x06policy\x18\x01 \x01(\v2\x16.plimsoll.v1.PolicyRefR\x06policy\x121\n" +
 	"\x06change\x18\x02 \x01(\x0e2\x19.plimsoll.v1.PolicyChangeR\x06change\"O\n" +
 	"\x15ApplyPoliciesResponse\x126\n" +
-	"\boutcomes\x18\x01 \x03(\v2\x1a.plimsoll.v1.PolicyOutcomeR\boutcomes\"S\n" +
+	"\boutcomes\x18\x01 \x03(\v2\x1a.plimsoll.v1.PolicyOutcomeR\boutcomes\"\x8f\x01\n" +
 	"\x10GetPolicyRequest\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.plimsoll.v1.PolicyKindR\x04kind\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"\\\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12:\n" +
+	"\vconsistency\x18\x03 \x01(\v2\x18.plimsoll.v1.ConsistencyR\vconsistency\"\x8f\x01\n" +
 	"\x11GetPolicyResponse\x12+\n" +
 	"\x06policy\x18\x01 \x01(\v2\x13.plimsoll.v1.PolicyR\x06policy\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x04R\brevision\"B\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x1b\n" +
+	"\tage_nanos\x18\x04 \x01(\x03R\bageNanos\"~\n" +
 	"\x13ListPoliciesRequest\x12+\n" +
-	"\x04kind\x18\x01 \x01(\x0e2\x17.plimsoll.v1.PolicyKindR\x04kind\"c\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x17.plimsoll.v1.PolicyKindR\x04kind\x12:\n" +
+	"\vconsistency\x18\x02 \x01(\v2\x18.plimsoll.v1.ConsistencyR\vconsistency\"\x96\x01\n" +
 	"\x14ListPoliciesResponse\x12/\n" +
 	"\bpolicies\x18\x01 \x03(\v2\x13.plimsoll.v1.PolicyR\bpolicies\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x04R\brevision\"l\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x1b\n" +
+	"\tage_nanos\x18\x04 \x01(\x03R\bageNanos\"l\n" +
 	"\x13DeletePolicyRequest\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.plimsoll.v1.PolicyKindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
 	"\x05token\x18\x03 \x01(\tR\x05token\"\x16\n" +
-	"\x14DeletePolicyResponse\"\x13\n" +
-	"\x11ListQueuesRequest\"b\n" +
+	"\x14DeletePolicyResponse\"O\n" +
+	"\x11ListQueuesRequest\x12:\n" +
+	"\vconsistency\x18\x01 \x01(\v2\x18.plimsoll.v1.ConsistencyR\vconsistency\"\x95\x01\n" +
 	"\x12ListQueuesResponse\x120\n" +
 	"\x06queues\x18\x01 \x03(\v2\x18.plimsoll.v1.QueueStatusR\x06queues\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x04R\brevision\"\x17\n" +
-	"\x15GetQueueConfigRequest\"J\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x1b\n" +
+	"\tage_nanos\x18\x04 \x01(\x03R\bageNanos\"S\n" +
+	"\x15GetQueueConfigRequest\x12:\n" +
+	"\vconsistency\x18\x01 \x01(\v2\x18.plimsoll.v1.ConsistencyR\vconsistency\"\x99\x01\n" +
 	"\x16GetQueueConfigResponse\x120\n" +
-	"\x06config\x18\x01 \x01(\v2\x18.plimsoll.v1.QueueConfigR\x06config\"_\n" +
+	"\x06config\x18\x01 \x01(\v2\x18.plimsoll.v1.QueueConfigR\x06config\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x1b\n" +
+	"\tage_nanos\x18\x04 \x01(\x03R\bageNanos\"_\n" +
 	"\x15SetQueueConfigRequest\x120\n" +
 	"\x06config\x18\x01 \x01(\v2\x18.plimsoll.v1.QueueConfigR\x06config\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\tR\x05token\"\x18\n" +
-	"\x16SetQueueConfigResponse\"f\n" +
+	"\x16SetQueueConfigResponse\"\xa2\x01\n" +
 	"\x11ListEventsRequest\x12\x19\n" +
 	"\x05start\x18\x01 \x01(\x04H\x00R\x05start\x88\x01\x01\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x16\n" +
-	"\x06object\x18\x03 \x01(\tR\x06objectB\b\n" +
-	"\x06_start\"\xc7\x01\n" +
+	"\x06object\x18\x03 \x01(\tR\x06object\x12:\n" +
+	"\vconsistency\x18\x04 \x01(\v2\x18.plimsoll.v1.ConsistencyR\vconsistencyB\b\n" +
+	"\x06_start\"\x96\x02\n" +
 	"\x12ListEventsResponse\x12#\n" +
 	"\rinstance_uuid\x18\x01 \x01(\tR\finstanceUuid\x12\x1b\n" +
 	"\tlowest_id\x18\x02 \x01(\x04R\blowestId\x12\x1d\n" +
@@ -4295,7 +4714,15 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"highest_id\x18\x03 \x01(\x04R\thighestId\x12\x10\n" +
 	"\x03ids\x18\x04 \x03(\x04R\x03ids\x12*\n" +
 	"\x06events\x18\x05 \x03(\v2\x12.plimsoll.v1.EventR\x06events\x12\x12\n" +
-	"\x04next\x18\x06 \x01(\x04R\x04next*\x8c\x01\n" +
+	"\x04next\x18\x06 \x01(\x04R\x04next\x12\x1a\n" +
+	"\brevision\x18\a \x01(\x04R\brevision\x12\x14\n" +
+	"\x05epoch\x18\b \x01(\x04R\x05epoch\x12\x1b\n" +
+	"\tage_nanos\x18\t \x01(\x03R\bageNanos*l\n" +
+	"\tFreshness\x12\x19\n" +
+	"\x15FRESHNESS_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10FRESHNESS_STRICT\x10\x01\x12\x16\n" +
+	"\x12FRESHNESS_EVENTUAL\x10\x02\x12\x16\n" +
+	"\x12FRESHNESS_AT_LEAST\x10\x03*\x8c\x01\n" +
 	"\tStageKind\x12\x1a\n" +
 	"\x16STAGE_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11STAGE_KIND_CLOSED\x10\x01\x12\x1b\n" +
@@ -4354,208 +4781,221 @@ func file_plimsoll_v1_api_proto_rawDescGZIP() []byte {
 	return file_plimsoll_v1_api_proto_rawDescData
 }
 
-var file_plimsoll_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_plimsoll_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
+var file_plimsoll_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_plimsoll_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
 var file_plimsoll_v1_api_proto_goTypes = []any{
-	(StageKind)(0),                 // 0: plimsoll.v1.StageKind
-	(PolicyChange)(0),              // 1: plimsoll.v1.PolicyChange
-	(*SubmitJobRequest)(nil),       // 2: plimsoll.v1.SubmitJobRequest
-	(*SubmitJobResponse)(nil),      // 3: plimsoll.v1.SubmitJobResponse
-	(*GetJobRequest)(nil),          // 4: plimsoll.v1.GetJobRequest
-	(*GetJobResponse)(nil),         // 5: plimsoll.v1.GetJobResponse
-	(*ListJobsRequest)(nil),        // 6: plimsoll.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),       // 7: plimsoll.v1.ListJobsResponse
-	(*WatchJobRequest)(nil),        // 8: plimsoll.v1.WatchJobRequest
-	(*WatchJobResponse)(nil),       // 9: plimsoll.v1.WatchJobResponse
-	(*KillJobRequest)(nil),         // 10: plimsoll.v1.KillJobRequest
-	(*KillJobResponse)(nil),        // 11: plimsoll.v1.KillJobResponse
-	(*ScaleJobRequest)(nil),        // 12: plimsoll.v1.ScaleJobRequest
-	(*ScaleJobResponse)(nil),       // 13: plimsoll.v1.ScaleJobResponse
-	(*GetTaskRequest)(nil),         // 14: plimsoll.v1.GetTaskRequest
-	(*GetTaskResponse)(nil),        // 15: plimsoll.v1.GetTaskResponse
-	(*ListTasksRequest)(nil),       // 16: plimsoll.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),      // 17: plimsoll.v1.ListTasksResponse
-	(*ExplainTaskRequest)(nil),     // 18: plimsoll.v1.ExplainTaskRequest
-	(*ExplainStep)(nil),            // 19: plimsoll.v1.ExplainStep
-	(*ExplainReason)(nil),          // 20: plimsoll.v1.ExplainReason
-	(*ExplainTaskResponse)(nil),    // 21: plimsoll.v1.ExplainTaskResponse
-	(*SpreadCount)(nil),            // 22: plimsoll.v1.SpreadCount
-	(*NodeCounts)(nil),             // 23: plimsoll.v1.NodeCounts
-	(*NodeVerdict)(nil),            // 24: plimsoll.v1.NodeVerdict
-	(*PlacementDecision)(nil),      // 25: plimsoll.v1.PlacementDecision
-	(*PlacementCandidate)(nil),     // 26: plimsoll.v1.PlacementCandidate
-	(*PlaceJobRequest)(nil),        // 27: plimsoll.v1.PlaceJobRequest
-	(*PlaceJobResponse)(nil),       // 28: plimsoll.v1.PlaceJobResponse
-	(*PlacedGroup)(nil),            // 29: plimsoll.v1.PlacedGroup
-	(*PlacedTask)(nil),             // 30: plimsoll.v1.PlacedTask
-	(*PlacementRefusal)(nil),       // 31: plimsoll.v1.PlacementRefusal
-	(*ReadLogsRequest)(nil),        // 32: plimsoll.v1.ReadLogsRequest
-	(*ReadLogsResponse)(nil),       // 33: plimsoll.v1.ReadLogsResponse
-	(*ListNodesRequest)(nil),       // 34: plimsoll.v1.ListNodesRequest
-	(*NodeInfo)(nil),               // 35: plimsoll.v1.NodeInfo
-	(*ListNodesResponse)(nil),      // 36: plimsoll.v1.ListNodesResponse
-	(*SetNodeModeRequest)(nil),     // 37: plimsoll.v1.SetNodeModeRequest
-	(*SetNodeModeResponse)(nil),    // 38: plimsoll.v1.SetNodeModeResponse
-	(*RemoveNodeRequest)(nil),      // 39: plimsoll.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),     // 40: plimsoll.v1.RemoveNodeResponse
-	(*NodeCapacityRequest)(nil),    // 41: plimsoll.v1.NodeCapacityRequest
-	(*NodeCapacityResponse)(nil),   // 42: plimsoll.v1.NodeCapacityResponse
-	(*NodeRoom)(nil),               // 43: plimsoll.v1.NodeRoom
-	(*PlanMovesRequest)(nil),       // 44: plimsoll.v1.PlanMovesRequest
-	(*PlanMovesResponse)(nil),      // 45: plimsoll.v1.PlanMovesResponse
-	(*PlannedMove)(nil),            // 46: plimsoll.v1.PlannedMove
-	(*KeptNode)(nil),               // 47: plimsoll.v1.KeptNode
-	(*WatchNodeQOSRequest)(nil),    // 48: plimsoll.v1.WatchNodeQOSRequest
-	(*WatchNodeQOSResponse)(nil),   // 49: plimsoll.v1.WatchNodeQOSResponse
-	(*ApplyPoliciesRequest)(nil),   // 50: plimsoll.v1.ApplyPoliciesRequest
-	(*PolicyOutcome)(nil),          // 51: plimsoll.v1.PolicyOutcome
-	(*ApplyPoliciesResponse)(nil),  // 52: plimsoll.v1.ApplyPoliciesResponse
-	(*GetPolicyRequest)(nil),       // 53: plimsoll.v1.GetPolicyRequest
-	(*GetPolicyResponse)(nil),      // 54: plimsoll.v1.GetPolicyResponse
-	(*ListPoliciesRequest)(nil),    // 55: plimsoll.v1.ListPoliciesRequest
-	(*ListPoliciesResponse)(nil),   // 56: plimsoll.v1.ListPoliciesResponse
-	(*DeletePolicyRequest)(nil),    // 57: plimsoll.v1.DeletePolicyRequest
-	(*DeletePolicyResponse)(nil),   // 58: plimsoll.v1.DeletePolicyResponse
-	(*ListQueuesRequest)(nil),      // 59: plimsoll.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),     // 60: plimsoll.v1.ListQueuesResponse
-	(*GetQueueConfigRequest)(nil),  // 61: plimsoll.v1.GetQueueConfigRequest
-	(*GetQueueConfigResponse)(nil), // 62: plimsoll.v1.GetQueueConfigResponse
-	(*SetQueueConfigRequest)(nil),  // 63: plimsoll.v1.SetQueueConfigRequest
-	(*SetQueueConfigResponse)(nil), // 64: plimsoll.v1.SetQueueConfigResponse
-	(*ListEventsRequest)(nil),      // 65: plimsoll.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),     // 66: plimsoll.v1.ListEventsResponse
-	(*JobSpec)(nil),                // 67: plimsoll.v1.JobSpec
-	(*Job)(nil),                    // 68: plimsoll.v1.Job
-	(JobState)(0),                  // 69: plimsoll.v1.JobState
-	(*JobStatus)(nil),              // 70: plimsoll.v1.JobStatus
-	(*Task)(nil),                   // 71: plimsoll.v1.Task
-	(TaskState)(0),                 // 72: plimsoll.v1.TaskState
-	(WaitCode)(0),                  // 73: plimsoll.v1.WaitCode
-	(*Resources)(nil),              // 74: plimsoll.v1.Resources
-	(*Node)(nil),                   // 75: plimsoll.v1.Node
-	(*NodeStatus)(nil),             // 76: plimsoll.v1.NodeStatus
-	(NodeMode)(0),                  // 77: plimsoll.v1.NodeMode
-	(*NodeQOSStatus)(nil),          // 78: plimsoll.v1.NodeQOSStatus
-	(*Policy)(nil),                 // 79: plimsoll.v1.Policy
-	(*PolicyRef)(nil),              // 80: plimsoll.v1.PolicyRef
-	(PolicyKind)(0),                // 81: plimsoll.v1.PolicyKind
-	(*QueueStatus)(nil),            // 82: plimsoll.v1.QueueStatus
-	(*QueueConfig)(nil),            // 83: plimsoll.v1.QueueConfig
-	(*Event)(nil),                  // 84: plimsoll.v1.Event
+	(Freshness)(0),                 // 0: plimsoll.v1.Freshness
+	(StageKind)(0),                 // 1: plimsoll.v1.StageKind
+	(PolicyChange)(0),              // 2: plimsoll.v1.PolicyChange
+	(*Consistency)(nil),            // 3: plimsoll.v1.Consistency
+	(*SubmitJobRequest)(nil),       // 4: plimsoll.v1.SubmitJobRequest
+	(*SubmitJobResponse)(nil),      // 5: plimsoll.v1.SubmitJobResponse
+	(*GetJobRequest)(nil),          // 6: plimsoll.v1.GetJobRequest
+	(*GetJobResponse)(nil),         // 7: plimsoll.v1.GetJobResponse
+	(*ListJobsRequest)(nil),        // 8: plimsoll.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),       // 9: plimsoll.v1.ListJobsResponse
+	(*WatchJobRequest)(nil),        // 10: plimsoll.v1.WatchJobRequest
+	(*WatchJobResponse)(nil),       // 11: plimsoll.v1.WatchJobResponse
+	(*KillJobRequest)(nil),         // 12: plimsoll.v1.KillJobRequest
+	(*KillJobResponse)(nil),        // 13: plimsoll.v1.KillJobResponse
+	(*ScaleJobRequest)(nil),        // 14: plimsoll.v1.ScaleJobRequest
+	(*ScaleJobResponse)(nil),       // 15: plimsoll.v1.ScaleJobResponse
+	(*GetTaskRequest)(nil),         // 16: plimsoll.v1.GetTaskRequest
+	(*GetTaskResponse)(nil),        // 17: plimsoll.v1.GetTaskResponse
+	(*ListTasksRequest)(nil),       // 18: plimsoll.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),      // 19: plimsoll.v1.ListTasksResponse
+	(*ExplainTaskRequest)(nil),     // 20: plimsoll.v1.ExplainTaskRequest
+	(*ExplainStep)(nil),            // 21: plimsoll.v1.ExplainStep
+	(*ExplainReason)(nil),          // 22: plimsoll.v1.ExplainReason
+	(*ExplainTaskResponse)(nil),    // 23: plimsoll.v1.ExplainTaskResponse
+	(*SpreadCount)(nil),            // 24: plimsoll.v1.SpreadCount
+	(*NodeCounts)(nil),             // 25: plimsoll.v1.NodeCounts
+	(*NodeVerdict)(nil),            // 26: plimsoll.v1.NodeVerdict
+	(*PlacementDecision)(nil),      // 27: plimsoll.v1.PlacementDecision
+	(*PlacementCandidate)(nil),     // 28: plimsoll.v1.PlacementCandidate
+	(*PlaceJobRequest)(nil),        // 29: plimsoll.v1.PlaceJobRequest
+	(*PlaceJobResponse)(nil),       // 30: plimsoll.v1.PlaceJobResponse
+	(*PlacedGroup)(nil),            // 31: plimsoll.v1.PlacedGroup
+	(*PlacedTask)(nil),             // 32: plimsoll.v1.PlacedTask
+	(*PlacementRefusal)(nil),       // 33: plimsoll.v1.PlacementRefusal
+	(*ReadLogsRequest)(nil),        // 34: plimsoll.v1.ReadLogsRequest
+	(*ReadLogsResponse)(nil),       // 35: plimsoll.v1.ReadLogsResponse
+	(*ListNodesRequest)(nil),       // 36: plimsoll.v1.ListNodesRequest
+	(*NodeInfo)(nil),               // 37: plimsoll.v1.NodeInfo
+	(*ListNodesResponse)(nil),      // 38: plimsoll.v1.ListNodesResponse
+	(*SetNodeModeRequest)(nil),     // 39: plimsoll.v1.SetNodeModeRequest
+	(*SetNodeModeResponse)(nil),    // 40: plimsoll.v1.SetNodeModeResponse
+	(*RemoveNodeRequest)(nil),      // 41: plimsoll.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),     // 42: plimsoll.v1.RemoveNodeResponse
+	(*NodeCapacityRequest)(nil),    // 43: plimsoll.v1.NodeCapacityRequest
+	(*NodeCapacityResponse)(nil),   // 44: plimsoll.v1.NodeCapacityResponse
+	(*NodeRoom)(nil),               // 45: plimsoll.v1.NodeRoom
+	(*PlanMovesRequest)(nil),       // 46: plimsoll.v1.PlanMovesRequest
+	(*PlanMovesResponse)(nil),      // 47: plimsoll.v1.PlanMovesResponse
+	(*PlannedMove)(nil),            // 48: plimsoll.v1.PlannedMove
+	(*KeptNode)(nil),               // 49: plimsoll.v1.KeptNode
+	(*WatchNodeQOSRequest)(nil),    // 50: plimsoll.v1.WatchNodeQOSRequest
+	(*WatchNodeQOSResponse)(nil),   // 51: plimsoll.v1.WatchNodeQOSResponse
+	(*ApplyPoliciesRequest)(nil),   // 52: plimsoll.v1.ApplyPoliciesRequest
+	(*PolicyOutcome)(nil),          // 53: plimsoll.v1.PolicyOutcome
+	(*ApplyPoliciesResponse)(nil),  // 54: plimsoll.v1.ApplyPoliciesResponse
+	(*GetPolicyRequest)(nil),       // 55: plimsoll.v1.GetPolicyRequest
+	(*GetPolicyResponse)(nil),      // 56: plimsoll.v1.GetPolicyResponse
+	(*ListPoliciesRequest)(nil),    // 57: plimsoll.v1.ListPoliciesRequest
+	(*ListPoliciesResponse)(nil),   // 58: plimsoll.v1.ListPoliciesResponse
+	(*DeletePolicyRequest)(nil),    // 59: plimsoll.v1.DeletePolicyRequest
+	(*DeletePolicyResponse)(nil),   // 60: plimsoll.v1.DeletePolicyResponse
+	(*ListQueuesRequest)(nil),      // 61: plimsoll.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),     // 62: plimsoll.v1.ListQueuesResponse
+	(*GetQueueConfigRequest)(nil),  // 63: plimsoll.v1.GetQueueConfigRequest
+	(*GetQueueConfigResponse)(nil), // 64: plimsoll.v1.GetQueueConfigResponse
+	(*SetQueueConfigRequest)(nil),  // 65: plimsoll.v1.SetQueueConfigRequest
+	(*SetQueueConfigResponse)(nil), // 66: plimsoll.v1.SetQueueConfigResponse
+	(*ListEventsRequest)(nil),      // 67: plimsoll.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),     // 68: plimsoll.v1.ListEventsResponse
+	(*JobSpec)(nil),                // 69: plimsoll.v1.JobSpec
+	(*Job)(nil),                    // 70: plimsoll.v1.Job
+	(JobState)(0),                  // 71: plimsoll.v1.JobState
+	(*JobStatus)(nil),              // 72: plimsoll.v1.JobStatus
+	(*Task)(nil),                   // 73: plimsoll.v1.Task
+	(TaskState)(0),                 // 74: plimsoll.v1.TaskState
+	(WaitCode)(0),                  // 75: plimsoll.v1.WaitCode
+	(*Resources)(nil),              // 76: plimsoll.v1.Resources
+	(*Node)(nil),                   // 77: plimsoll.v1.Node
+	(*NodeStatus)(nil),             // 78: plimsoll.v1.NodeStatus
+	(NodeMode)(0),                  // 79: plimsoll.v1.NodeMode
+	(*NodeQOSStatus)(nil),          // 80: plimsoll.v1.NodeQOSStatus
+	(*Policy)(nil),                 // 81: plimsoll.v1.Policy
+	(*PolicyRef)(nil),              // 82: plimsoll.v1.PolicyRef
+	(PolicyKind)(0),                // 83: plimsoll.v1.PolicyKind
+	(*QueueStatus)(nil),            // 84: plimsoll.v1.QueueStatus
+	(*QueueConfig)(nil),            // 85: plimsoll.v1.QueueConfig
+	(*Event)(nil),                  // 86: plimsoll.v1.Event
 }
 var file_plimsoll_v1_api_proto_depIdxs = []int32{
-	67, // 0: plimsoll.v1.SubmitJobRequest.spec:type_name -> plimsoll.v1.JobSpec
-	68, // 1: plimsoll.v1.SubmitJobResponse.job:type_name -> plimsoll.v1.Job
-	68, // 2: plimsoll.v1.GetJobResponse.job:type_name -> plimsoll.v1.Job
-	69, // 3: plimsoll.v1.ListJobsRequest.states:type_name -> plimsoll.v1.JobState
-	70, // 4: plimsoll.v1.ListJobsResponse.jobs:type_name -> plimsoll.v1.JobStatus
-	70, // 5: plimsoll.v1.WatchJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	70, // 6: plimsoll.v1.KillJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	70, // 7: plimsoll.v1.ScaleJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	71, // 8: plimsoll.v1.GetTaskResponse.task:type_name -> plimsoll.v1.Task
-	72, // 9: plimsoll.v1.ListTasksRequest.states:type_name -> plimsoll.v1.TaskState
-	71, // 10: plimsoll.v1.ListTasksResponse.tasks:type_name -> plimsoll.v1.Task
-	20, // 11: plimsoll.v1.ExplainStep.reasons:type_name -> plimsoll.v1.ExplainReason
-	0,  // 12: plimsoll.v1.ExplainStep.kind:type_name -> plimsoll.v1.StageKind
-	71, // 13: plimsoll.v1.ExplainTaskResponse.task:type_name -> plimsoll.v1.Task
-	73, // 14: plimsoll.v1.ExplainTaskResponse.wait_code:type_name -> plimsoll.v1.WaitCode
-	19, // 15: plimsoll.v1.ExplainTaskResponse.steps:type_name -> plimsoll.v1.ExplainStep
-	23, // 16: plimsoll.v1.ExplainTaskResponse.nodes:type_name -> plimsoll.v1.NodeCounts
-	24, // 17: plimsoll.v1.ExplainTaskResponse.verdicts:type_name -> plimsoll.v1.NodeVerdict
-	25, // 18: plimsoll.v1.ExplainTaskResponse.decision:type_name -> plimsoll.v1.PlacementDecision
-	22, // 19: plimsoll.v1.ExplainTaskResponse.spreads:type_name -> plimsoll.v1.SpreadCount
-	0,  // 20: plimsoll.v1.NodeVerdict.kind:type_name -> plimsoll.v1.StageKind
-	19, // 21: plimsoll.v1.PlacementDecision.steps:type_name -> plimsoll.v1.ExplainStep
-	26, // 22: plimsoll.v1.PlacementDecision.candidates:type_name -> plimsoll.v1.PlacementCandidate
-	74, // 23: plimsoll.v1.PlacementCandidate.free:type_name -> plimsoll.v1.Resources
-	67, // 24: plimsoll.v1.PlaceJobRequest.spec:type_name -> plimsoll.v1.JobSpec
-	29, // 25: plimsoll.v1.PlaceJobResponse.groups:type_name -> plimsoll.v1.PlacedGroup
-	30, // 26: plimsoll.v1.PlacedGroup.placed:type_name -> plimsoll.v1.PlacedTask
-	31, // 27: plimsoll.v1.PlacedGroup.refused:type_name -> plimsoll.v1.PlacementRefusal
-	74, // 28: plimsoll.v1.PlacedTask.free:type_name -> plimsoll.v1.Resources
-	73, // 29: plimsoll.v1.PlacementRefusal.wait_code:type_name -> plimsoll.v1.WaitCode
-	19, // 30: plimsoll.v1.PlacementRefusal.steps:type_name -> plimsoll.v1.ExplainStep
-	23, // 31: plimsoll.v1.PlacementRefusal.nodes:type_name -> plimsoll.v1.NodeCounts
-	75, // 32: plimsoll.v1.NodeInfo.node:type_name -> plimsoll.v1.Node
-	76, // 33: plimsoll.v1.NodeInfo.status:type_name -> plimsoll.v1.NodeStatus
-	35, // 34: plimsoll.v1.ListNodesResponse.nodes:type_name -> plimsoll.v1.NodeInfo
-	77, // 35: plimsoll.v1.SetNodeModeRequest.mode:type_name -> plimsoll.v1.NodeMode
-	75, // 36: plimsoll.v1.SetNodeModeResponse.node:type_name -> plimsoll.v1.Node
-	43, // 37: plimsoll.v1.NodeCapacityResponse.nodes:type_name -> plimsoll.v1.NodeRoom
-	74, // 38: plimsoll.v1.NodeRoom.unreserved:type_name -> plimsoll.v1.Resources
-	74, // 39: plimsoll.v1.NodeRoom.whole:type_name -> plimsoll.v1.Resources
-	67, // 40: plimsoll.v1.PlanMovesRequest.spec:type_name -> plimsoll.v1.JobSpec
-	46, // 41: plimsoll.v1.PlanMovesResponse.moves:type_name -> plimsoll.v1.PlannedMove
-	47, // 42: plimsoll.v1.PlanMovesResponse.kept:type_name -> plimsoll.v1.KeptNode
-	78, // 43: plimsoll.v1.WatchNodeQOSResponse.status:type_name -> plimsoll.v1.NodeQOSStatus
-	79, // 44: plimsoll.v1.ApplyPoliciesRequest.policies:type_name -> plimsoll.v1.Policy
-	80, // 45: plimsoll.v1.PolicyOutcome.policy:type_name -> plimsoll.v1.PolicyRef
-	1,  // 46: plimsoll.v1.PolicyOutcome.change:type_name -> plimsoll.v1.PolicyChange
-	51, // 47: plimsoll.v1.ApplyPoliciesResponse.outcomes:type_name -> plimsoll.v1.PolicyOutcome
-	81, // 48: plimsoll.v1.GetPolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
-	79, // 49: plimsoll.v1.GetPolicyResponse.policy:type_name -> plimsoll.v1.Policy
-	81, // 50: plimsoll.v1.ListPoliciesRequest.kind:type_name -> plimsoll.v1.PolicyKind
-	79, // 51: plimsoll.v1.ListPoliciesResponse.policies:type_name -> plimsoll.v1.Policy
-	81, // 52: plimsoll.v1.DeletePolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
-	82, // 53: plimsoll.v1.ListQueuesResponse.queues:type_name -> plimsoll.v1.QueueStatus
-	83, // 54: plimsoll.v1.GetQueueConfigResponse.config:type_name -> plimsoll.v1.QueueConfig
-	83, // 55: plimsoll.v1.SetQueueConfigRequest.config:type_name -> plimsoll.v1.QueueConfig
-	84, // 56: plimsoll.v1.ListEventsResponse.events:type_name -> plimsoll.v1.Event
-	2,  // 57: plimsoll.v1.JobService.SubmitJob:input_type -> plimsoll.v1.SubmitJobRequest
-	4,  // 58: plimsoll.v1.JobService.GetJob:input_type -> plimsoll.v1.GetJobRequest
-	6,  // 59: plimsoll.v1.JobService.ListJobs:input_type -> plimsoll.v1.ListJobsRequest
-	8,  // 60: plimsoll.v1.JobService.WatchJob:input_type -> plimsoll.v1.WatchJobRequest
-	10, // 61: plimsoll.v1.JobService.KillJob:input_type -> plimsoll.v1.KillJobRequest
-	12, // 62: plimsoll.v1.JobService.ScaleJob:input_type -> plimsoll.v1.ScaleJobRequest
-	14, // 63: plimsoll.v1.JobService.GetTask:input_type -> plimsoll.v1.GetTaskRequest
-	16, // 64: plimsoll.v1.JobService.ListTasks:input_type -> plimsoll.v1.ListTasksRequest
-	18, // 65: plimsoll.v1.JobService.ExplainTask:input_type -> plimsoll.v1.ExplainTaskRequest
-	27, // 66: plimsoll.v1.JobService.PlaceJob:input_type -> plimsoll.v1.PlaceJobRequest
-	32, // 67: plimsoll.v1.JobService.ReadLogs:input_type -> plimsoll.v1.ReadLogsRequest
-	34, // 68: plimsoll.v1.NodeService.ListNodes:input_type -> plimsoll.v1.ListNodesRequest
-	37, // 69: plimsoll.v1.NodeService.SetNodeMode:input_type -> plimsoll.v1.SetNodeModeRequest
-	39, // 70: plimsoll.v1.NodeService.RemoveNode:input_type -> plimsoll.v1.RemoveNodeRequest
-	41, // 71: plimsoll.v1.NodeService.NodeCapacity:input_type -> plimsoll.v1.NodeCapacityRequest
-	44, // 72: plimsoll.v1.NodeService.PlanMoves:input_type -> plimsoll.v1.PlanMovesRequest
-	48, // 73: plimsoll.v1.NodeService.WatchNodeQOS:input_type -> plimsoll.v1.WatchNodeQOSRequest
-	50, // 74: plimsoll.v1.PolicyService.ApplyPolicies:input_type -> plimsoll.v1.ApplyPoliciesRequest
-	53, // 75: plimsoll.v1.PolicyService.GetPolicy:input_type -> plimsoll.v1.GetPolicyRequest
-	55, // 76: plimsoll.v1.PolicyService.ListPolicies:input_type -> plimsoll.v1.ListPoliciesRequest
-	57, // 77: plimsoll.v1.PolicyService.DeletePolicy:input_type -> plimsoll.v1.DeletePolicyRequest
-	59, // 78: plimsoll.v1.QueueService.ListQueues:input_type -> plimsoll.v1.ListQueuesRequest
-	61, // 79: plimsoll.v1.QueueService.GetQueueConfig:input_type -> plimsoll.v1.GetQueueConfigRequest
-	63, // 80: plimsoll.v1.QueueService.SetQueueConfig:input_type -> plimsoll.v1.SetQueueConfigRequest
-	65, // 81: plimsoll.v1.EventService.ListEvents:input_type -> plimsoll.v1.ListEventsRequest
-	3,  // 82: plimsoll.v1.JobService.SubmitJob:output_type -> plimsoll.v1.SubmitJobResponse
-	5,  // 83: plimsoll.v1.JobService.GetJob:output_type -> plimsoll.v1.GetJobResponse
-	7,  // 84: plimsoll.v1.JobService.ListJobs:output_type -> plimsoll.v1.ListJobsResponse
-	9,  // 85: plimsoll.v1.JobService.WatchJob:output_type -> plimsoll.v1.WatchJobResponse
-	11, // 86: plimsoll.v1.JobService.KillJob:output_type -> plimsoll.v1.KillJobResponse
-	13, // 87: plimsoll.v1.JobService.ScaleJob:output_type -> plimsoll.v1.ScaleJobResponse
-	15, // 88: plimsoll.v1.JobService.GetTask:output_type -> plimsoll.v1.GetTaskResponse
-	17, // 89: plimsoll.v1.JobService.ListTasks:output_type -> plimsoll.v1.ListTasksResponse
-	21, // 90: plimsoll.v1.JobService.ExplainTask:output_type -> plimsoll.v1.ExplainTaskResponse
-	28, // 91: plimsoll.v1.JobService.PlaceJob:output_type -> plimsoll.v1.PlaceJobResponse
-	33, // 92: plimsoll.v1.JobService.ReadLogs:output_type -> plimsoll.v1.ReadLogsResponse
-	36, // 93: plimsoll.v1.NodeService.ListNodes:output_type -> plimsoll.v1.ListNodesResponse
-	38, // 94: plimsoll.v1.NodeService.SetNodeMode:output_type -> plimsoll.v1.SetNodeModeResponse
-	40, // 95: plimsoll.v1.NodeService.RemoveNode:output_type -> plimsoll.v1.RemoveNodeResponse
-	42, // 96: plimsoll.v1.NodeService.NodeCapacity:output_type -> plimsoll.v1.NodeCapacityResponse
-	45, // 97: plimsoll.v1.NodeService.PlanMoves:output_type -> plimsoll.v1.PlanMovesResponse
-	49, // 98: plimsoll.v1.NodeService.WatchNodeQOS:output_type -> plimsoll.v1.WatchNodeQOSResponse
-	52, // 99: plimsoll.v1.PolicyService.ApplyPolicies:output_type -> plimsoll.v1.ApplyPoliciesResponse
-	54, // 100: plimsoll.v1.PolicyService.GetPolicy:output_type -> plimsoll.v1.GetPolicyResponse
-	56, // 101: plimsoll.v1.PolicyService.ListPolicies:output_type -> plimsoll.v1.ListPoliciesResponse
-	58, // 102: plimsoll.v1.PolicyService.DeletePolicy:output_type -> plimsoll.v1.DeletePolicyResponse
-	60, // 103: plimsoll.v1.QueueService.ListQueues:output_type -> plimsoll.v1.ListQueuesResponse
-	62, // 104: plimsoll.v1.QueueService.GetQueueConfig:output_type -> plimsoll.v1.GetQueueConfigResponse
-	64, // 105: plimsoll.v1.QueueService.SetQueueConfig:output_type -> plimsoll.v1.SetQueueConfigResponse
-	66, // 106: plimsoll.v1.EventService.ListEvents:output_type -> plimsoll.v1.ListEventsResponse
-	82, // [82:107] is the sub-list for method output_type
-	57, // [57:82] is the sub-list for method input_type
-	57, // [57:57] is the sub-list for extension type_name
-	57, // [57:57] is the sub-list for extension extendee
-	0,  // [0:57] is the sub-list for field type_name
+	0,  // 0: plimsoll.v1.Consistency.level:type_name -> plimsoll.v1.Freshness
+	69, // 1: plimsoll.v1.SubmitJobRequest.spec:type_name -> plimsoll.v1.JobSpec
+	70, // 2: plimsoll.v1.SubmitJobResponse.job:type_name -> plimsoll.v1.Job
+	3,  // 3: plimsoll.v1.GetJobRequest.consistency:type_name -> plimsoll.v1.Consistency
+	70, // 4: plimsoll.v1.GetJobResponse.job:type_name -> plimsoll.v1.Job
+	71, // 5: plimsoll.v1.ListJobsRequest.states:type_name -> plimsoll.v1.JobState
+	3,  // 6: plimsoll.v1.ListJobsRequest.consistency:type_name -> plimsoll.v1.Consistency
+	72, // 7: plimsoll.v1.ListJobsResponse.jobs:type_name -> plimsoll.v1.JobStatus
+	72, // 8: plimsoll.v1.WatchJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	72, // 9: plimsoll.v1.KillJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	72, // 10: plimsoll.v1.ScaleJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	3,  // 11: plimsoll.v1.GetTaskRequest.consistency:type_name -> plimsoll.v1.Consistency
+	73, // 12: plimsoll.v1.GetTaskResponse.task:type_name -> plimsoll.v1.Task
+	74, // 13: plimsoll.v1.ListTasksRequest.states:type_name -> plimsoll.v1.TaskState
+	3,  // 14: plimsoll.v1.ListTasksRequest.consistency:type_name -> plimsoll.v1.Consistency
+	73, // 15: plimsoll.v1.ListTasksResponse.tasks:type_name -> plimsoll.v1.Task
+	22, // 16: plimsoll.v1.ExplainStep.reasons:type_name -> plimsoll.v1.ExplainReason
+	1,  // 17: plimsoll.v1.ExplainStep.kind:type_name -> plimsoll.v1.StageKind
+	73, // 18: plimsoll.v1.ExplainTaskResponse.task:type_name -> plimsoll.v1.Task
+	75, // 19: plimsoll.v1.ExplainTaskResponse.wait_code:type_name -> plimsoll.v1.WaitCode
+	21, // 20: plimsoll.v1.ExplainTaskResponse.steps:type_name -> plimsoll.v1.ExplainStep
+	25, // 21: plimsoll.v1.ExplainTaskResponse.nodes:type_name -> plimsoll.v1.NodeCounts
+	26, // 22: plimsoll.v1.ExplainTaskResponse.verdicts:type_name -> plimsoll.v1.NodeVerdict
+	27, // 23: plimsoll.v1.ExplainTaskResponse.decision:type_name -> plimsoll.v1.PlacementDecision
+	24, // 24: plimsoll.v1.ExplainTaskResponse.spreads:type_name -> plimsoll.v1.SpreadCount
+	1,  // 25: plimsoll.v1.NodeVerdict.kind:type_name -> plimsoll.v1.StageKind
+	21, // 26: plimsoll.v1.PlacementDecision.steps:type_name -> plimsoll.v1.ExplainStep
+	28, // 27: plimsoll.v1.PlacementDecision.candidates:type_name -> plimsoll.v1.PlacementCandidate
+	76, // 28: plimsoll.v1.PlacementCandidate.free:type_name -> plimsoll.v1.Resources
+	69, // 29: plimsoll.v1.PlaceJobRequest.spec:type_name -> plimsoll.v1.JobSpec
+	31, // 30: plimsoll.v1.PlaceJobResponse.groups:type_name -> plimsoll.v1.PlacedGroup
+	32, // 31: plimsoll.v1.PlacedGroup.placed:type_name -> plimsoll.v1.PlacedTask
+	33, // 32: plimsoll.v1.PlacedGroup.refused:type_name -> plimsoll.v1.PlacementRefusal
+	76, // 33: plimsoll.v1.PlacedTask.free:type_name -> plimsoll.v1.Resources
+	75, // 34: plimsoll.v1.PlacementRefusal.wait_code:type_name -> plimsoll.v1.WaitCode
+	21, // 35: plimsoll.v1.PlacementRefusal.steps:type_name -> plimsoll.v1.ExplainStep
+	25, // 36: plimsoll.v1.PlacementRefusal.nodes:type_name -> plimsoll.v1.NodeCounts
+	3,  // 37: plimsoll.v1.ListNodesRequest.consistency:type_name -> plimsoll.v1.Consistency
+	77, // 38: plimsoll.v1.NodeInfo.node:type_name -> plimsoll.v1.Node
+	78, // 39: plimsoll.v1.NodeInfo.status:type_name -> plimsoll.v1.NodeStatus
+	37, // 40: plimsoll.v1.ListNodesResponse.nodes:type_name -> plimsoll.v1.NodeInfo
+	79, // 41: plimsoll.v1.SetNodeModeRequest.mode:type_name -> plimsoll.v1.NodeMode
+	77, // 42: plimsoll.v1.SetNodeModeResponse.node:type_name -> plimsoll.v1.Node
+	45, // 43: plimsoll.v1.NodeCapacityResponse.nodes:type_name -> plimsoll.v1.NodeRoom
+	76, // 44: plimsoll.v1.NodeRoom.unreserved:type_name -> plimsoll.v1.Resources
+	76, // 45: plimsoll.v1.NodeRoom.whole:type_name -> plimsoll.v1.Resources
+	69, // 46: plimsoll.v1.PlanMovesRequest.spec:type_name -> plimsoll.v1.JobSpec
+	48, // 47: plimsoll.v1.PlanMovesResponse.moves:type_name -> plimsoll.v1.PlannedMove
+	49, // 48: plimsoll.v1.PlanMovesResponse.kept:type_name -> plimsoll.v1.KeptNode
+	80, // 49: plimsoll.v1.WatchNodeQOSResponse.status:type_name -> plimsoll.v1.NodeQOSStatus
+	81, // 50: plimsoll.v1.ApplyPoliciesRequest.policies:type_name -> plimsoll.v1.Policy
+	82, // 51: plimsoll.v1.PolicyOutcome.policy:type_name -> plimsoll.v1.PolicyRef
+	2,  // 52: plimsoll.v1.PolicyOutcome.change:type_name -> plimsoll.v1.PolicyChange
+	53, // 53: plimsoll.v1.ApplyPoliciesResponse.outcomes:type_name -> plimsoll.v1.PolicyOutcome
+	83, // 54: plimsoll.v1.GetPolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	3,  // 55: plimsoll.v1.GetPolicyRequest.consistency:type_name -> plimsoll.v1.Consistency
+	81, // 56: plimsoll.v1.GetPolicyResponse.policy:type_name -> plimsoll.v1.Policy
+	83, // 57: plimsoll.v1.ListPoliciesRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	3,  // 58: plimsoll.v1.ListPoliciesRequest.consistency:type_name -> plimsoll.v1.Consistency
+	81, // 59: plimsoll.v1.ListPoliciesResponse.policies:type_name -> plimsoll.v1.Policy
+	83, // 60: plimsoll.v1.DeletePolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	3,  // 61: plimsoll.v1.ListQueuesRequest.consistency:type_name -> plimsoll.v1.Consistency
+	84, // 62: plimsoll.v1.ListQueuesResponse.queues:type_name -> plimsoll.v1.QueueStatus
+	3,  // 63: plimsoll.v1.GetQueueConfigRequest.consistency:type_name -> plimsoll.v1.Consistency
+	85, // 64: plimsoll.v1.GetQueueConfigResponse.config:type_name -> plimsoll.v1.QueueConfig
+	85, // 65: plimsoll.v1.SetQueueConfigRequest.config:type_name -> plimsoll.v1.QueueConfig
+	3,  // 66: plimsoll.v1.ListEventsRequest.consistency:type_name -> plimsoll.v1.Consistency
+	86, // 67: plimsoll.v1.ListEventsResponse.events:type_name -> plimsoll.v1.Event
+	4,  // 68: plimsoll.v1.JobService.SubmitJob:input_type -> plimsoll.v1.SubmitJobRequest
+	6,  // 69: plimsoll.v1.JobService.GetJob:input_type -> plimsoll.v1.GetJobRequest
+	8,  // 70: plimsoll.v1.JobService.ListJobs:input_type -> plimsoll.v1.ListJobsRequest
+	10, // 71: plimsoll.v1.JobService.WatchJob:input_type -> plimsoll.v1.WatchJobRequest
+	12, // 72: plimsoll.v1.JobService.KillJob:input_type -> plimsoll.v1.KillJobRequest
+	14, // 73: plimsoll.v1.JobService.ScaleJob:input_type -> plimsoll.v1.ScaleJobRequest
+	16, // 74: plimsoll.v1.JobService.GetTask:input_type -> plimsoll.v1.GetTaskRequest
+	18, // 75: plimsoll.v1.JobService.ListTasks:input_type -> plimsoll.v1.ListTasksRequest
+	20, // 76: plimsoll.v1.JobService.ExplainTask:input_type -> plimsoll.v1.ExplainTaskRequest
+	29, // 77: plimsoll.v1.JobService.PlaceJob:input_type -> plimsoll.v1.PlaceJobRequest
+	34, // 78: plimsoll.v1.JobService.ReadLogs:input_type -> plimsoll.v1.ReadLogsRequest
+	36, // 79: plimsoll.v1.NodeService.ListNodes:input_type -> plimsoll.v1.ListNodesRequest
+	39, // 80: plimsoll.v1.NodeService.SetNodeMode:input_type -> plimsoll.v1.SetNodeModeRequest
+	41, // 81: plimsoll.v1.NodeService.RemoveNode:input_type -> plimsoll.v1.RemoveNodeRequest
+	43, // 82: plimsoll.v1.NodeService.NodeCapacity:input_type -> plimsoll.v1.NodeCapacityRequest
+	46, // 83: plimsoll.v1.NodeService.PlanMoves:input_type -> plimsoll.v1.PlanMovesRequest
+	50, // 84: plimsoll.v1.NodeService.WatchNodeQOS:input_type -> plimsoll.v1.WatchNodeQOSRequest
+	52, // 85: plimsoll.v1.PolicyService.ApplyPolicies:input_type -> plimsoll.v1.ApplyPoliciesRequest
+	55, // 86: plimsoll.v1.PolicyService.GetPolicy:input_type -> plimsoll.v1.GetPolicyRequest
+	57, // 87: plimsoll.v1.PolicyService.ListPolicies:input_type -> plimsoll.v1.ListPoliciesRequest
+	59, // 88: plimsoll.v1.PolicyService.DeletePolicy:input_type -> plimsoll.v1.DeletePolicyRequest
+	61, // 89: plimsoll.v1.QueueService.ListQueues:input_type -> plimsoll.v1.ListQueuesRequest
+	63, // 90: plimsoll.v1.QueueService.GetQueueConfig:input_type -> plimsoll.v1.GetQueueConfigRequest
+	65, // 91: plimsoll.v1.QueueService.SetQueueConfig:input_type -> plimsoll.v1.SetQueueConfigRequest
+	67, // 92: plimsoll.v1.EventService.ListEvents:input_type -> plimsoll.v1.ListEventsRequest
+	5,  // 93: plimsoll.v1.JobService.SubmitJob:output_type -> plimsoll.v1.SubmitJobResponse
+	7,  // 94: plimsoll.v1.JobService.GetJob:output_type -> plimsoll.v1.GetJobResponse
+	9,  // 95: plimsoll.v1.JobService.ListJobs:output_type -> plimsoll.v1.ListJobsResponse
+	11, // 96: plimsoll.v1.JobService.WatchJob:output_type -> plimsoll.v1.WatchJobResponse
+	13, // 97: plimsoll.v1.JobService.KillJob:output_type -> plimsoll.v1.KillJobResponse
+	15, // 98: plimsoll.v1.JobService.ScaleJob:output_type -> plimsoll.v1.ScaleJobResponse
+	17, // 99: plimsoll.v1.JobService.GetTask:output_type -> plimsoll.v1.GetTaskResponse
+	19, // 100: plimsoll.v1.JobService.ListTasks:output_type -> plimsoll.v1.ListTasksResponse
+	23, // 101: plimsoll.v1.JobService.ExplainTask:output_type -> plimsoll.v1.ExplainTaskResponse
+	30, // 102: plimsoll.v1.JobService.PlaceJob:output_type -> plimsoll.v1.PlaceJobResponse
+	35, // 103: plimsoll.v1.JobService.ReadLogs:output_type -> plimsoll.v1.ReadLogsResponse
+	38, // 104: plimsoll.v1.NodeService.ListNodes:output_type -> plimsoll.v1.ListNodesResponse
+	40, // 105: plimsoll.v1.NodeService.SetNodeMode:output_type -> plimsoll.v1.SetNodeModeResponse
+	42, // 106: plimsoll.v1.NodeService.RemoveNode:output_type -> plimsoll.v1.RemoveNodeResponse
+	44, // 107: plimsoll.v1.NodeService.NodeCapacity:output_type -> plimsoll.v1.NodeCapacityResponse
+	47, // 108: plimsoll.v1.NodeService.PlanMoves:output_type -> plimsoll.v1.PlanMovesResponse
+	51, // 109: plimsoll.v1.NodeService.WatchNodeQOS:output_type -> plimsoll.v1.WatchNodeQOSResponse
+	54, // 110: plimsoll.v1.PolicyService.ApplyPolicies:output_type -> plimsoll.v1.ApplyPoliciesResponse
+	56, // 111: plimsoll.v1.PolicyService.GetPolicy:output_type -> plimsoll.v1.GetPolicyResponse
+	58, // 112: plimsoll.v1.PolicyService.ListPolicies:output_type -> plimsoll.v1.ListPoliciesResponse
+	60, // 113: plimsoll.v1.PolicyService.DeletePolicy:output_type -> plimsoll.v1.DeletePolicyResponse
+	62, // 114: plimsoll.v1.QueueService.ListQueues:output_type -> plimsoll.v1.ListQueuesResponse
+	64, // 115: plimsoll.v1.QueueService.GetQueueConfig:output_type -> plimsoll.v1.GetQueueConfigResponse
+	66, // 116: plimsoll.v1.QueueService.SetQueueConfig:output_type -> plimsoll.v1.SetQueueConfigResponse
+	68, // 117: plimsoll.v1.EventService.ListEvents:output_type -> plimsoll.v1.ListEventsResponse
+	93, // [93:118] is the sub-list for method output_type
+	68, // [68:93] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_api_proto_init() }
@@ -4565,14 +5005,14 @@ func file_plimsoll_v1_api_proto_init() {
 	}
 	file_plimsoll_v1_objects_proto_init()
 	file_plimsoll_v1_qos_proto_init()
-	file_plimsoll_v1_api_proto_msgTypes[63].OneofWrappers = []any{}
+	file_plimsoll_v1_api_proto_msgTypes[64].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_api_proto_rawDesc), len(file_plimsoll_v1_api_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   65,
+			NumEnums:      3,
+			NumMessages:   66,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

@@ -1,0 +1,190 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// The fields of answers that hold records.
+var ( //nolint:gochecknoglobals // constants
+	fieldJob      = wire.AnswerField{Number: 1, Name: "job"}
+	fieldSpec     = wire.AnswerField{Number: 1, Name: "spec"}
+	fieldStatus   = wire.AnswerField{Number: 2, Name: "status"}
+	fieldJobs     = wire.AnswerField{Number: 1, Name: "jobs", List: true}
+	fieldTask     = wire.AnswerField{Number: 1, Name: "task"}
+	fieldTasks    = wire.AnswerField{Number: 1, Name: "tasks", List: true}
+	fieldNodes    = wire.AnswerField{Number: 1, Name: "nodes", List: true}
+	fieldNode     = wire.AnswerField{Number: 1, Name: "node"}
+	fieldQueues   = wire.AnswerField{Number: 1, Name: "queues", List: true}
+	fieldConfig   = wire.AnswerField{Number: 1, Name: "config"}
+	fieldPolicy   = wire.AnswerField{Number: 1, Name: "policy"}
+	fieldPolicies = wire.AnswerField{Number: 1, Name: "policies", List: true}
+)
+
+// encodedReads mounts the reads whose answers are put together from records as they are kept. The
+// services do not have these methods, since an answer is no decoded message.
+func (g *Gateway) encodedReads(mount func(path string, h http.Handler), options []connect.HandlerOption) {
+	jobs, nodes, queues, policies := jobService{g: g}, nodeService{g: g}, queueService{g: g}, policyService{g: g}
+	mount(encodedRead(plimsollv1connect.JobServiceGetJobProcedure, g, jobs.getJob, options))
+	mount(encodedRead(plimsollv1connect.JobServiceListJobsProcedure, g, jobs.listJobs, options))
+	mount(encodedRead(plimsollv1connect.JobServiceGetTaskProcedure, g, jobs.getTask, options))
+	mount(encodedRead(plimsollv1connect.JobServiceListTasksProcedure, g, jobs.listTasks, options))
+	mount(encodedRead(plimsollv1connect.NodeServiceListNodesProcedure, g, nodes.listNodes, options))
+	mount(encodedRead(plimsollv1connect.QueueServiceListQueuesProcedure, g, queues.listQueues, options))
+	mount(encodedRead(plimsollv1connect.QueueServiceGetQueueConfigProcedure, g, queues.getQueueConfig, options))
+	mount(encodedRead(plimsollv1connect.PolicyServiceGetPolicyProcedure, g, policies.getPolicy, options))
+	mount(encodedRead(plimsollv1connect.PolicyServiceListPoliciesProcedure, g, policies.listPolicies, options))
+}
+
+// encodedRead returns the path and the handler of one read. read fills the answer.
+func encodedRead[Q any](
+	procedure string, g *Gateway, read func(context.Context, *Q, *answer) error, options []connect.HandlerOption,
+) (string, http.Handler) {
+	return procedure, connect.NewUnaryHandler(
+		procedure,
+		func(ctx context.Context, req *connect.Request[Q]) (*connect.Response[wire.Answer], error) {
+			a := &answer{g: g, request: ctx}
+			a.Answer = *wire.NewAnswer(inJSON(req.Header()))
+			if err := read(ctx, req.Msg, a); err != nil {
+				return nil, err
+			}
+			resp := connect.NewResponse(&a.Answer)
+			if sentAsItIs(req.Header()) {
+				resp.Header().Set("Content-Length", strconv.Itoa(a.Size()))
+			}
+			return resp, nil
+		}, options...,
+	)
+}
+
+// inJSON reports whether the answer to a request is in JSON: it has the encoding of the request.
+func inJSON(header http.Header) bool {
+	kind, _, _ := strings.Cut(header.Get("Content-Type"), ";")
+	return strings.HasSuffix(strings.ToLower(strings.TrimSpace(kind)), "json")
+}
+
+// sentAsItIs reports whether the body of the answer to a request is the answer's bytes: it is not
+// compressed, and has no envelope. A body of known length is sent with fewer writes.
+func sentAsItIs(header http.Header) bool {
+	kind, _, _ := strings.Cut(header.Get("Content-Type"), ";")
+	kind = strings.TrimSpace(kind)
+	return (strings.EqualFold(kind, "application/proto") || strings.EqualFold(kind, "application/json")) &&
+		header.Get("Accept-Encoding") == ""
+}
+
+// answer is the answer to one read, under construction.
+type answer struct {
+	wire.Answer
+	g       *Gateway
+	request context.Context //nolint:containedctx // the value lives as long as the request
+	records int             // bytes of the records that were added
+}
+
+// encoded returns a record in the encoding of the answer, and charges the request with its bytes.
+func (a *answer) encoded(kind wire.Kind, key string, data []byte) ([]byte, error) {
+	a.records += len(data)
+	if !a.JSON() {
+		if err := checkFields(kind, key, data); err != nil {
+			return nil, err
+		}
+		return data, holdAnswer(a.request, len(data))
+	}
+	text, has := a.g.rendered.find(kind, data)
+	if !has {
+		if err := holding(a.request, len(data)); err != nil {
+			return nil, err
+		}
+		m := messageOf(kind)
+		if err := decode(kind, key, data, m); err != nil {
+			return nil, err
+		}
+		var err error
+		if text, err = wire.AppendJSON(nil, m); err != nil {
+			return nil, err
+		}
+		a.g.rendered.keep(kind, data, text)
+	}
+	return text, holdAnswer(a.request, len(text))
+}
+
+// checkFields fails for a record whose fields are malformed. A record of which a filter has looked
+// at all fields is not gone over again.
+func checkFields(kind wire.Kind, key string, data []byte) error {
+	if kind == wire.KindTask || kind == wire.KindJobStatus {
+		return nil
+	}
+	if err := wire.CheckFields(data); err != nil {
+		return undecodable(kind, key, err)
+	}
+	return nil
+}
+
+// add adds a record.
+func (a *answer) add(f wire.AnswerField, kind wire.Kind, key string, data []byte) error {
+	record, err := a.encoded(kind, key, data)
+	if err == nil {
+		a.Add(f, record)
+	}
+	return err
+}
+
+// jobStatus returns the status of a job in the encoding of the answer. looked are the facts of the
+// record. A status that names the resources of the nodes is made anew at each read.
+func (a *answer) jobStatus(s *replica.Snapshot, id string, data []byte, looked *wire.JobFacts) ([]byte, error) {
+	if !looked.NoResource {
+		return a.encoded(wire.KindJobStatus, id, data)
+	}
+	a.records += len(data)
+	if err := holding(a.request, len(data)); err != nil {
+		return nil, err
+	}
+	status := &pb.JobStatus{}
+	if err := decode(wire.KindJobStatus, id, data, status); err != nil {
+		return nil, err
+	}
+	if err := addKnown(s, status); err != nil {
+		return nil, err
+	}
+	if a.JSON() {
+		return wire.AppendJSON(nil, status)
+	}
+	made, err := proto.MarshalOptions{Deterministic: true}.Marshal(status)
+	if err != nil {
+		return nil, fmt.Errorf("encode the status of job %q: %w", id, err)
+	}
+	return made, nil
+}
+
+// messageOf returns an empty message for the records of a kind that answers hold.
+func messageOf(kind wire.Kind) proto.Message {
+	switch kind {
+	case wire.KindJobSpec:
+		return &pb.JobSpec{}
+	case wire.KindJobStatus:
+		return &pb.JobStatus{}
+	case wire.KindTask:
+		return &pb.Task{}
+	case wire.KindNode:
+		return &pb.Node{}
+	case wire.KindNodeStatus:
+		return &pb.NodeStatus{}
+	case wire.KindQueueConfig:
+		return &pb.QueueConfig{}
+	case wire.KindQueueStatus:
+		return &pb.QueueStatus{}
+	case wire.KindPolicy:
+		return &pb.Policy{}
+	}
+	panic(fmt.Sprintf("gateway: records of kind %d are in no answer", kind)) // a broken invariant
+}

@@ -1,0 +1,294 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// AnswerField is a field of an answer that holds records.
+type AnswerField struct {
+	Number uint64
+	Name   string // in JSON
+	List   bool
+}
+
+// Encoded is the value of a field that is encoded already, in the form of its answer.
+type Encoded struct {
+	Field AnswerField
+	Data  []byte
+}
+
+// Answer is the message of a response, put together from records that are encoded already. The
+// codecs of this package write it in one pass, and copy each record once.
+//
+// Add and AddNested add the records, in the order of the field numbers. Finish adds the fields
+// behind them. The records must not change until the answer is written.
+type Answer struct {
+	json  bool
+	parts []answerPart
+	size  int
+	open  AnswerField // JSON: the list under way; zero: none
+}
+
+// answerPart is a few bytes of syntax and the bytes of a record behind them.
+type answerPart struct {
+	head [2 * protowireMax]byte
+	n    uint8 // bytes of head
+	data []byte
+}
+
+// protowireMax bounds the bytes of a tag and a length of less than 2 GiB.
+const protowireMax = 10
+
+// NewAnswer begins an answer, in JSON or binary.
+func NewAnswer(json bool) *Answer { return &Answer{json: json} }
+
+// JSON reports whether the answer takes records in JSON.
+func (a *Answer) JSON() bool { return a.json }
+
+// Size returns the bytes of all that was added.
+func (a *Answer) Size() int { return a.size }
+
+// Add adds a record as the value of a field, or as the next element of a list.
+func (a *Answer) Add(f AnswerField, data []byte) {
+	if a.json {
+		a.begin(f)
+		a.data(data)
+		return
+	}
+	a.bytes(f.Number, len(data), data)
+}
+
+// AddNested is Add for a message whose fields are records.
+func (a *Answer) AddNested(f AnswerField, fields ...Encoded) {
+	if a.json {
+		a.begin(f)
+		separator := "{"
+		for _, inner := range fields {
+			a.text(separator + `"` + inner.Field.Name + `":`)
+			a.data(inner.Data)
+			separator = ","
+		}
+		if len(fields) == 0 {
+			a.text("{")
+		}
+		a.text("}")
+		return
+	}
+	size := 0
+	for _, inner := range fields {
+		size += sizeMessage(inner.Field.Number, len(inner.Data))
+	}
+	a.bytes(f.Number, size, nil)
+	for _, inner := range fields {
+		a.bytes(inner.Field.Number, len(inner.Data), inner.Data)
+	}
+}
+
+// begin writes the JSON before a value of a field.
+func (a *Answer) begin(f AnswerField) {
+	switch {
+	case f.List && a.open == f:
+		a.text(",")
+	case f.List:
+		a.text(a.separator() + `"` + f.Name + `":[`)
+		a.open = f
+	default:
+		a.text(a.separator() + `"` + f.Name + `":`)
+	}
+}
+
+// separator returns the JSON between the fields so far and the next one.
+func (a *Answer) separator() string {
+	switch {
+	case len(a.parts) == 0:
+		return "{"
+	case a.open.List:
+		a.open = AnswerField{}
+		return "],"
+	}
+	return ","
+}
+
+// Finish adds the fields that are no records: those that are set in rest, a message of the answer's
+// type. Their numbers are higher than those of the records.
+func (a *Answer) Finish(rest proto.Message) error {
+	if !a.json {
+		data, err := proto.MarshalOptions{Deterministic: true}.Marshal(rest)
+		if err != nil {
+			return fmt.Errorf("encode the end of an answer: %w", err)
+		}
+		a.data(data)
+		return nil
+	}
+	data, err := AppendJSON(nil, rest)
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(a.parts) == 0:
+	case len(data) == len("{}"):
+		if a.open.List {
+			a.text("]")
+		}
+		data = data[1:]
+	default:
+		a.text(a.separator())
+		data = data[1:]
+	}
+	a.data(data)
+	return nil
+}
+
+// bytes adds the header of a field of so many bytes, and the bytes.
+func (a *Answer) bytes(number uint64, size int, data []byte) {
+	a.parts = append(a.parts, answerPart{data: data})
+	p := &a.parts[len(a.parts)-1]
+	p.n = uint8(len(appendHeader(p.head[:0], number, size)))
+	a.size += int(p.n) + len(data)
+}
+
+func (a *Answer) data(data []byte) {
+	a.parts = append(a.parts, answerPart{data: data})
+	a.size += len(data)
+}
+
+// text adds syntax of JSON. A separator of lists fits into a head, and costs no allocation.
+func (a *Answer) text(s string) {
+	if len(s) > 2*protowireMax {
+		a.data([]byte(s))
+		return
+	}
+	a.parts = append(a.parts, answerPart{n: uint8(len(s))})
+	copy(a.parts[len(a.parts)-1].head[:], s)
+	a.size += len(s)
+}
+
+// appendTo writes the answer behind dst.
+func (a *Answer) appendTo(dst []byte, json bool) ([]byte, error) {
+	if json != a.json {
+		return nil, plimsoll.Errorf(plimsoll.CodeInternal, "an answer was made for another encoding")
+	}
+	if free := cap(dst) - len(dst); free < a.size {
+		dst = append(make([]byte, 0, len(dst)+a.size), dst...)
+	}
+	for i := range a.parts {
+		p := &a.parts[i]
+		dst = append(append(dst, p.head[:p.n]...), p.data...)
+	}
+	return dst, nil
+}
+
+// AppendJSON appends the JSON of a message without white space. protojson adds some at random.
+func AppendJSON(dst []byte, m proto.Message) ([]byte, error) {
+	loose, err := protojson.MarshalOptions{}.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("write %s as JSON: %w", m.ProtoReflect().Descriptor().Name(), err)
+	}
+	compact := bytes.NewBuffer(dst)
+	if err := json.Compact(compact, loose); err != nil {
+		return nil, fmt.Errorf("compact the JSON of %s: %w", m.ProtoReflect().Descriptor().Name(), err)
+	}
+	return compact.Bytes(), nil
+}
+
+// JobFacts are the fields of an encoded JobStatus by which lists choose.
+type JobFacts struct {
+	Queue, Owner []byte
+	State        int32
+	// NoResource reports that a group waits for a resource that no node has: an answer completes
+	// such a status.
+	NoResource bool
+}
+
+// LookAtJob reads the facts of an encoded JobStatus without decoding it. It goes over all fields,
+// and fails if one is malformed.
+func LookAtJob(data []byte) (facts JobFacts, err error) {
+	const (
+		owner  = 2<<3 | bytesType
+		queue  = 3<<3 | bytesType
+		state  = 4<<3 | varintType
+		groups = 10<<3 | bytesType
+	)
+	for len(data) > 0 {
+		var f field
+		if f, data, err = nextField(data); err != nil {
+			return facts, corrupt("the status of a job", err)
+		}
+		switch f.tag {
+		case owner:
+			facts.Owner = f.b
+		case queue:
+			facts.Queue = f.b
+		case state:
+			facts.State = int32(f.v)
+		case groups:
+			waits, err := waitsForResource(f.b)
+			if err != nil {
+				return facts, corrupt("the status of a job", err)
+			}
+			facts.NoResource = facts.NoResource || waits
+		}
+	}
+	return facts, nil
+}
+
+// waitsForResource reports whether an encoded GroupStatus waits for a resource that no node has.
+func waitsForResource(group []byte) (bool, error) {
+	const waitCode = 4<<3 | varintType
+	code := uint64(0)
+	for len(group) > 0 {
+		f, rest, err := nextField(group)
+		if err != nil {
+			return false, err
+		}
+		if group = rest; f.tag == waitCode {
+			code = f.v
+		}
+	}
+	return plimsoll.WaitCode(enum(&field{v: code})) == plimsoll.WaitNoResource, nil
+}
+
+// TaskFacts are the fields of an encoded Task by which lists choose.
+type TaskFacts struct {
+	Node  []byte
+	State int32
+}
+
+// LookAtTask is LookAtJob for a Task.
+func LookAtTask(data []byte) (facts TaskFacts, err error) {
+	const (
+		state = 6<<3 | varintType
+		node  = 8<<3 | bytesType
+	)
+	for len(data) > 0 {
+		var f field
+		if f, data, err = nextField(data); err != nil {
+			return facts, corrupt("a task", err)
+		}
+		switch f.tag {
+		case state:
+			facts.State = int32(f.v)
+		case node:
+			facts.Node = f.b
+		}
+	}
+	return facts, nil
+}
+
+// CheckFields fails if a field of an encoded message is malformed. It does not look into nested
+// messages.
+func CheckFields(data []byte) (err error) {
+	for len(data) > 0 {
+		if _, data, err = nextField(data); err != nil {
+			return corrupt("a record", err)
+		}
+	}
+	return nil
+}
