@@ -38,12 +38,17 @@ type Config struct {
 	// RetryBudget is how long a call is tried again while no server answers it. 0: ten seconds;
 	// negative: not at all.
 	RetryBudget time.Duration
+	// Consistency is that of all reads; zero: strict. WithConsistency has one for a single call.
+	Consistency plimsoll.Consistency
 }
 
 // Validate reports the first field that is wrong.
 func (c Config) Validate() error {
 	if c.Token != "" && c.TokenFile != "" {
 		return plimsoll.Invalid("token", "is given beside a tokenFile; give one of them")
+	}
+	if err := c.Consistency.Validate(); err != nil {
+		return err
 	}
 	for _, address := range c.servers() {
 		if _, _, err := transport.Split(address); err != nil {
@@ -73,6 +78,7 @@ func (c Config) tokens(server string) (*token.Source, error) {
 type Client struct {
 	http   *http.Client
 	budget time.Duration
+	level  plimsoll.Consistency
 	jobs   plimsollv1connect.JobServiceClient
 	nodes  plimsollv1connect.NodeServiceClient
 	queues plimsollv1connect.QueueServiceClient
@@ -97,6 +103,7 @@ func New(config Config) (*Client, error) {
 	return &Client{
 		http:   httpClient,
 		budget: config.RetryBudget,
+		level:  config.Consistency,
 		jobs:   plimsollv1connect.NewJobServiceClient(httpClient, base, limit),
 		nodes:  plimsollv1connect.NewNodeServiceClient(httpClient, base, limit),
 		queues: plimsollv1connect.NewQueueServiceClient(httpClient, base, limit),
@@ -164,6 +171,7 @@ func call[Req, Res any](
 	for r := c.newRetry(); ; {
 		res, err := f(ctx, connect.NewRequest(req))
 		if err == nil {
+			stamp(ctx, res.Msg)
 			return res.Msg, nil
 		}
 		if err := r.wait(ctx, wire.FromReadError(ctx, err)); err != nil {

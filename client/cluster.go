@@ -18,7 +18,7 @@ type NodeInfo struct {
 
 // Nodes reads all nodes, in the order of their ids.
 func (c *Client) Nodes(ctx context.Context) ([]NodeInfo, error) {
-	res, err := call(ctx, c, c.nodes.ListNodes, &pb.ListNodesRequest{})
+	res, err := call(ctx, c, c.nodes.ListNodes, &pb.ListNodesRequest{Consistency: c.consistency(ctx)})
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (c *Client) RemoveNode(ctx context.Context, id string) error {
 
 // Queues reads all queues with their use, in the order of their paths.
 func (c *Client) Queues(ctx context.Context) ([]plimsoll.QueueStatus, error) {
-	res, err := call(ctx, c, c.queues.ListQueues, &pb.ListQueuesRequest{})
+	res, err := call(ctx, c, c.queues.ListQueues, &pb.ListQueuesRequest{Consistency: c.consistency(ctx)})
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (c *Client) Queues(ctx context.Context) ([]plimsoll.QueueStatus, error) {
 
 // QueueConfig reads the configuration of the tree of queues.
 func (c *Client) QueueConfig(ctx context.Context) (plimsoll.QueueConfig, error) {
-	res, err := call(ctx, c, c.queues.GetQueueConfig, &pb.GetQueueConfigRequest{})
+	res, err := call(ctx, c, c.queues.GetQueueConfig, &pb.GetQueueConfigRequest{Consistency: c.consistency(ctx)})
 	if err != nil {
 		return plimsoll.QueueConfig{}, err
 	}
@@ -105,7 +105,9 @@ type EventPage struct {
 func (c *Client) Events(ctx context.Context, filter EventFilter) (EventPage, error) {
 	res, err := call(
 		ctx, c, c.events.ListEvents,
-		&pb.ListEventsRequest{Start: filter.Start, Count: filter.Count, Object: filter.Object},
+		&pb.ListEventsRequest{
+			Start: filter.Start, Count: filter.Count, Object: filter.Object, Consistency: c.consistency(ctx),
+		},
 	)
 	if err != nil {
 		return EventPage{}, err

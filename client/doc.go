@@ -11,7 +11,8 @@
 //
 // Guarantees:
 //
-//   - A read holds every change that was acknowledged to anybody before the read was sent.
+//   - A read holds every change that was acknowledged to anybody before the read was sent, unless
+//     Config.Consistency or WithConsistency asks for less. WithStamp has the state that it shows.
 //   - A call that fails because the server is away or overloaded is tried again with growing,
 //     jittered delays (CodeUnavailable, CodeExhausted). It ends when it succeeds, when its context
 //     ends or when Config.RetryBudget has passed.

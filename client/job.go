@@ -27,7 +27,7 @@ func (c *Client) SubmitJob(ctx context.Context, spec plimsoll.JobSpec) (plimsoll
 
 // Job reads a job with its specification.
 func (c *Client) Job(ctx context.Context, id string) (plimsoll.Job, error) {
-	res, err := call(ctx, c, c.jobs.GetJob, &pb.GetJobRequest{Id: id})
+	res, err := call(ctx, c, c.jobs.GetJob, &pb.GetJobRequest{Id: id, Consistency: c.consistency(ctx)})
 	if err != nil {
 		return plimsoll.Job{}, err
 	}
@@ -47,7 +47,9 @@ type JobFilter struct {
 // error.
 func (c *Client) Jobs(ctx context.Context, filter JobFilter) iter.Seq2[plimsoll.JobStatus, error] {
 	return func(yield func(plimsoll.JobStatus, error) bool) {
-		req := &pb.ListJobsRequest{Queue: filter.Queue, Owner: filter.Owner, Limit: filter.PageSize}
+		req := &pb.ListJobsRequest{
+			Queue: filter.Queue, Owner: filter.Owner, Limit: filter.PageSize, Consistency: c.consistency(ctx),
+		}
 		for _, s := range filter.States {
 			req.States = append(req.States, pb.JobState(s))
 		}

@@ -68,7 +68,9 @@ func (c *Client) ApplyPolicies(ctx context.Context, policies []plimsoll.Policy, 
 
 // Policies reads all policies of a kind, by kind and name. The zero kind stands for all kinds.
 func (c *Client) Policies(ctx context.Context, kind plimsoll.PolicyKind) ([]plimsoll.Policy, error) {
-	res, err := call(ctx, c, c.policies.ListPolicies, &pb.ListPoliciesRequest{Kind: pb.PolicyKind(kind)})
+	res, err := call(ctx, c, c.policies.ListPolicies, &pb.ListPoliciesRequest{
+		Kind: pb.PolicyKind(kind), Consistency: c.consistency(ctx),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +83,9 @@ func (c *Client) Policies(ctx context.Context, kind plimsoll.PolicyKind) ([]plim
 
 // Policy reads one policy.
 func (c *Client) Policy(ctx context.Context, ref plimsoll.PolicyRef) (plimsoll.Policy, error) {
-	res, err := call(ctx, c, c.policies.GetPolicy, &pb.GetPolicyRequest{Kind: pb.PolicyKind(ref.Kind), Name: ref.Name})
+	res, err := call(ctx, c, c.policies.GetPolicy, &pb.GetPolicyRequest{
+		Kind: pb.PolicyKind(ref.Kind), Name: ref.Name, Consistency: c.consistency(ctx),
+	})
 	if err != nil {
 		return plimsoll.Policy{}, err
 	}

@@ -16,7 +16,7 @@ import (
 
 // Task reads a task.
 func (c *Client) Task(ctx context.Context, id string) (plimsoll.Task, error) {
-	res, err := call(ctx, c, c.jobs.GetTask, &pb.GetTaskRequest{Id: id})
+	res, err := call(ctx, c, c.jobs.GetTask, &pb.GetTaskRequest{Id: id, Consistency: c.consistency(ctx)})
 	if err != nil {
 		return plimsoll.Task{}, err
 	}
@@ -36,7 +36,9 @@ type TaskFilter struct {
 // after the first error.
 func (c *Client) Tasks(ctx context.Context, filter TaskFilter) iter.Seq2[plimsoll.Task, error] {
 	return func(yield func(plimsoll.Task, error) bool) {
-		req := &pb.ListTasksRequest{Job: filter.Job, Node: filter.Node, Limit: filter.PageSize}
+		req := &pb.ListTasksRequest{
+			Job: filter.Job, Node: filter.Node, Limit: filter.PageSize, Consistency: c.consistency(ctx),
+		}
 		for _, s := range filter.States {
 			req.States = append(req.States, pb.TaskState(s))
 		}

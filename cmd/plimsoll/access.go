@@ -30,7 +30,7 @@ func takeSecrets() secrets {
 // clientConfig chooses the gateway and its token. The token is that of the flag, or else that of
 // the variables; without both, the client looks for one.
 func (a *app) clientConfig() client.Config {
-	cfg := client.Config{Server: a.server, RetryBudget: a.retryFor}
+	cfg := client.Config{Server: a.server, RetryBudget: a.retryFor, Consistency: a.consistency}
 	if cfg.RetryBudget == 0 {
 		cfg.RetryBudget = -1
 	}

@@ -27,7 +27,10 @@ type app struct {
 	now      func() time.Time
 	server   string
 	retryFor time.Duration
-	unread   func() int // see process.unread
+
+	consistency plimsoll.Consistency // of reads
+
+	unread func() int // see process.unread
 
 	tokenFile string         // from --token-file
 	secrets   secrets        // from the environment

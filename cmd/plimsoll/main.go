@@ -116,6 +116,9 @@ func execute(ctx context.Context, p process) (code int) {
 		a.notes.printf("plimsoll: %s; see plimsoll %s--help\n", err, selected(err))
 		return exitUsage
 	}
+	if a.consistency, err = plimsoll.ParseConsistency(root.Consistency); err != nil {
+		return report(a, err)
+	}
 	a.server, a.retryFor, a.tokenFile, a.secrets = root.Server, root.RetryFor, root.TokenFile, p.secrets
 	a.unread = p.unread
 	if role := k.Selected().Name; a.tokenFile != "" && slices.Contains(roleNames, role) {

@@ -84,16 +84,17 @@ func isOrBelow[T ~string | ~[]byte](id T, object string) bool {
 	return n == 0 || len(id) >= n && string(id[:n]) == object && (len(id) == n || id[n] == '.')
 }
 
-// eventSource gives package rest a strict read of the events.
+// eventSource gives package rest the events of a read.
 type eventSource struct{ g *Gateway }
 
 // Events implements rest.Source.
-func (s eventSource) Events(ctx context.Context) (string, rest.Events, error) {
-	snapshot, err := s.g.read(ctx)
+func (s eventSource) Events(ctx context.Context, c plimsoll.Consistency) (rest.State, error) {
+	v, err := s.g.viewAt(ctx, c)
 	if err != nil {
-		return "", nil, err
+		return rest.State{}, err
 	}
-	return snapshot.InstanceUUID(), heldEvents{snapshot.Events(), ctx}, nil
+	events := heldEvents{v.Snapshot.Events(), ctx}
+	return rest.State{Events: events, InstanceUUID: v.InstanceUUID(), Version: v.Version(), Age: v.age}, nil
 }
 
 // heldEvents are events that are charged to the request for whose answer they are read.

@@ -343,6 +343,8 @@ func directly(g *Gateway) *served {
 		queues: plimsollv1connect.NewQueueServiceClient(d, url),
 		events: plimsollv1connect.NewEventServiceClient(d, url),
 		agents: plimsollv1connect.NewAgentServiceClient(d, url),
+
+		policies: plimsollv1connect.NewPolicyServiceClient(d, url),
 	}
 }
 

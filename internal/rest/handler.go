@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
@@ -20,9 +21,18 @@ type Events interface {
 	Batch(start, count uint64, yield func(id uint64, ev *plimsoll.Event) bool) error
 }
 
-// Source returns the present events: all that were committed when the call began, or an error.
+// Source returns the events for a read with a consistency, or an error. With a strict one they are
+// all that were committed when the call began.
 type Source interface {
-	Events(ctx context.Context) (instanceUUID string, events Events, err error)
+	Events(ctx context.Context, c plimsoll.Consistency) (State, error)
+}
+
+// State holds the events of one state of a cluster.
+type State struct {
+	Events
+	InstanceUUID string
+	Version      plimsoll.Version
+	Age          time.Duration // since which the state is known to be complete; 0 in a strict read
 }
 
 // Config bounds the handler. The zero value is the default.
@@ -70,34 +80,43 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		WriteError(w, http.StatusMethodNotAllowed, "the method "+shorten(r.Method)+" is not possible here; use GET")
 		return
 	}
-	body, err := h.batch(r.Context(), r.URL.RawQuery)
+	body, state, err := h.batch(r.Context(), r.URL.RawQuery)
 	if err != nil {
 		h.refuse(w, err)
 		return
 	}
+	w.Header().Set("Plimsoll-Epoch", strconv.FormatUint(state.Version.Epoch, 10))
+	w.Header().Set("Plimsoll-Revision", strconv.FormatUint(state.Version.Revision, 10))
+	w.Header().Set("Plimsoll-Age", strconv.FormatFloat(state.Age.Seconds(), 'f', -1, 64))
 	h.write(w, r, body)
 }
 
-// batch returns the answer to a query.
-func (h *Handler) batch(ctx context.Context, rawQuery string) ([]byte, error) {
+// batch returns the answer to a query, and the state from which it was made.
+func (h *Handler) batch(ctx context.Context, rawQuery string) ([]byte, *State, error) {
 	q, err := parseQuery(rawQuery, h.cfg.ResponseSize)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	instance, events, err := h.source.Events(ctx)
+	state, err := h.source.Events(ctx, q.consistency)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	low, high, some := events.Range()
+	body, err := q.answer(ctx, &state)
+	return body, &state, err
+}
+
+// answer returns the answer to a query from a state.
+func (q query) answer(ctx context.Context, state *State) ([]byte, error) {
+	low, high, some := state.Range()
 	if !q.hasStart {
 		q.start = low
 	}
-	body := appendHead(nil, instance, low, high)
+	body := appendHead(nil, state.InstanceUUID, low, high)
 	if !some || q.start < low || q.start > high {
 		return appendTail(body, 0), nil
 	}
 	records := 0
-	err = events.Batch(q.start, q.count, func(_ uint64, ev *plimsoll.Event) bool {
+	err := state.Batch(q.start, q.count, func(_ uint64, ev *plimsoll.Event) bool {
 		separator := byte(',')
 		if records == 0 {
 			separator = '['

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/rest"
@@ -29,7 +30,13 @@ type history struct {
 	corrupt error
 }
 
-func (h *history) Events(context.Context) (string, rest.Events, error) { return instance, h, h.failed }
+func (h *history) Events(_ context.Context, c plimsoll.Consistency) (rest.State, error) {
+	state := rest.State{Events: h, InstanceUUID: instance, Version: plimsoll.Version{Epoch: 3, Revision: 1042}}
+	if !c.Strict() {
+		state.Age = 1500 * time.Microsecond
+	}
+	return state, h.failed
+}
 
 func (h *history) Range() (low, high uint64, ok bool) {
 	if len(h.records) == 0 {
@@ -166,6 +173,8 @@ func TestBadInputIsRefusedWithTheParameterAndTheFix(t *testing.T) {
 		{"?count=1.5", `count: "1.5" is not a whole number`, "count=100"},
 		{"?count=+1", `count: " 1" is not a whole number`, "count=100"},
 		{"?count=99999999999999999999", `count: "99999999999999999999" is too large`, "18446744073709551615"},
+		{"?consistency=fresh", `consistency: "fresh" is not known`, "at-least:3.1042"},
+		{"?consistancy=strict", "consistancy: is no parameter", `did you mean "consistency"?`},
 		{"?start=abc", `start: "abc" is not a whole number`, "0 or more"},
 		{"?start=-1", `start: "-1" is not a whole number`, "start=100"},
 		{"?start=18446744073709551616", `start: "18446744073709551616" is too large`, "18446744073709551615"},
@@ -320,4 +329,17 @@ func BenchmarkBatch(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(h.records)), "ns/event")
+}
+
+// The body is YuniKorn's, so the state of the answer stands in its headers.
+func TestTheHeadersOfAnAnswerNameItsState(t *testing.T) {
+	for query, age := range map[string]string{
+		"": "0", "?consistency=strict": "0", "?consistency=eventual": "0.0015", "?consistency=at-least:3.7": "0.0015",
+	} {
+		header := get(rest.New(rest.Config{}, &history{}), http.MethodGet, batch+query).Header()
+		got := [3]string{header.Get("Plimsoll-Epoch"), header.Get("Plimsoll-Revision"), header.Get("Plimsoll-Age")}
+		if got != [3]string{"3", "1042", age} {
+			t.Errorf("%s: %q, want an age of %s", query, got, age)
+		}
+	}
 }

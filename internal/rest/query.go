@@ -16,9 +16,11 @@ type query struct {
 	count    uint64 // 1 or more
 	start    uint64
 	hasStart bool // false: the answer begins at the lowest id
+
+	consistency plimsoll.Consistency
 }
 
-// parseQuery reads count and start from a raw query string. A missing count means limit; a larger
+// parseQuery reads count, start and consistency from a raw query string. A missing count means limit; a larger
 // one is cut to limit, as the design allows.
 func parseQuery(raw string, limit uint64) (query, error) {
 	values, err := url.ParseQuery(raw)
@@ -42,6 +44,9 @@ func parseQuery(raw string, limit uint64) (query, error) {
 		}
 		q.hasStart = true
 	}
+	if q.consistency, err = plimsoll.ParseConsistency(values.Get("consistency")); err != nil {
+		return query{}, err //nolint:wrapcheck // it names the parameter
+	}
 	return q, nil
 }
 
@@ -49,7 +54,7 @@ func parseQuery(raw string, limit uint64) (query, error) {
 // ignored, as in the design.
 func checkNames(values url.Values) error {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		meant := plimsoll.Nearest(name, []string{"count", "start"})
+		meant := plimsoll.Nearest(name, []string{"count", "start", "consistency"})
 		if meant != "" && name != meant {
 			return plimsoll.Invalid(shorten(name), "is no parameter; did you mean %q?", meant)
 		}
