@@ -54,12 +54,11 @@ func encodedRead[Q any](
 	return procedure, connect.NewUnaryHandler(
 		procedure,
 		func(ctx context.Context, req *connect.Request[Q]) (*connect.Response[wire.Answer], error) {
-			a := &answer{g: g, request: ctx}
-			a.Answer = *wire.NewAnswer(inJSON(req.Header()))
+			a := &answer{Answer: wire.NewAnswer(inJSON(req.Header())), g: g, request: ctx, charge: chargeOf(ctx)}
 			if err := read(ctx, req.Msg, a); err != nil {
 				return nil, err
 			}
-			resp := connect.NewResponse(&a.Answer)
+			resp := connect.NewResponse(a.Answer)
 			if sentAsItIs(req.Header()) {
 				resp.Header().Set("Content-Length", strconv.Itoa(a.Size()))
 			}
@@ -85,8 +84,9 @@ func sentAsItIs(header http.Header) bool {
 
 // answer is the answer to one read, under construction.
 type answer struct {
-	wire.Answer
+	*wire.Answer
 	g       *Gateway
+	charge  *charge         // of the request; nil: none
 	request context.Context //nolint:containedctx // the value lives as long as the request
 	records int             // bytes of the records that were added
 }
@@ -98,7 +98,7 @@ func (a *answer) encoded(kind wire.Kind, key string, data []byte) ([]byte, error
 		if err := checkFields(kind, key, data); err != nil {
 			return nil, err
 		}
-		return data, holdAnswer(a.request, len(data))
+		return data, a.charge.holdAnswer(len(data))
 	}
 	text, has := a.g.rendered.find(kind, data)
 	if !has {
@@ -115,13 +115,17 @@ func (a *answer) encoded(kind wire.Kind, key string, data []byte) ([]byte, error
 		}
 		a.g.rendered.keep(kind, data, text)
 	}
-	return text, holdAnswer(a.request, len(text))
+	return text, a.charge.holdAnswer(len(text))
 }
 
-// checkFields fails for a record whose fields are malformed. A record of which a filter has looked
-// at all fields is not gone over again.
+// checkFields fails for a record whose fields are malformed. The leader has encoded the record, so
+// one that begins with its id is not gone over.
 func checkFields(kind wire.Kind, key string, data []byte) error {
-	if kind == wire.KindTask || kind == wire.KindJobStatus {
+	id := key
+	if kind == wire.KindTask {
+		id, _, _ = strings.Cut(key, "\x00")
+	}
+	if wire.BeginsWith(data, id) {
 		return nil
 	}
 	if err := wire.CheckFields(data); err != nil {
@@ -139,10 +143,10 @@ func (a *answer) add(f wire.AnswerField, kind wire.Kind, key string, data []byte
 	return err
 }
 
-// jobStatus returns the status of a job in the encoding of the answer. looked are the facts of the
-// record. A status that names the resources of the nodes is made anew at each read.
-func (a *answer) jobStatus(s *replica.Snapshot, id string, data []byte, looked *wire.JobFacts) ([]byte, error) {
-	if !looked.NoResource {
+// jobStatus returns the status of a job in the encoding of the answer. A status that names the
+// resources of the nodes is made anew at each read.
+func (a *answer) jobStatus(s *replica.Snapshot, id string, data []byte) ([]byte, error) {
+	if !wire.NoResourceIn(data) {
 		return a.encoded(wire.KindJobStatus, id, data)
 	}
 	a.records += len(data)

@@ -118,9 +118,15 @@ func (c *charge) release(n int) {
 
 type chargeKey struct{}
 
+// chargeOf returns the charge of the request of a context; nil if it did not come over the routes.
+func chargeOf(ctx context.Context) *charge {
+	c, _ := ctx.Value(chargeKey{}).(*charge) // nothing else is kept under the key
+	return c
+}
+
 // holding acquires n bytes of records for the answer to the request of a context.
 func holding(ctx context.Context, n int) error {
-	if c, ok := ctx.Value(chargeKey{}).(*charge); ok {
+	if c := chargeOf(ctx); c != nil {
 		return c.hold(answerBytes + 4*n)
 	}
 	return nil // the request did not come over the routes, as in a test
@@ -128,11 +134,11 @@ func holding(ctx context.Context, n int) error {
 
 // holdAnswer acquires the bytes for a record of n bytes that is in an answer as it is kept: once in
 // the answer, and once more if that is compressed.
-func holdAnswer(ctx context.Context, n int) error {
-	if c, ok := ctx.Value(chargeKey{}).(*charge); ok {
-		return c.hold(partBytes + 2*n)
+func (c *charge) holdAnswer(n int) error {
+	if c == nil {
+		return nil // as in holding
 	}
-	return nil // as in holding
+	return c.hold(partBytes + 2*n)
 }
 
 // answerBytes is the overhead of an object of an answer, beside four times its record: the decoded

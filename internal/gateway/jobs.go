@@ -95,10 +95,6 @@ func (s jobService) getJob(ctx context.Context, req *pb.GetJobRequest, a *answer
 	if !ok {
 		return noJob(id)
 	}
-	looked, err := lookAtJob(id, data)
-	if err != nil {
-		return err
-	}
 	var job []wire.Encoded
 	if spec, has := v.Get(wire.KindJobSpec, id); has {
 		if spec, err = a.encoded(wire.KindJobSpec, id, spec); err != nil {
@@ -106,21 +102,12 @@ func (s jobService) getJob(ctx context.Context, req *pb.GetJobRequest, a *answer
 		}
 		job = append(job, wire.Encoded{Field: fieldSpec, Data: spec})
 	}
-	status, err := a.jobStatus(v.Snapshot, id, data, &looked)
+	status, err := a.jobStatus(v.Snapshot, id, data)
 	if err != nil {
 		return err
 	}
 	a.AddNested(fieldJob, append(job, wire.Encoded{Field: fieldStatus, Data: status})...)
 	return a.Finish(&pb.GetJobResponse{Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age)})
-}
-
-// lookAtJob returns the facts of a status by which lists choose.
-func lookAtJob(id string, data []byte) (wire.JobFacts, error) {
-	looked, err := wire.LookAtJob(data)
-	if err != nil {
-		return looked, undecodable(wire.KindJobStatus, id, err)
-	}
-	return looked, nil
 }
 
 // listJobs answers with the jobs that pass all filters, in the order of their ids. A queue stands
@@ -140,22 +127,18 @@ func (s jobService) listJobs(ctx context.Context, req *pb.ListJobsRequest, a *an
 		if seen++; seen%lookEvery == 0 && ctx.Err() != nil {
 			return callerGone(ctx)
 		}
-		looked, err := lookAtJob(id, data)
+		here, matches, err := jobMatches(req, id, data)
 		if err != nil {
 			return err
 		}
-		if !isOrBelow(looked.Queue, req.GetQueue()) {
-			continue
-		}
-		inQueue = true
-		if !jobMatches(req, &looked) {
+		if inQueue = inQueue || here; !matches {
 			continue
 		}
 		if listed == limit || a.records > pageBytes {
 			resp.Next = last
 			break
 		}
-		status, err := a.jobStatus(v.Snapshot, id, data, &looked)
+		status, err := a.jobStatus(v.Snapshot, id, data)
 		if err != nil {
 			return err
 		}
@@ -171,12 +154,19 @@ func (s jobService) listJobs(ctx context.Context, req *pb.ListJobsRequest, a *an
 	return a.Finish(resp)
 }
 
-// jobMatches reports whether a job of the queue passes the other filters.
-func jobMatches(want *pb.ListJobsRequest, job *wire.JobFacts) bool {
-	if want.GetOwner() != "" && string(job.Owner) != want.GetOwner() {
-		return false
+// jobMatches reports whether a job is in the queue of a list, and whether it passes all filters. It
+// looks at the fields of the record, which it does not decode; without filters at none.
+func jobMatches(want *pb.ListJobsRequest, id string, data []byte) (inQueue, all bool, err error) {
+	if want.GetQueue() == "" && want.GetOwner() == "" && len(want.GetStates()) == 0 {
+		return true, true, nil
 	}
-	return len(want.GetStates()) == 0 || slices.Contains(want.GetStates(), pb.JobState(job.State))
+	job, err := wire.LookAtJob(data)
+	if err != nil {
+		return false, false, undecodable(wire.KindJobStatus, id, err)
+	}
+	inQueue = isOrBelow(job.Queue, want.GetQueue())
+	return inQueue, inQueue && (want.GetOwner() == "" || string(job.Owner) == want.GetOwner()) &&
+		(len(want.GetStates()) == 0 || slices.Contains(want.GetStates(), pb.JobState(job.State))), nil
 }
 
 // limit returns the limit of a list. 0, and a number above Config.PageSize, stand for

@@ -25,9 +25,6 @@ func (s jobService) getTask(ctx context.Context, req *pb.GetTaskRequest, a *answ
 	if !ok {
 		return noTask(req.GetId())
 	}
-	if _, err := wire.LookAtTask(data); err != nil {
-		return undecodable(wire.KindTask, key, err)
-	}
 	if err := a.add(fieldTask, wire.KindTask, key, data); err != nil {
 		return err
 	}
@@ -59,9 +56,11 @@ func (s jobService) listTasks(ctx context.Context, req *pb.ListTasksRequest, a *
 		if key <= after {
 			continue
 		}
-		if matches, err := taskMatches(req, key, data); err != nil {
+		matches, err := taskMatches(req, key, data)
+		if err != nil {
 			return err
-		} else if !matches {
+		}
+		if !matches {
 			continue
 		}
 		if listed == limit || a.records > pageBytes {
@@ -98,6 +97,9 @@ func tasksOf(s *replica.Snapshot, want *pb.ListTasksRequest, after string) iter.
 func taskMatches(want *pb.ListTasksRequest, key string, data []byte) (bool, error) {
 	if job := want.GetJob(); job != "" && !strings.HasPrefix(key, wire.TaskKeyPrefix(job)) {
 		return false, nil
+	}
+	if want.GetNode() == "" && len(want.GetStates()) == 0 {
+		return true, nil
 	}
 	looked, err := wire.LookAtTask(data)
 	if err != nil {

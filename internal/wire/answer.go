@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"sync"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -25,7 +26,7 @@ type Encoded struct {
 }
 
 // Answer is the message of a response, put together from records that are encoded already. The
-// codecs of this package write it in one pass, and copy each record once.
+// codecs of this package write it once, in one pass, and copy each record once.
 //
 // Add and AddNested add the records, in the order of the field numbers. Finish adds the fields
 // behind them. The records must not change until the answer is written.
@@ -46,8 +47,20 @@ type answerPart struct {
 // protowireMax bounds the bytes of a tag and a length of less than 2 GiB.
 const protowireMax = 10
 
+// partsKept bounds the parts of a list that is used again.
+const partsKept = 4096
+
+// spare holds the lists of parts of answers that were written.
+var spare sync.Pool //nolint:gochecknoglobals // memory that is used again
+
 // NewAnswer begins an answer, in JSON or binary.
-func NewAnswer(json bool) *Answer { return &Answer{json: json} }
+func NewAnswer(json bool) *Answer {
+	a := &Answer{json: json}
+	if parts, ok := spare.Get().(*[]answerPart); ok {
+		a.parts = *parts
+	}
+	return a
+}
 
 // JSON reports whether the answer takes records in JSON.
 func (a *Answer) JSON() bool { return a.json }
@@ -170,7 +183,7 @@ func (a *Answer) text(s string) {
 	a.size += len(s)
 }
 
-// appendTo writes the answer behind dst.
+// appendTo writes the answer behind dst. It can be called once.
 func (a *Answer) appendTo(dst []byte, json bool) ([]byte, error) {
 	if json != a.json {
 		return nil, plimsoll.Errorf(plimsoll.CodeInternal, "an answer was made for another encoding")
@@ -182,6 +195,12 @@ func (a *Answer) appendTo(dst []byte, json bool) ([]byte, error) {
 		p := &a.parts[i]
 		dst = append(append(dst, p.head[:p.n]...), p.data...)
 	}
+	if cap(a.parts) <= partsKept {
+		clear(a.parts) // the records may be dropped
+		parts := a.parts[:0]
+		spare.Put(&parts)
+	}
+	a.parts = nil
 	return dst, nil
 }
 
@@ -202,19 +221,15 @@ func AppendJSON(dst []byte, m proto.Message) ([]byte, error) {
 type JobFacts struct {
 	Queue, Owner []byte
 	State        int32
-	// NoResource reports that a group waits for a resource that no node has: an answer completes
-	// such a status.
-	NoResource bool
 }
 
 // LookAtJob reads the facts of an encoded JobStatus without decoding it. It goes over all fields,
 // and fails if one is malformed.
 func LookAtJob(data []byte) (facts JobFacts, err error) {
 	const (
-		owner  = 2<<3 | bytesType
-		queue  = 3<<3 | bytesType
-		state  = 4<<3 | varintType
-		groups = 10<<3 | bytesType
+		owner = 2<<3 | bytesType
+		queue = 3<<3 | bytesType
+		state = 4<<3 | varintType
 	)
 	for len(data) > 0 {
 		var f field
@@ -228,31 +243,9 @@ func LookAtJob(data []byte) (facts JobFacts, err error) {
 			facts.Queue = f.b
 		case state:
 			facts.State = int32(f.v)
-		case groups:
-			waits, err := waitsForResource(f.b)
-			if err != nil {
-				return facts, corrupt("the status of a job", err)
-			}
-			facts.NoResource = facts.NoResource || waits
 		}
 	}
 	return facts, nil
-}
-
-// waitsForResource reports whether an encoded GroupStatus waits for a resource that no node has.
-func waitsForResource(group []byte) (bool, error) {
-	const waitCode = 4<<3 | varintType
-	code := uint64(0)
-	for len(group) > 0 {
-		f, rest, err := nextField(group)
-		if err != nil {
-			return false, err
-		}
-		if group = rest; f.tag == waitCode {
-			code = f.v
-		}
-	}
-	return plimsoll.WaitCode(enum(&field{v: code})) == plimsoll.WaitNoResource, nil
 }
 
 // TaskFacts are the fields of an encoded Task by which lists choose.
@@ -280,6 +273,30 @@ func LookAtTask(data []byte) (facts TaskFacts, err error) {
 		}
 	}
 	return facts, nil
+}
+
+// NoResourceIn reports whether an encoded JobStatus may have a group that waits for a resource that
+// no node has: it looks for the bytes of that field, and goes over no fields.
+func NoResourceIn(status []byte) bool {
+	const tag = 4<<3 | byte(varintType)
+	for from := 0; ; {
+		i := bytes.IndexByte(status[from:], byte(plimsoll.WaitNoResource)) // rarer than the tag
+		if i < 0 {
+			return false
+		}
+		if from += i; from > 0 && status[from-1] == tag {
+			return true
+		}
+		from++
+	}
+}
+
+// BeginsWith reports whether the first field of an encoded message is its field 1, a text. Every
+// record with an id begins with it.
+func BeginsWith(data []byte, id string) bool {
+	n := len(id)
+	return n > 0 && n < 0x80 && len(data) >= n+2 && data[0] == 1<<3|byte(bytesType) && int(data[1]) == n &&
+		string(data[2:n+2]) == id
 }
 
 // CheckFields fails if a field of an encoded message is malformed. It does not look into nested

@@ -1,0 +1,262 @@
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// The variables that make the test binary a server for BenchmarkServedList.
+const (
+	servedVariable = "PLIMSOLL_BENCH_SERVED" // bare or gateway
+	leaderVariable = "PLIMSOLL_BENCH_LEADER"
+)
+
+// listed is the number of records of an answer, and listedBytes their size: 256 KiB.
+const (
+	listed      = 100
+	listedBytes = 256 << 10
+)
+
+// longRecords returns so many tasks and jobs that the answer of a list has 256 KiB.
+func longRecords() []wire.Mutation {
+	var all []wire.Mutation
+	for i := range listed {
+		task := plimsoll.Task{
+			Job: "job", Group: "map", Index: int32(i), Attempt: 1, State: plimsoll.TaskRunning, Node: "n1",
+			Created: 1795188772531784241, Bound: 1795188772531784241, Started: 1795188772531784241, Revision: 7,
+		}
+		task.Message = strings.Repeat("x", listedBytes/listed-len(wire.AppendTask(nil, &task)))
+		job := plimsoll.JobStatus{ID: fmt.Sprintf("job%d", i), Owner: "alice", Queue: "root.batch", State: plimsoll.JobRunning}
+		for len(wire.AppendJobStatus(nil, &job)) < listedBytes/listed {
+			job.Groups = append(job.Groups, plimsoll.GroupStatus{
+				Name: fmt.Sprintf("group%d", len(job.Groups)), Count: 3, Counts: plimsoll.TaskCounts{Pending: 1, Running: 2},
+				Wait: plimsoll.WaitCause{Code: plimsoll.WaitQueueMax, Queue: "root.batch", Resource: "memory", Asked: 1 << 30},
+			})
+		}
+		all = append(all, putTask(task), putStatus(job))
+	}
+	return all
+}
+
+// BenchmarkServedList measures the processor time of a server process for a list of 100 records in
+// 256 KiB: a bare net/http handler that writes the same bytes, and a gateway. The clients and the
+// leader are in this process.
+func BenchmarkServedList(b *testing.B) {
+	ld := startLeader(b)
+	ld.source.Publish(&wire.Batch{Epoch: 1, Revision: 1, Mutations: longRecords()})
+	ld.next = 1
+	const tasks, jobs = plimsollv1connect.JobServiceListTasksProcedure, plimsollv1connect.JobServiceListJobsProcedure
+	const strict, eventual = `{}`, `{"consistency":{"level":"FRESHNESS_EVENTUAL"}}`
+	for _, connections := range []int{16, 64} {
+		for _, c := range []struct{ name, served, path, kind, body string }{
+			{"bare", "bare", "/", "application/proto", ""},
+			{"tasks/proto/eventual", "gateway", tasks, "application/proto", "\x32\x02\x08\x02"},
+			{"tasks/proto/strict", "gateway", tasks, "application/proto", ""},
+			{"jobs/proto/eventual", "gateway", jobs, "application/proto", "\x32\x02\x08\x02"},
+			{"jobs/proto/strict", "gateway", jobs, "application/proto", ""},
+			{"tasks/json/eventual", "gateway", tasks, "application/json", eventual},
+			{"tasks/json/strict", "gateway", tasks, "application/json", strict},
+			{"jobs/json/eventual", "gateway", jobs, "application/json", eventual},
+		} {
+			b.Run(fmt.Sprintf("%s/connections=%d", c.name, connections), func(b *testing.B) {
+				pid, address := startServed(b, c.served, ld.address)
+				closed := loop{url: "http://" + address + c.path, kind: c.kind, body: c.body, connections: connections}
+				closed.run(b, 200*connections) // warm
+				b.ResetTimer()
+				began := processTime(b, pid)
+				bytes := closed.run(b, b.N)
+				b.ReportMetric(float64((processTime(b, pid)-began).Microseconds())/float64(b.N), "server-µs/op")
+				b.ReportMetric(float64(bytes)/float64(b.N), "B/answer")
+			})
+		}
+	}
+}
+
+// loop is a closed loop of requests over some connections.
+type loop struct {
+	url, kind, body string
+	connections     int
+}
+
+// run makes n requests, and returns the bytes of the answers.
+func (l loop) run(b *testing.B, n int) (received int64) {
+	b.Helper()
+	client := &http.Client{Transport: &http.Transport{
+		MaxIdleConnsPerHost: l.connections, ReadBufferSize: 256 << 10, DisableCompression: true,
+	}}
+	defer client.CloseIdleConnections()
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for range l.connections {
+		group.Go(func() {
+			buffer := make([]byte, 256<<10)
+			for {
+				mu.Lock()
+				n--
+				mine := n >= 0
+				mu.Unlock()
+				if !mine {
+					return
+				}
+				got, err := l.once(client, buffer)
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				mu.Lock()
+				received += got
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	return received
+}
+
+func (l loop) once(client *http.Client, buffer []byte) (int64, error) {
+	r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, l.url, strings.NewReader(l.body))
+	if err != nil {
+		return 0, err
+	}
+	r.Header.Set("Content-Type", l.kind)
+	resp, err := client.Do(r)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{resp.Body}, buffer)
+	if err == nil && (resp.StatusCode != http.StatusOK || n < listedBytes/2) {
+		err = fmt.Errorf("%s: %s, %d bytes", l.url, resp.Status, n)
+	}
+	return n, err
+}
+
+// startServed starts this binary as a server, and returns its process and its address.
+func startServed(b *testing.B, served, leader string) (pid int, address string) {
+	b.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestServeForTheBenchmark$", "-test.v") //nolint:gosec // this binary
+	cmd.Env = append(os.Environ(), servedVariable+"="+served, leaderVariable+"="+leader)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for address == "" && lines.Scan() {
+		address, _ = strings.CutPrefix(lines.Text(), "serving ")
+		if address == lines.Text() {
+			address = ""
+		}
+	}
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		_, _ = io.Copy(io.Discard, out) // it ends with the process
+	}()
+	b.Cleanup(func() {
+		_ = in.Close() // the process ends with its input
+		<-drained
+		if err := cmd.Wait(); err != nil {
+			b.Error(err)
+		}
+	})
+	return cmd.Process.Pid, address
+}
+
+// processTime returns the processor time that a process has taken.
+func processTime(b *testing.B, pid int) time.Duration {
+	b.Helper()
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(data), ") ")
+	fields := strings.Fields(rest)
+	ticks := 0
+	for _, field := range fields[11:13] { // utime and stime
+		n, err := strconv.Atoi(field)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
+}
+
+// TestServeForTheBenchmark is the process of a server of BenchmarkServedList, until its input ends.
+func TestServeForTheBenchmark(t *testing.T) {
+	served := os.Getenv(servedVariable)
+	if served == "" {
+		t.Skip("it is a process of BenchmarkServedList")
+	}
+	if served == "bare" {
+		serveBare(t)
+		return
+	}
+	follower, err := replica.NewFollower(replica.FollowerConfig{Gateway: "g", Leader: os.Getenv(leaderVariable)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var group sync.WaitGroup
+	group.Go(func() { _ = follower.Run(ctx) }) // it ends with ctx
+	if err := follower.Ready(ctx); err != nil {
+		t.Fatal(err)
+	}
+	g := newGateway(t, Config{
+		Listen: "127.0.0.1:0", Access: transport.AnyCaller(),
+		Events: Events{Serving: func(a string) { fmt.Println("\nserving " + a) }},
+	}, follower)
+	group.Go(func() {
+		if err := g.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	_, _ = io.Copy(io.Discard, os.Stdin) // the end of the benchmark
+	cancel()
+	group.Wait()
+}
+
+// serveBare serves the bytes of a list with nothing but net/http.
+func serveBare(t *testing.T) {
+	t.Helper()
+	body := make([]byte, listedBytes)
+	l, err := transport.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/proto")
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		_, _ = w.Write(body) // the client is gone
+	})}
+	var group sync.WaitGroup
+	group.Go(func() { _ = server.Serve(l) }) // closed below
+	fmt.Println("\nserving " + l.Addr().String())
+	_, _ = io.Copy(io.Discard, os.Stdin) // the end of the benchmark
+	_ = server.Close()                   // its connections are the benchmark's
+	group.Wait()
+}
