@@ -14,11 +14,17 @@
 // writes nothing to disk, and leaves it to its caller to run the follower.
 //
 // Guarantees:
-//   - A read waits for a barrier that began after the read arrived. It is answered from the
-//     snapshot of that barrier, which holds every change acknowledged before, at whatever gateway.
-//     Without a leader it ends with CodeUnavailable within Config.BarrierTimeout. No read is
-//     answered from an older snapshot, and none is passed on to the leader. (explain is a question
-//     to the leader, not a read.)
+//   - A strict read, the default, waits for a barrier that began after the read arrived. It is
+//     answered from the snapshot of that barrier, which holds every change acknowledged before, at
+//     whatever gateway. Without a leader it ends with CodeUnavailable within Config.BarrierTimeout.
+//     It is never answered from an older snapshot, and no read is passed on to the leader. (explain
+//     is a question to the leader, not a read.)
+//   - An eventual read is answered at once from the newest snapshot, also without a leader. A read
+//     of at least a version waits for it, at most Config.BarrierTimeout. Both answers carry their
+//     age: they hold everything that was committed so long ago.
+//   - An answer is put together from the bytes of the records as they are kept. In JSON a record is
+//     rendered once a version, in a cache of Config.MaxJSONBytes, where the records that were not
+//     read for the longest time give way.
 //   - A write is checked, sent to the leader once, and answered from a snapshot that shows its
 //     effect.
 //   - WatchJob begins with a strict read and then sends the newest status after each change; it may
@@ -48,7 +54,8 @@
 //   - Streams of logs are bounded too (MaxLogs), and each agent bounds those of its node.
 //
 // Cost: a single read is O(log records) beyond its barrier. A list is linear in the records that it
-// looks at, and one answer holds at most Config.PageSize of them. A change of a node's tasks costs
+// looks at, and one answer holds at most Config.PageSize of them. It decodes no record: without a
+// filter it costs one copy of the records' bytes. A change of a node's tasks costs
 // its watcher a walk over the node's tasks, and decodes only the changed ones. An idle gateway
 // walks over the heard nodes once in a heartbeat interval.
 //
