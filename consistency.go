@@ -78,7 +78,9 @@ func ParseConsistency(s string) (Consistency, error) {
 		c.Revision, err = strconv.ParseUint(revision, 10, 64)
 	}
 	if err != nil {
-		return Consistency{}, Invalid("consistency", "%.60q names no epoch and revision; give %s", s, consistencyForms)
+		return Consistency{}, Invalid(
+			"consistency", "%.60q names no epoch and revision; give %s", s, consistencyForms,
+		)
 	}
 	return c, c.Validate()
 }
@@ -89,21 +91,12 @@ func (c Consistency) Validate() error {
 		return Invalid("consistency.level", "%d is not known; give %s", c.Level, consistencyForms)
 	}
 	if c.Level != FreshnessAtLeast && (c.Epoch != 0 || c.Revision != 0) {
-		return Invalid(
-			"consistency", "is %s with an epoch or a revision; leave them out, or give at-least", c.Level.wordOrStrict(),
-		)
+		return Invalid("consistency", "is %s with an epoch or a revision; leave them out, or give at-least", c)
 	}
 	if c.Level == FreshnessAtLeast && c.Epoch == 0 {
 		return Invalid("consistency.epoch", "is 0; give the epoch and the revision of an earlier answer")
 	}
 	return nil
-}
-
-func (f Freshness) wordOrStrict() string {
-	if f == 0 {
-		return FreshnessStrict.String()
-	}
-	return f.String()
 }
 
 // Version is the place of a state in the history of a cluster. The zero value is no state.

@@ -53,8 +53,11 @@ func TestALaterEpochHoldsEveryRevisionOfAnEarlierOne(t *testing.T) {
 		have, want plimsoll.Version
 		holds      bool
 	}{
-		{at(1, 5), at(1, 5), true}, {at(1, 6), at(1, 5), true}, {at(1, 4), at(1, 5), false},
-		{at(2, 1), at(1, 5), true}, {at(1, 9), at(2, 1), false},
+		{at(1, 5), at(1, 5), true},
+		{at(1, 6), at(1, 5), true},
+		{at(1, 4), at(1, 5), false},
+		{at(2, 1), at(1, 5), true},
+		{at(1, 9), at(2, 1), false},
 	} {
 		if got := test.have.Holds(test.want); got != test.holds {
 			t.Errorf("%s holds %s: %v, want %v", test.have, test.want, got, test.holds)

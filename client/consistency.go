@@ -17,7 +17,8 @@ type (
 // WithConsistency gives the reads that are made with a context their consistency, instead of
 // Config.Consistency. Watches are always strict.
 //
-//	for task, err := range c.Tasks(client.WithConsistency(ctx, plimsoll.AtLeast(epoch, revision)), filter) {
+//	ctx = client.WithConsistency(ctx, plimsoll.AtLeast(stamp.Epoch, stamp.Revision))
+//	for task, err := range c.Tasks(ctx, filter) {
 func WithConsistency(ctx context.Context, consistency plimsoll.Consistency) context.Context {
 	return context.WithValue(ctx, consistencyKey{}, consistency)
 }

@@ -37,7 +37,11 @@ type gateway struct {
 
 // start serves the gateway on a socket. It returns a client of the gateway, and a function that
 // stops both.
-func (g *gateway) start() (*client.Client, func(), error) {
+func (g *gateway) start() (*client.Client, func(), error) { return startGateway(g, g, client.Config{}) }
+
+func startGateway(
+	jobs plimsollv1connect.JobServiceHandler, events plimsollv1connect.EventServiceHandler, config client.Config,
+) (*client.Client, func(), error) {
 	dir, err := os.MkdirTemp("", "client")
 	if err != nil {
 		return nil, nil, err
@@ -48,12 +52,13 @@ func (g *gateway) start() (*client.Client, func(), error) {
 		return nil, nil, err
 	}
 	mux := http.NewServeMux()
-	mux.Handle(plimsollv1connect.NewJobServiceHandler(g))
-	mux.Handle(plimsollv1connect.NewEventServiceHandler(g))
+	mux.Handle(plimsollv1connect.NewJobServiceHandler(jobs))
+	mux.Handle(plimsollv1connect.NewEventServiceHandler(events))
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- transport.Serve(ctx, l, mux, transport.ServeConfig{}) }()
-	c, err := client.New(client.Config{Server: address})
+	config.Server = address
+	c, err := client.New(config)
 	return c, func() {
 		c.Close()
 		cancel()

@@ -245,8 +245,8 @@ func slowReads(s *replica.Snapshot) []slowRead {
 	}
 }
 
-// An answer that is put together from encoded records is byte for byte the one that is decoded and
-// encoded again, in both encodings, the first time and from the cache.
+// An answer made of encoded records has the bytes of one whose records are decoded and encoded. So
+// it is in both encodings, and in JSON the first time and from the cache.
 func TestAnEncodedAnswerIsTheDecodedOneByteForByte(t *testing.T) {
 	r := rand.New(rand.NewPCG(testrun.Seed(t), 11))
 	for range testrun.Count(5, 20, 2000) {
@@ -283,7 +283,8 @@ func TestAnEncodedAnswerIsTheDecodedOneByteForByte(t *testing.T) {
 }
 
 func post(g *Gateway, path, kind string, body []byte) (int, http.Header, []byte) {
-	r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "http://gateway"+path, bytes.NewReader(body))
+	url := "http://gateway" + path
+	r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		panic(err)
 	}
@@ -304,7 +305,7 @@ func TestAnEncodedAnswerPassesThroughEveryProtocol(t *testing.T) {
 	f := newFake()
 	var want []*pb.Task
 	for i := range int32(500) {
-		task := plimsoll.Task{Job: "a", Group: "g", Index: i, Message: "a message that is long enough to be compressed"}
+		task := plimsoll.Task{Job: "a", Group: "g", Index: i, Message: "long enough to be compressed"}
 		want = append(want, wire.TaskToProto(&task))
 		f.put(putTask(task))
 	}

@@ -88,8 +88,7 @@ func TestEveryAnswerCarriesItsVersionAndItsAge(t *testing.T) {
 	}
 }
 
-// Without a leader a strict read is refused, never stale. An eventual one is answered, since that is
-// what it asks for.
+// Without a leader a strict read is refused, never stale. Only the others are answered.
 func TestWithoutALeaderOnlyAReadThatAllowsItIsAnsweredFromTheCopy(t *testing.T) {
 	f := clusterWithPolicy()
 	f.down = errNoLeader
@@ -155,7 +154,7 @@ func TestAConsistencyThatIsWrongIsRefusedWithItsField(t *testing.T) {
 		`{"consistency":{"level":"FRESHNESS_EVENTUALLY"}}`:              `did you mean \"FRESHNESS_EVENTUAL\"?`,
 		`{"consistency":{"level":7}}`:                                   "consistency.level: 7 is not known",
 		`{"consistency":{"level":"FRESHNESS_AT_LEAST","revision":"4"}}`: "consistency.epoch: is 0; give the epoch",
-		`{"consistency":{"revision":"4"}}`:                              "consistency: is strict with an epoch or a revision",
+		`{"consistency":{"revision":"4"}}`:                              "consistency: is strict with an epoch",
 	} {
 		status, _, answer := post(g, plimsollv1connect.JobServiceListJobsProcedure, "application/json", []byte(body))
 		if status != http.StatusBadRequest || !strings.Contains(string(answer), want) {

@@ -93,7 +93,7 @@ func (s eventSource) Events(ctx context.Context, c plimsoll.Consistency) (rest.S
 	if err != nil {
 		return rest.State{}, err
 	}
-	events := heldEvents{v.Snapshot.Events(), ctx}
+	events := heldEvents{v.Events(), ctx}
 	return rest.State{Events: events, InstanceUUID: v.InstanceUUID(), Version: v.Version(), Age: v.age}, nil
 }
 

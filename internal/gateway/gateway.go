@@ -23,8 +23,8 @@ import (
 
 var _ Replica = (*replica.Follower)(nil)
 
-// Replica is the follower's side of a gateway. *replica.Follower implements it.
-type Replica interface {
+// Copy is the copy of the leader's state from which reads are answered.
+type Copy interface {
 	// Barrier returns a snapshot that holds everything that was committed when the call began.
 	Barrier(ctx context.Context) (*replica.Snapshot, error)
 	// Latest returns the newest snapshot; nil before the first.
@@ -34,6 +34,11 @@ type Replica interface {
 	Recent() (*replica.Snapshot, time.Duration, error)
 	// AtLeast is Recent for a snapshot that holds a version. It waits for one until ctx ends.
 	AtLeast(ctx context.Context, version plimsoll.Version) (*replica.Snapshot, time.Duration, error)
+}
+
+// Replica is the follower's side of a gateway. *replica.Follower implements it.
+type Replica interface {
+	Copy
 	// Do sends a command to the leader and returns its reply. By then Latest shows the effect. A
 	// refusal by the leader is returned as an error beside the reply.
 	Do(ctx context.Context, cmd *pb.Command) (*pb.Reply, error)

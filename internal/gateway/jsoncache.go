@@ -10,10 +10,10 @@ import (
 // renderedOverhead is the approximate cost of an entry of jsonCache beside its texts.
 const renderedOverhead = 256
 
-// jsonCache holds records in JSON, each rendered once a version. A record's bytes are never changed,
-// so the place of the bytes is the version. An entry keeps them from being used again, and they
-// count beside the text. When the bytes of all entries exceed the bound, those that were not read for
-// the longest time are dropped, so records of old versions go first. A lookup is O(1).
+// jsonCache holds records in JSON, each rendered once a version. A record's bytes are never
+// changed, so the place of the bytes is the version. An entry keeps them from being used again, and
+// they count beside the text. When all entries together exceed the bound, those that were not read
+// for the longest time are dropped. So old versions of records go first. A lookup is O(1).
 type jsonCache struct {
 	most int64 // bound on size
 

@@ -3,6 +3,7 @@ package gateway
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -31,27 +32,32 @@ const (
 const (
 	listed      = 100
 	listedBytes = 256 << 10
+	others      = 200 // jobs of as many tasks that the copy holds and no list shows
 )
 
-// longRecords returns so many tasks and jobs that the answer of a list has 256 KiB.
-func longRecords() []wire.Mutation {
-	var all []wire.Mutation
+// longRecords returns the tasks of a job and then other jobs: as many of both as a list of 256 KiB
+// has.
+func longRecords(of string) []wire.Mutation {
+	var all, jobs []wire.Mutation
 	for i := range listed {
 		task := plimsoll.Task{
-			Job: "job", Group: "map", Index: int32(i), Attempt: 1, State: plimsoll.TaskRunning, Node: "n1",
+			Job: of, Group: "map", Index: int32(i), Attempt: 1, State: plimsoll.TaskRunning, Node: "n1",
 			Created: 1795188772531784241, Bound: 1795188772531784241, Started: 1795188772531784241, Revision: 7,
 		}
 		task.Message = strings.Repeat("x", listedBytes/listed-len(wire.AppendTask(nil, &task)))
-		job := plimsoll.JobStatus{ID: fmt.Sprintf("job%d", i), Owner: "alice", Queue: "root.batch", State: plimsoll.JobRunning}
+		job := plimsoll.JobStatus{
+			ID: fmt.Sprintf("job%d", i), Owner: "alice", Queue: "root.batch", State: plimsoll.JobRunning,
+		}
 		for len(wire.AppendJobStatus(nil, &job)) < listedBytes/listed {
 			job.Groups = append(job.Groups, plimsoll.GroupStatus{
-				Name: fmt.Sprintf("group%d", len(job.Groups)), Count: 3, Counts: plimsoll.TaskCounts{Pending: 1, Running: 2},
-				Wait: plimsoll.WaitCause{Code: plimsoll.WaitQueueMax, Queue: "root.batch", Resource: "memory", Asked: 1 << 30},
+				Name: fmt.Sprintf("group%d", len(job.Groups)), Count: 3,
+				Counts: plimsoll.TaskCounts{Pending: 1, Running: 2},
+				Wait:   plimsoll.WaitCause{Code: plimsoll.WaitQueueMax, Queue: "root.batch", Resource: "memory"},
 			})
 		}
-		all = append(all, putTask(task), putStatus(job))
+		all, jobs = append(all, putTask(task)), append(jobs, putStatus(job))
 	}
-	return all
+	return append(all, jobs...)
 }
 
 // BenchmarkServedList measures the processor time of a server process for a list of 100 records in
@@ -59,20 +65,23 @@ func longRecords() []wire.Mutation {
 // leader are in this process.
 func BenchmarkServedList(b *testing.B) {
 	ld := startLeader(b)
-	ld.source.Publish(&wire.Batch{Epoch: 1, Revision: 1, Mutations: longRecords()})
-	ld.next = 1
+	ld.source.Publish(&wire.Batch{Epoch: 1, Revision: 1, Mutations: longRecords("job")})
+	for i := range uint64(others) { // a copy of a usual size, beside which an answer is small
+		tasks := longRecords(fmt.Sprintf("other%d", i))[:listed]
+		ld.source.Publish(&wire.Batch{Epoch: 1, Revision: 2 + i, Mutations: tasks})
+	}
 	const tasks, jobs = plimsollv1connect.JobServiceListTasksProcedure, plimsollv1connect.JobServiceListJobsProcedure
-	const strict, eventual = `{}`, `{"consistency":{"level":"FRESHNESS_EVENTUAL"}}`
+	const strict, eventual = `{"job":"job"}`, `{"job":"job","consistency":{"level":"FRESHNESS_EVENTUAL"}}`
+	const ofJob, anyAge = "\x0a\x03job", "\x32\x02\x08\x02" // the same in the binary form
 	for _, connections := range []int{16, 64} {
 		for _, c := range []struct{ name, served, path, kind, body string }{
 			{"bare", "bare", "/", "application/proto", ""},
-			{"tasks/proto/eventual", "gateway", tasks, "application/proto", "\x32\x02\x08\x02"},
-			{"tasks/proto/strict", "gateway", tasks, "application/proto", ""},
-			{"jobs/proto/eventual", "gateway", jobs, "application/proto", "\x32\x02\x08\x02"},
+			{"tasks/proto/eventual", "gateway", tasks, "application/proto", ofJob + anyAge},
+			{"tasks/proto/strict", "gateway", tasks, "application/proto", ofJob},
+			{"jobs/proto/eventual", "gateway", jobs, "application/proto", anyAge},
 			{"jobs/proto/strict", "gateway", jobs, "application/proto", ""},
 			{"tasks/json/eventual", "gateway", tasks, "application/json", eventual},
 			{"tasks/json/strict", "gateway", tasks, "application/json", strict},
-			{"jobs/json/eventual", "gateway", jobs, "application/json", eventual},
 		} {
 			b.Run(fmt.Sprintf("%s/connections=%d", c.name, connections), func(b *testing.B) {
 				pid, address := startServed(b, c.served, ld.address)
@@ -139,8 +148,8 @@ func (l loop) once(client *http.Client, buffer []byte) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer resp.Body.Close()
 	n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{resp.Body}, buffer)
+	err = errors.Join(err, resp.Body.Close())
 	if err == nil && (resp.StatusCode != http.StatusOK || n < listedBytes/2) {
 		err = fmt.Errorf("%s: %s, %d bytes", l.url, resp.Status, n)
 	}
@@ -248,11 +257,12 @@ func serveBare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	answer := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/proto")
 		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 		_, _ = w.Write(body) // the client is gone
-	})}
+	}
+	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(answer)}
 	var group sync.WaitGroup
 	group.Go(func() { _ = server.Serve(l) }) // closed below
 	fmt.Println("\nserving " + l.Addr().String())

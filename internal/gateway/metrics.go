@@ -51,7 +51,8 @@ func newMetrics(g *Gateway) *metrics {
 			Buckets: []float64{.00005, .0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .25, .5, 1, 3, 10},
 		}),
 		reads: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "plimsoll_gateway_reads_total", Help: "Reads answered from this gateway's copy, by their consistency.",
+			Name: "plimsoll_gateway_reads_total",
+			Help: "Reads answered from this gateway's copy, by their consistency.",
 		}, []string{"consistency"}),
 		watches: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "plimsoll_gateway_streams_open", Help: "Watches and logs under way, by RPC.",

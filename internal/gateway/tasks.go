@@ -92,8 +92,8 @@ func tasksOf(s *replica.Snapshot, want *pb.ListTasksRequest, after string) iter.
 	return s.Scan(wire.KindTask, "", after)
 }
 
-// taskMatches reports whether a task passes all filters. It looks at the fields of the record, which
-// it does not decode.
+// taskMatches reports whether a task passes all filters. It looks at the fields of the record,
+// which it does not decode.
 func taskMatches(want *pb.ListTasksRequest, key string, data []byte) (bool, error) {
 	if job := want.GetJob(); job != "" && !strings.HasPrefix(key, wire.TaskKeyPrefix(job)) {
 		return false, nil

@@ -7,10 +7,10 @@
 //
 // It owns no goroutine and keeps no state but a pool of compressors. The events come from a
 // Source, which ensures freshness: an answer holds every event that was committed when the request
-// came, or it is a 503. A request may ask for less by the parameter consistency, which YuniKorn does
-// not have; headers of the answer have its epoch, its revision and its age in seconds. The handler answers only JSON, errors included. An error has YuniKorn's
-// shape and names the parameter and the fix. It does not stream, does not filter, and sends no
-// CORS headers.
+// came, or it is a 503. A request may ask for less by the parameter consistency, which YuniKorn
+// does not have. Headers of the answer have its epoch, its revision and its age in seconds. The
+// handler answers only JSON, errors included. An error has YuniKorn's shape and names the parameter
+// and the fix. It does not stream, does not filter, and sends no CORS headers.
 //
 // The time and memory of an answer are linear in its events, of which there are at most
 // Config.ResponseSize.

@@ -20,8 +20,8 @@ type query struct {
 	consistency plimsoll.Consistency
 }
 
-// parseQuery reads count, start and consistency from a raw query string. A missing count means limit; a larger
-// one is cut to limit, as the design allows.
+// parseQuery reads count, start and consistency from a raw query string. A missing count means
+// limit; a larger one is cut to limit, as the design allows.
 func parseQuery(raw string, limit uint64) (query, error) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {

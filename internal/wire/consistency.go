@@ -14,7 +14,7 @@ func ConsistencyToProto(c plimsoll.Consistency) *pb.Consistency {
 }
 
 // ConsistencyFromProto is the inverse of ConsistencyToProto. A level that this version does not
-// know stays a level that is not known, so that no read is answered with less than it asks for.
+// know stays unknown, so that no read is answered with less than it asks for.
 func ConsistencyFromProto(m *pb.Consistency) plimsoll.Consistency {
 	level := uint64(m.GetLevel())
 	return plimsoll.Consistency{
