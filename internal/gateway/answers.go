@@ -58,6 +58,9 @@ func encodedRead[Q any](
 			if err := read(ctx, req.Msg, a); err != nil {
 				return nil, err
 			}
+			if err := a.charge.holdAnswer(a.unheld); err != nil {
+				return nil, err
+			}
 			resp := connect.NewResponse(a.Answer)
 			if sentAsItIs(req.Header()) {
 				resp.Header().Set("Content-Length", strconv.Itoa(a.Size()))
@@ -89,6 +92,20 @@ type answer struct {
 	charge  *charge         // of the request; nil: none
 	request context.Context //nolint:containedctx // the value lives as long as the request
 	records int             // bytes of the records that were added
+	unheld  int             // bytes of the answer that are not charged yet. Invariant: below chargeStep
+}
+
+// chargeStep is the number of bytes after which an answer is charged to its request.
+const chargeStep = 32 << 10
+
+// hold charges the request with the bytes of a record that is in the answer as it is kept: once in
+// the answer, and once more if that is compressed.
+func (a *answer) hold(n int) error {
+	if a.unheld += partBytes + 2*n; a.unheld < chargeStep {
+		return nil
+	}
+	n, a.unheld = a.unheld, 0
+	return a.charge.holdAnswer(n)
 }
 
 // encoded returns a record in the encoding of the answer, and charges the request with its bytes.
@@ -98,7 +115,7 @@ func (a *answer) encoded(kind wire.Kind, key string, data []byte) ([]byte, error
 		if err := checkFields(kind, key, data); err != nil {
 			return nil, err
 		}
-		return data, a.charge.holdAnswer(len(data))
+		return data, a.hold(len(data))
 	}
 	text, has := a.g.rendered.find(kind, data)
 	if !has {
@@ -115,7 +132,7 @@ func (a *answer) encoded(kind wire.Kind, key string, data []byte) ([]byte, error
 		}
 		a.g.rendered.keep(kind, data, text)
 	}
-	return text, a.charge.holdAnswer(len(text))
+	return text, a.hold(len(text))
 }
 
 // checkFields fails for a record whose fields are malformed. The leader has encoded the record, so

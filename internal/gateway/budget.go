@@ -132,13 +132,12 @@ func holding(ctx context.Context, n int) error {
 	return nil // the request did not come over the routes, as in a test
 }
 
-// holdAnswer acquires the bytes for a record of n bytes that is in an answer as it is kept: once in
-// the answer, and once more if that is compressed.
+// holdAnswer acquires n bytes for an answer. It does nothing for a nil charge.
 func (c *charge) holdAnswer(n int) error {
 	if c == nil {
 		return nil // as in holding
 	}
-	return c.hold(partBytes + 2*n)
+	return c.hold(n)
 }
 
 // answerBytes is the overhead of an object of an answer, beside four times its record: the decoded

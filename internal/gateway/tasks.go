@@ -4,7 +4,6 @@ import (
 	"context"
 	"iter"
 	"slices"
-	"strings"
 
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
@@ -95,7 +94,7 @@ func tasksOf(s *replica.Snapshot, want *pb.ListTasksRequest, after string) iter.
 // taskMatches reports whether a task passes all filters. It looks at the fields of the record,
 // which it does not decode.
 func taskMatches(want *pb.ListTasksRequest, key string, data []byte) (bool, error) {
-	if job := want.GetJob(); job != "" && !strings.HasPrefix(key, wire.TaskKeyPrefix(job)) {
+	if job := want.GetJob(); job != "" && !wire.IsTaskKeyOf(key, job) {
 		return false, nil
 	}
 	if want.GetNode() == "" && len(want.GetStates()) == 0 {

@@ -26,6 +26,12 @@ func TaskKey(job, group string, index int32) string {
 // TaskKeyPrefix returns the common prefix of the keys of a job's tasks. No other key has it.
 func TaskKeyPrefix(job string) string { return job + "\x00" }
 
+// IsTaskKeyOf reports whether a key is that of a task of a job: whether it begins with
+// TaskKeyPrefix(job).
+func IsTaskKeyOf(key, job string) bool {
+	return len(key) > len(job) && key[len(job)] == 0 && key[:len(job)] == job
+}
+
 // SplitTaskKey is the inverse of TaskKey.
 func SplitTaskKey(key string) (job, group string, index int32, ok bool) {
 	job, rest, found := strings.Cut(key, "\x00")

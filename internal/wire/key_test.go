@@ -93,3 +93,13 @@ func TestSplitTaskID(t *testing.T) {
 		}
 	}
 }
+
+func TestIsTaskKeyOfIsThePrefixOfTheJob(t *testing.T) {
+	for _, job := range []string{"a", "a.b", "ab", ""} {
+		for _, key := range []string{TaskKey("a", "g", 0), TaskKey("ab", "g", 1), TaskKey("a.b", "a", 2), "a", ""} {
+			if got, want := IsTaskKeyOf(key, job), strings.HasPrefix(key, TaskKeyPrefix(job)); got != want {
+				t.Errorf("%q of %q: %v, want %v", key, job, got, want)
+			}
+		}
+	}
+}
