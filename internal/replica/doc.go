@@ -10,6 +10,7 @@
 //	...
 //	go f.Run(ctx) // follows the leader until ctx ends
 //	snapshot, err := f.Barrier(ctx) // holds everything committed when the call began
+//	snapshot, age, err := f.Recent() // the copy as it is, without a wait
 //	reply, err := f.Do(ctx, command) // sends a command to the leader
 //
 // At the leader the package owns a bounded log of encoded batches, and up to three goroutines a
