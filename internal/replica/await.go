@@ -76,12 +76,21 @@ func (f *Follower) Recent() (*Snapshot, time.Duration, error) {
 	if s == nil {
 		return nil, 0, errNotConnected()
 	}
-	if !proved || age > proofAge {
-		if _, err := f.join(); err == nil {
-			notify(f.wake)
-		}
+	if (!proved || age > proofAge) && f.begin() {
+		notify(f.wake)
 	}
 	return s, age, nil
+}
+
+// begin opens a round if none is under way, and reports whether it did.
+func (f *Follower) begin() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.mu.pending.inFlight != nil || f.mu.pending.waiting != nil {
+		return false
+	}
+	_, err := f.mu.pending.join()
+	return err == nil
 }
 
 // AtLeast returns a snapshot that holds a version, and its age. It waits for one until ctx ends,
