@@ -141,13 +141,13 @@ type Edit[T any] struct {
 // An indexer may appear once. ApplyAll sorts
 // the edits. A reader that takes a snapshot of each can see some of them before
 // and some after the call.
-func ApplyAll[T any](v Version, edits []Edit[T]) error {
+func ApplyAll[T any](v Version, edits []*Edit[T]) error {
 	for i := range edits {
-		if edits[i].Indexer == nil {
+		if edits[i] == nil || edits[i].Indexer == nil {
 			return plimsoll.Errorf(plimsoll.CodeInvalid, "edit %d has no Indexer", i)
 		}
 	}
-	slices.SortFunc(edits, func(a, b Edit[T]) int { return cmp.Compare(a.Indexer.id, b.Indexer.id) })
+	slices.SortFunc(edits, func(a, b *Edit[T]) int { return cmp.Compare(a.Indexer.id, b.Indexer.id) })
 	for i := 1; i < len(edits); i++ {
 		if edits[i].Indexer == edits[i-1].Indexer {
 			return plimsoll.Errorf(plimsoll.CodeInvalid, "two edits of one Indexer; join their changes")
@@ -159,7 +159,7 @@ func ApplyAll[T any](v Version, edits []Edit[T]) error {
 		defer mu.Unlock()
 	}
 	for i := range edits {
-		e := &edits[i]
+		e := edits[i]
 		if err := e.Indexer.change(e.Changes, v, &e.Previous); err != nil {
 			for i--; i >= 0; i-- {
 				edits[i].Indexer.mu.content.undo(edits[i].Changes, edits[i].Previous)

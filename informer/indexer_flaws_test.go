@@ -52,7 +52,7 @@ func TestTheVersionNeverGoesBackwards(t *testing.T) {
 		"an epoch":    x.Apply(nil, informer.Version{Revision: 9}),
 		"Replace":     x.Replace(newItems(t, "d:x").Snapshot().All(), at(6)),
 		"a rebuild":   rebuild.Swap(at(6)),
-		"ApplyAll":    informer.ApplyAll(at(6), []informer.Edit[item]{{Indexer: x}}),
+		"ApplyAll":    informer.ApplyAll(at(6), []*informer.Edit[item]{{Indexer: x}}),
 		"ReplaceList": x.ReplaceList(nil, at(6)),
 	} {
 		if plimsoll.CodeOf(err) != plimsoll.CodeStale {
