@@ -167,6 +167,16 @@ func (s *Snapshot) Jobs(want JobCriteria, after string) iter.Seq2[string, []byte
 	return s.chosen(&best)
 }
 
+// JobsIn returns the number of jobs of a queue and those below it. The root queue is not counted:
+// it is 0.
+func (s *Snapshot) JobsIn(queue string) int {
+	n, err := s.kinds[wire.KindJobStatus].CountByIndex(indexQueue, queue)
+	if err != nil {
+		return 0 // no such index
+	}
+	return n
+}
+
 // taskValuesOf returns the index values of the tasks that have one of the states and one of the
 // results.
 func taskValuesOf(want TaskCriteria) []string {
