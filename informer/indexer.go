@@ -10,9 +10,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// largeApply is the number of changes from which Apply publishes the content before it changes it,
-// so that no reader waits for a long batch.
-const largeApply = 64
+// largeApply is the number of changes from which Apply publishes the content before it changes it.
+// So no reader waits for a long batch, and a writer that nobody reads copies nothing for a short one.
+const largeApply = 8192
 
 // indexerIDs numbers the indexers: ApplyAll locks them in this order.
 var indexerIDs atomic.Uint64
