@@ -11,7 +11,7 @@ import (
 )
 
 // largeApply is the number of changes from which Apply publishes the content before it changes it.
-// So no reader waits for a long batch, and a writer that nobody reads copies nothing for a short one.
+// So no reader waits for a long batch, and a short one copies nothing if nobody reads.
 const largeApply = 8192
 
 // indexerIDs numbers the indexers: ApplyAll locks them in this order.
@@ -50,9 +50,9 @@ type Previous[T any] struct {
 // from any goroutine; a change becomes visible whole or not at all. Readers use snapshots, which
 // cost O(1) and never change. No reader holds up a writer, however long it reads.
 //
-// Objects belong to the Indexer and its readers: nobody may change them after they were given. An
-// object that changes its index values in place makes the next change of its key an error, or
-// leaves its key at the old value.
+// Objects belong to the Indexer and its readers: nobody may change them after they were given. If
+// index values change in place, the next change of the key is an error, or the key stays at the old
+// value.
 //
 // The Indexer bounds nothing. It holds what its callers put, and each snapshot in use keeps the
 // parts of the content that have changed since.
@@ -87,7 +87,8 @@ func NewIndexer[T any](config IndexerConfig[T]) (*Indexer[T], error) {
 func checkIndex[T any](others []Index[T], index Index[T]) error {
 	if index.Values == nil {
 		return &plimsoll.Error{
-			Code: plimsoll.CodeInvalid, Op: "add an index", Field: "Values", Msg: "is nil; it has to return index values",
+			Code: plimsoll.CodeInvalid, Op: "add an index", Field: "Values",
+			Msg: "is nil; it has to return index values",
 		}
 	}
 	if slices.ContainsFunc(others, func(other Index[T]) bool { return other.Name == index.Name }) {

@@ -263,9 +263,10 @@ func TestAnIndexCanBeAddedToAFilledStore(t *testing.T) {
 		t.Errorf("after a deletion the new index has %q", got)
 	}
 	now := describe(t, x.Snapshot())
+	fails := func(item, []string) ([]string, error) { return nil, errBadOwner }
 	for name, index := range map[string]informer.Index[item]{
 		"the name is taken": upper, "there is no function": {Name: "new"},
-		"the function fails":  {Name: "new", Values: func(item, []string) ([]string, error) { return nil, errBadOwner }},
+		"the function fails":  {Name: "new", Values: fails},
 		"the function panics": {Name: "new", Values: func(item, []string) ([]string, error) { panic("no") }},
 	} {
 		if err := x.AddIndex(index); err == nil {

@@ -19,7 +19,9 @@ func jobPut(id, queue, owner string, state plimsoll.JobState) wire.Mutation {
 	return wire.Mutation{Kind: wire.KindJobStatus, Key: id, Value: wire.AppendJobStatus(nil, &status)}
 }
 
-func realTask(job string, index int32, node string, state plimsoll.TaskState, result plimsoll.TaskResult) wire.Mutation {
+func realTask(
+	job string, index int32, node string, state plimsoll.TaskState, result plimsoll.TaskResult,
+) wire.Mutation {
 	t := plimsoll.Task{Job: job, Group: "g", Index: index, State: state, Result: result, Node: node}
 	m := wire.Mutation{Kind: wire.KindTask, Key: wire.TaskKey(job, "g", index), Value: wire.AppendTask(nil, &t)}
 	if state.OnNode() {
@@ -43,7 +45,8 @@ func TestJobsAreWalkedByTheCriterionThatLeavesTheFewest(t *testing.T) {
 		jobPut("c", "root.x.z.v", "ann", plimsoll.JobFailed), jobPut("d", "root.w", "ann", plimsoll.JobRunning),
 		jobPut("e", "root", "bob", plimsoll.JobNew), jobPut("f", "", "", 0),
 	)
-	running, ended := []plimsoll.JobState{plimsoll.JobRunning}, []plimsoll.JobState{plimsoll.JobFailed, plimsoll.JobCompleted}
+	running := []plimsoll.JobState{plimsoll.JobRunning}
+	ended := []plimsoll.JobState{plimsoll.JobFailed, plimsoll.JobCompleted}
 	for _, test := range []struct {
 		want        JobCriteria
 		after, keys string
@@ -79,9 +82,11 @@ func TestTasksAreWalkedByTheCriterionThatLeavesTheFewest(t *testing.T) {
 		realTask("a", 1, "n1", plimsoll.TaskRunning, 0), realTask("a", 2, "n2", plimsoll.TaskRunning, 0),
 		realTask("a", 3, "n1", plimsoll.TaskFinished, plimsoll.ResultSucceeded),
 		realTask("b", 1, "n1", plimsoll.TaskFinished, plimsoll.ResultFailed),
-		realTask("b", 2, "n1", plimsoll.TaskBound, 0), realTask("b", 3, "", plimsoll.TaskPending, plimsoll.ResultFailed),
+		realTask("b", 2, "n1", plimsoll.TaskBound, 0),
+		realTask("b", 3, "", plimsoll.TaskPending, plimsoll.ResultFailed),
 	)
-	running, finished := []plimsoll.TaskState{plimsoll.TaskRunning}, []plimsoll.TaskState{plimsoll.TaskFinished}
+	running := []plimsoll.TaskState{plimsoll.TaskRunning}
+	finished := []plimsoll.TaskState{plimsoll.TaskFinished}
 	failed := []plimsoll.TaskResult{plimsoll.ResultFailed}
 	for _, test := range []struct {
 		want        TaskCriteria
@@ -130,13 +135,14 @@ func TestARecordThatCannotBeReadIsInEveryChoice(t *testing.T) {
 			t.Errorf("Jobs(%+v) walks %q", want, got)
 		}
 	}
-	if got := keysIn(s.Tasks(TaskCriteria{States: []plimsoll.TaskState{plimsoll.TaskRunning}}, "")); !strings.HasSuffix(got, " bad") {
+	running := TaskCriteria{States: []plimsoll.TaskState{plimsoll.TaskRunning}}
+	if got := keysIn(s.Tasks(running, "")); !strings.HasSuffix(got, " bad") {
 		t.Errorf("the running tasks are %q", got)
 	}
 }
 
-// Whatever happens, a choice has every record that meets the criteria, in key order, and the
-// indexes of changed tables equal those of loaded ones.
+// After any changes, a choice has every record that meets the criteria, in key order. The indexes
+// of changed tables equal those of loaded ones.
 func TestAChoiceHasEveryRecordThatMeetsTheCriteria(t *testing.T) {
 	testrun.Check(t, func(t *rapid.T) {
 		tables := NewTables(0)

@@ -108,8 +108,8 @@ func (s *Source) Snapshot() *Snapshot { return s.latest.Load() }
 //
 // One goroutine at a time calls Publish, in the order of revisions. Publish keeps the batch's
 // bytes, which must not change afterwards. It panics for a batch of another epoch and for one that
-// is not newer than the last, unless it is empty, and if an index contradicts
-// the records: these are broken invariants.
+// is not newer than the last, unless it is empty. It panics too if an index contradicts the
+// records. These are broken invariants.
 func (s *Source) Publish(b *wire.Batch) {
 	if len(b.Mutations) == 0 && b.Events.Count == 0 && b.Revision == s.tables.revision {
 		return

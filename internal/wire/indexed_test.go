@@ -45,7 +45,8 @@ func TestAPeekRefusesWhatCannotBeRead(t *testing.T) {
 
 func TestAPeekAllocatesNothing(t *testing.T) {
 	task := AppendTask(nil, &plimsoll.Task{Job: "job", Group: "map", State: plimsoll.TaskRunning, Node: "node"})
-	job := AppendJobStatus(nil, &plimsoll.JobStatus{ID: "job", Owner: "alice", Queue: "root.a", State: plimsoll.JobRunning})
+	status := plimsoll.JobStatus{ID: "job", Owner: "alice", Queue: "root.a", State: plimsoll.JobRunning}
+	job := AppendJobStatus(nil, &status)
 	if n := testing.AllocsPerRun(100, func() { PeekTask(task); PeekJob(job) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
