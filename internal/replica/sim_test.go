@@ -263,7 +263,7 @@ func (l *simLeader) commit() {
 		turn.batch.Events = wire.EventChunk{FirstID: l.events, Count: 1, Data: []byte("e")}
 		l.events++
 	}
-	w.stored.Apply(&turn.batch)
+	mustApply(w.stored, &turn.batch)
 	l.durable = append(l.durable, turn)
 }
 
