@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"iter"
 	"slices"
 
 	"connectrpc.com/connect"
@@ -123,7 +124,7 @@ func (s jobService) listJobs(ctx context.Context, req *pb.ListJobsRequest, a *an
 	}
 	resp := &pb.ListJobsResponse{Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age)}
 	seen, listed, inQueue, last := 0, 0, false, ""
-	for id, data := range v.Scan(wire.KindJobStatus, "", req.GetAfter()) {
+	for id, data := range jobsOf(v.Snapshot, req) {
 		if seen++; seen%lookEvery == 0 && ctx.Err() != nil {
 			return callerGone(ctx)
 		}
@@ -152,6 +153,13 @@ func (s jobService) listJobs(ctx context.Context, req *pb.ListJobsRequest, a *an
 		}
 	}
 	return a.Finish(resp)
+}
+
+// jobsOf yields a range of statuses behind the cursor that contains all requested ones.
+func jobsOf(s *replica.Snapshot, want *pb.ListJobsRequest) iter.Seq2[string, []byte] {
+	return s.Jobs(replica.JobCriteria{
+		Queue: want.GetQueue(), Owner: want.GetOwner(), States: wire.EnumsFromProto[plimsoll.JobState](want.GetStates()),
+	}, want.GetAfter())
 }
 
 // jobMatches reports whether a job is in the queue of a list, and whether it passes all filters. It
