@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
@@ -57,6 +58,7 @@ func newMetrics(g *Gateway) *metrics {
 	}
 	m.registry.MustRegister(m.requests, m.refusals, m.cut, m.closed, m.barrier, m.watches)
 	m.registry.MustRegister(gauges(g)...)
+	m.registry.MustRegister(replica.NewCollector("plimsoll_gateway_relay_", g.cfg.Relay.Stats))
 	m.registry.MustRegister(ofAccess(g.cfg.Access)...)
 	return m
 }

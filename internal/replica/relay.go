@@ -73,8 +73,13 @@ func NewRelay(f *Follower, config RelayConfig) (*Relay, error) {
 // Handler returns the handler of the replication streams of the gateways below, and its path.
 func (r *Relay) Handler() (path string, _ http.Handler) { return NewHandler(r.source, r.exec) }
 
-// Stats returns the numbers of the relay.
-func (r *Relay) Stats() Stats { return r.source.Stats() }
+// Stats returns the numbers of the relay; zeros for nil.
+func (r *Relay) Stats() Stats {
+	if r == nil {
+		return Stats{}
+	}
+	return r.source.Stats()
+}
 
 // notReady is the error for a gateway that comes while the relay follows no leader.
 func (r *Relay) notReady() error {

@@ -282,32 +282,3 @@ func notify(wake chan struct{}) {
 	default: // a signal is there already; its receiver sees every change
 	}
 }
-
-// Stats are the numbers of a source for its metrics.
-type Stats struct {
-	Gateways         int    // streams
-	SnapshotsSending int    // streams that are sent a snapshot in their turn
-	SnapshotsWaiting int    // streams that wait for their turn
-	SnapshotBytes    int    // encoded parts of a snapshot that are kept
-	Snapshots        uint64 // streams that were admitted for a snapshot
-	SnapshotsShared  uint64 // of these, streams that joined one that was under way
-	SnapshotsRefused uint64 // streams for which there was no place to wait
-	PartsEncoded     uint64 // parts of snapshots that were encoded
-	PartsReused      uint64 // parts of snapshots that were sent once more
-}
-
-// Stats returns the numbers of the source.
-func (s *Source) Stats() Stats {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := &s.mu.transfers
-	stats := Stats{
-		Gateways: len(s.mu.streams), SnapshotsSending: t.sending, SnapshotsWaiting: len(t.waiting),
-		Snapshots: t.begun, SnapshotsShared: t.joined, SnapshotsRefused: t.refused,
-		PartsEncoded: t.fresh.Load(), PartsReused: t.reused.Load(),
-	}
-	if t.shared != nil {
-		stats.SnapshotBytes = t.shared.bytes()
-	}
-	return stats
-}

@@ -24,12 +24,12 @@ func agree(hello *pb.ReplicateHello, ours string) (uint32, error) {
 	switch {
 	case oldest > protocol:
 		return 0, plimsoll.Errorf(plimsoll.CodeConflict,
-			"the gateway runs plimsoll %s, which speaks versions %d to %d of the replication protocol; this process runs %s, which speaks at most %d: upgrade this process to %s first",
-			programVersion(hello.GetVersion()), oldest, newest, programVersion(ours), protocol, programVersion(hello.GetVersion()))
+			"the gateway runs plimsoll %s, which speaks versions %d to %d of the replication protocol; this process runs plimsoll %s, which speaks at most %d: upgrade this process to the gateway's version first",
+			programVersion(hello.GetVersion()), oldest, newest, programVersion(ours), protocol)
 	case newest < oldestProtocolAtSource:
 		return 0, plimsoll.Errorf(plimsoll.CodeConflict,
-			"the gateway runs plimsoll %s, which speaks version %d of the replication protocol; this process runs %s, which needs at least %d: upgrade the gateway to %s",
-			programVersion(hello.GetVersion()), newest, programVersion(ours), oldestProtocolAtSource, programVersion(ours))
+			"the gateway runs plimsoll %s, which speaks version %d of the replication protocol; this process runs plimsoll %s, which needs at least %d: upgrade the gateway to this version",
+			programVersion(hello.GetVersion()), newest, programVersion(ours), oldestProtocolAtSource)
 	}
 	return min(newest, protocol), nil
 }
@@ -41,12 +41,12 @@ func accept(welcome *pb.ReplicateWelcome, ours string) error {
 		return nil
 	}
 	return plimsoll.Errorf(plimsoll.CodeConflict,
-		"this gateway runs plimsoll %s, which speaks version %d of the replication protocol; the process that it follows runs %s, which chose %d: upgrade that process to %s",
-		programVersion(ours), protocol, programVersion(welcome.GetVersion()), theirs, programVersion(ours))
+		"this gateway runs plimsoll %s, which speaks version %d of the replication protocol; the process that it follows runs plimsoll %s, which chose %d: upgrade that process to the gateway's version",
+		programVersion(ours), protocol, programVersion(welcome.GetVersion()), theirs)
 }
 
 // programVersion returns a version as error texts name it.
-func programVersion(version string) string { return cmp.Or(version, "of an unknown version") }
+func programVersion(version string) string { return cmp.Or(version, "(no version)") }
 
 // builtVersion returns the version that the Go tool wrote into this program; empty if there is
 // none.
