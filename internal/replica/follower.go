@@ -315,7 +315,7 @@ func (f *Follower) admissible(response *pb.ReplicateResponse) error {
 type unreadyError struct{ path []string }
 
 func (e *unreadyError) Error() string {
-	return "not connected to a leader: " + strings.Join(e.path, ", which follows ")
+	return "this gateway follows " + strings.Join(e.path, ", which follows ") + ", which has no leader now"
 }
 
 // unreadyPath returns the relays that a refusal names; nil for any other error.

@@ -210,7 +210,7 @@ func TestRelayWithoutALeaderEndsTheStreamsBehindIt(t *testing.T) {
 		t.Errorf("the command ended with %v", err)
 	}
 	for err := range refusals {
-		if strings.Contains(err.Error(), "not connected to a leader: relay") {
+		if strings.Contains(err.Error(), "follows relay, which has no leader now") {
 			break
 		}
 	}

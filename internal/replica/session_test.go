@@ -20,6 +20,7 @@ type bench struct {
 	proof  bool
 
 	transfers *transfers
+	recent    decoded
 }
 
 func newBench(epoch, revision uint64, limit int) *bench {
@@ -86,7 +87,9 @@ func sent(t *testing.T, s *session) string {
 		if !ok {
 			break
 		}
-		words = append(words, inWords(t, onWire(t, out)))
+		if message := onWire(t, out); message != nil {
+			words = append(words, inWords(t, message))
+		}
 	}
 	if s.err != nil {
 		words = append(words, "end "+plimsoll.CodeOf(s.err).String())
