@@ -331,13 +331,14 @@ func unreadyPath(err error) []string {
 // the round or the call (O3). At a relay the batch is in the log before, and so in front of the
 // acknowledgement or the reply at the gateways below (O1, O2).
 func (f *Follower) publish(e *effect) {
+	stream := f.connected(e)
 	if e.snapshot != nil {
 		f.latest.Store(e.snapshot)
 	}
 	switch {
 	case f.relay == nil:
 	case e.live:
-		f.relay.begin(f.mirror.latest, e.snapshot == nil, f.mirror.path, f.stream())
+		f.relay.begin(f.mirror.latest, e.snapshot == nil, f.mirror.path, stream)
 	case e.batch != nil:
 		f.relay.source.append(e.snapshot, e.batch)
 	}
@@ -349,7 +350,7 @@ func (f *Follower) publish(e *effect) {
 	} else if len(e.changes) > 0 {
 		f.watches.signal(e.changes)
 	}
-	if !e.connected && !e.live && e.ack == 0 && e.reply == nil {
+	if !e.live && e.ack == 0 && e.reply == nil {
 		return
 	}
 	if deliver := f.release(e); deliver != nil {
@@ -357,14 +358,25 @@ func (f *Follower) publish(e *effect) {
 	}
 }
 
-// release releases the round or the call of an effect. deliver, if it is not nil, is to be called
-// with the reply.
-func (f *Follower) release(e *effect) (deliver func(*pb.Reply)) {
+// connected accepts rounds and commands once the leader has answered. For the effect that makes the
+// copy live it returns the number of the stream.
+func (f *Follower) connected(e *effect) (stream uint64) {
+	if !e.connected && !e.live {
+		return 0 // most messages: nobody asks
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if e.connected {
 		f.mu.pending.connect()
 	}
+	return f.mu.pending.stream
+}
+
+// release releases the round or the call of an effect. deliver, if it is not nil, is to be called
+// with the reply.
+func (f *Follower) release(e *effect) (deliver func(*pb.Reply)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if e.live {
 		close(f.mu.live)
 	}
@@ -395,13 +407,6 @@ func (f *Follower) announce(stream uint64, news *pb.ReplicateDownstream) {
 	defer f.mu.Unlock()
 	f.mu.pending.announce(stream, news)
 	notify(f.wake)
-}
-
-// stream returns the number of the current stream.
-func (f *Follower) stream() uint64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.mu.pending.stream
 }
 
 // unannounced returns how many news wait to be sent.

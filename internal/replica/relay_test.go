@@ -167,6 +167,30 @@ func TestRelayAndLeaderAreReplaced(t *testing.T) {
 	}
 }
 
+// A relay whose own stream breaks and is resumed passes on what comes from below afterwards.
+func TestRelayGoesOnAfterItsStreamBroke(t *testing.T) {
+	leader := startLeader(t, "unix", "", SourceConfig{})
+	relay := startRelay(t, "relay", "", leader.address, FollowerConfig{})
+	lives := make(chan bool, 20)
+	f, _ := startFollower(t, FollowerConfig{Leader: relay.address, Gateway: "below", Events: FollowerEvents{
+		Live: func(_, _ uint64, resumed bool) { lives <- resumed },
+	}})
+	ctx := testContext(t)
+	await(ctx, t, lives)
+	for i := range 5 {
+		endStreams(leader.source)
+		if resumed := await(ctx, t, lives); !resumed {
+			t.Error("the copy below was sent anew")
+		}
+		if _, err := f.Do(ctx, submit(fmt.Sprint("job", i))); err != nil {
+			t.Fatal(err)
+		}
+		if by, _ := mustBarrier(ctx, t, f).Get(wire.KindJobStatus, fmt.Sprint("job", i)); string(by) != "below" {
+			t.Errorf("the command came from %q", by)
+		}
+	}
+}
+
 // readAgain reads until a barrier succeeds.
 func readAgain(ctx context.Context, t *testing.T, f *Follower, key string) string {
 	t.Helper()
