@@ -17,10 +17,13 @@ func TestReplicationListenerWantsItsToken(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	ports := freePorts(t, 2)
-	leader, replication := strings.Replace(ports[0], "localhost", "127.0.0.1", 1), strings.Replace(ports[1], "localhost", "127.0.0.1", 1)
+	for i := range ports {
+		ports[i] = strings.Replace(ports[i], "localhost", "127.0.0.1", 1)
+	}
+	leader, replication := ports[0], ports[1]
 	start(t, "coordinator", "--data", s.path("store"), "--listen", leader).says("msg=leading")
-	start(t, "gateway", "--id", "relay", "--data", s.path("relay"), "--leader", leader, "--listen", "127.0.0.1:0", "--no-token",
-		"--listen-replication", replication).says("following the leader")
+	start(t, "gateway", "--id", "relay", "--data", s.path("relay"), "--leader", leader, "--listen", "127.0.0.1:0",
+		"--no-token", "--listen-replication", replication).says("following the leader")
 	own, err := token.Load(token.Gateway, filepath.Join(s.path("relay"), token.Gateway.FileName()))
 	if err != nil {
 		t.Fatal(err)
@@ -34,18 +37,20 @@ func TestReplicationListenerWantsItsToken(t *testing.T) {
 		name, header string
 		denied       bool
 	}{{"none", "", true}, {"the coordinator's", leaders.Header(), true}, {"its own", own.Header(), false}} {
-		if status, body := request(t, replication, path, test.header); (status == http.StatusUnauthorized) != test.denied {
+		status, body := request(t, replication, path, test.header)
+		if (status == http.StatusUnauthorized) != test.denied {
 			t.Errorf("with the token %s: %d %s", test.name, status, body)
 		}
 	}
-	start(t, "gateway", "--data", s.path("edge"), "--leader", replication, "--listen", s.address).says("following the leader")
+	edge := start(t, "gateway", "--data", s.path("edge"), "--leader", replication, "--listen", s.address)
+	edge.says("following the leader")
 	if _, err := s.client().Queues(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestGatewayBehindARelayOutlivesItAndTheLeader: relay and coordinator are killed in turn. Behind
-// them what was acknowledged is read again as soon as they are back, and nothing older is in between.
+// TestGatewayBehindARelayOutlivesItAndTheLeader: relay and coordinator are killed in turn. As soon
+// as they are back, everything acknowledged is read behind them, and nothing older in between.
 func TestGatewayBehindARelayOutlivesItAndTheLeader(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

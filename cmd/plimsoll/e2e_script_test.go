@@ -13,8 +13,9 @@ import (
 )
 
 // TestDevScripts runs the scripts of testdata/script/dev, each against a dev of its own, as
-// PLIMSOLL_SERVER names it, and LEADER its coordinator. Beside the commands of testscript they have: until REGEXP PROGRAM
-// ARGS..., which runs a program again until it succeeds and its stdout matches.
+// PLIMSOLL_SERVER names it, and LEADER its coordinator. Beside the commands of testscript they
+// have: until REGEXP PROGRAM ARGS..., which runs a program again until it succeeds and its stdout
+// matches.
 func TestDevScripts(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/script/dev/*.txtar")
 	if err != nil || len(scripts) < 7 {

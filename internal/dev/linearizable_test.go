@@ -140,9 +140,10 @@ var jobs = porcupine.Model{
 	},
 }
 
-// Scalings and kills through gateways, one of them behind a relay, are repeated when connections, to
-// clients, to the leader or to the relay, are cut. Each still has its effect once, at one instant between call and answer: nobody reads 5,
-// 7, 5, and no kill that worked is reported as a conflict.
+// Scalings and kills through gateways, one of them behind a relay, are repeated when connections
+// are cut: those to clients, to the leader, and to the relay. Each still has its effect once, at
+// one instant between call and answer: nobody reads 5, 7, 5, and no kill that worked is reported as
+// a conflict.
 func TestRepeatedChangesAreLinearizable(t *testing.T) {
 	seed := testrun.Seed(t)
 	dir := shortDir(t)

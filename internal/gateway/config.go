@@ -33,12 +33,12 @@ type Config struct {
 	// ListenAgents is a further address that serves AgentService alone; default: none. Its callers
 	// count as agents and use the agents' slots and connections.
 	ListenAgents string
-	// Relay serves other gateways at ListenReplication; both are set, or neither. The follower of the
-	// relay is the gateway's own.
+	// Relay serves other gateways at ListenReplication; both are set, or neither. The follower of
+	// the relay is the gateway's own.
 	Relay             *replica.Relay
 	ListenReplication string
-	// ReplicationAccess decides who may call ListenReplication. It is required unless that is a unix
-	// socket.
+	// ReplicationAccess decides who may call ListenReplication. It is required unless that is a
+	// unix socket.
 	ReplicationAccess *transport.Access
 
 	// BarrierTimeout bounds the wait of a read for the leader; default 3s.

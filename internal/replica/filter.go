@@ -40,7 +40,9 @@ func readFilter(m *pb.ReplicateFilter) (*filter, error) {
 	f := &filter{node: m.GetNode(), events: m.GetEvents()}
 	for _, kind := range m.GetKinds() {
 		if kind <= 0 || kind >= wire.NumKinds {
-			return nil, plimsoll.Invalid("filter.kinds", "%d is no kind of record; give kinds from 1 to %d", kind, wire.NumKinds-1)
+			return nil, plimsoll.Invalid(
+				"filter.kinds", "%d is no kind of record; give kinds from 1 to %d", kind, wire.NumKinds-1,
+			)
 		}
 		f.kinds[kind] = true
 	}

@@ -20,8 +20,8 @@ func (b *bench) filtered(t *testing.T, f *Filter, epoch, revision uint64) *sessi
 	return s
 }
 
-// A stream that asks for some kinds gets these alone, and an empty batch for all the others in front
-// of an acknowledgement: so the copy is never behind what is acknowledged.
+// A stream that asks for some kinds gets these alone, and an empty batch for all the others in
+// front of an acknowledgement: so the copy is never behind what is acknowledged.
 func TestStreamOfSomeKinds(t *testing.T) {
 	b := newBench(1, 10, 1<<20)
 	b.publish(put("a", "1"), taskPut("t", "1", "n1"))
@@ -89,9 +89,13 @@ func TestFiltersThatAreRefused(t *testing.T) {
 	}{
 		{"no kinds", &pb.ReplicateFilter{Node: "n1"}, "filter.kinds: is empty"},
 		{"an unknown kind", &pb.ReplicateFilter{Kinds: []pb.Kind{99}}, "filter.kinds: 99 is no kind of record"},
-		{"a node without tasks", &pb.ReplicateFilter{Kinds: []pb.Kind{pb.Kind_KIND_NODE}, Node: "n1"}, "filter.node: is set without"},
+		{
+			"a node without tasks", &pb.ReplicateFilter{Kinds: []pb.Kind{pb.Kind_KIND_NODE}, Node: "n1"},
+			"filter.node: is set without",
+		},
 	} {
-		if _, err := readFilter(test.filter); plimsoll.CodeOf(err) != plimsoll.CodeInvalid || !strings.Contains(err.Error(), test.want) {
+		_, err := readFilter(test.filter)
+		if plimsoll.CodeOf(err) != plimsoll.CodeInvalid || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v", test.name, err)
 		}
 	}

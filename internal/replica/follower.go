@@ -328,8 +328,8 @@ func unreadyPath(err error) []string {
 }
 
 // publish makes an effect visible: it stores the snapshot, then signals the watchers, then releases
-// the round or the call (O3). At a relay the batch is in the log before, and so in front of the
-// acknowledgement or the reply at the gateways below (O1, O2).
+// the round or the call (O3). At a relay the batch is in the log before. So at the gateways below
+// it is in front of the acknowledgement or the reply (O1, O2).
 func (f *Follower) publish(e *effect) {
 	stream := f.connected(e)
 	if e.snapshot != nil {

@@ -46,7 +46,8 @@ type registerOp struct {
 }
 
 // Reads and writes through gateways, a relay and gateways behind it are linearizable while streams
-// break at random, at the leader and at the relay: a write whose outcome is not known may take effect at any time after it began (gateways.md 3.1).
+// break at random, at the leader and at the relay: a write whose outcome is not known may take
+// effect at any time after it began (gateways.md 3.1).
 func TestReadsAndWritesAreLinearizable(t *testing.T) {
 	seed := testrun.Seed(t)
 	leader := startLeader(t, "unix", "", SourceConfig{

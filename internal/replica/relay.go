@@ -15,8 +15,8 @@ import (
 const (
 	// maxDepth bounds the relays between the leader and a gateway.
 	maxDepth = 4
-	// maxUnready bounds the ids that the refusal of a relay without a leader names. A circle of more
-	// relays is refused as well, but not named.
+	// maxUnready bounds the ids that the refusal of a relay without a leader names. A circle of
+	// more relays is refused as well, but not named.
 	maxUnready = 16
 	// relayTimeout is the time after which a relay that waits for its parent's acknowledgement
 	// suspects the link.
@@ -30,7 +30,7 @@ const (
 //	mux.Handle(relay.Handler())
 //	go follower.Run(ctx)
 //
-// What the follower's stream brings goes down in the same order. The streams below end with the
+// The messages of the follower's stream go down in the same order. The streams below end with the
 // follower's own stream, and are refused until it has another. A sync from below is acknowledged
 // after a barrier of the follower that began when the sync had arrived; readers of the relay and of
 // all below it share these barriers. Commands go up, and each reply goes back to its stream.
@@ -164,7 +164,8 @@ func checkPath(path []string, gateway string) error {
 	return nil
 }
 
-// circle is the error for relays that would follow one another. Each of ids is followed by the next.
+// circle is the error for relays that would follow one another. Each of ids is followed by the
+// next.
 func circle(ids []string) error {
 	return plimsoll.Errorf(plimsoll.CodeConflict,
 		"gateways follow one another in a circle (%s): give one of them the address of the coordinator, and each an id of its own",
@@ -200,7 +201,8 @@ func (s *Source) downstream(st *stream, d *pb.ReplicateDownstream) error {
 		return nil
 	case len(st.below) >= s.config.MaxGateways && st.below[gateway] == 0:
 		return plimsoll.Errorf(
-			plimsoll.CodeExhausted, "%d gateways are behind this relay already; let some follow another", s.config.MaxGateways,
+			plimsoll.CodeExhausted, "%d gateways are behind this relay already; let some follow another",
+			s.config.MaxGateways,
 		)
 	}
 	if st.below == nil {

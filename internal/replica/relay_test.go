@@ -49,7 +49,8 @@ func startRelay(t testing.TB, id, address, parent string, config FollowerConfig)
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
 	group.Go(func() {
-		if err := transport.Serve(ctx, listener, mux, transport.ServeConfig{Access: transport.AnyCaller()}); err != nil {
+		err := transport.Serve(ctx, listener, mux, transport.ServeConfig{Access: transport.AnyCaller()})
+		if err != nil {
 			t.Error(err)
 		}
 	})
@@ -136,8 +137,8 @@ func TestLeaderHearsOfTheGatewaysBehindARelay(t *testing.T) {
 	}
 }
 
-// A relay that is killed, and a leader that is replaced, cost the gateways behind them a connection,
-// and no read is stale.
+// A relay that is killed, and a leader that is replaced, cost the gateways behind them a
+// connection, and no read is stale.
 func TestRelayAndLeaderAreReplaced(t *testing.T) {
 	leader := startLeader(t, "tcp", "", SourceConfig{})
 	leader.publish(put("a", "1"))
@@ -167,7 +168,7 @@ func TestRelayAndLeaderAreReplaced(t *testing.T) {
 	}
 }
 
-// A relay whose own stream breaks and is resumed passes on what comes from below afterwards.
+// A relay whose own stream breaks and is resumed passes later commands from below on.
 func TestRelayGoesOnAfterItsStreamBroke(t *testing.T) {
 	leader := startLeader(t, "unix", "", SourceConfig{})
 	relay := startRelay(t, "relay", "", leader.address, FollowerConfig{})
@@ -203,8 +204,8 @@ func readAgain(ctx context.Context, t *testing.T, f *Follower, key string) strin
 	}
 }
 
-// Without its own leader a relay serves nobody: barriers behind it fail at once, and what was sent
-// has an unknown outcome.
+// Without its own leader a relay serves nobody: barriers behind it fail at once, and a command that
+// was sent has an unknown outcome.
 func TestRelayWithoutALeaderEndsTheStreamsBehindIt(t *testing.T) {
 	leader := startLeader(t, "unix", "", SourceConfig{})
 	got := make(chan string, 1)
@@ -285,7 +286,8 @@ func TestPathOfRelays(t *testing.T) {
 		{[]string{"a", "b", "c", "d", "e"}, "g", "5 relays (a, b, c, d, e) stand between"},
 	} {
 		err := checkPath(test.path, test.gateway)
-		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+		found := err != nil && test.want != "" && strings.Contains(err.Error(), test.want)
+		if test.want == "" && err != nil || test.want != "" && !found {
 			t.Errorf("%s behind %v: %v", test.gateway, test.path, err)
 		}
 	}

@@ -17,8 +17,8 @@ type session struct {
 	transfers  *transfers
 	maxReplies int
 	proof      bool // a sync is acknowledged only after a proof of leadership
-	// relayed: the proof is the parent's acknowledgement. The log then holds what the parent sent in
-	// front of it, so the acknowledgement takes its place when the proof ends, not at its beginning.
+	// relayed: the proof is the parent's acknowledgement, and the log then holds all that the
+	// parent sent in front of it. So the acknowledgement takes its place when the proof ends.
 	relayed bool
 	holds   *filter  // what the source holds; nil: everything
 	recent  *decoded // shared by the streams with filters
@@ -28,8 +28,8 @@ type session struct {
 	welcome *pb.ReplicateWelcome
 	filter  *filter    // what the stream carries; nil: everything
 	narrow  *narrowing // nil without a filter
-	// progress is the snapshot under way. It is nil if the copy was resumed, while the session waits
-	// for its turn, and once the snapshot was sent.
+	// progress is the snapshot under way. It is nil if the copy was resumed, while the session
+	// waits for its turn, and once the snapshot was sent.
 	progress *progress
 	cursor   uint64 // position of the next batch to send
 	onAdmit  func() // called when the session's turn has come; may be nil
@@ -70,8 +70,8 @@ type syncPoint struct {
 	revision uint64
 }
 
-// outgoing is one message for the gateway. Parts of a snapshot, and what a filter leaves of a batch,
-// are built by response, without the lock.
+// outgoing is one message for the gateway. response builds a part of a snapshot, or cuts a batch
+// down to a filter, without the lock.
 type outgoing struct {
 	message *pb.ReplicateResponse
 	part    *progress

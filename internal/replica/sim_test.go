@@ -90,8 +90,8 @@ func (w *simWorld) fail(format string, args ...any) {
 //   - a barrier never returns a snapshot older than what was acknowledged before it began
 //     (gateways.md 3.1, O1–O5), also behind relays;
 //   - the effect of a reply is in the snapshot that its gateway shows;
-//   - a copy equals what the leader had at the same revision, or its filter's part of that (O6), and
-//     a gateway never goes back (O8);
+//   - a copy equals what the leader had at the same revision, or its filter's part of that (O6),
+//     and a gateway never goes back (O8);
 //   - commands of gateways behind a relay reach the leader between the news of their streams.
 func TestSimulation(t *testing.T) {
 	first, runs := testrun.Seed(t), testrun.Count(10, 30, 3000)

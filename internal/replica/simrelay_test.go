@@ -6,7 +6,7 @@ import (
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 )
 
-// simSource is what a Source keeps, at a leader or at a relay.
+// simSource has the state of a Source, at a leader or at a relay.
 type simSource struct {
 	world     *simWorld
 	leader    *simLeader  // nil at a relay

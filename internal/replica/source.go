@@ -56,8 +56,9 @@ type SourceConfig struct {
 
 // SourceEvents are the callbacks of a Source. A nil function is not called. None may block.
 type SourceEvents struct {
-	// Connected and Disconnected are called for each stream of a gateway, also for those of gateways
-	// behind a relay. They are called in front of the stream's first command and behind its last.
+	// Connected and Disconnected are called for each stream of a gateway, also for those of
+	// gateways behind a relay. They are called in front of the stream's first command and behind
+	// its last.
 	Connected    func(gateway string, resumed bool)
 	Disconnected func(gateway string, err error) // err is nil if the gateway ended the stream
 	Unread       func(gateway string)            // a gateway was cut off because it does not read its stream

@@ -50,8 +50,8 @@ var series = []struct {
 		func(s *Stats) float64 { return float64(s.SnapshotsWaiting) },
 	},
 	{
-		"snapshot_bytes", "Bytes of encoded parts of a snapshot that are kept for further gateways.", prometheus.GaugeValue,
-		func(s *Stats) float64 { return float64(s.SnapshotBytes) },
+		"snapshot_bytes", "Bytes of encoded parts of a snapshot that are kept for further gateways.",
+		prometheus.GaugeValue, func(s *Stats) float64 { return float64(s.SnapshotBytes) },
 	},
 	{
 		"snapshots_total", "Gateways that were admitted for a snapshot.", prometheus.CounterValue,

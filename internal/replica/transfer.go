@@ -110,7 +110,8 @@ func encodePart(part *pb.ReplicateSnapshot) ([]byte, error) {
 	const field = 2 // of ReplicateResponse
 	size := proto.Size(part)
 	data := protowire.AppendTag(make([]byte, 0, size+16), field, protowire.BytesType)
-	data, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(protowire.AppendVarint(data, uint64(size)), part)
+	data = protowire.AppendVarint(data, uint64(size))
+	data, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(data, part)
 	if err != nil {
 		return nil, fmt.Errorf("encode a part of a snapshot: %w", err)
 	}

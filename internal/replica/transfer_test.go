@@ -28,8 +28,9 @@ func TestSnapshotIsEncodedOnceForAllWhoNeedIt(t *testing.T) {
 	b.publish(put("e", "1"))
 	wantSent(t, other, largeParts+", batch 2")
 	tr := b.transfers
-	if fresh, reused := tr.fresh.Load(), tr.reused.Load(); fresh != 4 || reused != 4 || tr.begun != 2 || tr.joined != 1 {
-		t.Errorf("%d parts were encoded and %d sent again, for %d streams of which %d joined", fresh, reused, tr.begun, tr.joined)
+	parts := fmt.Sprint(tr.fresh.Load(), " encoded, ", tr.reused.Load(), " sent again")
+	if parts != "4 encoded, 4 sent again" || tr.begun != 2 || tr.joined != 1 {
+		t.Errorf("of the parts %s, for %d streams of which %d joined", parts, tr.begun, tr.joined)
 	}
 	if tr.shared != nil || tr.sending != 0 {
 		t.Error("the parts are kept although no stream needs them")
@@ -84,7 +85,8 @@ func TestSnapshotsAreAdmittedAFewAtATime(t *testing.T) {
 		sessions = append(sessions, s)
 	}
 	refused := &session{log: &b.log, transfers: b.transfers}
-	if err := refused.hello(&pb.ReplicateHello{Gateway: "g"}, b.tables.Snapshot()); plimsoll.CodeOf(err) != plimsoll.CodeExhausted {
+	err := refused.hello(&pb.ReplicateHello{Gateway: "g"}, b.tables.Snapshot())
+	if plimsoll.CodeOf(err) != plimsoll.CodeExhausted {
 		t.Errorf("a fifth stream: %v", err)
 	}
 	if tr := b.transfers; tr.sending != 2 || len(tr.waiting) != 2 || tr.refused != 1 {
@@ -146,7 +148,8 @@ func TestManyGatewaysShareSnapshots(t *testing.T) {
 		}
 	}
 	stats := leader.source.Stats()
-	if stats.Snapshots != gateways || stats.SnapshotsSending != 0 || stats.SnapshotsWaiting != 0 || stats.Gateways != gateways {
+	pending := stats.SnapshotsSending + stats.SnapshotsWaiting
+	if stats.Snapshots != gateways || pending != 0 || stats.Gateways != gateways {
 		t.Errorf("%+v", stats)
 	}
 	if stats.PartsEncoded+stats.PartsReused < gateways*10 {
@@ -154,7 +157,7 @@ func TestManyGatewaysShareSnapshots(t *testing.T) {
 	}
 }
 
-// What a part holds is the same whether it was kept or encoded again from its mark.
+// A part is the same whether it was kept or encoded again from its mark.
 func TestPartsFromMarksAreTheSame(t *testing.T) {
 	b := newBench(1, 0, 1<<20)
 	large(b)
