@@ -58,8 +58,8 @@ var series = []struct {
 		func(s *Stats) float64 { return float64(s.Snapshots) },
 	},
 	{
-		"snapshots_shared_total", "Of these, gateways that joined a snapshot that was on its way.", prometheus.CounterValue,
-		func(s *Stats) float64 { return float64(s.SnapshotsShared) },
+		"snapshots_shared_total", "Of these, gateways that joined a snapshot that was on its way.",
+		prometheus.CounterValue, func(s *Stats) float64 { return float64(s.SnapshotsShared) },
 	},
 	{
 		"snapshots_refused_total", "Gateways that were refused because too many waited for a snapshot.",
