@@ -354,3 +354,36 @@ func TestNewsThatAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// The syncs of all streams below and the relay's own readers share one sync of the relay. One that
+// comes while it is in flight waits for the next (O4).
+func TestSyncsFromBelowShareOneOfTheRelay(t *testing.T) {
+	p := &pending{}
+	p.connect()
+	join := func() *round {
+		t.Helper()
+		r, err := p.join()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	rounds := []*round{join(), join(), join()}
+	first := p.next().GetSync().GetId()
+	late := join()
+	if first == 0 || p.next() != nil {
+		t.Fatalf("sync %d was sent, and another message beside it", first)
+	}
+	p.acknowledge(first, nil)
+	for i, r := range rounds {
+		if !released(r) {
+			t.Errorf("number %d still waits", i)
+		}
+	}
+	if released(late) {
+		t.Error("a sync in flight has released one that came later")
+	}
+	if second := p.next().GetSync().GetId(); second <= first {
+		t.Errorf("the next sync is %d, after %d", second, first)
+	}
+}
