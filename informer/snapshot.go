@@ -22,6 +22,16 @@ type Snapshot[T any] struct {
 	read    atomic.Bool                    // somebody took the snapshot
 }
 
+// SnapshotOf returns a snapshot of objects that belong to no Indexer. It has no indexes.
+func SnapshotOf[T any](objects iter.Seq2[string, T]) *Snapshot[T] {
+	var c content[T]
+	c.init(nil)
+	for key, object := range objects {
+		c.objects.Set(key, object)
+	}
+	return c.freeze(Version{})
+}
+
 // Version is the version of the last change that the snapshot holds.
 func (s *Snapshot[T]) Version() Version { return s.version }
 
@@ -77,6 +87,13 @@ func (c *Cursor[T]) Next() bool {
 		return c.records.First()
 	}
 	return c.records.Next()
+}
+
+// Seek moves to the first object whose key is not less than the given one. It is false if there is
+// none.
+func (c *Cursor[T]) Seek(key string) bool {
+	c.began = true
+	return c.records.Seek(key)
 }
 
 // Key is the key of the object at which the cursor stands.

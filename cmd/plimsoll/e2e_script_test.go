@@ -13,8 +13,9 @@ import (
 )
 
 // TestDevScripts runs the scripts of testdata/script/dev, each against a dev of its own, as
-// PLIMSOLL_SERVER names it. Beside the commands of testscript they have: until REGEXP PROGRAM
-// ARGS..., which runs a program again until it succeeds and its stdout matches.
+// PLIMSOLL_SERVER names it, and LEADER its coordinator. Beside the commands of testscript they
+// have: until REGEXP PROGRAM ARGS..., which runs a program again until it succeeds and its stdout
+// matches.
 func TestDevScripts(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/script/dev/*.txtar")
 	if err != nil || len(scripts) < 7 {
@@ -33,6 +34,7 @@ func TestDevScripts(t *testing.T) {
 				Setup: func(env *testscript.Env) error {
 					env.Setenv("EXAMPLES", examples)
 					env.Setenv("PLIMSOLL_SERVER", s.address)
+					env.Setenv("LEADER", "unix:"+filepath.Join(s.data(), "coordinator.sock"))
 					env.Setenv("GORACE", raceOptions)
 					// tasks of any user look into the directories of the scripts
 					return errors.Join(os.Chmod(env.WorkDir, 0o755), os.Chmod(filepath.Dir(env.WorkDir), 0o755))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -191,7 +192,7 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	if err := cmd.apply(&cfg.Coordinator.State); err != nil {
 		return err
 	}
-	cfg.Gateway.AgentAddresses = agents
+	cfg.Gateway.AgentAddresses, cfg.Coordinator.Version = agents, buildVersion().Version
 	d, err := dev.New(cfg)
 	if err != nil {
 		return err
@@ -272,7 +273,9 @@ func (cmd *coordinatorCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	log := cmd.logger()
-	cfg := coordinator.Config{Listen: cmd.Listen, Hosts: cmd.Host, Events: dev.CoordinatorEvents(log)}
+	cfg := coordinator.Config{
+		Listen: cmd.Listen, Hosts: cmd.Host, Version: buildVersion().Version, Events: dev.CoordinatorEvents(log),
+	}
 	cfg.Access = cmd.access(a, log, cmd.Listen, token.Gateway, cmd.GatewayTokenFile, cmd.Data)
 	cfg.State.Chain, cfg.State.EvictedFor = chosen.Chain, int64(chosen.EvictedFor)
 	if err := cmd.apply(&cfg.State); err != nil {
@@ -313,7 +316,7 @@ type gatewayCmd struct {
 	ID       string `help:"Name of this gateway, unique among all; default: host name and process id." env:"PLIMSOLL_GATEWAY" placeholder:"ID"`
 	Data     string `help:"Directory of the tokens." default:"plimsoll-data/gateway" env:"PLIMSOLL_DATA"`
 	Listen   string `help:"Address to serve." default:"127.0.0.1:9080" env:"PLIMSOLL_LISTEN"`
-	Leader   string `help:"Address of the coordinator." default:"127.0.0.1:9081" env:"PLIMSOLL_LEADER"`
+	Leader   string `help:"Address of the coordinator, or of another gateway's --listen-replication." default:"127.0.0.1:9081" env:"PLIMSOLL_LEADER"`
 	Insecure bool   `help:"Allow an address that other machines can reach, although nothing is encrypted."`
 
 	gatewayTokenFlags
@@ -322,6 +325,8 @@ type gatewayCmd struct {
 	connectionFlags
 	ListenAgents string `help:"Further address, for agents alone: its slots and connections cannot be taken by users." env:"PLIMSOLL_LISTEN_AGENTS" placeholder:"ADDRESS"`
 	agentAddressFlags
+	ListenReplication    string `help:"Further address, for gateways that follow this one instead of the coordinator." env:"PLIMSOLL_LISTEN_REPLICATION" placeholder:"ADDRESS"`
+	ReplicationTokenFile string `help:"File with the token of these gateways, made if it is not there; default: gateway.token in --data." env:"PLIMSOLL_REPLICATION_TOKEN_FILE" placeholder:"FILE"`
 }
 
 // Help is the detail of the help text.
@@ -329,6 +334,8 @@ func (gatewayCmd) Help() string {
 	return example("plimsoll gateway --leader 127.0.0.1:9081 --listen 127.0.0.1:9080",
 		"plimsoll gateway --leader 10.0.0.1:9081 --gateway-token-file gateway.token --log-token-file log.token",
 		"plimsoll gateway --listen 127.0.0.1:9080 --listen-agents 127.0.0.1:9082",
+		"plimsoll gateway --listen-replication 127.0.0.1:9083",
+		"plimsoll gateway --leader 127.0.0.1:9083 --listen 127.0.0.1:9084 --data plimsoll-data/gateway-2",
 		"plimsoll gateway --leader 10.0.0.1:9081 --listen 10.0.0.2:9080 --insecure --agent-addresses 10.0.0.0/8")
 }
 
@@ -351,28 +358,47 @@ func (cmd *gatewayCmd) Run(ctx context.Context, a *app) error {
 	}
 	follower, err := replica.NewFollower(replica.FollowerConfig{
 		Gateway: cmd.ID, Leader: cmd.Leader, Tokens: token.Finder{Kind: token.Gateway, File: cmd.GatewayTokenFile},
-		Events: dev.FollowerEvents(log),
+		Version: buildVersion().Version, Events: dev.FollowerEvents(log),
 	})
 	if err != nil {
 		return err
 	}
-	g, err := gateway.New(gateway.Config{
+	cfg := gateway.Config{
 		ID: cmd.ID, Listen: cmd.Listen, Hosts: cmd.Host, Insecure: cmd.Insecure, Events: dev.GatewayEvents(log),
 		Access: cmd.access(a, log), LogTokens: token.Finder{Kind: token.Log, File: cmd.LogTokenFile, PerServer: true},
 		ListenAgents: cmd.ListenAgents, MaxConnections: cmd.MaxConnections,
 		AgentAddresses: agents,
-	}, follower)
+	}
+	if err := cmd.relay(&cfg, follower, log); err != nil {
+		return err
+	}
+	g, err := gateway.New(cfg, follower)
 	if err != nil {
 		return err
 	}
-	listener, forAgents, err := g.Listen()
+	listeners, err := g.Listen()
 	if err != nil {
 		return err // fail before the leader sees this gateway
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return follower.Run(ctx) })
-	group.Go(func() error { return g.Serve(ctx, listener, forAgents) })
+	group.Go(func() error { return g.Serve(ctx, listeners) })
 	return group.Wait()
+}
+
+// relay has the gateway serve others that follow it, if --listen-replication is given. They need a
+// token also where users need none.
+func (cmd *gatewayCmd) relay(cfg *gateway.Config, follower *replica.Follower, log *slog.Logger) (err error) {
+	if cfg.ListenReplication = cmd.ListenReplication; cmd.ListenReplication == "" {
+		return nil
+	}
+	if listensOnPort(cmd.ListenReplication) {
+		cfg.ReplicationAccess = dev.AccessConfig{Logger: log}.Access(
+			token.Gateway, cmp.Or(cmd.ReplicationTokenFile, filepath.Join(cmd.Data, token.Gateway.FileName())),
+		)
+	}
+	cfg.Relay, err = replica.NewRelay(follower, replica.RelayConfig{Events: dev.RelayEvents(log)})
+	return err
 }
 
 type agentCmd struct {

@@ -88,6 +88,7 @@ type Config struct {
 	MaxQuestions  int          // most questions that wait for a worker; 64
 	Seed          uint64       // of the order in which nodes are drawn; 0: random
 	Now           func() int64 // Unix nanoseconds; the wall clock
+	Version       string       // of this program, for the handshake with gateways
 	// Disk measures the space on the disk of the store, every second. Nil: the disk is assumed to
 	// have room.
 	Disk func() (disk.Space, error)

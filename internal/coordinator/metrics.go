@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
@@ -22,6 +23,7 @@ type metrics struct {
 	inboxBytes prometheus.GaugeFunc
 	refused    *prometheus.CounterVec
 	terms      termMetrics
+	streams    prometheus.Collector // of the replication to gateways
 
 	inboxRefused    *prometheus.CounterVec
 	messagesRefused prometheus.Counter
@@ -72,7 +74,8 @@ func newMetrics(s *status) *metrics {
 			Name: "plimsoll_coordinator_refused_total",
 			Help: "Connections refused because there were too many, by the bound.",
 		}, []string{"bound"}),
-		terms: termMetrics{s},
+		terms:   termMetrics{s},
+		streams: replica.NewCollector("plimsoll_coordinator_replication_", s.replication),
 	}
 	// Shown as 0 before they count, so that rates are right.
 	for _, bound := range []string{boundCommands, boundBytes} {
@@ -87,7 +90,7 @@ func newMetrics(s *status) *metrics {
 func (m *metrics) all() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.turns, m.commands, m.placements, m.events, m.commits, m.depth, m.inbox, m.cut, m.inboxBytes, m.inboxRefused,
-		m.messagesRefused, m.refused, m.terms,
+		m.messagesRefused, m.refused, m.terms, m.streams,
 	}
 }
 

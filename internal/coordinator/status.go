@@ -123,6 +123,14 @@ func (s *status) waiting() inboxLoad {
 	return inboxLoad{}
 }
 
+// replication returns the numbers of the replication to gateways; zeros without a term.
+func (s *status) replication() replica.Stats {
+	if t := s.get().term; t != nil {
+		return t.source.Stats()
+	}
+	return replica.Stats{}
+}
+
 // refusal returns the error for a gateway that connects while this process does not lead.
 func (s *status) refusal() error {
 	now := s.get()

@@ -252,6 +252,7 @@ func (f *firstStore) close() error {
 func (d *Dev) makeReaders() error {
 	follower, err := replica.NewFollower(replica.FollowerConfig{
 		Gateway: d.cfg.Gateway.ID, Leader: d.cfg.Coordinator.Listen, EventCapacity: d.cfg.Coordinator.EventCapacity,
+		Version: d.cfg.Coordinator.Version,
 	})
 	if err != nil {
 		return err
@@ -262,7 +263,9 @@ func (d *Dev) makeReaders() error {
 	}
 	d.follower = follower
 	d.parts = append(
-		d.parts, follower.Run, func(ctx context.Context) error { return g.Serve(ctx, d.listener, d.agents) },
+		d.parts, follower.Run, func(ctx context.Context) error {
+			return g.Serve(ctx, gateway.Listeners{Users: d.listener, Agents: d.agents})
+		},
 	)
 	return nil
 }

@@ -140,9 +140,10 @@ var jobs = porcupine.Model{
 	},
 }
 
-// Scalings and kills through gateways are repeated when connections, to clients or to the leader,
-// are cut. Each still has its effect once, at one instant between call and answer: nobody reads 5,
-// 7, 5, and no kill that worked is reported as a conflict.
+// Scalings and kills through gateways, one of them behind a relay, are repeated when connections
+// are cut: those to clients, to the leader, and to the relay. Each still has its effect once, at
+// one instant between call and answer: nobody reads 5, 7, 5, and no kill that worked is reported as
+// a conflict.
 func TestRepeatedChangesAreLinearizable(t *testing.T) {
 	seed := testrun.Seed(t)
 	dir := shortDir(t)
@@ -150,13 +151,17 @@ func TestRepeatedChangesAreLinearizable(t *testing.T) {
 	_, stop := start(t, dev.Config{Data: dir, Listen: "unix:" + near, Store: pebble.Config{FS: vfs.NewMem()}})
 	defer mustStop(t, stop)
 	leader, leaderAddress := cutting(t, filepath.Join(dir, "coordinator.sock"), 50_000, seed)
-	distant := filepath.Join(shortDir(t), "distant")
-	stopDistant := follow(t, leaderAddress, "unix:"+distant)
+	distant, replication := filepath.Join(shortDir(t), "distant"), filepath.Join(shortDir(t), "replication")
+	stopDistant := follow(t, "distant", leaderAddress, "unix:"+distant, "unix:"+replication)
 	defer stopDistant()
+	relay, relayAddress := cutting(t, replication, 50_000, seed+9)
+	behind := filepath.Join(shortDir(t), "behind")
+	stopBehind := follow(t, "behind", relayAddress, "unix:"+behind, "")
+	defer stopBehind()
 	const workers = 4
-	cuts := make([]*cutter, 0, 2)
+	cuts := make([]*cutter, 0, 3)
 	var clients []*client.Client
-	for i, target := range []string{near, distant} {
+	for i, target := range []string{near, distant, behind} {
 		cut, address := cutting(t, target, 1_500, seed+uint64(i)+1)
 		cuts = append(cuts, cut)
 		c, err := client.New(client.Config{Server: address, RetryBudget: time.Minute})
@@ -173,23 +178,31 @@ func TestRepeatedChangesAreLinearizable(t *testing.T) {
 			t.Fatalf("round %d: the history of %d operations is not linearizable", round, len(history))
 		}
 	}
-	a, b, up := cuts[0].cuts.Load(), cuts[1].cuts.Load(), leader.cuts.Load()
-	t.Logf("connections were cut %d and %d times, those to the leader %d times", a, b, up)
-	if a < 10 || b < 10 || up == 0 {
+	a, b, c := cuts[0].cuts.Load(), cuts[1].cuts.Load(), cuts[2].cuts.Load()
+	up, down := leader.cuts.Load(), relay.cuts.Load()
+	t.Logf("connections were cut %d, %d and %d times, those to the leader %d times and those to the relay %d times",
+		a, b, c, up, down)
+	if a < 10 || b < 10 || c < 10 || up == 0 || down == 0 {
 		t.Error("few connections were cut: the test tests little")
 	}
 }
 
-// follow runs a second gateway.
-func follow(t *testing.T, leader, listen string) (stop func()) {
+// follow runs a further gateway. With an address for replication it is a relay.
+func follow(t *testing.T, id, leader, listen, replication string) (stop func()) {
 	t.Helper()
 	f, err := replica.NewFollower(replica.FollowerConfig{
-		Gateway: "distant", Leader: leader, MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond,
+		Gateway: id, Leader: leader, MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := gateway.New(gateway.Config{ID: "distant", Listen: listen}, f)
+	cfg := gateway.Config{ID: id, Listen: listen, ListenReplication: replication}
+	if replication != "" {
+		if cfg.Relay, err = replica.NewRelay(f, replica.RelayConfig{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g, err := gateway.New(cfg, f)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,6 +73,22 @@ func FollowerEvents(log *slog.Logger) replica.FollowerEvents {
 	}
 }
 
+// RelayEvents logs the events between a gateway and those that follow it.
+func RelayEvents(log *slog.Logger) replica.SourceEvents {
+	return replica.SourceEvents{
+		Connected: func(gateway string, resumed bool) {
+			log.Info("a gateway follows this one", "gateway", gateway, "resumed", resumed)
+		},
+		Disconnected: func(gateway string, err error) {
+			log.Info("a gateway no longer follows this one", "gateway", gateway, "error", err)
+		},
+		Unread: func(gateway string) {
+			log.Warn("a gateway was cut off because it does not read its stream", "gateway", gateway)
+		},
+		Refused: func(err error) { log.Warn("a message of a gateway was refused", "error", err) },
+	}
+}
+
 // GatewayEvents logs the events of a gateway.
 func GatewayEvents(log *slog.Logger) gateway.Events {
 	return gateway.Events{

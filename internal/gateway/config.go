@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/token"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
@@ -32,6 +33,13 @@ type Config struct {
 	// ListenAgents is a further address that serves AgentService alone; default: none. Its callers
 	// count as agents and use the agents' slots and connections.
 	ListenAgents string
+	// Relay serves other gateways at ListenReplication; both are set, or neither. The follower of
+	// the relay is the gateway's own.
+	Relay             *replica.Relay
+	ListenReplication string
+	// ReplicationAccess decides who may call ListenReplication. It is required unless that is a
+	// unix socket.
+	ReplicationAccess *transport.Access
 
 	// BarrierTimeout bounds the wait of a read for the leader; default 3s.
 	BarrierTimeout time.Duration
@@ -152,11 +160,34 @@ func (c *Config) validateAddresses() error {
 			return plimsoll.Invalid("listenAgents", reachable, c.ListenAgents)
 		}
 	}
+	if err := c.validateReplication(); err != nil {
+		return err
+	}
 	if err := transport.ValidateHosts("host", c.Hosts); err != nil {
 		return err
 	}
 	if !transport.Loopback(c.Listen) && !c.Insecure {
 		return plimsoll.Invalid("listen", reachable, c.Listen)
+	}
+	return nil
+}
+
+func (c *Config) validateReplication() error {
+	if (c.Relay == nil) != (c.ListenReplication == "") {
+		return plimsoll.Invalid("listenReplication", "and the relay that is served there are set both, or neither")
+	}
+	if c.ListenReplication == "" {
+		return nil
+	}
+	if _, _, err := transport.Split(c.ListenReplication); err != nil {
+		return plimsoll.Invalid(
+			"listenReplication",
+			"%q is not an address; write for example 127.0.0.1:9083 or unix:/run/plimsoll-replication.sock",
+			c.ListenReplication,
+		)
+	}
+	if !transport.Loopback(c.ListenReplication) && !c.Insecure {
+		return plimsoll.Invalid("listenReplication", reachable, c.ListenReplication)
 	}
 	return nil
 }

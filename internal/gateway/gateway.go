@@ -98,43 +98,72 @@ func New(cfg Config, r Replica) (*Gateway, error) {
 // Handler returns the handler of all routes that the gateway serves on Config.Listen.
 func (g *Gateway) Handler() http.Handler { return g.handler }
 
-// Run listens on Config.Listen and Config.ListenAgents and serves until ctx ends. Then it returns
-// nil, once all its goroutines have ended.
+// Listeners are the open listeners of a gateway. Those that its Config does not have are nil.
+type Listeners struct {
+	Users       net.Listener // of Config.Listen
+	Agents      net.Listener // of Config.ListenAgents
+	Replication net.Listener // of Config.ListenReplication
+}
+
+// Run listens on the addresses of Config and serves until ctx ends. Then it returns nil, once all
+// its goroutines have ended.
 func (g *Gateway) Run(ctx context.Context) error {
-	l, agents, err := g.Listen()
+	l, err := g.Listen()
 	if err != nil {
 		return err
 	}
-	return g.Serve(ctx, l, agents)
+	return g.Serve(ctx, l)
 }
 
-// Listen opens Config.Listen and, if it is set, Config.ListenAgents; agents is nil otherwise.
-func (g *Gateway) Listen() (l, agents net.Listener, err error) {
-	if l, err = transport.Listen(g.cfg.Listen); err != nil || g.cfg.ListenAgents == "" {
-		return l, nil, err
+// Listen opens the addresses of Config.
+func (g *Gateway) Listen() (Listeners, error) {
+	var l Listeners
+	var opened []net.Listener
+	for _, of := range []struct {
+		address  string
+		listener *net.Listener
+	}{
+		{g.cfg.Listen, &l.Users}, {g.cfg.ListenAgents, &l.Agents}, {g.cfg.ListenReplication, &l.Replication},
+	} {
+		if of.address == "" {
+			continue
+		}
+		listener, err := transport.Listen(of.address)
+		if err != nil {
+			for _, other := range opened {
+				err = errors.Join(err, other.Close())
+			}
+			return Listeners{}, err
+		}
+		*of.listener = listener
+		opened = append(opened, listener)
 	}
-	if agents, err = transport.Listen(g.cfg.ListenAgents); err != nil {
-		return nil, nil, errors.Join(err, l.Close())
-	}
-	return l, agents, nil
+	return l, nil
 }
 
-// Serve is Run on listeners that are already open, and closes them. agents may be nil.
-func (g *Gateway) Serve(ctx context.Context, l, agents net.Listener) error {
+// Serve is Run on listeners that are already open, and closes them.
+func (g *Gateway) Serve(ctx context.Context, l Listeners) error {
 	defer g.agents.close()
 	group, ctx := errgroup.WithContext(ctx)
 	serving := transport.ServeConfig{
 		Hosts: append(slices.Clone(g.cfg.Hosts), g.cfg.Listen), Access: g.cfg.Access,
-		Started:     func() { g.cfg.Events.Serving(l.Addr().String()) },
+		Started:     func() { g.cfg.Events.Serving(l.Users.Addr().String()) },
 		Connections: g.connections, BodyTimeout: g.cfg.BodyTimeout, BodyRate: g.cfg.BodyRate,
 		AnswerTimeout: g.cfg.AnswerTimeout,
 	}
-	group.Go(func() error { return transport.Serve(ctx, l, g.handler, serving) })
-	if agents != nil {
+	group.Go(func() error { return transport.Serve(ctx, l.Users, g.handler, serving) })
+	if l.Agents != nil {
 		forAgents := serving
 		forAgents.Started = nil
 		forAgents.Hosts, forAgents.Caller = append(slices.Clone(g.cfg.Hosts), g.cfg.ListenAgents), transport.CallerAgent
-		group.Go(func() error { return transport.Serve(ctx, agents, g.agentRoutes(g.handler), forAgents) })
+		group.Go(func() error { return transport.Serve(ctx, l.Agents, g.agentRoutes(g.handler), forAgents) })
+	}
+	if l.Replication != nil {
+		group.Go(func() error {
+			return transport.Serve(ctx, l.Replication, g.replicationRoutes(), transport.ServeConfig{
+				Hosts: append(slices.Clone(g.cfg.Hosts), g.cfg.ListenReplication), Access: g.cfg.ReplicationAccess,
+			})
+		})
 	}
 	group.Go(func() error { return g.watchNodes(ctx) })
 	return group.Wait()
@@ -187,6 +216,24 @@ func (g *Gateway) agentRoutes(all http.Handler) http.Handler {
 		rest.WriteError(
 			w, http.StatusNotFound,
 			"this address is for agents: there are /healthz and "+plimsollv1connect.AgentServiceName,
+		)
+	})
+	return mux
+}
+
+// replicationRoutes returns the table of everything served on Config.ListenReplication.
+func (g *Gateway) replicationRoutes() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle(g.cfg.Relay.Handler())
+	timed := func(h http.HandlerFunc) http.Handler {
+		return transport.TimeAnswers(transport.AnswerConfig{Total: metricsTimeout}, h)
+	}
+	mux.Handle("/readyz", timed(g.ready))
+	mux.Handle("/healthz", timed(g.health))
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		rest.WriteError(
+			w, http.StatusNotFound,
+			"this address is for gateways: there are /readyz, /healthz and "+plimsollv1connect.ReplicationServiceName,
 		)
 	})
 	return mux

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
@@ -67,6 +68,7 @@ func newMetrics(g *Gateway) *metrics {
 	}
 	m.registry.MustRegister(gauges(g)...)
 	m.registry.MustRegister(ofRendered(&g.rendered)...)
+	m.registry.MustRegister(replica.NewCollector("plimsoll_gateway_relay_", g.cfg.Relay.Stats))
 	m.registry.MustRegister(ofAccess(g.cfg.Access)...)
 	return m
 }

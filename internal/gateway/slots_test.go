@@ -52,20 +52,20 @@ func serveTwoDoors(t *testing.T, cfg Config, f *fake) *twoDoors {
 		NoToken: true,
 	})
 	g := newGateway(t, cfg, f)
-	l, agents, err := g.Listen()
+	l, err := g.Listen()
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- g.Serve(ctx, l, agents) }()
+	go func() { ended <- g.Serve(ctx, l) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("Serve: %v", err)
 		}
 	})
-	d := &twoDoors{served: clients(t, g, l.Addr().String())}
+	d := &twoDoors{served: clients(t, g, l.Users.Addr().String())}
 	own, url, err := transport.Client(cfg.ListenAgents)
 	if err != nil {
 		t.Fatal(err)

@@ -4,8 +4,8 @@
 //
 // Tables are ordered tables of encoded records with indexes, and Snapshot is an immutable view of
 // them; leader and gateway share this code. They are indexers of package informer. Source and
-// NewHandler are the leader's end of the replication streams, which the coordinator uses. Follower
-// is the gateway's end:
+// NewHandler are the leader's end of the replication streams, which the coordinator uses. Relay is
+// the same at a gateway that others follow. Follower is the gateway's end:
 //
 //	f, err := replica.NewFollower(replica.FollowerConfig{Gateway: "g1", Leader: "10.0.0.1:9081"})
 //	...
@@ -14,11 +14,11 @@
 //	snapshot, age, err := f.Recent() // the copy as it is, without a wait
 //	reply, err := f.Do(ctx, command) // sends a command to the leader
 //
-// At the leader the package owns a bounded log of encoded batches, and up to three goroutines a
-// stream beside its handler's. At the gateway it owns three goroutines while Follower.Run follows a
-// stream, and a few while it looks for the leader. It reads the indexed fields of records and
-// decodes none of them. It does not decide anything about jobs, write to disk, or answer reads from
-// the leader's tables.
+// At the leader and at relays the package owns a bounded log of encoded batches, and up to three
+// goroutines a stream beside its handler's. It also owns the encoded parts of one snapshot, within
+// a bound. At the gateway it owns three goroutines while Follower.Run follows a stream, and a few
+// while it looks for the leader. It reads the indexed fields of records and decodes none of them.
+// It does not decide anything about jobs, write to disk, or answer reads from the leader's tables.
 //
 // Guarantees, with the numbers by which comments and tests cite them:
 //   - A batch is in every stream before a reply or an acknowledgement that follows it (O1, O2).
@@ -32,13 +32,18 @@
 //   - An older epoch, or an older revision of the same epoch, is refused (O8).
 //   - A lost connection is found within four seconds even if no error tells of it, and is replaced
 //     if the leader can be reached (docs/recovery.md).
+//   - A relay acknowledges a sync after its parent's acknowledgement of one that it sent later, and
+//     behind everything that its parent sent before.
+//   - A stream with a Filter carries everything that passes it. A relay with one refuses streams
+//     that ask for more.
 //   - A slow gateway slows nobody down: the log is shared and bounded, and a gateway that falls out
 //     of it starts again from a snapshot. A gateway that has not read its stream for a minute is
 //     cut off.
 //
 // Cost: a batch costs O(mutations × log(records)) and one O(1) snapshot at each side, and one
-// encoding at the leader however many gateways follow. A barrier costs one round trip, shared by
-// all that wait. A reader takes no lock.
+// encoding at the leader however many gateways follow. A snapshot is encoded once for all that need
+// it at the same time. A stream with a filter costs a look at each mutation. A barrier costs one
+// round trip, shared by all that wait, and one more for each relay. A reader takes no lock.
 //
 // The design is "Titus gateways" (strictly consistent reads from caches). Ids and the order of one
 // stream replace its timers and wall-clock marks; DESIGN.md has the reasons.

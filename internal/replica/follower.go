@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,7 +40,7 @@ var responseBounds = wire.Bounds{Bytes: 256 << 20, Decoded: 512 << 20}
 // FollowerConfig holds the settings of a Follower. Zero values stand for the defaults.
 type FollowerConfig struct {
 	Gateway string // this gateway's id
-	Leader  string // the leader's address, as package transport reads it
+	Leader  string // address of the leader or of a relay, as package transport reads it
 	// Tokens finds the token for the leader.
 	Tokens token.Finder
 	// EventCapacity is the size of the copy's event ring; default ring.DefaultCapacity.
@@ -55,6 +57,11 @@ type FollowerConfig struct {
 	// address it is at most a quarter of a second. Defaults DefaultMinBackoff and
 	// DefaultMaxBackoff.
 	MinBackoff, MaxBackoff time.Duration
+	// Filter is the part of the state to copy; nil: everything.
+	Filter *Filter
+	// Version is the version of this program, which a refusal of another one names; default: the
+	// one that the Go tool wrote into it.
+	Version string
 	// Events are the callbacks of the follower.
 	Events FollowerEvents
 }
@@ -80,13 +87,16 @@ func (c *FollowerConfig) Validate() error {
 	if _, _, err := transport.Split(c.Leader); err != nil {
 		return fmt.Errorf("read the leader's address: %w", err)
 	}
-	return nil
+	_, err := readFilter(c.Filter.toProto())
+	return err
 }
 
 // Follower keeps a copy of the leader's state. Its methods may be called from any goroutine.
 type Follower struct {
 	config FollowerConfig
+	filter *filter // of config
 	dial   dial
+	relay  *Relay // nil: no gateway follows this one
 
 	mirror  mirror // belongs to the receiving goroutine
 	latest  atomic.Pointer[Snapshot]
@@ -126,6 +136,10 @@ func newFollower(config FollowerConfig, dial dial) *Follower {
 		config.MaxBackoff = max(DefaultMaxBackoff, config.MinBackoff)
 	}
 	f := &Follower{config: config, dial: dial, wake: make(chan struct{}, 1), suspect: make(chan struct{}, 1)}
+	f.filter, _ = readFilter(config.Filter.toProto()) // Validate has read it
+	if f.config.Version == "" {
+		f.config.Version = builtVersion()
+	}
 	f.mirror.eventCapacity = config.EventCapacity
 	f.fresh.began = time.Now()
 	f.mu.pending.maxCalls = orDefault(config.MaxCommands, DefaultMaxCommands)
@@ -152,6 +166,9 @@ func (f *Follower) Run(ctx context.Context) error {
 				next.Cut()
 			}
 			return nil
+		}
+		if f.relay != nil {
+			f.relay.suspend(unreadyPath(err))
 		}
 		var pause time.Duration
 		if next == nil {
@@ -193,7 +210,7 @@ func (f *Follower) follow(ctx context.Context, conn *transport.ConnClient) (
 		wire.BoundedClient(responseBounds), connect.WithAcceptCompression("gzip", nil, nil))
 	f.opened = time.Now()
 	stream := client.Replicate(ctx)
-	if err := stream.Send(f.mirror.open(f.config.Gateway)); err != nil && !errors.Is(err, io.EOF) {
+	if err := stream.Send(f.hello()); err != nil && !errors.Is(err, io.EOF) {
 		_, _ = stream.CloseRequest(), stream.CloseResponse() // there is no stream; Send has returned the cause
 		return nil, false, fmt.Errorf("connect to the leader: %w", wire.FromConnectError(err))
 	}
@@ -266,6 +283,9 @@ func (f *Follower) receive(stream *clientStream, helloTimer *time.Timer) (wasLiv
 			return wasLive, fmt.Errorf("follow the leader: %w", wire.FromConnectError(err))
 		}
 		helloTimer.Stop()
+		if err := f.admissible(response); err != nil {
+			return wasLive, fmt.Errorf("follow the leader: %w", err)
+		}
 		effect, err := f.mirror.step(response)
 		if err != nil {
 			return wasLive, fmt.Errorf("follow the leader: %w", err)
@@ -275,15 +295,68 @@ func (f *Follower) receive(stream *clientStream, helloTimer *time.Timer) (wasLiv
 	}
 }
 
+// hello returns the first message of a stream.
+func (f *Follower) hello() *pb.ReplicateRequest {
+	request := f.mirror.open(f.config.Gateway)
+	hello := request.GetHello()
+	hello.Protocol, hello.OldestProtocol, hello.Version = protocol, oldestProtocolBelow, f.config.Version
+	hello.Filter = f.config.Filter.toProto()
+	return request
+}
+
+// admissible returns an error for the answer of a process that this gateway cannot follow.
+func (f *Follower) admissible(response *pb.ReplicateResponse) error {
+	switch kind := response.GetKind().(type) {
+	case *pb.ReplicateResponse_Unready:
+		if i := slices.Index(kind.Unready.Path, f.config.Gateway); i >= 0 {
+			ids := append([]string{f.config.Gateway}, kind.Unready.Path[:i+1]...)
+			slices.Reverse(ids)
+			return circle(ids)
+		}
+		return &unreadyError{kind.Unready.Path}
+	case *pb.ReplicateResponse_Welcome:
+		if i := slices.Index(kind.Welcome.Path, f.config.Gateway); i >= 0 {
+			return circle(append(slices.Clone(kind.Welcome.Path[i:]), f.config.Gateway))
+		}
+		return accept(kind.Welcome, f.config.Version)
+	}
+	return nil
+}
+
+// unreadyError is the refusal of a relay that follows no leader.
+type unreadyError struct{ path []string }
+
+func (e *unreadyError) Error() string {
+	return "this gateway follows " + strings.Join(e.path, ", which follows ") + ", which has no leader now"
+}
+
+// unreadyPath returns the relays that a refusal names; nil for any other error.
+func unreadyPath(err error) []string {
+	var unready *unreadyError
+	if errors.As(err, &unready) {
+		return unready.path
+	}
+	return nil
+}
+
 // publish makes an effect visible: it stores the snapshot, then signals the watchers, then releases
-// the round or the call (O3).
+// the round or the call (O3). At a relay the batch is in the log before. So at the gateways below
+// it is in front of the acknowledgement or the reply (O1, O2).
 func (f *Follower) publish(e *effect) {
+	stream := f.connected(e)
 	if e.snapshot != nil {
 		f.latest.Store(e.snapshot)
 		if e.live {
 			f.fresh.prove(f.opened) // a snapshot holds everything that was committed when it was asked for
 		}
 		f.arrivals.published()
+	}
+	switch {
+	case f.relay == nil:
+	case e.live:
+		f.relay.begin(f.mirror.latest, e.snapshot == nil, f.mirror.path, stream)
+	case e.batch != nil:
+		f.relay.source.append(e.snapshot, e.batch)
 	}
 	if e.live {
 		f.watches.signalAll()
@@ -293,14 +366,33 @@ func (f *Follower) publish(e *effect) {
 	} else if len(e.changes) > 0 {
 		f.watches.signal(e.changes)
 	}
-	if !e.connected && !e.live && e.ack == 0 && e.reply == nil {
+	if !e.live && e.ack == 0 && e.reply == nil {
 		return
+	}
+	if deliver := f.release(e); deliver != nil {
+		deliver(e.reply)
+	}
+}
+
+// connected accepts rounds and commands once the leader has answered. For the effect that makes the
+// copy live it returns the number of the stream.
+func (f *Follower) connected(e *effect) (stream uint64) {
+	if !e.connected && !e.live {
+		return 0 // most messages: nobody asks
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if e.connected {
 		f.mu.pending.connect()
 	}
+	return f.mu.pending.stream
+}
+
+// release releases the round or the call of an effect. deliver, if it is not nil, is to be called
+// with the reply.
+func (f *Follower) release(e *effect) (deliver func(*pb.Reply)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if e.live {
 		close(f.mu.live)
 	}
@@ -311,11 +403,42 @@ func (f *Follower) publish(e *effect) {
 		notify(f.wake)
 	}
 	if e.reply != nil {
-		f.mu.pending.answer(e.reply)
+		return f.mu.pending.answer(e.reply)
 	}
+	return nil
+}
+
+// pass passes a command of a gateway below up. It came while the given stream was the current one.
+func (f *Follower) pass(stream uint64, gateway string, command *pb.Command, respond func(*pb.Reply)) {
+	f.mu.Lock()
+	err := f.mu.pending.pass(stream, gateway, command, respond)
+	f.mu.Unlock()
+	if err != nil {
+		respond(&pb.Reply{Error: wire.ErrorToProto(err)})
+		return
+	}
+	notify(f.wake)
+}
+
+// announce tells the leader of a gateway below. The news belongs to the given stream.
+func (f *Follower) announce(stream uint64, news *pb.ReplicateDownstream) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mu.pending.announce(stream, news)
+	notify(f.wake)
+}
+
+// unannounced returns how many news wait to be sent.
+func (f *Follower) unannounced() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.mu.pending.news
 }
 
 func (f *Follower) disconnect() {
+	if f.relay != nil {
+		f.relay.suspend(nil)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.mu.pending.disconnect()

@@ -201,13 +201,13 @@ func TestFollowerResumesOrTakesASnapshot(t *testing.T) {
 	mustBarrier(ctx, t, f)
 	changed, cancel := f.Watch(wire.KindJobStatus, "unrelated")
 	defer cancel()
-	endStreams(leader)
+	endStreams(leader.source)
 	if got := await(ctx, t, lives); got != (life{1, true}) {
 		t.Errorf("second connection: %v", got)
 	}
 	await(ctx, t, changed)
 	// Now the leader goes on while the stream is away, beyond what it keeps.
-	endStreams(leader)
+	endStreams(leader.source)
 	for range 20 {
 		leader.publish(put("b", strings.Repeat("x", 100)))
 	}

@@ -107,6 +107,8 @@ type bidiStream = connect.BidiStream[pb.ReplicateRequest, pb.ReplicateResponse]
 type stream struct {
 	gateway string
 	rpc     *bidiStream
+	above   uint64         // at a relay: number of the follower's stream within which this one lasts
+	below   map[string]int // streams of the gateways behind this one; belongs to the receiving goroutine
 
 	// Guarded by Source.mu.
 	session session
@@ -147,15 +149,19 @@ func (h *handler) Replicate(ctx context.Context, rpc *bidiStream) error {
 		prove: make(chan struct{}, 1),
 	}
 	if err := h.source.open(st, first.GetHello()); err != nil {
+		if unready := h.source.unready(); unready != nil {
+			_ = rpc.Send(unready) // the error says the same to a person
+		}
 		return wire.ConnectError(err)
 	}
-	if f := h.source.config.Events.Connected; f != nil {
-		f(st.gateway, st.session.welcome.Resumed)
+	h.source.connected(st, st.gateway, st.session.welcome.Resumed)
+	err = h.run(context.WithValue(ctx, aboveKey{}, st.above), st)
+	for gateway, streams := range st.below {
+		for range streams {
+			h.source.disconnected(st, gateway, err)
+		}
 	}
-	err = h.run(ctx, st)
-	if f := h.source.config.Events.Disconnected; f != nil {
-		f(st.gateway, err)
-	}
+	h.source.disconnected(st, st.gateway, err)
 	if h.source.remove(st) {
 		h.onGatewayLost(st.gateway)
 	}
@@ -225,17 +231,32 @@ func (h *handler) receive(ctx context.Context, st *stream) error {
 		case *pb.ReplicateRequest_Sync:
 			err = h.source.sync(st, kind.Sync.GetId())
 		case *pb.ReplicateRequest_Command:
-			h.exec(
-				context.WithValue(ctx, footprintKey{}, h.footprint), st.gateway, kind.Command,
-				h.source.responder(st, kind.Command.GetId()),
-			)
+			err = h.command(ctx, st, kind.Command)
+		case *pb.ReplicateRequest_Downstream:
+			err = h.source.downstream(st, kind.Downstream)
 		default:
-			err = plimsoll.Invalid("kind", "only syncs and commands may follow the hello")
+			err = plimsoll.Invalid("kind", "only syncs, commands and gateways behind a relay may follow the hello")
 		}
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// command passes a command on. It comes from the gateway of the stream, or from one behind it.
+func (h *handler) command(ctx context.Context, st *stream, command *pb.Command) error {
+	gateway := st.gateway
+	if from := command.GetGateway(); from != "" {
+		if st.below[from] == 0 {
+			return plimsoll.Invalid("command.gateway", "%q was not announced on this stream", from)
+		}
+		gateway = from
+	}
+	h.exec(
+		context.WithValue(ctx, footprintKey{}, h.footprint), gateway, command,
+		h.source.responder(st, command.GetId()),
+	)
+	return nil
 }
 
 // refused reports whether Receive failed because a message was over the bounds or could not be
@@ -312,17 +333,29 @@ func (s *Source) proofDone(st *stream, err error) {
 
 // send sends the session's messages. It is the stream's only sender.
 func (s *Source) send(ctx context.Context, st *stream) error {
-	timer := s.sendTimer(st)
+	timer, turn := s.sendTimer(st), s.turnTimer(st)
 	defer timer.Stop()
+	defer turn.Stop()
 	for {
 		out, ok, err := s.next(st)
 		if err != nil {
 			return err
 		}
 		if ok {
+			message, err := out.response()
+			if err != nil {
+				return err
+			}
+			if message == nil {
+				continue // the stream's filter leaves nothing
+			}
 			timer.Reset(unreadTimeout)
-			err := st.rpc.Send(out.response())
+			if out.part != nil {
+				turn.Reset(turnTimeout)
+			}
+			err = st.rpc.Send(message)
 			timer.Stop()
+			turn.Stop()
 			if err != nil {
 				return wire.FromConnectError(err)
 			}

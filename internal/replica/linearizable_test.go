@@ -45,8 +45,9 @@ type registerOp struct {
 	write      bool
 }
 
-// Reads and writes through several gateways are linearizable while streams break at random: a write
-// whose outcome is not known may take effect at any time after it began (gateways.md 3.1).
+// Reads and writes through gateways, a relay and gateways behind it are linearizable while streams
+// break at random, at the leader and at the relay: a write whose outcome is not known may take
+// effect at any time after it began (gateways.md 3.1).
 func TestReadsAndWritesAreLinearizable(t *testing.T) {
 	seed := testrun.Seed(t)
 	leader := startLeader(t, "unix", "", SourceConfig{
@@ -58,9 +59,10 @@ func TestReadsAndWritesAreLinearizable(t *testing.T) {
 		go respond(&pb.Reply{Revision: revision})
 	}
 	ctx := testContext(t)
-	var followers []*Follower
-	for i := range 3 {
-		f, _ := startFollower(t, FollowerConfig{Leader: leader.address, Gateway: fmt.Sprint("g", i)})
+	relay := startRelay(t, "relay", "", leader.address, FollowerConfig{})
+	followers := []*Follower{relay.follower}
+	for i, address := range []string{leader.address, leader.address, relay.address, relay.address} {
+		f, _ := startFollower(t, FollowerConfig{Leader: address, Gateway: fmt.Sprint("g", i)})
 		mustReady(ctx, t, f)
 		followers = append(followers, f)
 	}
@@ -73,7 +75,10 @@ func TestReadsAndWritesAreLinearizable(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, uint64(id)))
 			for n := range 250 {
 				if n%50 == 49 && id == 0 {
-					endStreams(leader)
+					endStreams(leader.source)
+				}
+				if n%50 == 24 && id == 0 {
+					endStreams(relay.relay.source)
 				}
 				f := followers[rng.IntN(len(followers))]
 				if f.Ready(ctx) != nil {
@@ -122,10 +127,10 @@ func perform(ctx context.Context, f *Follower, op registerOp, clock *atomic.Int6
 	return done, true
 }
 
-func endStreams(l *testLeader) {
-	l.source.mu.Lock()
-	defer l.source.mu.Unlock()
-	for st := range l.source.mu.streams {
+func endStreams(s *Source) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for st := range s.mu.streams {
 		st.end(errStreamEnded)
 	}
 }

@@ -76,3 +76,11 @@ func (l *batchLog) after(revision uint64) (position uint64, ok bool) {
 	}
 	return l.first + uint64(i) + 1, true
 }
+
+// bytesAfter returns the bytes of the batches behind a position that the log holds.
+func (l *batchLog) bytesAfter(position uint64) (bytes int) {
+	for _, e := range l.entries[l.head+int(position-l.first):] {
+		bytes += len(e.data) + entryOverhead
+	}
+	return bytes
+}

@@ -18,8 +18,9 @@ type mirror struct {
 	tables *Tables   // the copy; nil until the first snapshot is complete
 	latest *Snapshot // newest snapshot of tables; nil while tables is nil
 
-	phase  phase  // of the current stream: phaseHello, phaseSnapshot or phaseLive
-	epoch  uint64 // of the current stream's leader
+	phase  phase    // of the current stream: phaseHello, phaseSnapshot or phaseLive
+	epoch  uint64   // of the current stream's leader
+	path   []string // ids of the relays between that leader and this gateway
 	staged *Tables
 
 	changes []change // reused for each batch
@@ -31,6 +32,7 @@ type effect struct {
 	connected bool      // the leader has answered on this stream
 	live      bool      // the copy can be read from now on; every watcher is signalled
 	snapshot  *Snapshot // to publish; nil: none
+	batch     []byte    // the encoded batch that made the snapshot; nil: none
 	changes   []change  // whose watchers are to be signalled; valid until the next step
 	ack       uint64    // id of the round to release; 0: none
 	reply     *pb.Reply // answer to a call; nil: none
@@ -91,7 +93,7 @@ func (m *mirror) welcome(w *pb.ReplicateWelcome) (effect, error) {
 				"two leaders of epoch %d; restart this gateway if the store was restored from a backup", w.Epoch)
 		}
 	}
-	m.epoch = w.Epoch
+	m.epoch, m.path = w.Epoch, w.Path
 	if w.Resumed {
 		if m.latest == nil || m.latest.epoch != w.Epoch {
 			return effect{}, plimsoll.Errorf(
@@ -176,7 +178,7 @@ func (m *mirror) batch(data []byte) (effect, error) {
 		return effect{}, err
 	}
 	m.latest = m.tables.Snapshot()
-	return effect{snapshot: m.latest, changes: m.changes}, nil
+	return effect{snapshot: m.latest, batch: data, changes: m.changes}, nil
 }
 
 func (m *mirror) acknowledge(ack *pb.ReplicateSyncAck) (effect, error) {

@@ -21,7 +21,8 @@ func endMsg(revision uint64) *pb.ReplicateResponse {
 }
 
 func partMsg(kind pb.Kind, key string) *pb.ReplicateResponse {
-	return partMessage(&pb.ReplicateSnapshot{Records: []*pb.Mutation{{Kind: kind, Key: key, Value: []byte("v")}}})
+	part := &pb.ReplicateSnapshot{Records: []*pb.Mutation{{Kind: kind, Key: key, Value: []byte("v")}}}
+	return &pb.ReplicateResponse{Kind: &pb.ReplicateResponse_Snapshot{Snapshot: part}}
 }
 
 func batchMsg(epoch, revision uint64, mutations ...wire.Mutation) *pb.ReplicateResponse {

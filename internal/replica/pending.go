@@ -18,12 +18,14 @@ import (
 type pending struct {
 	open   bool // the leader has answered on the current stream
 	lastID uint64
+	stream uint64 // number of the current stream, or of the last one
 
 	inFlight *round // sent, not acknowledged
 	waiting  *round // not sent; readers may join
 
 	calls    map[uint64]*call // every unanswered command, by id
-	queue    []*call          // unsent commands, oldest first; an entry without a command was dropped
+	queue    []*call          // unsent commands and news, oldest first; an entry with neither was dropped
+	news     int              // news in queue
 	bytes    int              // encoded bytes of the commands in queue
 	maxCalls int              // bound on calls; a quarter of it, and of maxBytes, is kept for agents
 	maxBytes int
@@ -47,6 +49,10 @@ type call struct {
 	done    chan struct{} // closed when reply or err is set
 	reply   *pb.Reply
 	err     error
+	// deliver is called with the reply in place of done, for a command that a relay passes on.
+	deliver func(*pb.Reply)
+	// news is sent in place of a command, and has no reply.
+	news *pb.ReplicateDownstream
 }
 
 // requestOverhead is an upper bound on the bytes around a command in its message.
@@ -91,7 +97,7 @@ func (l *pending) add(command *pb.Command) (*call, error) {
 	}
 	l.lastID++
 	c := &call{id: l.lastID, bytes: bytes, done: make(chan struct{})}
-	c.command = &pb.Command{Id: c.id, Kind: command.GetKind()}
+	c.command = &pb.Command{Id: c.id, Kind: command.GetKind(), Gateway: command.GetGateway()}
 	if l.calls == nil {
 		l.calls = map[uint64]*call{}
 	}
@@ -99,6 +105,28 @@ func (l *pending) add(command *pb.Command) (*call, error) {
 	l.queue = append(l.queue, c)
 	l.bytes += bytes
 	return c, nil
+}
+
+// pass queues a command of a gateway below. It came while the given stream was the current one: on
+// another stream the leader does not know the gateway.
+func (l *pending) pass(stream uint64, gateway string, command *pb.Command, deliver func(*pb.Reply)) error {
+	if stream != l.stream {
+		return errNotConnected()
+	}
+	c, err := l.add(&pb.Command{Kind: command.GetKind(), Gateway: gateway})
+	if err != nil {
+		return err
+	}
+	c.deliver = deliver
+	return nil
+}
+
+// announce queues the news of a gateway below, unless the stream to which it belongs has ended.
+func (l *pending) announce(stream uint64, news *pb.ReplicateDownstream) {
+	if l.open && stream == l.stream {
+		l.queue = append(l.queue, &call{news: news})
+		l.news++
+	}
 }
 
 // ofAgents reports whether a command comes from an agent, or is a gateway's report on one. Users'
@@ -142,6 +170,10 @@ func (l *pending) next() *pb.ReplicateRequest {
 		if l.queue = l.queue[1:]; len(l.queue) == 0 {
 			l.queue = nil
 		}
+		if c.news != nil {
+			l.news--
+			return &pb.ReplicateRequest{Kind: &pb.ReplicateRequest_Downstream{Downstream: c.news}}
+		}
 		if l.calls[c.id] == c {
 			c.sent = true
 			command := c.command
@@ -167,19 +199,25 @@ func (l *pending) acknowledge(id uint64, snapshot *Snapshot) (more bool) {
 	return l.waiting != nil
 }
 
-// answer passes a reply to its call. A reply whose call was dropped is ignored.
-func (l *pending) answer(reply *pb.Reply) {
+// answer passes a reply to its call. A reply whose call was dropped is ignored. deliver, if it is
+// not nil, is to be called with the reply.
+func (l *pending) answer(reply *pb.Reply) (deliver func(*pb.Reply)) {
 	c, ok := l.calls[reply.GetId()]
 	if !ok {
-		return
+		return nil
 	}
 	delete(l.calls, c.id)
 	c.reply = reply
 	close(c.done)
+	return c.deliver
 }
 
-// connect begins to accept rounds and commands. disconnect fails everything under way.
-func (l *pending) connect() { l.open = true }
+// connect begins to accept rounds and commands on a new stream. disconnect fails everything under
+// way; commands of gateways below are dropped, because their streams end too.
+func (l *pending) connect() {
+	l.open = true
+	l.stream++
+}
 
 func (l *pending) disconnect() {
 	l.open = false
@@ -199,5 +237,5 @@ func (l *pending) disconnect() {
 		l.release(c)
 		close(c.done)
 	}
-	l.inFlight, l.waiting, l.calls, l.queue = nil, nil, nil, nil
+	l.inFlight, l.waiting, l.calls, l.queue, l.news = nil, nil, nil, nil, 0
 }

@@ -14,13 +14,25 @@ import (
 // reached it: behind every batch that was published when it came, and before later ones.
 type session struct {
 	log        *batchLog
+	transfers  *transfers
 	maxReplies int
 	proof      bool // a sync is acknowledged only after a proof of leadership
+	// relayed: the proof is the parent's acknowledgement, and the log then holds all that the
+	// parent sent in front of it. So the acknowledgement takes its place when the proof ends.
+	relayed bool
+	holds   *filter  // what the source holds; nil: everything
+	recent  *decoded // shared by the streams with filters
+	version string   // of this program
 
-	phase    phase
-	welcome  *pb.ReplicateWelcome
-	snapshot *snapshotReader // the snapshot under way; nil if the copy was resumed
-	cursor   uint64          // position of the next batch to send
+	phase   phase
+	welcome *pb.ReplicateWelcome
+	filter  *filter    // what the stream carries; nil: everything
+	narrow  *narrowing // nil without a filter
+	// progress is the snapshot under way. It is nil if the copy was resumed, while the session
+	// waits for its turn, and once the snapshot was sent.
+	progress *progress
+	cursor   uint64 // position of the next batch to send
+	onAdmit  func() // called when the session's turn has come; may be nil
 
 	replies []placedReply // unsent, ordered by position
 	// waiting, proving and proven are the syncs in their three stages; proofRuns is true while
@@ -58,17 +70,34 @@ type syncPoint struct {
 	revision uint64
 }
 
-// outgoing is one message for the gateway. response builds a part of a snapshot, without the lock.
+// outgoing is one message for the gateway. response builds a part of a snapshot, or cuts a batch
+// down to a filter, without the lock.
 type outgoing struct {
 	message *pb.ReplicateResponse
-	part    *snapshotReader
+	part    *progress
+	batch   []byte // encoded
+	narrow  *narrowing
 }
 
-func (o outgoing) response() *pb.ReplicateResponse {
-	if o.part != nil {
-		return o.part.next()
+// response returns the message; nil if a filter leaves nothing of it.
+func (o outgoing) response() (*pb.ReplicateResponse, error) {
+	switch {
+	case o.part != nil:
+		return o.part.message()
+	case o.batch == nil:
+		return o.message, nil
+	case o.narrow == nil:
+		return batchMessage(o.batch), nil
 	}
-	return o.message
+	left, err := o.narrow.batch(o.batch)
+	if left == nil {
+		return nil, err
+	}
+	return batchMessage(left), nil
+}
+
+func batchMessage(data []byte) *pb.ReplicateResponse {
+	return &pb.ReplicateResponse{Kind: &pb.ReplicateResponse_Batch{Batch: data}}
 }
 
 // hello opens the session. latest is the leader's snapshot at the end of the log.
@@ -88,16 +117,43 @@ func (s *session) hello(h *pb.ReplicateHello, latest *Snapshot) error {
 			"the gateway holds revision %d of epoch %d and this leader only %d; restart the gateway if the store was restored from a backup",
 			h.Revision, h.Epoch, latest.revision)
 	}
-	s.phase = phaseWelcome
-	s.welcome = &pb.ReplicateWelcome{Epoch: latest.epoch, InstanceUuid: latest.instance}
-	if position, known := s.log.after(h.Revision); known && h.Epoch == latest.epoch {
-		s.welcome.Resumed = true
-		s.cursor = position
-		return nil
+	version, err := agree(h, s.version)
+	if err != nil {
+		return err
 	}
-	s.snapshot = newSnapshotReader(latest)
-	s.cursor = s.log.end()
+	if s.filter, err = readFilter(h.Filter); err != nil {
+		return err
+	}
+	if !s.holds.covers(s.filter) {
+		return plimsoll.Errorf(plimsoll.CodeConflict,
+			"this relay holds a part of the state only, and the gateway asks for more; let it follow the leader, or a relay without a filter")
+	}
+	welcome := &pb.ReplicateWelcome{
+		Epoch: latest.epoch, InstanceUuid: latest.instance, Protocol: version, Version: s.version,
+	}
+	position, known := s.log.after(h.Revision)
+	if known && h.Epoch == latest.epoch && s.filter.ofNode() == "" {
+		welcome.Resumed = true
+		s.cursor, s.narrow = position, newNarrowing(s.filter, nil, s.recent)
+	} else if err := s.transfers.ask(s); err != nil {
+		return err
+	}
+	s.phase, s.welcome = phaseWelcome, welcome
 	return nil
+}
+
+// begin starts the snapshot that transfers has admitted. cursor is the position behind it.
+func (s *session) begin(t *transfer, cursor uint64) {
+	t.users++
+	s.progress = &progress{transfer: t, admitted: true, count: s.transfers.count}
+	s.cursor, s.narrow = cursor, newNarrowing(s.filter, t.snapshot, s.recent)
+}
+
+// wake tells the session's owner that its snapshot may be sent.
+func (s *session) wake() {
+	if s.onAdmit != nil {
+		s.onAdmit()
+	}
 }
 
 // sync notes a sync request.
@@ -141,6 +197,9 @@ func (s *session) proofDone(err error) {
 		return
 	}
 	s.proven, s.proving = s.proving, syncPoint{}
+	if s.relayed {
+		s.proven.position, s.proven.revision = s.log.end(), s.log.revision()
+	}
 }
 
 // reply queues the answer to a command behind everything that is published. Too many unsent replies
@@ -167,7 +226,8 @@ func (s *session) end(err error) {
 		return
 	}
 	s.phase, s.err = phaseEnded, err
-	s.replies, s.snapshot = nil, nil
+	s.replies = nil
+	s.transfers.leave(s)
 	s.waiting, s.proving, s.proven = syncPoint{}, syncPoint{}, syncPoint{}
 }
 
@@ -178,10 +238,16 @@ func (s *session) next() (out outgoing, ok bool) {
 		s.phase = phaseSnapshot
 		return outgoing{message: &pb.ReplicateResponse{Kind: &pb.ReplicateResponse_Welcome{Welcome: s.welcome}}}, true
 	case phaseSnapshot:
-		if s.snapshot != nil && !s.snapshot.done {
-			return outgoing{part: s.snapshot}, true
+		if !s.welcome.Resumed {
+			if s.progress == nil {
+				return outgoing{}, false // it waits for its turn
+			}
+			if !s.progress.done {
+				return outgoing{part: s.progress}, true
+			}
+			s.transfers.leave(s)
 		}
-		s.phase, s.snapshot = phaseLive, nil
+		s.phase = phaseLive
 		return s.nextLive()
 	case phaseLive:
 		return s.nextLive()
@@ -190,7 +256,13 @@ func (s *session) next() (out outgoing, ok bool) {
 }
 
 func (s *session) nextLive() (outgoing, bool) {
-	if s.proven.id != 0 && s.proven.position <= s.cursor {
+	acknowledges := s.proven.id != 0 && s.proven.position <= s.cursor
+	if acknowledges || len(s.replies) > 0 && s.replies[0].position <= s.cursor {
+		if message := s.narrow.flush(); message != nil {
+			return outgoing{message: message}, true
+		}
+	}
+	if acknowledges {
 		ack := &pb.ReplicateSyncAck{Id: s.proven.id, Epoch: s.welcome.Epoch, Revision: s.proven.revision}
 		s.proven = syncPoint{}
 		s.advanceSync()
@@ -214,5 +286,5 @@ func (s *session) nextLive() (outgoing, bool) {
 		return outgoing{}, false
 	}
 	s.cursor++
-	return outgoing{message: &pb.ReplicateResponse{Kind: &pb.ReplicateResponse_Batch{Batch: data}}}, true
+	return outgoing{batch: data, narrow: s.narrow}, true
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
@@ -16,6 +18,9 @@ type bench struct {
 	tables *Tables
 	log    batchLog
 	proof  bool
+
+	transfers *transfers
+	recent    decoded
 }
 
 func newBench(epoch, revision uint64, limit int) *bench {
@@ -32,13 +37,45 @@ func (b *bench) publish(mutations ...wire.Mutation) {
 
 func (b *bench) session(t *testing.T, epoch, revision uint64) *session {
 	t.Helper()
-	s := &session{log: &b.log, maxReplies: 3, proof: b.proof}
+	s := &session{log: &b.log, transfers: b.newTransfers(), maxReplies: 3, proof: b.proof}
 	if err := s.hello(
 		&pb.ReplicateHello{Gateway: "g", Epoch: epoch, Revision: revision}, b.tables.Snapshot(),
 	); err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// newTransfers returns the snapshots of a source that admits two streams at a time.
+func (b *bench) newTransfers() *transfers {
+	if b.transfers == nil {
+		b.transfers = &transfers{log: &b.log, latest: b.tables.Snapshot, most: 2, mostWaiting: 2, limit: 1 << 20}
+	}
+	return b.transfers
+}
+
+// received returns a message as the gateway decodes it; nil if there is none.
+func received(out outgoing) (*pb.ReplicateResponse, error) {
+	message, err := out.response()
+	if message == nil || err != nil {
+		return nil, err
+	}
+	data, err := proto.Marshal(message)
+	if err != nil {
+		return nil, err
+	}
+	m := &pb.ReplicateResponse{}
+	return m, proto.Unmarshal(data, m)
+}
+
+// onWire is received for a test that cannot go on without the message.
+func onWire(t testing.TB, out outgoing) *pb.ReplicateResponse {
+	t.Helper()
+	message, err := received(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return message
 }
 
 // sent returns the messages that a session sends now, in words.
@@ -50,7 +87,9 @@ func sent(t *testing.T, s *session) string {
 		if !ok {
 			break
 		}
-		words = append(words, inWords(t, out.response()))
+		if message := onWire(t, out); message != nil {
+			words = append(words, inWords(t, message))
+		}
 	}
 	if s.err != nil {
 		words = append(words, "end "+plimsoll.CodeOf(s.err).String())
@@ -203,11 +242,11 @@ func TestSnapshotAndBatchesMeet(t *testing.T) {
 	s := b.session(t, 0, 0)
 	b.publish(put("b", "1"), remove(wire.KindJobStatus, "a")) // after the cut, before the snapshot is sent
 	out, _ := s.next()
-	if got := inWords(t, out.response()); got != "welcome" {
+	if got := inWords(t, onWire(t, out)); got != "welcome" {
 		t.Fatal(got)
 	}
 	out, _ = s.next()
-	part := out.response()
+	part := onWire(t, out)
 	b.publish(put("c", "1")) // in the middle of it
 	if got := inWords(t, part); got != "part a" {
 		t.Fatal(got)
@@ -263,7 +302,7 @@ func TestHelloOfANewerEpochIsRefused(t *testing.T) {
 		{&pb.ReplicateHello{Epoch: 3}, plimsoll.CodeInvalid},
 		{nil, plimsoll.CodeInvalid},
 	} {
-		s := &session{log: &b.log}
+		s := &session{log: &b.log, transfers: b.newTransfers()}
 		if err := s.hello(test.hello, b.tables.Snapshot()); plimsoll.CodeOf(err) != test.want {
 			t.Errorf("hello %v: %v, want %v", test.hello, err, test.want)
 		}
@@ -319,5 +358,31 @@ func TestLogKeepsTheNewestWithinItsLimit(t *testing.T) {
 	l.add(1000, make([]byte, 1<<20))
 	if _, ok := l.at(l.end() - 1); !ok || l.end()-l.first != 1 {
 		t.Error("a batch above the limit must stay as long as it is the newest")
+	}
+}
+
+// A relay's parent acknowledges what it has sent before. So a relay's acknowledgement goes down
+// behind all that the relay holds when the parent's has come (O2).
+func TestRelayAcknowledgesBehindWhatItsParentSentBefore(t *testing.T) {
+	for _, test := range []struct {
+		relayed bool
+		want    string
+	}{
+		{true, "batch 11, ack 1 at 11, batch 12"},
+		{false, "ack 1 at 10, batch 11, batch 12"},
+	} {
+		b := newBench(1, 10, 1<<20)
+		b.proof = true
+		s := b.session(t, 1, 10)
+		s.relayed = test.relayed
+		wantSent(t, s, "resumed")
+		if err := s.sync(1); err != nil {
+			t.Fatal(err)
+		}
+		s.takeProof()
+		b.publish(put("a", "1"))
+		s.proofDone(nil)
+		b.publish(put("a", "2"))
+		wantSent(t, s, test.want)
 	}
 }

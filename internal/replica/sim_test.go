@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
@@ -12,16 +14,30 @@ import (
 )
 
 // simSteps is the length of one simulation.
-const simSteps = 4000
+const simSteps = 20_000
+
+// mutant is a fault that is built into a simulation on purpose.
+type mutant string
+
+const (
+	noMutant          mutant = "none"
+	replyTooEarly     mutant = "the leader replies before it has enqueued the batch"
+	ackTooEarly       mutant = "a relay acknowledges before it has enqueued the batches"
+	joinsInFlight     mutant = "a reader joins a sync in flight"
+	noSync            mutant = "a reader is answered without a sync"
+	noParent          mutant = "a relay acknowledges without its parent"
+	answersForMore    mutant = "a relay with a filter serves a stream that asks for more"
+	keepsStreams      mutant = "a relay keeps the streams below when its own has ended"
+	keepsTasksThatAre mutant = "a stream of one node's tasks keeps those that have left the node"
+)
 
 // simLeader is one incarnation of the leader. A deposed one lives on: it serves its streams and
 // does not know.
 type simLeader struct {
 	bench
-	world   *simWorld
+	simSource
 	inbox   []simCommand
 	durable []simTurn // committed, not published yet
-	conns   []*simConn
 	events  uint64
 }
 
@@ -35,26 +51,6 @@ type simTurn struct {
 	commands []simCommand
 }
 
-// simConn is one stream. It goes on at the leader's end when the gateway has given it up.
-type simConn struct {
-	leader  *simLeader
-	gateway *simGateway
-	session session
-	leads   bool // what the proof that runs will say
-	up      []*pb.ReplicateRequest
-	down    []*pb.ReplicateResponse
-}
-
-type simGateway struct {
-	id        string
-	mirror    mirror
-	pending   pending
-	conn      *simConn // nil: not connected
-	published *Snapshot
-	readers   []simReader
-	writers   []*call
-}
-
 // simReader is a read under way; floor is the highest revision that was acknowledged to anybody
 // when it began.
 type simReader struct {
@@ -63,57 +59,114 @@ type simReader struct {
 }
 
 type simWorld struct {
-	t        *testing.T
 	rng      *rand.Rand
+	mutant   mutant
+	failure  string       // the first violation
 	leader   *simLeader   // the one that the store accepts
 	deposed  []*simLeader // latest first
 	gateways []*simGateway
-	stored   *Tables              // what is durable
-	history  map[[2]uint64]string // epoch and revision → fingerprint of what that leader had published
-	floor    uint64               // highest revision acknowledged to anybody
+	relays   []*simGateway           // those of gateways with a source
+	stored   *Tables                 // what is durable
+	history  map[[2]uint64]*Snapshot // epoch and revision → what that leader had published
+	burst    int                     // how unevenly gateways receive
+	floor    uint64                  // highest revision acknowledged to anybody
 	writes   int
 	reads    int // reads released
+	relayed  int // of these, at gateways behind a relay
+	narrowed int // of these, at gateways with a filter
 	acked    int // writes acknowledged
 }
 
-// TestSimulation drives the pure steps of one leader after another and of several gateways.
-// Messages are late, lost with their stream, or arrive at a deposed leader. After each step it
-// checks:
-//   - a barrier never returns a snapshot older than what was acknowledged before it began
-//     (gateways.md 3.1, O1–O5);
-//   - the effect of a reply is in the snapshot that its gateway shows;
-//   - a copy equals what the leader had at the same revision (O6), and a gateway never goes back
-//     (O8).
-func TestSimulation(t *testing.T) {
-	first, runs := testrun.Seed(t), testrun.Count(10, 30, 3000)
-	reads, acked := 0, 0
-	for i := range runs {
-		seed := first + uint64(i)
-		w := newSimWorld(t, seed)
-		for step := range simSteps {
-			w.step()
-			if t.Failed() {
-				t.Fatalf(
-					"at step %d; replay with: PLIMSOLL_SEED=%d go test ./internal/replica -run TestSimulation", step,
-					seed,
-				)
-			}
-		}
-		reads, acked = reads+w.reads, acked+w.acked
-	}
-	t.Logf("%d reads were released and %d writes acknowledged", reads, acked)
-	if reads < 50*runs || acked < 25*runs {
-		t.Errorf("the simulation did too little: %d reads, %d writes in %d runs", reads, acked, runs)
+// fail notes a violation.
+func (w *simWorld) fail(format string, args ...any) {
+	if w.failure == "" {
+		w.failure = fmt.Sprintf(format, args...)
 	}
 }
 
-func newSimWorld(t *testing.T, seed uint64) *simWorld {
-	w := &simWorld{t: t, rng: rand.New(rand.NewPCG(seed, 0)), stored: NewTables(50), history: map[[2]uint64]string{}}
-	for i := range 3 {
-		g := &simGateway{id: fmt.Sprint("g", i)}
-		g.mirror.eventCapacity, g.pending.maxCalls = 50, 8
-		w.gateways = append(w.gateways, g)
+// TestSimulation drives the pure steps of one leader after another, of gateways, of relays and of
+// relays of relays, with filters and without. Messages are late, lost with their stream, or arrive
+// at a deposed leader; relays are killed and start anew. After each step it checks:
+//   - a barrier never returns a snapshot older than what was acknowledged before it began
+//     (gateways.md 3.1, O1–O5), also behind relays;
+//   - the effect of a reply is in the snapshot that its gateway shows;
+//   - a copy equals what the leader had at the same revision, or its filter's part of that (O6),
+//     and a gateway never goes back (O8);
+//   - commands of gateways behind a relay reach the leader between the news of their streams.
+func TestSimulation(t *testing.T) {
+	first, runs := testrun.Seed(t), testrun.Count(10, 30, 3000)
+	var all simWorld
+	for i := range runs {
+		w := simulate(first+uint64(i), noMutant)
+		if w.failure != "" {
+			t.Fatalf("%s\nreplay with: PLIMSOLL_SEED=%d go test ./internal/replica -run TestSimulation",
+				w.failure, first+uint64(i))
+		}
+		all.reads, all.acked = all.reads+w.reads, all.acked+w.acked
+		all.relayed, all.narrowed = all.relayed+w.relayed, all.narrowed+w.narrowed
 	}
+	t.Logf("%d reads were released, %d behind relays and %d with a filter, and %d writes acknowledged",
+		all.reads, all.relayed, all.narrowed, all.acked)
+	if all.reads < 80*runs || all.relayed < 10*runs || all.narrowed < 20*runs || all.acked < 30*runs {
+		t.Errorf("the simulation did too little in %d runs", runs)
+	}
+}
+
+// A simulation that finds nothing proves something only if it finds each of these faults.
+func TestSimulationCatchesMutants(t *testing.T) {
+	first := testrun.Seed(t)
+	for _, m := range []mutant{
+		replyTooEarly, ackTooEarly, joinsInFlight, noSync, noParent, answersForMore, keepsStreams,
+		keepsTasksThatAre,
+	} {
+		t.Run(string(m), func(t *testing.T) {
+			const most = 200
+			for i := range uint64(most) {
+				if w := simulate(first+i, m); w.failure != "" {
+					t.Logf("after %d runs: %s", i+1, strings.SplitN(w.failure, "\n", 2)[0])
+					return
+				}
+			}
+			t.Errorf("%d simulations did not notice", most)
+		})
+	}
+}
+
+func simulate(seed uint64, m mutant) (w *simWorld) {
+	w = newSimWorld(seed, m)
+	defer func() {
+		if broken := recover(); broken != nil {
+			if m == noMutant {
+				panic(broken)
+			}
+			w.fail("panic: %v", broken)
+		}
+	}()
+	for step := range simSteps {
+		if w.step(); w.failure != "" {
+			w.failure = fmt.Sprintf("at step %d: %s", step, w.failure)
+			break
+		}
+	}
+	return w
+}
+
+func newSimWorld(seed uint64, m mutant) *simWorld {
+	w := &simWorld{
+		rng: rand.New(rand.NewPCG(seed, 0)), mutant: m, stored: NewTables(50), history: map[[2]uint64]*Snapshot{},
+	}
+	w.burst = 1 + w.rng.IntN(5)
+	tasks := &pb.ReplicateFilter{Kinds: []pb.Kind{pb.Kind_KIND_TASK}}
+	ofNode := &pb.ReplicateFilter{Kinds: []pb.Kind{pb.Kind_KIND_TASK}, Node: "n1"}
+	w.gateway("direct", nil)
+	relay := w.relay("relay", nil)
+	second := w.relay("second", nil, relay)
+	narrow := w.relay("narrow", tasks, relay)
+	w.gateway("below", nil, relay, narrow) // narrow refuses it
+	w.gateway("roaming", nil, nil, relay, second)
+	w.gateway("deep", nil, second)
+	w.gateway("tasks", tasks, narrow, relay)
+	w.gateway("node", ofNode, narrow, nil)
 	w.elect()
 	return w
 }
@@ -126,7 +179,7 @@ func (w *simWorld) elect() {
 		w.deposed = append([]*simLeader{w.leader}, w.deposed...)
 		w.deposed = w.deposed[:min(2, len(w.deposed))]
 	}
-	l := &simLeader{world: w}
+	l := &simLeader{}
 	l.tables = NewTables(50)
 	l.tables.instance = fmt.Sprint("instance-", epoch)
 	loaded := wire.Batch{Epoch: epoch, Revision: w.stored.revision, Time: w.stored.time}
@@ -139,14 +192,15 @@ func (w *simWorld) elect() {
 		}
 	}
 	mustApply(l.tables, &loaded)
-	l.log = batchLog{limit: 100 + w.rng.IntN(1500), base: loaded.Revision}
-	l.proof = true
+	l.bench.log = batchLog{limit: 100 + w.rng.IntN(1500), base: loaded.Revision}
+	l.simSource = simSource{world: w, leader: l, log: &l.bench.log, latest: l.tables.Snapshot, open: true}
+	l.simSource.transfers = w.newTransfers(&l.simSource)
 	w.leader = l
 	l.remember()
 }
 
 func (l *simLeader) remember() {
-	l.world.history[[2]uint64{l.tables.epoch, l.tables.revision}] = fingerprint(l.tables.Snapshot())
+	l.world.history[[2]uint64{l.tables.epoch, l.tables.revision}] = l.tables.Snapshot()
 }
 
 func (w *simWorld) step() {
@@ -155,30 +209,41 @@ func (w *simWorld) step() {
 	if len(w.deposed) > 0 && w.rng.IntN(6) == 0 {
 		leader = w.deposed[w.rng.IntN(len(w.deposed))]
 	}
-	switch dice := w.rng.IntN(2000); {
-	case dice < 200:
+	source := &leader.simSource
+	if relays := w.relays; w.rng.IntN(3) > 0 {
+		source = relays[w.rng.IntN(len(relays))].source
+	}
+	switch dice := w.rng.IntN(8000); {
+	case dice < 500:
 		w.read(g)
-	case dice < 400:
+	case dice < 800:
 		w.write(g)
-	case dice < 600:
+	case dice < 1600:
 		g.send()
-	case dice < 900:
-		leader.receive()
-	case dice < 1000:
+	case dice < 3000:
+		source.receive()
+	case dice < 3100:
 		leader.commit()
-	case dice < 1150:
+	case dice < 3250:
 		leader.publish()
-	case dice < 1350:
-		leader.prove()
-	case dice < 1650:
-		leader.send()
-	case dice < 1990:
-		for range w.rng.IntN(4) {
+	case dice < 4350:
+		source.prove()
+	case dice < 5900:
+		source.send()
+	case dice < 6000:
+		source.reap()
+	case dice < 7985:
+		if w.rng.IntN(w.burst) > 0 {
+			break
+		}
+		for range w.rng.IntN(6 * w.burst) {
 			g.receive(w)
 		}
-	case dice < 1996:
+	case dice < 7994:
 		g.reset() // what is on its way down is lost; what goes up may still arrive
-	case dice < 1998:
+	case dice < 7996:
+		g.restart()
+	case dice < 7999:
 		w.elect()
 	}
 	if g.conn == nil && w.rng.IntN(4) == 0 {
@@ -188,6 +253,16 @@ func (w *simWorld) step() {
 }
 
 func (w *simWorld) read(g *simGateway) {
+	if w.mutant == noSync && g.pending.open && g.published != nil {
+		done := &round{done: make(chan struct{}), snapshot: g.published}
+		close(done.done)
+		g.readers = append(g.readers, simReader{done, w.floor})
+		return
+	}
+	if w.mutant == joinsInFlight && g.pending.inFlight != nil {
+		g.readers = append(g.readers, simReader{g.pending.inFlight, w.floor})
+		return
+	}
 	if round, err := g.pending.join(); err == nil {
 		g.readers = append(g.readers, simReader{round, w.floor})
 	}
@@ -202,46 +277,7 @@ func (w *simWorld) write(g *simGateway) {
 	}
 }
 
-func (g *simGateway) send() {
-	if g.conn == nil {
-		return
-	}
-	if request := g.pending.next(); request != nil {
-		g.conn.up = append(g.conn.up, request)
-	}
-}
-
-// receive takes one message of one of the leader's streams.
-func (l *simLeader) receive() {
-	conn := l.pick()
-	if conn == nil || len(conn.up) == 0 {
-		return
-	}
-	request := conn.up[0]
-	conn.up = conn.up[1:]
-	switch {
-	case request.GetSync() != nil:
-		if err := conn.session.sync(request.GetSync().GetId()); err != nil {
-			l.world.t.Error(err)
-		}
-	case request.GetCommand() != nil:
-		l.inbox = append(l.inbox, simCommand{conn, request.GetCommand()})
-	}
-}
-
-// pick chooses a stream, mostly one that its gateway has not given up.
-func (l *simLeader) pick() *simConn {
-	rng := l.world.rng
-	for range 3 {
-		if len(l.conns) == 0 {
-			return nil
-		}
-		if conn := l.conns[rng.IntN(len(l.conns))]; conn.gateway.conn == conn || rng.IntN(8) == 0 {
-			return conn
-		}
-	}
-	return nil
-}
+var errDeposed = errors.New("deposed")
 
 // commit makes a turn of the commands in the inbox and stores it. The store refuses a deposed
 // leader.
@@ -284,107 +320,74 @@ func (l *simLeader) publish() {
 	}
 	turn := l.durable[0]
 	l.durable = l.durable[1:]
-	l.log.add(turn.batch.Revision, wire.AppendBatch(nil, &turn.batch))
-	mustApply(l.tables, &turn.batch)
-	l.remember()
+	enqueue := func() {
+		l.bench.log.add(turn.batch.Revision, wire.AppendBatch(nil, &turn.batch))
+		mustApply(l.tables, &turn.batch)
+		l.remember()
+	}
+	if l.world.mutant != replyTooEarly {
+		enqueue()
+	}
 	for _, c := range turn.commands {
 		c.conn.session.reply(&pb.Reply{Id: c.command.GetId(), Revision: turn.batch.Revision})
 	}
-}
-
-var errDeposed = errors.New("deposed")
-
-func (l *simLeader) prove() {
-	conn := l.pick()
-	if conn == nil {
-		return
-	}
-	if !conn.session.proofRuns {
-		conn.session.takeProof()
-		conn.leads = l == l.world.leader // the earliest instant that counts
-		return
-	}
-	if conn.leads {
-		conn.session.proofDone(nil)
-		return
-	}
-	conn.session.proofDone(errDeposed)
-}
-
-func (l *simLeader) send() {
-	conn := l.pick()
-	if conn == nil || len(conn.down) > 6 { // a gateway that does not read
-		return
-	}
-	for range 1 + l.world.rng.IntN(4) {
-		if out, ok := conn.session.next(); ok {
-			conn.down = append(conn.down, out.response())
-		}
-	}
-	if conn.session.err != nil && conn.gateway.conn == conn && len(conn.down) == 0 {
-		conn.gateway.reset()
-	}
-}
-
-func (g *simGateway) connect(l *simLeader) {
-	conn := &simConn{leader: l, gateway: g}
-	conn.session = session{log: &l.log, maxReplies: 20, proof: true}
-	hello := g.mirror.open(g.id).GetHello()
-	if err := conn.session.hello(hello, l.tables.Snapshot()); err != nil {
-		return // an older leader refuses
-	}
-	g.conn = conn
-	l.conns = append(l.conns, conn)
-	if len(l.conns) > 6 {
-		l.conns = l.conns[1:]
-	}
-}
-
-func (g *simGateway) reset() {
-	g.conn = nil
-	g.pending.disconnect()
-}
-
-// receive takes one message as Follower.take does.
-func (g *simGateway) receive(w *simWorld) {
-	if g.conn == nil || len(g.conn.down) == 0 {
-		return
-	}
-	response := g.conn.down[0]
-	g.conn.down = g.conn.down[1:]
-	e, err := g.mirror.step(response)
-	if err != nil {
-		if g.conn.leader == w.leader {
-			w.t.Errorf("%s: %v", g.id, err)
-		}
-		g.reset() // an older leader than the one that the gateway has seen
-		return
-	}
-	if e.snapshot != nil {
-		w.checkSnapshot(g, e.snapshot)
-		g.published = e.snapshot
-	}
-	if e.connected {
-		g.pending.connect()
-	}
-	if e.ack != 0 {
-		g.pending.acknowledge(e.ack, g.mirror.latest)
-	}
-	if e.reply != nil {
-		g.pending.answer(e.reply)
+	if l.world.mutant == replyTooEarly {
+		enqueue()
 	}
 }
 
 func (w *simWorld) checkSnapshot(g *simGateway, s *Snapshot) {
 	if old := g.published; old != nil && (s.epoch < old.epoch || s.epoch == old.epoch && s.revision < old.revision) {
-		w.t.Errorf(
+		w.fail(
 			"%s went back from revision %d of epoch %d to %d of %d", g.id, old.revision, old.epoch, s.revision, s.epoch,
 		)
 	}
-	want := w.history[[2]uint64{s.epoch, s.revision}]
-	if got := fingerprint(s); got != want {
-		w.t.Errorf("%s holds\n%s\nbut the leader had\n%s", g.id, got, want)
+	want := contents(w.history[[2]uint64{s.epoch, s.revision}], g.filter)
+	if got := contents(s, g.filter); got != want {
+		w.fail("%s holds at revision %d of epoch %d\n%s\nbut the leader had\n%s", g.id, s.revision, s.epoch, got, want)
 	}
+	if g.filter == nil {
+		return
+	}
+	for kind := wire.Kind(1); kind < wire.NumKinds; kind++ {
+		if !g.filter.has(kind) && s.Len(kind) > 0 {
+			w.fail("%s holds records of kind %d, which its filter leaves out", g.id, kind)
+		}
+	}
+	if g.filter.node != "" && s.Len(wire.KindTask) != len(keysOfNode(s, g.filter.node)) {
+		w.fail("%s holds tasks of other nodes: %s", g.id, keysOf(s, wire.KindTask, "", ""))
+	}
+}
+
+// contents are the records of a snapshot that a filter lets through, in words.
+func contents(s *Snapshot, f *filter) string {
+	if s == nil {
+		return "nothing: there was no such revision"
+	}
+	var words []string
+	for kind := wire.Kind(1); kind < wire.NumKinds; kind++ {
+		if !f.has(kind) {
+			continue
+		}
+		for key, value := range s.Scan(kind, "", "") {
+			if node := f.ofNode(); kind == wire.KindTask && node != "" && !slices.Contains(keysOfNode(s, node), key) {
+				continue
+			}
+			words = append(words, fmt.Sprintf("kind %d %s=%s", kind, key, value))
+		}
+	}
+	if f == nil {
+		low, high, ok := s.Events().Range()
+		words = append(words, fmt.Sprint("events ", low, " to ", high, " ", ok, " of ", s.InstanceUUID()))
+	}
+	return strings.Join(words, ", ")
+}
+
+func keysOfNode(s *Snapshot, node string) (keys []string) {
+	for key := range s.NodeTasks(node) {
+		keys = append(keys, key)
+	}
+	return keys
 }
 
 // check ends the reads and writes of a gateway that have been answered.
@@ -396,8 +399,14 @@ func (w *simWorld) check(g *simGateway) {
 			readers = append(readers, r)
 		case r.round.err == nil:
 			w.reads++
+			if g.behind {
+				w.relayed++
+			}
+			if g.filter != nil {
+				w.narrowed++
+			}
 			if got := r.round.snapshot.Revision(); got < r.floor {
-				w.t.Errorf(
+				w.fail(
 					"%s: a barrier returned revision %d, but %d was acknowledged before it began", g.id, got, r.floor,
 				)
 			}
@@ -423,7 +432,7 @@ func (w *simWorld) checkWrite(g *simGateway, c *call) {
 	w.acked++
 	w.floor = max(w.floor, c.reply.GetRevision())
 	if shown := g.published.Revision(); shown < c.reply.GetRevision() {
-		w.t.Errorf(
+		w.fail(
 			"%s: a command was answered at revision %d, but the gateway shows %d", g.id, c.reply.GetRevision(), shown,
 		)
 	}

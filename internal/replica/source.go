@@ -15,6 +15,10 @@ import (
 const (
 	DefaultRetainBytes = 64 << 20
 	DefaultMaxReplies  = 16_384
+
+	DefaultMaxGateways   = 1024
+	DefaultMaxSnapshots  = 4
+	DefaultSnapshotBytes = 64 << 20
 )
 
 // SourceConfig holds the settings of a Source. Zero values stand for the defaults.
@@ -30,6 +34,18 @@ type SourceConfig struct {
 	// MaxReplies bounds the unsent replies of one stream; default DefaultMaxReplies. A gateway with
 	// more is cut off.
 	MaxReplies int
+	// MaxGateways bounds the streams, and the gateways behind each of them; default
+	// DefaultMaxGateways. One more is refused.
+	MaxGateways int
+	// MaxSnapshots bounds the streams that are sent a snapshot at a time; default
+	// DefaultMaxSnapshots. The others wait in their order.
+	MaxSnapshots int
+	// SnapshotBytes bounds the encoded parts of the newest snapshot that are kept for further
+	// streams; default DefaultSnapshotBytes. A part that is no longer kept is encoded again.
+	SnapshotBytes int
+	// Version is the version of this program, which a refusal of another one names; default: the
+	// one that the Go tool wrote into it.
+	Version string
 	// Confirm returns nil if this process led at an instant after the call began. A goroutine of
 	// the stream calls it for each acknowledgement of a sync, one call at a time. Nil: this process
 	// always leads.
@@ -40,6 +56,9 @@ type SourceConfig struct {
 
 // SourceEvents are the callbacks of a Source. A nil function is not called. None may block.
 type SourceEvents struct {
+	// Connected and Disconnected are called for each stream of a gateway, also for those of
+	// gateways behind a relay. They are called in front of the stream's first command and behind
+	// its last.
 	Connected    func(gateway string, resumed bool)
 	Disconnected func(gateway string, err error) // err is nil if the gateway ended the stream
 	Unread       func(gateway string)            // a gateway was cut off because it does not read its stream
@@ -53,10 +72,30 @@ func (c *SourceConfig) Validate() error {
 		return plimsoll.Invalid("epoch", "is 0; a leader's epoch starts at 1")
 	case c.InstanceUUID == "":
 		return plimsoll.Invalid("instanceUUID", "is empty; give each leader's process its own")
-	case c.RetainBytes < 0 || c.EventCapacity < 0 || c.MaxReplies < 0:
-		return plimsoll.Invalid("replication", "a bound is negative; give 0 for the default, or more")
+	}
+	return c.validateBounds()
+}
+
+func (c *SourceConfig) validateBounds() error {
+	for _, n := range []int{
+		c.RetainBytes, c.EventCapacity, c.MaxReplies, c.MaxGateways, c.MaxSnapshots, c.SnapshotBytes,
+	} {
+		if n < 0 {
+			return plimsoll.Invalid("replication", "a bound is negative; give 0 for the default, or more")
+		}
 	}
 	return nil
+}
+
+func (c *SourceConfig) setDefaults() {
+	c.RetainBytes = orDefault(c.RetainBytes, DefaultRetainBytes)
+	c.MaxReplies = orDefault(c.MaxReplies, DefaultMaxReplies)
+	c.MaxGateways = orDefault(c.MaxGateways, DefaultMaxGateways)
+	c.MaxSnapshots = orDefault(c.MaxSnapshots, DefaultMaxSnapshots)
+	c.SnapshotBytes = orDefault(c.SnapshotBytes, DefaultSnapshotBytes)
+	if c.Version == "" {
+		c.Version = builtVersion()
+	}
 }
 
 func orDefault(n, otherwise int) int {
@@ -67,17 +106,23 @@ func orDefault(n, otherwise int) int {
 }
 
 // Source is the leader's end of replication: the published tables and batches, and the streams that
-// carry them.
+// carry them. A Relay has one too.
 type Source struct {
 	config SourceConfig
-	tables *Tables                  // belongs to the publishing goroutine
+	relay  *Relay                   // nil at the leader
+	tables *Tables                  // belongs to the publishing goroutine; nil at a relay
 	latest atomic.Pointer[Snapshot] // Invariant, under mu: its revision is the one at the end of the log
 
 	mu struct {
 		sync.Mutex
-		log     batchLog
-		streams map[*stream]struct{}
-		closed  error
+		log       batchLog
+		recent    decoded
+		transfers transfers
+		streams   map[*stream]struct{}
+		closed    error    // why no stream is served; nil: they are
+		above     uint64   // at a relay: number of the follower's stream from which this one is fed
+		path      []string // ids of the relays from the leader's to this one; empty at the leader
+		unready   []string // at a relay that is closed: its id, and those above it that are not ready either
 	}
 }
 
@@ -91,13 +136,24 @@ func NewSource(config SourceConfig, tables *Tables) (*Source, error) {
 	if tables == nil {
 		tables = NewTables(config.EventCapacity)
 	}
-	config.MaxReplies = orDefault(config.MaxReplies, DefaultMaxReplies)
 	tables.epoch, tables.instance = config.Epoch, config.InstanceUUID
-	s := &Source{config: config, tables: tables}
+	s := newSource(config)
+	s.tables = tables
 	s.latest.Store(tables.Snapshot())
-	s.mu.log = batchLog{limit: orDefault(config.RetainBytes, DefaultRetainBytes), base: tables.revision}
-	s.mu.streams = map[*stream]struct{}{}
+	s.mu.log.base = tables.revision
 	return s, nil
+}
+
+func newSource(config SourceConfig) *Source {
+	config.setDefaults()
+	s := &Source{config: config}
+	s.mu.log.limit = config.RetainBytes
+	s.mu.streams = map[*stream]struct{}{}
+	s.mu.transfers = transfers{
+		log: &s.mu.log, latest: s.latest.Load, most: config.MaxSnapshots, mostWaiting: config.MaxGateways,
+		limit: config.SnapshotBytes,
+	}
+	return s
 }
 
 // Snapshot returns the snapshot after the last published batch.
@@ -126,12 +182,15 @@ func (s *Source) Publish(b *wire.Batch) {
 	if err := s.tables.Apply(b); err != nil {
 		panic(fmt.Sprintf("replica: %v", err))
 	}
-	latest := s.tables.Snapshot()
+	s.append(s.tables.Snapshot(), data)
+}
 
+// append makes an encoded batch visible, with the snapshot that holds it.
+func (s *Source) append(latest *Snapshot, data []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.latest.Store(latest)
-	s.mu.log.add(b.Revision, data)
+	s.mu.log.add(latest.revision, data)
 	for st := range s.mu.streams {
 		notify(st.wake)
 	}
@@ -161,16 +220,44 @@ func (s *Source) Close(err error) {
 
 // open registers a stream whose first message is hello.
 func (s *Source) open(st *stream, hello *pb.ReplicateHello) error {
+	if err := s.relay.admits(); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.closed != nil {
 		return s.mu.closed
 	}
-	st.session = session{log: &s.mu.log, maxReplies: s.config.MaxReplies, proof: s.config.Confirm != nil}
+	if err := s.admits(hello); err != nil {
+		return err
+	}
+	st.session = session{
+		log: &s.mu.log, transfers: &s.mu.transfers, maxReplies: s.config.MaxReplies, proof: s.config.Confirm != nil,
+		relayed: s.relay != nil, holds: s.relay.holds(), recent: &s.mu.recent, version: s.config.Version,
+		onAdmit: func() { notify(st.wake) },
+	}
 	if err := st.session.hello(hello, s.latest.Load()); err != nil {
 		return err
 	}
+	st.session.welcome.Path = s.mu.path
+	st.above = s.mu.above
 	s.mu.streams[st] = struct{}{}
+	return nil
+}
+
+// admits returns the error for a gateway that may not follow this source. The caller holds mu.
+func (s *Source) admits(hello *pb.ReplicateHello) error {
+	if hello == nil {
+		return nil // the session refuses it
+	}
+	if err := checkPath(s.mu.path, hello.Gateway); err != nil {
+		return err
+	}
+	if len(s.mu.streams) >= s.config.MaxGateways {
+		return plimsoll.Errorf(
+			plimsoll.CodeExhausted, "%d gateways follow this process already; let this one follow another", s.config.MaxGateways,
+		)
+	}
 	return nil
 }
 

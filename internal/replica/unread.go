@@ -11,6 +11,23 @@ import (
 // cut off, because it holds a connection and its unsent replies.
 const unreadTimeout = time.Minute
 
+// turnTimeout bounds one Send of a stream that holds one of the turns for a snapshot. Then the turn
+// goes to the next stream: gateways that are gone must not keep the others waiting.
+const turnTimeout = 2 * time.Second
+
+// turnTimer returns a stopped timer that takes the turn of a stream.
+func (s *Source) turnTimer(st *stream) *time.Timer {
+	timer := time.AfterFunc(turnTimeout, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if st.sending {
+			s.mu.transfers.yield(&st.session)
+		}
+	})
+	timer.Stop()
+	return timer
+}
+
 // sendTimer returns a stopped timer that cuts a stream off. Each Send starts it anew.
 func (s *Source) sendTimer(st *stream) *time.Timer {
 	timer := time.AfterFunc(unreadTimeout, func() { s.unread(st) })

@@ -4,9 +4,9 @@
 // 	protoc        (unknown)
 // source: plimsoll/v1/replication.proto
 
-// One ordered stream between a gateway and the leader. Commands and sync requests go up. The
-// snapshot, batches, sync acknowledgements and replies come down, each behind the messages that it
-// must not overtake.
+// One ordered stream between a gateway and the leader, or a relay: a gateway that other gateways
+// follow. Commands and sync requests go up. The snapshot, batches, sync acknowledgements and replies
+// come down, each behind the messages that it must not overtake.
 
 package plimsollv1
 
@@ -103,6 +103,7 @@ type ReplicateRequest struct {
 	//	*ReplicateRequest_Hello
 	//	*ReplicateRequest_Sync
 	//	*ReplicateRequest_Command
+	//	*ReplicateRequest_Downstream
 	Kind          isReplicateRequest_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -172,6 +173,15 @@ func (x *ReplicateRequest) GetCommand() *Command {
 	return nil
 }
 
+func (x *ReplicateRequest) GetDownstream() *ReplicateDownstream {
+	if x != nil {
+		if x, ok := x.Kind.(*ReplicateRequest_Downstream); ok {
+			return x.Downstream
+		}
+	}
+	return nil
+}
+
 type isReplicateRequest_Kind interface {
 	isReplicateRequest_Kind()
 }
@@ -188,21 +198,33 @@ type ReplicateRequest_Command struct {
 	Command *Command `protobuf:"bytes,3,opt,name=command,proto3,oneof"`
 }
 
+type ReplicateRequest_Downstream struct {
+	Downstream *ReplicateDownstream `protobuf:"bytes,4,opt,name=downstream,proto3,oneof"`
+}
+
 func (*ReplicateRequest_Hello) isReplicateRequest_Kind() {}
 
 func (*ReplicateRequest_Sync) isReplicateRequest_Kind() {}
 
 func (*ReplicateRequest_Command) isReplicateRequest_Kind() {}
 
+func (*ReplicateRequest_Downstream) isReplicateRequest_Kind() {}
+
 type ReplicateHello struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Gateway string                 `protobuf:"bytes,1,opt,name=gateway,proto3" json:"gateway,omitempty"`
 	// Epoch and revision of the replica's copy, so that only later batches are sent; 0 and 0: no
 	// copy.
-	Epoch         uint64 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Revision      uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Epoch    uint64 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Revision uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Versions of the protocol that the gateway speaks, from the oldest to the newest, and the version
+	// of its program. 0 stands for 1, the version without these fields.
+	Protocol       uint32           `protobuf:"varint,4,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	OldestProtocol uint32           `protobuf:"varint,5,opt,name=oldest_protocol,json=oldestProtocol,proto3" json:"oldest_protocol,omitempty"`
+	Version        string           `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
+	Filter         *ReplicateFilter `protobuf:"bytes,7,opt,name=filter,proto3" json:"filter,omitempty"` // unset: everything
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ReplicateHello) Reset() {
@@ -256,6 +278,149 @@ func (x *ReplicateHello) GetRevision() uint64 {
 	return 0
 }
 
+func (x *ReplicateHello) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
+func (x *ReplicateHello) GetOldestProtocol() uint32 {
+	if x != nil {
+		return x.OldestProtocol
+	}
+	return 0
+}
+
+func (x *ReplicateHello) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *ReplicateHello) GetFilter() *ReplicateFilter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+// The part of the state that a stream is to carry.
+type ReplicateFilter struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kinds         []Kind                 `protobuf:"varint,1,rep,packed,name=kinds,proto3,enum=plimsoll.v1.Kind" json:"kinds,omitempty"` // the kinds of record; at least one
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`                                 // of the tasks, only those that are bound to this node; empty: all
+	Events        bool                   `protobuf:"varint,3,opt,name=events,proto3" json:"events,omitempty"`                            // the recent events too
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplicateFilter) Reset() {
+	*x = ReplicateFilter{}
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplicateFilter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplicateFilter) ProtoMessage() {}
+
+func (x *ReplicateFilter) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplicateFilter.ProtoReflect.Descriptor instead.
+func (*ReplicateFilter) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ReplicateFilter) GetKinds() []Kind {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+func (x *ReplicateFilter) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ReplicateFilter) GetEvents() bool {
+	if x != nil {
+		return x.Events
+	}
+	return false
+}
+
+// A relay tells that a stream of a gateway below it has begun or ended. Each stream has both, in
+// front of its first command and behind its last.
+type ReplicateDownstream struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Gateway       string                 `protobuf:"bytes,1,opt,name=gateway,proto3" json:"gateway,omitempty"`
+	Gone          bool                   `protobuf:"varint,2,opt,name=gone,proto3" json:"gone,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplicateDownstream) Reset() {
+	*x = ReplicateDownstream{}
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplicateDownstream) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplicateDownstream) ProtoMessage() {}
+
+func (x *ReplicateDownstream) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplicateDownstream.ProtoReflect.Descriptor instead.
+func (*ReplicateDownstream) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ReplicateDownstream) GetGateway() string {
+	if x != nil {
+		return x.Gateway
+	}
+	return ""
+}
+
+func (x *ReplicateDownstream) GetGone() bool {
+	if x != nil {
+		return x.Gone
+	}
+	return false
+}
+
 // A request for an acknowledgement behind everything committed so far.
 type ReplicateSync struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -266,7 +431,7 @@ type ReplicateSync struct {
 
 func (x *ReplicateSync) Reset() {
 	*x = ReplicateSync{}
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[2]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -278,7 +443,7 @@ func (x *ReplicateSync) String() string {
 func (*ReplicateSync) ProtoMessage() {}
 
 func (x *ReplicateSync) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[2]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -291,7 +456,7 @@ func (x *ReplicateSync) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicateSync.ProtoReflect.Descriptor instead.
 func (*ReplicateSync) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{2}
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ReplicateSync) GetId() uint64 {
@@ -311,6 +476,7 @@ type ReplicateResponse struct {
 	//	*ReplicateResponse_Batch
 	//	*ReplicateResponse_SyncAck
 	//	*ReplicateResponse_Reply
+	//	*ReplicateResponse_Unready
 	Kind          isReplicateResponse_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -318,7 +484,7 @@ type ReplicateResponse struct {
 
 func (x *ReplicateResponse) Reset() {
 	*x = ReplicateResponse{}
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[3]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -330,7 +496,7 @@ func (x *ReplicateResponse) String() string {
 func (*ReplicateResponse) ProtoMessage() {}
 
 func (x *ReplicateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[3]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -343,7 +509,7 @@ func (x *ReplicateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicateResponse.ProtoReflect.Descriptor instead.
 func (*ReplicateResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{3}
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ReplicateResponse) GetKind() isReplicateResponse_Kind {
@@ -407,6 +573,15 @@ func (x *ReplicateResponse) GetReply() *Reply {
 	return nil
 }
 
+func (x *ReplicateResponse) GetUnready() *ReplicateUnready {
+	if x != nil {
+		if x, ok := x.Kind.(*ReplicateResponse_Unready); ok {
+			return x.Unready
+		}
+	}
+	return nil
+}
+
 type isReplicateResponse_Kind interface {
 	isReplicateResponse_Kind()
 }
@@ -435,6 +610,10 @@ type ReplicateResponse_Reply struct {
 	Reply *Reply `protobuf:"bytes,6,opt,name=reply,proto3,oneof"`
 }
 
+type ReplicateResponse_Unready struct {
+	Unready *ReplicateUnready `protobuf:"bytes,7,opt,name=unready,proto3,oneof"` // instead of a welcome; the stream ends behind it
+}
+
 func (*ReplicateResponse_Welcome) isReplicateResponse_Kind() {}
 
 func (*ReplicateResponse_Snapshot) isReplicateResponse_Kind() {}
@@ -447,20 +626,71 @@ func (*ReplicateResponse_SyncAck) isReplicateResponse_Kind() {}
 
 func (*ReplicateResponse_Reply) isReplicateResponse_Kind() {}
 
+func (*ReplicateResponse_Unready) isReplicateResponse_Kind() {}
+
+// A relay that follows no leader now cannot serve a stream.
+type ReplicateUnready struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Ids of the relay, of the one that it follows and is not ready either, and so on.
+	Path          []string `protobuf:"bytes,1,rep,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplicateUnready) Reset() {
+	*x = ReplicateUnready{}
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplicateUnready) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplicateUnready) ProtoMessage() {}
+
+func (x *ReplicateUnready) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplicateUnready.ProtoReflect.Descriptor instead.
+func (*ReplicateUnready) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ReplicateUnready) GetPath() []string {
+	if x != nil {
+		return x.Path
+	}
+	return nil
+}
+
 type ReplicateWelcome struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Epoch        uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	InstanceUuid string                 `protobuf:"bytes,2,opt,name=instance_uuid,json=instanceUuid,proto3" json:"instance_uuid,omitempty"`
 	// The replica keeps its copy, and batches after its revision follow. Otherwise a snapshot
 	// follows.
-	Resumed       bool `protobuf:"varint,3,opt,name=resumed,proto3" json:"resumed,omitempty"`
+	Resumed       bool     `protobuf:"varint,3,opt,name=resumed,proto3" json:"resumed,omitempty"`
+	Protocol      uint32   `protobuf:"varint,4,opt,name=protocol,proto3" json:"protocol,omitempty"` // the version that the stream uses
+	Version       string   `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`    // of the sender's program
+	Path          []string `protobuf:"bytes,6,rep,name=path,proto3" json:"path,omitempty"`          // ids of the relays between the leader and the gateway, top down
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReplicateWelcome) Reset() {
 	*x = ReplicateWelcome{}
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[4]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -472,7 +702,7 @@ func (x *ReplicateWelcome) String() string {
 func (*ReplicateWelcome) ProtoMessage() {}
 
 func (x *ReplicateWelcome) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[4]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -485,7 +715,7 @@ func (x *ReplicateWelcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicateWelcome.ProtoReflect.Descriptor instead.
 func (*ReplicateWelcome) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{4}
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ReplicateWelcome) GetEpoch() uint64 {
@@ -509,6 +739,27 @@ func (x *ReplicateWelcome) GetResumed() bool {
 	return false
 }
 
+func (x *ReplicateWelcome) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
+func (x *ReplicateWelcome) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *ReplicateWelcome) GetPath() []string {
+	if x != nil {
+		return x.Path
+	}
+	return nil
+}
+
 // A part of the snapshot.
 type ReplicateSnapshot struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -521,7 +772,7 @@ type ReplicateSnapshot struct {
 
 func (x *ReplicateSnapshot) Reset() {
 	*x = ReplicateSnapshot{}
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[5]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -533,7 +784,7 @@ func (x *ReplicateSnapshot) String() string {
 func (*ReplicateSnapshot) ProtoMessage() {}
 
 func (x *ReplicateSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[5]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -546,7 +797,7 @@ func (x *ReplicateSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicateSnapshot.ProtoReflect.Descriptor instead.
 func (*ReplicateSnapshot) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{5}
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ReplicateSnapshot) GetRecords() []*Mutation {
@@ -573,7 +824,7 @@ type ReplicateSnapshotEnd struct {
 
 func (x *ReplicateSnapshotEnd) Reset() {
 	*x = ReplicateSnapshotEnd{}
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[6]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -585,7 +836,7 @@ func (x *ReplicateSnapshotEnd) String() string {
 func (*ReplicateSnapshotEnd) ProtoMessage() {}
 
 func (x *ReplicateSnapshotEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[6]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -598,7 +849,7 @@ func (x *ReplicateSnapshotEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicateSnapshotEnd.ProtoReflect.Descriptor instead.
 func (*ReplicateSnapshotEnd) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{6}
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ReplicateSnapshotEnd) GetRevision() uint64 {
@@ -626,7 +877,7 @@ type ReplicateSyncAck struct {
 
 func (x *ReplicateSyncAck) Reset() {
 	*x = ReplicateSyncAck{}
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[7]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -638,7 +889,7 @@ func (x *ReplicateSyncAck) String() string {
 func (*ReplicateSyncAck) ProtoMessage() {}
 
 func (x *ReplicateSyncAck) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[7]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -651,7 +902,7 @@ func (x *ReplicateSyncAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicateSyncAck.ProtoReflect.Descriptor instead.
 func (*ReplicateSyncAck) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{7}
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ReplicateSyncAck) GetId() uint64 {
@@ -690,7 +941,7 @@ type Mutation struct {
 
 func (x *Mutation) Reset() {
 	*x = Mutation{}
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[8]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -702,7 +953,7 @@ func (x *Mutation) String() string {
 func (*Mutation) ProtoMessage() {}
 
 func (x *Mutation) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[8]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -715,7 +966,7 @@ func (x *Mutation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mutation.ProtoReflect.Descriptor instead.
 func (*Mutation) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{8}
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Mutation) GetKind() Kind {
@@ -771,7 +1022,7 @@ type EventChunk struct {
 
 func (x *EventChunk) Reset() {
 	*x = EventChunk{}
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[9]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -783,7 +1034,7 @@ func (x *EventChunk) String() string {
 func (*EventChunk) ProtoMessage() {}
 
 func (x *EventChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[9]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -796,7 +1047,7 @@ func (x *EventChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventChunk.ProtoReflect.Descriptor instead.
 func (*EventChunk) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{9}
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *EventChunk) GetFirstId() uint64 {
@@ -834,7 +1085,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[10]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -846,7 +1097,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[10]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -859,7 +1110,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{10}
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Batch) GetEpoch() uint64 {
@@ -920,14 +1171,16 @@ type Command struct {
 	//	*Command_DeletePolicy
 	//	*Command_ReportNode
 	//	*Command_LeaveNode
-	Kind          isCommand_Kind `protobuf_oneof:"kind"`
+	Kind isCommand_Kind `protobuf_oneof:"kind"`
+	// The gateway that the command comes from, if a relay passes it on. The relay has announced it.
+	Gateway       string `protobuf:"bytes,19,opt,name=gateway,proto3" json:"gateway,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[11]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -939,7 +1192,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[11]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -952,7 +1205,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{11}
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Command) GetId() uint64 {
@@ -1122,6 +1375,13 @@ func (x *Command) GetLeaveNode() *LeaveNodeRequest {
 	return nil
 }
 
+func (x *Command) GetGateway() string {
+	if x != nil {
+		return x.Gateway
+	}
+	return ""
+}
+
 type isCommand_Kind interface {
 	isCommand_Kind()
 }
@@ -1242,7 +1502,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[12]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1254,7 +1514,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[12]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1267,7 +1527,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{12}
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Outcome) GetTime() int64 {
@@ -1312,7 +1572,7 @@ type NodeLiveness struct {
 
 func (x *NodeLiveness) Reset() {
 	*x = NodeLiveness{}
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[13]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1324,7 +1584,7 @@ func (x *NodeLiveness) String() string {
 func (*NodeLiveness) ProtoMessage() {}
 
 func (x *NodeLiveness) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[13]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1337,7 +1597,7 @@ func (x *NodeLiveness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeLiveness.ProtoReflect.Descriptor instead.
 func (*NodeLiveness) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{13}
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *NodeLiveness) GetNode() string {
@@ -1379,7 +1639,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[14]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1391,7 +1651,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[14]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1404,7 +1664,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{14}
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Reply) GetId() uint64 {
@@ -1474,30 +1734,50 @@ var File_plimsoll_v1_replication_proto protoreflect.FileDescriptor
 
 const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\n" +
-	"\x1dplimsoll/v1/replication.proto\x12\vplimsoll.v1\x1a\x17plimsoll/v1/agent.proto\x1a\x15plimsoll/v1/api.proto\x1a\x19plimsoll/v1/objects.proto\"\xb3\x01\n" +
+	"\x1dplimsoll/v1/replication.proto\x12\vplimsoll.v1\x1a\x17plimsoll/v1/agent.proto\x1a\x15plimsoll/v1/api.proto\x1a\x19plimsoll/v1/objects.proto\"\xf7\x01\n" +
 	"\x10ReplicateRequest\x123\n" +
 	"\x05hello\x18\x01 \x01(\v2\x1b.plimsoll.v1.ReplicateHelloH\x00R\x05hello\x120\n" +
 	"\x04sync\x18\x02 \x01(\v2\x1a.plimsoll.v1.ReplicateSyncH\x00R\x04sync\x120\n" +
-	"\acommand\x18\x03 \x01(\v2\x14.plimsoll.v1.CommandH\x00R\acommandB\x06\n" +
-	"\x04kind\"\\\n" +
+	"\acommand\x18\x03 \x01(\v2\x14.plimsoll.v1.CommandH\x00R\acommand\x12B\n" +
+	"\n" +
+	"downstream\x18\x04 \x01(\v2 .plimsoll.v1.ReplicateDownstreamH\x00R\n" +
+	"downstreamB\x06\n" +
+	"\x04kind\"\xf1\x01\n" +
 	"\x0eReplicateHello\x12\x18\n" +
 	"\agateway\x18\x01 \x01(\tR\agateway\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x04R\brevision\"\x1f\n" +
+	"\brevision\x18\x03 \x01(\x04R\brevision\x12\x1a\n" +
+	"\bprotocol\x18\x04 \x01(\rR\bprotocol\x12'\n" +
+	"\x0foldest_protocol\x18\x05 \x01(\rR\x0eoldestProtocol\x12\x18\n" +
+	"\aversion\x18\x06 \x01(\tR\aversion\x124\n" +
+	"\x06filter\x18\a \x01(\v2\x1c.plimsoll.v1.ReplicateFilterR\x06filter\"f\n" +
+	"\x0fReplicateFilter\x12'\n" +
+	"\x05kinds\x18\x01 \x03(\x0e2\x11.plimsoll.v1.KindR\x05kinds\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x16\n" +
+	"\x06events\x18\x03 \x01(\bR\x06events\"C\n" +
+	"\x13ReplicateDownstream\x12\x18\n" +
+	"\agateway\x18\x01 \x01(\tR\agateway\x12\x12\n" +
+	"\x04gone\x18\x02 \x01(\bR\x04gone\"\x1f\n" +
 	"\rReplicateSync\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\x04R\x02id\"\xdc\x02\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\"\x97\x03\n" +
 	"\x11ReplicateResponse\x129\n" +
 	"\awelcome\x18\x01 \x01(\v2\x1d.plimsoll.v1.ReplicateWelcomeH\x00R\awelcome\x12<\n" +
 	"\bsnapshot\x18\x02 \x01(\v2\x1e.plimsoll.v1.ReplicateSnapshotH\x00R\bsnapshot\x12F\n" +
 	"\fsnapshot_end\x18\x03 \x01(\v2!.plimsoll.v1.ReplicateSnapshotEndH\x00R\vsnapshotEnd\x12\x16\n" +
 	"\x05batch\x18\x04 \x01(\fH\x00R\x05batch\x12:\n" +
 	"\bsync_ack\x18\x05 \x01(\v2\x1d.plimsoll.v1.ReplicateSyncAckH\x00R\asyncAck\x12*\n" +
-	"\x05reply\x18\x06 \x01(\v2\x12.plimsoll.v1.ReplyH\x00R\x05replyB\x06\n" +
-	"\x04kind\"g\n" +
+	"\x05reply\x18\x06 \x01(\v2\x12.plimsoll.v1.ReplyH\x00R\x05reply\x129\n" +
+	"\aunready\x18\a \x01(\v2\x1d.plimsoll.v1.ReplicateUnreadyH\x00R\aunreadyB\x06\n" +
+	"\x04kind\"&\n" +
+	"\x10ReplicateUnready\x12\x12\n" +
+	"\x04path\x18\x01 \x03(\tR\x04path\"\xb1\x01\n" +
 	"\x10ReplicateWelcome\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12#\n" +
 	"\rinstance_uuid\x18\x02 \x01(\tR\finstanceUuid\x12\x18\n" +
-	"\aresumed\x18\x03 \x01(\bR\aresumed\"u\n" +
+	"\aresumed\x18\x03 \x01(\bR\aresumed\x12\x1a\n" +
+	"\bprotocol\x18\x04 \x01(\rR\bprotocol\x12\x18\n" +
+	"\aversion\x18\x05 \x01(\tR\aversion\x12\x12\n" +
+	"\x04path\x18\x06 \x03(\tR\x04path\"u\n" +
 	"\x11ReplicateSnapshot\x12/\n" +
 	"\arecords\x18\x01 \x03(\v2\x15.plimsoll.v1.MutationR\arecords\x12/\n" +
 	"\x06events\x18\x02 \x03(\v2\x17.plimsoll.v1.EventChunkR\x06events\"F\n" +
@@ -1525,7 +1805,7 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x12\n" +
 	"\x04time\x18\x03 \x01(\x03R\x04time\x123\n" +
 	"\tmutations\x18\x04 \x03(\v2\x15.plimsoll.v1.MutationR\tmutations\x12/\n" +
-	"\x06events\x18\x05 \x01(\v2\x17.plimsoll.v1.EventChunkR\x06events\"\xa7\t\n" +
+	"\x06events\x18\x05 \x01(\v2\x17.plimsoll.v1.EventChunkR\x06events\"\xc1\t\n" +
 	"\aCommand\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12>\n" +
 	"\n" +
@@ -1550,7 +1830,8 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\vreport_node\x18\x11 \x01(\v2\x1e.plimsoll.v1.ReportNodeRequestH\x00R\n" +
 	"reportNode\x12>\n" +
 	"\n" +
-	"leave_node\x18\x12 \x01(\v2\x1d.plimsoll.v1.LeaveNodeRequestH\x00R\tleaveNodeB\x06\n" +
+	"leave_node\x18\x12 \x01(\v2\x1d.plimsoll.v1.LeaveNodeRequestH\x00R\tleaveNode\x12\x18\n" +
+	"\agateway\x18\x13 \x01(\tR\agatewayB\x06\n" +
 	"\x04kind\"\xaa\x01\n" +
 	"\aOutcome\x12\x12\n" +
 	"\x04time\x18\x01 \x01(\x03R\x04time\x12\x16\n" +
@@ -1599,93 +1880,100 @@ func file_plimsoll_v1_replication_proto_rawDescGZIP() []byte {
 }
 
 var file_plimsoll_v1_replication_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_plimsoll_v1_replication_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_plimsoll_v1_replication_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_plimsoll_v1_replication_proto_goTypes = []any{
 	(Kind)(0),                     // 0: plimsoll.v1.Kind
 	(*ReplicateRequest)(nil),      // 1: plimsoll.v1.ReplicateRequest
 	(*ReplicateHello)(nil),        // 2: plimsoll.v1.ReplicateHello
-	(*ReplicateSync)(nil),         // 3: plimsoll.v1.ReplicateSync
-	(*ReplicateResponse)(nil),     // 4: plimsoll.v1.ReplicateResponse
-	(*ReplicateWelcome)(nil),      // 5: plimsoll.v1.ReplicateWelcome
-	(*ReplicateSnapshot)(nil),     // 6: plimsoll.v1.ReplicateSnapshot
-	(*ReplicateSnapshotEnd)(nil),  // 7: plimsoll.v1.ReplicateSnapshotEnd
-	(*ReplicateSyncAck)(nil),      // 8: plimsoll.v1.ReplicateSyncAck
-	(*Mutation)(nil),              // 9: plimsoll.v1.Mutation
-	(*EventChunk)(nil),            // 10: plimsoll.v1.EventChunk
-	(*Batch)(nil),                 // 11: plimsoll.v1.Batch
-	(*Command)(nil),               // 12: plimsoll.v1.Command
-	(*Outcome)(nil),               // 13: plimsoll.v1.Outcome
-	(*NodeLiveness)(nil),          // 14: plimsoll.v1.NodeLiveness
-	(*Reply)(nil),                 // 15: plimsoll.v1.Reply
-	(*SubmitJobRequest)(nil),      // 16: plimsoll.v1.SubmitJobRequest
-	(*KillJobRequest)(nil),        // 17: plimsoll.v1.KillJobRequest
-	(*ScaleJobRequest)(nil),       // 18: plimsoll.v1.ScaleJobRequest
-	(*SetNodeModeRequest)(nil),    // 19: plimsoll.v1.SetNodeModeRequest
-	(*RemoveNodeRequest)(nil),     // 20: plimsoll.v1.RemoveNodeRequest
-	(*SetQueueConfigRequest)(nil), // 21: plimsoll.v1.SetQueueConfigRequest
-	(*RegisterNodeRequest)(nil),   // 22: plimsoll.v1.RegisterNodeRequest
-	(*ReportTasksRequest)(nil),    // 23: plimsoll.v1.ReportTasksRequest
-	(*ExplainTaskRequest)(nil),    // 24: plimsoll.v1.ExplainTaskRequest
-	(*NodeCapacityRequest)(nil),   // 25: plimsoll.v1.NodeCapacityRequest
-	(*PlaceJobRequest)(nil),       // 26: plimsoll.v1.PlaceJobRequest
-	(*PlanMovesRequest)(nil),      // 27: plimsoll.v1.PlanMovesRequest
-	(*ApplyPoliciesRequest)(nil),  // 28: plimsoll.v1.ApplyPoliciesRequest
-	(*DeletePolicyRequest)(nil),   // 29: plimsoll.v1.DeletePolicyRequest
-	(*ReportNodeRequest)(nil),     // 30: plimsoll.v1.ReportNodeRequest
-	(*LeaveNodeRequest)(nil),      // 31: plimsoll.v1.LeaveNodeRequest
-	(*Error)(nil),                 // 32: plimsoll.v1.Error
-	(*ApplyPoliciesResponse)(nil), // 33: plimsoll.v1.ApplyPoliciesResponse
-	(*ExplainTaskResponse)(nil),   // 34: plimsoll.v1.ExplainTaskResponse
-	(*NodeCapacityResponse)(nil),  // 35: plimsoll.v1.NodeCapacityResponse
-	(*PlaceJobResponse)(nil),      // 36: plimsoll.v1.PlaceJobResponse
-	(*PlanMovesResponse)(nil),     // 37: plimsoll.v1.PlanMovesResponse
+	(*ReplicateFilter)(nil),       // 3: plimsoll.v1.ReplicateFilter
+	(*ReplicateDownstream)(nil),   // 4: plimsoll.v1.ReplicateDownstream
+	(*ReplicateSync)(nil),         // 5: plimsoll.v1.ReplicateSync
+	(*ReplicateResponse)(nil),     // 6: plimsoll.v1.ReplicateResponse
+	(*ReplicateUnready)(nil),      // 7: plimsoll.v1.ReplicateUnready
+	(*ReplicateWelcome)(nil),      // 8: plimsoll.v1.ReplicateWelcome
+	(*ReplicateSnapshot)(nil),     // 9: plimsoll.v1.ReplicateSnapshot
+	(*ReplicateSnapshotEnd)(nil),  // 10: plimsoll.v1.ReplicateSnapshotEnd
+	(*ReplicateSyncAck)(nil),      // 11: plimsoll.v1.ReplicateSyncAck
+	(*Mutation)(nil),              // 12: plimsoll.v1.Mutation
+	(*EventChunk)(nil),            // 13: plimsoll.v1.EventChunk
+	(*Batch)(nil),                 // 14: plimsoll.v1.Batch
+	(*Command)(nil),               // 15: plimsoll.v1.Command
+	(*Outcome)(nil),               // 16: plimsoll.v1.Outcome
+	(*NodeLiveness)(nil),          // 17: plimsoll.v1.NodeLiveness
+	(*Reply)(nil),                 // 18: plimsoll.v1.Reply
+	(*SubmitJobRequest)(nil),      // 19: plimsoll.v1.SubmitJobRequest
+	(*KillJobRequest)(nil),        // 20: plimsoll.v1.KillJobRequest
+	(*ScaleJobRequest)(nil),       // 21: plimsoll.v1.ScaleJobRequest
+	(*SetNodeModeRequest)(nil),    // 22: plimsoll.v1.SetNodeModeRequest
+	(*RemoveNodeRequest)(nil),     // 23: plimsoll.v1.RemoveNodeRequest
+	(*SetQueueConfigRequest)(nil), // 24: plimsoll.v1.SetQueueConfigRequest
+	(*RegisterNodeRequest)(nil),   // 25: plimsoll.v1.RegisterNodeRequest
+	(*ReportTasksRequest)(nil),    // 26: plimsoll.v1.ReportTasksRequest
+	(*ExplainTaskRequest)(nil),    // 27: plimsoll.v1.ExplainTaskRequest
+	(*NodeCapacityRequest)(nil),   // 28: plimsoll.v1.NodeCapacityRequest
+	(*PlaceJobRequest)(nil),       // 29: plimsoll.v1.PlaceJobRequest
+	(*PlanMovesRequest)(nil),      // 30: plimsoll.v1.PlanMovesRequest
+	(*ApplyPoliciesRequest)(nil),  // 31: plimsoll.v1.ApplyPoliciesRequest
+	(*DeletePolicyRequest)(nil),   // 32: plimsoll.v1.DeletePolicyRequest
+	(*ReportNodeRequest)(nil),     // 33: plimsoll.v1.ReportNodeRequest
+	(*LeaveNodeRequest)(nil),      // 34: plimsoll.v1.LeaveNodeRequest
+	(*Error)(nil),                 // 35: plimsoll.v1.Error
+	(*ApplyPoliciesResponse)(nil), // 36: plimsoll.v1.ApplyPoliciesResponse
+	(*ExplainTaskResponse)(nil),   // 37: plimsoll.v1.ExplainTaskResponse
+	(*NodeCapacityResponse)(nil),  // 38: plimsoll.v1.NodeCapacityResponse
+	(*PlaceJobResponse)(nil),      // 39: plimsoll.v1.PlaceJobResponse
+	(*PlanMovesResponse)(nil),     // 40: plimsoll.v1.PlanMovesResponse
 }
 var file_plimsoll_v1_replication_proto_depIdxs = []int32{
 	2,  // 0: plimsoll.v1.ReplicateRequest.hello:type_name -> plimsoll.v1.ReplicateHello
-	3,  // 1: plimsoll.v1.ReplicateRequest.sync:type_name -> plimsoll.v1.ReplicateSync
-	12, // 2: plimsoll.v1.ReplicateRequest.command:type_name -> plimsoll.v1.Command
-	5,  // 3: plimsoll.v1.ReplicateResponse.welcome:type_name -> plimsoll.v1.ReplicateWelcome
-	6,  // 4: plimsoll.v1.ReplicateResponse.snapshot:type_name -> plimsoll.v1.ReplicateSnapshot
-	7,  // 5: plimsoll.v1.ReplicateResponse.snapshot_end:type_name -> plimsoll.v1.ReplicateSnapshotEnd
-	8,  // 6: plimsoll.v1.ReplicateResponse.sync_ack:type_name -> plimsoll.v1.ReplicateSyncAck
-	15, // 7: plimsoll.v1.ReplicateResponse.reply:type_name -> plimsoll.v1.Reply
-	9,  // 8: plimsoll.v1.ReplicateSnapshot.records:type_name -> plimsoll.v1.Mutation
-	10, // 9: plimsoll.v1.ReplicateSnapshot.events:type_name -> plimsoll.v1.EventChunk
-	0,  // 10: plimsoll.v1.Mutation.kind:type_name -> plimsoll.v1.Kind
-	9,  // 11: plimsoll.v1.Batch.mutations:type_name -> plimsoll.v1.Mutation
-	10, // 12: plimsoll.v1.Batch.events:type_name -> plimsoll.v1.EventChunk
-	16, // 13: plimsoll.v1.Command.submit_job:type_name -> plimsoll.v1.SubmitJobRequest
-	17, // 14: plimsoll.v1.Command.kill_job:type_name -> plimsoll.v1.KillJobRequest
-	18, // 15: plimsoll.v1.Command.scale_job:type_name -> plimsoll.v1.ScaleJobRequest
-	19, // 16: plimsoll.v1.Command.set_node_mode:type_name -> plimsoll.v1.SetNodeModeRequest
-	20, // 17: plimsoll.v1.Command.remove_node:type_name -> plimsoll.v1.RemoveNodeRequest
-	21, // 18: plimsoll.v1.Command.set_queue_config:type_name -> plimsoll.v1.SetQueueConfigRequest
-	22, // 19: plimsoll.v1.Command.register_node:type_name -> plimsoll.v1.RegisterNodeRequest
-	14, // 20: plimsoll.v1.Command.node_liveness:type_name -> plimsoll.v1.NodeLiveness
-	23, // 21: plimsoll.v1.Command.report_tasks:type_name -> plimsoll.v1.ReportTasksRequest
-	24, // 22: plimsoll.v1.Command.explain_task:type_name -> plimsoll.v1.ExplainTaskRequest
-	25, // 23: plimsoll.v1.Command.node_capacity:type_name -> plimsoll.v1.NodeCapacityRequest
-	26, // 24: plimsoll.v1.Command.place_job:type_name -> plimsoll.v1.PlaceJobRequest
-	27, // 25: plimsoll.v1.Command.plan_moves:type_name -> plimsoll.v1.PlanMovesRequest
-	28, // 26: plimsoll.v1.Command.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesRequest
-	29, // 27: plimsoll.v1.Command.delete_policy:type_name -> plimsoll.v1.DeletePolicyRequest
-	30, // 28: plimsoll.v1.Command.report_node:type_name -> plimsoll.v1.ReportNodeRequest
-	31, // 29: plimsoll.v1.Command.leave_node:type_name -> plimsoll.v1.LeaveNodeRequest
-	32, // 30: plimsoll.v1.Outcome.error:type_name -> plimsoll.v1.Error
-	33, // 31: plimsoll.v1.Outcome.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
-	32, // 32: plimsoll.v1.Reply.error:type_name -> plimsoll.v1.Error
-	34, // 33: plimsoll.v1.Reply.explain_task:type_name -> plimsoll.v1.ExplainTaskResponse
-	35, // 34: plimsoll.v1.Reply.node_capacity:type_name -> plimsoll.v1.NodeCapacityResponse
-	36, // 35: plimsoll.v1.Reply.place_job:type_name -> plimsoll.v1.PlaceJobResponse
-	37, // 36: plimsoll.v1.Reply.plan_moves:type_name -> plimsoll.v1.PlanMovesResponse
-	33, // 37: plimsoll.v1.Reply.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
-	1,  // 38: plimsoll.v1.ReplicationService.Replicate:input_type -> plimsoll.v1.ReplicateRequest
-	4,  // 39: plimsoll.v1.ReplicationService.Replicate:output_type -> plimsoll.v1.ReplicateResponse
-	39, // [39:40] is the sub-list for method output_type
-	38, // [38:39] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	5,  // 1: plimsoll.v1.ReplicateRequest.sync:type_name -> plimsoll.v1.ReplicateSync
+	15, // 2: plimsoll.v1.ReplicateRequest.command:type_name -> plimsoll.v1.Command
+	4,  // 3: plimsoll.v1.ReplicateRequest.downstream:type_name -> plimsoll.v1.ReplicateDownstream
+	3,  // 4: plimsoll.v1.ReplicateHello.filter:type_name -> plimsoll.v1.ReplicateFilter
+	0,  // 5: plimsoll.v1.ReplicateFilter.kinds:type_name -> plimsoll.v1.Kind
+	8,  // 6: plimsoll.v1.ReplicateResponse.welcome:type_name -> plimsoll.v1.ReplicateWelcome
+	9,  // 7: plimsoll.v1.ReplicateResponse.snapshot:type_name -> plimsoll.v1.ReplicateSnapshot
+	10, // 8: plimsoll.v1.ReplicateResponse.snapshot_end:type_name -> plimsoll.v1.ReplicateSnapshotEnd
+	11, // 9: plimsoll.v1.ReplicateResponse.sync_ack:type_name -> plimsoll.v1.ReplicateSyncAck
+	18, // 10: plimsoll.v1.ReplicateResponse.reply:type_name -> plimsoll.v1.Reply
+	7,  // 11: plimsoll.v1.ReplicateResponse.unready:type_name -> plimsoll.v1.ReplicateUnready
+	12, // 12: plimsoll.v1.ReplicateSnapshot.records:type_name -> plimsoll.v1.Mutation
+	13, // 13: plimsoll.v1.ReplicateSnapshot.events:type_name -> plimsoll.v1.EventChunk
+	0,  // 14: plimsoll.v1.Mutation.kind:type_name -> plimsoll.v1.Kind
+	12, // 15: plimsoll.v1.Batch.mutations:type_name -> plimsoll.v1.Mutation
+	13, // 16: plimsoll.v1.Batch.events:type_name -> plimsoll.v1.EventChunk
+	19, // 17: plimsoll.v1.Command.submit_job:type_name -> plimsoll.v1.SubmitJobRequest
+	20, // 18: plimsoll.v1.Command.kill_job:type_name -> plimsoll.v1.KillJobRequest
+	21, // 19: plimsoll.v1.Command.scale_job:type_name -> plimsoll.v1.ScaleJobRequest
+	22, // 20: plimsoll.v1.Command.set_node_mode:type_name -> plimsoll.v1.SetNodeModeRequest
+	23, // 21: plimsoll.v1.Command.remove_node:type_name -> plimsoll.v1.RemoveNodeRequest
+	24, // 22: plimsoll.v1.Command.set_queue_config:type_name -> plimsoll.v1.SetQueueConfigRequest
+	25, // 23: plimsoll.v1.Command.register_node:type_name -> plimsoll.v1.RegisterNodeRequest
+	17, // 24: plimsoll.v1.Command.node_liveness:type_name -> plimsoll.v1.NodeLiveness
+	26, // 25: plimsoll.v1.Command.report_tasks:type_name -> plimsoll.v1.ReportTasksRequest
+	27, // 26: plimsoll.v1.Command.explain_task:type_name -> plimsoll.v1.ExplainTaskRequest
+	28, // 27: plimsoll.v1.Command.node_capacity:type_name -> plimsoll.v1.NodeCapacityRequest
+	29, // 28: plimsoll.v1.Command.place_job:type_name -> plimsoll.v1.PlaceJobRequest
+	30, // 29: plimsoll.v1.Command.plan_moves:type_name -> plimsoll.v1.PlanMovesRequest
+	31, // 30: plimsoll.v1.Command.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesRequest
+	32, // 31: plimsoll.v1.Command.delete_policy:type_name -> plimsoll.v1.DeletePolicyRequest
+	33, // 32: plimsoll.v1.Command.report_node:type_name -> plimsoll.v1.ReportNodeRequest
+	34, // 33: plimsoll.v1.Command.leave_node:type_name -> plimsoll.v1.LeaveNodeRequest
+	35, // 34: plimsoll.v1.Outcome.error:type_name -> plimsoll.v1.Error
+	36, // 35: plimsoll.v1.Outcome.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
+	35, // 36: plimsoll.v1.Reply.error:type_name -> plimsoll.v1.Error
+	37, // 37: plimsoll.v1.Reply.explain_task:type_name -> plimsoll.v1.ExplainTaskResponse
+	38, // 38: plimsoll.v1.Reply.node_capacity:type_name -> plimsoll.v1.NodeCapacityResponse
+	39, // 39: plimsoll.v1.Reply.place_job:type_name -> plimsoll.v1.PlaceJobResponse
+	40, // 40: plimsoll.v1.Reply.plan_moves:type_name -> plimsoll.v1.PlanMovesResponse
+	36, // 41: plimsoll.v1.Reply.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
+	1,  // 42: plimsoll.v1.ReplicationService.Replicate:input_type -> plimsoll.v1.ReplicateRequest
+	6,  // 43: plimsoll.v1.ReplicationService.Replicate:output_type -> plimsoll.v1.ReplicateResponse
+	43, // [43:44] is the sub-list for method output_type
+	42, // [42:43] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_replication_proto_init() }
@@ -1700,16 +1988,18 @@ func file_plimsoll_v1_replication_proto_init() {
 		(*ReplicateRequest_Hello)(nil),
 		(*ReplicateRequest_Sync)(nil),
 		(*ReplicateRequest_Command)(nil),
+		(*ReplicateRequest_Downstream)(nil),
 	}
-	file_plimsoll_v1_replication_proto_msgTypes[3].OneofWrappers = []any{
+	file_plimsoll_v1_replication_proto_msgTypes[5].OneofWrappers = []any{
 		(*ReplicateResponse_Welcome)(nil),
 		(*ReplicateResponse_Snapshot)(nil),
 		(*ReplicateResponse_SnapshotEnd)(nil),
 		(*ReplicateResponse_Batch)(nil),
 		(*ReplicateResponse_SyncAck)(nil),
 		(*ReplicateResponse_Reply)(nil),
+		(*ReplicateResponse_Unready)(nil),
 	}
-	file_plimsoll_v1_replication_proto_msgTypes[11].OneofWrappers = []any{
+	file_plimsoll_v1_replication_proto_msgTypes[14].OneofWrappers = []any{
 		(*Command_SubmitJob)(nil),
 		(*Command_KillJob)(nil),
 		(*Command_ScaleJob)(nil),
@@ -1734,7 +2024,7 @@ func file_plimsoll_v1_replication_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_replication_proto_rawDesc), len(file_plimsoll_v1_replication_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   15,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -2,9 +2,9 @@
 //
 // Source: plimsoll/v1/replication.proto
 
-// One ordered stream between a gateway and the leader. Commands and sync requests go up. The
-// snapshot, batches, sync acknowledgements and replies come down, each behind the messages that it
-// must not overtake.
+// One ordered stream between a gateway and the leader, or a relay: a gateway that other gateways
+// follow. Commands and sync requests go up. The snapshot, batches, sync acknowledgements and replies
+// come down, each behind the messages that it must not overtake.
 package plimsollv1connect
 
 import (
