@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"net/http"
 	"slices"
@@ -32,9 +33,13 @@ type Replica interface {
 	// Do sends a command to the leader and returns its reply. By then Latest shows the effect. A
 	// refusal by the leader is returned as an error beside the reply.
 	Do(ctx context.Context, cmd *pb.Command) (*pb.Reply, error)
+	// Changes returns the newest view of the history of changes; nil before the first snapshot. It
+	// is at the revision of the newest snapshot or a later one.
+	Changes() *replica.Changes
 	// Watch signals, coalesced, that a record with the key has changed. For KindTask the key is a
-	// node id.
-	Watch(kind wire.Kind, key string) (changed <-chan struct{}, cancel func())
+	// node id. With replica.AnyKey it stands for all objects of a kind. The signal is a position of
+	// the history.
+	Watch(kind wire.Kind, key string) (changed <-chan uint64, cancel func())
 	// Connected reports whether a leader is being followed.
 	Connected() bool
 }
@@ -47,6 +52,7 @@ type Gateway struct {
 	nodes    *liveness
 	agents   *agentClients
 	specs    specCache
+	watchers watchers
 	explains chan struct{} // a slot for each question to the leader under way
 	slots    *slots
 	budgets  budgets           // bounds on the bytes of requests under way
@@ -149,6 +155,9 @@ func (g *Gateway) routes() http.Handler {
 	rpc(plimsollv1connect.NewPolicyServiceHandler(policyService{g}, options...))
 	rpc(plimsollv1connect.NewEventServiceHandler(eventService{g}, options...))
 	rpc(plimsollv1connect.NewAgentServiceHandler(agentService{g}, options...))
+	// A compressed message could not be shared: each watch would compress the same changes again.
+	uncompressed := append(slices.Clone(options), connect.WithCompressMinBytes(math.MaxInt))
+	rpc(plimsollv1connect.NewWatchServiceHandler(watchService{g}, uncompressed...))
 	g.methods = methodsOf(served...)
 	events := rest.New(rest.Config{
 		ResponseSize: uint64(g.cfg.PageSize),

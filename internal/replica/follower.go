@@ -43,6 +43,9 @@ type FollowerConfig struct {
 	Tokens token.Finder
 	// EventCapacity is the size of the copy's event ring; default ring.DefaultCapacity.
 	EventCapacity int
+	// HistoryBytes bounds the changes that are kept for watches; default DefaultHistoryBytes. A
+	// watch that is behind by more begins again with a snapshot.
+	HistoryBytes int
 	// MaxCommands bounds the commands that are under way; default DefaultMaxCommands, below the
 	// leader's bound on replies. A quarter of it, and of MaxCommandBytes, is kept for agents'
 	// commands.
@@ -74,7 +77,7 @@ func (c *FollowerConfig) Validate() error {
 	switch {
 	case c.Gateway == "":
 		return plimsoll.Invalid("gateway", "is empty; give each gateway its own id")
-	case c.EventCapacity < 0 || c.MaxCommands < 0 || c.MaxCommandBytes < 0 || c.MinBackoff < 0 || c.MaxBackoff < 0:
+	case c.EventCapacity < 0 || c.HistoryBytes < 0 || c.MaxCommands < 0 || c.MaxCommandBytes < 0 || c.MinBackoff < 0 || c.MaxBackoff < 0:
 		return plimsoll.Invalid("replication", "a bound is negative; give 0 for the default, or more")
 	}
 	if _, _, err := transport.Split(c.Leader); err != nil {
@@ -90,6 +93,7 @@ type Follower struct {
 
 	mirror  mirror // belongs to the receiving goroutine
 	latest  atomic.Pointer[Snapshot]
+	history atomic.Pointer[Changes] // Invariant: at the revision of latest, or a later one
 	watches watches
 	wake    chan struct{} // capacity 1: the sender has something to send
 	suspect chan struct{} // capacity 1: a barrier has timed out
@@ -120,7 +124,7 @@ func newFollower(config FollowerConfig, dial dial) *Follower {
 		config.MaxBackoff = max(DefaultMaxBackoff, config.MinBackoff)
 	}
 	f := &Follower{config: config, dial: dial, wake: make(chan struct{}, 1), suspect: make(chan struct{}, 1)}
-	f.mirror.eventCapacity = config.EventCapacity
+	f.mirror.eventCapacity, f.mirror.historyBytes = config.EventCapacity, config.HistoryBytes
 	f.mu.pending.maxCalls = orDefault(config.MaxCommands, DefaultMaxCommands)
 	f.mu.pending.maxBytes = orDefault(config.MaxCommandBytes, DefaultMaxCommandBytes)
 	f.mu.live = make(chan struct{})
@@ -263,19 +267,20 @@ func (f *Follower) receive(stream *clientStream, helloTimer *time.Timer) (wasLiv
 	}
 }
 
-// publish makes an effect visible: it stores the snapshot, then signals the watchers, then releases
-// the round or the call (O3).
+// publish makes an effect visible: it stores the history and the snapshot, then signals the
+// watchers, then releases the round or the call (O3).
 func (f *Follower) publish(e *effect) {
 	if e.snapshot != nil {
+		f.history.Store(e.history)
 		f.latest.Store(e.snapshot)
 	}
 	if e.live {
-		f.watches.signalAll()
+		f.watches.signalAll(&e.begins)
 		if report := f.config.Events.Live; report != nil {
 			report(f.mirror.latest.epoch, f.mirror.latest.revision, e.snapshot == nil)
 		}
 	} else if len(e.changes) > 0 {
-		f.watches.signal(e.changes)
+		f.watches.signal(e.changes, &e.begins)
 	}
 	if !e.connected && !e.live && e.ack == 0 && e.reply == nil {
 		return
@@ -311,6 +316,11 @@ func (f *Follower) disconnect() {
 // amount.
 func (f *Follower) Latest() *Snapshot { return f.latest.Load() }
 
+// Changes returns the newest view of the history; nil before the first snapshot. It holds every
+// change behind the snapshot with which the copy began, as far as HistoryBytes allow. A view that is
+// taken after a snapshot is at the snapshot's revision or a later one.
+func (f *Follower) Changes() *Changes { return f.history.Load() }
+
 // Connected reports whether the copy follows a leader now.
 func (f *Follower) Connected() bool {
 	select {
@@ -342,10 +352,14 @@ func (f *Follower) Ready(ctx context.Context) error {
 // Watch returns a channel of capacity one. It gets a signal after a record with that key has
 // changed and Latest shows the change; several changes may give one signal. For wire.KindTask the
 // key is a node id, and the signal stands for any task that is or was bound to the node. For
-// wire.KindPolicy the key is empty, and the signal stands for any policy. After each (re)connection
-// every channel gets one. To miss no change, a caller calls Watch first and reads then. It calls
-// cancel at the end.
-func (f *Follower) Watch(kind wire.Kind, key string) (changed <-chan struct{}, cancel func()) {
+// wire.KindPolicy the key is empty, and the signal stands for any policy. With AnyKey it stands for
+// any object of the kind, and the kind is one of Change.Kind. After each (re)connection every
+// channel gets one. To miss no change, a caller calls Watch first and reads then. It calls cancel
+// at the end.
+//
+// The signal is a position of the history for the kind of object: the changes for which it stands
+// lie behind it. Changes.Generation tells whether the position is still valid.
+func (f *Follower) Watch(kind wire.Kind, key string) (changed <-chan uint64, cancel func()) {
 	return f.watches.add(kind, key)
 }
 
