@@ -23,6 +23,7 @@ import (
 type gateway struct {
 	plimsollv1connect.UnimplementedJobServiceHandler
 	plimsollv1connect.UnimplementedEventServiceHandler
+	plimsollv1connect.UnimplementedWatchServiceHandler
 	mu struct {
 		sync.Mutex
 		failures int
@@ -50,6 +51,7 @@ func (g *gateway) start() (*client.Client, func(), error) {
 	mux := http.NewServeMux()
 	mux.Handle(plimsollv1connect.NewJobServiceHandler(g))
 	mux.Handle(plimsollv1connect.NewEventServiceHandler(g))
+	mux.Handle(plimsollv1connect.NewWatchServiceHandler(g))
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- transport.Serve(ctx, l, mux, transport.ServeConfig{}) }()
@@ -170,4 +172,29 @@ func (g *gateway) ListEvents(
 		res.Ids, res.Events, res.Next = append(res.GetIds(), id), append(res.GetEvents(), g.mu.events[id]), id+1
 	}
 	return connect.NewResponse(res), nil
+}
+
+// WatchTasks sends two tasks of a job, of which one ends.
+func (g *gateway) WatchTasks(
+	ctx context.Context, req *connect.Request[pb.WatchTasksRequest], to *connect.ServerStream[pb.WatchTasksResponse],
+) error {
+	task := func(change pb.WatchChange, revision uint64, index int32) []*pb.WatchedTask {
+		return []*pb.WatchedTask{{
+			Change: change, Revision: revision, Task: &pb.Task{Job: req.Msg.GetJob(), Group: "map", Index: index},
+		}}
+	}
+	for _, m := range []*pb.WatchTasksResponse{
+		{
+			Tasks: task(pb.WatchChange_WATCH_CHANGE_PRESENT, 0, 0), SnapshotEnd: true,
+			Point: &pb.WatchPoint{Epoch: 1, Revision: 7},
+		},
+		{Tasks: task(pb.WatchChange_WATCH_CHANGE_ADDED, 8, 1), Point: &pb.WatchPoint{Epoch: 1, Revision: 8}},
+		{Tasks: task(pb.WatchChange_WATCH_CHANGE_LEFT, 9, 0), Point: &pb.WatchPoint{Epoch: 1, Revision: 9}},
+	} {
+		if err := to.Send(m); err != nil {
+			return err
+		}
+	}
+	<-ctx.Done()
+	return nil
 }
