@@ -50,12 +50,6 @@ func (s *Snapshot) Get(kind wire.Kind, key string) ([]byte, bool) {
 // Len returns the number of records of a kind.
 func (s *Snapshot) Len(kind wire.Kind) int { return s.kinds[kind].Len() }
 
-// Same reports whether two snapshots share the records of a kind. It compares pointers: false does
-// not mean that the records differ.
-func (s *Snapshot) Same(kind wire.Kind, other *Snapshot) bool {
-	return other != nil && s.kinds[kind] == other.kinds[kind]
-}
-
 // Scan yields, in key order, the records of a kind whose keys begin with prefix and are greater
 // than after. An empty after stands for the beginning.
 func (s *Snapshot) Scan(kind wire.Kind, prefix, after string) iter.Seq2[string, []byte] {
@@ -70,6 +64,12 @@ func (s *Snapshot) Scan(kind wire.Kind, prefix, after string) iter.Seq2[string, 
 			return yield(key, r.value)
 		})
 	}
+}
+
+// NodeOf returns the node to which a task is bound; empty: none, or there is no such task.
+func (s *Snapshot) NodeOf(taskKey string) string {
+	r, _ := s.kinds[wire.KindTask].Get(taskKey)
+	return r.node
 }
 
 // NodeTasks yields the keys and records of the tasks that are bound to a node, in key order.
