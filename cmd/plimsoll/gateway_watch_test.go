@@ -24,7 +24,8 @@ func (g *fakeGateway) WatchTasks(
 	for i := range g.mu.tasks {
 		if t := &g.mu.tasks[i]; req.Msg.GetJob() == "" || t.Job == req.Msg.GetJob() {
 			last = wire.TaskToProto(t)
-			snapshot.Tasks = append(snapshot.Tasks, &pb.WatchedTask{Change: pb.WatchChange_WATCH_CHANGE_PRESENT, Task: last})
+			present := &pb.WatchedTask{Change: pb.WatchChange_WATCH_CHANGE_PRESENT, Task: last}
+			snapshot.Tasks = append(snapshot.Tasks, present)
 		}
 	}
 	if err := to.Send(snapshot); err != nil {

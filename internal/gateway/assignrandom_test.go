@@ -73,8 +73,8 @@ func coloredPolicy(name, color string) wire.Mutation {
 	})
 }
 
-// A stream that follows the history sends what a stream would that compared all records each time,
-// through gaps and elections, and it compares them only there.
+// A stream that follows the history sends the records of the snapshot, through gaps and elections.
+// Only there does it compare all records of the node.
 func TestAssignmentsThatFollowTheHistoryAreThoseOfTheSnapshot(t *testing.T) {
 	seed := testrun.Seed(t)
 	for run := range testrun.Count(20, 100, 3000) {

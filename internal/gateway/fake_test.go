@@ -103,8 +103,8 @@ func (f *fake) signalChange(c *replica.Change, begin uint64) {
 	}
 }
 
-// elect begins another epoch with the same records, as a follower does that gets a snapshot of a new
-// leader.
+// elect begins another epoch with the same records, as a follower does that gets a snapshot of a
+// new leader.
 func (f *fake) elect() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -156,8 +156,8 @@ func (g *Gateway) routes() http.Handler {
 	rpc(plimsollv1connect.NewEventServiceHandler(eventService{g}, options...))
 	rpc(plimsollv1connect.NewAgentServiceHandler(agentService{g}, options...))
 	// A compressed message could not be shared: each watch would compress the same changes again.
-	uncompressed := append(slices.Clone(options), connect.WithCompressMinBytes(math.MaxInt))
-	rpc(plimsollv1connect.NewWatchServiceHandler(watchService{g}, uncompressed...))
+	rpc(plimsollv1connect.NewWatchServiceHandler(watchService{g}, wire.Bounded(bounds),
+		connect.WithInterceptors(guard{g}), connect.WithCompressMinBytes(math.MaxInt)))
 	g.methods = methodsOf(served...)
 	events := rest.New(rest.Config{
 		ResponseSize: uint64(g.cfg.PageSize),

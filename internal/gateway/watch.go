@@ -26,7 +26,7 @@ const (
 	// its point.
 	bookmarkInterval = 10 * time.Second
 	// bookmarkChanges is the number of changes that a watch may pass over before it is sent such a
-	// message, if that is more than a quarter of the history.
+	// message. A quarter of the history counts instead if it is more.
 	bookmarkChanges = 1024
 )
 

@@ -22,7 +22,7 @@ type criteria struct {
 	specs        bool    // send jobs with their specifications
 }
 
-// facts are what criteria look at in an object.
+// facts are the properties of an object that criteria look at.
 type facts struct {
 	exists       bool
 	job, node    string
@@ -107,7 +107,7 @@ func complement(s *replica.Snapshot, status *pb.JobStatus, o *replica.Object) er
 	return nil
 }
 
-// frame is what all watches share of one change: it is decoded once, however many they are.
+// frame is the part of one change that all watches share: it is decoded once for all of them.
 type frame struct {
 	old, new facts
 	object   replica.Object // the object behind the change, as watches send it

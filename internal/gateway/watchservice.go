@@ -27,7 +27,8 @@ func (s watchService) WatchJobs(
 
 // WatchTasks sends the tasks that meet the criteria, and then each change of them.
 func (s watchService) WatchTasks(
-	ctx context.Context, req *connect.Request[pb.WatchTasksRequest], stream *connect.ServerStream[pb.WatchTasksResponse],
+	ctx context.Context, req *connect.Request[pb.WatchTasksRequest],
+	stream *connect.ServerStream[pb.WatchTasksResponse],
 ) error {
 	m := req.Msg
 	w := watch{
@@ -39,7 +40,8 @@ func (s watchService) WatchTasks(
 
 // WatchNodes sends the nodes with their status, and then each change of them.
 func (s watchService) WatchNodes(
-	ctx context.Context, req *connect.Request[pb.WatchNodesRequest], stream *connect.ServerStream[pb.WatchNodesResponse],
+	ctx context.Context, req *connect.Request[pb.WatchNodesRequest],
+	stream *connect.ServerStream[pb.WatchNodesResponse],
 ) error {
 	w := watch{
 		g: s.g, rpc: "WatchNodes", kind: wire.KindNode, from: req.Msg.GetFrom(), send: encodedSender(stream),

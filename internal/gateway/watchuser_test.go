@@ -72,12 +72,14 @@ func TestWatchTasksSendsASnapshotAMarkerAndEachChange(t *testing.T) {
 		name    string
 		options []connect.ClientOption
 	}{
-		{"Connect", nil}, {"gRPC", []connect.ClientOption{connect.WithGRPC()}},
+		{"Connect", nil},
+		{"gRPC", []connect.ClientOption{connect.WithGRPC()}},
 		{"JSON", []connect.ClientOption{connect.WithProtoJSON()}},
 	} {
 		t.Run(form.name, func(t *testing.T) {
 			f := newFake()
-			f.put(taskIn(0, plimsoll.TaskRunning, "n1"), taskIn(1, plimsoll.TaskPending, ""), taskIn(2, plimsoll.TaskRunning, "n2"))
+			f.put(taskIn(0, plimsoll.TaskRunning, "n1"), taskIn(1, plimsoll.TaskPending, ""),
+				taskIn(2, plimsoll.TaskRunning, "n2"))
 			watch := watchClient(t, serve(t, Config{}, f), form.options...)
 			stream := open(t, watch.WatchTasks, &pb.WatchTasksRequest{
 				Job: "w", States: []pb.TaskState{pb.TaskState_TASK_STATE_RUNNING},
@@ -162,7 +164,8 @@ func TestWatchNodesJoinsBothRecordsAndWatchQueuesSendsThem(t *testing.T) {
 	watch := watchClient(t, serve(t, Config{}, f))
 	nodes := open(t, watch.WatchNodes, &pb.WatchNodesRequest{})
 	queues := open(t, watch.WatchQueues, &pb.WatchQueuesRequest{})
-	if m := receive(t, nodes); len(m.GetNodes()) != 1 || m.GetNodes()[0].GetNode().GetStatus().GetTasks() != 1 || !m.GetSnapshotEnd() {
+	if m := receive(t, nodes); len(m.GetNodes()) != 1 || !m.GetSnapshotEnd() ||
+		m.GetNodes()[0].GetNode().GetStatus().GetTasks() != 1 {
 		t.Errorf("the snapshot is %v", m)
 	}
 	f.put(use(2))
@@ -188,14 +191,17 @@ func TestWatchIsRefusedWithoutALeaderAndEndsWithAnotherOne(t *testing.T) {
 	stream := open(t, watch.WatchNodes, &pb.WatchNodesRequest{})
 	point := receive(t, stream).GetPoint()
 	f.elect()
-	if err := ending(t, stream); plimsoll.CodeOf(err) != plimsoll.CodeStale || !strings.Contains(err.Error(), "begin again") {
+	if err := ending(t, stream); plimsoll.CodeOf(err) != plimsoll.CodeStale ||
+		!strings.Contains(err.Error(), "begin again") {
 		t.Errorf("after a change of the leader: %v", err)
 	}
-	if err := ending(t, open(t, watch.WatchNodes, &pb.WatchNodesRequest{From: point})); plimsoll.CodeOf(err) != plimsoll.CodeStale {
+	resumed := open(t, watch.WatchNodes, &pb.WatchNodesRequest{From: point})
+	if err := ending(t, resumed); plimsoll.CodeOf(err) != plimsoll.CodeStale {
 		t.Errorf("a point of the leader before: %v", err)
 	}
 	f.set(func(f *fake) { f.down = errNoLeader })
-	if err := ending(t, open(t, watch.WatchNodes, &pb.WatchNodesRequest{})); plimsoll.CodeOf(err) != plimsoll.CodeUnavailable {
+	stream = open(t, watch.WatchNodes, &pb.WatchNodesRequest{})
+	if err := ending(t, stream); plimsoll.CodeOf(err) != plimsoll.CodeUnavailable {
 		t.Errorf("without a leader: %v", err)
 	}
 	for reason, want := range map[string]float64{cutEpoch: 1, cutPoint: 1, cutBehind: 0} {
@@ -370,7 +376,8 @@ func TestWatchEventsSendsRecentEventsAndNewOnes(t *testing.T) {
 		t.Errorf("a new event: %v", m)
 	}
 	later := uint64(3)
-	if m := receive(t, open(t, watch.WatchEvents, &pb.WatchEventsRequest{Start: &later})); fmt.Sprint(m.GetIds()) != "[3]" {
+	stream = open(t, watch.WatchEvents, &pb.WatchEventsRequest{Start: &later})
+	if m := receive(t, stream); fmt.Sprint(m.GetIds()) != "[3]" {
 		t.Errorf("from 3 on: %v", m)
 	}
 }

@@ -77,7 +77,8 @@ func (c *FollowerConfig) Validate() error {
 	switch {
 	case c.Gateway == "":
 		return plimsoll.Invalid("gateway", "is empty; give each gateway its own id")
-	case c.EventCapacity < 0 || c.HistoryBytes < 0 || c.MaxCommands < 0 || c.MaxCommandBytes < 0 || c.MinBackoff < 0 || c.MaxBackoff < 0:
+	case c.EventCapacity < 0 || c.HistoryBytes < 0 ||
+		c.MaxCommands < 0 || c.MaxCommandBytes < 0 || c.MinBackoff < 0 || c.MaxBackoff < 0:
 		return plimsoll.Invalid("replication", "a bound is negative; give 0 for the default, or more")
 	}
 	if _, _, err := transport.Split(c.Leader); err != nil {
@@ -317,8 +318,8 @@ func (f *Follower) disconnect() {
 func (f *Follower) Latest() *Snapshot { return f.latest.Load() }
 
 // Changes returns the newest view of the history; nil before the first snapshot. It holds every
-// change behind the snapshot with which the copy began, as far as HistoryBytes allow. A view that is
-// taken after a snapshot is at the snapshot's revision or a later one.
+// change behind the snapshot with which the copy began, as far as HistoryBytes allow. A view that
+// is taken after a snapshot is at the snapshot's revision or a later one.
 func (f *Follower) Changes() *Changes { return f.history.Load() }
 
 // Connected reports whether the copy follows a leader now.

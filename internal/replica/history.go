@@ -235,7 +235,8 @@ func (h *History) View() *Changes {
 	v := &Changes{epoch: h.epoch, revision: h.revision, generation: h.generation, bytes: h.bytes}
 	for kind := range h.logs {
 		log := &h.logs[kind]
-		v.logs[kind] = changeView{base: log.base, first: log.first, entries: log.entries[:len(log.entries):len(log.entries)]}
+		n := len(log.entries)
+		v.logs[kind] = changeView{base: log.base, first: log.first, entries: log.entries[:n:n]}
 	}
 	return v
 }
@@ -325,7 +326,8 @@ func (c *Changes) After(kind wire.Kind, p Point) (position uint64, err error) {
 	i := sort.Search(len(log.entries), func(i int) bool { return log.entries[i].Revision > p.Revision })
 	for range p.Part {
 		if i == len(log.entries) || log.entries[i].Revision != p.Revision+1 {
-			return 0, plimsoll.Invalid("from.part", "is %d, and revision %d has changed fewer objects", p.Part, p.Revision+1)
+			return 0, plimsoll.Invalid(
+				"from.part", "is %d, and revision %d has changed fewer objects", p.Part, p.Revision+1)
 		}
 		i++
 	}

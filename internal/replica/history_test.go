@@ -28,15 +28,28 @@ func TestHistoryMakesOneChangeOfAnObjectHoweverOftenABatchWritesIt(t *testing.T)
 			[]wire.Mutation{put(wire.KindJobSpec, "a", "spec"), put(wire.KindJobStatus, "a", "new")},
 			"2 a: +@ to new+spec@; ",
 		},
-		{"its status twice", []wire.Mutation{put(wire.KindJobStatus, "a", "1"), put(wire.KindJobStatus, "a", "2")}, "2 a: new+spec@ to 2+spec@; "},
+		{
+			"its status twice",
+			[]wire.Mutation{put(wire.KindJobStatus, "a", "1"), put(wire.KindJobStatus, "a", "2")},
+			"2 a: new+spec@ to 2+spec@; ",
+		},
 		{"the same again", []wire.Mutation{put(wire.KindJobStatus, "a", "2")}, ""},
 		{"the status of a node that is not there", []wire.Mutation{put(wire.KindNodeStatus, "n1", "use")}, ""},
 		{"the node", []wire.Mutation{put(wire.KindNode, "n1", "node")}, "4 n1: +use@ to node+use@; "},
 		{"its status", []wire.Mutation{put(wire.KindNodeStatus, "n1", "use2")}, "4 n1: node+use@ to node+use2@; "},
-		{"a task", []wire.Mutation{taskPut("t", "1", ""), taskPut("u", "1", "n1")}, "3 t: +@ to 1+@; 3 u: +@ to 1+@n1; "},
-		{"a task is bound, one goes", []wire.Mutation{taskPut("t", "1", "n1"), remove(wire.KindTask, "u")}, "3 t: 1+@ to 1+@n1; 3 u: 1+@n1 to +@; "},
+		{
+			"tasks", []wire.Mutation{taskPut("t", "1", ""), taskPut("u", "1", "n1")},
+			"3 t: +@ to 1+@; 3 u: +@ to 1+@n1; ",
+		},
+		{
+			"a task is bound, one goes", []wire.Mutation{taskPut("t", "1", "n1"), remove(wire.KindTask, "u")},
+			"3 t: 1+@ to 1+@n1; 3 u: 1+@n1 to +@; ",
+		},
 		{"comes and goes", []wire.Mutation{taskPut("v", "1", ""), remove(wire.KindTask, "v")}, ""},
-		{"kinds without watches", []wire.Mutation{put(wire.KindQueueConfig, "", "c"), put(wire.KindOutcome, "o", "1")}, ""},
+		{
+			"kinds without watches",
+			[]wire.Mutation{put(wire.KindQueueConfig, "", "c"), put(wire.KindOutcome, "o", "1")}, "",
+		},
 	} {
 		before := h.View()
 		h.Apply(tables, &wire.Batch{Epoch: 1, Revision: uint64(i + 1), Mutations: step.mutations})
@@ -114,7 +127,8 @@ func (m *historyModel) apply() {
 		case 0:
 			mutations = append(mutations, remove(wire.KindTask, key))
 		case 1: // many bytes of another kind
-			mutations = append(mutations, wire.Mutation{Kind: wire.KindQueueStatus, Key: "q", Value: fmt.Append(nil, revision)})
+			other := wire.Mutation{Kind: wire.KindQueueStatus, Key: "q", Value: fmt.Append(nil, revision)}
+			mutations = append(mutations, other)
 		default:
 			mutations = append(mutations, taskPut(key, fmt.Sprint(revision, m.rng.IntN(3)), "n"))
 		}

@@ -4,18 +4,18 @@
 // and resumes, and is given each message in turn:
 //
 //	c := watchtest.NewChecker(history, criteria)
-//	c.Open(floor)                // a watch without a point, after everything up to floor was acknowledged
-//	err := c.Receive(message)    // for each message
-//	c.Point()                    // where another watch goes on after a cut
-//	err = c.Complete()           // the watch has been sent everything
+//	c.Open(floor)             // a watch without a point; floor was acknowledged before
+//	err := c.Receive(message) // for each message
+//	c.Point()                 // where another watch goes on after a cut
+//	err = c.Complete()        // the watch has been sent everything
 //
 // The checks, by the names that errors begin with:
-//   - strict: a snapshot holds every write acknowledged before its watch was opened, and is the state
-//     at exactly its own point;
+//   - strict: a snapshot holds every write acknowledged before its watch was opened, and is the
+//     state at exactly its own point;
 //   - ordered: changes come in the order of revisions;
 //   - unique: no change comes twice, not even around a resume;
 //   - reliable: no change is left out, and each has the right type and object;
-//   - bookmarkable: a point lies behind everything that was sent and before everything that was not;
+//   - bookmarkable: a point lies behind everything that was sent and before all that was not;
 //   - resumable: a watch that resumes at a point goes on exactly there.
 //
 // The tests of package gateway call it. A History may be written while checkers read it. A message
@@ -129,7 +129,7 @@ func NewChecker(h *History, criteria func(value string) bool) *Checker {
 	return &Checker{history: h, criteria: criteria}
 }
 
-// Open notes that a watch is opened without a point, after every write up to floor was acknowledged.
+// Open notes that a watch is opened without a point. Every write up to floor was acknowledged before.
 func (c *Checker) Open(floor uint64) {
 	*c = Checker{history: c.history, criteria: c.criteria, floor: floor, snapshot: map[string]string{}}
 }
