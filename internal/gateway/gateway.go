@@ -26,13 +26,20 @@ var _ Replica = (*replica.Follower)(nil)
 
 // Replica is the follower's side of a gateway. *replica.Follower implements it.
 type Replica interface {
+	Copy
 	// Barrier returns a snapshot that holds everything that was committed when the call began.
 	Barrier(ctx context.Context) (*replica.Snapshot, error)
-	// Latest returns the newest snapshot; nil before the first.
-	Latest() *replica.Snapshot
 	// Do sends a command to the leader and returns its reply. By then Latest shows the effect. A
 	// refusal by the leader is returned as an error beside the reply.
 	Do(ctx context.Context, cmd *pb.Command) (*pb.Reply, error)
+	// Connected reports whether a leader is being followed.
+	Connected() bool
+}
+
+// Copy is the part of a Replica that is there without a leader too.
+type Copy interface {
+	// Latest returns the newest snapshot; nil before the first.
+	Latest() *replica.Snapshot
 	// Changes returns the newest view of the history of changes; nil before the first snapshot. It
 	// is at the revision of the newest snapshot or a later one.
 	Changes() *replica.Changes
@@ -40,8 +47,6 @@ type Replica interface {
 	// node id. With replica.AnyKey it stands for all objects of a kind. The signal is a position of
 	// the history.
 	Watch(kind wire.Kind, key string) (changed <-chan uint64, cancel func())
-	// Connected reports whether a leader is being followed.
-	Connected() bool
 }
 
 // Gateway serves one address from one replica.

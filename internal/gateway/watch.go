@@ -105,18 +105,21 @@ func (w *watch) run(ctx context.Context) error {
 	defer cancel()
 	defer w.g.metrics.watching(w.rpc)()
 	defer w.g.watchers.add(w)()
-	snapshot, position, err := w.begin(ctx)
-	if err != nil {
+	if err := w.start(ctx); err != nil {
 		return err
 	}
-	if w.from == nil {
-		if err := w.sendSnapshot(ctx, snapshot); err != nil {
-			return err
-		}
-	}
-	snapshot = nil // a watch must not keep it
-	w.position.Store(position)
 	return w.follow(ctx, changed)
+}
+
+// start finds the position at which the changes begin, and sends the snapshot before them unless
+// the watch resumes. The snapshot is kept no longer.
+func (w *watch) start(ctx context.Context) error {
+	snapshot, position, err := w.begin(ctx)
+	if err == nil && w.from == nil {
+		err = w.sendSnapshot(ctx, snapshot)
+	}
+	w.position.Store(position)
+	return err
 }
 
 // begin makes a strict read, and finds the position in the history at which the changes begin.

@@ -33,7 +33,6 @@ func (s watchService) WatchEvents(
 		if err := w.sendBehind(ctx, snapshot); err != nil {
 			return err
 		}
-		snapshot = nil
 		if err := pause(ctx, watchPause); err != nil {
 			return err
 		}

@@ -38,7 +38,7 @@ type watchWorld struct {
 
 // digest is the state of a task as text.
 func digest(t *pb.Task) string {
-	return fmt.Sprint(t.GetNode(), "/", pb.TaskState(t.GetState()), "/", t.GetRevision())
+	return fmt.Sprint(t.GetNode(), "/", t.GetState(), "/", t.GetRevision())
 }
 
 // write commits one batch of random changes of tasks.

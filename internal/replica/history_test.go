@@ -38,17 +38,20 @@ func TestHistoryMakesOneChangeOfAnObjectHoweverOftenABatchWritesIt(t *testing.T)
 		{"the node", []wire.Mutation{put(wire.KindNode, "n1", "node")}, "4 n1: +use@ to node+use@; "},
 		{"its status", []wire.Mutation{put(wire.KindNodeStatus, "n1", "use2")}, "4 n1: node+use@ to node+use2@; "},
 		{
-			"tasks", []wire.Mutation{taskPut("t", "1", ""), taskPut("u", "1", "n1")},
+			"tasks",
+			[]wire.Mutation{taskPut("t", "1", ""), taskPut("u", "1", "n1")},
 			"3 t: +@ to 1+@; 3 u: +@ to 1+@n1; ",
 		},
 		{
-			"a task is bound, one goes", []wire.Mutation{taskPut("t", "1", "n1"), remove(wire.KindTask, "u")},
+			"a task is bound, one goes",
+			[]wire.Mutation{taskPut("t", "1", "n1"), remove(wire.KindTask, "u")},
 			"3 t: 1+@ to 1+@n1; 3 u: 1+@n1 to +@; ",
 		},
 		{"comes and goes", []wire.Mutation{taskPut("v", "1", ""), remove(wire.KindTask, "v")}, ""},
 		{
 			"kinds without watches",
-			[]wire.Mutation{put(wire.KindQueueConfig, "", "c"), put(wire.KindOutcome, "o", "1")}, "",
+			[]wire.Mutation{put(wire.KindQueueConfig, "", "c"), put(wire.KindOutcome, "o", "1")},
+			"",
 		},
 	} {
 		before := h.View()
