@@ -47,9 +47,9 @@ func (w *watchWorld) write(rng *rand.Rand) {
 	var writes []watchtest.Write
 	most := 4
 	if rng.IntN(20) == 0 {
-		most = 1500 // more than fits in a message
+		most = 400 // more than fits in a message
 	}
-	for _, index := range rng.Perm(1500)[:1+rng.IntN(most)] {
+	for _, index := range rng.Perm(400)[:1+rng.IntN(most)] {
 		i := int32(index)
 		task, exists := w.tasks[i]
 		revision := w.f.revision + 1
@@ -63,7 +63,7 @@ func (w *watchWorld) write(rng *rand.Rand) {
 			task = plimsoll.Task{Job: "a", Group: "map", Index: i}
 		}
 		task.Revision, task.Node = revision, fmt.Sprint("n", rng.IntN(3))
-		task.State, task.Message = plimsoll.TaskState(1+rng.IntN(5)), strings.Repeat("m", rng.IntN(300))
+		task.State, task.Message = plimsoll.TaskState(1+rng.IntN(5)), strings.Repeat("m", rng.IntN(700))
 		w.tasks[i] = task
 		mutations = append(mutations, putTask(task))
 		message := wire.TaskToProto(&task)
@@ -77,7 +77,7 @@ func (w *watchWorld) write(rng *rand.Rand) {
 // criteria against a random history. Some are cut and resume, some read slowly, the leader changes,
 // and the history is short.
 func TestRandomWatchesAreOrderedUniqueReliableBookmarkableAndResumable(t *testing.T) {
-	first, runs := testrun.Seed(t), testrun.Count(3, 10, 300)
+	first, runs := testrun.Seed(t), testrun.Count(2, 5, 300)
 	resumed, stale, parts := 0, 0, 0
 	for i := range runs {
 		synctest.Test(t, func(t *testing.T) {
@@ -107,7 +107,7 @@ func runWatches(t *testing.T, seed uint64) *watchWorld {
 			}
 		})
 	}
-	for range 300 {
+	for range 150 {
 		w.write(rng)
 		if rng.IntN(100) == 0 {
 			w.history.Add(w.f.epoch+1, w.f.revision+1)

@@ -251,6 +251,7 @@ func TestAThousandWatchersShareTheEncodingOfAChange(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if n := metricOf(t, g, "plimsoll_gateway_watch_encoded_total", ""); n != changes {
 			t.Errorf("%d changes were prepared %v times for %d watchers", changes, n, watchers)
 		}
@@ -278,12 +279,14 @@ func TestAQuietWatchIsSentBookmarks(t *testing.T) {
 			})
 		})
 		time.Sleep(3 * bookmarkInterval)
+		synctest.Wait()
 		if fmt.Sprint(points) != "[0]" {
 			t.Errorf("without a change of the revision there are the points %v", points)
 		}
 		f.emit(plimsoll.Event{}) // a revision without a change of a task
 		f.put(taskIn(1, plimsoll.TaskRunning, "n2"))
 		time.Sleep(2 * bookmarkInterval)
+		synctest.Wait()
 		if fmt.Sprint(points) != "[0 2]" {
 			t.Errorf("behind changes of others there are the points %v", points)
 		}
