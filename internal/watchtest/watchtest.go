@@ -129,7 +129,8 @@ func NewChecker(h *History, criteria func(value string) bool) *Checker {
 	return &Checker{history: h, criteria: criteria}
 }
 
-// Open notes that a watch is opened without a point. Every write up to floor was acknowledged before.
+// Open notes that a watch is opened without a point. Every write up to floor was acknowledged
+// before.
 func (c *Checker) Open(floor uint64) {
 	*c = Checker{history: c.history, criteria: c.criteria, floor: floor, snapshot: map[string]string{}}
 }
