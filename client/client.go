@@ -85,6 +85,7 @@ type Client struct {
 	events plimsollv1connect.EventServiceClient
 
 	policies plimsollv1connect.PolicyServiceClient
+	watches  plimsollv1connect.WatchServiceClient
 }
 
 // New makes a client. It connects with the first call.
@@ -110,6 +111,7 @@ func New(config Config) (*Client, error) {
 		events: plimsollv1connect.NewEventServiceClient(httpClient, base, limit),
 
 		policies: plimsollv1connect.NewPolicyServiceClient(httpClient, base, limit),
+		watches:  plimsollv1connect.NewWatchServiceClient(httpClient, base, limit),
 	}, nil
 }
 

@@ -127,9 +127,10 @@ func (c *Client) Events(ctx context.Context, filter EventFilter) (EventPage, err
 	return page, nil
 }
 
-// FollowEvents reads events from filter.Start on and then new ones, until its context ends. It asks
-// for new events every interval; 0: half a second. After a change of the leader it goes on with the
-// new leader's first event. Count is the most events of one request.
+// FollowEvents reads events from filter.Start on and then new ones as they happen, until its
+// context ends. A gateway of an older version is asked for new events every interval instead, with
+// at most filter.Count in one request; 0: half a second. After a change of the leader the reading
+// goes on with the new leader's first event.
 func (c *Client) FollowEvents(
 	ctx context.Context, filter EventFilter, interval time.Duration,
 ) iter.Seq2[EventRecord, error] {
@@ -137,6 +138,9 @@ func (c *Client) FollowEvents(
 		interval = 500 * time.Millisecond
 	}
 	return func(yield func(EventRecord, error) bool) {
+		if c.streamEvents(ctx, filter, yield) {
+			return
+		}
 		instance := ""
 		for {
 			page, err := c.Events(ctx, filter)

@@ -30,7 +30,7 @@ func (l *levels) ListEvents(
 func TestAReadCarriesTheConsistencyOfItsContextOrElseOfTheClient(t *testing.T) {
 	l := &levels{}
 	eventual := plimsoll.Consistency{Level: plimsoll.FreshnessEventual}
-	c, stop, err := startGateway(l, l, client.Config{Consistency: eventual})
+	c, stop, err := startGateway(l, client.Config{Consistency: eventual})
 	if err != nil {
 		t.Fatal(err)
 	}

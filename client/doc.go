@@ -21,6 +21,9 @@
 //   - An error of a call that changes something says that nothing was changed, unless its code is
 //     CodeOutcomeUnknown.
 //   - Every error is a *plimsoll.Error or wraps one, so that plimsoll.CodeOf tells its kind.
+//   - A watch (WatchJobs, WatchTasks, WatchNodes, WatchQueues) begins with a strict read and sends
+//     each later change once and in order, also across breaks. When it has to begin again, it says
+//     so with ChangeReset.
 //   - Lists are read page by page, so that memory is bounded by a page. Each page is consistent in
 //     itself, but a list of several pages is not one instant.
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/client"
@@ -76,4 +77,30 @@ func ExampleClient_Jobs() {
 		}
 	}
 	// Output: job-02
+}
+
+// The running tasks of a job are followed: first all of them, then each that begins or ends to run.
+func ExampleClient_WatchTasks() {
+	c, stop, err := new(gateway).start()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer stop()
+
+	running := client.TaskFilter{Job: "wordcount", States: []plimsoll.TaskState{plimsoll.TaskRunning}}
+	for change, err := range c.WatchTasks(context.Background(), running, client.WatchPoint{}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(strings.TrimSpace(change.Type.String() + " " + change.Object.ID))
+		if change.Type == client.ChangeLeft {
+			break // change.Point is where a later watch resumes
+		}
+	}
+	// Output:
+	// reset
+	// present wordcount.map.0
+	// synced
+	// added wordcount.map.1
+	// left wordcount.map.0
 }

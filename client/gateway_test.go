@@ -23,6 +23,7 @@ import (
 type gateway struct {
 	plimsollv1connect.UnimplementedJobServiceHandler
 	plimsollv1connect.UnimplementedEventServiceHandler
+	plimsollv1connect.UnimplementedWatchServiceHandler
 	mu struct {
 		sync.Mutex
 		failures int
@@ -37,11 +38,16 @@ type gateway struct {
 
 // start serves the gateway on a socket. It returns a client of the gateway, and a function that
 // stops both.
-func (g *gateway) start() (*client.Client, func(), error) { return startGateway(g, g, client.Config{}) }
+func (g *gateway) start() (*client.Client, func(), error) { return startGateway(g, client.Config{}) }
 
-func startGateway(
-	jobs plimsollv1connect.JobServiceHandler, events plimsollv1connect.EventServiceHandler, config client.Config,
-) (*client.Client, func(), error) {
+// services are those of a gateway that the tests call.
+type services interface {
+	plimsollv1connect.JobServiceHandler
+	plimsollv1connect.EventServiceHandler
+	plimsollv1connect.WatchServiceHandler
+}
+
+func startGateway(g services, config client.Config) (*client.Client, func(), error) {
 	dir, err := os.MkdirTemp("", "client")
 	if err != nil {
 		return nil, nil, err
@@ -52,8 +58,9 @@ func startGateway(
 		return nil, nil, err
 	}
 	mux := http.NewServeMux()
-	mux.Handle(plimsollv1connect.NewJobServiceHandler(jobs))
-	mux.Handle(plimsollv1connect.NewEventServiceHandler(events))
+	mux.Handle(plimsollv1connect.NewJobServiceHandler(g))
+	mux.Handle(plimsollv1connect.NewEventServiceHandler(g))
+	mux.Handle(plimsollv1connect.NewWatchServiceHandler(g))
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- transport.Serve(ctx, l, mux, transport.ServeConfig{}) }()
@@ -175,4 +182,29 @@ func (g *gateway) ListEvents(
 		res.Ids, res.Events, res.Next = append(res.GetIds(), id), append(res.GetEvents(), g.mu.events[id]), id+1
 	}
 	return connect.NewResponse(res), nil
+}
+
+// WatchTasks sends two tasks of a job, of which one ends.
+func (g *gateway) WatchTasks(
+	ctx context.Context, req *connect.Request[pb.WatchTasksRequest], to *connect.ServerStream[pb.WatchTasksResponse],
+) error {
+	task := func(change pb.WatchChange, revision uint64, index int32) []*pb.WatchedTask {
+		return []*pb.WatchedTask{{
+			Change: change, Revision: revision, Task: &pb.Task{Job: req.Msg.GetJob(), Group: "map", Index: index},
+		}}
+	}
+	for _, m := range []*pb.WatchTasksResponse{
+		{
+			Tasks: task(pb.WatchChange_WATCH_CHANGE_PRESENT, 0, 0), SnapshotEnd: true,
+			Point: &pb.WatchPoint{Epoch: 1, Revision: 7},
+		},
+		{Tasks: task(pb.WatchChange_WATCH_CHANGE_ADDED, 8, 1), Point: &pb.WatchPoint{Epoch: 1, Revision: 8}},
+		{Tasks: task(pb.WatchChange_WATCH_CHANGE_LEFT, 9, 0), Point: &pb.WatchPoint{Epoch: 1, Revision: 9}},
+	} {
+		if err := to.Send(m); err != nil {
+			return err
+		}
+	}
+	<-ctx.Done()
+	return nil
 }

@@ -30,6 +30,7 @@ type fakeGateway struct {
 	plimsollv1connect.UnimplementedJobServiceHandler
 	plimsollv1connect.UnimplementedNodeServiceHandler
 	plimsollv1connect.UnimplementedPolicyServiceHandler
+	plimsollv1connect.UnimplementedWatchServiceHandler
 	mu struct {
 		sync.Mutex
 		jobs   []plimsoll.Job
@@ -55,6 +56,7 @@ func serve(t *testing.T, options ...connect.HandlerOption) (address string, g *f
 	mux.Handle(plimsollv1connect.NewPolicyServiceHandler(g, options...))
 	mux.Handle(plimsollv1connect.NewQueueServiceHandler(g, options...))
 	mux.Handle(plimsollv1connect.NewEventServiceHandler(g, options...))
+	mux.Handle(plimsollv1connect.NewWatchServiceHandler(g, options...))
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- transport.Serve(ctx, l, mux, transport.ServeConfig{}) }()

@@ -31,13 +31,14 @@ type jobListCmd struct {
 	State []string `help:"Only jobs in these states, such as Running." placeholder:"STATE"`
 
 	Result []string `help:"Only jobs with this result: succeeded, failed or killed." placeholder:"RESULT"`
+	watchFlag
 	formatFlag
 }
 
 // Help is the detail of the help text.
 func (jobListCmd) Help() string {
 	return example("plimsoll job list --queue root.batch --state Running", "plimsoll job list --result killed",
-		"plimsoll job list -o json")
+		"plimsoll job list --watch -o json") + watchHelp
 }
 
 // Run lists jobs.
@@ -53,8 +54,12 @@ func (cmd *jobListCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	filter := client.JobFilter{Queue: cmd.Queue, Owner: cmd.Owner, States: states}
+	if cmd.Watch {
+		return cmd.watch(ctx, a, c, filter)
+	}
 	jobs := []plimsoll.JobStatus{}
-	for s, err := range c.Jobs(ctx, client.JobFilter{Queue: cmd.Queue, Owner: cmd.Owner, States: states}) {
+	for s, err := range c.Jobs(ctx, filter) {
 		if err != nil {
 			return err
 		}
@@ -69,17 +74,44 @@ func (cmd *jobListCmd) Run(ctx context.Context, a *app) error {
 	return cmd.print(a, views, func(o *output) {
 		rows := make([][]string, len(jobs))
 		for i := range jobs {
-			s, n := &jobs[i], totals(&jobs[i])
-			rows[i] = []string{
-				s.ID, s.State.String(), s.Result().String(), s.Queue, s.Owner,
-				fmt.Sprintf("%d/%d", n.Succeeded+n.Failed, wanted(s)),
-				count(n.Running), count(n.Pending), count(n.Failed), ago(a.now(), s.Submitted),
-			}
+			rows[i] = jobRow(a, &jobs[i])
 		}
-		columns(o, []string{
-			"ID", "STATE", "RESULT", "QUEUE", "OWNER", "DONE", "RUNNING", "WAITING", "FAILED", "SUBMITTED",
-		}, rows)
+		columns(o, jobHeader, rows)
 	})
+}
+
+var jobHeader = []string{
+	"ID", "STATE", "RESULT", "QUEUE", "OWNER", "DONE", "RUNNING", "WAITING", "FAILED", "SUBMITTED",
+}
+
+func jobRow(a *app, s *plimsoll.JobStatus) []string {
+	n := totals(s)
+	return []string{
+		s.ID, s.State.String(), s.Result().String(), s.Queue, s.Owner,
+		fmt.Sprintf("%d/%d", n.Succeeded+n.Failed, wanted(s)),
+		count(n.Running), count(n.Pending), count(n.Failed), ago(a.now(), s.Submitted),
+	}
+}
+
+// watch lists jobs and prints each change.
+func (cmd *jobListCmd) watch(ctx context.Context, a *app, c *client.Client, filter client.JobFilter) error {
+	if len(cmd.Result) > 0 {
+		return plimsoll.Invalid("--result", "does not go with --watch; give --state instead")
+	}
+	one := filter
+	one.PageSize = 1
+	for _, err := range c.Jobs(ctx, one) { // fails for a queue that there is not
+		if err != nil {
+			return err
+		}
+		break
+	}
+	return printChanges(ctx, a, cmd.formatFlag, c.WatchJobs(ctx, filter, client.WatchPoint{}),
+		watchedView[plimsoll.JobStatus]{
+			header: jobHeader,
+			row:    func(s *plimsoll.JobStatus) []string { return jobRow(a, s) },
+			json:   func(s *plimsoll.JobStatus) any { return viewJob(s) },
+		})
 }
 
 // jobResults are the values of plimsoll.JobStatus.Result.

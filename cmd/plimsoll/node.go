@@ -30,17 +30,28 @@ func (nodeCmd) Help() string {
 }
 
 type nodeListCmd struct {
+	watchFlag
 	formatFlag
 }
 
 // Help is the detail of the help text.
-func (nodeListCmd) Help() string { return example("plimsoll node list", "plimsoll node list -o json") }
+func (nodeListCmd) Help() string {
+	return example("plimsoll node list", "plimsoll node list -o json", "plimsoll node list --watch") + watchHelp
+}
 
 // Run lists nodes.
 func (cmd *nodeListCmd) Run(ctx context.Context, a *app) error {
 	c, err := a.client()
 	if err != nil {
 		return err
+	}
+	if cmd.Watch {
+		return printChanges(ctx, a, cmd.formatFlag, c.WatchNodes(ctx, client.WatchPoint{}),
+			watchedView[client.NodeInfo]{
+				header: nodeHeader,
+				row:    func(n *client.NodeInfo) []string { return nodeRow(n, a.now()) },
+				json:   func(n *client.NodeInfo) any { return viewNode(n) },
+			})
 	}
 	nodes, err := c.Nodes(ctx)
 	if err != nil {
@@ -53,20 +64,27 @@ func (cmd *nodeListCmd) Run(ctx context.Context, a *app) error {
 	return cmd.print(a, views, func(o *output) { nodeTable(o, a.now(), nodes) })
 }
 
+var nodeHeader = []string{
+	"ID", "STATE", "TASKS", "CPU", "MEMORY", "RESERVE", "OVERPROVISION", "ADDRESS", "REGISTERED",
+}
+
+func nodeRow(info *client.NodeInfo, now time.Time) []string {
+	n := &info.Node
+	return []string{
+		n.ID, takesTasks(info, now), count(info.Status.Tasks), used(info, plimsoll.CPU), used(info, plimsoll.Memory),
+		shares(n.Facts.Reserve), ratios(n.Facts.Overprovision), n.Address, ago(now, n.Registered),
+	}
+}
+
 func nodeTable(o *output, now time.Time, nodes []client.NodeInfo) {
-	header := []string{"ID", "STATE", "TASKS", "CPU", "MEMORY", "RESERVE", "OVERPROVISION", "ADDRESS", "REGISTERED"}
+	header := slices.Clone(nodeHeader)
 	offered := slices.ContainsFunc(nodes, func(n client.NodeInfo) bool { return offers(&n) != "" })
 	if offered {
 		header = slices.Insert(header, 5, "OFFERED")
 	}
 	rows := make([][]string, len(nodes))
 	for i := range nodes {
-		n := &nodes[i].Node
-		rows[i] = []string{
-			n.ID, takesTasks(&nodes[i], now), count(nodes[i].Status.Tasks), used(&nodes[i], plimsoll.CPU),
-			used(&nodes[i], plimsoll.Memory),
-			shares(n.Facts.Reserve), ratios(n.Facts.Overprovision), n.Address, ago(now, n.Registered),
-		}
+		rows[i] = nodeRow(&nodes[i], now)
 		if offered {
 			rows[i] = slices.Insert(rows[i], 5, offers(&nodes[i]))
 		}

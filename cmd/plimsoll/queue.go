@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/client"
 )
 
 type queueCmd struct {
@@ -16,12 +17,13 @@ type queueCmd struct {
 func (queueCmd) Help() string { return example("plimsoll queue list") }
 
 type queueListCmd struct {
+	watchFlag
 	formatFlag
 }
 
 // Help is the detail of the help text.
 func (queueListCmd) Help() string {
-	return example("plimsoll queue list", "plimsoll queue list -o json")
+	return example("plimsoll queue list", "plimsoll queue list -o json", "plimsoll queue list --watch") + watchHelp
 }
 
 // Run lists queues.
@@ -29,6 +31,12 @@ func (cmd *queueListCmd) Run(ctx context.Context, a *app) error {
 	c, err := a.client()
 	if err != nil {
 		return err
+	}
+	if cmd.Watch {
+		return printChanges(ctx, a, cmd.formatFlag, c.WatchQueues(ctx, client.WatchPoint{}),
+			watchedView[plimsoll.QueueStatus]{
+				header: queueHeader, row: queueRow, json: func(q *plimsoll.QueueStatus) any { return viewQueue(q) },
+			})
 	}
 	queues, err := c.Queues(ctx)
 	if err != nil {
@@ -41,21 +49,26 @@ func (cmd *queueListCmd) Run(ctx context.Context, a *app) error {
 	return cmd.print(a, views, func(o *output) {
 		rows := make([][]string, len(queues))
 		for i := range queues {
-			q := &queues[i]
-			kind := "parent"
-			if q.Leaf {
-				kind = "leaf"
-			}
-			if q.Draining {
-				kind += ", draining"
-			}
-			rows[i] = []string{
-				q.Path, kind, count(q.Jobs), count(q.Running), count(q.Waiting), listed(q.Allocated),
-				listed(q.Guaranteed), queueMax(q),
-			}
+			rows[i] = queueRow(&queues[i])
 		}
-		columns(o, []string{"QUEUE", "KIND", "JOBS", "RUNNING", "WAITING", "ALLOCATED", "GUARANTEED", "MAX"}, rows)
+		columns(o, queueHeader, rows)
 	})
+}
+
+var queueHeader = []string{"QUEUE", "KIND", "JOBS", "RUNNING", "WAITING", "ALLOCATED", "GUARANTEED", "MAX"}
+
+func queueRow(q *plimsoll.QueueStatus) []string {
+	kind := "parent"
+	if q.Leaf {
+		kind = "leaf"
+	}
+	if q.Draining {
+		kind += ", draining"
+	}
+	return []string{
+		q.Path, kind, count(q.Jobs), count(q.Running), count(q.Waiting), listed(q.Allocated),
+		listed(q.Guaranteed), queueMax(q),
+	}
 }
 
 // queueMax formats the bounds of a queue: the amounts, and the number of tasks if that is bounded.

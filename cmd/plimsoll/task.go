@@ -20,12 +20,14 @@ type taskListCmd struct {
 	Job   string   `short:"j" help:"Only tasks of this job." placeholder:"ID"`
 	Node  string   `short:"n" help:"Only tasks on this node." placeholder:"ID"`
 	State []string `help:"Only tasks in these states, such as Pending." placeholder:"STATE"`
+	watchFlag
 	formatFlag
 }
 
 // Help is the detail of the help text.
 func (taskListCmd) Help() string {
-	return example("plimsoll task list --job wordcount --state Running", "plimsoll task list --node n1 -o json")
+	return example("plimsoll task list --job wordcount --state Running", "plimsoll task list --node n1 -o json",
+		"plimsoll task list --job wordcount --watch") + watchHelp
 }
 
 // Run lists tasks.
@@ -46,7 +48,11 @@ func (cmd *taskListCmd) Run(ctx context.Context, a *app) error {
 		}
 		job = j.Status
 	}
-	tasks, err := allTasks(ctx, c, client.TaskFilter{Job: cmd.Job, Node: cmd.Node, States: states})
+	filter := client.TaskFilter{Job: cmd.Job, Node: cmd.Node, States: states}
+	if cmd.Watch {
+		return cmd.watch(ctx, a, c, filter)
+	}
+	tasks, err := allTasks(ctx, c, filter)
 	if err != nil {
 		return err
 	}
@@ -58,23 +64,50 @@ func (cmd *taskListCmd) Run(ctx context.Context, a *app) error {
 func printTasks(a *app, o *output, tasks []plimsoll.Task, views []taskView) {
 	rows := make([][]string, len(tasks))
 	for i := range tasks {
-		t, v := &tasks[i], &views[i]
-		exit, reason := "", v.Reason
-		if v.ExitCode != nil {
-			exit = fmt.Sprint(*v.ExitCode)
-		}
-		switch ended := howItEnded(t); {
-		// the reason why it waits, and the result of the attempt before
-		case t.State == plimsoll.TaskPending && ended != "" && reason != t.Result.String():
-			reason += fmt.Sprintf(" (attempt %d %s)", t.Attempt, ended)
-		case ended != "":
-			reason = ended
-		}
-		rows[i] = []string{
-			v.ID, v.State, v.Node, exit, count(v.Attempt), ago(a.now(), t.Started), took(a.now(), t), reason,
-		}
+		rows[i] = taskRow(a, &tasks[i], &views[i])
 	}
-	columns(o, []string{"ID", "STATE", "NODE", "EXIT", "ATTEMPT", "STARTED", "TOOK", "REASON"}, rows)
+	columns(o, taskHeader, rows)
+}
+
+var taskHeader = []string{"ID", "STATE", "NODE", "EXIT", "ATTEMPT", "STARTED", "TOOK", "REASON"}
+
+func taskRow(a *app, t *plimsoll.Task, v *taskView) []string {
+	exit, reason := "", v.Reason
+	if v.ExitCode != nil {
+		exit = fmt.Sprint(*v.ExitCode)
+	}
+	switch ended := howItEnded(t); {
+	// the reason why it waits, and the result of the attempt before
+	case t.State == plimsoll.TaskPending && ended != "" && reason != t.Result.String():
+		reason += fmt.Sprintf(" (attempt %d %s)", t.Attempt, ended)
+	case ended != "":
+		reason = ended
+	}
+	return []string{
+		v.ID, v.State, v.Node, exit, count(v.Attempt), ago(a.now(), t.Started), took(a.now(), t), reason,
+	}
+}
+
+// watch lists tasks and prints each change. The reasons of waiting tasks are left out: they are not
+// part of a task, and change without it.
+func (cmd *taskListCmd) watch(ctx context.Context, a *app, c *client.Client, filter client.TaskFilter) error {
+	one := filter
+	one.PageSize = 1
+	for _, err := range c.Tasks(ctx, one) { // fails for a node that there is not
+		if err != nil {
+			return err
+		}
+		break
+	}
+	view := func(t *plimsoll.Task) *taskView {
+		return &viewTasks([]plimsoll.Task{*t}, &plimsoll.JobStatus{})[0]
+	}
+	return printChanges(ctx, a, cmd.formatFlag, c.WatchTasks(ctx, filter, client.WatchPoint{}),
+		watchedView[plimsoll.Task]{
+			header: taskHeader,
+			row:    func(t *plimsoll.Task) []string { return taskRow(a, t, view(t)) },
+			json:   func(t *plimsoll.Task) any { return view(t) },
+		})
 }
 
 // howItEnded describes the end of the last attempt that has ended.

@@ -48,24 +48,37 @@ func (s agentService) WatchAssignments(
 		specs: &s.g.specs,
 		skip:  func(err error) { s.g.cfg.Events.Fault("WatchAssignments", err) },
 	}
+	// The history is taken after the snapshot: it is at the snapshot's revision or a later one.
+	wake, view := wakeUp{}, s.g.replica.Changes()
 	for first := true; ; first = false {
 		if err := checkAgent(snapshot, req.Header(), node, incarnation); err != nil {
 			return err
 		}
-		if err := a.sendChanges(snapshot, first); err != nil {
+		if err := a.update(snapshot, view, wake, first); err != nil {
 			return err
 		}
 		select {
 		case <-ctx.Done():
 			return callerGone(ctx)
-		case <-tasks:
+		case position := <-tasks:
+			wake = wakeUp{wire.KindTask, position}
 		case <-record:
-		case <-policies:
+			wake = wakeUp{kind: wire.KindNode}
+		case position := <-policies:
+			wake = wakeUp{wire.KindPolicy, position}
 		}
 		if latest := s.g.replica.Latest(); latest != nil {
 			snapshot = latest
 		}
+		view = s.g.replica.Changes()
 	}
+}
+
+// wakeUp says which kind of object has changed, and a position of the history before the changes.
+// The zero kind stands for all.
+type wakeUp struct {
+	kind     wire.Kind
+	position uint64
 }
 
 // checkAgent reports whether an agent may act for a node.
@@ -88,8 +101,9 @@ func checkAgent(snapshot *replica.Snapshot, header http.Header, id string, incar
 	return nil
 }
 
-// assignments is the sent state of one stream. It sends the difference between that state and a
-// snapshot.
+// assignments is the sent state of one stream. It sends the changes of the node's tasks and
+// policies, as the gateway's history has them; when the history has a gap, it sends the difference
+// between the sent state and a snapshot.
 type assignments struct {
 	node  string
 	send  func(*pb.WatchAssignmentsResponse) error
@@ -98,6 +112,14 @@ type assignments struct {
 
 	round uint64
 	seen  map[string]*seenTask // by record key
+
+	// generation is that of the history to which positions belong; positions holds, for tasks and
+	// policies, the position up to which changes were looked at.
+	generation uint64
+	positions  [wire.NumKinds]uint64
+	// gap says that the next update compares all records: a task could not be sent, or positions
+	// are not valid.
+	gap bool
 
 	policies policyWatch
 
@@ -114,10 +136,83 @@ type seenTask struct {
 	id       string
 }
 
+// update sends the changes up to a snapshot. It looks at the changed records alone, unless the
+// history has a gap; then it compares all records of the node.
+func (a *assignments) update(snapshot *replica.Snapshot, view *replica.Changes, wake wakeUp, first bool) error {
+	if wake.kind == 0 || a.gap || view.Generation() != a.generation {
+		return a.updateAll(snapshot, view, first)
+	}
+	a.message, a.size = &pb.WatchAssignmentsResponse{}, 0
+	if wake.kind == wire.KindNode {
+		if record, _ := snapshot.Get(wire.KindNode, a.node); bytes.Equal(record, a.policies.node) {
+			return nil
+		}
+		if err := a.sendPolicies(snapshot); err != nil {
+			return err
+		}
+		return a.flushEntries()
+	}
+	// Changes between both positions are not of this node.
+	changes, ok := view.From(wake.kind, max(a.positions[wake.kind], wake.position))
+	if !ok {
+		return a.updateAll(snapshot, view, first)
+	}
+	position := view.End(wake.kind) - uint64(len(changes))
+	for _, c := range changes {
+		if c.Revision > snapshot.Revision() {
+			break // its signal is on its way, and its snapshot too
+		}
+		position++
+		if err := a.follow(snapshot, c); err != nil {
+			return err
+		}
+	}
+	a.positions[wake.kind] = position
+	return a.flushEntries()
+}
+
+// updateAll compares all records of the node with the sent state.
+func (a *assignments) updateAll(snapshot *replica.Snapshot, view *replica.Changes, first bool) error {
+	err := a.sendChanges(snapshot, first)
+	a.generation = view.Generation()
+	for _, kind := range []wire.Kind{wire.KindTask, wire.KindPolicy} {
+		position, missing := view.After(kind, replica.Point{Epoch: snapshot.Epoch(), Revision: snapshot.Revision()})
+		a.positions[kind], a.gap = position, a.gap || missing != nil
+	}
+	return err
+}
+
+// follow looks at an object that has changed. It takes the object's record from the snapshot, so
+// that of several changes the last alone is sent: a message has no order of its entries.
+func (a *assignments) follow(snapshot *replica.Snapshot, c *replica.Change) error {
+	data, exists := snapshot.Get(c.Kind, c.Key)
+	switch {
+	case c.Kind == wire.KindPolicy:
+		return a.followPolicy(snapshot, c.Key, data)
+	case exists && snapshot.NodeOf(c.Key) == a.node:
+		return a.look(snapshot, c.Key, data)
+	}
+	seen := a.seen[c.Key]
+	if seen == nil {
+		return nil
+	}
+	delete(a.seen, c.Key)
+	return a.remove(seen)
+}
+
+// flushEntries sends the message unless it is empty.
+func (a *assignments) flushEntries() error {
+	if entries(a.message) == 0 {
+		return nil
+	}
+	return a.flush()
+}
+
 // sendChanges sends the difference between the sent state and a snapshot, and behind it the marker
 // if mark is set.
 func (a *assignments) sendChanges(snapshot *replica.Snapshot, mark bool) error {
 	a.round++
+	a.gap = false
 	if a.seen == nil {
 		a.seen = map[string]*seenTask{}
 	}
@@ -169,7 +264,8 @@ func (a *assignments) look(snapshot *replica.Snapshot, key string, data []byte) 
 	}
 	assignment, err := a.assign(snapshot, task)
 	if err != nil {
-		a.skip(err) // the next signal tries the task again
+		a.skip(err)
+		a.gap = true // the next signal tries the task again
 		return nil
 	}
 	*seen = seenTask{data: data, assigned: true, round: a.round, id: taskID(task)}

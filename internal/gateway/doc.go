@@ -31,6 +31,10 @@
 //     skip states in between. WatchAssignments sends every task of the node, a marker, and then
 //     each change; the last state of each task always arrives. Both stay open without a leader, and
 //     go on with the next one.
+//   - A watch of WatchService begins with a strict read. It then sends each change that concerns
+//     its criteria once, in the order of revisions, and resumes at the point of any message. All
+//     watches share the follower's history, which is bounded; a watch that falls out of it is told
+//     so with CodeStale. A watch holds a position and no queue.
 //   - Heartbeats end at the gateway. A node that was not heard for Config.NodeTimeout is reported
 //     to the leader once for each registration. A node does not count as silent for the time in
 //     which the gateway itself stood still.
@@ -55,8 +59,9 @@
 //
 // Cost: a single read is O(log records) beyond its barrier. A list is linear in the records that it
 // looks at, and one answer holds at most Config.PageSize of them. It decodes no record: without a
-// filter it costs one copy of the records' bytes. A change of a node's tasks costs
-// its watcher a walk over the node's tasks, and decodes only the changed ones. An idle gateway
+// filter it costs one copy of the records' bytes. A change is decoded once for all watches of users, and then costs each of them a comparison and a copy. A change of a node's tasks
+// costs its agent's stream the work on the changed tasks; only when the history has a gap does the
+// stream compare all of them. An idle gateway
 // walks over the heard nodes once in a heartbeat interval.
 //
 // The design is "Titus gateways": any gateway answers any call consistently, and all reads are

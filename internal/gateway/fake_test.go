@@ -25,7 +25,10 @@ import (
 type fake struct {
 	mu       sync.Mutex
 	tables   *replica.Tables
+	history  *replica.History
+	changes  *replica.Changes
 	latest   *replica.Snapshot
+	epoch    uint64
 	revision uint64
 	events   uint64
 	down     error         // what Barrier and Do return instead of an answer
@@ -34,7 +37,7 @@ type fake struct {
 	commands []*pb.Command // all that were sent
 	answer   func(*pb.Command) *pb.Reply
 	behind   *replica.Snapshot // what Latest returns; nil: the latest
-	watches  map[watchKey][]chan struct{}
+	watches  map[watchKey][]chan uint64
 }
 
 type watchKey struct {
@@ -43,8 +46,12 @@ type watchKey struct {
 }
 
 func newFake() *fake {
-	f := &fake{tables: replica.NewTables(0), watches: map[watchKey][]chan struct{}{}}
-	f.latest = f.tables.Snapshot()
+	f := &fake{
+		tables: replica.NewTables(0), history: replica.NewHistory(0), watches: map[watchKey][]chan uint64{}, epoch: 1,
+	}
+	f.tables.Apply(&wire.Batch{Epoch: f.epoch})
+	f.history.Reset(f.epoch, 0)
+	f.latest, f.changes = f.tables.Snapshot(), f.history.View()
 	f.answer = func(*pb.Command) *pb.Reply { return &pb.Reply{} }
 	return f
 }
@@ -68,28 +75,49 @@ func (f *fake) commit(mutations []wire.Mutation, events wire.EventChunk) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.revision++
-	if err := f.tables.Apply(
-		&wire.Batch{Epoch: 1, Revision: f.revision, Mutations: mutations, Events: events},
-	); err != nil {
+	before := f.changes
+	batch := &wire.Batch{Epoch: f.epoch, Revision: f.revision, Mutations: mutations, Events: events}
+	if err := f.history.Apply(f.tables, batch); err != nil {
 		panic(err)
 	}
-	was := f.latest
-	f.latest = f.tables.Snapshot()
-	for _, m := range mutations {
-		if m.Kind == wire.KindPolicy {
-			f.signal(wire.KindPolicy, "")
-			continue
+	f.latest, f.changes = f.tables.Snapshot(), f.history.View()
+	if events.Count > 0 {
+		f.signal(replica.KindEvents, replica.AnyKey, 0)
+	}
+	for kind := range wire.Kind(wire.NumKinds) {
+		made, _ := f.changes.From(kind, before.End(kind))
+		for _, c := range made {
+			f.signalChange(c, before.End(kind))
 		}
-		f.signal(m.Kind, m.Key)
-		if m.Kind != wire.KindTask {
-			continue
-		}
-		f.signal(wire.KindTask, m.Node)
-		if data, ok := was.Get(m.Kind, m.Key); ok {
-			if task, err := wire.DecodeTask(data); err == nil && task.Node != m.Node {
-				f.signal(wire.KindTask, task.Node)
-			}
-		}
+	}
+}
+
+// signalChange signals the watches of a changed object, as a follower does.
+func (f *fake) signalChange(c *replica.Change, begin uint64) {
+	f.signal(c.Kind, replica.AnyKey, begin)
+	switch c.Kind {
+	case wire.KindPolicy:
+		f.signal(wire.KindPolicy, "", begin)
+	case wire.KindTask:
+		f.signal(wire.KindTask, c.Old.Node, begin)
+		f.signal(wire.KindTask, c.New.Node, begin)
+	default:
+		f.signal(c.Kind, c.Key, begin)
+	}
+}
+
+// elect begins another epoch with the same records, as a follower does that gets a snapshot of a
+// new leader.
+func (f *fake) elect() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.epoch++
+	f.revision++
+	f.tables.Apply(&wire.Batch{Epoch: f.epoch, Revision: f.revision})
+	f.history.Reset(f.epoch, f.revision)
+	f.latest, f.changes = f.tables.Snapshot(), f.history.View()
+	for at := range f.watches {
+		f.signal(at.kind, at.key, f.changes.End(at.kind))
 	}
 }
 
@@ -98,14 +126,14 @@ func (f *fake) reconnect() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for at := range f.watches {
-		f.signal(at.kind, at.key)
+		f.signal(at.kind, at.key, f.changes.End(at.kind))
 	}
 }
 
-func (f *fake) signal(kind wire.Kind, key string) {
+func (f *fake) signal(kind wire.Kind, key string, begin uint64) {
 	for _, ch := range f.watches[watchKey{kind, key}] {
 		select {
-		case ch <- struct{}{}:
+		case ch <- begin:
 		default: // one is there already
 		}
 	}
@@ -166,6 +194,12 @@ func (f *fake) Latest() *replica.Snapshot {
 	return latest
 }
 
+func (f *fake) Changes() *replica.Changes {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.changes
+}
+
 func (f *fake) Connected() bool {
 	_, _, down := f.state()
 	return down == nil
@@ -188,13 +222,13 @@ func (f *fake) Do(ctx context.Context, cmd *pb.Command) (*pb.Reply, error) {
 	return reply, wire.ErrorFromProto(reply.GetError())
 }
 
-func (f *fake) Watch(kind wire.Kind, key string) (<-chan struct{}, func()) {
-	ch := make(chan struct{}, 1)
+func (f *fake) Watch(kind wire.Kind, key string) (<-chan uint64, func()) {
+	ch := make(chan uint64, 1)
 	at := watchKey{kind, key}
 	f.set(func(f *fake) { f.watches[at] = append(f.watches[at], ch) })
 	return ch, func() {
 		f.set(func(f *fake) {
-			f.watches[at] = slices.DeleteFunc(f.watches[at], func(c chan struct{}) bool { return c == ch })
+			f.watches[at] = slices.DeleteFunc(f.watches[at], func(c chan uint64) bool { return c == ch })
 			if len(f.watches[at]) == 0 {
 				delete(f.watches, at)
 			}

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"net/http"
 	"slices"
@@ -39,14 +40,23 @@ type Copy interface {
 // Replica is the follower's side of a gateway. *replica.Follower implements it.
 type Replica interface {
 	Copy
+	Watched
 	// Do sends a command to the leader and returns its reply. By then Latest shows the effect. A
 	// refusal by the leader is returned as an error beside the reply.
 	Do(ctx context.Context, cmd *pb.Command) (*pb.Reply, error)
-	// Watch signals, coalesced, that a record with the key has changed. For KindTask the key is a
-	// node id.
-	Watch(kind wire.Kind, key string) (changed <-chan struct{}, cancel func())
 	// Connected reports whether a leader is being followed.
 	Connected() bool
+}
+
+// Watched is the history of the copy, from which watches are served.
+type Watched interface {
+	// Changes returns the newest view of the history of changes; nil before the first snapshot. It
+	// is at the revision of the newest snapshot or a later one.
+	Changes() *replica.Changes
+	// Watch signals, coalesced, that a record with the key has changed. For KindTask the key is a
+	// node id. With replica.AnyKey it stands for all objects of a kind. The signal is a position of
+	// the history.
+	Watch(kind wire.Kind, key string) (changed <-chan uint64, cancel func())
 }
 
 // Gateway serves one address from one replica.
@@ -58,6 +68,7 @@ type Gateway struct {
 	agents   *agentClients
 	specs    specCache
 	rendered jsonCache
+	watchers watchers
 	explains chan struct{} // a slot for each question to the leader under way
 	slots    *slots
 	budgets  budgets           // bounds on the bytes of requests under way
@@ -190,6 +201,9 @@ func (g *Gateway) routes() http.Handler {
 	rpc(plimsollv1connect.NewPolicyServiceHandler(policyService{g: g}, options...))
 	rpc(plimsollv1connect.NewEventServiceHandler(eventService{g}, options...))
 	rpc(plimsollv1connect.NewAgentServiceHandler(agentService{g}, options...))
+	// A compressed message could not be shared: each watch would compress the same changes again.
+	rpc(plimsollv1connect.NewWatchServiceHandler(watchService{g}, wire.Bounded(bounds),
+		connect.WithInterceptors(guard{g}), connect.WithCompressMinBytes(math.MaxInt)))
 	g.methods = methodsOf(served...)
 	g.encodedReads(func(path string, h http.Handler) { mux.Handle(path, g.bounded(h)) }, options)
 	events := rest.New(rest.Config{

@@ -26,6 +26,9 @@ type metrics struct {
 	barrier  prometheus.Histogram
 	reads    *prometheus.CounterVec
 	watches  *prometheus.GaugeVec
+
+	watchCuts                  *prometheus.CounterVec
+	watchChanges, watchEncoded prometheus.Counter
 }
 
 func newMetrics(g *Gateway) *metrics {
@@ -58,6 +61,19 @@ func newMetrics(g *Gateway) *metrics {
 		watches: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "plimsoll_gateway_streams_open", Help: "Watches and logs under way, by RPC.",
 		}, []string{"rpc"}),
+		watchCuts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "plimsoll_gateway_watches_cut_total", Help: "Watches of users that the gateway ended, by reason.",
+		}, []string{"reason"}),
+		watchChanges: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "plimsoll_gateway_watch_changes_total", Help: "Objects and changes sent to watches of users.",
+		}),
+		watchEncoded: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "plimsoll_gateway_watch_encoded_total",
+			Help: "Changes prepared for watches of users, once for all of them.",
+		}),
+	}
+	for _, reason := range cutReasons() {
+		m.watchCuts.WithLabelValues(reason) // shown as 0 before it counts, so that rates are right
 	}
 	for _, bound := range append(transport.ConnectionBounds(), ownBounds()...) {
 		m.refusals.WithLabelValues(bound) // shown as 0 before it counts, so that rates are right
@@ -66,6 +82,7 @@ func newMetrics(g *Gateway) *metrics {
 	for f := plimsoll.FreshnessStrict; f.Known(); f++ {
 		m.reads.WithLabelValues(f.String()) // as above
 	}
+	m.registry.MustRegister(m.watchCuts, m.watchChanges, m.watchEncoded)
 	m.registry.MustRegister(gauges(g)...)
 	m.registry.MustRegister(ofRendered(&g.rendered)...)
 	m.registry.MustRegister(replica.NewCollector("plimsoll_gateway_relay_", g.cfg.Relay.Stats))
@@ -121,6 +138,22 @@ func gauges(g *Gateway) []prometheus.Collector {
 		gauge("plimsoll_gateway_agent_bytes", "Bytes that the requests of agents under way take.", func() float64 {
 			return float64(g.budgets.agents.used.Load())
 		}),
+		gauge(
+			"plimsoll_gateway_watch_history_bytes", "Memory of the changes kept for watches.", func() float64 {
+				if c := g.replica.Changes(); c != nil {
+					return float64(c.Bytes())
+				}
+				return 0
+			},
+		),
+		gauge(
+			"plimsoll_gateway_watch_lag_changes", "Most changes that a watch of a user is behind.", func() float64 {
+				if c := g.replica.Changes(); c != nil {
+					return float64(g.watchers.lag(c))
+				}
+				return 0
+			},
+		),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	}
@@ -185,6 +218,9 @@ func (m *metrics) count(rpc, code string) { m.requests.WithLabelValues(rpc, code
 
 // refused counts a request, stream or connection for which there was no room.
 func (m *metrics) refused(bound string) { m.refusals.WithLabelValues(bound).Inc() }
+
+// watchCut counts a watch that the gateway ended.
+func (m *metrics) watchCut(reason string) { m.watchCuts.WithLabelValues(reason).Inc() }
 
 // watching counts a stream that begins. The caller calls ended at the stream's end.
 func (m *metrics) watching(rpc string) (ended func()) {

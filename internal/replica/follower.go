@@ -45,6 +45,9 @@ type FollowerConfig struct {
 	Tokens token.Finder
 	// EventCapacity is the size of the copy's event ring; default ring.DefaultCapacity.
 	EventCapacity int
+	// HistoryBytes bounds the changes that are kept for watches; default DefaultHistoryBytes. A
+	// watch that is behind by more begins again with a snapshot.
+	HistoryBytes int
 	// MaxCommands bounds the commands that are under way; default DefaultMaxCommands, below the
 	// leader's bound on replies. A quarter of it, and of MaxCommandBytes, is kept for agents'
 	// commands.
@@ -81,7 +84,8 @@ func (c *FollowerConfig) Validate() error {
 	switch {
 	case c.Gateway == "":
 		return plimsoll.Invalid("gateway", "is empty; give each gateway its own id")
-	case c.EventCapacity < 0 || c.MaxCommands < 0 || c.MaxCommandBytes < 0 || c.MinBackoff < 0 || c.MaxBackoff < 0:
+	case c.EventCapacity < 0 || c.HistoryBytes < 0 ||
+		c.MaxCommands < 0 || c.MaxCommandBytes < 0 || c.MinBackoff < 0 || c.MaxBackoff < 0:
 		return plimsoll.Invalid("replication", "a bound is negative; give 0 for the default, or more")
 	}
 	if _, _, err := transport.Split(c.Leader); err != nil {
@@ -100,6 +104,7 @@ type Follower struct {
 
 	mirror  mirror // belongs to the receiving goroutine
 	latest  atomic.Pointer[Snapshot]
+	history atomic.Pointer[Changes] // Invariant: at the revision of latest, or a later one
 	watches watches
 
 	arrivals arrivals
@@ -140,8 +145,8 @@ func newFollower(config FollowerConfig, dial dial) *Follower {
 	if f.config.Version == "" {
 		f.config.Version = builtVersion()
 	}
-	f.mirror.eventCapacity = config.EventCapacity
 	f.fresh.began = time.Now()
+	f.mirror.eventCapacity, f.mirror.historyBytes = config.EventCapacity, config.HistoryBytes
 	f.mu.pending.maxCalls = orDefault(config.MaxCommands, DefaultMaxCommands)
 	f.mu.pending.maxBytes = orDefault(config.MaxCommandBytes, DefaultMaxCommandBytes)
 	f.mu.live = make(chan struct{})
@@ -339,12 +344,13 @@ func unreadyPath(err error) []string {
 	return nil
 }
 
-// publish makes an effect visible: it stores the snapshot, then signals the watchers, then releases
-// the round or the call (O3). At a relay the batch is in the log before. So at the gateways below
-// it is in front of the acknowledgement or the reply (O1, O2).
+// publish makes an effect visible: it stores the history and the snapshot, then signals the
+// watchers, then releases the round or the call (O3). At a relay the batch is in the log before. So
+// at the gateways below it is in front of the acknowledgement or the reply (O1, O2).
 func (f *Follower) publish(e *effect) {
 	stream := f.connected(e)
 	if e.snapshot != nil {
+		f.history.Store(e.history)
 		f.latest.Store(e.snapshot)
 		if e.live {
 			f.fresh.prove(f.opened) // a snapshot holds everything that was committed when it was asked for
@@ -359,12 +365,12 @@ func (f *Follower) publish(e *effect) {
 		f.relay.source.append(e.snapshot, e.batch)
 	}
 	if e.live {
-		f.watches.signalAll()
+		f.watches.signalAll(&e.begins)
 		if report := f.config.Events.Live; report != nil {
 			report(f.mirror.latest.epoch, f.mirror.latest.revision, e.snapshot == nil)
 		}
 	} else if len(e.changes) > 0 {
-		f.watches.signal(e.changes)
+		f.watches.signal(e.changes, &e.begins)
 	}
 	if !e.live && e.ack == 0 && e.reply == nil {
 		return
@@ -453,6 +459,11 @@ func (f *Follower) disconnect() {
 // amount.
 func (f *Follower) Latest() *Snapshot { return f.latest.Load() }
 
+// Changes returns the newest view of the history; nil before the first snapshot. It holds every
+// change behind the snapshot with which the copy began, as far as HistoryBytes allow. A view that
+// is taken after a snapshot is at the snapshot's revision or a later one.
+func (f *Follower) Changes() *Changes { return f.history.Load() }
+
 // Connected reports whether the copy follows a leader now.
 func (f *Follower) Connected() bool {
 	select {
@@ -484,10 +495,14 @@ func (f *Follower) Ready(ctx context.Context) error {
 // Watch returns a channel of capacity one. It gets a signal after a record with that key has
 // changed and Latest shows the change; several changes may give one signal. For wire.KindTask the
 // key is a node id, and the signal stands for any task that is or was bound to the node. For
-// wire.KindPolicy the key is empty, and the signal stands for any policy. After each (re)connection
-// every channel gets one. To miss no change, a caller calls Watch first and reads then. It calls
-// cancel at the end.
-func (f *Follower) Watch(kind wire.Kind, key string) (changed <-chan struct{}, cancel func()) {
+// wire.KindPolicy the key is empty, and the signal stands for any policy. With AnyKey it stands for
+// any object of the kind, and the kind is one of Change.Kind. After each (re)connection every
+// channel gets one. To miss no change, a caller calls Watch first and reads then. It calls cancel
+// at the end.
+//
+// The signal is a position of the history for the kind of object: the changes for which it stands
+// lie behind it. Changes.Generation tells whether the position is still valid.
+func (f *Follower) Watch(kind wire.Kind, key string) (changed <-chan uint64, cancel func()) {
 	return f.watches.add(kind, key)
 }
 

@@ -403,33 +403,45 @@ func TestWatch(t *testing.T) {
 	n1, cancel1 := f.Watch(wire.KindTask, "n1")
 	n2, cancel2 := f.Watch(wire.KindTask, "n2")
 	defer cancel2()
+	tasks, cancelTasks := f.Watch(wire.KindTask, AnyKey)
 	for i, step := range []struct {
-		mutations   []wire.Mutation
-		job, n1, n2 int
+		mutations          []wire.Mutation
+		job, n1, n2, tasks int
 	}{
-		{[]wire.Mutation{put("a", "1"), put("a", "2"), put("b", "1")}, 1, 0, 0},
-		{[]wire.Mutation{taskPut("t", "1", "")}, 0, 0, 0},
-		{[]wire.Mutation{taskPut("t", "2", "n1"), taskPut("u", "2", "n1")}, 0, 1, 0},
-		{[]wire.Mutation{taskPut("t", "3", "n2")}, 0, 1, 1},
-		{[]wire.Mutation{taskPut("t", "4", "")}, 0, 0, 1},
-		{[]wire.Mutation{remove(wire.KindTask, "u"), remove(wire.KindJobStatus, "a")}, 1, 1, 0},
+		{[]wire.Mutation{put("a", "1"), put("a", "2"), put("b", "1")}, 1, 0, 0, 0},
+		{[]wire.Mutation{taskPut("t", "1", "")}, 0, 0, 0, 1},
+		{[]wire.Mutation{taskPut("t", "2", "n1"), taskPut("u", "2", "n1")}, 0, 1, 0, 1},
+		{[]wire.Mutation{taskPut("t", "3", "n2")}, 0, 1, 1, 1},
+		{[]wire.Mutation{taskPut("t", "4", "")}, 0, 0, 1, 1},
+		{[]wire.Mutation{remove(wire.KindTask, "u"), remove(wire.KindJobStatus, "a")}, 1, 1, 0, 1},
 	} {
+		before := f.Changes().End(wire.KindTask)
 		leader.publish(step.mutations...)
 		mustBarrier(ctx, t, f)
+		if len(tasks) != step.tasks {
+			t.Errorf("step %d: %d signals for all tasks, want %d", i, len(tasks), step.tasks)
+		}
 		if len(job) != step.job || len(n1) != step.n1 || len(n2) != step.n2 {
 			t.Errorf(
 				"step %d: signals %d, %d, %d; want %d, %d, %d", i, len(job), len(n1), len(n2), step.job, step.n1,
 				step.n2,
 			)
 		}
-		for _, c := range []<-chan struct{}{job, n1, n2} {
-			if len(c) > 0 {
-				<-c
+		for _, c := range []<-chan uint64{n1, n2, tasks} {
+			if len(c) == 0 {
+				continue
 			}
+			if position := <-c; position != before {
+				t.Errorf("step %d: the changes lie behind %d, and the signal says %d", i, before, position)
+			}
+		}
+		if len(job) > 0 {
+			<-job
 		}
 	}
 	cancelJob()
 	cancel1()
+	cancelTasks()
 	leader.publish(put("a", "3"), taskPut("t", "3", "n1"))
 	mustBarrier(ctx, t, f)
 	if len(job)+len(n1) != 0 || len(f.watches.mu.byKey) != 1 {

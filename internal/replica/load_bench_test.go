@@ -41,13 +41,19 @@ func benchParts(b *testing.B, n int) [][]byte {
 		mustApply(tables, &batch)
 	}
 	var parts [][]byte
-	for r := newSnapshotReader(tables.Snapshot()); !r.done; {
-		data, err := proto.Marshal(r.next())
+	add := func(r *pb.ReplicateResponse) {
+		data, err := proto.Marshal(r)
 		if err != nil {
 			b.Fatal(err)
 		}
 		parts = append(parts, data)
 	}
+	snapshot := tables.Snapshot()
+	r := newSnapshotReader(snapshot, nil)
+	for part := r.next(); part != nil; part = r.next() {
+		add(&pb.ReplicateResponse{Kind: &pb.ReplicateResponse_Snapshot{Snapshot: part}})
+	}
+	add(snapshotEnd(snapshot))
 	return parts
 }
 

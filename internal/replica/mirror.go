@@ -14,9 +14,13 @@ import (
 // at a time, and returns the effect of each. Its tables outlive a stream.
 type mirror struct {
 	eventCapacity int
+	historyBytes  int
 
 	tables *Tables   // the copy; nil until the first snapshot is complete
 	latest *Snapshot // newest snapshot of tables; nil while tables is nil
+	// history holds the changes behind the snapshot with which tables began; nil while tables is
+	// nil. Invariant: it is at the revision of tables.
+	history *History
 
 	phase  phase    // of the current stream: phaseHello, phaseSnapshot or phaseLive
 	epoch  uint64   // of the current stream's leader
@@ -26,16 +30,20 @@ type mirror struct {
 	changes []change // reused for each batch
 }
 
-// effect holds the consequences of one message. The owner publishes the snapshot first, then
-// signals the watchers, then releases the round or the call.
+// effect holds the consequences of one message. The owner publishes the history and then the
+// snapshot, then signals the watchers, then releases the round or the call.
 type effect struct {
 	connected bool      // the leader has answered on this stream
 	live      bool      // the copy can be read from now on; every watcher is signalled
 	snapshot  *Snapshot // to publish; nil: none
 	batch     []byte    // the encoded batch that made the snapshot; nil: none
+	history   *Changes  // to publish before the snapshot; nil if snapshot is nil
 	changes   []change  // whose watchers are to be signalled; valid until the next step
-	ack       uint64    // id of the round to release; 0: none
-	reply     *pb.Reply // answer to a call; nil: none
+	// begins holds, for each kind of object, the position of the history before changes, or behind
+	// the newest change if live is set.
+	begins [wire.NumKinds]uint64
+	ack    uint64    // id of the round to release; 0: none
+	reply  *pb.Reply // answer to a call; nil: none
 }
 
 // open begins a new stream and returns its first message.
@@ -101,7 +109,7 @@ func (m *mirror) welcome(w *pb.ReplicateWelcome) (effect, error) {
 			)
 		}
 		m.phase = phaseLive
-		return effect{connected: true, live: true}, nil
+		return effect{connected: true, live: true, begins: m.history.ends()}, nil
 	}
 	m.phase = phaseSnapshot
 	m.staged = NewTables(m.eventCapacity)
@@ -151,7 +159,11 @@ func (m *mirror) end(end *pb.ReplicateSnapshotEnd) (effect, error) {
 	m.staged.epoch, m.staged.revision, m.staged.time = m.epoch, end.Revision, end.Time
 	m.tables, m.staged, m.phase = m.staged, nil, phaseLive
 	m.latest = m.tables.Snapshot()
-	return effect{live: true, snapshot: m.latest}, nil
+	if m.history == nil {
+		m.history = NewHistory(m.historyBytes)
+	}
+	m.history.Reset(m.epoch, end.Revision)
+	return effect{live: true, snapshot: m.latest, history: m.history.View(), begins: m.history.ends()}, nil
 }
 
 func (m *mirror) batch(data []byte) (effect, error) {
@@ -174,11 +186,17 @@ func (m *mirror) batch(data []byte) (effect, error) {
 		mutation.Key = strings.Clone(mutation.Key)
 		mutation.Value = bytes.Clone(mutation.Value)
 	}
-	if m.changes, err = m.tables.apply(&batch, m.changes[:0]); err != nil {
+	begins := m.history.ends()
+	if m.changes, err = m.history.apply(m.tables, &batch, m.changes[:0]); err != nil {
 		return effect{}, err
 	}
+	if batch.Events.Count > 0 {
+		m.changes = append(m.changes, change{KindEvents, AnyKey})
+	}
 	m.latest = m.tables.Snapshot()
-	return effect{snapshot: m.latest, batch: data, changes: m.changes}, nil
+	return effect{
+		snapshot: m.latest, batch: data, history: m.history.View(), changes: m.changes, begins: begins,
+	}, nil
 }
 
 func (m *mirror) acknowledge(ack *pb.ReplicateSyncAck) (effect, error) {

@@ -53,16 +53,16 @@ func (s *Snapshot) Get(kind wire.Kind, key string) ([]byte, bool) {
 // Len returns the number of records of a kind.
 func (s *Snapshot) Len(kind wire.Kind) int { return s.kinds[kind].Len() }
 
-// Same reports whether two snapshots share the records of a kind. It compares pointers: false does
-// not mean that the records differ.
-func (s *Snapshot) Same(kind wire.Kind, other *Snapshot) bool {
-	return other != nil && s.kinds[kind].Same(other.kinds[kind])
-}
-
 // Scan yields, in key order, the records of a kind whose keys begin with prefix and are greater
 // than after. An empty after stands for the beginning.
 func (s *Snapshot) Scan(kind wire.Kind, prefix, after string) iter.Seq2[string, []byte] {
 	return values(s.kinds[kind].Range(prefix, after))
+}
+
+// NodeOf returns the node to which a task is bound; empty: none, or there is no such task.
+func (s *Snapshot) NodeOf(taskKey string) string {
+	r, _ := s.kinds[wire.KindTask].Get(taskKey)
+	return r.node.String()
 }
 
 // values yields the encoded records without what else is known of them.

@@ -147,9 +147,13 @@ func (p *progress) message() (*pb.ReplicateResponse, error) {
 		return encodedMessage(data), nil
 	}
 	p.done = true
+	return snapshotEnd(p.transfer.snapshot), nil
+}
+
+func snapshotEnd(s *Snapshot) *pb.ReplicateResponse {
 	return &pb.ReplicateResponse{Kind: &pb.ReplicateResponse_SnapshotEnd{SnapshotEnd: &pb.ReplicateSnapshotEnd{
-		Revision: p.transfer.snapshot.revision, Time: p.transfer.snapshot.time,
-	}}}, nil
+		Revision: s.revision, Time: s.time,
+	}}}
 }
 
 // transfers admits the streams that need a snapshot, a few at a time and in their order. Streams

@@ -1,0 +1,401 @@
+package gateway
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+const (
+	// watchMessageBytes bounds one message of a watch. A larger object is a message of its own.
+	watchMessageBytes = 64 << 10
+	// watchPause is the least time between two messages of a watch that has caught up. Changes that
+	// come meanwhile share the next message.
+	watchPause = 20 * time.Millisecond
+	// beginTries bounds the reads with which a watch begins while the copy is replaced.
+	beginTries = 5
+	// bookmarkInterval is the time after which a watch without changes is sent a message that moves
+	// its point.
+	bookmarkInterval = 10 * time.Second
+	// bookmarkChanges is the number of changes that a watch may pass over before it is sent such a
+	// message. A quarter of the history counts instead if it is more.
+	bookmarkChanges = 1024
+)
+
+// The reasons for which a gateway ends a watch, as plimsoll_gateway_watches_cut_total names them.
+const (
+	cutBehind   = "behind"   // the history no longer has the watch's next change
+	cutEpoch    = "epoch"    // another leader
+	cutHistory  = "history"  // the gateway's copy began again with a snapshot of the same leader
+	cutPoint    = "point"    // the point to resume from is not in the history
+	cutSnapshot = "snapshot" // the caller has not read the snapshot in time
+	cutNoRoom   = "no_room"  // the requests under way take as many bytes as they may
+)
+
+func cutReasons() []string {
+	return []string{cutBehind, cutEpoch, cutHistory, cutPoint, cutSnapshot, cutNoRoom}
+}
+
+// watchers is the set of the watches under way, for the metric of their lag.
+type watchers struct {
+	mu struct {
+		sync.Mutex
+		set map[*watch]struct{}
+	}
+}
+
+func (ws *watchers) add(w *watch) (remove func()) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if ws.mu.set == nil {
+		ws.mu.set = map[*watch]struct{}{}
+	}
+	ws.mu.set[w] = struct{}{}
+	return func() {
+		ws.mu.Lock()
+		defer ws.mu.Unlock()
+		delete(ws.mu.set, w)
+	}
+}
+
+// lag returns the largest number of changes that a watch has not looked at yet.
+func (ws *watchers) lag(view *replica.Changes) (most uint64) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for w := range ws.mu.set {
+		if at, end := w.position.Load(), view.End(w.kind); at > 0 && at < end {
+			most = max(most, end-at)
+		}
+	}
+	return most
+}
+
+// watch is one watch of a user. It reads the gateway's history through a position of its own, and
+// holds no queue: between two messages it keeps the position alone.
+type watch struct {
+	g    *Gateway
+	rpc  string
+	kind wire.Kind
+	want criteria
+	from *pb.WatchPoint // where to resume; nil: begin with a snapshot
+	send func(encoded []byte) error
+
+	derive     func(*replica.Change) any // g.frame
+	charge     *charge                   // of the request; nil: it did not come over the routes
+	generation uint64                    // of the history that position belongs to
+	position   atomic.Uint64             // in the history; 0 before it is known. Only run stores it
+	point      replica.Point             // of the last message
+	passed     int                       // changes passed since the last message
+	message    watchMessage
+}
+
+// run sends the watch until its context ends or it is cut.
+func (w *watch) run(ctx context.Context) error {
+	w.derive = w.g.frame
+	w.charge, _ = ctx.Value(chargeKey{}).(*charge)
+	changed, cancel := w.g.replica.Watch(w.kind, replica.AnyKey)
+	defer cancel()
+	defer w.g.metrics.watching(w.rpc)()
+	defer w.g.watchers.add(w)()
+	if err := w.start(ctx); err != nil {
+		return err
+	}
+	return w.follow(ctx, changed)
+}
+
+// start finds the position at which the changes begin, and sends the snapshot before them unless
+// the watch resumes. The snapshot is kept no longer.
+func (w *watch) start(ctx context.Context) error {
+	snapshot, position, err := w.begin(ctx)
+	if err == nil && w.from == nil {
+		err = w.sendSnapshot(ctx, snapshot)
+	}
+	w.position.Store(position)
+	return err
+}
+
+// begin makes a strict read, and finds the position in the history at which the changes begin.
+func (w *watch) begin(ctx context.Context) (*replica.Snapshot, uint64, error) {
+	for range beginTries {
+		snapshot, err := w.g.read(ctx)
+		if err != nil {
+			return nil, 0, err
+		}
+		view := w.g.replica.Changes()
+		if view.Epoch() != snapshot.Epoch() || view.Revision() < snapshot.Revision() {
+			continue // the copy began anew between both, and the next read waits for its leader
+		}
+		at := replica.Point{Epoch: snapshot.Epoch(), Revision: snapshot.Revision()}
+		if w.from != nil {
+			at = replica.Point{Epoch: w.from.GetEpoch(), Revision: w.from.GetRevision(), Part: w.from.GetPart()}
+		}
+		position, err := view.After(w.kind, at)
+		if err != nil && w.from == nil {
+			continue // changes beyond the whole history came between both
+		}
+		if plimsoll.CodeOf(err) == plimsoll.CodeStale {
+			w.g.metrics.watchCut(cutPoint)
+		}
+		w.generation, w.point = view.Generation(), at
+		return snapshot, position, err
+	}
+	return nil, 0, plimsoll.Errorf(plimsoll.CodeUnavailable,
+		"this gateway's copy is being replaced faster than a watch of it can begin; try again")
+}
+
+// sendSnapshot sends the objects that meet the criteria, and behind them the end of the snapshot.
+func (w *watch) sendSnapshot(ctx context.Context, snapshot *replica.Snapshot) error {
+	deadline := time.Now().Add(w.g.cfg.AnswerTimeout)
+	looked := 0
+	for key, object := range w.want.objects(snapshot, w.kind) {
+		if looked++; looked%lookEvery == 0 && ctx.Err() != nil {
+			return callerGone(ctx)
+		}
+		met, err := w.want.meets(snapshot, w.kind, key, &object)
+		if err != nil {
+			return err
+		}
+		if !met {
+			continue
+		}
+		w.message.add(pb.WatchChange_WATCH_CHANGE_PRESENT, w.kind, &object, w.want.specs, 0)
+		if len(w.message.data) < watchMessageBytes {
+			continue
+		}
+		if err := w.flush(); err != nil {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return w.cut(cutSnapshot, plimsoll.Errorf(plimsoll.CodeExhausted,
+				"the snapshot of this watch was not read within %s; narrow the criteria, or read faster", w.g.cfg.AnswerTimeout))
+		}
+	}
+	w.message.end(w.point, true)
+	return w.flush()
+}
+
+// follow sends the changes behind the watch's position.
+func (w *watch) follow(ctx context.Context, changed <-chan uint64) error {
+	bookmark := time.NewTimer(bookmarkInterval)
+	defer bookmark.Stop()
+	quiet := false // no message was sent for bookmarkInterval
+	for {
+		sent, full, err := w.step(quiet)
+		if err != nil {
+			return err
+		}
+		if sent || quiet {
+			quiet = false
+			bookmark.Reset(bookmarkInterval)
+		}
+		switch {
+		case full:
+			continue
+		case sent:
+			if err := pause(ctx, watchPause); err != nil {
+				return err
+			}
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return callerGone(ctx)
+		case <-changed:
+		case <-bookmark.C:
+			quiet = true
+		}
+	}
+}
+
+// pause waits for a duration, or fails at the end of the context.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return callerGone(ctx)
+	case <-timer.C:
+		return nil
+	}
+}
+
+// step sends one message with the changes behind the watch's position, if there is one to send. A
+// bookmark is sent if the watch was quiet and its point has moved, or if it has passed over many
+// changes. full reports that more changes wait.
+func (w *watch) step(quiet bool) (sent, full bool, err error) {
+	view := w.g.replica.Changes()
+	if view.Generation() != w.generation {
+		return false, false, w.replaced(view)
+	}
+	position := w.position.Load()
+	changes, ok := view.From(w.kind, position)
+	if !ok {
+		return false, false, w.cut(cutBehind, plimsoll.Errorf(plimsoll.CodeStale,
+			"this watch was read so slowly that the changes it needs are no longer kept; begin again with a snapshot"))
+	}
+	taken, err := w.collect(changes)
+	if err != nil {
+		return false, false, err
+	}
+	position += uint64(taken)
+	w.passed += taken
+	w.position.Store(position)
+	point := view.PointAt(w.kind, position)
+	far := w.passed > max(bookmarkChanges, view.Len(w.kind)/4)
+	if w.message.changes == 0 && (point == w.point || !quiet && !far) {
+		return false, taken < len(changes), nil
+	}
+	w.passed, w.point = 0, point
+	w.message.end(point, false)
+	return true, taken < len(changes), w.flush()
+}
+
+// replaced ends a watch whose history was replaced.
+func (w *watch) replaced(view *replica.Changes) error {
+	if view.Epoch() != w.point.Epoch {
+		return w.cut(cutEpoch, plimsoll.Errorf(plimsoll.CodeStale,
+			"the leader has changed from epoch %d to %d; begin again with a snapshot", w.point.Epoch, view.Epoch()))
+	}
+	return w.cut(cutHistory, plimsoll.Errorf(plimsoll.CodeStale,
+		"this gateway was behind its leader and has lost changes; begin again with a snapshot"))
+}
+
+// cut counts the end of a watch and returns its error.
+func (w *watch) cut(reason string, err error) error {
+	w.g.metrics.watchCut(reason)
+	return err
+}
+
+// collect puts changes into the message until it is full, and returns how many it has looked at.
+func (w *watch) collect(changes []*replica.Change) (taken int, err error) {
+	for _, c := range changes {
+		if len(w.message.data) >= watchMessageBytes {
+			break
+		}
+		taken++
+		f, _ := c.Shared(w.derive).(*frame) // nothing else is shared with a change
+		if f.err != nil {
+			return taken, f.err
+		}
+		if f.specOnly && !w.want.specs {
+			continue
+		}
+		was, is := f.old.exists && w.want.met(&f.old), f.new.exists && w.want.met(&f.new)
+		switch {
+		case was && is:
+			w.message.add(pb.WatchChange_WATCH_CHANGE_UPDATED, w.kind, &f.object, w.want.specs, c.Revision)
+		case is:
+			w.message.add(pb.WatchChange_WATCH_CHANGE_ADDED, w.kind, &f.object, w.want.specs, c.Revision)
+		case was && f.new.exists:
+			w.message.add(pb.WatchChange_WATCH_CHANGE_LEFT, w.kind, &f.object, w.want.specs, c.Revision)
+		case was:
+			w.message.add(pb.WatchChange_WATCH_CHANGE_DELETED, w.kind, &c.Old, w.want.specs, c.Revision)
+		}
+	}
+	return taken, nil
+}
+
+// flush sends the message. Its bytes count as the request's until the caller has taken them.
+func (w *watch) flush() error {
+	m := &w.message
+	defer m.reset()
+	if w.charge != nil {
+		held := 2 * len(m.data) // connect copies the message
+		if err := w.charge.hold(held); err != nil {
+			return w.cut(cutNoRoom, err)
+		}
+		defer w.charge.release(held)
+	}
+	w.g.metrics.watchChanges.Add(float64(m.changes))
+	return w.send(m.data)
+}
+
+// watchMessage is an encoded message of a watch. The responses of all watches have the same field
+// numbers, and so have their changes; TestMessagesOfAllWatchesHaveTheSameFields compares them.
+type watchMessage struct {
+	data    []byte // of a pool; nil while the message is empty
+	changes int
+	pooled  *[]byte
+}
+
+// The fields of a response, of a change in it and of a point.
+const (
+	fieldChanges, fieldPoint, fieldSnapshotEnd     = 1, 2, 3
+	fieldChange, fieldObject, fieldRevision        = 1, 2, 3
+	fieldEpoch, fieldPointRevision, fieldPointPart = 1, 2, 3
+)
+
+// watchBuffers holds the buffers of messages under way. A watch has one only while it sends.
+var watchBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
+func (m *watchMessage) open() {
+	if m.pooled == nil {
+		m.pooled, _ = watchBuffers.Get().(*[]byte)
+		m.data = (*m.pooled)[:0]
+	}
+}
+
+func (m *watchMessage) reset() {
+	if m.pooled != nil && cap(m.data) <= 4*watchMessageBytes {
+		*m.pooled = m.data
+		watchBuffers.Put(m.pooled)
+	}
+	*m = watchMessage{}
+}
+
+// add appends a change. The records in it are copied as the leader has encoded them.
+func (m *watchMessage) add(change pb.WatchChange, kind wire.Kind, o *replica.Object, specs bool, revision uint64) {
+	m.open()
+	m.changes++
+	object := encodedObject{kind: kind, object: o, specs: specs}
+	size := object.size()
+	inner := protowire.SizeTag(fieldChange) + protowire.SizeVarint(uint64(change)) +
+		protowire.SizeTag(fieldObject) + protowire.SizeBytes(size)
+	if revision > 0 {
+		inner += protowire.SizeTag(fieldRevision) + protowire.SizeVarint(revision)
+	}
+	m.data = protowire.AppendTag(m.data, fieldChanges, protowire.BytesType)
+	m.data = protowire.AppendVarint(m.data, uint64(inner))
+	m.varint(fieldChange, uint64(change))
+	m.data = protowire.AppendTag(m.data, fieldObject, protowire.BytesType)
+	m.data = protowire.AppendVarint(m.data, uint64(size))
+	m.data = object.append(m.data)
+	if revision > 0 {
+		m.varint(fieldRevision, revision)
+	}
+}
+
+func (m *watchMessage) varint(field protowire.Number, value uint64) {
+	m.data = protowire.AppendTag(m.data, field, protowire.VarintType)
+	m.data = protowire.AppendVarint(m.data, value)
+}
+
+// end completes a message with its point.
+func (m *watchMessage) end(p replica.Point, snapshotEnd bool) {
+	m.open()
+	m.data = protowire.AppendTag(m.data, fieldPoint, protowire.BytesType)
+	fields := [...]uint64{fieldEpoch: p.Epoch, fieldPointRevision: p.Revision, fieldPointPart: uint64(p.Part)}
+	size := 0
+	for field, value := range fields {
+		if value > 0 {
+			size += protowire.SizeTag(protowire.Number(field)) + protowire.SizeVarint(value)
+		}
+	}
+	m.data = protowire.AppendVarint(m.data, uint64(size))
+	for field, value := range fields {
+		if value > 0 {
+			m.varint(protowire.Number(field), value)
+		}
+	}
+	if snapshotEnd {
+		m.varint(fieldSnapshotEnd, 1)
+	}
+}

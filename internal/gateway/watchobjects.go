@@ -1,0 +1,186 @@
+package gateway
+
+import (
+	"bytes"
+	"iter"
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// criteria are the criteria of a watch. Zero values do not restrict. Those that a kind of object
+// does not have are zero.
+type criteria struct {
+	job, node    string  // of tasks
+	queue, owner string  // of jobs
+	states       []int32 // of jobs or tasks
+	specs        bool    // send jobs with their specifications
+}
+
+// facts are the properties of an object that criteria look at.
+type facts struct {
+	exists       bool
+	job, node    string
+	queue, owner string
+	state        int32
+}
+
+// met reports whether an object meets the criteria, as jobMatches and taskMatches do for lists.
+func (c *criteria) met(f *facts) bool {
+	return (c.job == "" || f.job == c.job) && (c.node == "" || f.node == c.node) &&
+		(c.owner == "" || f.owner == c.owner) && isOrBelow(f.queue, c.queue) &&
+		(len(c.states) == 0 || slices.Contains(c.states, f.state))
+}
+
+// objects yields the smallest range of objects of a kind that holds all that meet the criteria.
+func (c *criteria) objects(s *replica.Snapshot, kind wire.Kind) iter.Seq2[string, replica.Object] {
+	records := s.Scan(kind, "", "")
+	if kind == wire.KindTask {
+		records = tasksOf(s, &pb.ListTasksRequest{Job: c.job, Node: c.node}, "")
+	}
+	return func(yield func(string, replica.Object) bool) {
+		for key, value := range records {
+			object := replica.Object{Value: value}
+			switch {
+			case kind == wire.KindNode:
+				object.Extra, _ = s.Get(wire.KindNodeStatus, key)
+			case kind == wire.KindJobStatus && c.specs:
+				object.Extra, _ = s.Get(wire.KindJobSpec, key)
+			}
+			if !yield(key, object) {
+				return
+			}
+		}
+	}
+}
+
+// meets reports whether an object of a snapshot meets the criteria. It completes a job that does.
+func (c *criteria) meets(s *replica.Snapshot, kind wire.Kind, key string, o *replica.Object) (bool, error) {
+	f, err := factsOf(kind, key, o.Value, func(status *pb.JobStatus) error {
+		return complement(s, status, o)
+	})
+	return err == nil && c.met(&f), err
+}
+
+// factsOf decodes a record for criteria. It calls ofJob with the status of a job.
+func factsOf(kind wire.Kind, key string, value []byte, ofJob func(*pb.JobStatus) error) (facts, error) {
+	f := facts{exists: true}
+	switch kind {
+	case wire.KindTask:
+		task := &pb.Task{}
+		if err := decode(kind, key, value, task); err != nil {
+			return f, err
+		}
+		f.job, f.node, f.state = task.GetJob(), task.GetNode(), int32(task.GetState())
+	case wire.KindJobStatus:
+		status := &pb.JobStatus{}
+		if err := decode(kind, key, value, status); err != nil {
+			return f, err
+		}
+		f.queue, f.owner, f.state = status.GetQueue(), status.GetOwner(), int32(status.GetState())
+		return f, ofJob(status)
+	}
+	return f, nil
+}
+
+// complement completes the record of a job as addKnown does, if a group of it waits for a resource
+// that no node has.
+func complement(s *replica.Snapshot, status *pb.JobStatus, o *replica.Object) error {
+	if !slices.ContainsFunc(status.GetGroups(), func(g *pb.GroupStatus) bool {
+		return g.GetWaitCode() == pb.WaitCode_WAIT_CODE_NO_RESOURCE
+	}) {
+		return nil
+	}
+	if err := addKnown(s, status); err != nil {
+		return err
+	}
+	value, err := proto.Marshal(status)
+	if err != nil {
+		return err //nolint:wrapcheck // it was decoded a moment ago
+	}
+	o.Value = value
+	return nil
+}
+
+// frame is the part of one change that all watches share: it is decoded once for all of them.
+type frame struct {
+	old, new facts
+	object   replica.Object // the object behind the change, as watches send it
+	specOnly bool           // only the specification of a job has changed
+	err      error
+}
+
+// frame makes the frame of a change. Its result is a *frame.
+func (g *Gateway) frame(c *replica.Change) any {
+	g.metrics.watchEncoded.Inc()
+	f := &frame{object: c.New}
+	f.specOnly = c.Kind == wire.KindJobStatus && c.New.Value != nil && c.Old.Value != nil &&
+		bytes.Equal(c.New.Value, c.Old.Value)
+	if c.Old.Value != nil {
+		f.old, f.err = factsOf(c.Kind, c.Key, c.Old.Value, func(*pb.JobStatus) error { return nil })
+	}
+	if c.New.Value == nil || f.err != nil {
+		return f
+	}
+	f.new, f.err = factsOf(c.Kind, c.Key, c.New.Value, func(status *pb.JobStatus) error {
+		return complement(g.replica.Latest(), status, &f.object)
+	})
+	return f
+}
+
+// encodedObject is an object as the message that a watch sends of it: a Task, a QueueStatus, a
+// NodeInfo of both records of a node, or a Job of one or both records of a job.
+type encodedObject struct {
+	kind   wire.Kind
+	object *replica.Object
+	specs  bool
+}
+
+// records returns the records of the object as fields 1 and 2 of its message. A nil field is left
+// out. whole is set if the first record is the message itself.
+func (e *encodedObject) records() (fields [2][]byte, whole bool) {
+	switch e.kind {
+	case wire.KindNode:
+		return [2][]byte{e.object.Value, e.object.Extra}, false
+	case wire.KindJobStatus:
+		fields[1] = e.object.Value
+		if e.specs {
+			fields[0] = e.object.Extra
+		}
+		return fields, false
+	}
+	fields[0] = e.object.Value
+	return fields, true
+}
+
+func (e *encodedObject) size() (size int) {
+	fields, whole := e.records()
+	if whole {
+		return len(fields[0])
+	}
+	for i, data := range fields {
+		if data != nil {
+			size += protowire.SizeTag(protowire.Number(i+1)) + protowire.SizeBytes(len(data))
+		}
+	}
+	return size
+}
+
+func (e *encodedObject) append(dst []byte) []byte {
+	fields, whole := e.records()
+	if whole {
+		return append(dst, fields[0]...)
+	}
+	for i, data := range fields {
+		if data != nil {
+			dst = protowire.AppendTag(dst, protowire.Number(i+1), protowire.BytesType)
+			dst = protowire.AppendBytes(dst, data)
+		}
+	}
+	return dst
+}
