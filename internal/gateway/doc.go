@@ -59,10 +59,10 @@
 //
 // Cost: a single read is O(log records) beyond its barrier. A list is linear in the records that it
 // looks at, and one answer holds at most Config.PageSize of them. It decodes no record: without a
-// filter it costs one copy of the records' bytes. A change is decoded once for all watches of users, and then costs each of them a comparison and a copy. A change of a node's tasks
-// costs its agent's stream the work on the changed tasks; only when the history has a gap does the
-// stream compare all of them. An idle gateway
-// walks over the heard nodes once in a heartbeat interval.
+// filter it costs one copy of the records' bytes. A change is decoded once for all watches of
+// users, and then costs each of them a comparison and a copy. A change of a node's tasks costs its
+// agent's stream the work on the changed tasks; only when the history has a gap does the stream
+// compare all of them. An idle gateway walks over the heard nodes once in a heartbeat interval.
 //
 // The design is "Titus gateways": any gateway answers any call consistently, and all reads are
 // refused while there is no leader. Heartbeats that end at the edge are an addition.

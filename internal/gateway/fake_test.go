@@ -49,7 +49,9 @@ func newFake() *fake {
 	f := &fake{
 		tables: replica.NewTables(0), history: replica.NewHistory(0), watches: map[watchKey][]chan uint64{}, epoch: 1,
 	}
-	f.tables.Apply(&wire.Batch{Epoch: f.epoch})
+	if err := f.tables.Apply(&wire.Batch{Epoch: f.epoch}); err != nil {
+		panic(err)
+	}
 	f.history.Reset(f.epoch, 0)
 	f.latest, f.changes = f.tables.Snapshot(), f.history.View()
 	f.answer = func(*pb.Command) *pb.Reply { return &pb.Reply{} }

@@ -53,8 +53,9 @@
 // Cost: a batch costs O(mutations × log(records)) and one O(1) snapshot at each side, and one
 // encoding at the leader however many gateways follow. A snapshot is encoded once for all that need
 // it at the same time. A stream with a filter costs a look at each mutation. A barrier costs one
-// round trip, shared by all that wait, and one more for each relay. A reader takes no lock. The history costs the gateway two look-ups a mutation, and
-// 512 bytes and the replaced record a change, up to its bound.
+// round trip, shared by all that wait, and one more for each relay. A reader takes no lock. The
+// history costs the gateway two look-ups a mutation, and 512 bytes and the replaced record a
+// change, up to its bound.
 //
 // The design is "Titus gateways" (strictly consistent reads from caches). Ids and the order of one
 // stream replace its timers and wall-clock marks; DESIGN.md has the reasons.
