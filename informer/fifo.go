@@ -82,6 +82,9 @@ type DeltaFIFO[T any] struct {
 	wake   [numConsumers]chan struct{}
 	lists  sync.Pool // of *[]item[T], for calls that are given several objects
 
+	// nothing stands in for the batch while that is being cleared. Invariant: it is empty.
+	nothing *line[T]
+
 	mu struct {
 		sync.Mutex
 		line *line[T] // all that is queued
@@ -96,6 +99,7 @@ type DeltaFIFO[T any] struct {
 		// version is the place of the source that the content leads to, taken the place that the last
 		// batch led to. Invariant: taken <= version.
 		version, taken Version
+		replaced       bool   // a Replace has come since the last batch was taken
 		limit          int    // Invariant: line.bytes <= limit whenever the lock is free
 		laid           uint64 // the number of calls of lay
 
@@ -140,7 +144,7 @@ func NewDeltaFIFO[T any](config FIFOConfig[T]) (*DeltaFIFO[T], error) {
 		f.wake[i] = make(chan struct{}, 1)
 	}
 	f.lists.New = func() any { return new([]item[T]) }
-	f.mu.line, f.mu.batch = newLine[T](), newLine[T]()
+	f.mu.line, f.mu.batch, f.nothing = newLine[T](), newLine[T](), newLine[T]()
 	f.mu.limit = config.MaxBytes
 	return f, nil
 }
@@ -199,11 +203,11 @@ func (f *DeltaFIFO[T]) signal() {
 
 // unlock frees the lock and then calls the events that wait.
 func (f *DeltaFIFO[T]) unlock() {
-	n := f.mu.news
-	if n == (news{}) {
+	if f.mu.news.overflow == nil && f.mu.news.lookups == 0 {
 		f.mu.Unlock()
 		return
 	}
+	n := f.mu.news
 	f.mu.news = news{}
 	f.mu.Unlock()
 	if n.overflow != nil && f.config.Events.Overflow != nil {

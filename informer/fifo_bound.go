@@ -92,6 +92,6 @@ func (f *DeltaFIFO[T]) drop() {
 		f.mu.populated = false
 	}
 	line.reset()
-	f.mu.relist = true
+	f.mu.relist, f.mu.replaced = true, false
 	f.mu.version = f.mu.taken
 }

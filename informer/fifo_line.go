@@ -7,6 +7,9 @@ const (
 	deltaOverhead = 24
 )
 
+// scanned is the number of keys that are compared one by one: for so few a map costs more.
+const scanned = 8
+
 // Bounds of the memory that a line keeps while it is empty.
 const (
 	keptSlots   = 1024 // a ring of this length is never given back
@@ -63,9 +66,11 @@ func (e *entry[T]) clear() {
 // line holds entries in the order in which their keys were queued, and finds them by key. A place is
 // the number of keys that were queued before.
 type line[T any] struct {
-	// Invariant: index has exactly the keys of the entries at the places from head to tail-1. The
-	// entry of place p is in ring[p mod len(ring)], and len(ring) is a power of two.
+	// Invariant: if isIndexed, index has exactly the keys of the entries at the places from head to
+	// tail-1; otherwise it is empty, and there are at most scanned of them. The entry of place p is in
+	// ring[p mod len(ring)], and len(ring) is a power of two.
 	index      map[string]uint64
+	isIndexed  bool
 	ring       []entry[T]
 	head, tail uint64
 
@@ -88,22 +93,44 @@ func (l *line[T]) at(place uint64) *entry[T] { return &l.ring[place&uint64(len(l
 
 // find returns the entry of a key, or nil. It stays where it is until the next push or shift.
 func (l *line[T]) find(key string) *entry[T] {
-	if place, ok := l.index[key]; ok {
+	if place, ok := l.place(key); ok {
 		return l.at(place)
 	}
 	return nil
 }
 
+func (l *line[T]) place(key string) (uint64, bool) {
+	if l.isIndexed {
+		place, ok := l.index[key]
+		return place, ok
+	}
+	for place := l.head; place < l.tail; place++ {
+		if l.at(place).key == key {
+			return place, true
+		}
+	}
+	return 0, false
+}
+
 // push puts a key that is not in the line at its end. The caller adds the first change.
 func (l *line[T]) push(key string, since int64) *entry[T] {
-	if l.len() == len(l.ring) {
+	n := l.len()
+	if n == len(l.ring) {
 		l.grow()
 	}
-	l.index[key] = l.tail
 	e := l.at(l.tail)
 	e.key, e.since = key, since
 	l.tail++
-	l.peak = max(l.peak, l.len())
+	l.peak = max(l.peak, n+1)
+	switch {
+	case l.isIndexed:
+		l.index[key] = l.tail - 1
+	case n == scanned:
+		l.isIndexed = true
+		for place := l.head; place < l.tail; place++ {
+			l.index[l.at(place).key] = place
+		}
+	}
 	return e
 }
 
@@ -197,7 +224,8 @@ func (l *line[T]) loosen(e *entry[T]) {
 		}
 		l.loose = kept
 	}
-	l.loose = append(l.loose, l.index[e.key])
+	place, _ := l.place(e.key) // an entry in use has a place
+	l.loose = append(l.loose, place)
 }
 
 // compact reduces the changes of each loose entry to their net effect.
@@ -231,7 +259,9 @@ func (l *line[T]) compact(size func(T) int) (joined int) {
 func (l *line[T]) shift(to *entry[T]) {
 	e := l.at(l.head)
 	*to, *e = *e, *to
-	delete(l.index, to.key)
+	if l.isIndexed {
+		delete(l.index, to.key)
+	}
 	l.head++
 	l.bytes -= to.bytes
 	l.changes -= len(to.changes())
@@ -245,11 +275,13 @@ func (l *line[T]) shift(to *entry[T]) {
 
 // reset forgets all entries. Its cost grows with their number, and not with the length of the ring.
 func (l *line[T]) reset() {
-	if n := l.len(); n < len(l.ring)/8 {
+	switch n := l.len(); {
+	case !l.isIndexed:
+	case n < len(l.ring)/8:
 		for place := l.head; place < l.tail; place++ {
 			delete(l.index, l.at(place).key)
 		}
-	} else {
+	default:
 		clear(l.index)
 	}
 	for place := l.head; place < l.tail; place++ {
@@ -262,6 +294,7 @@ func (l *line[T]) reset() {
 
 // emptied gives memory back if the line has long used little of it.
 func (l *line[T]) emptied() {
+	l.isIndexed = false
 	l.loose = l.loose[:0]
 	if len(l.ring) > keptSlots && l.peak < len(l.ring)/8 {
 		l.low++

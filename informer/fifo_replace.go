@@ -33,8 +33,9 @@ func (f *DeltaFIFO[T]) Replace(objects []T, at Version) error {
 		f.drop()
 		f.lay(items)
 	}
-	f.mu.relist = false
+	f.mu.relist, f.mu.replaced = false, true
 	f.reach(at)
+	f.signal()
 	if !f.mu.populated && !f.mu.isSynced {
 		for place := f.mu.line.head; place < f.mu.line.tail; place++ {
 			f.mu.line.setInitial(f.mu.line.at(place))

@@ -45,7 +45,9 @@ type Batch[T any] struct {
 	Version Version
 	// Initial says that some of its keys belong to the initial population.
 	Initial bool
-	line    *line[T]
+	// Replaced says that the batch holds a Replace, perhaps of an empty list.
+	Replaced bool
+	line     *line[T]
 }
 
 // Len returns the number of keys.
@@ -105,9 +107,11 @@ func (f *DeltaFIFO[T]) Drain(ctx context.Context, process func(Batch[T]) error) 
 	}
 	f.compact()
 	f.mu.line, f.mu.batch = f.mu.batch, f.mu.line
-	batch := Batch[T]{Version: f.mu.version, Initial: f.mu.batch.initial > 0, line: f.mu.batch}
-	turn := turn[T]{f: f, changes: f.mu.batch.changes, before: f.mu.taken}
-	f.mu.taken = f.mu.version
+	batch := Batch[T]{
+		Version: f.mu.version, Initial: f.mu.batch.initial > 0, Replaced: f.mu.replaced, line: f.mu.batch,
+	}
+	turn := turn[T]{f: f, changes: f.mu.batch.changes, before: f.mu.taken, replaced: f.mu.replaced}
+	f.mu.taken, f.mu.replaced = f.mu.version, false
 	f.mu.counts.taken += uint64(turn.changes)
 	f.mu.Unlock()
 
@@ -148,7 +152,7 @@ func (f *DeltaFIFO[T]) await(ctx context.Context, c consumer) error {
 }
 
 func (f *DeltaFIFO[T]) ready(c consumer) bool {
-	return f.mu.line.len() > 0 || c == drainer && f.mu.taken.Before(f.mu.version)
+	return f.mu.line.len() > 0 || c == drainer && (f.mu.replaced || f.mu.taken.Before(f.mu.version))
 }
 
 // turn is the part of a consumer between taking content and its end.
@@ -156,6 +160,7 @@ type turn[T any] struct {
 	f        *DeltaFIFO[T]
 	changes  int     // how many were taken
 	before   Version // the version that the batch before led to
+	replaced bool    // the batch holds a Replace
 	returned bool    // process has returned; otherwise it has panicked
 	err      error
 }
@@ -190,13 +195,13 @@ func (t *turn[T]) endDrain() {
 	f.mu.Lock()
 	if t.putBack() {
 		f.mu.line, f.mu.batch = f.mu.batch, f.mu.line
-		f.mu.taken = t.before
+		f.mu.taken, f.mu.replaced = t.before, f.mu.replaced || t.replaced
 		for place := f.mu.batch.head; place < f.mu.batch.tail; place++ {
 			f.add(f.mu.batch.at(place))
 		}
 	}
 	done := f.mu.batch
-	f.mu.batch = newLine[T]()
+	f.mu.batch = f.nothing
 	f.settle()
 	f.mu.Unlock()
 
@@ -212,9 +217,7 @@ func (t *turn[T]) end() {
 	f.mu.processing = none
 	f.settle()
 	_ = f.fit() // the producer is told at its next change
-	if f.mu.line.len() > 0 || f.mu.closed || f.mu.taken.Before(f.mu.version) {
-		f.signal()
-	}
+	f.signal()
 }
 
 // requeue puts older changes in front of those that are queued for the key, or behind all keys.
