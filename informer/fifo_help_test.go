@@ -153,7 +153,7 @@ func same(t testing.TB, got []string, want ...string) {
 	}
 }
 
-func must(t testing.TB, errs ...error) {
+func must(t tester, errs ...error) {
 	t.Helper()
 	for _, err := range errs {
 		if err != nil {
