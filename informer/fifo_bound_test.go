@@ -281,3 +281,28 @@ func TestStatsTellDepthAgeAndRate(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+func TestContentThatIsPutBackIsDroppedOnlyWhenAProducerIsTold(t *testing.T) {
+	q := queue(t, func(c *config) { c.MaxBytes = 1000 })
+	fill := func(names string) {
+		for _, o := range things(names) {
+			must(t, q.Add(o))
+		}
+	}
+	fill("a1 b1 c1")
+	err := q.Drain(t.Context(), func(informer.Batch[thing]) error {
+		fill("d1 e1 f1")
+		return &informer.Requeue{}
+	})
+	if s := q.Stats(); err == nil || s.Depth != 6 || s.Bytes <= s.Limit || s.Bytes > 2*s.Limit || s.Overflows != 0 {
+		t.Errorf("%v, %+v", err, s)
+	}
+	must(t, q.Drain(t.Context(), func(informer.Batch[thing]) error {
+		fill("g1") // beside six keys in process there is room for one more
+		if err := q.Add(th("h1")); !errors.Is(err, informer.ErrRelist) {
+			t.Errorf("Add returned %v", err)
+		}
+		return nil
+	}))
+	isEmpty(t, q)
+}
