@@ -71,8 +71,8 @@ type Overflow struct {
 // A queue whose content exceeds MaxBytes first reduces the changes of each key to their net effect.
 // If it is still too large, it drops all. Changes are then refused with ErrRelist until the next
 // Replace. Replace is never refused: a list that is larger than half of MaxBytes raises the bound to
-// twice its size until the next one. The part that is in process is counted apart, and is at most as
-// large again.
+// twice its size until the next one. The part that is in process is counted apart; with it a queue
+// holds at most twice its bound. Content that is put back is not dropped before the next change.
 type DeltaFIFO[T any] struct {
 	config FIFOConfig[T]
 	size   func(T) int
@@ -99,9 +99,12 @@ type DeltaFIFO[T any] struct {
 		// version is the place of the source that the content leads to, taken the place that the last
 		// batch led to. Invariant: taken <= version.
 		version, taken Version
-		replaced       bool   // a Replace has come since the last batch was taken
-		limit          int    // Invariant: line.bytes <= limit whenever the lock is free
-		laid           uint64 // the number of calls of lay
+		replaced       bool // a Replace has come since the last batch was taken
+		// limit bounds the bytes that are queued. Invariant: whenever the lock is free, the bytes that
+		// are queued are within it, and with those that are in process within twice of it. Content that
+		// was put back may exceed the first until the next change.
+		limit int
+		laid  uint64 // the number of calls of lay
 
 		populated bool // a list, or a change before any list, has come
 		isSynced  bool // synced is closed

@@ -71,14 +71,21 @@ func (f *DeltaFIFO[T]) compact() {
 
 // fit makes the content fit the bound. It returns an ErrRelist if it had to be dropped for that.
 func (f *DeltaFIFO[T]) fit() error {
-	if f.mu.line.bytes <= f.mu.limit {
+	if f.fits() {
 		return nil
 	}
-	if f.compact(); f.mu.line.bytes <= f.mu.limit {
+	if f.compact(); f.fits() {
 		return nil
 	}
 	f.drop()
 	return &plimsoll.Error{Code: plimsoll.CodeExhausted, Op: "queue a change", Err: ErrRelist}
+}
+
+// fits reports whether the content is within the bound. A batch in process that was put back before
+// may exceed the bound. What it has too much is then counted with the content, so that both together
+// are at most twice the bound.
+func (f *DeltaFIFO[T]) fits() bool {
+	return f.mu.line.bytes+max(f.mu.batch.bytes-f.mu.limit, 0) <= f.mu.limit
 }
 
 // drop forgets all content. An initial population of which a part was not yet taken begins anew with

@@ -78,9 +78,13 @@ func (f *DeltaFIFO[T]) lay(items []item[T]) (bytes int) {
 		if f.mu.line.find(key) != nil {
 			continue
 		}
-		last, _, err := f.config.Known.Get(key)
+		last, ok, err := f.config.Known.Get(key)
 		if err != nil {
 			f.lookupFailed(err)
+		}
+		if !ok || err != nil {
+			var unknown T
+			last = unknown
 		}
 		bury(key, last)
 	}

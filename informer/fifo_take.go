@@ -216,7 +216,9 @@ func (t *turn[T]) end() {
 	f := t.f
 	f.mu.processing = none
 	f.settle()
-	_ = f.fit() // the producer is told at its next change
+	if f.mu.line.bytes > f.mu.limit { // what was put back is not dropped: no producer would be told
+		f.compact()
+	}
 	f.signal()
 }
 

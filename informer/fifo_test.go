@@ -161,7 +161,7 @@ func TestReplaceQueuesTheListAndThenTheDeletions(t *testing.T) {
 		q := queue(t, withKnown(known))
 		must(t, q.Replace(nil, informer.Version{}))
 		got := popAll(t, q)
-		same(t, got, "a: Deleted 0?", "b: Deleted 1?")
+		same(t, got, "a: Deleted 0?", "b: Deleted 0?")
 	})
 	t.Run("a repeated key is queued once, with both states", func(t *testing.T) {
 		q := queue(t, nil)
@@ -227,7 +227,7 @@ func TestHasSyncedWhenTheFirstListIsProcessed(t *testing.T) {
 		must(t, q.Replace(things("a1 b1"), informer.Version{}))
 		synced(t, q, true)
 	})
-	t.Run("not when a second list has come first", func(t *testing.T) {
+	t.Run("and a second list before that adds nothing", func(t *testing.T) {
 		q := queue(t, nil)
 		must(t, q.Replace(things("a1"), informer.Version{}), q.Replace(things("b1"), informer.Version{}))
 		pop(t, q)
