@@ -17,6 +17,7 @@ import (
 func TestALateHandlerBeginsWithTheContentOfTheIndex(t *testing.T) {
 	simulate(t, informer.HandlerOptions{}, func(t *testing.T, s *informing, _ *diary) {
 		s.ledger.put("c")
+		synctest.Wait()
 		var late diary
 		r := s.handle(t, &late, informer.HandlerOptions{})
 		<-r.Synced()
@@ -192,6 +193,8 @@ func TestAHandlerThatIsBehindIsStillResynced(t *testing.T) {
 		sleep(time.Minute)
 		goOn()
 		d.wants(t, "update a@1->3", "update a@3->4", "sync b@2")
+		s.ledger.step("a", "c") // behind again, and no resync is due
+		d.wants(t, "update a@4->5", "add c@5")
 	})
 }
 

@@ -402,7 +402,9 @@ func TestReflectorTakesABookmarkTwice(t *testing.T) {
 
 type panicking struct{ *ledger }
 
-func (panicking) Open(context.Context, informer.Version) (informer.Stream[*row], error) { panic("no socket") }
+func (panicking) Open(context.Context, informer.Version) (informer.Stream[*row], error) {
+	panic("no socket")
+}
 
 func TestReflectorTurnsAPanicOfItsSourceIntoAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -350,6 +350,38 @@ func TestAChangeThatCannotBeAppliedIsToldAndComesBackWithARelist(t *testing.T) {
 	}
 }
 
+// A batch that was queued behind the one that failed is left out: the index never shows a state that
+// the source did not have.
+func TestNothingIsAppliedBehindALostBatchBeforeTheRelist(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLedger("a")
+		s := newInforming(t, l, func(c *informer.Config[*row]) {
+			failed := false
+			c.Indexes = []informer.Index[*row]{{Name: "owner", Values: func(r *row, to []string) ([]string, error) {
+				if r.name != "b" || failed {
+					return append(to, r.owner), nil
+				}
+				failed = true
+				l.put("c")
+				<-time.After(time.Millisecond) // until it is queued
+				return nil, errors.New("not now")
+			}}}
+		})
+		var d diary
+		s.handle(t, &d, informer.HandlerOptions{})
+		s.run(t)
+		defer s.stop()
+		l.put("b")
+		sleep(10 * time.Millisecond)
+		d.wants(t, "initial a@1")
+		if got := s.Indexer().Version().String(); got != "1.1" {
+			t.Errorf("the index is at %s without b", got)
+		}
+		sleep(time.Second)
+		d.wants(t, "add b@2", "add c@3")
+	})
+}
+
 func TestAFullQueueIsToldAndAnsweredByARelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var full int
