@@ -13,13 +13,13 @@
 //
 // The parts can also be used alone:
 //
-//	Source ──► Reflector ──► DeltaFIFO ──► Indexer ──► log ──► Handler, Handler, …
+//		Source ──► Reflector ──► DeltaFIFO ──► Indexer ──► log ──► Handler, Handler, …
 //
-//   - A Source is the caller's: it sends a snapshot and then each change, with its Version.
-//   - A Reflector follows a Source. After a break it resumes, or takes a new snapshot.
-//   - A DeltaFIFO holds each changed key once, in the order of first changes, with all changes since.
-//   - An Indexer is an ordered store with indexes. Its readers use snapshots, which never change.
-//   - A SharedInformer joins them: it applies all that is queued in one step, and then tells handlers.
+//	  - A Source is the caller's: it sends a snapshot and then each change, with its Version.
+//	  - A Reflector follows a Source. After a break it resumes, or takes a new snapshot.
+//	  - A DeltaFIFO holds each changed key once, in the order of first changes, with all changes since.
+//	  - An Indexer is an ordered store with indexes. Its readers use snapshots, which never change.
+//	  - A SharedInformer joins them: it applies all that is queued in one step, and then tells handlers.
 //
 // # Guarantees
 //

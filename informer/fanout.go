@@ -210,7 +210,7 @@ func (f *fanout[T]) prepare(changes, synced int, bytes int64) {
 	for r := range f.handlers {
 		q := &r.queue
 		n := changes
-		if q.due {
+		if q.shown {
 			n += synced
 		}
 		if q.cut || n == 0 || q.pending+n <= r.options.MaxBacklog && q.bytes+bytes <= r.options.MaxBacklogBytes {
@@ -245,8 +245,8 @@ func (f *fanout[T]) publish(s *step[T], covers bool) {
 	for r := range f.handlers {
 		q := &r.queue
 		n := len(s.notices)
-		if q.due && covers {
-			q.due = false
+		if q.shown && covers {
+			q.due, q.shown = false, false
 			if q.cut {
 				q.owed = true
 			} else if len(s.synced) > 0 {
@@ -278,8 +278,6 @@ func (f *fanout[T]) publish(s *step[T], covers bool) {
 // elapse marks the handlers whose resync is due, and returns whether there are any and the instant
 // of the next one. It is zero if no handler has a resync.
 func (f *fanout[T]) elapse(now time.Time) (some bool, next time.Time) {
-	f.atomic.Lock() // between two steps
-	defer f.atomic.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for r := range f.handlers {
@@ -298,11 +296,13 @@ func (f *fanout[T]) elapse(now time.Time) (some bool, next time.Time) {
 	return some, next
 }
 
-// wants reports whether there are handlers, and whether a resync of one is due.
-func (f *fanout[T]) wants() (some, due bool) {
+// start begins a step: it notes which handlers' resync the step answers, if it does. It reports
+// whether there are handlers, and whether there are such. The caller holds atomic.
+func (f *fanout[T]) start() (some, due bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for r := range f.handlers {
+		r.queue.shown = r.queue.due
 		due = due || r.queue.due
 	}
 	return len(f.handlers) > 0, due

@@ -137,9 +137,9 @@ type backlog[T any] struct {
 	// missed counts the changes since the cut.
 	missed uint64
 	// due says that a resync of the handler has begun and its objects have not come; next is the
-	// instant of the one after.
-	due  bool
-	next time.Time
+	// instant of the one after. shown says that it was due when the step under way began.
+	due, shown bool
+	next       time.Time
 	// pending and bytes count the calls in the log that are not finished.
 	pending int
 	bytes   int64

@@ -25,7 +25,7 @@ func (s *SharedInformer[T]) handleDeltas(b Batch[T]) (err error) {
 	f := s.fanout
 	f.atomic.Lock()
 	defer f.atomic.Unlock()
-	some, due := f.wants()
+	some, due := f.start()
 	synced, covers := s.sort(b, due)
 	var bytes int64
 	if some {

@@ -263,16 +263,29 @@ func TestEachHandlerResyncsAtItsOwnPeriod(t *testing.T) {
 	})
 }
 
-// A change that is pending when the resync begins is told in place of the unchanged object.
+// A change that is queued or in process when the resync begins is told in place of the unchanged
+// object.
 func TestAResyncShowsOnlyUnchangedObjects(t *testing.T) {
-	simulate(t, informer.HandlerOptions{Resync: time.Minute}, func(t *testing.T, s *informing, d *diary) {
-		d.also = func(line string) {
-			if line == "sync a@1" {
-				s.ledger.put("b") // behind the sync of b
+	synctest.Test(t, func(t *testing.T) {
+		l := newLedger("a", "b", "c")
+		s := newInforming(t, l, func(c *informer.Config[*row]) {
+			c.Same = func(a, b *row) bool {
+				if b.revision == 4 {
+					l.put("b")
+					<-time.After(2 * time.Second) // the resync begins meanwhile
+				}
+				return sameRow(a, b)
 			}
-		}
-		sleep(time.Minute)
-		d.wants(t, "sync a@1", "sync b@2", "update b@2->3")
+		})
+		var d diary
+		s.handle(t, &d, informer.HandlerOptions{Resync: time.Minute})
+		s.run(t)
+		defer s.stop()
+		d.wants(t, "initial a@1", "initial b@2", "initial c@3")
+		sleep(59 * time.Second)
+		l.put("a")
+		sleep(10 * time.Second)
+		d.wants(t, "update a@1->4", "update b@2->5", "sync c@3")
 	})
 }
 

@@ -89,7 +89,9 @@ type follow struct {
 	buffer [64]*meta
 }
 
-func (s *server) source(begin <-chan struct{}) informer.Source[*meta] { return &follow{server: s, begin: begin} }
+func (s *server) source(begin <-chan struct{}) informer.Source[*meta] {
+	return &follow{server: s, begin: begin}
+}
 
 func (f *follow) Open(ctx context.Context, _ informer.Version) (informer.Stream[*meta], error) {
 	f.ctx = ctx
@@ -282,7 +284,6 @@ func measureShared(b *testing.B, handlers int, start informerUnderTest, work fun
 		b.StartTimer()
 	}
 }
-
 
 // watchHeap returns the largest heap seen until ctx ends.
 func watchHeap(ctx context.Context) <-chan uint64 {
