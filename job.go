@@ -41,6 +41,9 @@ const (
 	numJobStates
 )
 
+// NumJobStates is one more than the highest state, for tables.
+const NumJobStates = int(numJobStates)
+
 var jobStateNames = [numJobStates]string{
 	"", "New", "Accepted", "Starting", "Running", "Completing", "Completed", "Rejected", "Failing", "Failed",
 	"Resuming", "Expired",

@@ -17,6 +17,9 @@ const (
 	numTaskStates
 )
 
+// NumTaskStates is one more than the highest state, for tables.
+const NumTaskStates = int(numTaskStates)
+
 var taskStateNames = [numTaskStates]string{"", "Pending", "Bound", "Starting", "Running", "Stopping", "Finished"}
 
 // Known reports whether this version has the state.
@@ -52,6 +55,9 @@ const (
 
 	numTaskResults
 )
+
+// NumTaskResults is one more than the highest result, for tables.
+const NumTaskResults = int(numTaskResults)
 
 var taskResultNames = [numTaskResults]string{
 	"", "succeeded", "failed", "killed", "evicted", "preempted", "lost", "out of memory", "timed out", "never started",

@@ -10,9 +10,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// largeApply is the number of changes from which Apply publishes the content before it changes it,
-// so that no reader waits for a long batch.
-const largeApply = 64
+// largeApply is the number of changes from which Apply publishes the content before it changes it.
+// So no reader waits for a long batch, and a short one copies nothing if nobody reads.
+const largeApply = 8192
 
 // indexerIDs numbers the indexers: ApplyAll locks them in this order.
 var indexerIDs atomic.Uint64
@@ -50,9 +50,9 @@ type Previous[T any] struct {
 // from any goroutine; a change becomes visible whole or not at all. Readers use snapshots, which
 // cost O(1) and never change. No reader holds up a writer, however long it reads.
 //
-// Objects belong to the Indexer and its readers: nobody may change them after they were given. An
-// object that changes its index values in place makes the next change of its key an error, or
-// leaves its key at the old value.
+// Objects belong to the Indexer and its readers: nobody may change them after they were given. If
+// index values change in place, the next change of the key is an error, or the key stays at the old
+// value.
 //
 // The Indexer bounds nothing. It holds what its callers put, and each snapshot in use keeps the
 // parts of the content that have changed since.
@@ -87,7 +87,8 @@ func NewIndexer[T any](config IndexerConfig[T]) (*Indexer[T], error) {
 func checkIndex[T any](others []Index[T], index Index[T]) error {
 	if index.Values == nil {
 		return &plimsoll.Error{
-			Code: plimsoll.CodeInvalid, Op: "add an index", Field: "Values", Msg: "is nil; it has to return index values",
+			Code: plimsoll.CodeInvalid, Op: "add an index", Field: "Values",
+			Msg: "is nil; it has to return index values",
 		}
 	}
 	if slices.ContainsFunc(others, func(other Index[T]) bool { return other.Name == index.Name }) {
@@ -141,13 +142,13 @@ type Edit[T any] struct {
 // An indexer may appear once. ApplyAll sorts
 // the edits. A reader that takes a snapshot of each can see some of them before
 // and some after the call.
-func ApplyAll[T any](v Version, edits []Edit[T]) error {
+func ApplyAll[T any](v Version, edits []*Edit[T]) error {
 	for i := range edits {
-		if edits[i].Indexer == nil {
+		if edits[i] == nil || edits[i].Indexer == nil {
 			return plimsoll.Errorf(plimsoll.CodeInvalid, "edit %d has no Indexer", i)
 		}
 	}
-	slices.SortFunc(edits, func(a, b Edit[T]) int { return cmp.Compare(a.Indexer.id, b.Indexer.id) })
+	slices.SortFunc(edits, func(a, b *Edit[T]) int { return cmp.Compare(a.Indexer.id, b.Indexer.id) })
 	for i := 1; i < len(edits); i++ {
 		if edits[i].Indexer == edits[i-1].Indexer {
 			return plimsoll.Errorf(plimsoll.CodeInvalid, "two edits of one Indexer; join their changes")
@@ -159,7 +160,7 @@ func ApplyAll[T any](v Version, edits []Edit[T]) error {
 		defer mu.Unlock()
 	}
 	for i := range edits {
-		e := &edits[i]
+		e := edits[i]
 		if err := e.Indexer.change(e.Changes, v, &e.Previous); err != nil {
 			for i--; i >= 0; i-- {
 				edits[i].Indexer.mu.content.undo(edits[i].Changes, edits[i].Previous)

@@ -10,8 +10,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// content is what an Indexer holds: the objects by key, and for each index the keys by value. One
-// goroutine at a time uses it.
+// content is the content of an Indexer: the objects by key, and for each index the keys by value.
+// One goroutine at a time uses it.
 type content[T any] struct {
 	indexes []Index[T] // never changed in place: snapshots share it
 	objects *btree.Map[string, T]

@@ -52,7 +52,7 @@ func TestTheVersionNeverGoesBackwards(t *testing.T) {
 		"an epoch":    x.Apply(nil, informer.Version{Revision: 9}),
 		"Replace":     x.Replace(newItems(t, "d:x").Snapshot().All(), at(6)),
 		"a rebuild":   rebuild.Swap(at(6)),
-		"ApplyAll":    informer.ApplyAll(at(6), []informer.Edit[item]{{Indexer: x}}),
+		"ApplyAll":    informer.ApplyAll(at(6), []*informer.Edit[item]{{Indexer: x}}),
 		"ReplaceList": x.ReplaceList(nil, at(6)),
 	} {
 		if plimsoll.CodeOf(err) != plimsoll.CodeStale {
@@ -116,19 +116,20 @@ func TestALongApplyHoldsUpNoReader(t *testing.T) {
 			}
 			return to, nil
 		}}))
+		must(t, x.Apply(nil, at(1))) // nobody has read: there is no snapshot
 		changes := []informer.Change[item]{put("b:slow")}
-		for i := range 100 {
+		for i := range 10_000 {
 			changes = append(changes, put(fmt.Sprint("c", i, ":x")))
 		}
 		done := make(chan error)
-		go func() { done <- x.Apply(changes, at(1)) }()
+		go func() { done <- x.Apply(changes, at(2)) }()
 		synctest.Wait()
 		if s := x.Snapshot(); s.Len() != 1 {
 			t.Errorf("during an Apply a snapshot has %d objects", s.Len())
 		}
 		close(hold)
 		must(t, <-done)
-		if n := x.Len(); n != 102 {
+		if n := x.Len(); n != 10_002 {
 			t.Errorf("%d objects afterwards", n)
 		}
 	})

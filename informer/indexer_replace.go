@@ -21,15 +21,14 @@ func (x *Indexer[T]) Rebuild() *Rebuild[T] {
 }
 
 // Put puts an object. It costs least if keys come in their order. Of a key that is put twice the
-// last object stays. After an error the Rebuild must not be used.
-func (r *Rebuild[T]) Put(key string, object T) error {
-	_, err := r.content.change(&Change[T]{Key: key, Object: object})
-	return err
+// last object stays; Put returns the former one. After an error the Rebuild must not be used.
+func (r *Rebuild[T]) Put(key string, object T) (Previous[T], error) {
+	return r.content.change(&Change[T]{Key: key, Object: object})
 }
 
-// Swap puts the new content in the place of the Indexer's, in O(1). What was applied since Rebuild
-// was called is lost, unless it had a higher version: then Swap is an error, and the content stays
-// as it is. The Rebuild must not be used afterwards.
+// Swap puts the new content in the place of the Indexer's, in O(1). Changes that were applied since
+// Rebuild was called are lost, unless they had a higher version: then Swap is an error, and the
+// content stays as it is. The Rebuild must not be used afterwards.
 func (r *Rebuild[T]) Swap(v Version) error {
 	x := r.indexer
 	r.content.loading = false
@@ -55,7 +54,7 @@ func (r *Rebuild[T]) Swap(v Version) error {
 func (x *Indexer[T]) Replace(objects iter.Seq2[string, T], v Version) error {
 	r := x.Rebuild()
 	for key, object := range objects {
-		if err := r.Put(key, object); err != nil {
+		if _, err := r.Put(key, object); err != nil {
 			return err
 		}
 	}
@@ -68,7 +67,7 @@ func (x *Indexer[T]) ReplaceList(objects []T, v Version) error {
 	for _, object := range objects {
 		key, err := x.keyOf(object)
 		if err == nil {
-			err = r.Put(key, object)
+			_, err = r.Put(key, object)
 		}
 		if err != nil {
 			return err

@@ -256,9 +256,10 @@ func TestAnIndexCanBeAddedToAFilledStore(t *testing.T) {
 		t.Errorf("after a deletion the new index has %q", got)
 	}
 	now := describe(t, x.Snapshot())
+	fails := func(item, []string) ([]string, error) { return nil, errBadOwner }
 	for name, index := range map[string]informer.Index[item]{
 		"the name is taken": upper, "there is no function": {Name: "new"},
-		"the function fails":  {Name: "new", Values: func(item, []string) ([]string, error) { return nil, errBadOwner }},
+		"the function fails":  {Name: "new", Values: fails},
 		"the function panics": {Name: "new", Values: func(item, []string) ([]string, error) { panic("no") }},
 	} {
 		if err := x.AddIndex(index); err == nil {
@@ -320,7 +321,8 @@ func TestReplaceIsTheWholeContent(t *testing.T) {
 	}
 	rebuild := x.Rebuild()
 	must(t, x.AddIndex(informer.Index[item]{Name: "also", Values: byOwner}))
-	must(t, rebuild.Put("g", made("g:q")))
+	_, err := rebuild.Put("g", made("g:q"))
+	must(t, err)
 	must(t, rebuild.Swap(at(9)))
 	if got := list[string](t)(x.Snapshot().ByIndex("also", "q")); got != "g:q:" {
 		t.Errorf("an index that was added during a rebuild has %q", got)
@@ -343,7 +345,7 @@ func TestABatchIsAppliedWholeOrNotAtAll(t *testing.T) {
 			if err := x.Apply(batch, at(6)); err == nil {
 				t.Errorf("%s, and there is no error", name)
 			}
-			edits := []informer.Edit[item]{{Indexer: other, Changes: good}, {Indexer: x, Changes: batch}}
+			edits := []*informer.Edit[item]{{Indexer: other, Changes: good}, {Indexer: x, Changes: batch}}
 			if err := informer.ApplyAll(at(6), edits); err == nil {
 				t.Errorf("%s among several, and there is no error", name)
 			}
@@ -355,7 +357,7 @@ func TestABatchIsAppliedWholeOrNotAtAll(t *testing.T) {
 			}
 		}
 	}
-	edits := []informer.Edit[item]{{Indexer: x, Changes: good}, {Indexer: other, Changes: good[:1]}}
+	edits := []*informer.Edit[item]{{Indexer: x, Changes: good}, {Indexer: other, Changes: good[:1]}}
 	must(t, informer.ApplyAll(at(6), edits))
 	want := "1.6 3 objects: a:v: c:z: e:x:\nowner v 1: a\nowner x 1: e\nowner z 1: c\n"
 	if got := describe(t, x.Snapshot()); got != want {
@@ -369,7 +371,7 @@ func TestABatchIsAppliedWholeOrNotAtAll(t *testing.T) {
 
 func TestEditsAreChecked(t *testing.T) {
 	x := newItems(t)
-	for _, edits := range [][]informer.Edit[item]{{{}}, {{Indexer: x}, {Indexer: x}}} {
+	for _, edits := range [][]*informer.Edit[item]{{{}}, {nil}, {{Indexer: x}, {Indexer: x}}} {
 		if err := informer.ApplyAll(at(1), edits); err == nil {
 			t.Errorf("%d edits are taken", len(edits))
 		}

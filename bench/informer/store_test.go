@@ -151,9 +151,17 @@ func BenchmarkStoreUpdate(b *testing.B) {
 		readers int
 		reads   string
 		moves   bool
-	}{{0, "none", false}, {0, "none", true}, {4, "node", false}, {4, "all", false}, {80, "node", false}, {80, "all", false}} {
+	}{
+		{0, "none", false},
+		{0, "none", true},
+		{4, "node", false},
+		{4, "all", false},
+		{80, "node", false},
+		{80, "all", false},
+	} {
 		for _, s := range stores {
-			b.Run(fmt.Sprintf("readers=%d/reads=%s/moves=%v/%s", test.readers, test.reads, test.moves, s.name), func(b *testing.B) {
+			name := fmt.Sprintf("readers=%d/reads=%s/moves=%v/%s", test.readers, test.reads, test.moves, s.name)
+			b.Run(name, func(b *testing.B) {
 				updates(b, filled(b, s.made), test.readers, test.reads == "all", test.moves)
 			})
 		}

@@ -33,7 +33,9 @@ func (c *Coordinator) load(ctx context.Context, st store.Store, epoch uint64) (*
 		return loadRecord(loader, kind, key, value)
 	}, func(revision uint64, chunk wire.EventChunk) error {
 		chunk.FirstID, chunk.Data = l.nextEvent, append([]byte(nil), chunk.Data...)
-		l.tables.Apply(&wire.Batch{Epoch: epoch, Revision: revision, Events: chunk})
+		if err := l.tables.Apply(&wire.Batch{Epoch: epoch, Revision: revision, Events: chunk}); err != nil {
+			return err
+		}
 		l.nextEvent += chunk.Count
 		l.events.add(revision, chunk.Count)
 		return nil
@@ -49,7 +51,9 @@ func (c *Coordinator) load(ctx context.Context, st store.Store, epoch uint64) (*
 	first := engine.Batch{Revision: revision, Time: l.time}
 	l.state.All(&first.Changes)
 	enc := encoder{epoch: epoch}
-	l.tables.Apply(enc.encode(&first))
+	if err := l.tables.Apply(enc.encode(&first)); err != nil {
+		return nil, fmt.Errorf("load the active state: %w", err)
+	}
 	return l, nil
 }
 

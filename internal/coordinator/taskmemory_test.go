@@ -97,7 +97,9 @@ func TestATaskTakesLessMemoryThanItsRoom(t *testing.T) {
 	var all engine.Batch
 	loaded.All(&all.Changes)
 	tables := replica.NewTables(1)
-	tables.Apply(enc.encode(&all))
+	if err := tables.Apply(enc.encode(&all)); err != nil {
+		t.Fatal(err)
+	}
 	peak := (heap() - before) / (jobs * tasks)
 	t.Logf("a task takes %d bytes, and %d while it is loaded", live, peak)
 	if peak > state.TaskMemory {

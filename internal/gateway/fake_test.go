@@ -68,7 +68,11 @@ func (f *fake) commit(mutations []wire.Mutation, events wire.EventChunk) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.revision++
-	f.tables.Apply(&wire.Batch{Epoch: 1, Revision: f.revision, Mutations: mutations, Events: events})
+	if err := f.tables.Apply(
+		&wire.Batch{Epoch: 1, Revision: f.revision, Mutations: mutations, Events: events},
+	); err != nil {
+		panic(err)
+	}
 	was := f.latest
 	f.latest = f.tables.Snapshot()
 	for _, m := range mutations {

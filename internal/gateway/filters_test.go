@@ -30,3 +30,21 @@ func TestAFilterWithATypoIsAnError(t *testing.T) {
 		}
 	}
 }
+
+// Ended jobs stay in a queue that was removed: a list of it that has none of the owner is empty.
+func TestAListOfARemovedQueueIsNoError(t *testing.T) {
+	f := cluster()
+	f.put(
+		putStatus(plimsoll.JobStatus{ID: "old", Owner: "ann", Queue: "root.gone.away", State: plimsoll.JobCompleted}),
+		putStatus(plimsoll.JobStatus{ID: "other", Owner: "bob", Queue: "root.batch", State: plimsoll.JobCompleted}),
+	)
+	s := directly(newGateway(t, Config{}, f))
+	for owner, want := range map[string]int{"ann": 1, "bob": 0} {
+		for _, queue := range []string{"root.gone", "root.gone.away"} {
+			got, err := call(s.jobs.ListJobs, &pb.ListJobsRequest{Queue: queue, Owner: owner})
+			if err != nil || len(got.GetJobs()) != want {
+				t.Errorf("the jobs of %s in %s: %v, %v", owner, queue, got, err)
+			}
+		}
+	}
+}

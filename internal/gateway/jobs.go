@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"iter"
 	"slices"
 
 	"connectrpc.com/connect"
@@ -110,7 +111,7 @@ func (s jobService) ListJobs(
 	resp := &pb.ListJobsResponse{Revision: snapshot.Revision()}
 	looked, records, inQueue := 0, 0, false
 	status := &pb.JobStatus{}
-	for id, data := range snapshot.Scan(wire.KindJobStatus, "", req.Msg.GetAfter()) {
+	for id, data := range jobsOf(snapshot, req.Msg) {
 		if looked++; looked%lookEvery == 0 && ctx.Err() != nil {
 			return nil, callerGone(ctx)
 		}
@@ -144,6 +145,13 @@ func (s jobService) ListJobs(
 		}
 	}
 	return connect.NewResponse(resp), nil
+}
+
+// jobsOf yields a range of statuses behind the cursor that contains all requested ones.
+func jobsOf(s *replica.Snapshot, want *pb.ListJobsRequest) iter.Seq2[string, []byte] {
+	return s.Jobs(replica.JobCriteria{
+		Queue: want.GetQueue(), Owner: want.GetOwner(), States: wire.EnumsFromProto[plimsoll.JobState](want.GetStates()),
+	}, want.GetAfter())
 }
 
 // jobMatches reports whether a job of the queue passes the other filters.

@@ -7,6 +7,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
@@ -83,15 +84,11 @@ func (s jobService) ListTasks(
 	return connect.NewResponse(resp), nil
 }
 
-// tasksOf yields the smallest range of task records that holds all requested ones.
+// tasksOf yields a range of task records that contains all requested ones.
 func tasksOf(s *replica.Snapshot, want *pb.ListTasksRequest, after string) iter.Seq2[string, []byte] {
-	switch {
-	case want.GetJob() != "":
-		return s.Scan(wire.KindTask, wire.TaskKeyPrefix(want.GetJob()), after)
-	case want.GetNode() != "":
-		return s.NodeTasks(want.GetNode())
-	}
-	return s.Scan(wire.KindTask, "", after)
+	return s.Tasks(replica.TaskCriteria{
+		Job: want.GetJob(), Node: want.GetNode(), States: wire.EnumsFromProto[plimsoll.TaskState](want.GetStates()),
+	}, after)
 }
 
 func taskMatches(want *pb.ListTasksRequest, task *pb.Task) bool {

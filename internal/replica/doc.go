@@ -2,9 +2,10 @@
 // was acknowledged before it began; for each such read the package proves that the gateway's copy
 // is fresh.
 //
-// Tables are ordered copy-on-write tables of encoded records, and Snapshot is an immutable view of
-// them; leader and gateway share this code. Source and NewHandler are the leader's end of the
-// replication streams, which the coordinator uses. Follower is the gateway's end:
+// Tables are ordered tables of encoded records with indexes, and Snapshot is an immutable view of
+// them; leader and gateway share this code. They are indexers of package informer. Source and
+// NewHandler are the leader's end of the replication streams, which the coordinator uses. Follower
+// is the gateway's end:
 //
 //	f, err := replica.NewFollower(replica.FollowerConfig{Gateway: "g1", Leader: "10.0.0.1:9081"})
 //	...
@@ -14,8 +15,9 @@
 //
 // At the leader the package owns a bounded log of encoded batches, and up to three goroutines a
 // stream beside its handler's. At the gateway it owns three goroutines while Follower.Run follows a
-// stream, and a few while it looks for the leader. It does not decode records, decide anything
-// about jobs, write to disk, or answer reads from the leader's tables.
+// stream, and a few while it looks for the leader. It reads the indexed fields of records and
+// decodes none of them. It does not decide anything about jobs, write to disk, or answer reads from
+// the leader's tables.
 //
 // Guarantees, with the numbers by which comments and tests cite them:
 //   - A batch is in every stream before a reply or an acknowledgement that follows it (O1, O2).

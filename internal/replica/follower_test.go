@@ -239,6 +239,7 @@ func TestFailover(t *testing.T) {
 		result <- err
 	}()
 	await(ctx, t, taken) // the leader has the command when it dies
+	mustBarrier(ctx, t, f)
 	changed, cancel := f.Watch(wire.KindTask, "n1")
 	defer cancel()
 	first.stop()

@@ -104,6 +104,7 @@ func (m *mirror) welcome(w *pb.ReplicateWelcome) (effect, error) {
 	m.phase = phaseSnapshot
 	m.staged = NewTables(m.eventCapacity)
 	m.staged.instance = w.InstanceUuid
+	m.staged.begin()
 	return effect{connected: true}, nil
 }
 
@@ -111,6 +112,7 @@ func (m *mirror) part(part *pb.ReplicateSnapshot) error {
 	if err := m.expect(phaseSnapshot, "a part of a snapshot"); err != nil {
 		return err
 	}
+	puts := make([]wire.Mutation, 0, len(part.Records))
 	for _, r := range part.Records {
 		mutation := wire.Mutation{Kind: wire.Kind(r.Kind), Key: r.Key, Value: r.Value, Node: r.Node}
 		if r.Kind <= 0 || r.Kind >= wire.NumKinds || r.Deleted {
@@ -122,7 +124,10 @@ func (m *mirror) part(part *pb.ReplicateSnapshot) error {
 		if mutation.Value == nil {
 			mutation.Value = []byte{}
 		}
-		m.staged.put(&mutation)
+		puts = append(puts, mutation)
+	}
+	if err := m.staged.load(puts, m.staged.count); err != nil {
+		return fmt.Errorf("take a part of the snapshot: %w", err)
 	}
 	for _, e := range part.Events {
 		m.staged.events.Append(e.FirstId, e.Count, e.Data)
@@ -137,6 +142,9 @@ func (m *mirror) end(end *pb.ReplicateSnapshotEnd) (effect, error) {
 	if m.latest != nil && m.latest.epoch == m.epoch && end.Revision < m.latest.revision {
 		return effect{}, plimsoll.Errorf(plimsoll.CodeStale, "the leader's snapshot is of revision %d, older than %d of the same epoch, which this gateway has seen",
 			end.Revision, m.latest.revision)
+	}
+	if err := m.staged.complete(); err != nil {
+		return effect{}, fmt.Errorf("take the snapshot: %w", err)
 	}
 	m.staged.epoch, m.staged.revision, m.staged.time = m.epoch, end.Revision, end.Time
 	m.tables, m.staged, m.phase = m.staged, nil, phaseLive
@@ -161,10 +169,12 @@ func (m *mirror) batch(data []byte) (effect, error) {
 	for i := range batch.Mutations {
 		// A long-lived record must not keep the bytes of its whole batch in memory.
 		mutation := &batch.Mutations[i]
-		mutation.Key, mutation.Node = strings.Clone(mutation.Key), strings.Clone(mutation.Node)
+		mutation.Key = strings.Clone(mutation.Key)
 		mutation.Value = bytes.Clone(mutation.Value)
 	}
-	m.changes = m.tables.apply(&batch, m.changes[:0])
+	if m.changes, err = m.tables.apply(&batch, m.changes[:0]); err != nil {
+		return effect{}, err
+	}
 	m.latest = m.tables.Snapshot()
 	return effect{snapshot: m.latest, changes: m.changes}, nil
 }

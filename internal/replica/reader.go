@@ -3,9 +3,8 @@ package replica
 import (
 	"slices"
 
-	"github.com/tidwall/btree"
-
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/informer"
 	"github.com/plimsoll-dev/plimsoll/internal/ring"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
@@ -22,7 +21,7 @@ const (
 type snapshotReader struct {
 	snapshot *Snapshot
 	kind     int
-	records  btree.MapIter[string, record]
+	records  informer.Cursor[record]
 	more     bool // the iterator stands at an unsent record
 	events   []ring.Chunk
 	listed   bool // events has been filled
@@ -42,8 +41,8 @@ func (r *snapshotReader) advance() {
 		return
 	}
 	for r.kind++; r.kind < wire.NumKinds; r.kind++ {
-		r.records = r.snapshot.kinds[r.kind].Iter()
-		if r.records.First() {
+		r.records = r.snapshot.kinds[r.kind].Cursor()
+		if r.records.Next() {
 			r.more = true
 			return
 		}
@@ -56,14 +55,15 @@ func (r *snapshotReader) next() *pb.ReplicateResponse {
 	part := &pb.ReplicateSnapshot{}
 	size := 0
 	for r.more {
-		key, rec := r.records.Key(), r.records.Value()
-		n := len(key) + len(rec.value) + len(rec.node) + recordOverhead
+		key, rec := r.records.Key(), r.records.Object()
+		node := rec.node.String()
+		n := len(key) + len(rec.value) + len(node) + recordOverhead
 		if size > 0 && size+n > partBytes {
 			return partMessage(part)
 		}
 		size += n
 		part.Records = append(
-			part.Records, &pb.Mutation{Kind: pb.Kind(r.kind), Key: key, Value: rec.value, Node: rec.node},
+			part.Records, &pb.Mutation{Kind: pb.Kind(r.kind), Key: key, Value: rec.value, Node: node},
 		)
 		r.advance()
 	}

@@ -27,7 +27,7 @@ func newBench(epoch, revision uint64, limit int) *bench {
 func (b *bench) publish(mutations ...wire.Mutation) {
 	batch := wire.Batch{Epoch: b.tables.epoch, Revision: b.tables.revision + 1, Time: 7, Mutations: mutations}
 	b.log.add(batch.Revision, wire.AppendBatch(nil, &batch))
-	b.tables.Apply(&batch)
+	mustApply(b.tables, &batch)
 }
 
 func (b *bench) session(t *testing.T, epoch, revision uint64) *session {

@@ -132,14 +132,13 @@ func (w *simWorld) elect() {
 	loaded := wire.Batch{Epoch: epoch, Revision: w.stored.revision, Time: w.stored.time}
 	s := w.stored.Snapshot()
 	for kind := range s.kinds {
-		s.kinds[kind].Scan(func(key string, r record) bool {
+		for key, r := range s.kinds[kind].All() {
 			loaded.Mutations = append(
-				loaded.Mutations, wire.Mutation{Kind: wire.Kind(kind), Key: key, Value: r.value, Node: r.node},
+				loaded.Mutations, wire.Mutation{Kind: wire.Kind(kind), Key: key, Value: r.value, Node: r.node.String()},
 			)
-			return true
-		})
+		}
 	}
-	l.tables.Apply(&loaded)
+	mustApply(l.tables, &loaded)
 	l.log = batchLog{limit: 100 + w.rng.IntN(1500), base: loaded.Revision}
 	l.proof = true
 	w.leader = l
@@ -264,7 +263,7 @@ func (l *simLeader) commit() {
 		turn.batch.Events = wire.EventChunk{FirstID: l.events, Count: 1, Data: []byte("e")}
 		l.events++
 	}
-	w.stored.Apply(&turn.batch)
+	mustApply(w.stored, &turn.batch)
 	l.durable = append(l.durable, turn)
 }
 
@@ -286,7 +285,7 @@ func (l *simLeader) publish() {
 	turn := l.durable[0]
 	l.durable = l.durable[1:]
 	l.log.add(turn.batch.Revision, wire.AppendBatch(nil, &turn.batch))
-	l.tables.Apply(&turn.batch)
+	mustApply(l.tables, &turn.batch)
 	l.remember()
 	for _, c := range turn.commands {
 		c.conn.session.reply(&pb.Reply{Id: c.command.GetId(), Revision: turn.batch.Revision})

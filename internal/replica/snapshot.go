@@ -2,10 +2,8 @@ package replica
 
 import (
 	"iter"
-	"strings"
 
-	"github.com/tidwall/btree"
-
+	"github.com/plimsoll-dev/plimsoll/informer"
 	"github.com/plimsoll-dev/plimsoll/internal/ring"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
@@ -17,8 +15,7 @@ type Snapshot struct {
 	revision uint64
 	time     int64
 	instance string
-	kinds    [wire.NumKinds]*btree.Map[string, record]
-	byNode   *btree.BTreeG[taskOnNode]
+	kinds    [wire.NumKinds]*informer.Snapshot[record]
 	events   ring.View
 	bytes    int64
 }
@@ -53,34 +50,18 @@ func (s *Snapshot) Len(kind wire.Kind) int { return s.kinds[kind].Len() }
 // Same reports whether two snapshots share the records of a kind. It compares pointers: false does
 // not mean that the records differ.
 func (s *Snapshot) Same(kind wire.Kind, other *Snapshot) bool {
-	return other != nil && s.kinds[kind] == other.kinds[kind]
+	return other != nil && s.kinds[kind].Same(other.kinds[kind])
 }
 
 // Scan yields, in key order, the records of a kind whose keys begin with prefix and are greater
 // than after. An empty after stands for the beginning.
 func (s *Snapshot) Scan(kind wire.Kind, prefix, after string) iter.Seq2[string, []byte] {
-	return func(yield func(string, []byte) bool) {
-		s.kinds[kind].Ascend(max(prefix, after), func(key string, r record) bool {
-			if !strings.HasPrefix(key, prefix) {
-				return false
-			}
-			if after != "" && key == after {
-				return true
-			}
-			return yield(key, r.value)
-		})
-	}
+	return values(s.kinds[kind].Range(prefix, after))
 }
 
-// NodeTasks yields the keys and records of the tasks that are bound to a node, in key order.
-func (s *Snapshot) NodeTasks(node string) iter.Seq2[string, []byte] {
+// values yields the encoded records without what else is known of them.
+func values(records iter.Seq2[string, record]) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
-		s.byNode.Ascend(taskOnNode{node: node}, func(t taskOnNode) bool {
-			if t.node != node {
-				return false
-			}
-			r, _ := s.kinds[wire.KindTask].Get(t.key) // the index names existing records only
-			return yield(t.key, r.value)
-		})
+		records(func(key string, r record) bool { return yield(key, r.value) })
 	}
 }

@@ -108,7 +108,8 @@ func (s *Source) Snapshot() *Snapshot { return s.latest.Load() }
 //
 // One goroutine at a time calls Publish, in the order of revisions. Publish keeps the batch's
 // bytes, which must not change afterwards. It panics for a batch of another epoch and for one that
-// is not newer than the last, unless it is empty: that is a broken invariant.
+// is not newer than the last, unless it is empty. It panics too if an index contradicts the
+// records. These are broken invariants.
 func (s *Source) Publish(b *wire.Batch) {
 	if len(b.Mutations) == 0 && b.Events.Count == 0 && b.Revision == s.tables.revision {
 		return
@@ -122,7 +123,9 @@ func (s *Source) Publish(b *wire.Batch) {
 		)
 	}
 	data := wire.AppendBatch(make([]byte, 0, batchSize(b)), b)
-	s.tables.Apply(b)
+	if err := s.tables.Apply(b); err != nil {
+		panic(fmt.Sprintf("replica: %v", err))
+	}
 	latest := s.tables.Snapshot()
 
 	s.mu.Lock()

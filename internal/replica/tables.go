@@ -1,8 +1,11 @@
 package replica
 
 import (
-	"github.com/tidwall/btree"
+	"fmt"
+	"slices"
+	"unique"
 
+	"github.com/plimsoll-dev/plimsoll/informer"
 	"github.com/plimsoll-dev/plimsoll/internal/ring"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
@@ -10,23 +13,27 @@ import (
 // record is one encoded object. Its bytes are never changed.
 type record struct {
 	value []byte
-	node  string // of a task: the node that it is bound to
+	node  nodeName // of a task: the node that it is bound to
 }
 
-// taskOnNode is an entry of the index of tasks by node. It does not hold the record, so it changes
-// only with the binding.
-type taskOnNode struct {
-	node, key string
-}
+// nodeName is the id of a node, which all tasks on the node share; zero: none.
+type nodeName struct{ id unique.Handle[string] }
 
-func taskOnNodeLess(a, b taskOnNode) bool {
-	if a.node != b.node {
-		return a.node < b.node
+func nodeNamed(id string) nodeName {
+	if id == "" {
+		return nodeName{}
 	}
-	return a.key < b.key
+	return nodeName{unique.Make(id)}
 }
 
-// Tables are ordered tables of encoded records, one for each kind, with an index of tasks by node
+func (n nodeName) String() string {
+	if n == (nodeName{}) {
+		return ""
+	}
+	return n.id.Value()
+}
+
+// Tables are ordered tables of encoded records, one for each kind, with the indexes of criteria.go
 // and the ring of recent events. They have a single writer; readers use snapshots.
 type Tables struct {
 	epoch    uint64
@@ -34,15 +41,16 @@ type Tables struct {
 	time     int64
 	instance string
 
-	kinds  [wire.NumKinds]*btree.Map[string, record]
-	byNode *btree.BTreeG[taskOnNode]
+	kinds  [wire.NumKinds]*informer.Indexer[record]
 	events *ring.Ring
 	bytes  int64
 
-	// Invariant: frozen[k], if not nil, is a copy of kinds[k] as it is now; the same for
-	// frozenByNode.
-	frozen       [wire.NumKinds]*btree.Map[string, record]
-	frozenByNode *btree.BTreeG[taskOnNode]
+	// loading holds the records of tables that are not complete yet; nil: they are.
+	loading *[wire.NumKinds]*informer.Rebuild[record]
+
+	// edits has the changes of one batch, by kind. Its arrays are used again.
+	// Invariant: they are empty between batches.
+	edits [wire.NumKinds]informer.Edit[record]
 }
 
 // NewTables makes empty tables that keep the last eventCapacity events. 0 stands for
@@ -51,21 +59,24 @@ func NewTables(eventCapacity int) *Tables {
 	if eventCapacity <= 0 {
 		eventCapacity = ring.DefaultCapacity
 	}
-	t := &Tables{
-		byNode: btree.NewBTreeGOptions(taskOnNodeLess, btree.Options{NoLocks: true}),
-		events: ring.New(eventCapacity),
-	}
+	t := &Tables{events: ring.New(eventCapacity)}
 	for kind := range t.kinds {
-		t.kinds[kind] = btree.NewMap[string, record](0)
+		indexer, err := informer.NewIndexer(informer.IndexerConfig[record]{Indexes: criteria[kind]})
+		if err != nil {
+			panic(fmt.Sprintf("replica: the table of criteria is wrong: %v", err))
+		}
+		t.kinds[kind] = indexer
+		t.edits[kind].Indexer = indexer
 	}
 	return t
 }
 
 // Apply applies the mutations of a batch, appends its events and adopts its epoch, revision and
 // time. It keeps the batch's bytes, which must never change afterwards. Several batches of the same
-// revision may be applied while a store is loaded.
-func (t *Tables) Apply(b *wire.Batch) {
-	t.apply(b, nil)
+// revision may be applied while a store is loaded. After an error the tables are as before.
+func (t *Tables) Apply(b *wire.Batch) error {
+	_, err := t.apply(b, nil)
+	return err
 }
 
 // change identifies a changed record as Follower.Watch does. For a task, key is the node to which
@@ -77,81 +88,157 @@ type change struct {
 
 // apply is Apply. It also appends the changes of the batch to changes, and returns them. A task
 // that neither is nor was bound adds none.
-func (t *Tables) apply(b *wire.Batch, changes []change) []change {
-	for i := range b.Mutations {
-		m := &b.Mutations[i]
-		was := t.put(m)
-		switch m.Kind {
-		case wire.KindTask:
-		case wire.KindPolicy:
-			changes = append(changes, change{kind: wire.KindPolicy})
-			continue
-		default:
-			changes = append(changes, change{m.Kind, m.Key})
-			continue
+func (t *Tables) apply(b *wire.Batch, changes []change) ([]change, error) {
+	changed := func(m *wire.Mutation, was informer.Previous[record]) {
+		t.count(m, was)
+		changes = appendChanges(changes, m, was.Object.node.String())
+	}
+	var err error
+	if t.fresh(b) {
+		t.begin()
+		err = t.load(b.Mutations, changed)
+		if err == nil {
+			err = t.complete()
 		}
-		if was != "" {
-			changes = append(changes, change{wire.KindTask, was})
-		}
-		if m.Node != "" && m.Node != was {
-			changes = append(changes, change{wire.KindTask, m.Node})
-		}
+	} else {
+		err = t.edit(b.Mutations, changed)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("apply batch %d of epoch %d: %w", b.Revision, b.Epoch, err)
 	}
 	if b.Events.Count > 0 {
 		t.events.Append(b.Events.FirstID, b.Events.Count, b.Events.Data)
 	}
 	t.epoch, t.revision, t.time = b.Epoch, b.Revision, b.Time
+	return changes, nil
+}
+
+// appendChanges appends the changes of one mutation. was is the node to which a task was bound.
+func appendChanges(changes []change, m *wire.Mutation, was string) []change {
+	switch m.Kind {
+	case wire.KindTask:
+	case wire.KindPolicy:
+		return append(changes, change{kind: wire.KindPolicy})
+	default:
+		return append(changes, change{m.Kind, m.Key})
+	}
+	if was != "" {
+		changes = append(changes, change{wire.KindTask, was})
+	}
+	if m.Node != "" && m.Node != was {
+		changes = append(changes, change{wire.KindTask, m.Node})
+	}
 	return changes
 }
 
-// put applies one mutation and returns the node to which the record was bound before.
-func (t *Tables) put(m *wire.Mutation) (was string) {
-	t.frozen[m.Kind] = nil
-	var old record
-	var replaced bool
-	node := m.Node
-	if m.Value == nil {
-		old, replaced = t.kinds[m.Kind].Delete(m.Key)
-		node = ""
-	} else {
-		old, replaced = t.kinds[m.Kind].Set(m.Key, record{value: m.Value, node: node})
-		t.bytes += int64(len(m.Key) + len(m.Value))
+// edit applies mutations to complete tables, all or none.
+func (t *Tables) edit(mutations []wire.Mutation, changed func(*wire.Mutation, informer.Previous[record])) error {
+	var stack [wire.NumKinds]*informer.Edit[record]
+	edits := stack[:0]
+	for i := range mutations {
+		m := &mutations[i]
+		e := &t.edits[m.Kind]
+		if len(e.Changes) == 0 {
+			edits = append(edits, e)
+		}
+		change := informer.Change[record]{Key: m.Key, Deleted: m.Value == nil}
+		if !change.Deleted {
+			change.Object = record{value: m.Value, node: nodeNamed(m.Node)}
+		}
+		e.Changes = append(e.Changes, change)
 	}
-	if replaced {
-		t.bytes -= int64(len(m.Key) + len(old.value))
+	err := informer.ApplyAll(informer.Version{}, edits)
+	if err == nil {
+		var next [wire.NumKinds]int
+		for i := range mutations {
+			kind := mutations[i].Kind
+			changed(&mutations[i], t.edits[kind].Previous[next[kind]])
+			next[kind]++
+		}
 	}
-	if m.Kind == wire.KindTask {
-		t.reindex(m.Key, old.node, node)
+	for _, e := range edits {
+		e.Changes, e.Previous = reused(e.Changes), reused(e.Previous)
 	}
-	return old.node
+	return err
 }
 
-func (t *Tables) reindex(key, was, node string) {
-	if was == node {
-		return
+// reused returns a slice that is used for the next batch, without what it refers to. That of a
+// large batch is not kept.
+func reused[E any](s []E) []E {
+	if cap(s) > 4096 {
+		return nil
 	}
-	t.frozenByNode = nil
-	if was != "" {
-		t.byNode.Delete(taskOnNode{was, key})
+	clear(s)
+	return s[:0]
+}
+
+// count keeps the sum of the bytes. was is the record that a mutation replaced.
+func (t *Tables) count(m *wire.Mutation, was informer.Previous[record]) {
+	if m.Value != nil {
+		t.bytes += int64(len(m.Key) + len(m.Value))
 	}
-	if node != "" {
-		t.byNode.Set(taskOnNode{node, key})
+	if was.Known {
+		t.bytes -= int64(len(m.Key) + len(was.Object.value))
 	}
+}
+
+// fresh reports whether a batch is the first content: tables without a record are filled at once,
+// which costs less than to change them.
+func (t *Tables) fresh(b *wire.Batch) bool {
+	if t.bytes > 0 || len(b.Mutations) < 1000 {
+		return false
+	}
+	for kind := range t.kinds {
+		if t.kinds[kind].Len() > 0 {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(b.Mutations, func(m wire.Mutation) bool { return m.Value == nil })
+}
+
+// begin makes the tables take records by load until they are complete. They show nothing before.
+func (t *Tables) begin() {
+	t.loading = &[wire.NumKinds]*informer.Rebuild[record]{}
+	for kind := range t.kinds {
+		t.loading[kind] = t.kinds[kind].Rebuild()
+	}
+}
+
+// load puts records. It costs least in the order of their keys.
+func (t *Tables) load(puts []wire.Mutation, changed func(*wire.Mutation, informer.Previous[record])) error {
+	for i := range puts {
+		m := &puts[i]
+		was, err := t.loading[m.Kind].Put(m.Key, record{value: m.Value, node: nodeNamed(m.Node)})
+		if err != nil {
+			t.loading = nil
+			return err
+		}
+		changed(m, was)
+	}
+	return nil
+}
+
+// complete shows what was loaded.
+func (t *Tables) complete() error {
+	loaded := t.loading
+	t.loading = nil
+	for _, l := range loaded {
+		if err := l.Swap(informer.Version{}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Snapshot returns an immutable view of the current tables. It costs O(1); the writer copies the
 // few tree nodes that it changes afterwards.
 func (t *Tables) Snapshot() *Snapshot {
-	for kind := range t.kinds {
-		if t.frozen[kind] == nil {
-			t.frozen[kind] = t.kinds[kind].Copy()
-		}
-	}
-	if t.frozenByNode == nil {
-		t.frozenByNode = t.byNode.Copy()
-	}
-	return &Snapshot{
+	s := &Snapshot{
 		epoch: t.epoch, revision: t.revision, time: t.time, instance: t.instance,
-		kinds: t.frozen, byNode: t.frozenByNode, events: t.events.View(), bytes: t.bytes,
+		events: t.events.View(), bytes: t.bytes,
 	}
+	for kind := range t.kinds {
+		s.kinds[kind] = t.kinds[kind].Snapshot()
+	}
+	return s
 }

@@ -39,10 +39,21 @@ func fingerprint(s *Snapshot) string {
 	for kind := wire.Kind(1); kind < wire.NumKinds; kind++ {
 		fmt.Fprintf(&b, "kind %d (%d): %s\n", kind, s.Len(kind), keysOf(s, kind, "", ""))
 	}
-	s.byNode.Scan(func(t taskOnNode) bool {
-		fmt.Fprintf(&b, "%s has %s\n", t.node, t.key)
-		return true
-	})
+	for kind := wire.Kind(1); kind < wire.NumKinds; kind++ {
+		for _, index := range s.kinds[kind].Indexes() {
+			values, err := s.kinds[kind].IndexValues(index)
+			if err != nil {
+				panic(err)
+			}
+			for value, count := range values {
+				keys, err := s.kinds[kind].IndexKeys(index, "", "", value)
+				if err != nil {
+					panic(err)
+				}
+				fmt.Fprintf(&b, "kind %d, %s %q (%d): %q\n", kind, index, value, count, slices.Collect(keys))
+			}
+		}
+	}
 	low, high, ok := s.Events().Range()
 	fmt.Fprintf(&b, "events %d to %d: %v\n", low, high, ok)
 	return b.String()
@@ -54,8 +65,15 @@ func taskPut(key, value, node string) wire.Mutation {
 
 func remove(kind wire.Kind, key string) wire.Mutation { return wire.Mutation{Kind: kind, Key: key} }
 
+// mustApply applies a batch. An error is a broken invariant, as in Source.Publish.
+func mustApply(t *Tables, b *wire.Batch) {
+	if err := t.Apply(b); err != nil {
+		panic(err)
+	}
+}
+
 func apply(t *Tables, revision uint64, mutations ...wire.Mutation) *Snapshot {
-	t.Apply(&wire.Batch{Epoch: 1, Revision: revision, Time: int64(revision), Mutations: mutations})
+	mustApply(t, &wire.Batch{Epoch: 1, Revision: revision, Time: int64(revision), Mutations: mutations})
 	return t.Snapshot()
 }
 
@@ -103,7 +121,10 @@ func TestNodeTasksFollowTheBinding(t *testing.T) {
 		{remove(wire.KindTask, "t0"), "", "", "n1"},
 		{remove(wire.KindTask, "t0"), "", "", ""},
 	} {
-		changes := tables.apply(&wire.Batch{Mutations: []wire.Mutation{step.mutation}}, nil)
+		changes, err := tables.apply(&wire.Batch{Mutations: []wire.Mutation{step.mutation}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
 		s := tables.Snapshot()
 		if n1, n2 := tasksOf(s, "n1"), tasksOf(s, "n2"); n1 != step.n1 || n2 != step.n2 {
 			t.Errorf("step %d: n1 has %q, n2 has %q; want %q, %q", i, n1, n2, step.n1, step.n2)

@@ -180,6 +180,18 @@ func checkEnum[T Enumeration, N ~uint8 | ~int32](what string, n N) error {
 	return nil
 }
 
+// EnumsFromProto converts values of an enumeration. Those that this version does not know are left
+// out.
+func EnumsFromProto[T Enumeration, N ~int32](ns []N) []T {
+	var values []T
+	for _, n := range ns {
+		if Known[T](n) {
+			values = append(values, T(n))
+		}
+	}
+	return values
+}
+
 // EnumFromProto converts the value of an enumeration. A number that this version does not know
 // becomes zero.
 func EnumFromProto[T Enumeration, N ~int32](n N) T {

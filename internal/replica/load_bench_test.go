@@ -1,0 +1,128 @@
+package replica
+
+import (
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// benchTask is a task of a fleet in use: four of five run, the others have ended.
+func benchTask(i int) wire.Mutation {
+	t := plimsoll.Task{
+		Job: fmt.Sprintf("analytics-%05d", i/100), Group: "map", Index: int32(i % 100), Attempt: 1,
+		State: plimsoll.TaskRunning, Node: fmt.Sprintf("node-%04d", i%2000), Created: 1.7e18 + int64(i),
+		Bound: 1.7e18 + int64(i) + 1, Started: 1.7e18 + int64(i) + 2, Revision: uint64(i),
+	}
+	m := wire.Mutation{Kind: wire.KindTask, Key: wire.TaskKey(t.Job, t.Group, t.Index), Node: t.Node}
+	if i%5 == 0 {
+		t.State, t.Result, t.Finished, m.Node = plimsoll.TaskFinished, plimsoll.ResultSucceeded, t.Started+1, ""
+	}
+	m.Value = wire.AppendTask(nil, &t)
+	return m
+}
+
+// benchParts encodes a snapshot of n tasks as the leader sends it.
+func benchParts(b *testing.B, n int) [][]byte {
+	b.Helper()
+	tables := NewTables(1)
+	for first := 0; first < n; first += 10_000 {
+		batch := wire.Batch{Epoch: 1, Revision: 1}
+		for i := first; i < min(first+10_000, n); i++ {
+			batch.Mutations = append(batch.Mutations, benchTask(i))
+		}
+		mustApply(tables, &batch)
+	}
+	var parts [][]byte
+	for r := newSnapshotReader(tables.Snapshot()); !r.done; {
+		data, err := proto.Marshal(r.next())
+		if err != nil {
+			b.Fatal(err)
+		}
+		parts = append(parts, data)
+	}
+	return parts
+}
+
+// BenchmarkLoad is a gateway's load of a snapshot of 1,000,000 tasks with all indexes, from the
+// encoded messages to a copy that can be read. Targets: 2.5 s, and a peak of 1.6 times the final
+// heap. The final heap is 1.3 times the encoded bytes and over-B/record: at most 200.
+func BenchmarkLoad(b *testing.B) {
+	const tasks = 1_000_000
+	parts := benchParts(b, tasks)
+	var final, peak, cpu float64
+	for b.Loop() {
+		b.StopTimer()
+		before := heapAfterGC()
+		var highest atomic.Uint64
+		stop, stopped := make(chan struct{}), make(chan struct{})
+		go watchHeap(&highest, stop, stopped)
+		b.StartTimer()
+		began := cpuTime(b)
+		m := benchMirror(b, parts)
+		cpu = (cpuTime(b) - began).Seconds()
+		b.StopTimer()
+		close(stop)
+		<-stopped
+		final = float64(heapAfterGC() - before)
+		peak = float64(highest.Load()-before) / final
+		encoded := float64(m.latest.Bytes())
+		b.ReportMetric(final/tasks, "B/record")
+		b.ReportMetric(encoded/tasks, "encoded-B/record")
+		b.ReportMetric((final-1.3*encoded)/tasks, "over-B/record")
+		runtime.KeepAlive(m)
+		b.StartTimer()
+	}
+	b.ReportMetric(peak, "peak/final")
+	b.ReportMetric(cpu, "cpu-s")
+}
+
+func benchMirror(b *testing.B, parts [][]byte) *mirror {
+	b.Helper()
+	m := &mirror{eventCapacity: 1}
+	m.open("g")
+	step := func(r *pb.ReplicateResponse) {
+		if _, err := m.step(r); err != nil {
+			b.Fatal(err)
+		}
+	}
+	step(&pb.ReplicateResponse{Kind: &pb.ReplicateResponse_Welcome{Welcome: &pb.ReplicateWelcome{Epoch: 1}}})
+	for _, data := range parts {
+		response := &pb.ReplicateResponse{}
+		if err := proto.Unmarshal(data, response); err != nil {
+			b.Fatal(err)
+		}
+		step(response)
+	}
+	return m
+}
+
+func heapAfterGC() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
+}
+
+// watchHeap keeps the highest size of the heap.
+func watchHeap(highest *atomic.Uint64, stop <-chan struct{}, stopped chan<- struct{}) {
+	defer close(stopped)
+	for {
+		var stats runtime.MemStats
+		runtime.ReadMemStats(&stats)
+		highest.Store(max(highest.Load(), stats.HeapAlloc))
+		select {
+		case <-stop:
+			return
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
