@@ -216,8 +216,21 @@ func TestAnInitialPopulationThatWasDroppedBeginsAnew(t *testing.T) {
 	full(t, q)
 	synced(t, q, false)
 	must(t, q.Replace(things("b1 c1"), informer.Version{}))
+	pop(t, q)
 	synced(t, q, false)
-	popAll(t, q)
+	pop(t, q)
+	synced(t, q, true)
+}
+
+func TestTheInitialPopulationIncludesWhatIsInProcess(t *testing.T) {
+	q := queue(t, func(c *config) { c.MaxBytes = 3000 })
+	must(t, q.Replace(things("a1 b1"), informer.Version{}), q.Delete(th("a2")))
+	must(t, q.Pop(t.Context(), func(informer.Deltas[thing]) error {
+		full(t, q)
+		must(t, q.Replace(nil, informer.Version{}))
+		synced(t, q, false)
+		return nil
+	}))
 	synced(t, q, true)
 }
 
