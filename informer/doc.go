@@ -7,7 +7,8 @@
 //	...
 //	err = queue.Update(task) // the side that watches
 //	...
-//	err = queue.Drain(ctx, func(batch informer.Batch[*plimsoll.Task]) error { // the side that applies
+//	// the side that applies
+//	err = queue.Drain(ctx, func(batch informer.Batch[*plimsoll.Task]) error {
 //		for deltas := range batch.All() {
 //			apply(deltas)
 //		}

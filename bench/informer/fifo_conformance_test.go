@@ -93,6 +93,18 @@ func (p *pair) object() *object {
 	return &object{key: string(rune('a' + p.rng.IntN(12))), value: p.value}
 }
 
+func (p *pair) replace() {
+	var list []*object
+	var anys []any
+	for range p.rng.IntN(12) {
+		o := p.object()
+		list, anys = append(list, o), append(anys, o)
+		p.say("list %s%d", o.key, o.value)
+	}
+	p.say("replace")
+	p.must(p.theirs.Replace(anys, ""), p.ours.Replace(list, informer.Version{}))
+}
+
 // step does one operation to both.
 func (p *pair) step() {
 	o := p.object()
@@ -110,15 +122,7 @@ func (p *pair) step() {
 		p.say("bury %s%d", o.key, o.value)
 		p.must(p.theirs.Delete(cache.DeletedFinalStateUnknown{Key: o.key, Obj: o}), p.ours.DeleteKey(o.key, o, true))
 	case n < 15:
-		var list []*object
-		var anys []any
-		for range p.rng.IntN(12) {
-			o := p.object()
-			list, anys = append(list, o), append(anys, o)
-			p.say("list %s%d", o.key, o.value)
-		}
-		p.say("replace")
-		p.must(p.theirs.Replace(anys, ""), p.ours.Replace(list, informer.Version{}))
+		p.replace()
 	case n < 16:
 		p.say("resync")
 		p.must(p.theirs.Resync(), p.ours.Resync())
@@ -130,8 +134,8 @@ func (p *pair) step() {
 	}
 }
 
-// pop takes a key of both, and holds the changes and the flag of the initial population against each
-// other. The consumer then applies them to the copy.
+// pop takes a key of both, and holds the changes and the flag of the initial population against
+// each other. The consumer then applies them to the copy.
 func (p *pair) pop() {
 	p.say("pop")
 	var theirs, ours string
@@ -181,6 +185,9 @@ func TestPopsAsClientGo(t *testing.T) {
 	pops := 0
 	for range rounds {
 		p := newPair(t, rng)
+		if rng.IntN(2) == 0 {
+			p.replace() // an initial population
+		}
 		for range steps {
 			p.step()
 		}
