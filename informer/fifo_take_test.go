@@ -21,7 +21,12 @@ func TestPopWaitsForAKey(t *testing.T) {
 		var got []string
 		var all sync.WaitGroup
 		for range 3 {
-			all.Go(func() { got = append(got, pop(t, q)) })
+			all.Go(func() {
+				must(t, q.Pop(t.Context(), func(d informer.Deltas[thing]) error {
+					got = append(got, line(d)) // consumers take turns
+					return nil
+				}))
+			})
 		}
 		synctest.Wait()
 		must(t, q.Add(th("a1")), q.Add(th("b1")), q.Add(th("c1")))
