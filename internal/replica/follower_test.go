@@ -231,12 +231,14 @@ func TestFailover(t *testing.T) {
 	ctx := testContext(t)
 	await(ctx, t, lives)
 	first.publish(put("a", "1"))
-	first.exec = func(context.Context, string, *pb.Command, func(*pb.Reply)) {} // takes the command and dies
+	taken := make(chan struct{}, 1)
+	first.exec = func(context.Context, string, *pb.Command, func(*pb.Reply)) { taken <- struct{}{} }
 	result := make(chan error, 1)
 	go func() {
 		_, err := f.Do(ctx, submit("lost"))
 		result <- err
 	}()
+	await(ctx, t, taken) // the leader has the command when it dies
 	mustBarrier(ctx, t, f)
 	changed, cancel := f.Watch(wire.KindTask, "n1")
 	defer cancel()
