@@ -47,7 +47,7 @@ func (s *lockedCopy) apply(t *testing.T, d informer.Deltas[thing]) {
 // TestChangesOfAKeyStayInOrderWithManyProducersAndConsumers has each producer change keys of its
 // own, while others resync and compact, and consumers put some of their changes back.
 func TestChangesOfAKeyStayInOrderWithManyProducersAndConsumers(t *testing.T) {
-	seed, changes := testrun.Seed(t), testrun.Count(2_000, 10_000, 200_000)
+	seed, changes := testrun.Seed(t), testrun.Count(1_000, 4_000, 200_000)
 	known := &lockedCopy{copied: knows("")}
 	q := queue(t, func(c *config) { c.Known = known })
 	var producers, consumers sync.WaitGroup

@@ -24,14 +24,14 @@ func newTestQueue(t *testing.T) *DeltaFIFO[*int] {
 	return q
 }
 
-func drop(t *testing.T, q *DeltaFIFO[*int]) {
+func drainOnce(t *testing.T, q *DeltaFIFO[*int]) {
 	t.Helper()
 	if err := q.Drain(t.Context(), func(Batch[*int]) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func add(t *testing.T, q *DeltaFIFO[*int], keys, times int) {
+func addKeys(t *testing.T, q *DeltaFIFO[*int], keys, times int) {
 	t.Helper()
 	for range times {
 		for n := range keys {
@@ -44,14 +44,14 @@ func add(t *testing.T, q *DeltaFIFO[*int], keys, times int) {
 
 func TestNoObjectIsKeptAfterItWasTaken(t *testing.T) {
 	q := newTestQueue(t)
-	add(t, q, 100, 3)
+	addKeys(t, q, 100, 3)
 	for range 40 {
 		if err := q.Pop(t.Context(), func(Deltas[*int]) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
-	add(t, q, 10, 9)
-	drop(t, q)
+	addKeys(t, q, 10, 9)
+	drainOnce(t, q)
 	for _, l := range []*line[*int]{q.mu.line, q.mu.batch, {ring: []entry[*int]{q.mu.popped}}} {
 		for i := range l.ring {
 			e := &l.ring[i]
@@ -70,7 +70,7 @@ func TestNoObjectIsKeptAfterItWasTaken(t *testing.T) {
 func TestTheMemoryOfABurstIsGivenBack(t *testing.T) {
 	const burst = 20_000
 	for name, take := range map[string]func(q *DeltaFIFO[*int]){
-		"Drain": func(q *DeltaFIFO[*int]) { drop(t, q) },
+		"Drain": func(q *DeltaFIFO[*int]) { drainOnce(t, q) },
 		"Pop": func(q *DeltaFIFO[*int]) {
 			for q.Stats().Depth > 0 {
 				if err := q.Pop(t.Context(), func(Deltas[*int]) error { return nil }); err != nil {
@@ -82,14 +82,14 @@ func TestTheMemoryOfABurstIsGivenBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			q := newTestQueue(t)
 			for range 2 { // each of the two lines has its burst
-				add(t, q, burst, 1)
+				addKeys(t, q, burst, 1)
 				take(q)
 			}
 			if n := len(q.mu.line.ring); n < burst {
 				t.Errorf("the ring has %d slots", n)
 			}
 			for range 2 * (lowTimes + 1) {
-				add(t, q, 12, 1)
+				addKeys(t, q, 12, 1)
 				take(q)
 			}
 			if n := len(q.mu.line.ring) + len(q.mu.batch.ring); n > 2*keptSlots {

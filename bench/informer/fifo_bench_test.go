@@ -154,7 +154,8 @@ func BenchmarkFIFOAddPop(b *testing.B) {
 	}
 }
 
-// BenchmarkFIFODelivered has producers beside one consumer; one operation is one change that was added.
+// BenchmarkFIFODelivered has producers beside one consumer; one operation is one change that was
+// added.
 func BenchmarkFIFODelivered(b *testing.B) {
 	for _, n := range []int{1_000, 100_000} {
 		for _, producers := range []int{1, 4} {
