@@ -60,7 +60,7 @@ type Deletion[T any] struct {
 	Key string
 	// Object is the last state that is known. It is the zero value if none is.
 	Object T
-	// Unknown says that Object may not be the final state: the deletion was found by a comparison, or
-	// the source knows the key alone.
+	// Unknown says that Object may not be the final state: the deletion was found by a comparison,
+	// or the source knows the key alone.
 	Unknown bool
 }

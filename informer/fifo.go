@@ -27,16 +27,16 @@ type KnownObjects[T any] interface {
 // default.
 type FIFOConfig[T any] struct {
 	Key KeyFunc[T]
-	// Known is the consumer's copy. Without it, Replace notices only deletions of keys that are queued
-	// or in process, Delete of any other key is ignored, and Resync does nothing.
+	// Known is the consumer's copy. Without it, Replace notices only deletions of keys that are
+	// queued or in process, Delete of any other key is ignored, and Resync does nothing.
 	Known KnownObjects[T]
 	// EmitReplaced gives the objects of a new list the type Replaced. Without it they are Sync.
 	EmitReplaced bool
-	// Transform changes each object before it is queued, after its key was taken. It is not applied to
-	// tombstones and to objects of Known.
+	// Transform changes each object before it is queued, after its key was taken. It is not applied
+	// to tombstones and to objects of Known.
 	Transform func(T) (T, error)
-	// Size returns the bytes of an object. It is called again for an object that is still queued, also
-	// with the queue locked. Without it each object is counted as 1 KiB.
+	// Size returns the bytes of an object. It is called again for an object that is still queued,
+	// also with the queue locked. Without it each object is counted as 1 KiB.
 	Size func(T) int
 	// MaxBytes bounds the queued objects and keys with the queue's own memory. 0: DefaultMaxBytes.
 	MaxBytes int
@@ -51,8 +51,8 @@ type FIFOEvents struct {
 	// Overflow is called when a full queue has dropped its content.
 	Overflow func(Overflow)
 	// LookupFailed is called when Known has returned errors: for how many keys of one call, and the
-	// first error. The keys of a Replace are deleted with an unknown object, those of a Resync are left
-	// out, and that of a Delete counts as known.
+	// first error. The keys of a Replace are deleted with an unknown object. Those of a Resync are
+	// left out. The key of a Delete counts as known.
 	LookupFailed func(keys int, first error)
 }
 
@@ -70,9 +70,10 @@ type Overflow struct {
 //
 // A queue whose content exceeds MaxBytes first reduces the changes of each key to their net effect.
 // If it is still too large, it drops all. Changes are then refused with ErrRelist until the next
-// Replace. Replace is never refused: a list that is larger than half of MaxBytes raises the bound to
-// twice its size until the next one. The part that is in process is counted apart; with it a queue
-// holds at most twice its bound. Content that is put back is not dropped before the next change.
+// Replace. Replace is never refused: a list that is larger than half of MaxBytes raises the bound
+// to twice its size until the next one. The part that is in process is counted apart; with it a
+// queue holds at most twice its bound. Content that is put back is not dropped before the next
+// change.
 type DeltaFIFO[T any] struct {
 	config FIFOConfig[T]
 	size   func(T) int
@@ -88,21 +89,22 @@ type DeltaFIFO[T any] struct {
 	mu struct {
 		sync.Mutex
 		line *line[T] // all that is queued
-		// batch is the content in process by Drain, otherwise it is empty. popped is the entry in process
-		// by Pop. Invariant: their keys, types and objects do not change while they are in process.
+		// batch is the content in process by Drain, otherwise it is empty. popped is the entry in
+		// process by Pop. Invariant: their keys, types and objects do not change while they are in
+		// process.
 		batch  *line[T]
 		popped entry[T]
 		// processing says whether a consumer has its turn, and how it takes.
 		processing consumer
 		waiting    [numConsumers]int // consumers that wait on wake
 
-		// version is the place of the source that the content leads to, taken the place that the last
-		// batch led to. Invariant: taken <= version.
+		// version is the place of the source that the content leads to, taken the place that the
+		// last batch led to. Invariant: taken <= version.
 		version, taken Version
 		replaced       bool // a Replace has come since the last batch was taken
-		// limit bounds the bytes that are queued. Invariant: whenever the lock is free, the bytes that
-		// are queued are within it, and with those that are in process within twice of it. Content that
-		// was put back may exceed the first until the next change.
+		// limit bounds the bytes that are queued. Invariant: whenever the lock is free, the bytes
+		// that are queued are within it, and with those that are in process within twice of it.
+		// Content that was put back may exceed the first until the next change.
 		limit int
 		laid  uint64 // the number of calls of lay
 

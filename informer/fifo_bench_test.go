@@ -39,8 +39,8 @@ func benchObjects(n int) []*object {
 
 var depths = []int{1_000, 100_000}
 
-// BenchmarkPingPong adds one key and pops it.
-func BenchmarkPingPong(b *testing.B) {
+// BenchmarkFIFOPingPong adds one key and pops it.
+func BenchmarkFIFOPingPong(b *testing.B) {
 	q, objects := benchQueue(b, 0), benchObjects(1024)
 	process := func(informer.Deltas[*object]) error { return nil }
 	ctx := context.Background()
@@ -54,8 +54,8 @@ func BenchmarkPingPong(b *testing.B) {
 	}
 }
 
-// BenchmarkSequential adds all keys and then pops all; one operation is one Add and one Pop.
-func BenchmarkSequential(b *testing.B) {
+// BenchmarkFIFOSequential adds all keys and then pops all; one operation is one Add and one Pop.
+func BenchmarkFIFOSequential(b *testing.B) {
 	for _, n := range depths {
 		b.Run(fmt.Sprintf("keys=%d", n), func(b *testing.B) {
 			q, objects := benchQueue(b, 1<<30), benchObjects(n)
@@ -78,8 +78,8 @@ func BenchmarkSequential(b *testing.B) {
 	}
 }
 
-// BenchmarkDrain adds all keys and drains them; one operation is one key.
-func BenchmarkDrain(b *testing.B) {
+// BenchmarkFIFODrain adds all keys and drains them; one operation is one key.
+func BenchmarkFIFODrain(b *testing.B) {
 	for _, n := range depths {
 		b.Run(fmt.Sprintf("keys=%d", n), func(b *testing.B) {
 			q, objects := benchQueue(b, 1<<30), benchObjects(n)
@@ -106,8 +106,8 @@ func BenchmarkDrain(b *testing.B) {
 	}
 }
 
-// BenchmarkConcurrent has producers beside one consumer; one operation is one change delivered.
-func BenchmarkConcurrent(b *testing.B) {
+// BenchmarkFIFOConcurrent has producers beside one consumer; one operation is one change delivered.
+func BenchmarkFIFOConcurrent(b *testing.B) {
 	for _, way := range []string{"pop", "drain"} {
 		for _, n := range depths {
 			for _, producers := range []int{1, 4} {
@@ -154,8 +154,8 @@ func concurrently(b *testing.B, drain bool, producers int, objects []*object) {
 	all.Wait()
 }
 
-// BenchmarkReplace lays a list over an empty queue, over itself, and half of it over itself.
-func BenchmarkReplace(b *testing.B) {
+// BenchmarkFIFOReplace lays a list over an empty queue, over itself, and half of it over itself.
+func BenchmarkFIFOReplace(b *testing.B) {
 	const n = 100_000
 	objects := benchObjects(n)
 	for _, c := range []struct {

@@ -82,14 +82,14 @@ func (f *DeltaFIFO[T]) fit() error {
 }
 
 // fits reports whether the content is within the bound. A batch in process that was put back before
-// may exceed the bound. What it has too much is then counted with the content, so that both together
+// may exceed the bound. The excess is then counted with the content, so that both together
 // are at most twice the bound.
 func (f *DeltaFIFO[T]) fits() bool {
 	return f.mu.line.bytes+max(f.mu.batch.bytes-f.mu.limit, 0) <= f.mu.limit
 }
 
-// drop forgets all content. An initial population of which a part was not yet taken begins anew with
-// the next list. A version that no consumer was told is no longer led to.
+// drop forgets all content. An initial population of which a part was not yet taken begins anew
+// with the next list. A version that no consumer was told is no longer led to.
 func (f *DeltaFIFO[T]) drop() {
 	line := f.mu.line
 	f.mu.news.overflow = &Overflow{Keys: line.len(), Changes: line.changes, Bytes: line.bytes, Limit: f.mu.limit}

@@ -13,7 +13,8 @@ import (
 func TestAConfigurationIsRefusedWithItsField(t *testing.T) {
 	for field, c := range map[string]config{"Key": {}, "MaxBytes": {Key: keyOf, MaxBytes: -1}} {
 		var e *plimsoll.Error
-		if _, err := informer.NewDeltaFIFO(c); !errors.As(err, &e) || e.Field != field || e.Code != plimsoll.CodeInvalid {
+		_, err := informer.NewDeltaFIFO(c)
+		if !errors.As(err, &e) || e.Field != field || e.Code != plimsoll.CodeInvalid {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
@@ -37,15 +38,17 @@ func TestABadObjectChangesNothing(t *testing.T) {
 		cause error
 		field string
 	}{
-		"Add":                 {q.Add(th("!1")), errNoName, "key"},
-		"Update":              {q.Update(th("a9")), errTransform, "object"},
-		"Delete":              {q.Delete(th("!1")), errNoName, "key"},
-		"an empty key":        {q.Add(thing{}), nil, "key"},
-		"Replace":             {q.Replace(things("a1 !1"), version(2)), errNoName, "objects.[1].key"},
-		"Replace, transform":  {q.Replace(things("a1 b1 c9"), version(2)), errTransform, "objects.[2].object"},
-		"Change":              {q.Change(things("a1 !1"), nil, version(2)), errNoName, "objects.[1].key"},
-		"Change, deleted":     {q.Change(things("a1"), gone("", 1, true), version(2)), nil, "deleted[0].key"},
-		"Change, transformed": {q.Change(things("a1"), gone("b", 9, false), version(2)), errTransform, "deleted[0].object"},
+		"Add":                {q.Add(th("!1")), errNoName, "key"},
+		"Update":             {q.Update(th("a9")), errTransform, "object"},
+		"Delete":             {q.Delete(th("!1")), errNoName, "key"},
+		"an empty key":       {q.Add(thing{}), nil, "key"},
+		"Replace":            {q.Replace(things("a1 !1"), version(2)), errNoName, "objects.[1].key"},
+		"Replace, transform": {q.Replace(things("a1 b1 c9"), version(2)), errTransform, "objects.[2].object"},
+		"Change":             {q.Change(things("a1 !1"), nil, version(2)), errNoName, "objects.[1].key"},
+		"Change, deleted":    {q.Change(things("a1"), gone("", 1, true), version(2)), nil, "deleted[0].key"},
+		"Change, transform": {
+			q.Change(things("a1"), gone("b", 9, false), version(2)), errTransform, "deleted[0].object",
+		},
 	} {
 		var e *plimsoll.Error
 		if !errors.As(c.err, &e) || e.Code != plimsoll.CodeInvalid || e.Field != c.field {
@@ -176,7 +179,7 @@ func TestAFullQueueDropsItsContentAndAsksForAList(t *testing.T) {
 	for name, err := range map[string]error{
 		"Add": q.Add(th("a1")), "Update": q.Update(th("a1")), "Delete": q.Delete(th("x1")),
 		"DeleteKey": q.DeleteKey("x", th("x1"), true), "Change": q.Change(things("a1"), nil, version(7)),
-		"AddIfNotPresent": q.AddIfNotPresent(informer.Deltas[thing]{Key: "a", Changes: make([]informer.Delta[thing], 1)}),
+		"AddIfNotPresent": q.AddIfNotPresent(informer.Deltas[thing]{Key: "a", Changes: make([]delta, 1)}),
 	} {
 		if !errors.Is(err, informer.ErrRelist) {
 			t.Errorf("%s: %v", name, err)
@@ -216,8 +219,21 @@ func TestAnInitialPopulationThatWasDroppedBeginsAnew(t *testing.T) {
 	full(t, q)
 	synced(t, q, false)
 	must(t, q.Replace(things("b1 c1"), informer.Version{}))
+	pop(t, q)
 	synced(t, q, false)
-	popAll(t, q)
+	pop(t, q)
+	synced(t, q, true)
+}
+
+func TestTheInitialPopulationIncludesWhatIsInProcess(t *testing.T) {
+	q := queue(t, func(c *config) { c.MaxBytes = 3000 })
+	must(t, q.Replace(things("a1 b1"), informer.Version{}), q.Delete(th("a2")))
+	must(t, q.Pop(t.Context(), func(informer.Deltas[thing]) error {
+		full(t, q)
+		must(t, q.Replace(nil, informer.Version{}))
+		synced(t, q, false)
+		return nil
+	}))
 	synced(t, q, true)
 }
 

@@ -1,7 +1,9 @@
 package informer
 
-// What a queued key and a queued change cost beside their objects: the slot in the ring, the cell in
-// the map, and the delta itself. The bound of a queue counts them.
+import "math/bits"
+
+// Costs of a queued key and of a queued change beside their objects: the slot in the ring, the cell
+// in the map, and the delta itself. The bound of a queue counts them.
 const (
 	keyOverhead   = 160
 	deltaOverhead = 24
@@ -26,8 +28,8 @@ type entry[T any] struct {
 	// initial says that the key belongs to the initial population. Invariant: line.initial counts
 	// these entries.
 	initial bool
-	// loose says that changes were added since the entry was last compact. Invariant: its place is in
-	// line.loose.
+	// loose says that changes were added since the entry was last compact. Invariant: its place is
+	// in line.loose.
 	loose bool
 	// single holds the only change, many holds all if there are several. Invariant: an entry in use
 	// has at least one change.
@@ -63,12 +65,12 @@ func (e *entry[T]) clear() {
 	}
 }
 
-// line holds entries in the order in which their keys were queued, and finds them by key. A place is
-// the number of keys that were queued before.
+// line holds entries in the order in which their keys were queued, and finds them by key. A place
+// is the number of keys that were queued before.
 type line[T any] struct {
 	// Invariant: if isIndexed, index has exactly the keys of the entries at the places from head to
-	// tail-1; otherwise it is empty, and there are at most scanned of them. The entry of place p is in
-	// ring[p mod len(ring)], and len(ring) is a power of two.
+	// tail-1; otherwise it is empty, and there are at most scanned of them. The entry of place p is
+	// in ring[p mod len(ring)], and len(ring) is a power of two.
 	index      map[string]uint64
 	isIndexed  bool
 	ring       []entry[T]
@@ -116,7 +118,7 @@ func (l *line[T]) place(key string) (uint64, bool) {
 func (l *line[T]) push(key string, since int64) *entry[T] {
 	n := l.len()
 	if n == len(l.ring) {
-		l.grow()
+		l.grow(2 * n)
 	}
 	e := l.at(l.tail)
 	e.key, e.since = key, since
@@ -134,17 +136,28 @@ func (l *line[T]) push(key string, since int64) *entry[T] {
 	return e
 }
 
-func (l *line[T]) grow() {
-	ring := make([]entry[T], max(2*len(l.ring), 8))
+// reserve makes room for many keys at once.
+func (l *line[T]) reserve(keys int) {
+	if l.len()+keys <= len(l.ring) {
+		return
+	}
+	if l.grow(l.len() + keys); !l.isIndexed {
+		l.index = make(map[string]uint64, keys)
+	}
+}
+
+// grow makes the ring at least as long as asked.
+func (l *line[T]) grow(least int) {
+	ring := make([]entry[T], 1<<bits.Len(uint(max(least, 8)-1)))
 	for place := l.head; place < l.tail; place++ {
 		ring[place&uint64(len(ring)-1)] = *l.at(place)
 	}
 	l.ring = ring
 }
 
-// append adds a change behind the others of the entry. Two deletions in a row become one: a real one
-// takes precedence over a tombstone, the older real one over the newer, and the newer tombstone over
-// the older. It reports whether the change is one more.
+// append adds a change behind the others of the entry. Two deletions in a row become one: a real
+// one takes precedence over a tombstone, the older real one over the newer, and the newer tombstone
+// over the older. It reports whether the change is one more.
 func (l *line[T]) append(e *entry[T], isNew bool, d Delta[T], weight int, size func(T) int) bool {
 	if isNew {
 		e.single[0] = d
@@ -160,6 +173,9 @@ func (l *line[T]) append(e *entry[T], isNew bool, d Delta[T], weight int, size f
 		return false
 	}
 	if len(e.many) == 0 {
+		if cap(e.many) == 0 {
+			e.many = make([]Delta[T], 0, 2)
+		}
 		e.many = append(e.many, e.single[0])
 		e.single[0] = Delta[T]{}
 	}
@@ -209,7 +225,7 @@ func (l *line[T]) setInitial(e *entry[T]) {
 }
 
 // loosen notes that the entry may be compacted. Places of keys that are gone are left out when the
-// slice is full, so that it is never longer than twice the line, or keptSlots.
+// slice is full, so its length stays within a small multiple of the line's.
 func (l *line[T]) loosen(e *entry[T]) {
 	if e.loose {
 		return

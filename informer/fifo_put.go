@@ -171,8 +171,8 @@ func (f *DeltaFIFO[T]) isBehind(at Version) error {
 	}
 }
 
-// reach notes that the content leads to a version. A consumer that drains is told even if nothing is
-// queued.
+// reach notes that the content leads to a version. A consumer that drains is told even if nothing
+// is queued.
 func (f *DeltaFIFO[T]) reach(at Version) {
 	if f.mu.version.Before(at) {
 		f.mu.version = at
@@ -223,9 +223,7 @@ func (f *DeltaFIFO[T]) prepare(t DeltaType, object T) (item[T], error) {
 	}
 	if f.config.Transform != nil {
 		if object, err = f.config.Transform(object); err != nil {
-			return item[T]{}, &plimsoll.Error{
-				Code: plimsoll.CodeInvalid, Field: "object", Msg: fmt.Sprintf("%.100q was not transformed", key), Err: err,
-			}
+			return item[T]{}, notTransformed(key, err)
 		}
 	}
 	return item[T]{key, Delta[T]{Type: t, Object: object}, f.weight(object)}, nil
@@ -264,12 +262,16 @@ func (f *DeltaFIFO[T]) deletion(d Deletion[T]) (item[T], error) {
 		return it, nil
 	}
 	if it.delta.Object, err = f.config.Transform(d.Object); err != nil {
-		return it, &plimsoll.Error{
-			Code: plimsoll.CodeInvalid, Field: "object", Msg: fmt.Sprintf("%.100q was not transformed", d.Key), Err: err,
-		}
+		return it, notTransformed(d.Key, err)
 	}
 	it.weight = f.weight(it.delta.Object)
 	return it, nil
+}
+
+func notTransformed(key string, cause error) error {
+	return &plimsoll.Error{
+		Code: plimsoll.CodeInvalid, Field: "object", Msg: fmt.Sprintf("%.100q was not transformed", key), Err: cause,
+	}
 }
 
 // giveBack keeps a slice of items for another call, without their objects.

@@ -50,6 +50,9 @@ func (f *DeltaFIFO[T]) Replace(objects []T, at Version) error {
 func (f *DeltaFIFO[T]) lay(items []item[T]) (bytes int) {
 	f.mu.laid++
 	queued := f.mu.line.tail
+	if f.mu.line.len() == 0 {
+		f.mu.line.reserve(len(items))
+	}
 	for i := range items {
 		e := f.put(&items[i])
 		e.list = f.mu.laid

@@ -11,8 +11,8 @@ import (
 // ErrClosed is returned by Pop and Drain when the queue is closed and nothing is queued.
 var ErrClosed = errors.New("the queue is closed, and nothing is left in it")
 
-// Requeue is an error of a consumer's function that puts back what the function was given. The cause
-// may be nil.
+// Requeue is an error of a consumer's function that puts back what the function was given. The
+// cause may be nil.
 type Requeue struct{ Err error }
 
 // Error returns the text of the cause.
@@ -40,8 +40,8 @@ const (
 // Batch is all that was queued at one moment. It is valid until the function returns that it was
 // given to.
 type Batch[T any] struct {
-	// Version is the place of the source that its objects have after the batch, as the last Change or
-	// Replace told it. It is zero if none did. A batch without keys only tells a version.
+	// Version is the place of the source that its objects have after the batch, as the last Change
+	// or Replace told it. It is zero if none did. A batch without keys only tells a version.
 	Version Version
 	// Initial says that some of its keys belong to the initial population.
 	Initial bool
@@ -73,9 +73,9 @@ func (b Batch[T]) All() iter.Seq[Deltas[T]] {
 	}
 }
 
-// Pop waits until a key is queued, and gives process the one that has waited longest with all of its
-// changes. They are valid until process returns, and are not to be changed; the objects may be kept.
-// process may call the queue, but for Pop and Drain, which wait for their turn.
+// Pop waits until a key is queued, and gives process the one that has waited longest with all of
+// its changes. They are valid until process returns, and are not to be changed; the objects may be
+// kept. process may call the queue, but for Pop and Drain, which wait for their turn.
 //
 // If process returns a *Requeue, the changes are put back, in front of newer ones of the key, or
 // behind all other keys. After any other error, or a panic, they are lost. Stats counts them. Pop
@@ -97,10 +97,10 @@ func (f *DeltaFIFO[T]) Pop(ctx context.Context, process func(Deltas[T]) error) e
 }
 
 // Drain waits until keys are queued, or the queue leads to another version. It takes all content in
-// one step, so that a consumer that applies a batch in one step shows states of the source only. The
-// batch is valid until process returns. It ends as with Pop: a *Requeue puts the batch back, in front
-// of all that came later. A consumer uses either Pop or Drain, because keys that were popped are not
-// in the batch of their version.
+// one step, so that a consumer that applies a batch in one step shows states of the source only.
+// The batch is valid until process returns. It ends as with Pop: a *Requeue puts the batch back, in
+// front of all that came later. A consumer uses either Pop or Drain, because keys that were popped
+// are not in the batch of their version.
 func (f *DeltaFIFO[T]) Drain(ctx context.Context, process func(Batch[T]) error) error {
 	if err := f.await(ctx, drainer); err != nil {
 		return err
@@ -193,6 +193,7 @@ func (t *turn[T]) endPop() {
 func (t *turn[T]) endDrain() {
 	f := t.f
 	f.mu.Lock()
+	defer f.unlock()
 	if t.putBack() {
 		f.mu.line, f.mu.batch = f.mu.batch, f.mu.line
 		f.mu.taken, f.mu.replaced = t.before, f.mu.replaced || t.replaced
@@ -200,15 +201,15 @@ func (t *turn[T]) endDrain() {
 			f.add(f.mu.batch.at(place))
 		}
 	}
-	done := f.mu.batch
-	f.mu.batch = f.nothing
-	f.settle()
-	f.mu.Unlock()
-
-	done.reset() // producers need not wait for it
-	f.mu.Lock()
-	defer f.unlock()
-	f.mu.batch = done
+	if done := f.mu.batch; done.len() <= scanned {
+		done.reset()
+	} else { // producers need not wait for it
+		f.mu.batch = f.nothing
+		f.mu.Unlock()
+		done.reset()
+		f.mu.Lock()
+		f.mu.batch = done
+	}
 	t.end()
 }
 

@@ -78,7 +78,7 @@ type SharedInformer[T any] struct {
 	hole    bool
 	changes []Change[T]
 	gone    []Delta[T] // of those of changes that are deletions, in their order
-	edits   []Edit[T]
+	edits   []*Edit[T]
 }
 
 // NewSharedInformer returns a SharedInformer. Run starts it.
@@ -106,7 +106,7 @@ func NewSharedInformer[T any](cfg Config[T]) (*SharedInformer[T], error) {
 	}
 	s := &SharedInformer[T]{
 		cfg: cfg, index: index, queue: queue, reflector: reflector, fanout: newFanout(index),
-		synced: make(chan struct{}), edits: make([]Edit[T], 1),
+		synced: make(chan struct{}), edits: []*Edit[T]{{Indexer: index}},
 	}
 	s.fanout.same, s.fanout.size, s.fanout.events, s.fanout.ready = s.same, sizeOr(cfg.Size), &s.cfg.Events, s.synced
 	return s, nil

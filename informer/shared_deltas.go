@@ -49,7 +49,7 @@ func (s *SharedInformer[T]) handleDeltas(b Batch[T]) (err error) {
 // apply makes s.changes, and sets the former objects. A first list is built beside the empty index,
 // which costs less.
 func (s *SharedInformer[T]) apply(b Batch[T]) error {
-	e := &s.edits[0]
+	e := s.edits[0]
 	if b.Replaced && len(s.gone) == 0 && s.index.Len() == 0 {
 		e.Previous = make([]Previous[T], len(s.changes))
 		return s.index.Replace(func(yield func(string, T) bool) {
@@ -60,7 +60,7 @@ func (s *SharedInformer[T]) apply(b Batch[T]) error {
 			}
 		}, b.Version)
 	}
-	e.Indexer, e.Changes = s.index, s.changes
+	e.Changes = s.changes
 	return ApplyAll(b.Version, s.edits)
 }
 

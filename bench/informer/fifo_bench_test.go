@@ -133,8 +133,8 @@ func contenders(tb testing.TB) []struct {
 	}
 }
 
-// BenchmarkAddPop adds all keys and then takes all; one operation is one key.
-func BenchmarkAddPop(b *testing.B) {
+// BenchmarkFIFOAddPop adds all keys and then takes all; one operation is one key.
+func BenchmarkFIFOAddPop(b *testing.B) {
 	for _, n := range []int{1, 1_000, 100_000} {
 		for _, c := range contenders(b) {
 			b.Run(fmt.Sprintf("keys=%d/%s", n, c.name), func(b *testing.B) {
@@ -154,8 +154,9 @@ func BenchmarkAddPop(b *testing.B) {
 	}
 }
 
-// BenchmarkDelivered has producers beside one consumer; one operation is one change that was added.
-func BenchmarkDelivered(b *testing.B) {
+// BenchmarkFIFODelivered has producers beside one consumer; one operation is one change that was
+// added.
+func BenchmarkFIFODelivered(b *testing.B) {
 	for _, n := range []int{1_000, 100_000} {
 		for _, producers := range []int{1, 4} {
 			for _, c := range contenders(b) {
@@ -197,8 +198,8 @@ func deliver(b *testing.B, q contender, producers int, objects []*object) {
 	}
 }
 
-// BenchmarkReplace lays a list of 100,000 objects over a queue that holds it already.
-func BenchmarkReplace(b *testing.B) {
+// BenchmarkFIFOReplace lays a list of 100,000 objects over a queue that holds it already.
+func BenchmarkFIFOReplace(b *testing.B) {
 	objects := benchObjects(100_000)
 	anys := make([]any, len(objects))
 	for i, o := range objects {
