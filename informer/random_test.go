@@ -128,7 +128,7 @@ func (w *witness) compare(want map[string]*row) error {
 // changes in their order, and none twice.
 func TestEveryHandlerEndsWithTheStateOfTheSource(t *testing.T) {
 	seed := testrun.Seed(t)
-	for round := range testrun.Count(20, 150, 5000) {
+	for round := range testrun.Count(20, 80, 5000) {
 		synctest.Test(t, func(t *testing.T) { endsWithTheState(t, rand.New(rand.NewPCG(seed, uint64(round)))) })
 		if t.Failed() {
 			t.Fatalf("in round %d", round)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +20,7 @@ var errLink = errors.New("the link broke")
 
 // receiver writes down what a reflector gives it.
 type receiver struct {
+	mu     sync.Mutex
 	took   []string
 	refuse error // the next call returns it
 }
@@ -36,6 +38,8 @@ func (r *receiver) Change(rows []*row, deleted []informer.Deletion[*row], at inf
 }
 
 func (r *receiver) take(text string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if err := r.refuse; err != nil {
 		r.refuse = nil
 		return err
@@ -56,9 +60,23 @@ func names(rows []*row) string {
 type reflection struct {
 	*informer.Reflector[*row]
 	receiver receiver
-	failed   []error
-	pauses   []time.Duration
+	mu       sync.Mutex
+	errs     []error
+	waits    []time.Duration
 	stop     func()
+}
+
+// failed returns the errors that were told, and pauses what followed each.
+func (r *reflection) failed() []error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.errs)
+}
+
+func (r *reflection) pauses() []time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.waits)
 }
 
 func reflect(t *testing.T, source informer.Source[*row], change func(*informer.ReflectorConfig[*row])) *reflection {
@@ -68,7 +86,9 @@ func reflect(t *testing.T, source informer.Source[*row], change func(*informer.R
 		Source: source, Receiver: &r.receiver,
 		Backoff: plimsoll.Backoff{First: time.Second, Longest: 30 * time.Second},
 		Events: informer.ReflectorEvents{Failed: func(err error, pause time.Duration) {
-			r.failed, r.pauses = append(r.failed, err), append(r.pauses, pause)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.errs, r.waits = append(r.errs, err), append(r.waits, pause)
 		}},
 	}
 	if change != nil {
@@ -94,6 +114,8 @@ func reflect(t *testing.T, source informer.Source[*row], change func(*informer.R
 func (r *reflection) wants(t *testing.T, want ...string) {
 	t.Helper()
 	synctest.Wait()
+	r.receiver.mu.Lock()
+	defer r.receiver.mu.Unlock()
 	if !slices.Equal(r.receiver.took, want) {
 		t.Errorf("took\n%s\nwant\n%s", strings.Join(r.receiver.took, "\n"), strings.Join(want, "\n"))
 	}
@@ -146,13 +168,13 @@ func TestReflectorOpensTheNextStreamAtOnceAfterAnOrderlyEnd(t *testing.T) {
 		sleep(5 * time.Minute)
 		l.cut(io.EOF)
 		synctest.Wait()
-		if got := fmt.Sprint(l.opens()); got != "[0.0 1.1]" || len(r.failed) > 0 {
-			t.Errorf("opened from %s, with errors %v", got, r.failed)
+		if got := fmt.Sprint(l.opens()); got != "[0.0 1.1]" || len(r.failed()) > 0 {
+			t.Errorf("opened from %s, with errors %v", got, r.failed())
 		}
 		l.cut(io.EOF) // the second has lived for no time
 		synctest.Wait()
-		if len(l.opens()) != 2 || len(r.failed) != 1 {
-			t.Errorf("opened %d times after a brief stream, with errors %v", len(l.opens()), r.failed)
+		if len(l.opens()) != 2 || len(r.failed()) != 1 {
+			t.Errorf("opened %d times after a brief stream, with errors %v", len(l.opens()), r.failed())
 		}
 		sleep(time.Second)
 		if len(l.opens()) != 3 {
@@ -179,13 +201,13 @@ func TestReflectorListsAgainWhenTheHistoryIsTooShort(t *testing.T) {
 				synctest.Wait()
 				want := map[bool]string{false: "replace b at 1.3", true: "replace a,b at 1.2"}[inStream]
 				r.wants(t, "replace a,b at 1.2", want)
-				if len(r.failed) != 1 || !errors.Is(r.failed[0], informer.ErrHistoryTooShort) || r.pauses[0] != 0 {
-					t.Errorf("told %v with pauses %v", r.failed, r.pauses)
+				if len(r.failed()) != 1 || !errors.Is(r.failed()[0], informer.ErrHistoryTooShort) || r.pauses()[0] != 0 {
+					t.Errorf("told %v with pauses %v", r.failed(), r.pauses())
 				}
 				l.cut(informer.ErrHistoryTooShort) // again without a quiet time
 				synctest.Wait()
-				if len(r.pauses) != 2 || r.pauses[1] == 0 {
-					t.Errorf("the second relist in a row had pauses %v", r.pauses)
+				if len(r.pauses()) != 2 || r.pauses()[1] == 0 {
+					t.Errorf("the second relist in a row had pauses %v", r.pauses())
 				}
 			})
 		})
@@ -202,7 +224,7 @@ func TestReflectorWaitsLongerAfterEachFailure(t *testing.T) {
 			longest *= time.Second
 			l.cut(errLink)
 			synctest.Wait()
-			if got := r.pauses[i]; got < longest/2 || got > longest {
+			if got := r.pauses()[i]; got < longest/2 || got > longest {
 				t.Errorf("failure %d: a pause of %s, want half to all of %s", i+1, got, longest)
 			}
 			sleep(longest)
@@ -210,7 +232,7 @@ func TestReflectorWaitsLongerAfterEachFailure(t *testing.T) {
 		sleep(time.Minute)
 		l.cut(errLink)
 		synctest.Wait()
-		if got := r.pauses[7]; got > time.Second {
+		if got := r.pauses()[7]; got > time.Second {
 			t.Errorf("after a quiet time: a pause of %s", got)
 		}
 	})
@@ -228,9 +250,9 @@ func TestReflectorTellsEveryError(t *testing.T) {
 		sleep(time.Minute)
 		l.cut(io.ErrUnexpectedEOF)
 		synctest.Wait()
-		if len(r.failed) != 3 || !errors.Is(r.failed[0], errLink) || !errors.Is(r.failed[1], errLink) ||
-			!errors.Is(r.failed[2], io.ErrUnexpectedEOF) {
-			t.Errorf("told %v", r.failed)
+		if len(r.failed()) != 3 || !errors.Is(r.failed()[0], errLink) || !errors.Is(r.failed()[1], errLink) ||
+			!errors.Is(r.failed()[2], io.ErrUnexpectedEOF) {
+			t.Errorf("told %v", r.failed())
 		}
 	})
 }
@@ -241,7 +263,9 @@ func TestReflectorListsAgainWhenItsReceiverRefusesAChange(t *testing.T) {
 		l := newLedger("a")
 		r := reflect(t, l, nil)
 		defer r.stop()
+		r.receiver.mu.Lock()
 		r.receiver.refuse = errors.New("a bad key")
+		r.receiver.mu.Unlock()
 		l.put("b")
 		synctest.Wait()
 		if got := r.Version().String(); got != "1.1" {
@@ -249,8 +273,8 @@ func TestReflectorListsAgainWhenItsReceiverRefusesAChange(t *testing.T) {
 		}
 		sleep(time.Second)
 		r.wants(t, "replace a at 1.1", "replace a,b at 1.2")
-		if len(r.failed) != 1 || !strings.Contains(r.failed[0].Error(), "a bad key") {
-			t.Errorf("told %v", r.failed)
+		if len(r.failed()) != 1 || !strings.Contains(r.failed()[0].Error(), "a bad key") {
+			t.Errorf("told %v", r.failed())
 		}
 	})
 }
@@ -276,8 +300,8 @@ func TestReflectorListsAgainWhenItsOwnerAsks(t *testing.T) {
 		r.Relist(reason)
 		sleep(time.Second)
 		r.wants(t, "replace a at 1.1", "replace a at 1.1")
-		if len(r.failed) != 1 || r.failed[0] != reason {
-			t.Errorf("told %v", r.failed)
+		if len(r.failed()) != 1 || r.failed()[0] != reason {
+			t.Errorf("told %v", r.failed())
 		}
 	})
 }
@@ -373,8 +397,8 @@ func TestReflectorRefusesMessagesOutOfOrder(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &script{messages: test.messages}
 				r := reflect(t, s, func(c *informer.ReflectorConfig[*row]) { c.MaxSnapshotBytes = 2 << 10 })
-				if len(r.failed) != 1 || !strings.Contains(r.failed[0].Error(), test.err) {
-					t.Errorf("told %v, want %q", r.failed, test.err)
+				if len(r.failed()) != 1 || !strings.Contains(r.failed()[0].Error(), test.err) {
+					t.Errorf("told %v, want %q", r.failed(), test.err)
 				}
 				sleep(time.Second)
 				r.stop()
@@ -394,8 +418,8 @@ func TestReflectorTakesABookmarkTwice(t *testing.T) {
 		}}
 		r := reflect(t, s, nil)
 		defer r.stop()
-		if len(r.failed) != 1 || !errors.Is(r.failed[0], io.ErrUnexpectedEOF) {
-			t.Errorf("told %v", r.failed)
+		if len(r.failed()) != 1 || !errors.Is(r.failed()[0], io.ErrUnexpectedEOF) {
+			t.Errorf("told %v", r.failed())
 		}
 	})
 }
@@ -411,8 +435,8 @@ func TestReflectorTurnsAPanicOfItsSourceIntoAnError(t *testing.T) {
 		r := reflect(t, panicking{}, nil)
 		defer r.stop()
 		var p *informer.PanicError
-		if len(r.failed) != 1 || !errors.As(r.failed[0], &p) || p.Value != "no socket" || len(p.Stack) == 0 {
-			t.Errorf("told %v", r.failed)
+		if len(r.failed()) != 1 || !errors.As(r.failed()[0], &p) || p.Value != "no socket" || len(p.Stack) == 0 {
+			t.Errorf("told %v", r.failed())
 		}
 	})
 }

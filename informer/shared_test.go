@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -247,15 +248,23 @@ func TestEachHandlerResyncsAtItsOwnPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newInforming(t, newLedger("a"), nil).run(t)
 		defer s.stop()
-		var ten, seven, never diary
+		began := time.Now()
+		var mu sync.Mutex
+		var at [2][]time.Duration
+		note := func(i int) func(string) {
+			return func(string) {
+				mu.Lock()
+				defer mu.Unlock()
+				at[i] = append(at[i], time.Since(began))
+			}
+		}
+		ten, seven, never := diary{also: note(0)}, diary{also: note(1)}, diary{}
 		s.handle(t, &ten, informer.HandlerOptions{Resync: 10 * time.Second})
 		s.handle(t, &seven, informer.HandlerOptions{Resync: 7 * time.Second})
 		s.handle(t, &never, informer.HandlerOptions{})
-		began := time.Now()
-		var at [2][]time.Duration
-		ten.also = func(string) { at[0] = append(at[0], time.Since(began)) }
-		seven.also = func(string) { at[1] = append(at[1], time.Since(began)) }
 		sleep(30 * time.Second)
+		mu.Lock()
+		defer mu.Unlock()
 		if got := fmt.Sprint(at); got != "[[0s 10s 20s 30s] [0s 7s 14s 21s 28s]]" {
 			t.Errorf("called at %s", got)
 		}
@@ -326,10 +335,11 @@ func TestAChangeThatCannotBeAppliedIsToldAndComesBackWithARelist(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				bad := true
+				var bad atomic.Bool
+				bad.Store(true)
 				s := newInforming(t, newLedger("a"), func(c *informer.Config[*row]) {
 					c.Indexes = []informer.Index[*row]{{Name: "owner", Values: func(r *row, to []string) ([]string, error) {
-						if r.name == "b" && bad {
+						if r.name == "b" && bad.Load() {
 							if fail != nil {
 								fail()
 							}
@@ -352,7 +362,7 @@ func TestAChangeThatCannotBeAppliedIsToldAndComesBackWithARelist(t *testing.T) {
 				if got := s.Indexer().Version().String(); got != "1.1" {
 					t.Errorf("the index is at %s without b", got)
 				}
-				bad = false
+				bad.Store(false)
 				sleep(time.Minute)
 				d.wants(t, "add b@2", "add c@3")
 				if got := s.Stats(); got.Shown.String() != "1.3" || got.Faults == 0 || got.Objects != 3 {
