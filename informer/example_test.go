@@ -8,7 +8,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/informer"
 )
 
-// feed is a Source of a fixed snapshot, and then of what comes through a channel.
+// feed is a Source of a fixed snapshot, and then of the messages of a channel.
 type feed struct {
 	snapshot []plimsoll.Node
 	changes  chan informer.Message[*plimsoll.Node]

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// step is what one batch did to the index. It does not change.
+// step holds the changes that one batch made to the index. It does not change.
 type step[T any] struct {
 	notices []notice[T]
 	// synced are unchanged objects, for the handlers in due.
@@ -14,8 +14,8 @@ type step[T any] struct {
 	bytes  int64 // of notices
 }
 
-// link is an element of the log. Only handlers that are in step hold links, so the garbage collector
-// frees what the slowest of them has passed.
+// link is an element of the log. Only handlers that are in step hold links, so the garbage
+// collector frees what the slowest of them has passed.
 type link[T any] struct {
 	*step[T]
 	next *link[T] // nil at the tail
@@ -46,8 +46,8 @@ type fanout[T any] struct {
 	ready   <-chan struct{} // closed when the index has its first content
 	resyncs chan struct{}   // holds one signal: the next resync may be another
 
-	// atomic is held while index and log change together, and to find them in agreement. It is taken
-	// before mu.
+	// atomic is held while index and log change together, and to find them in agreement. It is
+	// taken before mu.
 	atomic sync.Mutex
 	mu     sync.Mutex
 	// Guarded by mu.

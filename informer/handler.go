@@ -29,7 +29,7 @@ type Handler[T any] struct {
 	// belongs to the content of the index that the handler began with.
 	Add func(object T, initial bool)
 	// Update is called for a changed object. A resync calls it with the same object twice.
-	Update func(old, new T)
+	Update func(was, is T)
 	// Delete is called for an object that the handler has seen and that is gone.
 	Delete func(Deletion[T])
 	// Restart replaces the differences for a handler that has fallen behind: instead of them it is
@@ -43,8 +43,8 @@ type HandlerOptions struct {
 	// Resync is the period after which the handler is given every unchanged object again; zero is
 	// never, otherwise at least MinResync.
 	Resync time.Duration
-	// MaxBacklog and MaxBacklogBytes bound the changes that wait for the handler. Beyond them it has
-	// fallen behind. Defaults DefaultMaxBacklog, DefaultMaxBacklogBytes.
+	// MaxBacklog and MaxBacklogBytes bound the changes that wait for the handler. Beyond them it
+	// has fallen behind. Defaults DefaultMaxBacklog, DefaultMaxBacklogBytes.
 	MaxBacklog      int
 	MaxBacklogBytes int64
 }
@@ -77,8 +77,9 @@ type HandlerStats struct {
 	// which will reach it as one difference.
 	Behind bool
 	Missed uint64
-	// Delivered counts the calls, Dropped the changes that waited when the handler ended, Caught the
-	// times that it was given a difference after it had fallen behind, Panics its panics.
+	// Delivered counts the calls, and Panics those that panicked. Dropped counts the changes that
+	// waited when the handler ended. Caught counts the differences that it was told after it had
+	// fallen behind.
 	Delivered, Dropped, Caught, Panics uint64
 }
 
@@ -100,7 +101,7 @@ type notice[T any] struct {
 	unknown  bool // for deleted: old may not be the final state
 }
 
-// noticeBytes is what a notice takes beside its objects.
+// noticeBytes is the size of a notice without its objects.
 func noticeBytes[T any]() int64 { return int64(unsafe.Sizeof(notice[T]{})) }
 
 // Registration is a handler at a SharedInformer.
@@ -122,9 +123,9 @@ type Registration[T any] struct {
 
 // backlog is the work that waits for one handler.
 //
-// In step with the log: at is the last link that the handler has taken, rest is nil. Cut: rest holds
-// the steps that remain in their order, and the difference between base and the index follows them.
-// A handler begins cut, with nothing told.
+// In step with the log: at is the last link that the handler has taken, rest is nil. Cut: rest
+// holds the steps that remain in their order, and the difference between base and the index
+// follows them. A handler begins cut, with nothing told.
 type backlog[T any] struct {
 	at   *link[T]
 	rest []*step[T]
@@ -154,8 +155,9 @@ func (r *Registration[T]) HasSynced() bool { return isClosed(r.synced) }
 // Synced is closed when HasSynced turns true.
 func (r *Registration[T]) Synced() <-chan struct{} { return r.synced }
 
-// Remove ends the handler: no call begins after it, and changes that wait are counted as dropped. It
-// does not wait for a call under way, so a handler may remove itself; Done does. It may be repeated.
+// Remove ends the handler: no call begins after it, and changes that wait are counted as dropped.
+// It does not wait for a call under way, so a handler may remove itself; Done does. It may be
+// repeated.
 func (r *Registration[T]) Remove() {
 	r.quit.Store(true)
 	r.fanout.forget(r)

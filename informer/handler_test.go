@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -55,7 +54,8 @@ func TestAHandlerThatPanicsIsToldAndGoesOn(t *testing.T) {
 
 func TestAHandlerThatEndsItsGoroutineIsRemoved(t *testing.T) {
 	simulate(t, informer.HandlerOptions{}, func(t *testing.T, s *informing, d *diary) {
-		r, err := s.AddHandler(informer.Handler[*row]{Add: func(*row, bool) { runtime.Goexit() }}, informer.HandlerOptions{})
+		h := informer.Handler[*row]{Add: func(*row, bool) { runtime.Goexit() }}
+		r, err := s.AddHandler(h, informer.HandlerOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +144,8 @@ func TestAHandlerThatFellBehindIsToldTheDifference(t *testing.T) {
 				d.wants(t, "update a@1->3", "update a@3->4", "lost b@2", "update a@4->7", "add c@9")
 				s.ledger.put("a")
 				d.wants(t, "update a@7->12")
-				if got := r.Stats(); got.Pending != 0 || got.Behind || got.Missed != 0 || got.Caught != 1 || got.Delivered != 8 {
+				got := r.Stats()
+				if got.Pending != 0 || got.Behind || got.Missed != 0 || got.Caught != 1 || got.Delivered != 8 {
 					t.Errorf("stats %+v", got)
 				}
 				if got := s.told(); got != "slow fell behind; slow caught up with 7" {
@@ -199,7 +200,8 @@ func TestAHandlerThatIsBehindIsStillResynced(t *testing.T) {
 }
 
 func TestAResyncAboveTheBoundIsDelivered(t *testing.T) {
-	simulate(t, informer.HandlerOptions{MaxBacklog: 1, Resync: time.Minute}, func(t *testing.T, s *informing, d *diary) {
+	o := informer.HandlerOptions{MaxBacklog: 1, Resync: time.Minute}
+	simulate(t, o, func(t *testing.T, s *informing, d *diary) {
 		sleep(time.Minute)
 		d.wants(t, "sync a@1", "sync b@2")
 	})
@@ -277,7 +279,8 @@ func TestStopEndsWhileHandlersCallTheInformer(t *testing.T) {
 		d.also = func(line string) {
 			wait(line)
 			r.Remove()
-			if _, err := s.AddHandler(informer.Handler[*row]{}, informer.HandlerOptions{}); !errors.Is(err, informer.ErrStopped) {
+			_, err := s.AddHandler(informer.Handler[*row]{}, informer.HandlerOptions{})
+			if !errors.Is(err, informer.ErrStopped) {
 				t.Errorf("a handler was added with %v", err)
 			}
 			s.Stats()
@@ -343,8 +346,10 @@ func TestHandlersShareTheLog(t *testing.T) {
 			f()
 		}
 		synctest.Wait()
-		if i := slices.IndexFunc(s.Stats().Handlers, func(h informer.HandlerStats) bool { return h.Pending > 0 }); i >= 0 {
-			t.Errorf("pending: %+v", s.Stats().Handlers[i])
+		for _, h := range s.Stats().Handlers {
+			if h.Pending > 0 {
+				t.Errorf("pending: %+v", h)
+			}
 		}
 	})
 }

@@ -157,7 +157,9 @@ func (l *ledger) Open(ctx context.Context, from informer.Version) (informer.Stre
 		l.refuse = nil
 		return nil, err
 	}
-	s := &ledgerStream{ledger: l, at: from, done: ctx.Done(), ctx: ctx.Err, cut: make(chan struct{}), ended: make(chan struct{})}
+	s := &ledgerStream{
+		ledger: l, at: from, done: ctx.Done(), ctx: ctx.Err, cut: make(chan struct{}), ended: make(chan struct{}),
+	}
 	switch {
 	case from.IsZero() || l.snapshots:
 		s.list()

@@ -43,8 +43,8 @@ type ReflectorConfig[T any] struct {
 	// DefaultMaxSnapshotBytes. A larger snapshot is an error, and is tried again after a pause.
 	MaxSnapshotBytes int64
 	// Backoff is the pause after a failure: doubled with each one in a row, half of it random.
-	// Defaults DefaultFirstBackoff, DefaultLongestBackoff. A stream that lasted for Longest ends the
-	// row.
+	// Defaults DefaultFirstBackoff, DefaultLongestBackoff. A stream that lasted for Longest ends
+	// the row.
 	Backoff plimsoll.Backoff
 	// Events are the callbacks of the reflector.
 	Events ReflectorEvents
@@ -223,8 +223,8 @@ func (r *Reflector[T]) settle(end *ending) {
 	}
 }
 
-// refusedError is a message that the reflector or its receiver did not take. A snapshot must follow,
-// since the next message would leave a hole.
+// refusedError is a message that the reflector or its receiver did not take. A snapshot must
+// follow, since the next message would leave a hole.
 type refusedError struct{ err error }
 
 func (e *refusedError) Error() string { return e.err.Error() }

@@ -16,8 +16,9 @@ import (
 type Config[T any] struct {
 	Source Source[T]  // required
 	Key    KeyFunc[T] // required
-	// Same reports whether two objects of one key are the same version of it, as by their revisions.
-	// Required: after a relist only handlers whose resync is due see an object that is the same.
+	// Same reports whether two objects of one key are the same version of it, as by their
+	// revisions. Required: after a relist only handlers whose resync is due see an object that is
+	// the same.
 	Same    func(a, b T) bool
 	Indexes []Index[T]
 	// Transform changes an object before anything else sees it, as to leave fields out.
@@ -38,10 +39,11 @@ type Config[T any] struct {
 type Events struct {
 	ReflectorEvents
 	FIFOEvents
-	// Faulted is called when the index refused a batch: it stays as it was, and the reflector takes a
-	// snapshot. It is also called when Same panicked or a resync could not begin.
+	// Faulted is called when the index refused a batch: it stays as it was, and the reflector
+	// takes a snapshot. It is also called when Same panicked or a resync could not begin.
 	Faulted func(err error)
-	// HandlerFailed is called when a handler panicked; err is a PanicError. The call counts as made.
+	// HandlerFailed is called when a handler panicked; err is a PanicError. The call counts as
+	// made.
 	HandlerFailed func(handler string, err error)
 	// HandlerFellBehind is called when a handler's backlog has reached its bound. HandlerCaughtUp
 	// is called when it has been told the difference, in place of so many changes.
@@ -179,7 +181,7 @@ func (s *SharedInformer[T]) Run(ctx context.Context) error {
 }
 
 // drain applies batches until ctx ends. A batch that fails is lost to the index, so the reflector
-// takes a snapshot, and what comes before it is left out.
+// takes a snapshot, and earlier batches are left out.
 func (s *SharedInformer[T]) drain(ctx context.Context) error {
 	for {
 		err := s.queue.Drain(ctx, s.handleDeltas)

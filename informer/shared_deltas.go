@@ -138,8 +138,8 @@ func (s *SharedInformer[T]) weigh(c *Change[T]) int64 {
 	return int64(s.fanout.size(c.Object))
 }
 
-// reuse empties a slice and makes room for n elements. It frees an array that a far larger batch has
-// left.
+// reuse empties a slice and makes room for n elements. It frees an array that a far larger batch
+// has left.
 func reuse[E any](s []E, n int) []E {
 	if cap(s) > 4*n+1024 {
 		s = nil

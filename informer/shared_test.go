@@ -64,7 +64,8 @@ func (d *diary) handler() informer.Handler[*row] {
 			d.write("update %s@%d->%d", r.name, old.revision, r.revision)
 		},
 		Delete: func(gone informer.Deletion[*row]) {
-			d.write("%s %s@%d", map[bool]string{true: "lost", false: "delete"}[gone.Unknown], gone.Key, gone.Object.revision)
+			word := map[bool]string{true: "lost", false: "delete"}[gone.Unknown]
+			d.write("%s %s@%d", word, gone.Key, gone.Object.revision)
 		},
 	}
 }
@@ -99,7 +100,9 @@ func newInforming(t *testing.T, l *ledger, change func(*informer.Config[*row])) 
 		Source: l, Key: rowKey, Same: sameRow,
 		Backoff: plimsoll.Backoff{First: time.Second, Longest: 30 * time.Second},
 		Events: informer.Events{
-			ReflectorEvents:   informer.ReflectorEvents{Failed: func(err error, _ time.Duration) { s.note("failed: %v", err) }},
+			ReflectorEvents: informer.ReflectorEvents{
+				Failed: func(err error, _ time.Duration) { s.note("failed: %v", err) },
+			},
 			Faulted:           func(err error) { s.note("faulted: %v", err) },
 			HandlerFailed:     func(h string, err error) { s.note("%s failed: %v", h, err) },
 			HandlerFellBehind: func(h string) { s.note("%s fell behind", h) },
@@ -338,7 +341,7 @@ func TestAChangeThatCannotBeAppliedIsToldAndComesBackWithARelist(t *testing.T) {
 				var bad atomic.Bool
 				bad.Store(true)
 				s := newInforming(t, newLedger("a"), func(c *informer.Config[*row]) {
-					c.Indexes = []informer.Index[*row]{{Name: "owner", Values: func(r *row, to []string) ([]string, error) {
+					c.Indexes = []informer.Index[*row]{{Name: "x", Values: func(r *row, to []string) ([]string, error) {
 						if r.name == "b" && bad.Load() {
 							if fail != nil {
 								fail()
@@ -373,8 +376,8 @@ func TestAChangeThatCannotBeAppliedIsToldAndComesBackWithARelist(t *testing.T) {
 	}
 }
 
-// A batch that was queued behind the one that failed is left out: the index never shows a state that
-// the source did not have.
+// A batch that was queued behind the one that failed is left out: the index never shows a state
+// that the source did not have.
 func TestNothingIsAppliedBehindALostBatchBeforeTheRelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger("a")
@@ -509,7 +512,8 @@ func TestAnInformerRunsOnceAndKeepsItsContent(t *testing.T) {
 		if n := s.Indexer().Len(); n != 2 || !s.HasSynced() {
 			t.Errorf("%d rows are left", n)
 		}
-		if _, err := s.AddHandler(informer.Handler[*row]{}, informer.HandlerOptions{}); !errors.Is(err, informer.ErrStopped) {
+		_, err := s.AddHandler(informer.Handler[*row]{}, informer.HandlerOptions{})
+		if !errors.Is(err, informer.ErrStopped) {
 			t.Errorf("a handler was added with %v", err)
 		}
 	})

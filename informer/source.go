@@ -12,16 +12,17 @@ var ErrHistoryTooShort = errors.New("informer: the history does not reach back t
 
 // Source is a place where objects are kept in one order of changes: a gateway, a leader, a table.
 type Source[T any] interface {
-	// Open begins to follow the source after the version from. The zero Version asks for a snapshot
-	// first. A source may also send a snapshot when it was asked to resume. The stream ends with ctx.
+	// Open begins to follow the source after the version from. The zero Version asks for a
+	// snapshot first. A source may also send a snapshot when it was asked to resume. The stream
+	// ends with ctx.
 	Open(ctx context.Context, from Version) (Stream[T], error)
 }
 
 // Stream is the sequence of messages of one Open. One goroutine calls Next.
 type Stream[T any] interface {
-	// Next blocks until there is a message. It returns an error soon after the end of Open's context
-	// or a call of Close, which may come from another goroutine. io.EOF says that the source ended the
-	// stream in order. The slices of a message belong to the caller.
+	// Next blocks until there is a message. It returns an error soon after the end of Open's
+	// context or a call of Close, which may come from another goroutine. io.EOF says that the
+	// source ended the stream in order. The slices of a message belong to the caller.
 	Next() (Message[T], error)
 	// Close releases the stream. It may be called again.
 	Close() error
@@ -54,8 +55,8 @@ func (k MessageKind) String() string {
 // Message is one step of a Stream.
 type Message[T any] struct {
 	Kind MessageKind
-	// Version is the place of the message in the source's order; a SnapshotPart has none. Invariant:
-	// the versions of a stream grow, from the one it was opened at.
+	// Version is the place of the message in the source's order; a SnapshotPart has none.
+	// Invariant: the versions of a stream grow, from the one it was opened at.
 	Version Version
 	// Objects are created or changed, each in its state at Version.
 	Objects []T

@@ -1,5 +1,5 @@
-// Package informer compares package informer of this module with client-go, whose design it follows:
-// the queue, the store and the whole informer, with the same objects and operations in one run.
+// Package informer compares package informer of Plimsoll with client-go, whose design it follows.
+// The queue, the store and the whole informer do the same with the same objects in one run.
 //
 // It has tests only. It belongs to a module of its own, so that the peer's code never becomes a
 // dependency of the program. The figures cpu-ns/op and cpu-ns/event are processor time, because

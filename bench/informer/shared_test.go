@@ -23,8 +23,8 @@ import (
 const (
 	sharedObjects = 100_000
 	sharedUpdates = 1_000_000
-	// sharedLead is how far the server runs ahead of the slowest handler, so that every handler is told
-	// every change.
+	// sharedLead is how far the server runs ahead of the slowest handler, so that every handler is
+	// told every change.
 	sharedLead = 50_000
 )
 
@@ -73,7 +73,7 @@ func (s *server) await(sent int) {
 		}
 		s.slowest.Store(low)
 		if int64(sent)-low > sharedLead {
-			time.Sleep(100 * time.Microsecond)
+			<-time.After(100 * time.Microsecond)
 		}
 	}
 }
@@ -188,8 +188,12 @@ func plimsollInformer(options informer.HandlerOptions) informerUnderTest {
 			Key:    func(o *meta) (string, error) { return o.Namespace + "/" + o.Name, nil },
 			Same:   func(a, b *meta) bool { return a.ResourceVersion == b.ResourceVersion },
 			Indexes: []informer.Index[*meta]{
-				{Name: "namespace", Values: func(o *meta, to []string) ([]string, error) { return append(to, o.Namespace), nil }},
-				{Name: "node", Values: func(o *meta, to []string) ([]string, error) { return append(to, o.Labels["node"]), nil }},
+				{Name: "namespace", Values: func(o *meta, to []string) ([]string, error) {
+					return append(to, o.Namespace), nil
+				}},
+				{Name: "node", Values: func(o *meta, to []string) ([]string, error) {
+					return append(to, o.Labels["node"]), nil
+				}},
 			},
 			MaxQueueBytes: 1 << 30,
 		})
@@ -252,7 +256,7 @@ func measureShared(b *testing.B, handlers int, start informerUnderTest, work fun
 		began := time.Now()
 		go func() { defer close(ended); run() }()
 		for s.initial.Load() < int64(handlers)*sharedObjects {
-			time.Sleep(time.Millisecond)
+			<-time.After(time.Millisecond)
 		}
 		b.ReportMetric(time.Since(began).Seconds(), "sync-s")
 		runtime.GC()
@@ -263,7 +267,7 @@ func measureShared(b *testing.B, handlers int, start informerUnderTest, work fun
 		began = time.Now()
 		close(begin)
 		for !done(s) {
-			time.Sleep(time.Millisecond)
+			<-time.After(time.Millisecond)
 		}
 		took := time.Since(began)
 		b.StopTimer()
@@ -294,7 +298,7 @@ func watchHeap(ctx context.Context) <-chan uint64 {
 		for ctx.Err() == nil {
 			metrics.Read(sample)
 			peak = max(peak, sample[0].Value.Uint64())
-			time.Sleep(2 * time.Millisecond)
+			<-time.After(2 * time.Millisecond)
 		}
 		out <- peak
 	}()
@@ -309,10 +313,16 @@ func processorTime() int64 {
 	return u.Utime.Nano() + u.Stime.Nano()
 }
 
+func informers() map[string]informerUnderTest {
+	return map[string]informerUnderTest{
+		"plimsoll": plimsollInformer(informer.HandlerOptions{}), "client-go": clientGoInformer,
+	}
+}
+
 // BenchmarkInformer tells 1,000,000 updates of 100,000 objects to handlers that do nothing.
 func BenchmarkInformer(b *testing.B) {
 	for _, handlers := range []int{1, 10} {
-		for name, start := range map[string]informerUnderTest{"plimsoll": plimsollInformer(informer.HandlerOptions{}), "client-go": clientGoInformer} {
+		for name, start := range informers() {
 			b.Run(fmt.Sprintf("handlers=%d/%s", handlers, name), func(b *testing.B) {
 				measureShared(b, handlers, start, func() {}, nil)
 			})
@@ -324,10 +334,10 @@ func BenchmarkInformer(b *testing.B) {
 // not wait for it.
 func BenchmarkInformerSlowHandler(b *testing.B) {
 	work := func() {
-		for began := time.Now(); time.Since(began) < 10*time.Microsecond; { //nolint:revive // it is to use the processor
+		for began := time.Now(); time.Since(began) < 10*time.Microsecond; {
 		}
 	}
-	for name, start := range map[string]informerUnderTest{"plimsoll": plimsollInformer(informer.HandlerOptions{}), "client-go": clientGoInformer} {
+	for name, start := range informers() {
 		b.Run(name, func(b *testing.B) {
 			var last, same int64
 			measureShared(b, 1, start, work, func(s *server) bool { // no call for a fifth of a second
