@@ -50,7 +50,7 @@ func TestChangesOfAKeyStayInOrderWithManyProducersAndConsumers(t *testing.T) {
 	seed, changes := testrun.Seed(t), testrun.Count(1_000, 4_000, 200_000)
 	known := &lockedCopy{copied: knows("")}
 	q := queue(t, func(c *config) { c.Known = known })
-	var producers, consumers sync.WaitGroup
+	var producers, others, consumers sync.WaitGroup
 	for p := range 3 {
 		producers.Go(func() {
 			for i := range changes {
@@ -59,7 +59,7 @@ func TestChangesOfAKeyStayInOrderWithManyProducersAndConsumers(t *testing.T) {
 		})
 	}
 	done := make(chan struct{})
-	consumers.Go(func() {
+	others.Go(func() {
 		for {
 			select {
 			case <-done:
@@ -102,8 +102,9 @@ func TestChangesOfAKeyStayInOrderWithManyProducersAndConsumers(t *testing.T) {
 		})
 	}
 	producers.Wait()
-	q.Close()
 	close(done)
+	others.Wait()
+	q.Close()
 	consumers.Wait()
 	if s := q.Stats(); s.Depth != 0 || s.Processing != 0 || s.Taken-s.Requeued+s.Joined != s.Queued {
 		t.Errorf("%+v", s)
