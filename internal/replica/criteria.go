@@ -3,6 +3,7 @@ package replica
 import (
 	"bytes"
 	"iter"
+	"slices"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/informer"
@@ -35,12 +36,16 @@ var criteria = [wire.NumKinds][]informer.Index[record]{
 // these, so that a list reports them as a list of all records would.
 const unreadable = "\xff"
 
-// taskValues are the values of the index of tasks by state and result. An ended task has its
-// result; so a state is several values, and a result one of them or two.
+// taskValues are the values of the index of tasks by state and result. All states on a node are one
+// group: a task passes through them quickly but for Running, and each move costs two searches.
 var taskValues = func() (values [plimsoll.NumTaskStates][plimsoll.NumTaskResults]string) {
 	for state := range values {
+		group := plimsoll.TaskState(state).String()
+		if plimsoll.TaskState(state).OnNode() {
+			group = "on node"
+		}
 		for result := range values[state] {
-			values[state][result] = plimsoll.TaskState(state).String() + "/" + plimsoll.TaskResult(result).String()
+			values[state][result] = group + "/" + plimsoll.TaskResult(result).String()
 		}
 	}
 	return values
@@ -178,7 +183,7 @@ func (s *Snapshot) JobsIn(queue string) int {
 }
 
 // taskValuesOf returns the index values of the tasks that have one of the states and one of the
-// results.
+// results, each once.
 func taskValuesOf(want TaskCriteria) []string {
 	states, results := want.States, want.Results
 	if len(states) == 0 {
@@ -199,7 +204,8 @@ func taskValuesOf(want TaskCriteria) []string {
 			}
 		}
 	}
-	return values
+	slices.Sort(values)
+	return slices.Compact(values)
 }
 
 // choice is a range of records: those of a kind, or those that an index has under any of the

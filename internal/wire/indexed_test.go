@@ -51,3 +51,18 @@ func TestAPeekAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// A peek reads any bytes, and returns values of this version only: they are positions in tables.
+func FuzzPeek(f *testing.F) {
+	f.Add(AppendTask(nil, &sampleTask))
+	f.Add(AppendJobStatus(nil, &sampleJobStatus))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if state, result, ok := PeekTask(data); ok &&
+			(int(state) >= plimsoll.NumTaskStates || int(result) >= plimsoll.NumTaskResults) {
+			t.Errorf("PeekTask = %d, %d", state, result)
+		}
+		if _, _, state, ok := PeekJob(data); ok && int(state) >= plimsoll.NumJobStates {
+			t.Errorf("PeekJob = %d", state)
+		}
+	})
+}
