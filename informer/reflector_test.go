@@ -416,7 +416,8 @@ func TestReflectorTakesABookmarkTwice(t *testing.T) {
 		v := informer.Version{Revision: 7}
 		s := &script{messages: []informer.Message[*row]{
 			{Kind: informer.SnapshotEnd, Version: v},
-			{Kind: informer.Bookmark, Version: v}, {Kind: informer.Bookmark, Version: v},
+			{Kind: informer.Bookmark, Version: v},
+			{Kind: informer.Bookmark, Version: v},
 		}}
 		r := reflect(t, s, nil)
 		defer r.stop()
