@@ -307,6 +307,33 @@ func TestReflectorListsAgainWhenItsOwnerAsks(t *testing.T) {
 	})
 }
 
+// relisting is a receiver that asks for a list while it takes a change.
+type relisting struct {
+	*receiver
+	relist func()
+}
+
+func (r *relisting) Change(rows []*row, gone []informer.Deletion[*row], at informer.Version) error {
+	r.relist()
+	return r.receiver.Change(rows, gone, at)
+}
+
+func TestReflectorListsAgainWhenAskedDuringAChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLedger("a")
+		re := &relisting{}
+		r := reflect(t, l, func(c *informer.ReflectorConfig[*row]) {
+			re.receiver = c.Receiver.(*receiver)
+			c.Receiver = re
+		})
+		defer r.stop()
+		re.relist = sync.OnceFunc(func() { r.Relist(errors.New("the batch is lost")) })
+		l.put("b")
+		sleep(time.Second)
+		r.wants(t, "replace a at 1.1", "change b at 1.2", "replace a,b at 1.2")
+	})
+}
+
 func TestReflectorTakesASnapshotInPlaceOfAResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger("a")

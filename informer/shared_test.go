@@ -301,6 +301,32 @@ func TestAResyncShowsOnlyUnchangedObjects(t *testing.T) {
 	})
 }
 
+// A deletion and a list with the same object that wait together leave the object in the index.
+func TestAnObjectThatAListBringsBackUnchangedStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &row{name: "a", revision: 1}
+		at := func(revision uint64) informer.Version { return informer.Version{Revision: revision} }
+		source := &script{messages: []informer.Message[*row]{
+			{Kind: informer.SnapshotEnd, Version: at(1), Objects: []*row{a}},
+			{Kind: informer.Changed, Version: at(2), Deleted: []informer.Deletion[*row]{{Key: "a", Object: a}}},
+			{Kind: informer.SnapshotEnd, Version: at(3), Objects: []*row{a}},
+		}}
+		s := newInforming(t, newLedger(), func(c *informer.Config[*row]) {
+			c.Source = source
+			c.Indexes = []informer.Index[*row]{{Name: "x", Values: func(r *row, to []string) ([]string, error) {
+				<-time.After(time.Millisecond) // until the rest is queued
+				return append(to, r.owner), nil
+			}}}
+		})
+		s.run(t)
+		defer s.stop()
+		sleep(100 * time.Millisecond)
+		if got := s.Indexer().Snapshot(); got.Len() != 1 || got.Version() != at(3) {
+			t.Errorf("the index has %d rows at %s", got.Len(), got.Version())
+		}
+	})
+}
+
 // Delete and create within one break are one change, as the source's revisions show it.
 func TestADeletionAndRecreationDuringABreakAreOneUpdate(t *testing.T) {
 	simulate(t, informer.HandlerOptions{}, func(t *testing.T, s *informing, d *diary) {
