@@ -11,8 +11,9 @@ import (
 )
 
 // largeApply is the number of changes from which Apply publishes the content before it changes it.
-// So no reader waits for a long batch, and a short one copies nothing if nobody reads.
-const largeApply = 8192
+// So no reader waits for a long batch. A shorter one copies nothing if nobody has read since the
+// last; a reader that comes during it waits for its end, at worst about a tenth of a second.
+const largeApply = 1 << 16
 
 // indexerIDs numbers the indexers: ApplyAll locks them in this order.
 var indexerIDs atomic.Uint64

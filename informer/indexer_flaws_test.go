@@ -118,7 +118,7 @@ func TestALongApplyHoldsUpNoReader(t *testing.T) {
 		}}))
 		must(t, x.Apply(nil, at(1))) // nobody has read: there is no snapshot
 		changes := []informer.Change[item]{put("b:slow")}
-		for i := range 10_000 {
+		for i := range 70_000 {
 			changes = append(changes, put(fmt.Sprint("c", i, ":x")))
 		}
 		done := make(chan error)
@@ -129,7 +129,7 @@ func TestALongApplyHoldsUpNoReader(t *testing.T) {
 		}
 		close(hold)
 		must(t, <-done)
-		if n := x.Len(); n != 10_002 {
+		if n := x.Len(); n != 70_002 {
 			t.Errorf("%d objects afterwards", n)
 		}
 	})

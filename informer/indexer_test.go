@@ -85,13 +85,6 @@ type tester interface {
 	Errorf(format string, args ...any)
 }
 
-func must(t tester, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func list[K comparable](t tester) func(seq iter.Seq2[K, item], err error) string {
 	return func(seq iter.Seq2[K, item], err error) string {
 		t.Helper()

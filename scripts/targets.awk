@@ -116,6 +116,15 @@ END {
 	}
 	beside("QoSQuota", "cpu-us/op", "containerd", "", 0, "processor time of changing a quota")
 	over("QoSQuota", "cpu-us/op", "containerd")
+	split("1 1000 100000", keys, " ")
+	split("pop drain", ways, " ")
+	for (k = 1; k <= 3; k++)
+		for (w = 1; w <= 2; w++) {
+			queue = "FIFOAddPop/keys=" keys[k] "/"
+			ratio(queue ways[w] "/client-go", queue "client-go", queue ways[w], "cpu-ns/op")
+			want(queue ways[w] "/client-go", "x", ">=", 2, "processor time of client-go over ours, add and " ways[w] ", " keys[k] " keys")
+			want(queue ways[w], "allocs/op", "<=", 0, "  allocations")
+		}
 	printf "%-72s %24s %12s  %-12s  %s\n", "figure", "wanted", "measured", "", "peers (recorded, unless of this run)"
 	for (i = 1; i <= n; i++) {
 		key = names[i] SUBSEP units[i]

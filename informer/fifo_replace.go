@@ -1,0 +1,131 @@
+package informer
+
+import "github.com/plimsoll-dev/plimsoll"
+
+// Replace queues a new list of the source: every object of it, and then the deletion of each key
+// that exists and is not in the list. Those are keys that are queued, in process or known. Deleted
+// objects are tombstones with their newest state. The source is then at the version at, if that is
+// not zero. If any object has no key, or is not transformed, nothing is queued.
+//
+// The first list is the initial population: HasSynced becomes true when its keys were processed. A
+// list ends the need to list again after the content was dropped.
+func (f *DeltaFIFO[T]) Replace(objects []T, at Version) error {
+	t := Sync
+	if f.config.EmitReplaced {
+		t = Replaced
+	}
+	items, err := f.prepareAll(make([]item[T], 0, len(objects)), t, objects)
+	if err != nil {
+		return plimsoll.Within("objects", err)
+	}
+	f.mu.Lock()
+	defer f.unlock()
+	if err := f.isBehind(at); err != nil {
+		return err
+	}
+	f.mu.counts.lists++
+	own := f.lay(items)
+	f.mu.limit = max(f.config.MaxBytes, 2*own)
+	if f.mu.line.bytes > f.mu.limit {
+		f.compact()
+	}
+	if f.mu.line.bytes > f.mu.limit {
+		f.drop()
+		f.lay(items)
+	}
+	f.mu.relist, f.mu.replaced = false, true
+	f.reach(at)
+	f.signal()
+	if !f.mu.populated && !f.mu.isSynced {
+		for place := f.mu.line.head; place < f.mu.line.tail; place++ {
+			f.mu.line.setInitial(f.mu.line.at(place))
+		}
+	}
+	f.populate()
+	return nil
+}
+
+// lay queues a list and the deletions that follow from it. It returns the bytes that the list takes
+// in an empty queue.
+func (f *DeltaFIFO[T]) lay(items []item[T]) (bytes int) {
+	f.mu.laid++
+	queued := f.mu.line.tail
+	if f.mu.line.len() == 0 {
+		f.mu.line.reserve(len(items))
+	}
+	for i := range items {
+		e := f.put(&items[i])
+		e.list = f.mu.laid
+		bytes += items[i].weight + keyOverhead + len(items[i].key)
+	}
+	bury := func(key string, last T) {
+		it := f.buried(key, last)
+		f.put(&it)
+		bytes += it.weight + keyOverhead + len(key)
+	}
+	for place := f.mu.line.head; place < queued; place++ {
+		if e := f.mu.line.at(place); e.list != f.mu.laid {
+			it := f.buried(e.key, e.newest().Object)
+			f.put(&it)
+		}
+	}
+	f.eachInProcess(func(e *entry[T]) {
+		if e.newest().Type != Deleted && f.mu.line.find(e.key) == nil {
+			bury(e.key, e.newest().Object)
+		}
+	})
+	if f.config.Known == nil {
+		return bytes
+	}
+	for key := range f.config.Known.Keys() {
+		if f.mu.line.find(key) != nil {
+			continue
+		}
+		last, ok, err := f.config.Known.Get(key)
+		if err != nil {
+			f.lookupFailed(err)
+		}
+		if !ok || err != nil {
+			var unknown T
+			last = unknown
+		}
+		bury(key, last)
+	}
+	return bytes
+}
+
+// Resync queues a Sync of each known object, so that the consumer looks at all again. Keys that are
+// queued or in process are left out: their changes are newer than the known object. It weighs
+// nothing towards the bound of the queue, because Known holds the objects.
+func (f *DeltaFIFO[T]) Resync() error {
+	if f.config.Known == nil {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.unlock()
+	for key := range f.config.Known.Keys() {
+		if f.mu.line.find(key) != nil || f.inProcess(key) != nil {
+			continue
+		}
+		object, ok, err := f.config.Known.Get(key)
+		switch {
+		case err != nil:
+			f.lookupFailed(err)
+		case ok:
+			f.put(&item[T]{key: key, delta: Delta[T]{Type: Sync, Object: object}})
+		}
+	}
+	return nil
+}
+
+// eachInProcess calls visit for each entry that a consumer processes.
+func (f *DeltaFIFO[T]) eachInProcess(visit func(*entry[T])) {
+	switch f.mu.processing {
+	case popper:
+		visit(&f.mu.popped)
+	case drainer:
+		for place := f.mu.batch.head; place < f.mu.batch.tail; place++ {
+			visit(f.mu.batch.at(place))
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package informer
+
+import (
+	"runtime/debug"
+	"slices"
+)
+
+// handleDeltas applies a batch: the index first, then the handlers.
+//
+//   - Deleted leaves the index and goes to all handlers, unless the index did not have it.
+//   - Added, Updated and Replaced go to the index, and to all handlers as an addition or a change.
+//     One that is the same as the indexed object is a Sync.
+//   - Sync goes to the handlers whose resync is due, if the index has the object.
+//
+// A function of the caller that panics here makes the batch fail.
+func (s *SharedInformer[T]) handleDeltas(b Batch[T]) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &PanicError{Value: p, Stack: debug.Stack()}
+		}
+	}()
+	if s.hole && !b.Replaced {
+		return nil // the index lacks what came before
+	}
+	f := s.fanout
+	f.atomic.Lock()
+	defer f.atomic.Unlock()
+	some, due := f.start()
+	synced, covers := s.sort(b, due)
+	var bytes int64
+	if some {
+		for i := range s.changes {
+			bytes += noticeBytes[T]() + s.weigh(&s.changes[i])
+		}
+		f.prepare(len(s.changes), len(synced), bytes)
+	}
+	if err := s.apply(b); err != nil {
+		return err
+	}
+	s.hole = false
+	if some {
+		st := &step[T]{synced: synced, bytes: bytes}
+		s.compare(st, due)
+		f.publish(st, covers)
+	}
+	return nil
+}
+
+// apply makes s.changes, and sets the former objects. A first list is built beside the empty index,
+// which costs less.
+func (s *SharedInformer[T]) apply(b Batch[T]) error {
+	e := s.edits[0]
+	if b.Replaced && len(s.gone) == 0 && s.index.Len() == 0 {
+		e.Previous = make([]Previous[T], len(s.changes))
+		return s.index.Replace(func(yield func(string, T) bool) {
+			for i := range s.changes {
+				if c := &s.changes[i]; !yield(c.Key, c.Object) {
+					return
+				}
+			}
+		}, b.Version)
+	}
+	e.Changes = s.changes
+	return ApplyAll(b.Version, s.edits)
+}
+
+// sort sets s.changes to those of a batch that may change the index, and returns the objects that
+// are the same. covers says that all objects of the index are among them or changed.
+func (s *SharedInformer[T]) sort(b Batch[T], due bool) (synced []T, covers bool) {
+	s.changes, s.gone = reuse(s.changes, b.Len()), reuse(s.gone, 0)
+	covers = b.Replaced
+	var index *Snapshot[T] // taken only if it is needed: the next writer copies nodes
+	for d := range b.All() {
+		for i := range d.Changes {
+			delta := &d.Changes[i]
+			switch delta.Type {
+			case Deleted:
+				s.changes = append(s.changes, Change[T]{Key: d.Key, Deleted: true})
+				s.gone = append(s.gone, *delta)
+				continue
+			case Added, Updated:
+				s.changes = append(s.changes, Change[T]{Key: d.Key, Object: delta.Object})
+				continue
+			}
+			covers = true
+			if index == nil {
+				index = s.index.Snapshot()
+			}
+			now, known := index.Get(d.Key)
+			switch {
+			case delta.Type == Replaced && (i > 0 || !known || !s.same(now, delta.Object)):
+				s.changes = append(s.changes, Change[T]{Key: d.Key, Object: delta.Object})
+			case known && due:
+				synced = append(synced, now)
+			}
+		}
+	}
+	return synced, covers
+}
+
+// compare makes the notices of the changes that were applied, from the objects that were there.
+func (s *SharedInformer[T]) compare(st *step[T], due bool) {
+	st.notices = make([]notice[T], 0, len(s.changes))
+	gone := s.gone
+	for i := range s.changes {
+		c, was := &s.changes[i], &s.edits[0].Previous[i]
+		if c.Deleted {
+			if was.Known {
+				st.notices = append(st.notices, goodbye(c.Key, was.Object, &gone[0]))
+			}
+			gone = gone[1:]
+			continue
+		}
+		switch {
+		case !was.Known:
+			st.notices = append(st.notices, notice[T]{kind: added, key: c.Key, new: c.Object})
+		case !s.same(was.Object, c.Object):
+			st.notices = append(st.notices, notice[T]{kind: updated, key: c.Key, old: was.Object, new: c.Object})
+		case due:
+			st.synced = append(st.synced, c.Object)
+		}
+	}
+}
+
+// goodbye is the notice of a deletion. If the final state is unknown, it has the indexed object.
+func goodbye[T any](key string, indexed T, d *Delta[T]) notice[T] {
+	n := notice[T]{kind: deleted, key: key, old: d.Object, unknown: d.Tombstone}
+	if d.Tombstone {
+		n.old = indexed
+	}
+	return n
+}
+
+func (s *SharedInformer[T]) weigh(c *Change[T]) int64 {
+	if c.Deleted {
+		return 0 // the index's object was counted when it came
+	}
+	return int64(s.fanout.size(c.Object))
+}
+
+// reuse empties a slice and makes room for n elements. It frees an array that a far larger batch
+// has left.
+func reuse[E any](s []E, n int) []E {
+	if cap(s) > 4*n+1024 {
+		s = nil
+	}
+	clear(s)
+	return slices.Grow(s[:0], n)
+}
