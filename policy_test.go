@@ -180,9 +180,8 @@ func TestAnnouncedMetrics(t *testing.T) {
 		{make([]string, 65), "at most 64"},
 	} {
 		f := plimsoll.NodeFacts{Metrics: test.metrics}
-		if err := f.Validate(""); test.msg == "" && err != nil || test.msg != "" && (err == nil || !strings.Contains(
-			err.Error(), test.msg,
-		)) {
+		if err := f.Validate(""); test.msg == "" && err != nil ||
+			test.msg != "" && (err == nil || !strings.Contains(err.Error(), test.msg)) {
 			t.Errorf("%.3v: %v, want %q", test.metrics, err, test.msg)
 		}
 	}

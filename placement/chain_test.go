@@ -76,9 +76,8 @@ func TestStopsAtTheFirstBatchWithASurvivor(t *testing.T) {
 			}
 		})
 		choice := newPlacer(f, 7).Place(prepare(t, placement.Default(), f, asks(1000)), 0)
-		if choice.Slot < 0 || f.ID(
-			choice.Slot,
-		) != want || choice.Looked != test.looked || choice.Batches != (test.looked+49)/50 {
+		if choice.Slot < 0 || f.ID(choice.Slot) != want || choice.Looked != test.looked ||
+			choice.Batches != (test.looked+49)/50 {
 			t.Errorf("the survivor is number %d: %+v, want %d servers looked at", test.survivor, choice, test.looked)
 		}
 	}

@@ -209,9 +209,8 @@ func TestAForkFindsTagsByName(t *testing.T) {
 	fork := c.Fork()
 	for i := range 110 {
 		tag := fork.tags.acquire(jobTag(fmt.Sprintf("j%d", i)))
-		if booked := int(tag) < len(fork.tags.base); booked != (i < 100) || booked && fork.tags.base[tag] != jobTag(
-			fmt.Sprintf("j%d", i),
-		) {
+		if booked := int(tag) < len(fork.tags.base); booked != (i < 100) ||
+			booked && fork.tags.base[tag] != jobTag(fmt.Sprintf("j%d", i)) {
 			t.Fatalf("the tag of j%d is %d", i, tag)
 		}
 		fork.tags.release(tag)

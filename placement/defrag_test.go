@@ -154,9 +154,8 @@ func TestAPlanCanBeCarriedOut(t *testing.T) {
 			i := slices.IndexFunc(b.movables, func(x Movable) bool { return x.Name == m.Name })
 			x := &b.movables[i]
 			to := b.fleet.Slot(m.To)
-			if moved[m.Name] || m.From != b.fleet.ID(x.Slot) || m.From == m.To || x.Fixed != "" || slices.Contains(
-				plan.Emptied, m.To,
-			) {
+			if moved[m.Name] || m.From != b.fleet.ID(x.Slot) || m.From == m.To || x.Fixed != "" ||
+				slices.Contains(plan.Emptied, m.To) {
 				t.Fatalf("%+v is not a move that may be planned: %+v", m, plan)
 			}
 			moved[m.Name] = true

@@ -317,9 +317,8 @@ func TestFault10LoadedInstancesAreChecked(t *testing.T) {
 		return nil, nil
 	}
 	chosen, _, steps := s.place(t, smallRequest(), 1)
-	if n, why := dropped(steps, "load-instances"); chosen != "s001" || n != 1 || !strings.Contains(
-		why, "instances.odd.resources.memory",
-	) {
+	if n, why := dropped(steps, "load-instances"); chosen != "s001" || n != 1 ||
+		!strings.Contains(why, "instances.odd.resources.memory") {
 		t.Errorf("chosen %q, dropped %d, because %q", chosen, n, why)
 	}
 }

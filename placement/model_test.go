@@ -309,9 +309,8 @@ func (m *model) checkServer(slot int32, s *modelServer) (inGroup int) {
 			)
 		}
 	}
-	if m.fleet.Count(slot) != len(list) || m.fleet.InGroup(
-		slot, "j", "g",
-	) != inGroup || m.fleet.WithLabel(slot, "app=db") != labelled {
+	if m.fleet.Count(slot) != len(list) || m.fleet.InGroup(slot, "j", "g") != inGroup ||
+		m.fleet.WithLabel(slot, "app=db") != labelled {
 		m.t.Fatalf("slot %d: %d instances, %d of the group, %d with the label; want %d, %d, %d", slot, m.fleet.Count(
 			slot,
 		),

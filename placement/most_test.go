@@ -33,9 +33,8 @@ func TestServerTakesAtMostItsMaxTasks(t *testing.T) {
 				f.Bind(slot, kind)
 			}
 			x := pl.Explain(p, 0)
-			if pl.Place(p, 0).Slot >= 0 || !strings.Contains(
-				x.Summary(), "1 of 1 nodes: has as many instances as it takes, 3",
-			) {
+			if pl.Place(p, 0).Slot >= 0 ||
+				!strings.Contains(x.Summary(), "1 of 1 nodes: has as many instances as it takes, 3") {
 				t.Errorf("with three instances: %s", x.Summary())
 			}
 			if code, _ := pl.Refusal(p, 0, -1); code != plimsoll.WaitNoNode {

@@ -246,9 +246,8 @@ func TestPlaceAgreesWithTheEagerRun(t *testing.T) {
 		if (choice.Slot >= 0) != (x.Fit > 0) {
 			t.Fatalf("%+v, but %d of %d servers fit", choice, x.Fit, x.Servers)
 		}
-		if x.FitEmpty > x.Eligible || x.Eligible > x.Servers || x.Open > x.Servers || x.Fit > min(
-			x.Open, x.Eligible,
-		) || f.Servers() != x.Servers {
+		if x.FitEmpty > x.Eligible || x.Eligible > x.Servers || x.Open > x.Servers ||
+			x.Fit > min(x.Open, x.Eligible) || f.Servers() != x.Servers {
 			t.Fatalf("%+v does not add up", x)
 		}
 		kept := 0
@@ -408,9 +407,8 @@ func TestChainThatDoesNotAskWhetherServersAreOpen(t *testing.T) {
 		pl := placement.NewPlacer(f, rand.NewPCG(1, 1))
 		choice := pl.Place(p, 0)
 		recorded, _ := pl.PlaceRecorded(p, 0)
-		if choice.Slot != test.want || recorded.Slot != test.want || pl.Explain(p, 0).Fit != 1 || !pl.Keeps(
-			p, test.want, 0,
-		) {
+		if choice.Slot != test.want || recorded.Slot != test.want || pl.Explain(p, 0).Fit != 1 ||
+			!pl.Keeps(p, test.want, 0) {
 			t.Errorf(
 				"%s: %d, recorded %d, fit %d, keeps %t; want %d", test.e, choice.Slot, recorded.Slot,
 				pl.Explain(p, 0).Fit, pl.Keeps(p, test.want, 0), test.want,

@@ -125,7 +125,6 @@ func (q *Query) platformsMet(s *Server) bool {
 }
 
 func (q *Query) nameMet(id string) bool {
-	return len(q.Nodes) == 0 || slices.ContainsFunc(
-		q.Nodes, func(pattern string) bool { return matchName(pattern, id) },
-	)
+	return len(q.Nodes) == 0 ||
+		slices.ContainsFunc(q.Nodes, func(pattern string) bool { return matchName(pattern, id) })
 }

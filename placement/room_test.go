@@ -176,9 +176,8 @@ func TestCapacities(t *testing.T) {
 	if f.Dump() != before {
 		t.Error("the fleet was changed")
 	}
-	if got[0].Server != "n2" || !maps.Equal(
-		got[0].Free, plimsoll.Resources{"cpu": 4000, "memory": 8 * gib, "disk": 100 * gib, "gpu": 2},
-	) {
+	if got[0].Server != "n2" ||
+		!maps.Equal(got[0].Free, plimsoll.Resources{"cpu": 4000, "memory": 8 * gib, "disk": 100 * gib, "gpu": 2}) {
 		t.Errorf("%+v", got[0])
 	}
 	if got[1].Free["cpu"] != -1000 || got[1].Instances != 1 || got[1].Whole["cpu"] != 4000 || len(got[1].Free) != 3 {

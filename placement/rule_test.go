@@ -210,9 +210,8 @@ func TestRuleThatFails(t *testing.T) {
 		r.Constraints.Traits = map[string]plimsoll.Trait{"level": {Words: []string{"3"}}}
 	})
 	got := reasons(t, f, r, "where")
-	if len(got) != 1 || !strings.HasPrefix(
-		got["n1"], "the where expression fails: ",
-	) || strings.Contains(got["n1"], "\n") {
+	if len(got) != 1 || !strings.HasPrefix(got["n1"], "the where expression fails: ") ||
+		strings.Contains(got["n1"], "\n") {
 		t.Errorf("%q", got)
 	}
 	rules := func(s *placement.Settings) { s.OwnerRules = map[string]string{"bob": `int(node.traits.level) > 2`} }

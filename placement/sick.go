@@ -14,9 +14,8 @@ func (s *Settings) sickFor() int64 {
 // is 0 if the two newest outcomes on the server are not both failures, or the chain has no such
 // filter.
 func (c *Chain) SickUntil(f *Fleet, slot int32) int64 {
-	if f.rows[slot].flags&sick == 0 || !slices.ContainsFunc(
-		c.stages, func(s Stage) bool { return s.Name == "sick-servers" },
-	) {
+	if f.rows[slot].flags&sick == 0 ||
+		!slices.ContainsFunc(c.stages, func(s Stage) bool { return s.Name == "sick-servers" }) {
 		return 0
 	}
 	return f.loads[slot].last[1].at + c.Settings.sickFor()

@@ -47,9 +47,8 @@ func TestATrialDeductsWhatItPlaces(t *testing.T) {
 			t.Errorf("placement %d leaves %d on %s, want %d", i, n, p.Server, left[p.Server])
 		}
 	}
-	if s := got.Why.Summary(); !strings.Contains(s, "1 of 3 nodes: cordoned") || !strings.Contains(
-		s, "2 of 3 nodes: not enough cpu",
-	) {
+	if s := got.Why.Summary(); !strings.Contains(s, "1 of 3 nodes: cordoned") ||
+		!strings.Contains(s, "2 of 3 nodes: not enough cpu") {
 		t.Errorf("the fifth is refused because: %s", s)
 	}
 }
@@ -85,9 +84,8 @@ func TestATrialRefusesWhatItCannotDo(t *testing.T) {
 		t.Errorf("a bad expression: %v", err)
 	}
 	pl.fleet.Loader.Instances = func(string) ([]Instance, error) { return nil, nil }
-	if _, err := pl.Try(Default(), []Ask{{Request: cores(1)}}, 0, 0); err == nil || !strings.Contains(
-		err.Error(), "give its servers their instances",
-	) {
+	if _, err := pl.Try(Default(), []Ask{{Request: cores(1)}}, 0, 0); err == nil ||
+		!strings.Contains(err.Error(), "give its servers their instances") {
 		t.Errorf("a fleet that loads instances: %v", err)
 	}
 }

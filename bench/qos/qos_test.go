@@ -129,9 +129,8 @@ func TestSameValues(t *testing.T) {
 // ahead.
 func alike(a, b [2]use) bool {
 	for i := range a {
-		if a[i].cpu != b[i].cpu || a[i].throttled != b[i].throttled || max(
-			a[i].memory-b[i].memory, b[i].memory-a[i].memory,
-		) > 1<<20 {
+		if a[i].cpu != b[i].cpu || a[i].throttled != b[i].throttled ||
+			max(a[i].memory-b[i].memory, b[i].memory-a[i].memory) > 1<<20 {
 			return false
 		}
 	}

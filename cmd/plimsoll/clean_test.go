@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/terminal"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -24,7 +25,7 @@ const hostile = "\x1b]52;c;aGk=\x07\x1b]0;title\x1b\\\x1b[2J\x1b[1;1H\rplimsoll:
 // harmful returns the first place in a command's output that would steer a terminal.
 func harmful(text string) string {
 	for i, r := range text {
-		if r != '\n' && (steers(r) || r == utf8.RuneError) {
+		if r != '\n' && (terminal.IsControl(r) || r == utf8.RuneError) {
 			return strings.ToValidUTF8(text[max(i-40, 0):min(i+20, len(text))], "?")
 		}
 	}

@@ -253,9 +253,8 @@ func TestLimits(t *testing.T) {
 
 	stdout, stderr, code := s.cli("run", "--id", "greedy", "--memory", "24Mi", "--", "tail", "/dev/zero")
 	_, tasks := s.job("greedy")
-	if code != 137 || stdout != "" || !strings.Contains(
-		stderr, "out of memory: it went over its memory limit of 24Mi",
-	) ||
+	if code != 137 || stdout != "" ||
+		!strings.Contains(stderr, "out of memory: it went over its memory limit of 24Mi") ||
 		tasks[0].Reason != "out of memory" {
 		t.Errorf("exit code %d, %s%s%+v", code, stdout, stderr, tasks)
 	}

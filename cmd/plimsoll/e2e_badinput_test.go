@@ -336,9 +336,8 @@ func TestBadRESTParameters(t *testing.T) {
 		if err := json.Unmarshal([]byte(body), &p); err != nil || code != http.StatusOK || p.HighestID == 0 {
 			t.Errorf("%s: %d, %s (%v)", query, code, body, err)
 		}
-		if want := p.HighestID - p.LowestID + 1; all && uint64(
-			len(p.EventRecords),
-		) != want || !all && p.EventRecords != nil {
+		if want := p.HighestID - p.LowestID + 1; all && uint64(len(p.EventRecords)) != want ||
+			!all && p.EventRecords != nil {
 			t.Errorf("%s: %d events of %d", query, len(p.EventRecords), want)
 		}
 	}

@@ -168,9 +168,8 @@ func TestNodeFault(t *testing.T) {
 	s.submit("elsewhere", 1, "true", "")
 	isSick("elsewhere")
 	_, tasks := s.job("elsewhere")
-	if task := tasks[0]; task.Attempt != 2 || task.Failures != 0 || !strings.Contains(
-		task.Message, "cannot be made: ",
-	) {
+	if task := tasks[0]; task.Attempt != 2 || task.Failures != 0 ||
+		!strings.Contains(task.Message, "cannot be made: ") {
 		t.Errorf("%+v", task)
 	}
 	if stdout, stderr, _ := run(

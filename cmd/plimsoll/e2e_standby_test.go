@@ -42,9 +42,8 @@ func TestSecondCoordinatorStandsBy(t *testing.T) {
 	address := "unix:" + r.path("second.sock")
 	second := start(t, "coordinator", "--data", r.path("store"), "--listen", address)
 	second.says(fmt.Sprintf("msg=\"?standby.*process %d", r.coordinator.cmd.Process.Pid))
-	if h := r.health(address); h.Status != "standby" || h.Role != "standby" || !strings.Contains(
-		h.Reason, r.path("store"),
-	) {
+	if h := r.health(address); h.Status != "standby" || h.Role != "standby" ||
+		!strings.Contains(h.Reason, r.path("store")) {
 		t.Errorf("/healthz of the standby: %+v", h)
 	}
 	if h := r.health("unix:" + r.path("leader.sock")); h.Status != "ok" || h.Role != "leader" {

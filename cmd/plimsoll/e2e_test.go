@@ -81,9 +81,8 @@ const raceOptions = "atexit_sleep_ms=0"
 func environment() []string {
 	env := []string{"GORACE=" + raceOptions}
 	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "PLIMSOLL_") && !strings.HasPrefix(v, "SUDO_") && !strings.HasPrefix(
-			v, "GORACE=",
-		) || strings.HasPrefix(v, "PLIMSOLL_CGROUP_ROOT=") {
+		if !strings.HasPrefix(v, "PLIMSOLL_") && !strings.HasPrefix(v, "SUDO_") &&
+			!strings.HasPrefix(v, "GORACE=") || strings.HasPrefix(v, "PLIMSOLL_CGROUP_ROOT=") {
 			env = append(env, v)
 		}
 	}
@@ -411,9 +410,8 @@ func processes(file string) map[int]string {
 // their command lines, tasks in their environment.
 func (s *site) left() (pids []int) {
 	for pid, words := range cmdlines() {
-		if name, _, _ := strings.Cut(words, "\x00"); filepath.Base(name) == "plimsoll" && strings.Contains(
-			words, s.dir+"/",
-		) {
+		if name, _, _ := strings.Cut(words, "\x00"); filepath.Base(name) == "plimsoll" &&
+			strings.Contains(words, s.dir+"/") {
 			pids = append(pids, pid)
 		}
 	}

@@ -88,9 +88,8 @@ func TestCLIFindsTheTokenOfItsServer(t *testing.T) {
 			test.says != "" && (!failed || !strings.Contains(stderr, test.says)) {
 			t.Errorf("%v %s: exit code %d, %s, want %s", test.variables, test.flag, code, stderr, test.says)
 		}
-		if strings.Contains(stderr, text) || strings.Contains(
-			stderr, wrongText,
-		) || strings.Contains(stderr, "hunter2") {
+		if strings.Contains(stderr, text) || strings.Contains(stderr, wrongText) ||
+			strings.Contains(stderr, "hunter2") {
 			t.Errorf("%s shows the token", stderr)
 		}
 	}

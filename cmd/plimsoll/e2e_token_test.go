@@ -162,9 +162,8 @@ func TestTokenOfAnotherKindIsRefused(t *testing.T) {
 					t.Errorf("%s with its own token: %d %s", test.path, status, body)
 				}
 			case slices.Contains(test.known, kind):
-				if status != http.StatusForbidden || !strings.Contains(
-					body, "which does not allow this call; it takes a",
-				) {
+				if status != http.StatusForbidden ||
+					!strings.Contains(body, "which does not allow this call; it takes a") {
 					t.Errorf("%s with %v: %d %s", test.path, has, status, body)
 				}
 			case status != http.StatusUnauthorized:
@@ -177,9 +176,8 @@ func TestTokenOfAnotherKindIsRefused(t *testing.T) {
 		{"submit", c.write("job.json", `{"job": "a", "groups": [{"name": "main", "command": ["true"]}]}`)},
 	} {
 		_, stderr, code := c.cli(append(command, "--token-file", c.path("gateway", "agent.token"))...)
-		if code != exitUsage || !strings.Contains(
-			stderr, "agent.token holds an agent token; a user token is needed here",
-		) {
+		if code != exitUsage ||
+			!strings.Contains(stderr, "agent.token holds an agent token; a user token is needed here") {
 			t.Errorf("%v: exit code %d, %s", command, code, stderr)
 		}
 	}
@@ -358,9 +356,8 @@ func TestOpenListenersSaySo(t *testing.T) {
 				t.Fatal(err)
 			}
 			data, err := io.ReadAll(response.Body)
-			if err := errors.Join(err, response.Body.Close()); err != nil || !strings.Contains(
-				string(data), "\n"+test.metric+"\n",
-			) {
+			if err := errors.Join(err, response.Body.Close()); err != nil ||
+				!strings.Contains(string(data), "\n"+test.metric+"\n") {
 				t.Errorf("%s: /metrics does not say %s: %v", flag, test.metric, err)
 			}
 			s.address = address

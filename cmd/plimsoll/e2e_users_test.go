@@ -165,9 +165,8 @@ func TestDataThatTasksCannotReachIsRefused(t *testing.T) {
 	}
 	for _, args := range [][]string{{"dev", "--listen", "unix:" + s.path("s")}, {"agent"}} {
 		_, stderr, code := run(t, append(args, "--data", s.path("home", "data"))...)
-		if code == 0 || !strings.Contains(
-			stderr, "may not enter "+s.path("home"),
-		) || !strings.Contains(stderr, "choose a directory such as") {
+		if code == 0 || !strings.Contains(stderr, "may not enter "+s.path("home")) ||
+			!strings.Contains(stderr, "choose a directory such as") {
 			t.Errorf("%v: exit code %d, %s", args, code, stderr)
 		}
 	}

@@ -533,9 +533,8 @@ func (g *fakeGateway) ListEvents(
 	for ; id < uint64(len(events)) && uint64(len(res.GetIds())) < count; id++ {
 		e := &events[id]
 		e.Time = before(time.Duration(10-id) * time.Second)
-		if object := req.Msg.GetObject(); object == "" || e.Object == object || strings.HasPrefix(
-			e.Reference, object+".",
-		) {
+		if object := req.Msg.GetObject(); object == "" || e.Object == object ||
+			strings.HasPrefix(e.Reference, object+".") {
 			res.Ids, res.Events = append(res.GetIds(), id), append(res.GetEvents(), wire.EventToProto(e))
 		}
 	}

@@ -225,9 +225,8 @@ func TestLogsOfSeveralTasksAreFollowedLineByLine(t *testing.T) {
 	} {
 		stdout, stderr, code := plimsollAt(t.Context(), address, strings.Fields(c.args)...)
 		lines := slices.Sorted(strings.Lines(stdout))
-		if got := strings.Join(lines, ""); got != c.want || code != 0 || strings.Count(
-			stderr, "no line end",
-		) != len(lines)/2 {
+		if got := strings.Join(lines, ""); got != c.want || code != 0 ||
+			strings.Count(stderr, "no line end") != len(lines)/2 {
 			t.Errorf("%s: exit code %d\n%s%s", c.args, code, got, stderr)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll/internal/config"
+	"github.com/plimsoll-dev/plimsoll/internal/terminal"
 )
 
 // output writes until the first error and keeps it. Goroutines may share an output: the text of one
@@ -45,8 +46,8 @@ func (o *output) paint(text string) { o.write([]byte(painted(text))) }
 
 // painted returns text in which colours are the only control sequences.
 func painted(text string) string {
-	var f terminalFilter
-	return string(f.flush(f.append(nil, []byte(text))))
+	var f terminal.Filter
+	return string(f.Flush(f.Append(nil, []byte(text))))
 }
 
 // steer writes control sequences of our own, and between them text that was cleaned before.

@@ -54,7 +54,7 @@ func (f *evaluatorFlags) fleet(a *app) (fleet *remote.Fleet, done func(), err er
 		parts = append(parts, remote.Part{Name: address, Evaluator: remote.NewClient(c, url)})
 	}
 	fleet, err = remote.NewFleet(parts,
-		remote.FleetOptions{Timeout: f.EvaluatorTimeout, Tell: func(part string, err error) {
+		remote.FleetOptions{Timeout: f.EvaluatorTimeout, OnRetry: func(part string, err error) {
 			a.notes.printf("plimsoll: evaluator %s: %s; it is tried again\n", part, evaluatorFault(err))
 		}})
 	return fleet, done, err

@@ -1,6 +1,10 @@
 package main
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/plimsoll-dev/plimsoll/internal/terminal"
+)
 
 // taskWriter writes the output of a task: unchanged to a pipe or file, only text and colours to a
 // terminal. With a prefix it writes whole lines and puts the prefix before each, so that the lines
@@ -8,7 +12,7 @@ import "bytes"
 type taskWriter struct {
 	prefix string // empty: no prefix
 	to     *output
-	filter terminalFilter
+	filter terminal.Filter
 	rest   []byte // line that is not complete. Invariant: at most longestLine bytes, no line break
 }
 
@@ -18,7 +22,7 @@ const longestLine = 64 << 10
 func (w *taskWriter) write(data []byte) {
 	if w.to.terminal {
 		w.filter.OneLine = w.prefix != ""
-		data = w.filter.append(nil, data)
+		data = w.filter.Append(nil, data)
 	}
 	w.pass(data)
 }
@@ -46,17 +50,15 @@ func (w *taskWriter) pass(data []byte) {
 // task's.
 func (w *taskWriter) line(text []byte) {
 	line := append([]byte(w.prefix+" | "), text...)
-	if w.to.terminal && bytes.ContainsRune(text, esc) {
-		line = append(line, resetColors...)
+	if w.to.terminal && bytes.ContainsRune(text, '\x1b') {
+		line = append(line, terminal.ResetColors...)
 	}
 	w.to.write(append(line, '\n'))
 }
 
 func (w *taskWriter) flush() {
 	if w.to.terminal {
-		// with a prefix, the end of the line has ended the colour
-		w.filter.colored = w.filter.colored && w.prefix == ""
-		w.pass(w.filter.flush(nil))
+		w.pass(w.filter.Flush(nil))
 	}
 	if len(w.rest) > 0 {
 		w.line(w.rest)

@@ -183,9 +183,8 @@ func TestATaskFromBindingToItsEnd(t *testing.T) {
 		t.Errorf("Run: %v", err)
 	}
 	node := w.cluster.node
-	if node.ID != "n1" || node.Address != "unix:"+filepath.Join(
-		w.dir, "agent.sock",
-	) || node.Capacity[plimsoll.CPU] <= 0 {
+	if node.ID != "n1" || node.Address != "unix:"+filepath.Join(w.dir, "agent.sock") ||
+		node.Capacity[plimsoll.CPU] <= 0 {
 		t.Errorf("registered as %+v", node)
 	}
 	if node.Attributes["cgroup"] != CgroupNone || node.Attributes["rack"] != "r7" {

@@ -93,9 +93,8 @@ func TestNodeThatCannotMeasureItsDiskSaysSo(t *testing.T) {
 					t.Errorf("the node's attribute disk is %q, want %q", got, c.attribute)
 				}
 			})
-			if log := w.log.String(); !strings.Contains(log, c.says) || c.says == "" && strings.Contains(
-				log, "limited",
-			) {
+			if log := w.log.String(); !strings.Contains(log, c.says) ||
+				c.says == "" && strings.Contains(log, "limited") {
 				t.Errorf("the log:\n%s", log)
 			}
 		})

@@ -150,9 +150,8 @@ func findMount(mounts, controllers, cgroup string) (point, below string, ok bool
 		if !found || len(fields) < 5 || len(system) < 3 {
 			continue
 		}
-		if controllers == "" && system[0] != "cgroup2" || controllers != "" && (system[0] != "cgroup" || !hasAll(
-			system[2], controllers,
-		)) {
+		if controllers == "" && system[0] != "cgroup2" ||
+			controllers != "" && (system[0] != "cgroup" || !hasAll(system[2], controllers)) {
 			continue
 		}
 		root := fields[3]

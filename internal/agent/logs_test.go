@@ -35,9 +35,8 @@ func TestLogOfAFIFOIsRefused(t *testing.T) {
 	if err := unix.Mkfifo(filepath.Join(dir, executor.Stdout), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := read(); plimsoll.CodeOf(err) != plimsoll.CodeConflict || !strings.Contains(
-		err.Error(), "stdout is no log",
-	) {
+	if _, err := read(); plimsoll.CodeOf(err) != plimsoll.CodeConflict ||
+		!strings.Contains(err.Error(), "stdout is no log") {
 		t.Errorf("read: %v", err)
 	}
 }

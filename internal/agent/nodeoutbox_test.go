@@ -113,9 +113,8 @@ func TestRefusedNodeReports(t *testing.T) {
 		bad.Events = closed("", "not lost").Events
 		b.sessions.nodeOut.add(bad)
 		after(time.Second)
-		if told, closed := c.told(); len(told) != 1 || told[0] != "not lost" || !closed || len(
-			c.nodeReports,
-		) != 2 || c.nodeReports[1].Report.Extended != nil {
+		if told, closed := c.told(); len(told) != 1 || told[0] != "not lost" || !closed ||
+			len(c.nodeReports) != 2 || c.nodeReports[1].Report.Extended != nil {
 			t.Errorf("told %v, closed %v, in %v", told, closed, c.nodeReports)
 		}
 	})

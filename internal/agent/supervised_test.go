@@ -79,9 +79,8 @@ func TestASupervisorThatWouldRunTasksAsRootIsReplaced(t *testing.T) {
 	pid := outdate(t, w.dir)
 	if err := sinceSynced(t, s, func() {
 		_, err := start("job.main.1", "exit 0")
-		if plimsoll.CodeOf(err) != plimsoll.CodeUnavailable || !strings.Contains(
-			err.Error(), "would run tasks as root",
-		) {
+		if plimsoll.CodeOf(err) != plimsoll.CodeUnavailable ||
+			!strings.Contains(err.Error(), "would run tasks as root") {
 			t.Errorf("a start is answered with %v", err)
 		}
 		if err := s.Stop(

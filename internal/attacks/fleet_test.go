@@ -220,9 +220,8 @@ func (f *fleet) start(role string, args ...string) {
 func (f *fleet) environment() []string {
 	env := []string{"HOME=" + f.dir}
 	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "PLIMSOLL_") && !strings.HasPrefix(v, "HOME=") && !strings.HasPrefix(
-			v, "GOMEMLIMIT=",
-		) {
+		if !strings.HasPrefix(v, "PLIMSOLL_") && !strings.HasPrefix(v, "HOME=") &&
+			!strings.HasPrefix(v, "GOMEMLIMIT=") {
 			env = append(env, v)
 		}
 	}

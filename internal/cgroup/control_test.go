@@ -246,9 +246,8 @@ func TestBurst(t *testing.T) {
 		if got := kernelFile(t, g, cpuController, "cpu.cfs_burst_us", "cpu.max.burst"); got != "30000" {
 			t.Errorf("the kernel has %q", got)
 		}
-		if err := c.SetBurst(50_001); plimsoll.CodeOf(err) != plimsoll.CodeInvalid || !strings.Contains(
-			err.Error(), "at most the quota, which is 50000us of 100000us",
-		) {
+		if err := c.SetBurst(50_001); plimsoll.CodeOf(err) != plimsoll.CodeInvalid ||
+			!strings.Contains(err.Error(), "at most the quota, which is 50000us of 100000us") {
 			t.Errorf("a burst above the quota: %v", err)
 		}
 		if err := c.SetBurst(-1); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
@@ -414,9 +413,8 @@ func TestFreezeEndsWithItsContext(t *testing.T) {
 	c := control(t, g)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if err := c.Freeze(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(
-		err.Error(), "does not stand still",
-	) {
+	if err := c.Freeze(ctx); !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(err.Error(), "does not stand still") {
 		t.Errorf("got %v", err)
 	}
 	if frozen, err := c.Frozen(); err != nil || frozen {
@@ -518,9 +516,8 @@ func TestErrorsNameTheValue(t *testing.T) {
 		{unix.EACCES, plimsoll.CodeInternal},
 	} {
 		err := c.refused(kernelError("file", test.err), "cpu quota", "5000us", "it takes more")
-		if plimsoll.CodeOf(err) != test.code || !strings.Contains(err.Error(), "5000us") || !strings.Contains(
-			err.Error(), "cpu quota of the control group task",
-		) {
+		if plimsoll.CodeOf(err) != test.code || !strings.Contains(err.Error(), "5000us") ||
+			!strings.Contains(err.Error(), "cpu quota of the control group task") {
 			t.Errorf("%v: got %v (%v)", test.err, err, plimsoll.CodeOf(err))
 		}
 	}

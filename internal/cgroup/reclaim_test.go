@@ -86,9 +86,8 @@ func TestReclaimOneAtATime(t *testing.T) {
 	c, fifo := reclaimThatBlocks(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := c.Reclaim(ctx, Everything); plimsoll.CodeOf(err) != plimsoll.CodeDeadline || !errors.Is(
-		err, context.DeadlineExceeded,
-	) {
+	if _, err := c.Reclaim(ctx, Everything); plimsoll.CodeOf(err) != plimsoll.CodeDeadline ||
+		!errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := c.Reclaim(

@@ -219,9 +219,8 @@ func TestDetect(t *testing.T) {
 			t.Errorf("%q: %v, %v", text, got, err)
 		}
 	}
-	if _, err := config.Detect("f.yaml", []byte("a: b")); err == nil || !strings.Contains(
-		err.Error(), "f.yaml:1: is neither",
-	) {
+	if _, err := config.Detect("f.yaml", []byte("a: b")); err == nil ||
+		!strings.Contains(err.Error(), "f.yaml:1: is neither") {
 		t.Errorf("neither: %v", err)
 	}
 }

@@ -144,9 +144,8 @@ func (d *decoder) queue(v *value, path string) plimsoll.QueueConfig {
 	if q.Name == "" && v.kind == mapKind {
 		d.problem(v.line, path+".name", "is missing; give the queue a name")
 	}
-	if q.Name != "" && (strings.Contains(q.Name, ".") || plimsoll.ValidateQueuePath(
-		"", join(plimsoll.RootQueue, q.Name),
-	) != nil) {
+	if q.Name != "" &&
+		(strings.Contains(q.Name, ".") || plimsoll.ValidateQueuePath("", join(plimsoll.RootQueue, q.Name)) != nil) {
 		d.problem(d.lineOf(path+".name"), path+".name",
 			"%q is not a possible queue name: use 1 to 64 letters, digits and _ : # / @ -", shorten(q.Name))
 	}

@@ -160,9 +160,8 @@ func (v *value) literal() bool {
 		return false
 	}
 	for line := range strings.SplitSeq(lines, "\n") {
-		if strings.TrimRight(line, " ") != line || line == "" || strings.ContainsFunc(
-			line, func(r rune) bool { return !unicode.IsPrint(r) },
-		) {
+		if strings.TrimRight(line, " ") != line || line == "" ||
+			strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			return false
 		}
 	}
@@ -185,9 +184,8 @@ func (v *value) block(dst []byte, indent int, inline bool) []byte {
 	for _, e := range v.entries {
 		begin()
 		dst = append(dst, plain(e.name)+":"...)
-		if text, ok := e.value.flow(); ok && !(indent == 0 && e.value.kind > nullKind && len(e.value.items)+len(
-			e.value.entries,
-		) > 0) {
+		if text, ok := e.value.flow(); ok &&
+			!(indent == 0 && e.value.kind > nullKind && len(e.value.items)+len(e.value.entries) > 0) {
 			dst = append(dst, " "+text+"\n"...)
 			continue
 		}

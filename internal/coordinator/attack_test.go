@@ -159,9 +159,8 @@ func TestCommandsThatFillABatchAreRefusedAndTheLeaderGoesOn(t *testing.T) {
 						}
 						continue
 					}
-					if err == nil || !strings.Contains(
-						err.Error(), a.field,
-					) || !strings.Contains(err.Error(), "bytes") {
+					if err == nil || !strings.Contains(err.Error(), a.field) ||
+						!strings.Contains(err.Error(), "bytes") {
 						t.Fatalf(
 							"%s: the reply is %.300v, want a refusal that names %s and its bytes", a.name, err, a.field,
 						)

@@ -226,9 +226,8 @@ func TestFullInboxRefuses(t *testing.T) {
 		t.Fatalf("there is room, but the answer was %v", replies)
 	}
 	c.exec(context.Background(), "gw", kill("x"), respond)
-	if len(replies) != 1 || code(replies[0]) != plimsoll.CodeExhausted || !strings.Contains(
-		replies[0].GetError().GetMessage(), "try again",
-	) {
+	if len(replies) != 1 || code(replies[0]) != plimsoll.CodeExhausted ||
+		!strings.Contains(replies[0].GetError().GetMessage(), "try again") {
 		t.Fatalf("the answer was %v", replies)
 	}
 	c.inbox.gatewayConnected("gw", false)
@@ -510,9 +509,8 @@ func TestQuestions(t *testing.T) {
 	question.GetExplainTask().Node, question.GetExplainTask().Export = "n", true
 	reply := l.must(question)
 	x := reply.GetExplainTask()
-	if d := x.GetDecision(); d.GetNode() != "n" || len(
-		d.GetCandidates(),
-	) != 1 || len(d.GetExport()) == 0 || d.GetTime() != x.GetTask().GetBound() {
+	if d := x.GetDecision(); d.GetNode() != "n" || len(d.GetCandidates()) != 1 || len(d.GetExport()) == 0 ||
+		d.GetTime() != x.GetTask().GetBound() {
 		t.Errorf("the decision is %v", d)
 	}
 	if len(

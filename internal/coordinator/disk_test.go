@@ -143,9 +143,8 @@ func TestTheDiskIsLookedAtEverySecond(t *testing.T) {
 			{55, "", true},
 			{55, "", false},
 		} {
-			if got, tells := looks(step.free); tells != step.tells || !strings.Contains(
-				got, step.says,
-			) || step.says == "" && got != "" {
+			if got, tells := looks(step.free); tells != step.tells || !strings.Contains(got, step.says) ||
+				step.says == "" && got != "" {
 				t.Errorf("step %d, %d MiB free: told %t %q", i, step.free, tells, got)
 			}
 		}
@@ -252,18 +251,17 @@ func TestADiskThatBecomesFullLosesNothing(t *testing.T) {
 		}
 	}
 	_, err := f.Do(t.Context(), kill("j1"))
-	if plimsoll.CodeOf(err) != plimsoll.CodeUnavailable || !strings.Contains(
-		err.Error(), "the disk of /data is full",
-	) || !strings.Contains(err.Error(), "free some space") {
+	if plimsoll.CodeOf(err) != plimsoll.CodeUnavailable ||
+		!strings.Contains(err.Error(), "the disk of /data is full") ||
+		!strings.Contains(err.Error(), "free some space") {
 		t.Errorf("a kill is refused with %v", err)
 	}
 	x, err := f.Do(t.Context(), explain("j3.work.1"))
 	if err != nil || x.GetExplainTask().GetTask().GetJob() != "j3" {
 		t.Errorf("a question: %v, %v", x, err)
 	}
-	if report, code := p.health(); code != 200 || report.Status != "read-only" || !strings.Contains(
-		report.Reason, "no space left",
-	) {
+	if report, code := p.health(); code != 200 || report.Status != "read-only" ||
+		!strings.Contains(report.Reason, "no space left") {
 		t.Errorf("/healthz says %d %+v", code, report)
 	}
 	before := p.status.get().epoch

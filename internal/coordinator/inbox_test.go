@@ -35,9 +35,8 @@ func TestTheInboxIsBoundedByBytes(t *testing.T) {
 	if bound := b.push(asked(c, "submit_job", 8<<20)); bound != boundBytes {
 		t.Errorf("it is full by %q", bound)
 	}
-	if err := b.inboxFull(boundBytes); plimsoll.CodeOf(err) != plimsoll.CodeExhausted || !strings.Contains(
-		err.Error(), "268435456",
-	) {
+	if err := b.inboxFull(boundBytes); plimsoll.CodeOf(err) != plimsoll.CodeExhausted ||
+		!strings.Contains(err.Error(), "268435456") {
 		t.Errorf("the refusal is %v", err)
 	}
 	if bound := b.push(asked(c, "kill_job", 512)); bound != boundBytes {
@@ -113,9 +112,8 @@ func TestAFullInboxIsCountedAndRecovers(t *testing.T) {
 		}
 		refused := len(answers)
 		for range refused {
-			if r := <-answers; code(r) != plimsoll.CodeExhausted || !strings.Contains(
-				r.GetError().GetMessage(), "bytes",
-			) {
+			if r := <-answers; code(r) != plimsoll.CodeExhausted ||
+				!strings.Contains(r.GetError().GetMessage(), "bytes") {
 				t.Fatalf("answered %v", r)
 			}
 		}

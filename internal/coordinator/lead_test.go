@@ -244,9 +244,8 @@ func TestStandbyTakesOver(t *testing.T) {
 	lost := make(chan error, 20)
 	other, unfollowOther := second.follow(lost)
 	for range cap(lost) {
-		if err := <-lost; plimsoll.CodeOf(err) != plimsoll.CodeUnavailable || !strings.Contains(
-			err.Error(), "does not lead",
-		) || !strings.Contains(err.Error(), "try again") {
+		if err := <-lost; plimsoll.CodeOf(err) != plimsoll.CodeUnavailable ||
+			!strings.Contains(err.Error(), "does not lead") || !strings.Contains(err.Error(), "try again") {
 			t.Errorf("a gateway is told %v", err)
 		}
 	}

@@ -169,9 +169,8 @@ func TestTooManyQuestionsAreRefused(t *testing.T) {
 		t.Fatalf("there is room, but the answer was %v", replies)
 	}
 	c.exec(context.Background(), "gw", capacity(), respond)
-	if len(replies) != 1 || code(replies[0]) != plimsoll.CodeExhausted || !strings.Contains(
-		replies[0].GetError().GetMessage(), "3 questions waiting; try again",
-	) {
+	if len(replies) != 1 || code(replies[0]) != plimsoll.CodeExhausted ||
+		!strings.Contains(replies[0].GetError().GetMessage(), "3 questions waiting; try again") {
 		t.Fatalf("the answer was %v", replies)
 	}
 	if c.exec(context.Background(), "gw", kill("x"), respond); len(replies) != 1 {

@@ -111,7 +111,7 @@ func (e *Engine) Turn(now int64, commands []Command, out *Batch) (taken int, wak
 	s.Continue(e.limits.Part(6))
 	e.answerSubmits(out)
 	_, behind := e.scheduler.Cycle(s, e.limits.Part(7))
-	s.Tell(e.limits)
+	s.RecordCauses(e.limits)
 	s.Take(&out.Changes)
 	out.Time, out.Revision = e.time, 0
 	if !out.Changes.Empty() {

@@ -307,9 +307,8 @@ func TestQuestionsSayWhichResourceNoNodeHas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if g := trial.Groups[0]; g.Code != plimsoll.WaitNoResource || g.Summary != want || len(
-		g.Placed,
-	) != 0 || g.Asked != 3 {
+	if g := trial.Groups[0]; g.Code != plimsoll.WaitNoResource || g.Summary != want || len(g.Placed) != 0 ||
+		g.Asked != 3 {
 		t.Errorf("place says %s %q and places %d", g.Code, g.Summary, len(g.Placed))
 	}
 	plan, err := view.PlanMoves(askingFor("b", 3, "nvidia.com/gpus").Spec, "", 10)

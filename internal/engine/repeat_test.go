@@ -93,9 +93,8 @@ func TestRepeatedPoliciesSayWhatTheFirstTimeChanged(t *testing.T) {
 		b.repeat("t", &engine.ApplyPolicies{Policies: []plimsoll.Policy{action}})
 		b.turn()
 		outcomes, ok := b.out.Replies[0].Answer.([]state.PolicyOutcome)
-		if !ok || len(
-			outcomes,
-		) != 1 || outcomes[0] != (state.PolicyOutcome{Ref: action.Ref(), Change: state.PolicyCreated}) {
+		if !ok || len(outcomes) != 1 ||
+			outcomes[0] != (state.PolicyOutcome{Ref: action.Ref(), Change: state.PolicyCreated}) {
 			t.Errorf("time %d: %+v", i+1, b.out.Replies[0])
 		}
 		b.crash()

@@ -44,9 +44,8 @@ func ownMask() bool { return unix.Unshare(unix.CLONE_FS) == nil }
 // start of this process.
 func closeOnExec() error {
 	err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
-	if err == nil || !errors.Is(
-		err, syscall.ENOSYS,
-	) && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.EPERM) {
+	if err == nil ||
+		!errors.Is(err, syscall.ENOSYS) && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.EPERM) {
 		return err
 	}
 	// Before Linux 5.11, or in a sandbox without the call.

@@ -120,9 +120,8 @@ func TestNodeFaultsAtTheStart(t *testing.T) {
 		// Without a directory there is no record of the attempt, so the start itself is refused.
 		whole := request("job.whole.0", "exit 0")
 		inTheWay(filepath.Dir(AttemptDir(n.dir, whole.Task, 1)))
-		if _, err := n.Start(n.limit(), whole); plimsoll.CodeOf(err) != plimsoll.CodeConflict || !strings.Contains(
-			err.Error(), "not a directory",
-		) {
+		if _, err := n.Start(n.limit(), whole); plimsoll.CodeOf(err) != plimsoll.CodeConflict ||
+			!strings.Contains(err.Error(), "not a directory") {
 			n.Errorf("start: %v", err)
 		}
 		if err := os.Remove(filepath.Dir(AttemptDir(n.dir, whole.Task, 1))); err != nil {
@@ -206,9 +205,8 @@ func TestOverItsMemoryLimit(t *testing.T) {
 
 func TestWithoutControlGroupsItSaysSo(t *testing.T) {
 	n := newNode(t, bare)
-	if c := n.Capabilities(); c.Cgroups != "" || !strings.Contains(
-		c.Limits, "turned off",
-	) || c.PID != n.supervisorPID() {
+	if c := n.Capabilities(); c.Cgroups != "" || !strings.Contains(c.Limits, "turned off") ||
+		c.PID != n.supervisorPID() {
 		t.Errorf("capabilities are %+v", c)
 	}
 }

@@ -425,9 +425,8 @@ func (n *node) pids(task, file string, count int) []int {
 
 func (n *node) wantEnd(s Status, result plimsoll.TaskResult, code int32, message string) {
 	n.Helper()
-	if s.State != plimsoll.TaskFinished || s.Result != result || s.ExitCode != code || !strings.Contains(
-		s.Message, message,
-	) {
+	if s.State != plimsoll.TaskFinished || s.Result != result || s.ExitCode != code ||
+		!strings.Contains(s.Message, message) {
 		n.Errorf(
 			"ended as %v %q with code %d, %q; want %q with code %d, %q", s.State, s.Result, s.ExitCode, s.Message,
 			result, code, message,

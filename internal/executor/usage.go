@@ -95,9 +95,8 @@ func (u *usage) step(entries int) (more bool) {
 // read checks the next entries of a directory.
 func (u *usage) read(top *level) error {
 	fd, err := u.open()
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EXDEV) || errors.Is(err, unix.ELOOP) || errors.Is(
-		err, unix.ENOTDIR,
-	) {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EXDEV) || errors.Is(err, unix.ELOOP) ||
+		errors.Is(err, unix.ENOTDIR) {
 		top.done = true // it is gone or was replaced
 		return nil
 	}

@@ -364,9 +364,8 @@ func TestUnreachableDirectoriesAreExplained(t *testing.T) {
 	}
 	n.wantEnd(n.run(req), plimsoll.ResultNeverStarted, exitNotExecutable, "may not enter "+filepath.Dir(program))
 	err := CheckUsers(filepath.Join(filepath.Dir(program), "data"), Users{})
-	if plimsoll.CodeOf(err) != plimsoll.CodeInvalid || !strings.Contains(
-		err.Error(), filepath.Dir(program),
-	) || !strings.Contains(err.Error(), "choose") {
+	if plimsoll.CodeOf(err) != plimsoll.CodeInvalid || !strings.Contains(err.Error(), filepath.Dir(program)) ||
+		!strings.Contains(err.Error(), "choose") {
 		t.Errorf("got %v", err)
 	}
 	if err := CheckUsers(
@@ -386,15 +385,13 @@ func TestUIDRange(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "1000", "0-5", "9-3", "1-4294967295", "a-b", "-1-5", "1-2-3"} {
-		if _, err := ParseUIDRange(text); plimsoll.CodeOf(err) != plimsoll.CodeInvalid || !strings.Contains(
-			err.Error(), "600000-665535",
-		) {
+		if _, err := ParseUIDRange(text); plimsoll.CodeOf(err) != plimsoll.CodeInvalid ||
+			!strings.Contains(err.Error(), "600000-665535") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	if !covers("0 0 4294967295\n", UIDRange{1, 665535}) || covers(
-		"0 100000 65536\n", UIDRange{60000, 65536},
-	) || covers("", UIDRange{1, 2}) {
+	if !covers("0 0 4294967295\n", UIDRange{1, 665535}) || covers("0 100000 65536\n", UIDRange{60000, 65536}) ||
+		covers("", UIDRange{1, 2}) {
 		t.Error("what a user namespace has is read wrongly")
 	}
 }

@@ -87,9 +87,8 @@ func (c *checker) visitStatements(list []ast.Stmt) {
 			continue
 		}
 		sort, ok := next.X.(*ast.CallExpr)
-		if ok && c.calls(
-			sort, "slices", "Sort", "SortFunc", "SortStableFunc",
-		) && types.ExprString(sort.Args[0]) == types.ExprString(assign.Lhs[0]) {
+		if ok && c.calls(sort, "slices", "Sort", "SortFunc", "SortStableFunc") &&
+			types.ExprString(sort.Args[0]) == types.ExprString(assign.Lhs[0]) {
 			c.ignoreOrder(collect)
 		}
 	}

@@ -40,9 +40,8 @@ func servers(fset *token.FileSet, file *ast.File) []Finding {
 		found = append(found, finding(p.Filename+":"+strconv.Itoa(p.Line), "%s", message))
 	}
 	ast.Inspect(file, func(node ast.Node) bool {
-		if config, ok := node.(*ast.CompositeLit); ok && transport != "" && isSelector(
-			config.Type, transport, "ServeConfig",
-		) && !sets(config, "Access") {
+		if config, ok := node.(*ast.CompositeLit); ok && transport != "" &&
+			isSelector(config.Type, transport, "ServeConfig") && !sets(config, "Access") {
 			report(config, "a ServeConfig has to choose whom the listener answers: set Access, of a unix socket to nil")
 		}
 		selector, ok := node.(*ast.SelectorExpr)

@@ -267,9 +267,8 @@ func TestUnixSocketsAndRedirects(t *testing.T) {
 		}
 		task.Labels["app"] = c.label
 		value, ok, err := (&scrape{endpoint: e, series: "queue"}).measure(t.Context(), task)
-		if c.want == "" && (err != nil || !ok || value != 3) || c.want != "" && (err == nil || !strings.Contains(
-			err.Error(), c.want,
-		)) {
+		if c.want == "" && (err != nil || !ok || value != 3) ||
+			c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s for %s: %v, %v, %v; want %q", c.path, c.label, value, ok, err, c.want)
 		}
 	}
@@ -303,9 +302,8 @@ func TestCommands(t *testing.T) {
 		}
 		value, _, err := command([]string{"/bin/sh", "-c", c.script})(ctx, nil)
 		cancel()
-		if c.want == "" && (err != nil || value != c.value) || c.want != "" && (err == nil || !strings.Contains(
-			err.Error(), c.want,
-		)) {
+		if c.want == "" && (err != nil || value != c.value) ||
+			c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, %v; want %v %q", c.script, value, err, c.value, c.want)
 		}
 	}

@@ -35,7 +35,7 @@
 //	for l := t.Next(); l != nil; l = t.Next() {
 //		if place(l) { t.Charge(l) } else { t.Block(l.Class(), plimsoll.WaitNoNode) }
 //	}
-//	t.Settle()                            // then Tell gives each lane its cause
+//	t.Settle()                            // then NextCause gives each lane its cause
 //
 // # Guarantees
 //
@@ -43,8 +43,9 @@
 // blocked. It returns nil only if there is none. It returns the same lane until Charge, Block or
 // another call changes something.
 //
-// After Next has returned nil, Settle finds the changed causes and Tell returns them. Once Tell has
-// returned all of them, each lane's code and queue are true. The same calls give the same answers.
+// After Next has returned nil, Settle finds the changed causes and NextCause returns them. Once it
+// has returned all of them, each lane's code and queue are true. The same calls give the same
+// answers.
 //
 // # Waiting
 //

@@ -135,9 +135,8 @@ func (w *world) share(path string) *big.Rat {
 func (w *world) next() *lane {
 	var open []*lane
 	for _, l := range w.lanes {
-		if l != nil && l.ready > 0 && l.of.Admitted() && l.class.Blocked() == plimsoll.WaitNone && !w.refused(
-			l.of.leaf, l.class,
-		) {
+		if l != nil && l.ready > 0 && l.of.Admitted() && l.class.Blocked() == plimsoll.WaitNone &&
+			!w.refused(l.of.leaf, l.class) {
 			open = append(open, l)
 		}
 	}
@@ -152,9 +151,8 @@ func (w *world) next() *lane {
 			if !slices.ContainsFunc(open, func(l *lane) bool { return below(l.of.leaf, child) }) {
 				continue
 			}
-			if best == "" || w.share(child).Cmp(
-				w.share(best),
-			) < 0 || w.share(child).Cmp(w.share(best)) == 0 && child < best {
+			if best == "" || w.share(child).Cmp(w.share(best)) < 0 ||
+				w.share(child).Cmp(w.share(best)) == 0 && child < best {
 				best = child
 			}
 		}
@@ -377,7 +375,7 @@ func (w *world) leave(a *account) {
 func (w *world) cutShort() {
 	w.place(rapid.IntRange(0, 3).Draw(w.t, "lanes before it is cut short"))
 	for range rapid.IntRange(0, 3).Draw(w.t, "lanes that are told") {
-		if l, cause, ok := w.tree.Tell(); ok {
+		if l, cause, ok := w.tree.NextCause(); ok {
 			w.lanes[l.ID].told = cause
 		}
 	}
@@ -417,7 +415,7 @@ func (w *world) place(n int) (done bool) {
 
 func (w *world) settle() {
 	w.tree.Settle()
-	for l, cause, ok := w.tree.Tell(); ok; l, cause, ok = w.tree.Tell() {
+	for l, cause, ok := w.tree.NextCause(); ok; l, cause, ok = w.tree.NextCause() {
 		w.lanes[l.ID].told = cause
 	}
 	for _, l := range w.lanes {
@@ -446,9 +444,8 @@ func (w *world) restate() {
 	k := rapid.IntRange(0, w.names.Len()-1).Draw(w.t, "resource")
 	limited := false
 	w.tree.Root.Walk(func(q *queue.Queue) { limited = limited || q.MaxSet&(1<<k) != 0 })
-	if limited || slices.ContainsFunc(
-		w.lanes, func(l *lane) bool { return l != nil && l.class == c && l.running > 0 },
-	) {
+	if limited ||
+		slices.ContainsFunc(w.lanes, func(l *lane) bool { return l != nil && l.class == c && l.running > 0 }) {
 		return
 	}
 	count := func(sign int32) {

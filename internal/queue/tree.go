@@ -109,7 +109,7 @@ type Tree struct {
 	live      int       // number of classes that have rows and are not blocked
 	unsettled *waiter   // lanes that were told that they wait for their turn
 	recheck   []*waiter // waiters whose cause may have ended; Settle checks them
-	telling   []*waiter // waiters whose cause has ended; Tell gives their lanes another
+	telling   []*waiter // waiters whose cause has ended; NextCause gives their lanes another
 	admitting []*Queue  // queues that may admit parked accounts
 	changed   []*Queue  // queues changed since the last call of Changed
 }

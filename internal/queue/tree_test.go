@@ -82,7 +82,7 @@ func (p *fixture) cycle() (placed int) {
 		placed++
 	}
 	p.tree.Settle()
-	for l, c, ok := p.tree.Tell(); ok; l, c, ok = p.tree.Tell() {
+	for l, c, ok := p.tree.NextCause(); ok; l, c, ok = p.tree.NextCause() {
 		p.told[l] = c.Code.String()
 		if c.Queue != nil {
 			p.told[l] = fmt.Sprintf("%s has too little %s", c.Queue.Path, p.names.Name(c.Resource))

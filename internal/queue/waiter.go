@@ -105,7 +105,7 @@ func (w *waiter) holds() bool {
 // registered reports whether w is the current waiter of its class at its queue.
 func (w *waiter) registered() bool { return w.queue != nil && w.queue.waiters[w.class] == w }
 
-// Settle finds the causes that have changed; Tell then returns the new ones. It is called when
+// Settle finds the causes that have changed; NextCause then returns the new ones. It is called when
 // Next has returned nil, because then each waiting lane has a cause. Until Settle is called, lanes
 // keep the cause that they were told.
 func (t *Tree) Settle() {
@@ -153,10 +153,11 @@ func (t *Tree) tell(w *waiter) {
 	}
 }
 
-// Tell returns the next lane whose cause has changed, and the cause; ok is false if there is none.
+// NextCause returns the next lane whose cause has changed, and the cause; ok is false if there is
+// none.
 // A cause has changed when its code or queue differs, or when Restate has outdated it. Another
 // short resource at the same queue is no change.
-func (t *Tree) Tell() (l *Lane, cause Cause, ok bool) {
+func (t *Tree) NextCause() (l *Lane, cause Cause, ok bool) {
 	for len(t.telling) > 0 {
 		w := t.telling[0]
 		if w.lanes == nil || w.stillHolds() {
@@ -177,8 +178,8 @@ func (t *Tree) Tell() (l *Lane, cause Cause, ok bool) {
 	return nil, Cause{}, false
 }
 
-// Telling reports whether Tell would return another lane.
-func (t *Tree) Telling() bool { return len(t.telling) > 0 }
+// HasNextCause reports whether NextCause would return another lane.
+func (t *Tree) HasNextCause() bool { return len(t.telling) > 0 }
 
 // causeOf returns the present cause of a lane.
 func (t *Tree) causeOf(l *Lane) *waiter {

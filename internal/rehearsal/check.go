@@ -143,9 +143,8 @@ func (x *rehearsal) allowed(action string) bool {
 
 func (x *rehearsal) used(action string) bool {
 	return x.each(func(p *plimsoll.Policy) bool {
-		return p.Kind() == plimsoll.PolicyNodeQOS && slices.ContainsFunc(
-			p.NodeQOS.Rules, func(r plimsoll.Rule) bool { return r.Action == action },
-		)
+		return p.Kind() == plimsoll.PolicyNodeQOS &&
+			slices.ContainsFunc(p.NodeQOS.Rules, func(r plimsoll.Rule) bool { return r.Action == action })
 	})
 }
 

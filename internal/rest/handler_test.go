@@ -193,9 +193,8 @@ func errorOf(t *testing.T, w *httptest.ResponseRecorder, status int) string {
 		t.Fatalf("the error %q is not JSON: %v", w.Body, err)
 	}
 	message, _ := body["message"].(string)
-	if w.Code != status || body["status_code"] != float64(
-		status,
-	) || message == "" || body["description"] != message || len(body) != 3 {
+	if w.Code != status || body["status_code"] != float64(status) || message == "" ||
+		body["description"] != message || len(body) != 3 {
 		t.Errorf("got %d %s; want status %d and YuniKorn's three keys", w.Code, w.Body, status)
 	}
 	return message

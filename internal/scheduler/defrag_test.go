@@ -33,9 +33,8 @@ func TestPlanMovesEmptiesNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(plan.Moves) != 1 || len(plan.Emptied) != 1 || plan.Moves[0].From != plan.Emptied[0] || !strings.HasSuffix(
-		plan.Moves[0].Name, ".0",
-	) || plan.Stopped {
+	if len(plan.Moves) != 1 || len(plan.Emptied) != 1 || plan.Moves[0].From != plan.Emptied[0] ||
+		!strings.HasSuffix(plan.Moves[0].Name, ".0") || plan.Stopped {
 		t.Errorf("the plan is %+v", plan)
 	}
 	again, err := c.sched.PlanMoves(c.s, nil, "", 10)

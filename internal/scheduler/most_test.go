@@ -25,7 +25,7 @@ func TestNodeTakesAtMostItsMaxTasks(t *testing.T) {
 	if bound := c.submit("j", "root.a", 300, 0); fmt.Sprint(bound) != "[j.g.0 j.g.1 j.g.2]" {
 		t.Fatalf("%d tasks were bound: %v", len(bound), bound)
 	}
-	c.s.Tell(state.Budget{})
+	c.s.RecordCauses(state.Budget{})
 	if wait := c.s.Job("j").Groups[0].Wait; wait.Code != plimsoll.WaitNoNode {
 		t.Errorf("the others wait for %s", wait.Code)
 	}

@@ -41,7 +41,7 @@ func TestStoredJobThatIsNotUnderstoodAnyMore(t *testing.T) {
 	for range 3 {
 		sched.Cycle(s, state.Budget{})
 	}
-	s.Tell(state.Budget{})
+	s.RecordCauses(state.Budget{})
 	if c := s.Job("other").Groups[0].Counts; c.Pending != 0 {
 		t.Errorf("the other job: %+v", c)
 	}
@@ -50,9 +50,8 @@ func TestStoredJobThatIsNotUnderstoodAnyMore(t *testing.T) {
 		t.Errorf("%+v waits for %s: %s", g.Counts, g.Wait.Code, g.Wait)
 	}
 	ref, _ := s.FindTask("old", "g", 1)
-	if x, err := sched.Explain(s, ref, ""); err != nil || x.Code != plimsoll.WaitNotUnderstood || !strings.Contains(
-		x.Summary, "groups[0].constraints.where",
-	) {
+	if x, err := sched.Explain(s, ref, ""); err != nil || x.Code != plimsoll.WaitNotUnderstood ||
+		!strings.Contains(x.Summary, "groups[0].constraints.where") {
 		t.Errorf("explained: %+v, %v", x.Summary, err)
 	}
 	if err := s.Kill("old", ""); err != nil {

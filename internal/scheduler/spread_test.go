@@ -136,7 +136,7 @@ func TestExplainOfASpreadTask(t *testing.T) {
 	if !ok {
 		t.Fatal("there is no task j.g.3")
 	}
-	c.s.Tell(state.Budget{})
+	c.s.RecordCauses(state.Budget{})
 	x, err := c.sched.Explain(c.s, ref, "")
 	if err != nil {
 		t.Fatal(err)

@@ -226,9 +226,8 @@ func TestExplainANode(t *testing.T) {
 	if len(refusals) != 2 || refusals["reserved"] != "cordoned" || refusals["min-cpu"] != "not enough cpu" {
 		t.Errorf("%v", refusals)
 	}
-	if _, err := c.sched.Explain(c.s, ref, "n9"); plimsoll.CodeOf(err) != plimsoll.CodeNotFound || !strings.Contains(
-		err.Error(), "plimsoll node list",
-	) {
+	if _, err := c.sched.Explain(c.s, ref, "n9"); plimsoll.CodeOf(err) != plimsoll.CodeNotFound ||
+		!strings.Contains(err.Error(), "plimsoll node list") {
 		t.Errorf("an unknown node: %v", err)
 	}
 }

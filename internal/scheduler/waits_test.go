@@ -60,7 +60,7 @@ func TestLostNodesOpenNobody(t *testing.T) {
 			)
 			return err
 		})
-		c.s.Tell(state.Budget{})
+		c.s.RecordCauses(state.Budget{})
 	}
 	want := func(code plimsoll.WaitCode) {
 		t.Helper()
@@ -97,7 +97,7 @@ func TestTooLargeAlikeLearnThatTheirNodeIsGone(t *testing.T) {
 	}
 	want := func(code plimsoll.WaitCode) {
 		t.Helper()
-		c.s.Tell(state.Budget{})
+		c.s.RecordCauses(state.Budget{})
 		for _, id := range ids {
 			if got := c.s.Job(id).Groups[0].Wait.Code; got != code {
 				t.Errorf("%s waits for %s, want %s", id, got, code)

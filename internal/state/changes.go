@@ -124,7 +124,7 @@ func (s *State) Continue(budget Budget) {
 
 // Behind reports whether work is left over for the next turn.
 func (s *State) Behind() bool {
-	return len(s.stopping)+len(s.emptying)+len(s.growing)+len(s.excluded)+len(s.forgetting) > 0 || s.tree.Telling() ||
+	return len(s.stopping)+len(s.emptying)+len(s.growing)+len(s.excluded)+len(s.forgetting) > 0 || s.tree.HasNextCause() ||
 		s.tree.Readmitting() ||
 		s.mustExpire() || s.mustForgetOutcome() || s.isDue()
 }

@@ -77,9 +77,8 @@ func TestEndedJobsLeaveNothingBehind(t *testing.T) {
 			p.kill("own" + id)
 		}
 		q := p.s.Queue("root.default")
-		if q.Accounts != 1 || len(p.s.classes) != 1 || len(p.s.lanes.rows) > 3 || len(
-			p.s.accounts.rows,
-		) > 3 || len(p.s.jobs) > 3 {
+		if q.Accounts != 1 || len(p.s.classes) != 1 || len(p.s.lanes.rows) > 3 || len(p.s.accounts.rows) > 3 ||
+			len(p.s.jobs) > 3 {
 			t.Errorf(
 				"parked %t: %d accounts, %d classes, %d lanes, %d jobs are left", parked, q.Accounts, len(p.s.classes),
 				len(p.s.lanes.rows), len(p.s.jobs),

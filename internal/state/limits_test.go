@@ -150,9 +150,8 @@ func TestWhatNoBatchHasRoomForIsRefused(t *testing.T) {
 		var changes state.Changes
 		s.Take(&changes)
 		s.Begin(2e9, 2)
-		if err := c.do(s); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(
-			err.Error(), "at most",
-		) {
+		if err := c.do(s); err == nil || !strings.Contains(err.Error(), c.want) ||
+			!strings.Contains(err.Error(), "at most") {
 			t.Errorf("%s: %.300v, want %q with the limit", c.name, err, c.want)
 		}
 		if s.Take(&changes); !changes.Empty() {

@@ -99,9 +99,8 @@ func rulesOf(p *plimsoll.Policy) int {
 func (s *State) put(p *plimsoll.Policy, dryRun bool) PolicyChange {
 	ref := p.Ref()
 	old := s.policies.byRef[ref]
-	if old != nil && reflect.DeepEqual(old.Action, p.Action) && reflect.DeepEqual(
-		old.TaskQOS, p.TaskQOS,
-	) && reflect.DeepEqual(old.NodeQOS, p.NodeQOS) {
+	if old != nil && reflect.DeepEqual(old.Action, p.Action) && reflect.DeepEqual(old.TaskQOS, p.TaskQOS) &&
+		reflect.DeepEqual(old.NodeQOS, p.NodeQOS) {
 		return PolicyUnchanged
 	}
 	if !dryRun {

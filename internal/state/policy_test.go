@@ -187,9 +187,8 @@ func TestPoliciesApplied(t *testing.T) {
 	}
 	for _, dryRun := range []bool{true, false} {
 		outcomes, err := s.ApplyPolicies(set, dryRun)
-		if err != nil || len(
-			outcomes,
-		) != 4 || outcomes[0] != (state.PolicyOutcome{Ref: set[0].Ref(), Change: state.PolicyCreated}) {
+		if err != nil || len(outcomes) != 4 ||
+			outcomes[0] != (state.PolicyOutcome{Ref: set[0].Ref(), Change: state.PolicyCreated}) {
 			t.Fatalf("dry run %t: %+v, %v", dryRun, outcomes, err)
 		}
 		if got := len(s.Policies()); dryRun != (got == 0) {

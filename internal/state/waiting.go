@@ -166,10 +166,11 @@ func (s *State) setWait(g *Group, cause plimsoll.WaitCause) {
 	s.markStatus(g.Job, false)
 }
 
-// Tell records the causes of waiting that have changed in the tree, as far as the budget goes.
-func (s *State) Tell(budget Budget) {
-	for s.tree.Telling() && !s.Over(budget) {
-		if l, cause, ok := s.tree.Tell(); ok {
+// RecordCauses records the causes of waiting that have changed in the tree, as far as the budget
+// goes.
+func (s *State) RecordCauses(budget Budget) {
+	for s.tree.HasNextCause() && !s.Over(budget) {
+		if l, cause, ok := s.tree.NextCause(); ok {
 			s.setWait(s.GroupOf(l), s.causeOf(s.GroupOf(l), cause))
 		}
 	}

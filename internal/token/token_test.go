@@ -272,9 +272,8 @@ func TestTokenOfAServerThatHasEndedIsNotFound(t *testing.T) {
 	}
 	withdraw()
 	wantCode(t, source.Check(), plimsoll.CodeUnavailable)
-	if got, _, err := source.Get(); got.Is() || err != nil || !strings.Contains(
-		source.String(), "no server at 127.0.0.1:9080",
-	) {
+	if got, _, err := source.Get(); got.Is() || err != nil ||
+		!strings.Contains(source.String(), "no server at 127.0.0.1:9080") {
 		t.Errorf("%v, %v, %v", got, err, source)
 	}
 
@@ -300,9 +299,8 @@ func TestTokenOfAServerThatHasEndedIsNotFound(t *testing.T) {
 			t.Fatal(err)
 		}
 		source := Finder{Kind: User}.For("127.0.0.1:9080")
-		if got, _, err := source.Get(); got.Is() || err != nil || !strings.Contains(
-			source.String(), "is of a server that has ended",
-		) {
+		if got, _, err := source.Get(); got.Is() || err != nil ||
+			!strings.Contains(source.String(), "is of a server that has ended") {
 			t.Errorf("%s: %v, %v, %v", name, got, err, source)
 		}
 	}

@@ -269,9 +269,8 @@ func (c *Connections) dispensable(p *pool, peer netip.Addr) *conn {
 	for e := p.busy.Front(); e != nil; e = e.Next() {
 		found := element(e)
 		since := found.writing.Load()
-		if since != 0 && now.UnixNano()-since >= int64(
-			blockedWrite,
-		) && !found.trusted.Load() && (!peer.IsValid() || found.peer == peer) {
+		if since != 0 && now.UnixNano()-since >= int64(blockedWrite) && !found.trusted.Load() &&
+			(!peer.IsValid() || found.peer == peer) {
 			return found
 		}
 	}

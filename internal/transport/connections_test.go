@@ -280,9 +280,8 @@ func TestStreamsLeaveAQuarterOfTheConnections(t *testing.T) {
 		b.open(getRequest)
 		b.open(getRequest)
 		b.open(getRequest)
-		if err := <-b.errs; plimsoll.CodeOf(err) != plimsoll.CodeExhausted || !strings.Contains(
-			err.Error(), "3 connections",
-		) {
+		if err := <-b.errs; plimsoll.CodeOf(err) != plimsoll.CodeExhausted ||
+			!strings.Contains(err.Error(), "3 connections") {
 			t.Errorf("the fourth stream: %v", err)
 		}
 		if err := first.conn.Close(); err != nil {

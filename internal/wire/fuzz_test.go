@@ -74,9 +74,8 @@ func FuzzBatch(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		known := func(m *pb.Batch) bool {
 			for _, mutation := range m.GetMutations() {
-				if k := mutation.GetKind(); k <= 0 || k >= NumKinds || mutation.GetDeleted() && len(
-					mutation.GetValue(),
-				) > 0 {
+				if k := mutation.GetKind(); k <= 0 || k >= NumKinds ||
+					mutation.GetDeleted() && len(mutation.GetValue()) > 0 {
 					return false
 				}
 			}

@@ -30,7 +30,7 @@ type FleetOptions struct {
 	Tries   int                          // tries of each call; 0: DefaultTries
 	Timeout time.Duration                // timeout of each try; 0: DefaultTryTimeout
 	Pause   plimsoll.Backoff             // pause between tries; zero: DefaultPause
-	Tell    func(part string, err error) // called with the error of each try that is repeated; nil: not called
+	OnRetry func(part string, err error) // called with the error of each try that is repeated; nil: not called
 }
 
 // The defaults of FleetOptions.
@@ -247,8 +247,8 @@ func (f *Fleet) try(ctx context.Context, p *part, ask func(context.Context) erro
 		if err == nil || n >= f.options.Tries || !temporary(err) || ctx.Err() != nil {
 			return err
 		}
-		if f.options.Tell != nil {
-			f.options.Tell(p.Name, err)
+		if f.options.OnRetry != nil {
+			f.options.OnRetry(p.Name, err)
 		}
 		pause, cancel := context.WithTimeout(ctx, f.options.Pause.Delay(n))
 		<-pause.Done()

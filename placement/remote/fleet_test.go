@@ -243,7 +243,7 @@ func TestABatchIsTriedAgain(t *testing.T) {
 				}
 				first.PartEvaluator = beside
 				told := int32(0)
-				options := remote.FleetOptions{Timeout: time.Second, Tell: func(string, error) { told++ }}
+				options := remote.FleetOptions{Timeout: time.Second, OnRetry: func(string, error) { told++ }}
 				began := time.Now()
 				got, err := mustFleet(t, options, first).Place(t.Context(), rand.NewPCG(1, 1), o)
 				if err != nil {

@@ -409,9 +409,8 @@ func TestAnErrorOfABatchIsAnError(t *testing.T) {
 			return evaluate(ctx, b)
 		})
 		got, err := remote.Place(t.Context(), serve(t, e, remote.Serving{}), w.list, rand.NewPCG(1, 1), o)
-		if err == nil || !strings.Contains(
-			err.Error(), "place: batch 2, of 50 servers with \"n",
-		) || !strings.Contains(err.Error(), text) {
+		if err == nil || !strings.Contains(err.Error(), "place: batch 2, of 50 servers with \"n") ||
+			!strings.Contains(err.Error(), text) {
 			t.Errorf("%s: %v", text, err)
 		}
 		want := 1 + remote.DefaultTries

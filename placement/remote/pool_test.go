@@ -84,9 +84,8 @@ func TestAHangingLoadIsBounded(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := p.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(
-			err.Error(), "wait for 3 calls",
-		) {
+		if err := p.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) ||
+			!strings.Contains(err.Error(), "wait for 3 calls") {
 			t.Errorf("Wait while they hang: %v", err)
 		}
 		close(release)

@@ -200,9 +200,8 @@ func TestBatchesAreRefused(t *testing.T) {
 			b := wholeBatch()
 			change(b)
 			got, err := e.Evaluate(t.Context(), b)
-			if err == nil || !strings.Contains(
-				err.Error(), want,
-			) || plimsoll.CodeOf(err) != plimsoll.CodeInvalid || got != nil {
+			if err == nil || !strings.Contains(err.Error(), want) ||
+				plimsoll.CodeOf(err) != plimsoll.CodeInvalid || got != nil {
 				t.Errorf("%s, %s: %v", name, want, err)
 			}
 		}
@@ -298,9 +297,8 @@ func TestErrorsThatAreNotOursStayInside(t *testing.T) {
 	})
 	client := serve(t, e, remote.Serving{Failed: func(err error) { told = err }})
 	_, err := client.Evaluate(t.Context(), wholeBatch())
-	if err == nil || strings.Contains(
-		err.Error(), "password",
-	) || told == nil || told.Error() != "password of the database" {
+	if err == nil || strings.Contains(err.Error(), "password") || told == nil ||
+		told.Error() != "password of the database" {
 		t.Errorf("the caller hears %v, the one who serves %v", err, told)
 	}
 }

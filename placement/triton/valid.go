@@ -60,9 +60,8 @@ func ratioFault(o object) string {
 		return problem("overprovision_ratios", given)
 	}
 	for _, name := range slices.Sorted(maps.Keys(ratios)) {
-		if n, ok := ratios[name].(float64); !ok || !(n > 0) || !slices.Contains(
-			[]string{"ram", "disk", "cpu", "io", "net"}, name,
-		) {
+		if n, ok := ratios[name].(float64); !ok || !(n > 0) ||
+			!slices.Contains([]string{"ram", "disk", "cpu", "io", "net"}, name) {
 			return problem("overprovision_ratios."+name, ratios[name])
 		}
 	}

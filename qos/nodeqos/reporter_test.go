@@ -86,9 +86,8 @@ func TestAMissingMetricIsToldOnce(t *testing.T) {
 					t.Fatal("nothing is told")
 				}
 				last := n.reports[len(n.reports)-1].Events
-				if len(last) != 1 || last[0].Kind != plimsoll.QOSMetricMissing || !strings.Contains(
-					last[0].Message, "its value is "+name,
-				) {
+				if len(last) != 1 || last[0].Kind != plimsoll.QOSMetricMissing ||
+					!strings.Contains(last[0].Message, "its value is "+name) {
 					t.Errorf("told %v", last)
 				}
 				n.set(1)
@@ -105,9 +104,8 @@ func TestAnUnregisteredMetricIsTold(t *testing.T) {
 	n.loop.SetPolicies(policies(throttleByFifth, plimsoll.Rule{Metric: "moon_phase"}))
 	n.steps(3)
 	same(t, "told", n.told(), []string{"metric missing"})
-	if st := n.loop.Status(); len(st.GetLines()) != 1 || !strings.Contains(
-		st.GetLines()[0].GetWaits(), "nobody has registered",
-	) {
+	if st := n.loop.Status(); len(st.GetLines()) != 1 ||
+		!strings.Contains(st.GetLines()[0].GetWaits(), "nobody has registered") {
 		t.Errorf("the lines are %v", st.GetLines())
 	}
 }

@@ -331,9 +331,8 @@ func TestWhatIsLeftCanBeSaved(t *testing.T) {
 	s := mustOpen(t, small(fs, "store"))
 	defer mustClose(t, s)
 	got := read(t, s)
-	if got.Revision == 0 || got.Revision >= 150 || !strings.Contains(
-		err.Error(), fmt.Sprintf("goes on from revision %d", got.Revision),
-	) {
+	if got.Revision == 0 || got.Revision >= 150 ||
+		!strings.Contains(err.Error(), fmt.Sprintf("goes on from revision %d", got.Revision)) {
 		t.Errorf("the store went on from revision %d, the error was: %v", got.Revision, err)
 	}
 }

@@ -45,17 +45,15 @@ func encodeWitness(m meta) []byte {
 
 // decodeWitness returns the format alone if it is not formatVersion.
 func decodeWitness(b []byte) (m meta, err error) {
-	if len(b) < witnessHeader || [8]byte(b[:8]) != witnessMagic || binary.BigEndian.Uint32(b[12:]) != crc32.Checksum(
-		b[:12], castagnoli,
-	) {
+	if len(b) < witnessHeader || [8]byte(b[:8]) != witnessMagic ||
+		binary.BigEndian.Uint32(b[12:]) != crc32.Checksum(b[:12], castagnoli) {
 		return m, errors.New("its first bytes are not those of a witness")
 	}
 	if m.format = binary.BigEndian.Uint32(b[8:]); m.format != formatVersion {
 		return m, nil
 	}
-	if len(b) != witnessSize || binary.BigEndian.Uint32(b[witnessSize-4:]) != crc32.Checksum(
-		b[:witnessSize-4], castagnoli,
-	) {
+	if len(b) != witnessSize ||
+		binary.BigEndian.Uint32(b[witnessSize-4:]) != crc32.Checksum(b[:witnessSize-4], castagnoli) {
 		return m, errors.New("its checksum does not match")
 	}
 	m.commits = binary.BigEndian.Uint64(b[16:])

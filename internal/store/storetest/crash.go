@@ -14,8 +14,8 @@ func (f CrashableFS) CrashClone(cfg vfs.CrashCloneCfg) CrashableFS {
 	return CrashableFS{f.MemFS.CrashClone(cfg)}
 }
 
-// ReuseForWrite implements vfs.FS. That of MemFS takes the lock of CrashClone a second time while
-// it holds it, so the two block each other for ever if CrashClone asks for the lock in between.
+// ReuseForWrite implements vfs.FS. That of MemFS takes the lock of CrashClone twice. If CrashClone
+// asks for the lock in between, the two block each other for ever.
 func (f CrashableFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if err := f.Rename(oldname, newname); err != nil {
 		return nil, err

@@ -1,8 +1,8 @@
-package main
+package terminal
 
 import "unicode/utf8"
 
-// terminalFilter reduces the output of a task to the content that a terminal is shown: text, line
+// Filter reduces the output of a task to the content that a terminal is shown: text, line
 // breaks, tabs, returns to the beginning of the line, and colours (Select Graphic Rendition). All
 // other control sequences are dropped, such as those that write the clipboard, set the title, move
 // the cursor, answer, or print the screen. It passes only complete sequences, so the result does
@@ -11,8 +11,9 @@ import "unicode/utf8"
 // The states are those of Paul Williams's parser of the VT500 series, without those that only tell
 // apart sequences that are dropped. A library for it (charmbracelet/x/ansi) also measures the width
 // of text, and brings five modules for that.
-type terminalFilter struct {
-	// OneLine drops returns to the beginning of the line too, because a prefix stands there.
+type Filter struct {
+	// OneLine is for lines that the caller writes behind a prefix. Returns to the beginning of the
+	// line are dropped too, and Flush ends no colours: the caller ends them with each line.
 	OneLine bool
 
 	state   filterState
@@ -39,8 +40,10 @@ const (
 	longestSequence = 64
 	// longestCommand bounds the text that an unterminated command hides.
 	longestCommand = 1 << 20
-	resetColors    = "\x1b[0m"
 )
+
+// ResetColors ends all colours.
+const ResetColors = "\x1b[0m"
 
 // Controls that begin and end sequences.
 const (
@@ -49,8 +52,8 @@ const (
 	c1ST, c1OSC, c1PM, c1APC          = 0x9c, 0x9d, 0x9e, 0x9f
 )
 
-// append appends the visible part of data to dst. data continues the bytes of the last call.
-func (f *terminalFilter) append(dst, data []byte) []byte {
+// Append appends the visible part of data to dst. data continues the bytes of the last call.
+func (f *Filter) Append(dst, data []byte) []byte {
 	if len(f.partial) > 0 {
 		data = append(f.partial, data...)
 		f.partial = nil
@@ -66,19 +69,19 @@ func (f *terminalFilter) append(dst, data []byte) []byte {
 	return dst
 }
 
-// flush appends the rest at the end of the output, and ends the colours.
-func (f *terminalFilter) flush(dst []byte) []byte {
+// Flush appends the rest at the end of the output, and ends the colours.
+func (f *Filter) Flush(dst []byte) []byte {
 	if len(f.partial) > 0 && f.state == inText {
 		dst = utf8.AppendRune(dst, utf8.RuneError)
 	}
-	if f.colored {
-		dst = append(dst, resetColors...)
+	if f.colored && !f.OneLine {
+		dst = append(dst, ResetColors...)
 	}
-	*f = terminalFilter{OneLine: f.OneLine}
+	*f = Filter{OneLine: f.OneLine}
 	return dst
 }
 
-func (f *terminalFilter) take(dst []byte, r rune) []byte {
+func (f *Filter) take(dst []byte, r rune) []byte {
 	switch f.state {
 	case inText:
 		return f.text(dst, r)
@@ -106,7 +109,7 @@ func (f *terminalFilter) take(dst []byte, r rune) []byte {
 	return dst
 }
 
-func (f *terminalFilter) enter(s filterState) { f.state, f.codes, f.skipped = s, f.codes[:0], 0 }
+func (f *Filter) enter(s filterState) { f.state, f.codes, f.skipped = s, f.codes[:0], 0 }
 
 // behindEscape returns the state after ESC and a rune.
 func behindEscape(r rune) filterState {
@@ -123,9 +126,9 @@ func behindEscape(r rune) filterState {
 }
 
 // text handles a rune outside of sequences.
-func (f *terminalFilter) text(dst []byte, r rune) []byte {
+func (f *Filter) text(dst []byte, r rune) []byte {
 	switch {
-	case r == '\n', r == '\t', r == '\r' && !f.OneLine, !steers(r):
+	case r == '\n', r == '\t', r == '\r' && !f.OneLine, !IsControl(r):
 		return utf8.AppendRune(dst, r)
 	case r == '\r':
 		return append(dst, ' ')
@@ -141,7 +144,7 @@ func (f *terminalFilter) text(dst []byte, r rune) []byte {
 
 // command handles a rune of a command to the terminal. The end of the line ends the command too, so
 // that text after a false start of a command is shown again.
-func (f *terminalFilter) command(dst []byte, r rune) []byte {
+func (f *Filter) command(dst []byte, r rune) []byte {
 	f.skipped++
 	switch {
 	case f.state == inCommandEnd && r == '\\', r == bel, r == c1ST, r == cancel, r == substitute:
