@@ -165,7 +165,7 @@ func transient(err error) bool {
 func (l *ledger) status(task string, attempt int32) (key attemptKey, known, begun, writing bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w, wanted := l.mu.wanted[task]
+	w, wanted := l.wanted(task)
 	var found *entry
 	for _, e := range l.mu.entries[task] {
 		if e.onDisk && (attempt == 0 || attempt == e.attempt) {

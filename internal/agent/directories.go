@@ -145,7 +145,7 @@ func (l *ledger) removable() []candidate {
 }
 
 func (l *ledger) isRemovable(task string, e *entry) bool {
-	if w, ok := l.mu.wanted[task]; !e.onDisk || !l.mu.synced || !l.mu.connected || ok && w.attempt == e.attempt {
+	if w, ok := l.wanted(task); !e.onDisk || !l.mu.synced || !l.mu.connected || ok && w.attempt == e.attempt {
 		return false
 	}
 	return e.phase == phaseEnded && e.acked || e.phase == phaseOrphan
@@ -164,7 +164,7 @@ func (l *ledger) retire(key attemptKey) error {
 		return err
 	}
 	l.remove(key)
-	_, wanted := l.mu.wanted[key.task]
+	_, wanted := l.wanted(key.task)
 	if wanted || len(l.mu.entries[key.task]) > 0 {
 		return nil
 	}

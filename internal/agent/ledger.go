@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/informer"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -30,10 +31,7 @@ type ledger struct {
 
 		// wanted has the assignments by task. It keeps the last complete list while the agent is
 		// not connected.
-		wanted map[string]assignment
-		// fresh is the list that is being received, and replaces wanted when it is complete. It is
-		// nil between lists.
-		fresh map[string]assignment
+		wanted *informer.Loader[assignment]
 		// listed is true once wanted was complete. Before that, no task is settled.
 		listed bool
 		// connected is true while wanted is complete and its changes arrive. Only then attempts
@@ -143,7 +141,7 @@ func newLedger(node, dir string, out *outbox, trouble func(Trouble)) *ledger {
 		node: node, root: filepath.Join(dir, "tasks"), trash: filepath.Join(dir, "trash"), out: out, trouble: trouble,
 		wake: make(chan struct{}, 1),
 	}
-	l.mu.wanted = map[string]assignment{}
+	l.mu.wanted = informer.NewLoader(informer.NewPlainIndexer[assignment]())
 	l.mu.entries = map[string][]*entry{}
 	l.mu.isDirty = map[string]bool{}
 	l.mu.queued = map[attemptKey]bool{}
@@ -202,8 +200,9 @@ func (l *ledger) markDirty(task string) {
 
 // markAllDirty settles every task, always in the same order.
 func (l *ledger) markAllDirty() {
-	tasks := make([]string, 0, len(l.mu.wanted)+len(l.mu.entries))
-	for task := range l.mu.wanted {
+	wanted := l.mu.wanted.Index().Snapshot()
+	tasks := make([]string, 0, wanted.Len()+len(l.mu.entries))
+	for task := range wanted.Keys() {
 		tasks = append(tasks, task)
 	}
 	for task := range l.mu.entries {
@@ -238,42 +237,55 @@ func (l *ledger) restore(dirs []keptDir, ends []plimsoll.TaskReport) {
 func (l *ledger) disconnect() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.mu.connected, l.mu.fresh = false, nil
+	l.mu.connected = false
+	l.mu.wanted.Drop()
 }
 
 // beginList announces a list of all assignments.
 func (l *ledger) beginList() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.mu.connected, l.mu.fresh = false, map[string]assignment{}
+	l.mu.connected = false
+	l.mu.wanted.Begin()
 }
 
 // assign records a part of the list, or changes to it. complete is true at the end of the list.
 func (l *ledger) assign(changed []assignmentOf, removed []string, complete bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	into := l.mu.wanted
-	if l.mu.fresh != nil {
-		into = l.mu.fresh
-	}
+	changes := make([]informer.Change[assignment], 0, len(changed)+len(removed))
 	for i := range changed {
 		c := &changed[i]
 		if err := c.validate(l.node); err != nil {
 			l.trouble(Trouble{Kind: TroubleAssignment, Task: c.task, Err: err})
 			continue
 		}
-		into[c.task] = c.assignment
+		changes = append(changes, informer.Change[assignment]{Key: c.task, Object: c.assignment})
 		l.markDirty(c.task)
 	}
 	for _, task := range removed {
-		delete(into, task)
+		changes = append(changes, informer.Change[assignment]{Key: task, Deleted: true})
 		l.markDirty(task)
 	}
-	if complete && l.mu.fresh != nil {
-		l.mu.wanted, l.mu.fresh, l.mu.connected, l.mu.listed = l.mu.fresh, nil, true, true
+	listed := complete && l.mu.wanted.Listing()
+	err := l.mu.wanted.Apply(changes, informer.Version{})
+	if err == nil && listed {
+		err = l.mu.wanted.Complete(informer.Version{})
+	}
+	if err != nil {
+		l.trouble(Trouble{Kind: TroubleAssignment, Err: err})
+		return
+	}
+	if listed {
+		l.mu.connected, l.mu.listed = true, true
 		l.repeatReports()
 		l.markAllDirty()
 	}
+}
+
+// wanted returns the assignment of a task. The caller holds mu.
+func (l *ledger) wanted(task string) (a assignment, ok bool) {
+	return l.mu.wanted.Index().Snapshot().Get(task)
 }
 
 // assignmentOf is an assignment with its task and node.
@@ -312,8 +324,7 @@ const maxGroupName = 63
 
 // repeatReports sends reports again that the coordinator should have, but does not seem to.
 func (l *ledger) repeatReports() {
-	for _, task := range sortedKeys(l.mu.wanted) {
-		w := l.mu.wanted[task]
+	for task, w := range l.mu.wanted.Index().Snapshot().All() {
 		e := l.find(attemptKey{task, w.attempt})
 		switch {
 		case e == nil:
@@ -396,7 +407,7 @@ func (l *ledger) settle(now time.Time) []op {
 
 func (l *ledger) compare(task string) []action {
 	var wanted *want
-	if w, ok := l.mu.wanted[task]; ok {
+	if w, ok := l.wanted(task); ok {
 		wanted = &w.want
 	}
 	var held []have
@@ -433,7 +444,7 @@ func (l *ledger) settleTask(task string, now time.Time) {
 // grace returns the task's own grace, if the task is still assigned. Otherwise it returns 0, and
 // the supervisor uses the grace from the start.
 func (l *ledger) grace(task string) time.Duration {
-	w, ok := l.mu.wanted[task]
+	w, ok := l.wanted(task)
 	if ok && w.spec.KillGrace <= 0 {
 		return plimsoll.DefaultKillGrace
 	}
@@ -454,7 +465,7 @@ func (l *ledger) inferEnd(key attemptKey, result plimsoll.TaskResult, message st
 
 // clean drops attempts that have ended and left no directory.
 func (l *ledger) clean(task string) {
-	w, wanted := l.mu.wanted[task]
+	w, wanted := l.wanted(task)
 	for _, e := range slices.Clone(l.mu.entries[task]) {
 		if e.phase == phaseEnded && e.acked && !e.onDisk && (!wanted || w.attempt != e.attempt) {
 			l.remove(attemptKey{task, e.attempt})
@@ -473,7 +484,7 @@ func (l *ledger) prepareStart(o *op, now time.Time) bool {
 		l.markDirty(o.task)
 		return false
 	}
-	w := l.mu.wanted[o.task]
+	w, _ := l.wanted(o.task)
 	e := l.ensure(key)
 	e.phase, e.worth = phaseStarting, w.worth()
 	l.report(o.task, e, plimsoll.TaskStarting, now.UnixNano())

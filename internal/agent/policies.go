@@ -2,17 +2,16 @@ package agent
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/informer"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -27,14 +26,14 @@ type policyBook struct {
 	apply   func([]plimsoll.Policy) // called with the complete set after a change
 	trouble func(Trouble)
 
-	set     map[plimsoll.PolicyRef]plimsoll.Policy
-	fresh   map[plimsoll.PolicyRef]plimsoll.Policy // the list that is being received; nil: none
-	applied []byte                                 // the last set that was applied
-	saved   []byte                                 // the set on disk
+	set     *informer.Loader[plimsoll.Policy] // by policyKey
+	applied []byte                              // the last set that was applied
+	saved   []byte                              // the set on disk
 }
 
 func newPolicyBook(path string, apply func([]plimsoll.Policy), trouble func(Trouble)) *policyBook {
-	return &policyBook{path: path, apply: apply, trouble: trouble, set: map[plimsoll.PolicyRef]plimsoll.Policy{}}
+	set := informer.NewLoader(informer.NewPlainIndexer[plimsoll.Policy]())
+	return &policyBook{path: path, apply: apply, trouble: trouble, set: set}
 }
 
 // open reads the policies of an earlier agent, and applies them. An unreadable file counts as
@@ -44,9 +43,11 @@ func (b *policyBook) open() {
 	if err == nil {
 		var m pb.WatchAssignmentsResponse
 		if err = proto.Unmarshal(data, &m); err == nil {
+			var changed []plimsoll.Policy
 			for _, p := range m.GetChangedPolicies() {
-				b.put(b.set, wire.PolicyFromProto(p))
+				changed = append(changed, wire.PolicyFromProto(p))
 			}
+			b.store(changed, nil)
 			b.saved = data
 		}
 	}
@@ -56,36 +57,48 @@ func (b *policyBook) open() {
 	b.publish()
 }
 
-func (b *policyBook) put(into map[plimsoll.PolicyRef]plimsoll.Policy, p plimsoll.Policy) {
-	if err := p.Validate(); err != nil {
-		b.trouble(Trouble{Kind: TroublePolicy, Policy: p.Ref().String(), Err: err})
-		return
+// policyKey is the key of a policy in the book; its order is that of kinds and names.
+func policyKey(ref plimsoll.PolicyRef) string { return string(rune(ref.Kind)) + ref.Name }
+
+// store puts valid policies into the set or into the list that arrives, and reports whether it
+// could.
+func (b *policyBook) store(changed []plimsoll.Policy, gone []plimsoll.PolicyRef) bool {
+	changes := make([]informer.Change[plimsoll.Policy], 0, len(changed)+len(gone))
+	for i := range changed {
+		p := &changed[i]
+		if err := p.Validate(); err != nil {
+			b.trouble(Trouble{Kind: TroublePolicy, Policy: p.Ref().String(), Err: err})
+			continue
+		}
+		changes = append(changes, informer.Change[plimsoll.Policy]{Key: policyKey(p.Ref()), Object: *p})
 	}
-	into[p.Ref()] = p
+	for _, ref := range gone {
+		changes = append(changes, informer.Change[plimsoll.Policy]{Key: policyKey(ref), Deleted: true})
+	}
+	return b.took(b.set.Apply(changes, informer.Version{}))
+}
+
+// took reports an error of the set.
+func (b *policyBook) took(err error) bool {
+	if err != nil {
+		b.trouble(Trouble{Kind: TroublePolicy, Err: err})
+	}
+	return err == nil
 }
 
 // begin announces a list of all policies.
-func (b *policyBook) begin() { b.fresh = map[plimsoll.PolicyRef]plimsoll.Policy{} }
+func (b *policyBook) begin() { b.set.Begin() }
 
 // take records a part of the list, or changes to it. complete is true at the end of the list, which
 // then replaces the old set.
 func (b *policyBook) take(changed []plimsoll.Policy, gone []plimsoll.PolicyRef, complete bool) {
-	into := b.set
-	if b.fresh != nil {
-		into = b.fresh
-	}
-	for _, p := range changed {
-		b.put(into, p)
-	}
-	for _, ref := range gone {
-		delete(into, ref)
-	}
-	if complete && b.fresh != nil {
-		b.set, b.fresh = b.fresh, nil
-	} else if b.fresh != nil || len(changed)+len(gone) == 0 {
+	listing := b.set.Listing()
+	if !b.store(changed, gone) || listing && !complete || !listing && len(changed)+len(gone) == 0 {
 		return
 	}
-	b.publish()
+	if b.took(b.set.Complete(informer.Version{})) {
+		b.publish()
+	}
 }
 
 // publish applies and saves the set, if it has changed.
@@ -108,14 +121,9 @@ func (b *policyBook) publish() {
 // all returns the set in the order of kinds and names, and its encoding, which is never nil.
 func (b *policyBook) all() (policies []plimsoll.Policy, data []byte) {
 	m := &pb.WatchAssignmentsResponse{SnapshotEnd: true}
-	for _, p := range b.set {
+	for _, p := range b.set.Index().Snapshot().All() {
 		policies = append(policies, p)
-	}
-	slices.SortFunc(policies, func(p, q plimsoll.Policy) int {
-		return cmp.Or(cmp.Compare(p.Kind(), q.Kind()), cmp.Compare(p.Name(), q.Name()))
-	})
-	for i := range policies {
-		m.ChangedPolicies = append(m.ChangedPolicies, wire.PolicyToProto(&policies[i]))
+		m.ChangedPolicies = append(m.ChangedPolicies, wire.PolicyToProto(&p))
 	}
 	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {

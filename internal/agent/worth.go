@@ -70,7 +70,7 @@ func (n *note) write(dir string) error {
 // recordWorth records the worth of a task's live attempts as soon as an assignment has it, and adds
 // notes.
 func (l *ledger) recordWorth(task string) {
-	w, wanted := l.mu.wanted[task]
+	w, wanted := l.wanted(task)
 	for _, e := range l.mu.entries[task] {
 		if e.phase != phaseLive || e.noted {
 			continue
