@@ -2,7 +2,6 @@ package plimsoll
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 )
 
@@ -72,11 +71,8 @@ func ParseConsistency(s string) (Consistency, error) {
 	if !has {
 		return c, nil
 	}
-	epoch, revision, _ := strings.Cut(at, ".")
-	var err error
-	if c.Epoch, err = strconv.ParseUint(epoch, 10, 64); err == nil {
-		c.Revision, err = strconv.ParseUint(revision, 10, 64)
-	}
+	v, err := ParseVersion(at)
+	c.Epoch, c.Revision = v.Epoch, v.Revision
 	if err != nil {
 		return Consistency{}, Invalid(
 			"consistency", "%.60q names no epoch and revision; give %s", s, consistencyForms,
@@ -98,18 +94,3 @@ func (c Consistency) Validate() error {
 	}
 	return nil
 }
-
-// Version is the place of a state in the history of a cluster. The zero value is no state.
-type Version struct {
-	Epoch    uint64 // of the leader that made the state; each leader has a higher one
-	Revision uint64 // of the last change that the state holds
-}
-
-// Holds reports whether a state of this version holds every stored change of another. A leader
-// begins with everything that earlier ones had acknowledged, so a later epoch holds an earlier one.
-func (v Version) Holds(other Version) bool {
-	return v.Epoch > other.Epoch || v.Epoch == other.Epoch && v.Revision >= other.Revision
-}
-
-// String returns epoch and revision as ParseConsistency reads them behind at-least.
-func (v Version) String() string { return fmt.Sprintf("%d.%d", v.Epoch, v.Revision) }

@@ -35,7 +35,7 @@ func mustApply(t *testing.T, r *Loader[int], changes []Change[int], v Version) {
 // A list replaces the content when it is complete, and not before. Then changes are applied.
 func TestAListReplacesTheContentWhenItIsComplete(t *testing.T) {
 	r := newLoader(t)
-	mustApply(t, r, puts(map[string]int{"a": 1, "b": 1}), Version{1, 1})
+	mustApply(t, r, puts(map[string]int{"a": 1, "b": 1}), at(1))
 	before := r.Index().Snapshot()
 	r.Begin()
 	mustApply(t, r, puts(map[string]int{"b": 2}), Version{})
@@ -43,17 +43,17 @@ func TestAListReplacesTheContentWhenItIsComplete(t *testing.T) {
 	if !r.Listing() || !r.Index().Snapshot().Same(before) {
 		t.Errorf("a list that is not complete shows %v", contentOf(r.Index()))
 	}
-	if err := r.Complete(Version{1, 2}); err != nil {
+	if err := r.Complete(at(2)); err != nil {
 		t.Fatal(err)
 	}
 	if got := contentOf(r.Index()); r.Listing() || !maps.Equal(got, map[string]int{"b": 2, "c": 2}) {
 		t.Errorf("after the list it is %v", got)
 	}
-	mustApply(t, r, []Change[int]{{Key: "b", Deleted: true}, {Key: "e", Object: 3}}, Version{1, 3})
+	mustApply(t, r, []Change[int]{{Key: "b", Deleted: true}, {Key: "e", Object: 3}}, at(3))
 	if got := contentOf(r.Index()); !maps.Equal(got, map[string]int{"c": 2, "e": 3}) {
 		t.Errorf("after changes it is %v", got)
 	}
-	if v := r.Index().Version(); v != (Version{1, 3}) {
+	if v := r.Index().Version(); v != (at(3)) {
 		t.Errorf("its version is %v", v)
 	}
 }
@@ -96,3 +96,5 @@ func TestAListThatFailsIsDropped(t *testing.T) {
 		t.Errorf("it is %v", got)
 	}
 }
+
+func at(revision uint64) Version { return Version{Epoch: 1, Revision: revision} }

@@ -27,8 +27,8 @@ type policyBook struct {
 	trouble func(Trouble)
 
 	set     *informer.Loader[plimsoll.Policy] // by policyKey
-	applied []byte                              // the last set that was applied
-	saved   []byte                              // the set on disk
+	applied []byte                            // the last set that was applied
+	saved   []byte                            // the set on disk
 }
 
 func newPolicyBook(path string, apply func([]plimsoll.Policy), trouble func(Trouble)) *policyBook {

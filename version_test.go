@@ -1,14 +1,13 @@
-package informer_test
+package plimsoll_test
 
 import (
 	"testing"
 
 	"github.com/plimsoll-dev/plimsoll"
-	"github.com/plimsoll-dev/plimsoll/informer"
 )
 
 func TestVersionsAreOrderedByEpochAndThenRevision(t *testing.T) {
-	ordered := []informer.Version{{}, {0, 1}, {0, 9}, {1, 0}, {1, 3}, {2, 1}}
+	ordered := []plimsoll.Version{{}, {0, 1}, {0, 9}, {1, 0}, {1, 3}, {2, 1}}
 	for i, v := range ordered {
 		for j, w := range ordered {
 			if v.Before(w) != (i < j) || (v.Compare(w) == 0) != (i == j) || v.IsZero() != (i == 0) {
@@ -19,12 +18,12 @@ func TestVersionsAreOrderedByEpochAndThenRevision(t *testing.T) {
 }
 
 func TestAVersionIsReadAsItIsWritten(t *testing.T) {
-	v := informer.Version{Epoch: 3, Revision: 1044}
-	if got, err := informer.ParseVersion(v.String()); err != nil || got != v || v.String() != "3.1044" {
+	v := plimsoll.Version{Epoch: 3, Revision: 1044}
+	if got, err := plimsoll.ParseVersion(v.String()); err != nil || got != v || v.String() != "3.1044" {
 		t.Error(got, err)
 	}
 	for _, bad := range []string{"", ".", "3", "3.", ".3", "3.04", "+3.1", "3.1.2", "3.18446744073709551616", " 3.1"} {
-		if _, err := informer.ParseVersion(bad); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
+		if _, err := plimsoll.ParseVersion(bad); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
@@ -35,19 +34,8 @@ func FuzzParseVersion(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if v, err := informer.ParseVersion(s); err == nil && v.String() != s {
+		if v, err := plimsoll.ParseVersion(s); err == nil && v.String() != s {
 			t.Errorf("%q is read as %v", s, v)
 		}
 	})
-}
-
-func TestDeltaTypesHaveNames(t *testing.T) {
-	for i, want := range []string{"Added", "Updated", "Deleted", "Replaced", "Sync", "unknown"} {
-		if got := informer.DeltaType(i).String(); got != want {
-			t.Errorf("%d is %q", i, got)
-		}
-	}
-	if informer.NumDeltaTypes != 5 {
-		t.Error(informer.NumDeltaTypes)
-	}
 }
