@@ -76,7 +76,7 @@ func (c *Client) WatchJobs(
 ) iter.Seq2[Change[plimsoll.JobStatus], error] {
 	return watched(ctx, c, c.watches.WatchJobs, from, func(p *pb.WatchPoint) *pb.WatchJobsRequest {
 		return jobsRequest(filter, p, false)
-	}, func(m *pb.WatchedJob) plimsoll.JobStatus { return wire.JobStatusFromProto(m.GetJob().GetStatus()) })
+	}, statusOf)
 }
 
 // WatchWholeJobs is WatchJobs with the jobs' specifications.
@@ -100,31 +100,48 @@ func jobsRequest(filter JobFilter, from *pb.WatchPoint, specs bool) *pb.WatchJob
 func (c *Client) WatchTasks(
 	ctx context.Context, filter TaskFilter, from WatchPoint,
 ) iter.Seq2[Change[plimsoll.Task], error] {
-	return watched(ctx, c, c.watches.WatchTasks, from, func(p *pb.WatchPoint) *pb.WatchTasksRequest {
-		req := &pb.WatchTasksRequest{Job: filter.Job, Node: filter.Node, From: p}
-		for _, s := range filter.States {
-			req.States = append(req.States, pb.TaskState(s))
-		}
-		return req
-	}, func(m *pb.WatchedTask) plimsoll.Task { return wire.TaskFromProto(m.GetTask()) })
+	return watched(ctx, c, c.watches.WatchTasks, from, filter.watch, taskOf)
+}
+
+// watch returns the request of a watch that resumes at a point; nil: it begins with a snapshot.
+func (f TaskFilter) watch(from *pb.WatchPoint) *pb.WatchTasksRequest {
+	req := &pb.WatchTasksRequest{Job: f.Job, Node: f.Node, From: from}
+	for _, s := range f.States {
+		req.States = append(req.States, pb.TaskState(s))
+	}
+	return req
 }
 
 // WatchNodes sends all nodes, and then each change, as WatchJobs does.
 func (c *Client) WatchNodes(ctx context.Context, from WatchPoint) iter.Seq2[Change[NodeInfo], error] {
-	return watched(ctx, c, c.watches.WatchNodes, from, func(p *pb.WatchPoint) *pb.WatchNodesRequest {
-		return &pb.WatchNodesRequest{From: p}
-	}, func(m *pb.WatchedNode) NodeInfo {
-		n := m.GetNode()
-		return NodeInfo{Node: wire.NodeFromProto(n.GetNode()), Status: wire.NodeStatusFromProto(n.GetStatus())}
-	})
+	return watched(ctx, c, c.watches.WatchNodes, from, nodesRequest, nodeOf)
 }
 
 // WatchQueues sends all queues, and then each change, as WatchJobs does.
 func (c *Client) WatchQueues(ctx context.Context, from WatchPoint) iter.Seq2[Change[plimsoll.QueueStatus], error] {
-	return watched(ctx, c, c.watches.WatchQueues, from, func(p *pb.WatchPoint) *pb.WatchQueuesRequest {
-		return &pb.WatchQueuesRequest{From: p}
-	}, func(m *pb.WatchedQueue) plimsoll.QueueStatus { return wire.QueueStatusFromProto(m.GetQueue()) })
+	return watched(ctx, c, c.watches.WatchQueues, from, queuesRequest, queueOf)
 }
+
+func nodesRequest(from *pb.WatchPoint) *pb.WatchNodesRequest {
+	return &pb.WatchNodesRequest{From: from}
+}
+
+func queuesRequest(from *pb.WatchPoint) *pb.WatchQueuesRequest {
+	return &pb.WatchQueuesRequest{From: from}
+}
+
+func statusOf(m *pb.WatchedJob) plimsoll.JobStatus {
+	return wire.JobStatusFromProto(m.GetJob().GetStatus())
+}
+
+func taskOf(m *pb.WatchedTask) plimsoll.Task { return wire.TaskFromProto(m.GetTask()) }
+
+func nodeOf(m *pb.WatchedNode) NodeInfo {
+	n := m.GetNode()
+	return NodeInfo{Node: wire.NodeFromProto(n.GetNode()), Status: wire.NodeStatusFromProto(n.GetStatus())}
+}
+
+func queueOf(m *pb.WatchedQueue) plimsoll.QueueStatus { return wire.QueueStatusFromProto(m.GetQueue()) }
 
 // watchedObject is an object in a message of a watch.
 type watchedObject interface {

@@ -53,7 +53,7 @@ func TestAListReplacesTheContentWhenItIsComplete(t *testing.T) {
 	if got := contentOf(r.Index()); !maps.Equal(got, map[string]int{"c": 2, "e": 3}) {
 		t.Errorf("after changes it is %v", got)
 	}
-	if v := r.Index().Version(); v != (at(3)) {
+	if v := r.Index().Version(); v != at(3) {
 		t.Errorf("its version is %v", v)
 	}
 }

@@ -63,14 +63,18 @@ func TestATaskTakesLessMemoryThanItsRoom(t *testing.T) {
 			}
 			batch := enc.encode(&out)
 			batch.Events = wire.EventChunk{}
-			leader.Apply(batch)
+			if err := leader.Apply(batch); err != nil {
+				t.Fatal(err)
+			}
 			copied := *batch
 			copied.Mutations = nil
 			for _, m := range batch.Mutations {
 				m.Key, m.Node, m.Value = strings.Clone(m.Key), strings.Clone(m.Node), bytes.Clone(m.Value)
 				copied.Mutations = append(copied.Mutations, m)
 			}
-			gateway.Apply(&copied)
+			if err := gateway.Apply(&copied); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	for i := range 25 {

@@ -49,13 +49,18 @@ func newFake() *fake {
 	f := &fake{
 		tables: replica.NewTables(0), history: replica.NewHistory(0), watches: map[watchKey][]chan uint64{}, epoch: 1,
 	}
-	if err := f.tables.Apply(&wire.Batch{Epoch: f.epoch}); err != nil {
-		panic(err)
-	}
+	f.apply(&wire.Batch{Epoch: f.epoch})
 	f.history.Reset(f.epoch, 0)
 	f.latest, f.changes = f.tables.Snapshot(), f.history.View()
 	f.answer = func(*pb.Command) *pb.Reply { return &pb.Reply{} }
 	return f
+}
+
+// apply applies a batch that no index refuses.
+func (f *fake) apply(b *wire.Batch) {
+	if err := f.tables.Apply(b); err != nil {
+		panic(err)
+	}
 }
 
 // put commits a batch, as the leader does.
@@ -115,7 +120,7 @@ func (f *fake) elect() {
 	defer f.mu.Unlock()
 	f.epoch++
 	f.revision++
-	f.tables.Apply(&wire.Batch{Epoch: f.epoch, Revision: f.revision})
+	f.apply(&wire.Batch{Epoch: f.epoch, Revision: f.revision})
 	f.history.Reset(f.epoch, f.revision)
 	f.latest, f.changes = f.tables.Snapshot(), f.history.View()
 	for at := range f.watches {

@@ -55,7 +55,7 @@ func TestHistoryMakesOneChangeOfAnObjectHoweverOftenABatchWritesIt(t *testing.T)
 		},
 	} {
 		before := h.View()
-		h.Apply(tables, &wire.Batch{Epoch: 1, Revision: uint64(i + 1), Mutations: step.mutations})
+		mustHistory(h, tables, &wire.Batch{Epoch: 1, Revision: uint64(i + 1), Mutations: step.mutations})
 		got := ""
 		for kind := range wire.Kind(wire.NumKinds) {
 			changes, ok := h.View().From(kind, before.End(kind))
@@ -116,7 +116,7 @@ func TestViewsOfAHistoryHoldEveryChangeWithinTheBound(t *testing.T) {
 }
 
 func (m *historyModel) reset(epoch, revision uint64) {
-	m.tables.Apply(&wire.Batch{Epoch: epoch, Revision: revision})
+	mustApply(m.tables, &wire.Batch{Epoch: epoch, Revision: revision})
 	m.h.Reset(epoch, revision)
 	m.all, m.begin = nil, m.h.View().End(wire.KindTask)
 }
@@ -137,7 +137,7 @@ func (m *historyModel) apply() {
 		}
 	}
 	end := m.h.View().End(wire.KindTask)
-	m.h.Apply(m.tables, &wire.Batch{Epoch: m.h.epoch, Revision: revision, Mutations: mutations})
+	mustHistory(m.h, m.tables, &wire.Batch{Epoch: m.h.epoch, Revision: revision, Mutations: mutations})
 	added := m.h.View().End(wire.KindTask) - end
 	if m.h.View().Bytes() > m.h.limit {
 		m.t.Errorf("the history has %d bytes, more than %d", m.h.View().Bytes(), m.h.limit)
@@ -203,7 +203,7 @@ func TestPointsThatAHistoryCannotResumeFromAreStale(t *testing.T) {
 	tables, h := NewTables(1), NewHistory(4*changeOverhead+100)
 	h.Reset(3, 10)
 	for revision := uint64(11); revision <= 20; revision++ {
-		h.Apply(tables, &wire.Batch{Epoch: 3, Revision: revision, Mutations: []wire.Mutation{
+		mustHistory(h, tables, &wire.Batch{Epoch: 3, Revision: revision, Mutations: []wire.Mutation{
 			taskPut("t", fmt.Sprint(revision), ""), taskPut("u", fmt.Sprint(revision), ""),
 		}})
 	}
@@ -250,7 +250,7 @@ func TestHistoryReplaysToTheTables(t *testing.T) {
 				mutations = append(mutations, remove(wire.KindTask, key))
 			}
 		}
-		h.Apply(tables, &wire.Batch{Epoch: 1, Revision: revision + 1, Mutations: mutations})
+		mustHistory(h, tables, &wire.Batch{Epoch: 1, Revision: revision + 1, Mutations: mutations})
 	}
 	replayed, want := map[string]string{}, map[string]string{}
 	changes, _ := h.View().From(wire.KindTask, h.logs[wire.KindTask].first)
@@ -273,9 +273,9 @@ func TestHistoryReplaysToTheTables(t *testing.T) {
 func TestChangesOfOneKindDoNotPushOutThoseOfAnother(t *testing.T) {
 	tables, h := NewTables(1), NewHistory(20*changeOverhead)
 	h.Reset(1, 0)
-	h.Apply(tables, &wire.Batch{Epoch: 1, Revision: 1, Mutations: []wire.Mutation{put("a", "1")}})
+	mustHistory(h, tables, &wire.Batch{Epoch: 1, Revision: 1, Mutations: []wire.Mutation{put("a", "1")}})
 	for revision := uint64(2); revision < 100; revision++ {
-		h.Apply(tables, &wire.Batch{Epoch: 1, Revision: revision, Mutations: []wire.Mutation{
+		mustHistory(h, tables, &wire.Batch{Epoch: 1, Revision: revision, Mutations: []wire.Mutation{
 			taskPut("t", fmt.Sprint(revision), ""),
 		}})
 	}
@@ -294,5 +294,12 @@ func TestSharedIsMadeOnce(t *testing.T) {
 		if got := c.Shared(func(*Change) any { made++; return made }); got != 1 {
 			t.Errorf("a reader got %v", got)
 		}
+	}
+}
+
+// mustHistory applies a batch that no index refuses.
+func mustHistory(h *History, t *Tables, b *wire.Batch) {
+	if err := h.Apply(t, b); err != nil {
+		panic(err)
 	}
 }
