@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 
 	"connectrpc.com/connect"
@@ -155,7 +156,7 @@ func (s *watchSourceStream[Req, Res, E, T]) Next() (informer.Message[T], error) 
 	err := s.stream.Err()
 	_ = s.stream.Close() // nothing was written, and Err has the stream's error
 	if err == nil {
-		return informer.Message[T]{}, plimsoll.Errorf(plimsoll.CodeUnavailable, "the server ended the watch")
+		return informer.Message[T]{}, io.EOF
 	}
 	return informer.Message[T]{}, sourceError(s.ctx, err)
 }

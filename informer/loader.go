@@ -11,7 +11,9 @@ package informer
 //	err = r.Complete(version)      // the list replaces the content
 //	err = r.Apply(changes, version)
 //
-// It is used by one goroutine at a time.
+// Apply and Complete look at the version of a list when it is complete, and at that of changes
+// between lists. A Loader bounds nothing: its caller bounds the messages that it hands over. It is
+// used by one goroutine at a time.
 type Loader[T any] struct {
 	index *Indexer[T]
 	list  *Rebuild[T] // the list that arrives; nil between lists

@@ -16,8 +16,9 @@ type watchFlag struct {
 }
 
 // watchHelp is the part of the help text that is the same for all lists.
-const watchHelp = "\n\nWith --watch, JSON and YAML are printed as one object a line. A type says what it is: present " +
-	"(in the list at first), synced (that was all), added, updated, left (no longer meets the criteria) or deleted."
+const watchHelp = "\n\nWith --watch, JSON and YAML are printed as one object a line. A type says what it is: reset " +
+	"(the list begins: forget all before), present (in the list at first), synced (that was all), added, updated, " +
+	"left (no longer meets the criteria) or deleted."
 
 // watchedView is how a watch prints its objects.
 type watchedView[T any] struct {
