@@ -26,7 +26,7 @@ func (c *Client) Task(ctx context.Context, id string) (plimsoll.Task, error) {
 // TaskFilter chooses tasks. An empty field does not restrict.
 type TaskFilter struct {
 	Job    string
-	Node   string
+	Node   string // tasks that are on it now
 	States []plimsoll.TaskState
 	// PageSize is the most tasks of one request. 0: the server's bound.
 	PageSize int32

@@ -18,7 +18,7 @@ func (taskCmd) Help() string { return example("plimsoll task list --job wordcoun
 
 type taskListCmd struct {
 	Job   string   `short:"j" help:"Only tasks of this job." placeholder:"ID"`
-	Node  string   `short:"n" help:"Only tasks on this node." placeholder:"ID"`
+	Node  string   `short:"n" help:"Only tasks that are on this node now." placeholder:"ID"`
 	State []string `help:"Only tasks in these states, such as Pending." placeholder:"STATE"`
 	watchFlag
 	formatFlag

@@ -177,14 +177,15 @@ func (a *answer) jobStatus(s *replica.Snapshot, id string, data []byte) ([]byte,
 	if err := addKnown(s, status); err != nil {
 		return nil, err
 	}
+	encode := func() ([]byte, error) { return proto.MarshalOptions{Deterministic: true}.Marshal(status) }
 	if a.JSON() {
-		return wire.AppendJSON(nil, status)
+		encode = func() ([]byte, error) { return wire.AppendJSON(nil, status) }
 	}
-	made, err := proto.MarshalOptions{Deterministic: true}.Marshal(status)
+	made, err := encode()
 	if err != nil {
 		return nil, fmt.Errorf("encode the status of job %q: %w", id, err)
 	}
-	return made, nil
+	return made, a.hold(len(made))
 }
 
 // messageOf returns an empty message for the records of a kind that answers hold.

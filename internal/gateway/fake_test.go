@@ -270,9 +270,13 @@ func putSpec(s plimsoll.JobSpec) wire.Mutation {
 
 func putTask(t plimsoll.Task) wire.Mutation {
 	t.ID = plimsoll.TaskID(t.Job, t.Group, t.Index)
-	return wire.Mutation{
-		Kind: wire.KindTask, Key: wire.TaskKey(t.Job, t.Group, t.Index), Value: wire.AppendTask(nil, &t), Node: t.Node,
+	m := wire.Mutation{
+		Kind: wire.KindTask, Key: wire.TaskKey(t.Job, t.Group, t.Index), Value: wire.AppendTask(nil, &t),
 	}
+	if t.State.OnNode() {
+		m.Node = t.Node // as the coordinator does
+	}
+	return m
 }
 
 func putNode(n plimsoll.Node) wire.Mutation {

@@ -88,8 +88,8 @@ func tasksOf(s *replica.Snapshot, want *pb.ListTasksRequest, after string) iter.
 	}, after)
 }
 
-// taskMatches reports whether a task passes all filters. It looks at the fields of the record,
-// which it does not decode.
+// taskMatches reports whether a task passes all filters. The filter of a node passes the tasks that
+// are on it now. It looks at the fields of the record, which it does not decode.
 func taskMatches(want *pb.ListTasksRequest, key string, data []byte) (bool, error) {
 	if job := want.GetJob(); job != "" && !wire.IsTaskKeyOf(key, job) {
 		return false, nil
@@ -101,6 +101,7 @@ func taskMatches(want *pb.ListTasksRequest, key string, data []byte) (bool, erro
 	if err != nil {
 		return false, undecodable(wire.KindTask, key, err)
 	}
-	return (want.GetNode() == "" || string(looked.Node) == want.GetNode()) &&
+	onNode := plimsoll.TaskState(looked.State).OnNode() && string(looked.Node) == want.GetNode()
+	return (want.GetNode() == "" || onNode) &&
 		(len(want.GetStates()) == 0 || slices.Contains(want.GetStates(), pb.TaskState(looked.State))), nil
 }

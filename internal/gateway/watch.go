@@ -87,6 +87,7 @@ type watch struct {
 	want criteria
 	from *pb.WatchPoint // where to resume; nil: begin with a snapshot
 	send func(encoded []byte) error
+	json bool // send decodes and renders each message
 
 	derive     func(*replica.Change) any // g.frame
 	charge     *charge                   // of the request; nil: it did not come over the routes
@@ -289,16 +290,23 @@ func (w *watch) collect(changes []*replica.Change) (taken int, err error) {
 			continue
 		}
 		was, is := f.old.exists && w.want.met(&f.old), f.new.exists && w.want.met(&f.new)
-		switch {
-		case was && is:
-			w.message.add(pb.WatchChange_WATCH_CHANGE_UPDATED, w.kind, &f.object, w.want.specs, c.Revision)
-		case is:
-			w.message.add(pb.WatchChange_WATCH_CHANGE_ADDED, w.kind, &f.object, w.want.specs, c.Revision)
-		case was && f.new.exists:
-			w.message.add(pb.WatchChange_WATCH_CHANGE_LEFT, w.kind, &f.object, w.want.specs, c.Revision)
-		case was:
-			w.message.add(pb.WatchChange_WATCH_CHANGE_DELETED, w.kind, &c.Old, w.want.specs, c.Revision)
+		if !was && !is {
+			continue
 		}
+		object, err := completed(w.g.replica.Latest(), c.Kind, c.Key, c.New)
+		if err != nil {
+			return taken, err
+		}
+		kind := pb.WatchChange_WATCH_CHANGE_UPDATED
+		switch {
+		case !was:
+			kind = pb.WatchChange_WATCH_CHANGE_ADDED
+		case !f.new.exists:
+			kind, object = pb.WatchChange_WATCH_CHANGE_DELETED, c.Old
+		case !is:
+			kind = pb.WatchChange_WATCH_CHANGE_LEFT
+		}
+		w.message.add(kind, w.kind, &object, w.want.specs, c.Revision)
 	}
 	return taken, nil
 }
@@ -309,6 +317,9 @@ func (w *watch) flush() error {
 	defer m.reset()
 	if w.charge != nil {
 		held := 2 * len(m.data) // connect copies the message
+		if w.json {
+			held = answerBytes*m.changes + 6*len(m.data) // it is decoded, and rendered
+		}
 		if err := w.charge.hold(held); err != nil {
 			return w.cut(cutNoRoom, err)
 		}

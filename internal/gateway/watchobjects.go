@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
@@ -61,14 +62,16 @@ func (c *criteria) objects(s *replica.Snapshot, kind wire.Kind) iter.Seq2[string
 
 // meets reports whether an object of a snapshot meets the criteria. It completes a job that does.
 func (c *criteria) meets(s *replica.Snapshot, kind wire.Kind, key string, o *replica.Object) (bool, error) {
-	f, err := factsOf(kind, key, o.Value, func(status *pb.JobStatus) error {
-		return complement(s, status, o)
-	})
-	return err == nil && c.met(&f), err
+	f, err := factsOf(kind, key, o.Value)
+	if err != nil || !c.met(&f) {
+		return false, err
+	}
+	*o, err = completed(s, kind, key, *o)
+	return true, err
 }
 
-// factsOf decodes a record for criteria. It calls ofJob with the status of a job.
-func factsOf(kind wire.Kind, key string, value []byte, ofJob func(*pb.JobStatus) error) (facts, error) {
+// factsOf decodes a record for criteria.
+func factsOf(kind wire.Kind, key string, value []byte) (facts, error) {
 	f := facts{exists: true}
 	switch kind {
 	case wire.KindTask:
@@ -76,60 +79,62 @@ func factsOf(kind wire.Kind, key string, value []byte, ofJob func(*pb.JobStatus)
 		if err := decode(kind, key, value, task); err != nil {
 			return f, err
 		}
-		f.job, f.node, f.state = task.GetJob(), task.GetNode(), int32(task.GetState())
+		f.job, f.state = task.GetJob(), int32(task.GetState())
+		if plimsoll.TaskState(task.GetState()).OnNode() {
+			f.node = task.GetNode() // the record keeps its node after the end too
+		}
 	case wire.KindJobStatus:
 		status := &pb.JobStatus{}
 		if err := decode(kind, key, value, status); err != nil {
 			return f, err
 		}
 		f.queue, f.owner, f.state = status.GetQueue(), status.GetOwner(), int32(status.GetState())
-		return f, ofJob(status)
 	}
 	return f, nil
 }
 
-// complement completes the record of a job as addKnown does, if a group of it waits for a resource
-// that no node has.
-func complement(s *replica.Snapshot, status *pb.JobStatus, o *replica.Object) error {
-	if !slices.ContainsFunc(status.GetGroups(), func(g *pb.GroupStatus) bool {
-		return g.GetWaitCode() == pb.WaitCode_WAIT_CODE_NO_RESOURCE
-	}) {
-		return nil
+// completed returns an object as it is sent: the record of a job is completed as addKnown does, if
+// a group of it waits for a resource that no node has. The result belongs to one message; the
+// history keeps the record as it was stored.
+func completed(s *replica.Snapshot, kind wire.Kind, key string, o replica.Object) (replica.Object, error) {
+	if kind != wire.KindJobStatus || !wire.NoResourceIn(o.Value) {
+		return o, nil
+	}
+	status := &pb.JobStatus{}
+	if err := decode(kind, key, o.Value, status); err != nil {
+		return o, err
 	}
 	if err := addKnown(s, status); err != nil {
-		return err
+		return o, err
 	}
 	value, err := proto.Marshal(status)
 	if err != nil {
-		return err //nolint:wrapcheck // it was decoded a moment ago
+		return o, err //nolint:wrapcheck // it was decoded a moment ago
 	}
 	o.Value = value
-	return nil
+	return o, nil
 }
 
 // frame is the part of one change that all watches share: it is decoded once for all of them.
 type frame struct {
 	old, new facts
-	object   replica.Object // the object behind the change, as watches send it
-	specOnly bool           // only the specification of a job has changed
+	specOnly bool // only the specification of a job has changed
 	err      error
 }
 
 // frame makes the frame of a change. Its result is a *frame.
 func (g *Gateway) frame(c *replica.Change) any {
 	g.metrics.watchEncoded.Inc()
-	f := &frame{object: c.New}
+	f := &frame{}
 	f.specOnly = c.Kind == wire.KindJobStatus && c.New.Value != nil && c.Old.Value != nil &&
 		bytes.Equal(c.New.Value, c.Old.Value)
 	if c.Old.Value != nil {
-		f.old, f.err = factsOf(c.Kind, c.Key, c.Old.Value, func(*pb.JobStatus) error { return nil })
+		f.old, f.err = factsOf(c.Kind, c.Key, c.Old.Value)
 	}
 	if c.New.Value == nil || f.err != nil {
 		return f
 	}
-	f.new, f.err = factsOf(c.Kind, c.Key, c.New.Value, func(status *pb.JobStatus) error {
-		return complement(g.replica.Latest(), status, &f.object)
-	})
+	f.new, f.err = factsOf(c.Kind, c.Key, c.New.Value)
 	return f
 }
 

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"strings"
 
 	"connectrpc.com/connect"
 
@@ -19,7 +18,8 @@ func (s watchService) WatchJobs(
 ) error {
 	m := req.Msg
 	w := watch{
-		g: s.g, rpc: "WatchJobs", kind: wire.KindJobStatus, from: m.GetFrom(), send: encodedSender(stream),
+		g: s.g, rpc: "WatchJobs", kind: wire.KindJobStatus, from: m.GetFrom(),
+		send: encodedSender(stream), json: inJSON(req.Header()),
 		want: criteria{queue: m.GetQueue(), owner: m.GetOwner(), states: numbers(m.GetStates()), specs: m.GetSpecs()},
 	}
 	return w.run(ctx)
@@ -32,7 +32,8 @@ func (s watchService) WatchTasks(
 ) error {
 	m := req.Msg
 	w := watch{
-		g: s.g, rpc: "WatchTasks", kind: wire.KindTask, from: m.GetFrom(), send: encodedSender(stream),
+		g: s.g, rpc: "WatchTasks", kind: wire.KindTask, from: m.GetFrom(),
+		send: encodedSender(stream), json: inJSON(req.Header()),
 		want: criteria{job: m.GetJob(), node: m.GetNode(), states: numbers(m.GetStates())},
 	}
 	return w.run(ctx)
@@ -44,7 +45,8 @@ func (s watchService) WatchNodes(
 	stream *connect.ServerStream[pb.WatchNodesResponse],
 ) error {
 	w := watch{
-		g: s.g, rpc: "WatchNodes", kind: wire.KindNode, from: req.Msg.GetFrom(), send: encodedSender(stream),
+		g: s.g, rpc: "WatchNodes", kind: wire.KindNode, from: req.Msg.GetFrom(),
+		send: encodedSender(stream), json: inJSON(req.Header()),
 	}
 	return w.run(ctx)
 }
@@ -55,7 +57,8 @@ func (s watchService) WatchQueues(
 	stream *connect.ServerStream[pb.WatchQueuesResponse],
 ) error {
 	w := watch{
-		g: s.g, rpc: "WatchQueues", kind: wire.KindQueueStatus, from: req.Msg.GetFrom(), send: encodedSender(stream),
+		g: s.g, rpc: "WatchQueues", kind: wire.KindQueueStatus, from: req.Msg.GetFrom(),
+		send: encodedSender(stream), json: inJSON(req.Header()),
 	}
 	return w.run(ctx)
 }
@@ -71,7 +74,7 @@ func numbers[E ~int32](values []E) []int32 {
 // encodedSender returns the function that sends encoded messages on a stream. In the binary form
 // they are sent as they are; for JSON each is decoded first.
 func encodedSender[T any, M message[T]](stream *connect.ServerStream[T]) func([]byte) error {
-	isJSON := strings.Contains(stream.Conn().RequestHeader().Get("Content-Type"), "json")
+	isJSON := inJSON(stream.Conn().RequestHeader())
 	return func(encoded []byte) error {
 		m := M(new(T))
 		if !isJSON {

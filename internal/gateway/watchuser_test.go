@@ -384,3 +384,37 @@ func TestWatchEventsSendsRecentEventsAndNewOnes(t *testing.T) {
 		t.Errorf("from 3 on: %v", m)
 	}
 }
+
+// A task keeps the name of its node when it has ended, and is not on it any more. Lists and watches
+// of a node agree on that, whichever other criteria they have.
+func TestTheTasksOfANodeAreThoseOnItNow(t *testing.T) {
+	f := newFake()
+	f.put(putNode(plimsoll.Node{ID: "n1"}), putStatus(plimsoll.JobStatus{ID: "w"}),
+		taskIn(0, plimsoll.TaskRunning, "n1"), taskIn(1, plimsoll.TaskFinished, "n1"),
+		taskIn(2, plimsoll.TaskFinished, "n2"), taskIn(3, plimsoll.TaskFinished, "n2"))
+	s := serve(t, Config{}, f)
+	finished := []pb.TaskState{pb.TaskState_TASK_STATE_FINISHED}
+	for _, c := range []struct {
+		req  *pb.ListTasksRequest
+		want int
+	}{
+		{&pb.ListTasksRequest{Node: "n1"}, 1},
+		{&pb.ListTasksRequest{Node: "n1", Job: "w"}, 1},
+		{&pb.ListTasksRequest{Node: "n1", States: finished}, 0},
+		{&pb.ListTasksRequest{Node: "n1", Job: "w", States: finished}, 0},
+		{&pb.ListTasksRequest{Job: "w", States: finished}, 3},
+	} {
+		res, err := s.jobs.ListTasks(t.Context(), connect.NewRequest(c.req))
+		if err != nil || len(res.Msg.GetTasks()) != c.want {
+			t.Errorf("%v: %v, %v; want %d", c.req, res, err, c.want)
+		}
+	}
+	stream := open(t, watchClient(t, s).WatchTasks, &pb.WatchTasksRequest{Node: "n1"})
+	if got := describeTasks(receive(t, stream)); got != "present w.map.0 Running@n1; end" {
+		t.Errorf("at first: %q", got)
+	}
+	f.put(taskIn(0, plimsoll.TaskFinished, "n1"))
+	if got := describeTasks(receive(t, stream)); got != "left w.map.0 Finished@n1" {
+		t.Errorf("at its end: %q", got)
+	}
+}

@@ -139,8 +139,7 @@ func (h *History) apply(t *Tables, b *wire.Batch, changes []change) ([]change, e
 	if err != nil {
 		return nil, err
 	}
-	for i := range made {
-		c := &made[i]
+	for _, c := range made {
 		c.New = t.object(c.Kind, c.Key)
 		if c.Old.same(&c.New) || c.Old.Value == nil && c.New.Value == nil {
 			continue
@@ -156,9 +155,9 @@ func (h *History) apply(t *Tables, b *wire.Batch, changes []change) ([]change, e
 }
 
 // before returns a change for each object of which a batch has a record, with its state before the
-// batch.
-func (h *History) before(t *Tables, b *wire.Batch) []Change {
-	made := make([]Change, 0, len(b.Mutations))
+// batch. Each is allocated alone: the logs drop the changes of a batch one by one.
+func (h *History) before(t *Tables, b *wire.Batch) []*Change {
+	made := make([]*Change, 0, len(b.Mutations))
 	for i := range b.Mutations {
 		kind, _ := objectKind(b.Mutations[i].Kind)
 		if kind == 0 {
@@ -168,8 +167,8 @@ func (h *History) before(t *Tables, b *wire.Batch) []Change {
 		if h.seen[at] != nil {
 			continue
 		}
-		made = append(made, Change{Kind: kind, Key: at.key, Revision: b.Revision, Old: t.object(kind, at.key)})
-		h.seen[at] = &made[len(made)-1]
+		c := &Change{Kind: kind, Key: at.key, Revision: b.Revision, Old: t.object(kind, at.key)}
+		made, h.seen[at] = append(made, c), c
 	}
 	if len(h.seen) > 1024 {
 		h.seen = map[change]*Change{} // a map never shrinks, and clearing a large one is slow

@@ -1,9 +1,12 @@
 package replica
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"runtime"
+	"strconv"
 	"testing"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -295,6 +298,36 @@ func TestSharedIsMadeOnce(t *testing.T) {
 			t.Errorf("a reader got %v", got)
 		}
 	}
+}
+
+// The history's memory stays within its bound, also if the log of one kind keeps changes of batches
+// whose other changes are dropped.
+func TestAHistoryTakesNoMoreMemoryThanItsBound(t *testing.T) {
+	const limit = 2 << 20
+	tables, h := NewTables(1), NewHistory(limit)
+	h.Reset(1, 0)
+	value := bytes.Repeat([]byte("x"), 300)
+	heap := func() int {
+		runtime.GC()
+		var stats runtime.MemStats
+		runtime.ReadMemStats(&stats)
+		return int(stats.HeapAlloc)
+	}
+	before := heap()
+	for revision := range uint64(1000) {
+		b := &wire.Batch{Epoch: 1, Revision: revision + 1, Mutations: []wire.Mutation{
+			{Kind: wire.KindQueueStatus, Key: "root", Value: strconv.AppendUint(nil, revision, 10)},
+		}}
+		for i := range 50 {
+			of := strconv.AppendUint(bytes.Clone(value), revision, 10)
+			b.Mutations = append(b.Mutations, wire.Mutation{Kind: wire.KindPolicy, Key: strconv.Itoa(i), Value: of})
+		}
+		mustHistory(h, tables, b)
+	}
+	if grown := heap() - before; grown > 2*limit {
+		t.Errorf("the history takes %d bytes, and says %d", grown, h.View().Bytes())
+	}
+	runtime.KeepAlive(h)
 }
 
 // mustHistory applies a batch that no index refuses.
