@@ -11,7 +11,7 @@ type step[T any] struct {
 	// synced are unchanged objects, for the handlers in due.
 	synced []T
 	due    map[*Registration[T]]struct{}
-	bytes  int64 // of notices
+	bytes  int64 // of the changes and of the list of synced
 }
 
 // link is an element of the log. Only handlers that are in step hold links, so the garbage
@@ -202,7 +202,8 @@ func (f *fanout[T]) abandon(r *Registration[T], changes uint64) {
 }
 
 // prepare cuts the handlers that have no room for a step of so many changes and unchanged objects,
-// before the index changes. The caller holds atomic.
+// before the index changes. The bytes count for each handler, since its place in the log holds all
+// steps behind it, also those without a call for it. The caller holds atomic.
 func (f *fanout[T]) prepare(changes, synced int, bytes int64) {
 	var behind []*Registration[T]
 	var base *Snapshot[T]
@@ -213,7 +214,8 @@ func (f *fanout[T]) prepare(changes, synced int, bytes int64) {
 		if q.shown {
 			n += synced
 		}
-		if q.cut || n == 0 || q.pending+n <= r.options.MaxBacklog && q.bytes+bytes <= r.options.MaxBacklogBytes {
+		fits := q.pending+n <= r.options.MaxBacklog && q.bytes+bytes <= r.options.MaxBacklogBytes
+		if q.cut || n == 0 && bytes == 0 || fits {
 			continue
 		}
 		if base == nil {
@@ -241,7 +243,7 @@ func (f *fanout[T]) prepare(changes, synced int, bytes int64) {
 func (f *fanout[T]) publish(s *step[T], covers bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	inStep := false
+	linked := false
 	for r := range f.handlers {
 		q := &r.queue
 		n := len(s.notices)
@@ -257,18 +259,21 @@ func (f *fanout[T]) publish(s *step[T], covers bool) {
 				s.due[r] = struct{}{}
 			}
 		}
-		switch {
-		case q.cut:
+		if q.cut {
 			q.missed += uint64(len(s.notices))
-		case n > 0:
+		} else {
 			q.pending += n
-			q.bytes += s.bytes
-			inStep = true
+			linked = linked || n > 0
 		}
 		r.signal()
 	}
-	if !inStep {
+	if !linked {
 		return
+	}
+	for r := range f.handlers {
+		if !r.queue.cut {
+			r.queue.bytes += s.bytes
+		}
 	}
 	l := &link[T]{step: s}
 	f.tail.next = l

@@ -3,6 +3,7 @@ package informer
 import (
 	"runtime/debug"
 	"slices"
+	"unsafe"
 )
 
 // handleDeltas applies a batch: the index first, then the handlers.
@@ -32,6 +33,7 @@ func (s *SharedInformer[T]) handleDeltas(b Batch[T]) (err error) {
 		for i := range s.changes {
 			bytes += noticeBytes[T]() + s.weigh(&s.changes[i])
 		}
+		bytes += syncedBytes(synced)
 		f.prepare(len(s.changes), len(synced), bytes)
 	}
 	if err := s.apply(b); err != nil {
@@ -129,6 +131,14 @@ func goodbye[T any](key string, indexed T, d *Delta[T]) notice[T] {
 		n.old = indexed
 	}
 	return n
+}
+
+// syncedBytes is the size of a step's list of unchanged objects. The index holds the objects.
+func syncedBytes[T any](synced []T) int64 {
+	if len(synced) == 0 {
+		return 0
+	}
+	return max(64, int64(len(synced))*int64(unsafe.Sizeof(synced[0])))
 }
 
 func (s *SharedInformer[T]) weigh(c *Change[T]) int64 {
