@@ -63,9 +63,9 @@
 // # Goroutines
 //
 // Run starts one goroutine that follows the source, one that applies, one for resyncs, and one
-// for each handler, and waits for all of them. When ctx ends no further call of a handler begins.
-// The changes that wait are counted as dropped in Stats. No lock is held during a call, so a
-// handler may call every method. A call that never returns keeps Run from returning.
+// for each handler, and waits for all of them. Soon after ctx ends no further call of a handler
+// begins. The changes that wait are counted as dropped in Stats. No lock is held during a call, so
+// a handler may call every method. A call that never returns keeps Run from returning.
 //
 // # Cost
 //

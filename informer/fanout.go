@@ -105,14 +105,19 @@ func (f *fanout[T]) begin(stop <-chan struct{}) {
 	}
 }
 
-// end waits for all handlers, after stop was closed. It holds no lock while calls are under way.
-func (f *fanout[T]) end() {
+// quit lets no further call of a handler begin, and no further handler register.
+func (f *fanout[T]) quit() {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.closed = true
 	for r := range f.handlers {
 		r.quit.Store(true)
 	}
-	f.mu.Unlock()
+}
+
+// end waits for all handlers, after stop was closed. It holds no lock while calls are under way.
+func (f *fanout[T]) end() {
+	f.quit()
 	f.wg.Wait()
 }
 
@@ -281,8 +286,10 @@ func (f *fanout[T]) publish(s *step[T], covers bool) {
 }
 
 // elapse marks the handlers whose resync is due, and returns whether there are any and the instant
-// of the next one. It is zero if no handler has a resync.
+// of the next one. It is zero if no handler has a resync. One that was due and was not answered
+// stays due; an empty index has nothing to show.
 func (f *fanout[T]) elapse(now time.Time) (some bool, next time.Time) {
+	filled := f.index.Len() > 0
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for r := range f.handlers {
@@ -291,14 +298,28 @@ func (f *fanout[T]) elapse(now time.Time) (some bool, next time.Time) {
 			continue
 		}
 		if !q.next.After(now) {
-			q.due, some = true, true
+			q.due = true
 			q.next = now.Add(r.options.Resync)
 		}
+		q.due = q.due && filled
+		some = some || q.due
 		if next.IsZero() || q.next.Before(next) {
 			next = q.next
 		}
 	}
 	return some, next
+}
+
+// isDue reports whether the resync of a handler is due.
+func (f *fanout[T]) isDue() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for r := range f.handlers {
+		if r.queue.due {
+			return true
+		}
+	}
+	return false
 }
 
 // start begins a step: it notes which handlers' resync the step answers, if it does. It reports

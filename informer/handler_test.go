@@ -1,6 +1,7 @@
 package informer_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -301,6 +302,40 @@ func TestStopEndsWhileHandlersCallTheInformer(t *testing.T) {
 		case <-r.Done():
 		default:
 			t.Error("the handler is not done")
+		}
+	})
+}
+
+// lingering is a source whose streams take ten seconds to close.
+type lingering struct{ *ledger }
+
+type lingeringStream struct{ informer.Stream[*row] }
+
+func (l lingering) Open(ctx context.Context, from informer.Version) (informer.Stream[*row], error) {
+	s, err := l.ledger.Open(context.WithoutCancel(ctx), from)
+	return lingeringStream{s}, err
+}
+
+func (s lingeringStream) Close() error {
+	<-time.After(10 * time.Second)
+	return s.Stream.Close()
+}
+
+func TestNoCallBeginsSoonAfterTheContextEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLedger("a")
+		s := newInforming(t, l, func(c *informer.Config[*row]) { c.Source = lingering{l} })
+		d := diary{also: func(string) { <-time.After(time.Millisecond) }}
+		r := s.handle(t, &d, informer.HandlerOptions{})
+		s.run(t)
+		sleep(time.Second)
+		d.wants(t, "initial a@1")
+		l.step("b", "c", "d", "e")
+		d.wants(t, "add b@2")
+		s.stop()
+		d.wants(t)
+		if got := r.Stats(); got.Delivered != 2 || got.Dropped != 3 {
+			t.Errorf("stats %+v", got)
 		}
 	})
 }

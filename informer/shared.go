@@ -153,7 +153,7 @@ func (s *SharedInformer[T]) Stats() Stats {
 }
 
 // AddHandler registers a handler, before Run or during it. The handler is first told the content
-// of the index, as soon as it has synced, and then each change. After Run has returned it is
+// of the index, as soon as it has synced, and then each change. Once the context of Run has ended it is
 // ErrStopped.
 func (s *SharedInformer[T]) AddHandler(h Handler[T], o HandlerOptions) (*Registration[T], error) {
 	if err := o.complete(); err != nil {
@@ -171,11 +171,19 @@ func (s *SharedInformer[T]) Run(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	s.fanout.begin(ctx.Done())
+	quit := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(quit)
+		s.fanout.quit()
+	})
 	group.Go(func() error { return s.reflector.Run(ctx) })
 	group.Go(func() error { return s.drain(ctx) })
 	group.Go(func() error { return s.resync(ctx) })
 	err := group.Wait()
 	s.queue.Close()
+	if !stop() {
+		<-quit
+	}
 	s.fanout.end()
 	return err
 }
@@ -195,6 +203,10 @@ func (s *SharedInformer[T]) drain(ctx context.Context) error {
 		case !s.HasSynced() && !s.hole && s.queue.HasSynced():
 			close(s.synced)
 			s.fanout.signalAll()
+		}
+		// A resync leaves out the keys in process. One that began meanwhile is still due.
+		if err == nil && !s.hole && s.fanout.isDue() {
+			notify(s.fanout.resyncs)
 		}
 	}
 }
