@@ -76,7 +76,7 @@ type Overflow struct {
 // change.
 type DeltaFIFO[T any] struct {
 	config FIFOConfig[T]
-	size   func(T) int
+	size   func(T) int  // of an object that is queued, or of none; does not panic
 	clock  func() int64 // nanoseconds from any begin
 
 	synced chan struct{} // closed when the initial population was processed
@@ -135,10 +135,8 @@ func NewDeltaFIFO[T any](config FIFOConfig[T]) (*DeltaFIFO[T], error) {
 	case config.MaxBytes == 0:
 		config.MaxBytes = DefaultMaxBytes
 	}
-	f := &DeltaFIFO[T]{config: config, size: config.Size, synced: make(chan struct{})}
-	if f.size == nil {
-		f.size = func(T) int { return defaultSize }
-	}
+	config.Size = sizeOr(config.Size)
+	f := &DeltaFIFO[T]{config: config, size: sizeOfQueued(config.Size), synced: make(chan struct{})}
 	if now := config.Now; now != nil {
 		f.clock = func() int64 { return now().UnixNano() }
 	} else {

@@ -322,3 +322,19 @@ func TestContentThatIsPutBackIsDroppedOnlyWhenAProducerIsTold(t *testing.T) {
 	}))
 	isEmpty(t, q)
 }
+
+// A step of which a part is queued would show a state that the source never had.
+func TestASizeThatPanicsQueuesNoStepInPart(t *testing.T) {
+	q, err := informer.NewDeltaFIFO(informer.FIFOConfig[*row]{
+		Key: rowKey, Size: func(r *row) int { return len(r.name) }, // not for a tombstone without its object
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := &row{name: "a"}, &row{name: "b"}
+	must(t, q.Change([]*row{a, b}, nil, version(1)), q.Change(nil, []informer.Deletion[*row]{{Key: "a"}}, version(2)))
+	must(t, q.Replace([]*row{b}, version(3))) // finds the tombstone
+	if got := q.Stats(); got.Version != version(3) || got.Depth != 2 {
+		t.Errorf("stats %+v", got)
+	}
+}

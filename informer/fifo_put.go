@@ -208,6 +208,20 @@ func (f *DeltaFIFO[T]) inProcess(key string) *entry[T] {
 	return nil
 }
 
+// sizeOfQueued is FIFOConfig.Size for objects that were weighed when they came, mostly under the
+// lock, and for those of deletions, which may be the zero value. One over which the function panics
+// has the default size, so that no step is queued in part.
+func sizeOfQueued[T any](size func(T) int) func(T) int {
+	return func(object T) (bytes int) {
+		defer func() {
+			if recover() != nil {
+				bytes = defaultSize
+			}
+		}()
+		return size(object)
+	}
+}
+
 func (f *DeltaFIFO[T]) weight(object T) int { return deltaOverhead + max(f.size(object), 0) }
 
 // prepare finds the key of an object, transforms it and weighs it. It needs no lock.
@@ -226,7 +240,8 @@ func (f *DeltaFIFO[T]) prepare(t DeltaType, object T) (item[T], error) {
 			return item[T]{}, notTransformed(key, err)
 		}
 	}
-	return item[T]{key, Delta[T]{Type: t, Object: object}, f.weight(object)}, nil
+	// Without the lock: a panic of Size queues nothing.
+	return item[T]{key, Delta[T]{Type: t, Object: object}, deltaOverhead + max(f.config.Size(object), 0)}, nil
 }
 
 func (f *DeltaFIFO[T]) prepareAll(items []item[T], t DeltaType, objects []T) ([]item[T], error) {

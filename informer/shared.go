@@ -76,7 +76,7 @@ type SharedInformer[T any] struct {
 	faults    atomic.Uint64
 
 	// hole says that a batch was lost, so that only a Replace may follow. The goroutine that drains
-	// owns it, and the rest, which is used again for each batch.
+	// owns it, and the rest, which is used again for each batch and empty between two.
 	hole    bool
 	changes []Change[T]
 	gone    []Delta[T] // of those of changes that are deletions, in their order

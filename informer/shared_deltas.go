@@ -26,6 +26,7 @@ func (s *SharedInformer[T]) handleDeltas(b Batch[T]) (err error) {
 	f := s.fanout
 	f.atomic.Lock()
 	defer f.atomic.Unlock()
+	defer s.release()
 	some, due := f.start()
 	synced, covers := s.sort(b, due)
 	var bytes int64
@@ -69,7 +70,7 @@ func (s *SharedInformer[T]) apply(b Batch[T]) error {
 // sort sets s.changes to those of a batch that may change the index, and returns the objects that
 // are the same. covers says that all objects of the index are among them or changed.
 func (s *SharedInformer[T]) sort(b Batch[T], due bool) (synced []T, covers bool) {
-	s.changes, s.gone = reuse(s.changes, b.Len()), reuse(s.gone, 0)
+	s.changes = slices.Grow(s.changes, b.Len())
 	covers = b.Replaced
 	var index *Snapshot[T] // taken only if it is needed: the next writer copies nodes
 	for d := range b.All() {
@@ -148,12 +149,19 @@ func (s *SharedInformer[T]) weigh(c *Change[T]) int64 {
 	return int64(s.fanout.size(c.Object))
 }
 
-// reuse empties a slice and makes room for n elements. It frees an array that a far larger batch
-// has left.
-func reuse[E any](s []E, n int) []E {
-	if cap(s) > 4*n+1024 {
-		s = nil
+// release forgets the objects of a batch, so that the informer holds no former object.
+func (s *SharedInformer[T]) release() {
+	e := s.edits[0]
+	s.changes, s.gone, e.Changes, e.Previous = emptied(s.changes), emptied(s.gone), nil, emptied(e.Previous)
+}
+
+// emptied clears a slice for the next batch. An array above keptBytes is not kept.
+func emptied[E any](s []E) []E {
+	const keptBytes = 4 << 20
+	var e E
+	if uintptr(cap(s))*unsafe.Sizeof(e) > keptBytes {
+		return nil
 	}
 	clear(s)
-	return slices.Grow(s[:0], n)
+	return s[:0]
 }
