@@ -209,8 +209,8 @@ func (f *DeltaFIFO[T]) inProcess(key string) *entry[T] {
 }
 
 // sizeOfQueued is FIFOConfig.Size for objects that were weighed when they came, mostly under the
-// lock, and for those of deletions, which may be the zero value. One over which the function panics
-// has the default size, so that no step is queued in part.
+// lock. It is also for those of deletions, which may be the zero value. An object over which the
+// function panics has the default size, so that no step is queued in part.
 func sizeOfQueued[T any](size func(T) int) func(T) int {
 	return func(object T) (bytes int) {
 		defer func() {

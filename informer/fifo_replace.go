@@ -97,9 +97,9 @@ func (f *DeltaFIFO[T]) lay(items []item[T]) (bytes int) {
 // Resync queues a Sync of each known object, so that the consumer looks at all again. Keys that are
 // queued or in process are left out: their changes are newer than the known object. It weighs
 // nothing towards the bound of the queue, because Known holds the objects.
-func (f *DeltaFIFO[T]) Resync() error {
+func (f *DeltaFIFO[T]) Resync() {
 	if f.config.Known == nil {
-		return nil
+		return
 	}
 	f.mu.Lock()
 	defer f.unlock()
@@ -115,7 +115,6 @@ func (f *DeltaFIFO[T]) Resync() error {
 			f.put(&item[T]{key: key, delta: Delta[T]{Type: Sync, Object: object}})
 		}
 	}
-	return nil
 }
 
 // eachInProcess calls visit for each entry that a consumer processes.

@@ -126,7 +126,9 @@ func TestAProcessFunctionMayCallTheQueue(t *testing.T) {
 	q := queue(t, withKnown(knows("a1")))
 	must(t, q.Add(th("a1")))
 	must(t, q.Pop(t.Context(), func(d informer.Deltas[thing]) error {
-		must(t, q.Update(th("a2")), q.AddIfNotPresent(d), q.Add(th("b1")), q.Resync(), q.DeleteKey("a", thing{}, false))
+		must(t, q.Update(th("a2")), q.AddIfNotPresent(d), q.Add(th("b1")))
+		q.Resync()
+		must(t, q.DeleteKey("a", thing{}, false))
 		q.Compact()
 		q.Stats()
 		return nil
@@ -278,7 +280,7 @@ func TestKeysInProcessCountAsKnownAndAsPending(t *testing.T) {
 			t.Run("Resync does not show an older state", func(t *testing.T) {
 				q := queue(t, withKnown(knows("a1 b1")))
 				must(t, q.Update(th("a2")))
-				during(t, q, func() { must(t, q.Resync()) })
+				during(t, q, q.Resync)
 				same(t, popAll(t, q), "b: Sync 1")
 			})
 		})

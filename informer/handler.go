@@ -74,7 +74,7 @@ type HandlerStats struct {
 	Pending      int
 	PendingBytes int64
 	// Behind says that the handler has fallen behind. Missed is the number of changes since then,
-	// which will reach it as one difference.
+	// or since a new handler was added; it reaches the handler as one difference.
 	Behind bool
 	Missed uint64
 	// Delivered counts the calls, and Panics those that panicked. Dropped counts the changes that
@@ -152,7 +152,8 @@ type backlog[T any] struct {
 // began. It stays true.
 func (r *Registration[T]) HasSynced() bool { return isClosed(r.synced) }
 
-// Synced is closed when HasSynced turns true.
+// Synced is closed when HasSynced turns true. It stays open if the handler ends before; wait for
+// Done too.
 func (r *Registration[T]) Synced() <-chan struct{} { return r.synced }
 
 // Remove ends the handler: no call begins after it, and changes that wait are counted as dropped.
@@ -287,7 +288,8 @@ func (r *Registration[T]) catchUp(d *difference[T]) {
 }
 
 // tellDifference tells deletions first, then the rest in key order. If the handler was removed
-// meanwhile, it returns the number of changes that were left, at least one.
+// meanwhile, it returns at least one: the objects of its first content that were left, or all
+// changes that were missed, also those told in part.
 func (r *Registration[T]) tellDifference(d *difference[T]) (left uint64) {
 	before := r.delivered.Load()
 	if d.base != nil {

@@ -123,7 +123,8 @@ func (r *Reflector[T]) Version() Version {
 }
 
 // Relist gives up the stream under way and takes a snapshot after a pause, also if it is called
-// between two streams. The reason goes to Events.Failed. An owner calls it when what was received is lost behind the Receiver.
+// between two streams. The reason goes to Events.Failed. An owner calls it when what was received
+// is lost behind the Receiver.
 func (r *Reflector[T]) Relist(reason error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

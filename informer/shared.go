@@ -35,15 +35,16 @@ type Config[T any] struct {
 }
 
 // Events are callbacks, each nil or quick: the informer waits for them. None of them may wait for
-// the informer.
+// the informer. They are called from several goroutines at once. Faulted and HandlerFellBehind may
+// be called while the index is locked for changes.
 type Events struct {
 	ReflectorEvents
 	FIFOEvents
 	// Faulted is called when the index refused a batch: it stays as it was, and the reflector
-	// takes a snapshot. It is also called when Same panicked or a resync could not begin.
+	// takes a snapshot. It is also called when Same panicked.
 	Faulted func(err error)
 	// HandlerFailed is called when a handler panicked; err is a PanicError. The call counts as
-	// made.
+	// made. A panic of HandlerFailed itself ends the process.
 	HandlerFailed func(handler string, err error)
 	// HandlerFellBehind is called when a handler's backlog has reached its bound. HandlerCaughtUp
 	// is called when it has been told the difference, in place of so many changes.
@@ -153,8 +154,8 @@ func (s *SharedInformer[T]) Stats() Stats {
 }
 
 // AddHandler registers a handler, before Run or during it. The handler is first told the content
-// of the index, as soon as it has synced, and then each change. Once the context of Run has ended it is
-// ErrStopped.
+// of the index, as soon as it has synced, and then each change. Once the context of Run has ended
+// it is ErrStopped.
 func (s *SharedInformer[T]) AddHandler(h Handler[T], o HandlerOptions) (*Registration[T], error) {
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -232,9 +233,7 @@ func (s *SharedInformer[T]) resync(ctx context.Context) error {
 		now := time.Now()
 		some, next := s.fanout.elapse(now)
 		if some {
-			if err := s.queue.Resync(); err != nil {
-				s.faulted(fmt.Errorf("begin a resync: %w", err))
-			}
+			s.queue.Resync()
 		}
 		timer.Stop()
 		if !next.IsZero() {

@@ -125,7 +125,8 @@ func (p *pair) step() {
 		p.replace()
 	case n < 16:
 		p.say("resync")
-		p.must(p.theirs.Resync(), p.ours.Resync())
+		p.must(p.theirs.Resync())
+		p.ours.Resync()
 	case p.ours.Stats().Depth > 0:
 		p.pop()
 	}
