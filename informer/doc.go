@@ -58,7 +58,7 @@
 //  3. After its backlog the handler is told the difference between that snapshot and the index:
 //     deletions first, then additions and updates, each key once. It then follows the log again.
 //
-// A handler with Restart is given the whole index in place of the difference, and no snapshot is
+// A handler with Reset is given the whole index in place of the difference, and no snapshot is
 // kept for it. So a handler costs at most its backlog and two snapshots, the one it is told and
 // the one it fell behind at. A snapshot shares what has not changed with the index. A step with
 // more changes than MaxBacklog reaches every handler as a difference; the first content always

@@ -230,7 +230,7 @@ func (f *fanout[T]) prepare(changes, synced int, bytes int64) {
 			q.rest = append(q.rest, l.step)
 		}
 		q.at, q.cut = nil, true
-		if r.handler.Restart == nil {
+		if r.handler.Reset == nil {
 			q.base = base
 		}
 		behind = append(behind, r)

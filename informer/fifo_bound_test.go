@@ -31,7 +31,7 @@ func TestABadObjectChangesNothing(t *testing.T) {
 		}
 	})
 	gone := func(key string, state int, unknown bool) []informer.Deletion[thing] {
-		return []informer.Deletion[thing]{{Key: key, Object: thing{key, state}, Unknown: unknown}}
+		return []informer.Deletion[thing]{{Key: key, Object: thing{key, state}, Tombstone: unknown}}
 	}
 	for name, c := range map[string]struct {
 		err   error
@@ -68,7 +68,7 @@ func TestABadObjectChangesNothing(t *testing.T) {
 func TestChangeQueuesAStepWhole(t *testing.T) {
 	q := queue(t, withKnown(knows("")))
 	must(t, q.Change(things("a1 b1"), []informer.Deletion[thing]{
-		{Key: "c", Object: th("c1")}, {Key: "d", Unknown: true},
+		{Key: "c", Object: th("c1")}, {Key: "d", Tombstone: true},
 	}, version(1)))
 	same(t, popAll(t, q), "a: Updated 1", "b: Updated 1", "c: Deleted 1", "d: Deleted 0?")
 }
@@ -308,7 +308,7 @@ func TestContentThatIsPutBackIsDroppedOnlyWhenAProducerIsTold(t *testing.T) {
 	fill("a1 b1 c1")
 	err := q.Drain(t.Context(), func(informer.Batch[thing]) error {
 		fill("d1 e1 f1")
-		return &informer.Requeue{}
+		return &informer.RequeueError{}
 	})
 	if s := q.Stats(); err == nil || s.Depth != 6 || s.Bytes <= s.Limit || s.Bytes > 2*s.Limit || s.Overflows != 0 {
 		t.Errorf("%v, %+v", err, s)

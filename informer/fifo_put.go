@@ -40,9 +40,9 @@ func (f *DeltaFIFO[T]) DeleteKey(key string, last T, isKnown bool) error {
 	defer f.unlock()
 	if !isKnown {
 		if e := f.mu.line.find(key); e != nil {
-			it = f.buried(key, e.newest().Object)
+			it = f.tombstoneItem(key, e.newest().Object)
 		} else if e := f.inProcess(key); e != nil {
-			it = f.buried(key, e.newest().Object)
+			it = f.tombstoneItem(key, e.newest().Object)
 		}
 	}
 	return f.queue(it)
@@ -259,17 +259,17 @@ func (f *DeltaFIFO[T]) tombstone(key string, last T) (item[T], error) {
 	if key == "" {
 		return item[T]{}, plimsoll.Invalid("key", "is empty")
 	}
-	return f.buried(key, last), nil
+	return f.tombstoneItem(key, last), nil
 }
 
-// buried is the deletion of a key whose final state is unknown.
-func (f *DeltaFIFO[T]) buried(key string, last T) item[T] {
+// tombstoneItem is the deletion of a key whose final state is unknown.
+func (f *DeltaFIFO[T]) tombstoneItem(key string, last T) item[T] {
 	return item[T]{key, Delta[T]{Type: Deleted, Tombstone: true, Object: last}, f.weight(last)}
 }
 
 func (f *DeltaFIFO[T]) deletion(d Deletion[T]) (item[T], error) {
 	it, err := f.tombstone(d.Key, d.Object)
-	if err != nil || d.Unknown {
+	if err != nil || d.Tombstone {
 		return it, err
 	}
 	it.delta.Tombstone = false

@@ -160,7 +160,7 @@ func TestRequeuePutsBack(t *testing.T) {
 	requeue := func(q *informer.DeltaFIFO[thing], during func()) error {
 		return q.Pop(t.Context(), func(informer.Deltas[thing]) error {
 			during()
-			return &informer.Requeue{Err: errBroken}
+			return &informer.RequeueError{Err: errBroken}
 		})
 	}
 	t.Run("behind all other keys", func(t *testing.T) {
@@ -191,7 +191,7 @@ func TestRequeuePutsBack(t *testing.T) {
 		must(t, q.Change(things("a1 b1"), nil, version(4)))
 		err := q.Drain(t.Context(), func(informer.Batch[thing]) error {
 			must(t, q.Change(things("c1 b2"), nil, version(5)))
-			return &informer.Requeue{}
+			return &informer.RequeueError{}
 		})
 		if err == nil {
 			t.Error("Drain returned no error")

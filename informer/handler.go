@@ -32,9 +32,9 @@ type Handler[T any] struct {
 	Update func(was, is T)
 	// Delete is called for an object that the handler has seen and that is gone.
 	Delete func(Deletion[T])
-	// Restart replaces the differences for a handler that has fallen behind: instead of them it is
+	// Reset replaces the differences for a handler that has fallen behind: instead of them it is
 	// given the whole index, and forgets what it was told before.
-	Restart func(*Snapshot[T])
+	Reset func(*Snapshot[T])
 }
 
 // HandlerOptions hold the settings of a handler. Zero values stand for the defaults.
@@ -78,9 +78,9 @@ type HandlerStats struct {
 	Behind bool
 	Missed uint64
 	// Delivered counts the calls, and Panics those that panicked. Dropped counts the changes that
-	// waited when the handler ended. Caught counts the differences that it was told after it had
+	// waited when the handler ended. CaughtUp counts the differences that it was told after it had
 	// fallen behind.
-	Delivered, Dropped, Caught, Panics uint64
+	Delivered, Dropped, CaughtUp, Panics uint64
 }
 
 // noticeKind says which function of a Handler a notice calls.
@@ -94,11 +94,11 @@ const (
 
 // notice is one change of the index.
 type notice[T any] struct {
-	key      string
-	old, new T // an added object has no old state, a deleted one no new state
-	kind     noticeKind
-	initial  bool // for added: it belongs to the content that the handler began with
-	unknown  bool // for deleted: old may not be the final state
+	key       string
+	old, new  T // an added object has no old state, a deleted one no new state
+	kind      noticeKind
+	initial   bool // for added: it belongs to the content that the handler began with
+	tombstone bool // for deleted: old may not be the final state
 }
 
 // noticeBytes is the size of a notice without its objects.
@@ -115,7 +115,7 @@ type Registration[T any] struct {
 	synced chan struct{} // closed when the initial content was delivered
 	done   chan struct{} // closed when no call is under way and none will come
 
-	delivered, caught, panics atomic.Uint64
+	delivered, caughtUp, panics atomic.Uint64
 
 	// queue is guarded by fanout.mu.
 	queue backlog[T]
@@ -180,7 +180,7 @@ func (r *Registration[T]) stats() HandlerStats {
 	q := &r.queue
 	return HandlerStats{
 		Name: r.options.Name, Pending: q.pending, PendingBytes: q.bytes, Behind: q.cut && q.told, Missed: q.missed,
-		Delivered: r.delivered.Load(), Dropped: q.dropped, Caught: r.caught.Load(), Panics: r.panics.Load(),
+		Delivered: r.delivered.Load(), Dropped: q.dropped, CaughtUp: r.caughtUp.Load(), Panics: r.panics.Load(),
 	}
 }
 
@@ -250,7 +250,7 @@ func (r *Registration[T]) tell(e *notice[T]) {
 		}
 	case deleted:
 		if h.Delete != nil {
-			h.Delete(Deletion[T]{Key: e.key, Object: e.old, Unknown: e.unknown})
+			h.Delete(Deletion[T]{Key: e.key, Object: e.old, Tombstone: e.tombstone})
 		}
 	}
 }
@@ -267,11 +267,11 @@ func (r *Registration[T]) caughtPanic() {
 
 // catchUp tells the handler the difference between what it has seen and the index.
 func (r *Registration[T]) catchUp(d *difference[T]) {
-	if d.told && r.handler.Restart != nil {
+	if d.told && r.handler.Reset != nil {
 		func() {
 			defer r.caughtPanic()
 			r.delivered.Add(1)
-			r.handler.Restart(d.now)
+			r.handler.Reset(d.now)
 		}()
 	} else if left := r.tellDifference(d); left > 0 {
 		r.fanout.abandon(r, left)
@@ -281,7 +281,7 @@ func (r *Registration[T]) catchUp(d *difference[T]) {
 		close(r.synced)
 		return
 	}
-	r.caught.Add(1)
+	r.caughtUp.Add(1)
 	if f := r.fanout.events.HandlerCaughtUp; f != nil {
 		f(r.options.Name, d.missed)
 	}
@@ -298,7 +298,7 @@ func (r *Registration[T]) tellDifference(d *difference[T]) (left uint64) {
 				return max(1, d.missed)
 			}
 			if _, is := d.now.Get(key); !is {
-				r.tell(&notice[T]{kind: deleted, key: key, old: old, unknown: true})
+				r.tell(&notice[T]{kind: deleted, key: key, old: old, tombstone: true})
 			}
 		}
 	}

@@ -232,7 +232,7 @@ func (r *Reflector[T]) settle(end *ending) {
 }
 
 // refusedError is a message that the reflector or its receiver did not take. A snapshot must
-// follow, since the next message would leave a hole.
+// follow, since the next message would not continue what the receiver has.
 type refusedError struct{ err error }
 
 func (e *refusedError) Error() string { return e.err.Error() }

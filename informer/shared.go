@@ -76,12 +76,12 @@ type SharedInformer[T any] struct {
 	running   atomic.Bool
 	faults    atomic.Uint64
 
-	// hole says that a batch was lost, so that only a Replace may follow. The goroutine that drains
-	// owns it, and the rest, which is used again for each batch and empty between two.
-	hole    bool
-	changes []Change[T]
-	gone    []Delta[T] // of those of changes that are deletions, in their order
-	edits   []*Edit[T]
+	// batchLost says that a batch was lost, so that only a Replace may follow. The goroutine that
+	// drains owns it, and the rest, which is used again for each batch and empty between two.
+	batchLost bool
+	changes   []Change[T]
+	gone      []Delta[T] // of those of changes that are deletions, in their order
+	edits     []*Edit[T]
 }
 
 // NewSharedInformer returns a SharedInformer. Run starts it.
@@ -198,15 +198,15 @@ func (s *SharedInformer[T]) drain(ctx context.Context) error {
 		case ctx.Err() != nil || errors.Is(err, ErrClosed):
 			return nil
 		case err != nil:
-			s.hole = true
+			s.batchLost = true
 			s.faulted(err)
 			s.reflector.Relist(err)
-		case !s.HasSynced() && !s.hole && s.queue.HasSynced():
+		case !s.HasSynced() && !s.batchLost && s.queue.HasSynced():
 			close(s.synced)
 			s.fanout.signalAll()
 		}
 		// A resync leaves out the keys in process. One that began meanwhile is still due.
-		if err == nil && !s.hole && s.fanout.isDue() {
+		if err == nil && !s.batchLost && s.fanout.isDue() {
 			notify(s.fanout.resyncs)
 		}
 	}

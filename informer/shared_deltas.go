@@ -20,7 +20,7 @@ func (s *SharedInformer[T]) handleDeltas(b Batch[T]) (err error) {
 			err = &PanicError{Value: p, Stack: debug.Stack()}
 		}
 	}()
-	if s.hole && !b.Replaced {
+	if s.batchLost && !b.Replaced {
 		return nil // the index lacks what came before
 	}
 	f := s.fanout
@@ -40,7 +40,7 @@ func (s *SharedInformer[T]) handleDeltas(b Batch[T]) (err error) {
 	if err := s.apply(b); err != nil {
 		return err
 	}
-	s.hole = false
+	s.batchLost = false
 	if some {
 		st := &step[T]{synced: synced, bytes: bytes}
 		s.compare(st, due)
@@ -109,7 +109,7 @@ func (s *SharedInformer[T]) compare(st *step[T], due bool) {
 		c, was := &s.changes[i], &s.edits[0].Previous[i]
 		if c.Deleted {
 			if was.Known {
-				st.notices = append(st.notices, goodbye(c.Key, was.Object, &gone[0]))
+				st.notices = append(st.notices, deletionNotice(c.Key, was.Object, &gone[0]))
 			}
 			gone = gone[1:]
 			continue
@@ -125,9 +125,10 @@ func (s *SharedInformer[T]) compare(st *step[T], due bool) {
 	}
 }
 
-// goodbye is the notice of a deletion. If the final state is unknown, it has the indexed object.
-func goodbye[T any](key string, indexed T, d *Delta[T]) notice[T] {
-	n := notice[T]{kind: deleted, key: key, old: d.Object, unknown: d.Tombstone}
+// deletionNotice is the notice of a deletion. If the final state is unknown, it has the indexed
+// object.
+func deletionNotice[T any](key string, indexed T, d *Delta[T]) notice[T] {
+	n := notice[T]{kind: deleted, key: key, old: d.Object, tombstone: d.Tombstone}
 	if d.Tombstone {
 		n.old = indexed
 	}
