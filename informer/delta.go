@@ -18,9 +18,6 @@ const (
 	numDeltaTypes
 )
 
-// NumDeltaTypes is one more than the highest type, for tables.
-const NumDeltaTypes = int(numDeltaTypes)
-
 var deltaTypeNames = [numDeltaTypes]string{"Added", "Updated", "Deleted", "Replaced", "Sync"}
 
 // String returns the name of the type, such as "Added".
@@ -49,9 +46,6 @@ type Deltas[T any] struct {
 	Changes []Delta[T]
 }
 
-// Oldest returns the first change. There is one in all Deltas that a queue hands over.
-func (d Deltas[T]) Oldest() Delta[T] { return d.Changes[0] }
-
 // Newest returns the last change. There is one in all Deltas that a queue hands over.
 func (d Deltas[T]) Newest() Delta[T] { return d.Changes[len(d.Changes)-1] }
 
@@ -60,7 +54,7 @@ type Deletion[T any] struct {
 	Key string
 	// Object is the last state that is known. It is the zero value if none is.
 	Object T
-	// Unknown says that Object may not be the final state: the deletion was found by a comparison,
-	// or the source knows the key alone.
-	Unknown bool
+	// Tombstone says that Object may not be the final state: the deletion was found by a
+	// comparison, or the source knows the key alone.
+	Tombstone bool
 }

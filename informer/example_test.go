@@ -83,7 +83,7 @@ func Example() {
 	change := informer.Message[*plimsoll.Node]{
 		Kind: informer.Changed, Version: informer.Version{Epoch: 1, Revision: 11},
 		Objects: []*plimsoll.Node{{ID: "n2", Revision: 11, Attributes: map[string]string{"zone": "east"}}},
-		Deleted: []informer.Deletion[*plimsoll.Node]{{Key: "n1", Unknown: true}},
+		Deleted: []informer.Deletion[*plimsoll.Node]{{Key: "n1", Tombstone: true}},
 	}
 	source.changes <- change
 	if err := nodes.Indexer().WaitFor(ctx, change.Version); err != nil {

@@ -11,7 +11,7 @@ type step[T any] struct {
 	// synced are unchanged objects, for the handlers in due.
 	synced []T
 	due    map[*Registration[T]]struct{}
-	bytes  int64 // of notices
+	bytes  int64 // of the changes and of the list of synced
 }
 
 // link is an element of the log. Only handlers that are in step hold links, so the garbage
@@ -105,14 +105,19 @@ func (f *fanout[T]) begin(stop <-chan struct{}) {
 	}
 }
 
-// end waits for all handlers, after stop was closed. It holds no lock while calls are under way.
-func (f *fanout[T]) end() {
+// quit lets no further call of a handler begin, and no further handler register.
+func (f *fanout[T]) quit() {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.closed = true
 	for r := range f.handlers {
 		r.quit.Store(true)
 	}
-	f.mu.Unlock()
+}
+
+// end waits for all handlers, after stop was closed. It holds no lock while calls are under way.
+func (f *fanout[T]) end() {
+	f.quit()
 	f.wg.Wait()
 }
 
@@ -202,7 +207,8 @@ func (f *fanout[T]) abandon(r *Registration[T], changes uint64) {
 }
 
 // prepare cuts the handlers that have no room for a step of so many changes and unchanged objects,
-// before the index changes. The caller holds atomic.
+// before the index changes. The bytes count for each handler, since its place in the log holds all
+// steps behind it, also those without a call for it. The caller holds atomic.
 func (f *fanout[T]) prepare(changes, synced int, bytes int64) {
 	var behind []*Registration[T]
 	var base *Snapshot[T]
@@ -213,7 +219,8 @@ func (f *fanout[T]) prepare(changes, synced int, bytes int64) {
 		if q.shown {
 			n += synced
 		}
-		if q.cut || n == 0 || q.pending+n <= r.options.MaxBacklog && q.bytes+bytes <= r.options.MaxBacklogBytes {
+		fits := q.pending+n <= r.options.MaxBacklog && q.bytes+bytes <= r.options.MaxBacklogBytes
+		if q.cut || n == 0 && bytes == 0 || fits {
 			continue
 		}
 		if base == nil {
@@ -223,7 +230,7 @@ func (f *fanout[T]) prepare(changes, synced int, bytes int64) {
 			q.rest = append(q.rest, l.step)
 		}
 		q.at, q.cut = nil, true
-		if r.handler.Restart == nil {
+		if r.handler.Reset == nil {
 			q.base = base
 		}
 		behind = append(behind, r)
@@ -241,7 +248,7 @@ func (f *fanout[T]) prepare(changes, synced int, bytes int64) {
 func (f *fanout[T]) publish(s *step[T], covers bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	inStep := false
+	linked := false
 	for r := range f.handlers {
 		q := &r.queue
 		n := len(s.notices)
@@ -257,18 +264,21 @@ func (f *fanout[T]) publish(s *step[T], covers bool) {
 				s.due[r] = struct{}{}
 			}
 		}
-		switch {
-		case q.cut:
+		if q.cut {
 			q.missed += uint64(len(s.notices))
-		case n > 0:
+		} else {
 			q.pending += n
-			q.bytes += s.bytes
-			inStep = true
+			linked = linked || n > 0
 		}
 		r.signal()
 	}
-	if !inStep {
+	if !linked {
 		return
+	}
+	for r := range f.handlers {
+		if !r.queue.cut {
+			r.queue.bytes += s.bytes
+		}
 	}
 	l := &link[T]{step: s}
 	f.tail.next = l
@@ -276,8 +286,10 @@ func (f *fanout[T]) publish(s *step[T], covers bool) {
 }
 
 // elapse marks the handlers whose resync is due, and returns whether there are any and the instant
-// of the next one. It is zero if no handler has a resync.
+// of the next one. It is zero if no handler has a resync. One that was due and was not answered
+// stays due; an empty index has nothing to show.
 func (f *fanout[T]) elapse(now time.Time) (some bool, next time.Time) {
+	filled := f.index.Len() > 0
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for r := range f.handlers {
@@ -286,14 +298,28 @@ func (f *fanout[T]) elapse(now time.Time) (some bool, next time.Time) {
 			continue
 		}
 		if !q.next.After(now) {
-			q.due, some = true, true
+			q.due = true
 			q.next = now.Add(r.options.Resync)
 		}
+		q.due = q.due && filled
+		some = some || q.due
 		if next.IsZero() || q.next.Before(next) {
 			next = q.next
 		}
 	}
 	return some, next
+}
+
+// isDue reports whether the resync of a handler is due.
+func (f *fanout[T]) isDue() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for r := range f.handlers {
+		if r.queue.due {
+			return true
+		}
+	}
+	return false
 }
 
 // start begins a step: it notes which handlers' resync the step answers, if it does. It reports

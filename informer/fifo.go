@@ -76,7 +76,7 @@ type Overflow struct {
 // change.
 type DeltaFIFO[T any] struct {
 	config FIFOConfig[T]
-	size   func(T) int
+	size   func(T) int  // of an object that is queued, or of none; does not panic
 	clock  func() int64 // nanoseconds from any begin
 
 	synced chan struct{} // closed when the initial population was processed
@@ -105,21 +105,21 @@ type DeltaFIFO[T any] struct {
 		// limit bounds the bytes that are queued. Invariant: whenever the lock is free, the bytes
 		// that are queued are within it, and with those that are in process within twice of it.
 		// Content that was put back may exceed the first until the next change.
-		limit int
-		laid  uint64 // the number of calls of lay
+		limit       int
+		listsQueued uint64 // the number of calls of queueList
 
 		populated bool // a list, or a change before any list, has come
 		isSynced  bool // synced is closed
 		relist    bool // the content was dropped, and no list has come since
 		closed    bool
 
-		counts counts
-		news   news
+		counts  counts
+		pending pendingEvents
 	}
 }
 
-// news are calls of events that wait until the lock is free.
-type news struct {
+// pendingEvents are calls of events that wait until the lock is free.
+type pendingEvents struct {
 	overflow *Overflow
 	lookups  int
 	lookup   error // the first
@@ -135,10 +135,8 @@ func NewDeltaFIFO[T any](config FIFOConfig[T]) (*DeltaFIFO[T], error) {
 	case config.MaxBytes == 0:
 		config.MaxBytes = DefaultMaxBytes
 	}
-	f := &DeltaFIFO[T]{config: config, size: config.Size, synced: make(chan struct{})}
-	if f.size == nil {
-		f.size = func(T) int { return defaultSize }
-	}
+	config.Size = sizeOr(config.Size)
+	f := &DeltaFIFO[T]{config: config, size: sizeOfQueued(config.Size), synced: make(chan struct{})}
 	if now := config.Now; now != nil {
 		f.clock = func() int64 { return now().UnixNano() }
 	} else {
@@ -208,12 +206,12 @@ func (f *DeltaFIFO[T]) signal() {
 
 // unlock frees the lock and then calls the events that wait.
 func (f *DeltaFIFO[T]) unlock() {
-	if f.mu.news.overflow == nil && f.mu.news.lookups == 0 {
+	if f.mu.pending.overflow == nil && f.mu.pending.lookups == 0 {
 		f.mu.Unlock()
 		return
 	}
-	n := f.mu.news
-	f.mu.news = news{}
+	n := f.mu.pending
+	f.mu.pending = pendingEvents{}
 	f.mu.Unlock()
 	if n.overflow != nil && f.config.Events.Overflow != nil {
 		f.config.Events.Overflow(*n.overflow)
@@ -224,8 +222,8 @@ func (f *DeltaFIFO[T]) unlock() {
 }
 
 func (f *DeltaFIFO[T]) lookupFailed(err error) {
-	if f.mu.news.lookups++; f.mu.news.lookups == 1 {
-		f.mu.news.lookup = err
+	if f.mu.pending.lookups++; f.mu.pending.lookups == 1 {
+		f.mu.pending.lookup = err
 	}
 	f.mu.counts.lookupsFailed++
 }

@@ -92,7 +92,7 @@ func (f *DeltaFIFO[T]) fits() bool {
 // with the next list. A version that no consumer was told is no longer led to.
 func (f *DeltaFIFO[T]) drop() {
 	line := f.mu.line
-	f.mu.news.overflow = &Overflow{Keys: line.len(), Changes: line.changes, Bytes: line.bytes, Limit: f.mu.limit}
+	f.mu.pending.overflow = &Overflow{Keys: line.len(), Changes: line.changes, Bytes: line.bytes, Limit: f.mu.limit}
 	f.mu.counts.overflows++
 	f.mu.counts.dropped += uint64(line.changes)
 	if line.initial > 0 {

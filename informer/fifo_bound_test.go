@@ -31,7 +31,7 @@ func TestABadObjectChangesNothing(t *testing.T) {
 		}
 	})
 	gone := func(key string, state int, unknown bool) []informer.Deletion[thing] {
-		return []informer.Deletion[thing]{{Key: key, Object: thing{key, state}, Unknown: unknown}}
+		return []informer.Deletion[thing]{{Key: key, Object: thing{key, state}, Tombstone: unknown}}
 	}
 	for name, c := range map[string]struct {
 		err   error
@@ -68,7 +68,7 @@ func TestABadObjectChangesNothing(t *testing.T) {
 func TestChangeQueuesAStepWhole(t *testing.T) {
 	q := queue(t, withKnown(knows("")))
 	must(t, q.Change(things("a1 b1"), []informer.Deletion[thing]{
-		{Key: "c", Object: th("c1")}, {Key: "d", Unknown: true},
+		{Key: "c", Object: th("c1")}, {Key: "d", Tombstone: true},
 	}, version(1)))
 	same(t, popAll(t, q), "a: Updated 1", "b: Updated 1", "c: Deleted 1", "d: Deleted 0?")
 }
@@ -263,7 +263,7 @@ func TestAResyncOfALargeCopyDoesNotFillTheQueue(t *testing.T) {
 		known.things[name] = thing{name, i}
 	}
 	q := queue(t, func(c *config) { c.Known, c.MaxBytes = known, 1000 })
-	must(t, q.Resync())
+	q.Resync()
 	if s := q.Stats(); s.Depth != 1000 || s.Bytes != 0 {
 		t.Errorf("%+v", s)
 	}
@@ -308,7 +308,7 @@ func TestContentThatIsPutBackIsDroppedOnlyWhenAProducerIsTold(t *testing.T) {
 	fill("a1 b1 c1")
 	err := q.Drain(t.Context(), func(informer.Batch[thing]) error {
 		fill("d1 e1 f1")
-		return &informer.Requeue{}
+		return &informer.RequeueError{}
 	})
 	if s := q.Stats(); err == nil || s.Depth != 6 || s.Bytes <= s.Limit || s.Bytes > 2*s.Limit || s.Overflows != 0 {
 		t.Errorf("%v, %+v", err, s)
@@ -321,4 +321,20 @@ func TestContentThatIsPutBackIsDroppedOnlyWhenAProducerIsTold(t *testing.T) {
 		return nil
 	}))
 	isEmpty(t, q)
+}
+
+// A step of which a part is queued would show a state that the source never had.
+func TestASizeThatPanicsQueuesNoStepInPart(t *testing.T) {
+	q, err := informer.NewDeltaFIFO(informer.FIFOConfig[*row]{
+		Key: rowKey, Size: func(r *row) int { return len(r.name) }, // not for a tombstone without its object
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := &row{name: "a"}, &row{name: "b"}
+	must(t, q.Change([]*row{a, b}, nil, version(1)), q.Change(nil, []informer.Deletion[*row]{{Key: "a"}}, version(2)))
+	must(t, q.Replace([]*row{b}, version(3))) // finds the tombstone
+	if got := q.Stats(); got.Version != version(3) || got.Depth != 2 {
+		t.Errorf("stats %+v", got)
+	}
 }

@@ -65,7 +65,7 @@ func TestChangesOfAKeyStayInOrderWithManyProducersAndConsumers(t *testing.T) {
 			case <-done:
 				return
 			default:
-				must(t, q.Resync())
+				q.Resync()
 				q.Compact()
 				q.Stats()
 			}
@@ -79,7 +79,7 @@ func TestChangesOfAKeyStayInOrderWithManyProducersAndConsumers(t *testing.T) {
 				if c < 2 {
 					err = q.Pop(context.Background(), func(d informer.Deltas[thing]) error {
 						if rng.IntN(10) == 0 {
-							return &informer.Requeue{}
+							return &informer.RequeueError{}
 						}
 						known.apply(t, d)
 						return nil
@@ -87,7 +87,7 @@ func TestChangesOfAKeyStayInOrderWithManyProducersAndConsumers(t *testing.T) {
 				} else {
 					err = q.Drain(context.Background(), func(b informer.Batch[thing]) error {
 						if rng.IntN(10) == 0 {
-							return &informer.Requeue{}
+							return &informer.RequeueError{}
 						}
 						for d := range b.All() {
 							known.apply(t, d)

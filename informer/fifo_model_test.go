@@ -65,7 +65,7 @@ func (m *model) change(d delta) {
 	m.settle()
 }
 
-func buried(last thing) delta {
+func tombstone(last thing) delta {
 	return delta{Type: informer.Deleted, Tombstone: true, Object: last}
 }
 
@@ -76,17 +76,17 @@ func (m *model) replace(list []thing) {
 	}
 	for _, d := range before {
 		if !slices.ContainsFunc(list, func(t thing) bool { return t.name == d.Key }) {
-			m.put(d.Key, buried(d.Newest().Object))
+			m.put(d.Key, tombstone(d.Newest().Object))
 		}
 	}
 	for _, d := range m.process {
 		if d.Newest().Type != informer.Deleted && find(m.queued, d.Key) == nil {
-			m.put(d.Key, buried(d.Newest().Object))
+			m.put(d.Key, tombstone(d.Newest().Object))
 		}
 	}
 	for key := range m.known.Keys() {
 		if find(m.queued, key) == nil {
-			m.put(key, buried(m.known.things[key]))
+			m.put(key, tombstone(m.known.things[key]))
 		}
 	}
 	if !m.populated {
@@ -215,15 +215,15 @@ func (t *modelTest) produce() {
 		t.m.change(delta{Type: informer.Deleted, Object: o})
 		must(t, t.q.Delete(o))
 	case n < 14:
-		t.say("bury %v", o)
-		t.m.change(buried(o))
+		t.say("delete key of %v", o)
+		t.m.change(tombstone(o))
 		must(t, t.q.DeleteKey(o.name, o, true))
 	case n < 15:
 		t.replace()
 	case n < 17:
 		t.say("resync")
 		t.m.resync()
-		must(t, t.q.Resync())
+		t.q.Resync()
 	case n < 18:
 		d := informer.Deltas[thing]{
 			Key: o.name, Initial: o.state%2 == 0,
@@ -256,7 +256,7 @@ func (t *modelTest) during() error {
 	switch t.rng.IntN(6) {
 	case 0:
 		t.say("requeue")
-		return &informer.Requeue{}
+		return &informer.RequeueError{}
 	case 1:
 		t.say("fail")
 		return errBroken
@@ -272,7 +272,7 @@ func (t *modelTest) pop() {
 		t.compare([]informer.Deltas[thing]{d}, t.m.process)
 		return t.during()
 	})
-	var back *informer.Requeue
+	var back *informer.RequeueError
 	t.m.end(errors.As(err, &back), false)
 }
 
@@ -286,7 +286,7 @@ func (t *modelTest) drain() {
 		t.compare(slices.Collect(b.All()), t.m.process)
 		return t.during()
 	})
-	var back *informer.Requeue
+	var back *informer.RequeueError
 	t.m.end(errors.As(err, &back), true)
 }
 

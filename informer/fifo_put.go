@@ -40,9 +40,9 @@ func (f *DeltaFIFO[T]) DeleteKey(key string, last T, isKnown bool) error {
 	defer f.unlock()
 	if !isKnown {
 		if e := f.mu.line.find(key); e != nil {
-			it = f.buried(key, e.newest().Object)
+			it = f.tombstoneItem(key, e.newest().Object)
 		} else if e := f.inProcess(key); e != nil {
-			it = f.buried(key, e.newest().Object)
+			it = f.tombstoneItem(key, e.newest().Object)
 		}
 	}
 	return f.queue(it)
@@ -208,6 +208,20 @@ func (f *DeltaFIFO[T]) inProcess(key string) *entry[T] {
 	return nil
 }
 
+// sizeOfQueued is FIFOConfig.Size for objects that were weighed when they came, mostly under the
+// lock. It is also for those of deletions, which may be the zero value. An object over which the
+// function panics has the default size, so that no step is queued in part.
+func sizeOfQueued[T any](size func(T) int) func(T) int {
+	return func(object T) (bytes int) {
+		defer func() {
+			if recover() != nil {
+				bytes = defaultSize
+			}
+		}()
+		return size(object)
+	}
+}
+
 func (f *DeltaFIFO[T]) weight(object T) int { return deltaOverhead + max(f.size(object), 0) }
 
 // prepare finds the key of an object, transforms it and weighs it. It needs no lock.
@@ -226,7 +240,8 @@ func (f *DeltaFIFO[T]) prepare(t DeltaType, object T) (item[T], error) {
 			return item[T]{}, notTransformed(key, err)
 		}
 	}
-	return item[T]{key, Delta[T]{Type: t, Object: object}, f.weight(object)}, nil
+	// Without the lock: a panic of Size queues nothing.
+	return item[T]{key, Delta[T]{Type: t, Object: object}, deltaOverhead + max(f.config.Size(object), 0)}, nil
 }
 
 func (f *DeltaFIFO[T]) prepareAll(items []item[T], t DeltaType, objects []T) ([]item[T], error) {
@@ -244,17 +259,17 @@ func (f *DeltaFIFO[T]) tombstone(key string, last T) (item[T], error) {
 	if key == "" {
 		return item[T]{}, plimsoll.Invalid("key", "is empty")
 	}
-	return f.buried(key, last), nil
+	return f.tombstoneItem(key, last), nil
 }
 
-// buried is the deletion of a key whose final state is unknown.
-func (f *DeltaFIFO[T]) buried(key string, last T) item[T] {
+// tombstoneItem is the deletion of a key whose final state is unknown.
+func (f *DeltaFIFO[T]) tombstoneItem(key string, last T) item[T] {
 	return item[T]{key, Delta[T]{Type: Deleted, Tombstone: true, Object: last}, f.weight(last)}
 }
 
 func (f *DeltaFIFO[T]) deletion(d Deletion[T]) (item[T], error) {
 	it, err := f.tombstone(d.Key, d.Object)
-	if err != nil || d.Unknown {
+	if err != nil || d.Tombstone {
 		return it, err
 	}
 	it.delta.Tombstone = false

@@ -24,14 +24,14 @@ func (f *DeltaFIFO[T]) Replace(objects []T, at Version) error {
 		return err
 	}
 	f.mu.counts.lists++
-	own := f.lay(items)
+	own := f.queueList(items)
 	f.mu.limit = max(f.config.MaxBytes, 2*own)
 	if f.mu.line.bytes > f.mu.limit {
 		f.compact()
 	}
 	if f.mu.line.bytes > f.mu.limit {
 		f.drop()
-		f.lay(items)
+		f.queueList(items)
 	}
 	f.mu.relist, f.mu.replaced = false, true
 	f.reach(at)
@@ -45,33 +45,33 @@ func (f *DeltaFIFO[T]) Replace(objects []T, at Version) error {
 	return nil
 }
 
-// lay queues a list and the deletions that follow from it. It returns the bytes that the list takes
-// in an empty queue.
-func (f *DeltaFIFO[T]) lay(items []item[T]) (bytes int) {
-	f.mu.laid++
+// queueList queues a list and the deletions that follow from it. It returns the bytes that the list
+// takes in an empty queue.
+func (f *DeltaFIFO[T]) queueList(items []item[T]) (bytes int) {
+	f.mu.listsQueued++
 	queued := f.mu.line.tail
 	if f.mu.line.len() == 0 {
 		f.mu.line.reserve(len(items))
 	}
 	for i := range items {
 		e := f.put(&items[i])
-		e.list = f.mu.laid
+		e.list = f.mu.listsQueued
 		bytes += items[i].weight + keyOverhead + len(items[i].key)
 	}
-	bury := func(key string, last T) {
-		it := f.buried(key, last)
+	queueTombstone := func(key string, last T) {
+		it := f.tombstoneItem(key, last)
 		f.put(&it)
 		bytes += it.weight + keyOverhead + len(key)
 	}
 	for place := f.mu.line.head; place < queued; place++ {
-		if e := f.mu.line.at(place); e.list != f.mu.laid {
-			it := f.buried(e.key, e.newest().Object)
+		if e := f.mu.line.at(place); e.list != f.mu.listsQueued {
+			it := f.tombstoneItem(e.key, e.newest().Object)
 			f.put(&it)
 		}
 	}
 	f.eachInProcess(func(e *entry[T]) {
 		if e.newest().Type != Deleted && f.mu.line.find(e.key) == nil {
-			bury(e.key, e.newest().Object)
+			queueTombstone(e.key, e.newest().Object)
 		}
 	})
 	if f.config.Known == nil {
@@ -89,7 +89,7 @@ func (f *DeltaFIFO[T]) lay(items []item[T]) (bytes int) {
 			var unknown T
 			last = unknown
 		}
-		bury(key, last)
+		queueTombstone(key, last)
 	}
 	return bytes
 }
@@ -97,9 +97,9 @@ func (f *DeltaFIFO[T]) lay(items []item[T]) (bytes int) {
 // Resync queues a Sync of each known object, so that the consumer looks at all again. Keys that are
 // queued or in process are left out: their changes are newer than the known object. It weighs
 // nothing towards the bound of the queue, because Known holds the objects.
-func (f *DeltaFIFO[T]) Resync() error {
+func (f *DeltaFIFO[T]) Resync() {
 	if f.config.Known == nil {
-		return nil
+		return
 	}
 	f.mu.Lock()
 	defer f.unlock()
@@ -115,7 +115,6 @@ func (f *DeltaFIFO[T]) Resync() error {
 			f.put(&item[T]{key: key, delta: Delta[T]{Type: Sync, Object: object}})
 		}
 	}
-	return nil
 }
 
 // eachInProcess calls visit for each entry that a consumer processes.

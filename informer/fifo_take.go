@@ -11,12 +11,12 @@ import (
 // ErrClosed is returned by Pop and Drain when the queue is closed and nothing is queued.
 var ErrClosed = errors.New("the queue is closed, and nothing is left in it")
 
-// Requeue is an error of a consumer's function that puts back what the function was given. The
+// RequeueError is an error of a consumer's function that puts back what the function was given. The
 // cause may be nil.
-type Requeue struct{ Err error }
+type RequeueError struct{ Err error }
 
 // Error returns the text of the cause.
-func (r *Requeue) Error() string {
+func (r *RequeueError) Error() string {
 	if r.Err == nil {
 		return "put back into the queue"
 	}
@@ -24,7 +24,7 @@ func (r *Requeue) Error() string {
 }
 
 // Unwrap returns the cause.
-func (r *Requeue) Unwrap() error { return r.Err }
+func (r *RequeueError) Unwrap() error { return r.Err }
 
 // consumer is a way to take content.
 type consumer uint8
@@ -77,9 +77,9 @@ func (b Batch[T]) All() iter.Seq[Deltas[T]] {
 // its changes. They are valid until process returns, and are not to be changed; the objects may be
 // kept. process may call the queue, but for Pop and Drain, which wait for their turn.
 //
-// If process returns a *Requeue, the changes are put back, in front of newer ones of the key, or
-// behind all other keys. After any other error, or a panic, they are lost. Stats counts them. Pop
-// returns the error of process as it is, ErrClosed, or the error of ctx.
+// If process returns a *RequeueError, the changes are put back, in front of newer ones of the key,
+// or behind all other keys. After any other error, or a panic, they are lost. Stats counts them.
+// Pop returns the error of process as it is, ErrClosed, or the error of ctx.
 func (f *DeltaFIFO[T]) Pop(ctx context.Context, process func(Deltas[T]) error) error {
 	if err := f.await(ctx, popper); err != nil {
 		return err
@@ -98,9 +98,9 @@ func (f *DeltaFIFO[T]) Pop(ctx context.Context, process func(Deltas[T]) error) e
 
 // Drain waits until keys are queued, or the queue leads to another version. It takes all content in
 // one step, so that a consumer that applies a batch in one step shows states of the source only.
-// The batch is valid until process returns. It ends as with Pop: a *Requeue puts the batch back, in
-// front of all that came later. A consumer uses either Pop or Drain, because keys that were popped
-// are not in the batch of their version.
+// The batch is valid until process returns. It ends as with Pop: a *RequeueError puts the batch
+// back, in front of all that came later. A consumer uses either Pop or Drain, because keys that
+// were popped are not in the batch of their version.
 func (f *DeltaFIFO[T]) Drain(ctx context.Context, process func(Batch[T]) error) error {
 	if err := f.await(ctx, drainer); err != nil {
 		return err
@@ -170,7 +170,7 @@ func (t *turn[T]) putBack() bool {
 	if t.returned && t.err == nil {
 		return false
 	}
-	var r *Requeue
+	var r *RequeueError
 	if t.returned && errors.As(t.err, &r) {
 		t.f.mu.counts.requeued += uint64(t.changes)
 		return true

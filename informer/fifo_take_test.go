@@ -126,7 +126,9 @@ func TestAProcessFunctionMayCallTheQueue(t *testing.T) {
 	q := queue(t, withKnown(knows("a1")))
 	must(t, q.Add(th("a1")))
 	must(t, q.Pop(t.Context(), func(d informer.Deltas[thing]) error {
-		must(t, q.Update(th("a2")), q.AddIfNotPresent(d), q.Add(th("b1")), q.Resync(), q.DeleteKey("a", thing{}, false))
+		must(t, q.Update(th("a2")), q.AddIfNotPresent(d), q.Add(th("b1")))
+		q.Resync()
+		must(t, q.DeleteKey("a", thing{}, false))
 		q.Compact()
 		q.Stats()
 		return nil
@@ -158,7 +160,7 @@ func TestRequeuePutsBack(t *testing.T) {
 	requeue := func(q *informer.DeltaFIFO[thing], during func()) error {
 		return q.Pop(t.Context(), func(informer.Deltas[thing]) error {
 			during()
-			return &informer.Requeue{Err: errBroken}
+			return &informer.RequeueError{Err: errBroken}
 		})
 	}
 	t.Run("behind all other keys", func(t *testing.T) {
@@ -189,7 +191,7 @@ func TestRequeuePutsBack(t *testing.T) {
 		must(t, q.Change(things("a1 b1"), nil, version(4)))
 		err := q.Drain(t.Context(), func(informer.Batch[thing]) error {
 			must(t, q.Change(things("c1 b2"), nil, version(5)))
-			return &informer.Requeue{}
+			return &informer.RequeueError{}
 		})
 		if err == nil {
 			t.Error("Drain returned no error")
@@ -278,7 +280,7 @@ func TestKeysInProcessCountAsKnownAndAsPending(t *testing.T) {
 			t.Run("Resync does not show an older state", func(t *testing.T) {
 				q := queue(t, withKnown(knows("a1 b1")))
 				must(t, q.Update(th("a2")))
-				during(t, q, func() { must(t, q.Resync()) })
+				during(t, q, q.Resync)
 				same(t, popAll(t, q), "b: Sync 1")
 			})
 		})

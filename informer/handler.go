@@ -32,9 +32,9 @@ type Handler[T any] struct {
 	Update func(was, is T)
 	// Delete is called for an object that the handler has seen and that is gone.
 	Delete func(Deletion[T])
-	// Restart replaces the differences for a handler that has fallen behind: instead of them it is
+	// Reset replaces the differences for a handler that has fallen behind: instead of them it is
 	// given the whole index, and forgets what it was told before.
-	Restart func(*Snapshot[T])
+	Reset func(*Snapshot[T])
 }
 
 // HandlerOptions hold the settings of a handler. Zero values stand for the defaults.
@@ -74,13 +74,13 @@ type HandlerStats struct {
 	Pending      int
 	PendingBytes int64
 	// Behind says that the handler has fallen behind. Missed is the number of changes since then,
-	// which will reach it as one difference.
+	// or since a new handler was added; it reaches the handler as one difference.
 	Behind bool
 	Missed uint64
 	// Delivered counts the calls, and Panics those that panicked. Dropped counts the changes that
-	// waited when the handler ended. Caught counts the differences that it was told after it had
+	// waited when the handler ended. CaughtUp counts the differences that it was told after it had
 	// fallen behind.
-	Delivered, Dropped, Caught, Panics uint64
+	Delivered, Dropped, CaughtUp, Panics uint64
 }
 
 // noticeKind says which function of a Handler a notice calls.
@@ -94,11 +94,11 @@ const (
 
 // notice is one change of the index.
 type notice[T any] struct {
-	key      string
-	old, new T // an added object has no old state, a deleted one no new state
-	kind     noticeKind
-	initial  bool // for added: it belongs to the content that the handler began with
-	unknown  bool // for deleted: old may not be the final state
+	key       string
+	old, new  T // an added object has no old state, a deleted one no new state
+	kind      noticeKind
+	initial   bool // for added: it belongs to the content that the handler began with
+	tombstone bool // for deleted: old may not be the final state
 }
 
 // noticeBytes is the size of a notice without its objects.
@@ -115,7 +115,7 @@ type Registration[T any] struct {
 	synced chan struct{} // closed when the initial content was delivered
 	done   chan struct{} // closed when no call is under way and none will come
 
-	delivered, caught, panics atomic.Uint64
+	delivered, caughtUp, panics atomic.Uint64
 
 	// queue is guarded by fanout.mu.
 	queue backlog[T]
@@ -152,7 +152,8 @@ type backlog[T any] struct {
 // began. It stays true.
 func (r *Registration[T]) HasSynced() bool { return isClosed(r.synced) }
 
-// Synced is closed when HasSynced turns true.
+// Synced is closed when HasSynced turns true. It stays open if the handler ends before; wait for
+// Done too.
 func (r *Registration[T]) Synced() <-chan struct{} { return r.synced }
 
 // Remove ends the handler: no call begins after it, and changes that wait are counted as dropped.
@@ -179,7 +180,7 @@ func (r *Registration[T]) stats() HandlerStats {
 	q := &r.queue
 	return HandlerStats{
 		Name: r.options.Name, Pending: q.pending, PendingBytes: q.bytes, Behind: q.cut && q.told, Missed: q.missed,
-		Delivered: r.delivered.Load(), Dropped: q.dropped, Caught: r.caught.Load(), Panics: r.panics.Load(),
+		Delivered: r.delivered.Load(), Dropped: q.dropped, CaughtUp: r.caughtUp.Load(), Panics: r.panics.Load(),
 	}
 }
 
@@ -249,7 +250,7 @@ func (r *Registration[T]) tell(e *notice[T]) {
 		}
 	case deleted:
 		if h.Delete != nil {
-			h.Delete(Deletion[T]{Key: e.key, Object: e.old, Unknown: e.unknown})
+			h.Delete(Deletion[T]{Key: e.key, Object: e.old, Tombstone: e.tombstone})
 		}
 	}
 }
@@ -266,11 +267,11 @@ func (r *Registration[T]) caughtPanic() {
 
 // catchUp tells the handler the difference between what it has seen and the index.
 func (r *Registration[T]) catchUp(d *difference[T]) {
-	if d.told && r.handler.Restart != nil {
+	if d.told && r.handler.Reset != nil {
 		func() {
 			defer r.caughtPanic()
 			r.delivered.Add(1)
-			r.handler.Restart(d.now)
+			r.handler.Reset(d.now)
 		}()
 	} else if left := r.tellDifference(d); left > 0 {
 		r.fanout.abandon(r, left)
@@ -280,14 +281,15 @@ func (r *Registration[T]) catchUp(d *difference[T]) {
 		close(r.synced)
 		return
 	}
-	r.caught.Add(1)
+	r.caughtUp.Add(1)
 	if f := r.fanout.events.HandlerCaughtUp; f != nil {
 		f(r.options.Name, d.missed)
 	}
 }
 
 // tellDifference tells deletions first, then the rest in key order. If the handler was removed
-// meanwhile, it returns the number of changes that were left, at least one.
+// meanwhile, it returns at least one: the objects of its first content that were left, or all
+// changes that were missed, also those told in part.
 func (r *Registration[T]) tellDifference(d *difference[T]) (left uint64) {
 	before := r.delivered.Load()
 	if d.base != nil {
@@ -296,7 +298,7 @@ func (r *Registration[T]) tellDifference(d *difference[T]) (left uint64) {
 				return max(1, d.missed)
 			}
 			if _, is := d.now.Get(key); !is {
-				r.tell(&notice[T]{kind: deleted, key: key, old: old, unknown: true})
+				r.tell(&notice[T]{kind: deleted, key: key, old: old, tombstone: true})
 			}
 		}
 	}

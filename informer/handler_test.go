@@ -1,6 +1,7 @@
 package informer_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -82,13 +83,13 @@ func TestAHandlerMayLeaveFunctionsOut(t *testing.T) {
 
 // slow adds a handler that stays in its first call after its initial content until the test lets it
 // go on.
-func slow(t *testing.T, s *informing, o informer.HandlerOptions, restart func(*informer.Snapshot[*row])) (
+func slow(t *testing.T, s *informing, o informer.HandlerOptions, reset func(*informer.Snapshot[*row])) (
 	d *diary, r *informer.Registration[*row], goOn func(),
 ) {
 	t.Helper()
 	d = &diary{}
 	h := d.handler()
-	h.Restart = restart
+	h.Reset = reset
 	r, err := s.AddHandler(h, o)
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +146,7 @@ func TestAHandlerThatFellBehindIsToldTheDifference(t *testing.T) {
 				s.ledger.put("a")
 				d.wants(t, "update a@7->12")
 				got := r.Stats()
-				if got.Pending != 0 || got.Behind || got.Missed != 0 || got.Caught != 1 || got.Delivered != 8 {
+				if got.Pending != 0 || got.Behind || got.Missed != 0 || got.CaughtUp != 1 || got.Delivered != 8 {
 					t.Errorf("stats %+v", got)
 				}
 				if got := s.told(); got != "slow fell behind; slow caught up with 7" {
@@ -156,21 +157,21 @@ func TestAHandlerThatFellBehindIsToldTheDifference(t *testing.T) {
 	}
 }
 
-func TestAHandlerWithRestartIsGivenTheIndexInstead(t *testing.T) {
+func TestAHandlerWithResetIsGivenTheIndexInstead(t *testing.T) {
 	simulate(t, informer.HandlerOptions{}, func(t *testing.T, s *informing, _ *diary) {
 		var d *diary
 		d, r, goOn := slow(t, s, informer.HandlerOptions{MaxBacklog: 1}, func(now *informer.Snapshot[*row]) {
-			d.write("restart with %d rows at %s", now.Len(), now.Version())
+			d.write("reset with %d rows at %s", now.Len(), now.Version())
 		})
 		for _, change := range []string{"a", "a", "-b"} {
 			s.ledger.step(change)
 			synctest.Wait()
 		}
 		goOn()
-		d.wants(t, "update a@1->3", "restart with 1 rows at 1.5")
+		d.wants(t, "update a@1->3", "reset with 1 rows at 1.5")
 		s.ledger.put("c")
 		d.wants(t, "add c@6")
-		if got := r.Stats(); got.Caught != 1 || got.Behind {
+		if got := r.Stats(); got.CaughtUp != 1 || got.Behind {
 			t.Errorf("stats %+v", got)
 		}
 	})
@@ -301,6 +302,40 @@ func TestStopEndsWhileHandlersCallTheInformer(t *testing.T) {
 		case <-r.Done():
 		default:
 			t.Error("the handler is not done")
+		}
+	})
+}
+
+// lingering is a source whose streams take ten seconds to close.
+type lingering struct{ *ledger }
+
+type lingeringStream struct{ informer.Stream[*row] }
+
+func (l lingering) Open(ctx context.Context, from informer.Version) (informer.Stream[*row], error) {
+	s, err := l.ledger.Open(context.WithoutCancel(ctx), from)
+	return lingeringStream{s}, err
+}
+
+func (s lingeringStream) Close() error {
+	<-time.After(10 * time.Second)
+	return s.Stream.Close()
+}
+
+func TestNoCallBeginsSoonAfterTheContextEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLedger("a")
+		s := newInforming(t, l, func(c *informer.Config[*row]) { c.Source = lingering{l} })
+		d := diary{also: func(string) { <-time.After(time.Millisecond) }}
+		r := s.handle(t, &d, informer.HandlerOptions{})
+		s.run(t)
+		sleep(time.Second)
+		d.wants(t, "initial a@1")
+		l.step("b", "c", "d", "e")
+		d.wants(t, "add b@2")
+		s.stop()
+		d.wants(t)
+		if got := r.Stats(); got.Delivered != 2 || got.Dropped != 3 {
+			t.Errorf("stats %+v", got)
 		}
 	})
 }

@@ -139,10 +139,9 @@ type Edit[T any] struct {
 	Previous []Previous[T]
 }
 
-// ApplyAll makes the changes of several indexers, or none of them. Each of them gets the version.
-// An indexer may appear once. ApplyAll sorts
-// the edits. A reader that takes a snapshot of each can see some of them before
-// and some after the call.
+// ApplyAll makes the changes of several indexers, or none of them, and gives each the version. An
+// indexer may appear once. The edits are sorted. Snapshots of several indexers may show some before
+// and some after it.
 func ApplyAll[T any](v Version, edits []*Edit[T]) error {
 	for i := range edits {
 		if edits[i] == nil || edits[i].Indexer == nil {

@@ -26,9 +26,10 @@ func (r *Rebuild[T]) Put(key string, object T) (Previous[T], error) {
 	return r.content.change(&Change[T]{Key: key, Object: object})
 }
 
-// Swap puts the new content in the place of the Indexer's, in O(1). Changes that were applied since
-// Rebuild was called are lost, unless they had a higher version: then Swap is an error, and the
-// content stays as it is. The Rebuild must not be used afterwards.
+// Swap puts the new content in the place of the Indexer's, in O(1), unless AddIndex was called
+// meanwhile. Changes that were applied since Rebuild was called are lost, unless they had a higher
+// version: then Swap is an error, and the content stays as it is. The Rebuild must not be used
+// afterwards.
 func (r *Rebuild[T]) Swap(v Version) error {
 	x := r.indexer
 	r.content.loading = false

@@ -78,6 +78,14 @@ func (l *ledger) step(changes ...string) {
 func (l *ledger) put(name string)    { l.step(name) }
 func (l *ledger) remove(name string) { l.step("-" + name) }
 
+// again makes a step in which a row is as it was.
+func (l *ledger) again(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.version.Revision++
+	l.say(informer.Message[*row]{Kind: informer.Changed, Version: l.version, Objects: []*row{l.rows[name]}})
+}
+
 // bookmark raises the version without a change.
 func (l *ledger) bookmark() {
 	l.mu.Lock()

@@ -93,15 +93,15 @@ func (w *witness) handler() informer.Handler[*row] {
 	}
 }
 
-// starting adds Restart, which begins the copy anew.
+// starting adds Reset, which begins the copy anew.
 func (w *witness) starting() informer.Handler[*row] {
 	h := w.handler()
-	h.Restart = func(now *informer.Snapshot[*row]) {
+	h.Reset = func(now *informer.Snapshot[*row]) {
 		w.told(func() error {
 			rows := map[string]*row{}
 			for name, r := range now.All() {
 				if r.revision < w.latest[name] {
-					return fmt.Errorf("restarted with %s@%d after %d", name, r.revision, w.latest[name])
+					return fmt.Errorf("reset with %s@%d after %d", name, r.revision, w.latest[name])
 				}
 				rows[name], w.latest[name] = r, r.revision
 			}

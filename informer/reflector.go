@@ -81,7 +81,8 @@ type Reflector[T any] struct {
 		// seen is the highest version received. The goroutine of Run changes it. Invariant: from is
 		// zero, or equal to seen.
 		seen Version
-		// relist is the reason for which the stream under way is given up; nil if it goes on.
+		// relist is the reason for a snapshot that was asked for and not told yet; nil if none was.
+		// The stream under way is given up for it, or the next one waits.
 		relist error
 		// giveUp ends the stream under way; nil between streams.
 		giveUp context.CancelFunc
@@ -121,8 +122,9 @@ func (r *Reflector[T]) Version() Version {
 	return r.mu.seen
 }
 
-// Relist gives up the stream under way and takes a snapshot after a pause. The reason goes to
-// Events.Failed. An owner calls it when what was received is lost behind the Receiver.
+// Relist gives up the stream under way and takes a snapshot after a pause, also if it is called
+// between two streams. The reason goes to Events.Failed. An owner calls it when what was received
+// is lost behind the Receiver.
 func (r *Reflector[T]) Relist(reason error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -178,7 +180,12 @@ func (r *Reflector[T]) follow(ctx context.Context) (end ending) {
 	defer cancel()
 	r.mu.Lock()
 	from := r.mu.from
-	r.mu.giveUp, r.mu.relist = cancel, nil
+	if reason := r.mu.relist; reason != nil { // asked for between two streams
+		r.mu.relist = nil
+		r.mu.Unlock()
+		return ending{err: reason}
+	}
+	r.mu.giveUp = cancel
 	r.mu.Unlock()
 	defer func() {
 		if p := recover(); p != nil {
@@ -216,6 +223,7 @@ func (r *Reflector[T]) settle(end *ending) {
 	r.mu.giveUp = nil
 	if r.mu.relist != nil {
 		end.err = r.mu.relist
+		r.mu.relist = nil
 	}
 	var refused *refusedError
 	if errors.Is(end.err, ErrHistoryTooShort) || errors.As(end.err, &refused) {
@@ -224,7 +232,7 @@ func (r *Reflector[T]) settle(end *ending) {
 }
 
 // refusedError is a message that the reflector or its receiver did not take. A snapshot must
-// follow, since the next message would leave a hole.
+// follow, since the next message would not continue what the receiver has.
 type refusedError struct{ err error }
 
 func (e *refusedError) Error() string { return e.err.Error() }
@@ -281,7 +289,7 @@ func (r *Reflector[T]) replace(objects []T, at Version) error {
 	if at.Before(seen) {
 		return refuse("the source's snapshot shows %s, and %s has been seen", at, seen)
 	}
-	if err := r.cfg.Receiver.Replace(objects, at); err != nil {
+	if err := take(func() error { return r.cfg.Receiver.Replace(objects, at) }); err != nil {
 		return refuse("take the snapshot at %s: %w", at, err)
 	}
 	r.reached(at)
@@ -301,11 +309,21 @@ func (r *Reflector[T]) change(m Message[T]) error {
 	case m.Kind == Bookmark:
 		m.Objects, m.Deleted = nil, nil
 	}
-	if err := r.cfg.Receiver.Change(m.Objects, m.Deleted, m.Version); err != nil {
+	if err := take(func() error { return r.cfg.Receiver.Change(m.Objects, m.Deleted, m.Version) }); err != nil {
 		return refuse("take the change at %s: %w", m.Version, err)
 	}
 	r.reached(m.Version)
 	return nil
+}
+
+// take calls a Receiver. Its panic is an error, so that a snapshot follows.
+func take(call func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &PanicError{Value: p, Stack: debug.Stack()}
+		}
+	}()
+	return call()
 }
 
 // reached notes that the receiver has taken all up to the version. A Relist that came meanwhile

@@ -334,6 +334,65 @@ func TestReflectorListsAgainWhenAskedDuringAChange(t *testing.T) {
 	})
 }
 
+// The pause after the break is under way when the owner asks.
+func TestReflectorTellsAndWaitsWhenAskedBetweenTwoStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLedger("a")
+		r := reflect(t, l, nil)
+		defer r.stop()
+		l.cut(errLink)
+		synctest.Wait()
+		reason := errors.New("the batch is lost")
+		r.Relist(reason)
+		sleep(time.Second)
+		r.wants(t, "replace a at 1.1")
+		if errs := r.failed(); len(errs) != 2 || !errors.Is(errs[1], reason) || r.pauses()[1] == 0 {
+			t.Errorf("told %v with the pauses %v", errs, r.pauses())
+		}
+		sleep(2 * time.Second)
+		r.wants(t, "replace a at 1.1", "replace a at 1.1")
+		if n := len(r.failed()); n != 2 {
+			t.Errorf("told %d times", n)
+		}
+	})
+}
+
+// bursting is a receiver that panics over one change.
+type bursting struct {
+	*receiver
+	burst func()
+}
+
+func (b *bursting) Change(rows []*row, gone []informer.Deletion[*row], at informer.Version) error {
+	b.burst()
+	return b.receiver.Change(rows, gone, at)
+}
+
+func TestReflectorListsAgainWhenItsReceiverPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLedger("a")
+		burst := true
+		bad := &bursting{burst: func() {
+			if burst {
+				burst = false
+				panic("no key")
+			}
+		}}
+		r := reflect(t, l, func(c *informer.ReflectorConfig[*row]) {
+			bad.receiver = c.Receiver.(*receiver)
+			c.Receiver = bad
+		})
+		defer r.stop()
+		l.put("b")
+		sleep(time.Second)
+		r.wants(t, "replace a at 1.1", "replace a,b at 1.2")
+		var p *informer.PanicError
+		if len(r.failed()) != 1 || !errors.As(r.failed()[0], &p) || p.Value != "no key" {
+			t.Errorf("told %v", r.failed())
+		}
+	})
+}
+
 func TestReflectorTakesASnapshotInPlaceOfAResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger("a")

@@ -35,15 +35,16 @@ type Config[T any] struct {
 }
 
 // Events are callbacks, each nil or quick: the informer waits for them. None of them may wait for
-// the informer.
+// the informer. They are called from several goroutines at once. Faulted and HandlerFellBehind may
+// be called while the index is locked for changes.
 type Events struct {
 	ReflectorEvents
 	FIFOEvents
 	// Faulted is called when the index refused a batch: it stays as it was, and the reflector
-	// takes a snapshot. It is also called when Same panicked or a resync could not begin.
+	// takes a snapshot. It is also called when Same panicked.
 	Faulted func(err error)
 	// HandlerFailed is called when a handler panicked; err is a PanicError. The call counts as
-	// made.
+	// made. A panic of HandlerFailed itself ends the process.
 	HandlerFailed func(handler string, err error)
 	// HandlerFellBehind is called when a handler's backlog has reached its bound. HandlerCaughtUp
 	// is called when it has been told the difference, in place of so many changes.
@@ -75,12 +76,12 @@ type SharedInformer[T any] struct {
 	running   atomic.Bool
 	faults    atomic.Uint64
 
-	// hole says that a batch was lost, so that only a Replace may follow. The goroutine that drains
-	// owns it, and the rest, which is used again for each batch.
-	hole    bool
-	changes []Change[T]
-	gone    []Delta[T] // of those of changes that are deletions, in their order
-	edits   []*Edit[T]
+	// batchLost says that a batch was lost, so that only a Replace may follow. The goroutine that
+	// drains owns it, and the rest, which is used again for each batch and empty between two.
+	batchLost bool
+	changes   []Change[T]
+	gone      []Delta[T] // of those of changes that are deletions, in their order
+	edits     []*Edit[T]
 }
 
 // NewSharedInformer returns a SharedInformer. Run starts it.
@@ -153,8 +154,8 @@ func (s *SharedInformer[T]) Stats() Stats {
 }
 
 // AddHandler registers a handler, before Run or during it. The handler is first told the content
-// of the index, as soon as it has synced, and then each change. After Run has returned it is
-// ErrStopped.
+// of the index, as soon as it has synced, and then each change. Once the context of Run has ended
+// it is ErrStopped.
 func (s *SharedInformer[T]) AddHandler(h Handler[T], o HandlerOptions) (*Registration[T], error) {
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -171,11 +172,19 @@ func (s *SharedInformer[T]) Run(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	s.fanout.begin(ctx.Done())
+	quit := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(quit)
+		s.fanout.quit()
+	})
 	group.Go(func() error { return s.reflector.Run(ctx) })
 	group.Go(func() error { return s.drain(ctx) })
 	group.Go(func() error { return s.resync(ctx) })
 	err := group.Wait()
 	s.queue.Close()
+	if !stop() {
+		<-quit
+	}
 	s.fanout.end()
 	return err
 }
@@ -189,12 +198,16 @@ func (s *SharedInformer[T]) drain(ctx context.Context) error {
 		case ctx.Err() != nil || errors.Is(err, ErrClosed):
 			return nil
 		case err != nil:
-			s.hole = true
+			s.batchLost = true
 			s.faulted(err)
 			s.reflector.Relist(err)
-		case !s.HasSynced() && !s.hole && s.queue.HasSynced():
+		case !s.HasSynced() && !s.batchLost && s.queue.HasSynced():
 			close(s.synced)
 			s.fanout.signalAll()
+		}
+		// A resync leaves out the keys in process. One that began meanwhile is still due.
+		if err == nil && !s.batchLost && s.fanout.isDue() {
+			notify(s.fanout.resyncs)
 		}
 	}
 }
@@ -220,9 +233,7 @@ func (s *SharedInformer[T]) resync(ctx context.Context) error {
 		now := time.Now()
 		some, next := s.fanout.elapse(now)
 		if some {
-			if err := s.queue.Resync(); err != nil {
-				s.faulted(fmt.Errorf("begin a resync: %w", err))
-			}
+			s.queue.Resync()
 		}
 		timer.Stop()
 		if !next.IsZero() {

@@ -3,6 +3,7 @@ package informer
 import (
 	"runtime/debug"
 	"slices"
+	"unsafe"
 )
 
 // handleDeltas applies a batch: the index first, then the handlers.
@@ -19,12 +20,13 @@ func (s *SharedInformer[T]) handleDeltas(b Batch[T]) (err error) {
 			err = &PanicError{Value: p, Stack: debug.Stack()}
 		}
 	}()
-	if s.hole && !b.Replaced {
+	if s.batchLost && !b.Replaced {
 		return nil // the index lacks what came before
 	}
 	f := s.fanout
 	f.atomic.Lock()
 	defer f.atomic.Unlock()
+	defer s.release()
 	some, due := f.start()
 	synced, covers := s.sort(b, due)
 	var bytes int64
@@ -32,12 +34,13 @@ func (s *SharedInformer[T]) handleDeltas(b Batch[T]) (err error) {
 		for i := range s.changes {
 			bytes += noticeBytes[T]() + s.weigh(&s.changes[i])
 		}
+		bytes += syncedBytes(synced)
 		f.prepare(len(s.changes), len(synced), bytes)
 	}
 	if err := s.apply(b); err != nil {
 		return err
 	}
-	s.hole = false
+	s.batchLost = false
 	if some {
 		st := &step[T]{synced: synced, bytes: bytes}
 		s.compare(st, due)
@@ -67,7 +70,7 @@ func (s *SharedInformer[T]) apply(b Batch[T]) error {
 // sort sets s.changes to those of a batch that may change the index, and returns the objects that
 // are the same. covers says that all objects of the index are among them or changed.
 func (s *SharedInformer[T]) sort(b Batch[T], due bool) (synced []T, covers bool) {
-	s.changes, s.gone = reuse(s.changes, b.Len()), reuse(s.gone, 0)
+	s.changes = slices.Grow(s.changes, b.Len())
 	covers = b.Replaced
 	var index *Snapshot[T] // taken only if it is needed: the next writer copies nodes
 	for d := range b.All() {
@@ -106,7 +109,7 @@ func (s *SharedInformer[T]) compare(st *step[T], due bool) {
 		c, was := &s.changes[i], &s.edits[0].Previous[i]
 		if c.Deleted {
 			if was.Known {
-				st.notices = append(st.notices, goodbye(c.Key, was.Object, &gone[0]))
+				st.notices = append(st.notices, deletionNotice(c.Key, was.Object, &gone[0]))
 			}
 			gone = gone[1:]
 			continue
@@ -122,13 +125,22 @@ func (s *SharedInformer[T]) compare(st *step[T], due bool) {
 	}
 }
 
-// goodbye is the notice of a deletion. If the final state is unknown, it has the indexed object.
-func goodbye[T any](key string, indexed T, d *Delta[T]) notice[T] {
-	n := notice[T]{kind: deleted, key: key, old: d.Object, unknown: d.Tombstone}
+// deletionNotice is the notice of a deletion. If the final state is unknown, it has the indexed
+// object.
+func deletionNotice[T any](key string, indexed T, d *Delta[T]) notice[T] {
+	n := notice[T]{kind: deleted, key: key, old: d.Object, tombstone: d.Tombstone}
 	if d.Tombstone {
 		n.old = indexed
 	}
 	return n
+}
+
+// syncedBytes is the size of a step's list of unchanged objects. The index holds the objects.
+func syncedBytes[T any](synced []T) int64 {
+	if len(synced) == 0 {
+		return 0
+	}
+	return max(64, int64(len(synced))*int64(unsafe.Sizeof(synced[0])))
 }
 
 func (s *SharedInformer[T]) weigh(c *Change[T]) int64 {
@@ -138,12 +150,19 @@ func (s *SharedInformer[T]) weigh(c *Change[T]) int64 {
 	return int64(s.fanout.size(c.Object))
 }
 
-// reuse empties a slice and makes room for n elements. It frees an array that a far larger batch
-// has left.
-func reuse[E any](s []E, n int) []E {
-	if cap(s) > 4*n+1024 {
-		s = nil
+// release forgets the objects of a batch, so that the informer holds no former object.
+func (s *SharedInformer[T]) release() {
+	e := s.edits[0]
+	s.changes, s.gone, e.Changes, e.Previous = emptied(s.changes), emptied(s.gone), nil, emptied(e.Previous)
+}
+
+// emptied clears a slice for the next batch. An array above keptBytes is not kept.
+func emptied[E any](s []E) []E {
+	const keptBytes = 4 << 20
+	var e E
+	if uintptr(cap(s))*unsafe.Sizeof(e) > keptBytes {
+		return nil
 	}
 	clear(s)
-	return slices.Grow(s[:0], n)
+	return s[:0]
 }

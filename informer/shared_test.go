@@ -64,7 +64,7 @@ func (d *diary) handler() informer.Handler[*row] {
 			d.write("update %s@%d->%d", r.name, old.revision, r.revision)
 		},
 		Delete: func(gone informer.Deletion[*row]) {
-			word := map[bool]string{true: "lost", false: "delete"}[gone.Unknown]
+			word := map[bool]string{true: "lost", false: "delete"}[gone.Tombstone]
 			d.write("%s %s@%d", word, gone.Key, gone.Object.revision)
 		},
 	}

@@ -119,13 +119,14 @@ func (p *pair) step() {
 		p.say("delete %s%d", o.key, o.value)
 		p.must(p.theirs.Delete(o), p.ours.Delete(o))
 	case n < 13:
-		p.say("bury %s%d", o.key, o.value)
+		p.say("delete key %s%d", o.key, o.value)
 		p.must(p.theirs.Delete(cache.DeletedFinalStateUnknown{Key: o.key, Obj: o}), p.ours.DeleteKey(o.key, o, true))
 	case n < 15:
 		p.replace()
 	case n < 16:
 		p.say("resync")
-		p.must(p.theirs.Resync(), p.ours.Resync())
+		p.must(p.theirs.Resync())
+		p.ours.Resync()
 	case p.ours.Stats().Depth > 0:
 		p.pop()
 	}
@@ -177,8 +178,8 @@ func (p *pair) pop() {
 // changes of each, the flag of the initial population and HasSynced are the same.
 //
 // Outside of these operations they differ on purpose, as informer/DESIGN.md says: errors and
-// overflow, calls while a consumer processes, Requeue, and the moment in which the last initial key
-// counts as processed.
+// overflow, calls while a consumer processes, RequeueError, and the moment in which the last
+// initial key counts as processed.
 func TestPopsAsClientGo(t *testing.T) {
 	const rounds, steps, seed = 2_000, 80, 13
 	rng := rand.New(rand.NewPCG(seed, 0))
