@@ -116,7 +116,7 @@ func TestTheDiskIsLookedAtEverySecond(t *testing.T) {
 		var told []string
 		cfg := Config{Disk: g.measure, Events: Events{Disk: func(s string) { told = append(told, s) }}}
 		w := newDiskWatch(&cfg, newInbox(1, 1<<20))
-		w.inbox.push(request{}) // a full one keeps nothing back
+		w.inbox.push(request{command: &command{}}) // a full one keeps nothing back
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go w.run(ctx)

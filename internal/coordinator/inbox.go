@@ -18,11 +18,19 @@ type request struct {
 	repetition repetition
 }
 
+// own reports whether a request is one of this process itself.
+func (r *request) own() bool { return r.command == nil }
+
 // inboxLoad is the number and the bytes of the commands that wait for a turn.
 type inboxLoad struct {
 	commands int
 	bytes    int // includes commands that are drained and not yet taken by the engine
+	own      int // requests of this process itself, which are not counted in commands
 }
+
+// maxOwn bounds the requests of this process itself that wait, at about 4 MiB. At the bound a
+// stream that begins is refused or waits. One that ends has room: it is one of those that began.
+const maxOwn = 16_384
 
 // inbox holds the commands that wait for a turn of one term. A quarter of it, by number and by
 // bytes, is for commands of agents: commands of users never keep a report out.
@@ -33,13 +41,13 @@ type inbox struct {
 	mu struct {
 		sync.Mutex
 		requests []request
-		load     inboxLoad      // Invariant: load.commands is len(requests)
+		load     inboxLoad      // Invariant: load.commands + load.own is len(requests)
 		streams  map[string]int // number of open streams, by gateway
 	}
 }
 
 func newInbox(commands, bytes int) *inbox {
-	b := &inbox{most: inboxLoad{commands, bytes}, wake: make(chan struct{}, 1)}
+	b := &inbox{most: inboxLoad{commands: commands, bytes: bytes}, wake: make(chan struct{}, 1)}
 	b.mu.streams = map[string]int{}
 	return b
 }
@@ -52,6 +60,15 @@ func (b *inbox) gatewayConnected(gateway string, _ bool) {
 	defer b.mu.Unlock()
 	b.mu.streams[gateway]++
 	b.add(gatewayLost(gateway))
+}
+
+// admit returns the error for a stream for whose beginning there is no room.
+func (b *inbox) admit() error {
+	if b.waiting().own < maxOwn {
+		return nil
+	}
+	return plimsoll.Errorf(plimsoll.CodeExhausted,
+		"the leader has yet to note %d beginnings and ends of gateways' streams; try again later", maxOwn)
 }
 
 // gatewayDisconnected is called when a stream has ended. If the gateway has a newer stream, the
@@ -81,7 +98,7 @@ func (b *inbox) push(r request) (bound string) {
 	defer b.mu.Unlock()
 	most := b.most
 	if r.command == nil || !r.command.ofAgents {
-		most = inboxLoad{most.commands - most.commands/4, most.bytes - most.bytes/4}
+		most.commands, most.bytes = most.commands-most.commands/4, most.bytes-most.bytes/4
 	}
 	switch {
 	case b.mu.load.commands >= most.commands:
@@ -124,7 +141,11 @@ func (b *inbox) pushAlways(r request) {
 // such as those at the begin and the end of a stream. The caller holds mu.
 func (b *inbox) add(r request) {
 	b.mu.requests = append(b.mu.requests, r)
-	b.mu.load.commands++
+	if r.own() {
+		b.mu.load.own++
+	} else {
+		b.mu.load.commands++
+	}
 	b.mu.load.bytes += r.bytes
 	b.wakeUp()
 }
@@ -146,10 +167,16 @@ func (b *inbox) drain(requests []request, n int) []request {
 	defer b.mu.Unlock()
 	n = min(len(b.mu.requests), n)
 	requests = append(requests, b.mu.requests[:n]...)
+	for _, r := range b.mu.requests[:n] {
+		if r.own() {
+			b.mu.load.own--
+		} else {
+			b.mu.load.commands--
+		}
+	}
 	rest := copy(b.mu.requests, b.mu.requests[n:])
 	clear(b.mu.requests[rest:])
 	b.mu.requests = b.mu.requests[:rest]
-	b.mu.load.commands = rest
 	if rest > 0 {
 		b.wakeUp()
 	}

@@ -71,6 +71,33 @@ func TestAgentsReportWhenUsersHaveFilledTheInbox(t *testing.T) {
 	}
 }
 
+// Streams that begin and end without pause are bounded, and take no room from commands.
+func TestNewsOfGatewaysTakesNoRoomFromCommands(t *testing.T) {
+	c, err := New(Config{Listen: "127.0.0.1:0"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newInbox(10, 10<<20)
+	for b.admit() == nil {
+		b.gatewayConnected("g", false)
+		b.gatewayDisconnected("g", nil)
+		if b.waiting().own > maxOwn {
+			t.Fatal("news of gateways have no bound")
+		}
+	}
+	if err := b.admit(); plimsoll.CodeOf(err) != plimsoll.CodeExhausted {
+		t.Errorf("a further stream: %v", err)
+	}
+	for _, kind := range []string{"submit_job", "report_tasks"} {
+		if bound := b.push(asked(c, kind, 1)); bound != "" {
+			t.Errorf("%s is refused by %q", kind, bound)
+		}
+	}
+	if b.drain(nil, maxOwn); b.admit() != nil || b.waiting() != (inboxLoad{commands: 2, bytes: 2}) {
+		t.Errorf("%+v waits (%v)", b.waiting(), b.admit())
+	}
+}
+
 // Drained commands count until the engine has taken them.
 func TestBytesCountUntilTheEngineHasTakenThem(t *testing.T) {
 	c, err := New(Config{Listen: "127.0.0.1:0"}, nil)

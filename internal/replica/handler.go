@@ -107,8 +107,11 @@ type bidiStream = connect.BidiStream[pb.ReplicateRequest, pb.ReplicateResponse]
 type stream struct {
 	gateway string
 	rpc     *bidiStream
-	above   uint64         // at a relay: number of the follower's stream within which this one lasts
-	below   map[string]int // streams of the gateways behind this one; belongs to the receiving goroutine
+	above   uint64 // at a relay: number of the follower's stream within which this one lasts
+
+	// The gateways behind this one, by id. They belong to the receiving goroutine.
+	below  map[string]behind
+	behind int // Invariant: the sum of their streams, and at most SourceConfig.MaxGateways
 
 	// Guarded by Source.mu.
 	session session
@@ -156,9 +159,9 @@ func (h *handler) Replicate(ctx context.Context, rpc *bidiStream) error {
 	}
 	h.source.connected(st, st.gateway, st.session.welcome.Resumed)
 	err = h.run(context.WithValue(ctx, aboveKey{}, st.above), st)
-	for gateway, streams := range st.below {
-		for range streams {
-			h.source.disconnected(st, gateway, err)
+	for gateway, b := range st.below {
+		for range b.streams {
+			h.source.left(st, gateway, err)
 		}
 	}
 	h.source.disconnected(st, st.gateway, err)
@@ -245,17 +248,18 @@ func (h *handler) receive(ctx context.Context, st *stream) error {
 
 // command passes a command on. It comes from the gateway of the stream, or from one behind it.
 func (h *handler) command(ctx context.Context, st *stream, command *pb.Command) error {
-	gateway := st.gateway
+	gateway, respond := st.gateway, h.source.responder(st, command.GetId())
 	if from := command.GetGateway(); from != "" {
-		if st.below[from] == 0 {
-			return plimsoll.Invalid("command.gateway", "%q was not announced on this stream", from)
+		if st.below[from].streams == 0 {
+			return plimsoll.Invalid("command.gateway", "is none that was announced on this stream")
+		}
+		if err := h.source.introduce(st, from); err != nil {
+			respond(&pb.Reply{Error: wire.ErrorToProto(err)})
+			return nil
 		}
 		gateway = from
 	}
-	h.exec(
-		context.WithValue(ctx, footprintKey{}, h.footprint), gateway, command,
-		h.source.responder(st, command.GetId()),
-	)
+	h.exec(context.WithValue(ctx, footprintKey{}, h.footprint), gateway, command, respond)
 	return nil
 }
 

@@ -25,7 +25,7 @@ type pending struct {
 
 	calls    map[uint64]*call // every unanswered command, by id
 	queue    []*call          // unsent commands and news, oldest first; an entry with neither was dropped
-	news     int              // news in queue
+	news     int              // news in queue, which Relay.admits bounds
 	bytes    int              // encoded bytes of the commands in queue
 	maxCalls int              // bound on calls; a quarter of it, and of maxBytes, is kept for agents
 	maxBytes int
@@ -82,7 +82,7 @@ func (l *pending) add(command *pb.Command) (*call, error) {
 	if !ofAgents(command) {
 		maxCalls, maxBytes = maxCalls-maxCalls/4, maxBytes-maxBytes/4
 	}
-	if max(len(l.calls), len(l.queue)) >= maxCalls {
+	if max(len(l.calls), len(l.queue)-l.news) >= maxCalls {
 		return nil, plimsoll.Errorf(
 			plimsoll.CodeExhausted, "%d commands are under way at this gateway; try again later", maxCalls,
 		)

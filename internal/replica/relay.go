@@ -41,8 +41,10 @@ type Relay struct {
 
 // RelayConfig holds the settings of a Relay. Zero values stand for the defaults of SourceConfig.
 type RelayConfig struct {
-	RetainBytes   int
-	MaxReplies    int
+	RetainBytes int
+	MaxReplies  int
+	// MaxGateways bounds the streams of all gateways below, also of those behind further relays. It
+	// must not exceed the leader's.
 	MaxGateways   int
 	MaxSnapshots  int
 	SnapshotBytes int
@@ -57,7 +59,7 @@ func NewRelay(f *Follower, config RelayConfig) (*Relay, error) {
 	settings := SourceConfig{
 		RetainBytes: config.RetainBytes, MaxReplies: config.MaxReplies, MaxGateways: config.MaxGateways,
 		MaxSnapshots: config.MaxSnapshots, SnapshotBytes: config.SnapshotBytes, Version: f.config.Version,
-		Confirm: r.confirm, Events: config.Events,
+		Confirm: r.confirm, Admit: r.admits, Events: config.Events,
 	}
 	if err := settings.validateBounds(); err != nil {
 		return nil, err
@@ -145,7 +147,7 @@ func (r *Relay) holds() *filter {
 
 // admits returns the error for a gateway for which the stream above has no room.
 func (r *Relay) admits() error {
-	if r == nil || r.follower.unannounced() < r.source.config.MaxGateways {
+	if r.follower.unannounced() < r.source.config.MaxGateways {
 		return nil
 	}
 	return plimsoll.Errorf(plimsoll.CodeExhausted, "too many gateways come and go at this relay; connect again later")
@@ -185,32 +187,120 @@ func (s *Source) unready() *pb.ReplicateResponse {
 	}
 }
 
-// downstream notes that a stream of a gateway behind a relay has begun or ended.
+// behind counts the streams of one gateway behind a relay.
+type behind struct {
+	streams int // that have begun and not ended
+	known   int // of these, streams that were reported. Invariant: 0 <= known <= streams
+}
+
+// downstream notes that a stream of a gateway behind a relay has begun or ended. One for which
+// there is no room is not reported yet: the gateway's commands are refused until there is.
 func (s *Source) downstream(st *stream, d *pb.ReplicateDownstream) error {
 	gateway := d.GetGateway()
+	if err := validateGateway("downstream.gateway", gateway); err != nil {
+		return err
+	}
+	b := st.below[gateway]
 	switch {
-	case gateway == "":
-		return plimsoll.Invalid("downstream.gateway", "is empty; give the gateway's id")
-	case d.GetGone() && st.below[gateway] == 0:
+	case d.GetGone() && b.streams == 0:
 		return plimsoll.Invalid("downstream.gateway", "%q was not announced on this stream", gateway)
 	case d.GetGone():
-		if st.below[gateway]--; st.below[gateway] == 0 {
-			delete(st.below, gateway)
-		}
-		s.disconnected(st, gateway, nil)
+		s.left(st, gateway, nil)
 		return nil
-	case len(st.below) >= s.config.MaxGateways && st.below[gateway] == 0:
-		return plimsoll.Errorf(
-			plimsoll.CodeExhausted, "%d gateways are behind this relay already; let some follow another",
-			s.config.MaxGateways,
-		)
+	case st.behind >= s.config.MaxGateways: // a relay announces no more
+		return plimsoll.Errorf(plimsoll.CodeExhausted,
+			"%d gateways are behind this relay already; let some follow another", s.config.MaxGateways)
 	}
 	if st.below == nil {
-		st.below = map[string]int{}
+		st.below = map[string]behind{}
 	}
-	st.below[gateway]++
-	s.connected(st, gateway, false)
+	b.streams++
+	st.below[gateway] = b
+	st.behind++
+	_ = s.introduce(st, gateway) // the next command tries again, and is refused with the error
 	return nil
+}
+
+// introduce reports the streams of a gateway behind a relay that are not known yet. The error says
+// that there is no room.
+func (s *Source) introduce(st *stream, gateway string) error {
+	for b := st.below[gateway]; b.known < b.streams; {
+		if err := s.reserve(); err != nil {
+			return err
+		}
+		b.known++
+		st.below[gateway] = b
+		s.connected(st, gateway, false)
+	}
+	return nil
+}
+
+// left notes the end of a stream of a gateway behind a relay.
+func (s *Source) left(st *stream, gateway string, err error) {
+	b := st.below[gateway]
+	if b.known > 0 {
+		s.disconnected(st, gateway, err)
+		s.unreserve()
+		b.known--
+	}
+	st.behind--
+	if b.streams--; b.streams == 0 {
+		delete(st.below, gateway)
+		return
+	}
+	st.below[gateway] = b
+}
+
+// reserve takes room for a stream behind a relay; unreserve gives it back, once the stream's end
+// was reported. So what a relay has announced never exceeds its parent's bound.
+func (s *Source) reserve() error {
+	if err := s.hasRoom(); err != nil || s.relay == nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.full(); err != nil {
+		return err
+	}
+	s.mu.behind++
+	return nil
+}
+
+func (s *Source) unreserve() {
+	if s.relay == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.behind--
+}
+
+// hasRoom returns the error of SourceConfig.Admit.
+func (s *Source) hasRoom() error {
+	if s.config.Admit == nil {
+		return nil
+	}
+	return s.config.Admit()
+}
+
+// full returns the error for one stream more than the bound. The caller holds mu.
+func (s *Source) full() error {
+	if len(s.mu.streams)+s.mu.behind < s.config.MaxGateways {
+		return nil
+	}
+	return plimsoll.Errorf(plimsoll.CodeExhausted,
+		"%d gateways follow this process already; let this one follow another", s.config.MaxGateways)
+}
+
+// maxGatewayID bounds the bytes of a gateway's id, as plimsoll.ValidateID does. A longer one is not
+// repeated in an error.
+const maxGatewayID = 128
+
+func validateGateway(field, id string) error {
+	if len(id) > maxGatewayID {
+		return plimsoll.Invalid(field, "has %d bytes; the id of a gateway has at most %d", len(id), maxGatewayID)
+	}
+	return plimsoll.ValidateID(field, id)
 }
 
 // connected and disconnected report a stream of a gateway, at st or behind the relay there. A relay

@@ -105,8 +105,8 @@ func (s *session) hello(h *pb.ReplicateHello, latest *Snapshot) error {
 	switch {
 	case h == nil:
 		return plimsoll.Invalid("hello", "the first message of a replication stream must be a hello")
-	case h.Gateway == "":
-		return plimsoll.Invalid("hello.gateway", "is empty; a gateway gives its id")
+	case validateGateway("hello.gateway", h.Gateway) != nil:
+		return validateGateway("hello.gateway", h.Gateway)
 	case s.phase != phaseHello:
 		return plimsoll.Invalid("hello", "came twice; open another stream to start again")
 	case h.Epoch > latest.epoch:

@@ -34,7 +34,7 @@ type SourceConfig struct {
 	// MaxReplies bounds the unsent replies of one stream; default DefaultMaxReplies. A gateway with
 	// more is cut off.
 	MaxReplies int
-	// MaxGateways bounds the streams, and the gateways behind each of them; default
+	// MaxGateways bounds the streams, and those of the gateways behind each of them; default
 	// DefaultMaxGateways. One more is refused.
 	MaxGateways int
 	// MaxSnapshots bounds the streams that are sent a snapshot at a time; default
@@ -50,6 +50,9 @@ type SourceConfig struct {
 	// the stream calls it for each acknowledgement of a sync, one call at a time. Nil: this process
 	// always leads.
 	Confirm func(ctx context.Context) error
+	// Admit returns the error for a stream while there is no room to report it to Connected. Its
+	// Disconnected always has room. Admit must not block. Nil: there is always room.
+	Admit func() error
 	// Events are the callbacks of the source.
 	Events SourceEvents
 }
@@ -119,6 +122,7 @@ type Source struct {
 		recent    decoded
 		transfers transfers
 		streams   map[*stream]struct{}
+		behind    int      // at a relay: streams further below that it has announced
 		closed    error    // why no stream is served; nil: they are
 		above     uint64   // at a relay: number of the follower's stream from which this one is fed
 		path      []string // ids of the relays from the leader's to this one; empty at the leader
@@ -220,7 +224,7 @@ func (s *Source) Close(err error) {
 
 // open registers a stream whose first message is hello.
 func (s *Source) open(st *stream, hello *pb.ReplicateHello) error {
-	if err := s.relay.admits(); err != nil {
+	if err := s.hasRoom(); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -253,12 +257,7 @@ func (s *Source) admits(hello *pb.ReplicateHello) error {
 	if err := checkPath(s.mu.path, hello.Gateway); err != nil {
 		return err
 	}
-	if len(s.mu.streams) >= s.config.MaxGateways {
-		return plimsoll.Errorf(
-			plimsoll.CodeExhausted, "%d gateways follow this process already; let this one follow another", s.config.MaxGateways,
-		)
-	}
-	return nil
+	return s.full()
 }
 
 // remove removes a stream and reports whether it was the gateway's last.
