@@ -30,9 +30,10 @@ func (g *Gateway) viewAt(ctx context.Context, c plimsoll.Consistency) (v view, e
 	}
 	switch c.Level {
 	case plimsoll.FreshnessEventual:
-		v.Snapshot, v.age, err = g.replica.Recent()
-		if err != nil {
-			err = &plimsoll.Error{Code: plimsoll.CodeUnavailable, Msg: "this gateway has no copy yet", Err: err}
+		if v.Snapshot, v.age, err = g.replica.Recent(); err != nil { // the copy was never confirmed
+			began := time.Now()
+			v.Snapshot, err = g.read(ctx)
+			v.age = time.Since(began)
 		}
 	case plimsoll.FreshnessAtLeast:
 		v, err = g.viewFrom(ctx, plimsoll.Version{Epoch: c.Epoch, Revision: c.Revision})

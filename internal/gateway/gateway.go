@@ -171,13 +171,20 @@ func (g *Gateway) Serve(ctx context.Context, l Listeners) error {
 	}
 	if l.Replication != nil {
 		group.Go(func() error {
-			return transport.Serve(ctx, l.Replication, g.replicationRoutes(), transport.ServeConfig{
-				Hosts: append(slices.Clone(g.cfg.Hosts), g.cfg.ListenReplication), Access: g.cfg.ReplicationAccess,
-			})
+			return transport.Serve(ctx, l.Replication, g.replicationRoutes(), g.replicationServing())
 		})
 	}
 	group.Go(func() error { return g.watchNodes(ctx) })
 	return group.Wait()
+}
+
+// replicationServing returns the settings of the listener for gateways. Their connections are few,
+// and are bounded apart from those of users and agents.
+func (g *Gateway) replicationServing() transport.ServeConfig {
+	return transport.ServeConfig{
+		Hosts: append(slices.Clone(g.cfg.Hosts), g.cfg.ListenReplication), Access: g.cfg.ReplicationAccess,
+		Connections: transport.FewConnections(g.metrics.refused),
+	}
 }
 
 // routes returns the table of everything served on Config.Listen.

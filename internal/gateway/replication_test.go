@@ -108,3 +108,17 @@ func TestWrongAddressesForGatewaysAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// The listener for gateways takes as few descriptors as that of the coordinator.
+func TestTheListenerForGatewaysHasFewConnections(t *testing.T) {
+	g := newGateway(t, Config{}, newFake())
+	connections := g.replicationServing().Connections
+	if connections == nil {
+		t.Fatal("it has the default bounds")
+	}
+	users, agents := connections.Bounds()
+	wantUsers, wantAgents := transport.FewConnections(func(string) {}).Bounds()
+	if users != wantUsers || agents != wantAgents {
+		t.Errorf("%d and %d connections are possible, want %d and %d", users, agents, wantUsers, wantAgents)
+	}
+}

@@ -13,8 +13,8 @@ import (
 const proofAge = 250 * time.Millisecond
 
 // freshness records when the copy was last proved complete: it held everything that was committed
-// at that instant. A proof is a snapshot, or the acknowledgement of a round, and its instant is the
-// one at which the gateway asked for it.
+// at that instant. A proof is the acknowledgement of a round, and its instant is the one at which
+// the gateway asked for it. A snapshot is no proof: a relay may be behind, and streams share one.
 type freshness struct {
 	began  time.Time    // origin of the instants
 	proved atomic.Int64 // nanoseconds after began; 0: there was no proof
@@ -68,8 +68,9 @@ func (a *arrivals) published() {
 
 // Recent returns the newest snapshot without a wait, and its age: the snapshot holds everything
 // that was committed so long ago. With or without a leader it is answered from the copy; before the
-// first copy it fails with CodeUnavailable. When the age has passed a quarter of a second, Recent
-// asks the leader for a new proof, which serves later calls: at most one round is under way.
+// first proof that the copy is complete it fails with CodeUnavailable. When the age has passed a
+// quarter of a second, Recent asks the leader for a new proof, which serves later calls: at most
+// one round is under way.
 func (f *Follower) Recent() (*Snapshot, time.Duration, error) {
 	age, proved := f.fresh.age(time.Now()) // before the snapshot, which may be younger and never older
 	s := f.Latest()
@@ -78,6 +79,11 @@ func (f *Follower) Recent() (*Snapshot, time.Duration, error) {
 	}
 	if (!proved || age > proofAge) && f.begin() {
 		notify(f.wake)
+	}
+	if !proved {
+		return nil, 0, plimsoll.Errorf(
+			plimsoll.CodeUnavailable, "the leader has not confirmed this gateway's copy yet; try again",
+		)
 	}
 	return s, age, nil
 }

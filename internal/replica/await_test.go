@@ -37,6 +37,7 @@ func TestRecentDoesNotWaitAndKeepsItsProofYoung(t *testing.T) {
 	}
 	ctx := testContext(t)
 	mustReady(ctx, t, f)
+	mustBarrier(ctx, t, f)
 	f.fresh.proved.Store(1) // as if nobody had read for long
 	f.fresh.began = f.fresh.began.Add(-time.Hour)
 	s, age, err := f.Recent()
@@ -92,5 +93,28 @@ func TestAtLeastWaitsForTheRevision(t *testing.T) {
 		if _, _, err := f.AtLeast(ended, never); plimsoll.CodeOf(err) != plimsoll.CodeDeadline {
 			t.Errorf("of %s: %v", never, err)
 		}
+	}
+}
+
+// A snapshot proves nothing: it may be one that another gateway asked for earlier. Only the
+// acknowledgement of a round that this gateway began gives its copy an age.
+func TestASnapshotIsNoProofOfItsAge(t *testing.T) {
+	f, err := NewFollower(FollowerConfig{Gateway: "g", Leader: "unix:/nowhere"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables := NewTables(1)
+	mustApply(tables, &wire.Batch{Epoch: 1, Revision: 7})
+	history := NewHistory(0)
+	history.Reset(1, 7)
+	f.mirror.latest = tables.Snapshot()
+	f.publish(&effect{connected: true, live: true, snapshot: f.mirror.latest, history: history.View()})
+	if _, _, err := f.Recent(); plimsoll.CodeOf(err) != plimsoll.CodeUnavailable {
+		t.Errorf("before a proof: %v", err)
+	}
+	f.fresh.began = time.Now().Add(-time.Hour)
+	f.fresh.prove(time.Now().Add(-time.Second))
+	if s, age, err := f.Recent(); err != nil || s.Revision() != 7 || age < time.Second {
+		t.Errorf("after a proof of a second ago: %v, %s", err, age)
 	}
 }

@@ -109,7 +109,6 @@ type Follower struct {
 
 	arrivals arrivals
 	fresh    freshness
-	opened   time.Time // beginning of the stream; belongs to the receiving goroutine
 
 	wake    chan struct{} // capacity 1: the sender has something to send
 	suspect chan struct{} // capacity 1: a barrier has timed out
@@ -213,7 +212,6 @@ func (f *Follower) follow(ctx context.Context, conn *transport.ConnClient) (
 	defer helloTimer.Stop()
 	client := plimsollv1connect.NewReplicationServiceClient(conn.HTTP, conn.URL,
 		wire.BoundedClient(responseBounds), connect.WithAcceptCompression("gzip", nil, nil))
-	f.opened = time.Now()
 	stream := client.Replicate(ctx)
 	if err := stream.Send(f.hello()); err != nil && !errors.Is(err, io.EOF) {
 		_, _ = stream.CloseRequest(), stream.CloseResponse() // there is no stream; Send has returned the cause
@@ -352,9 +350,6 @@ func (f *Follower) publish(e *effect) {
 	if e.snapshot != nil {
 		f.history.Store(e.history)
 		f.latest.Store(e.snapshot)
-		if e.live {
-			f.fresh.prove(f.opened) // a snapshot holds everything that was committed when it was asked for
-		}
 		f.arrivals.published()
 	}
 	switch {
@@ -404,6 +399,7 @@ func (f *Follower) release(e *effect) (deliver func(*pb.Reply)) {
 	}
 	if e.ack != 0 && f.mu.pending.acknowledges(e.ack) {
 		f.fresh.prove(f.mu.asked)
+		f.arrivals.published()
 	}
 	if e.ack != 0 && f.mu.pending.acknowledge(e.ack, f.mirror.latest) {
 		notify(f.wake)
