@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"iter"
-	"slices"
 
 	"connectrpc.com/connect"
 
@@ -123,12 +122,13 @@ func (s jobService) listJobs(ctx context.Context, req *pb.ListJobsRequest, a *an
 		return err
 	}
 	resp := &pb.ListJobsResponse{Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age)}
+	want := jobCriteria(req)
 	seen, listed, inQueue, last := 0, 0, false, ""
 	for id, data := range jobsOf(v.Snapshot, req) {
 		if seen++; seen%lookEvery == 0 && ctx.Err() != nil {
 			return callerGone(ctx)
 		}
-		here, matches, err := jobMatches(req, id, data)
+		here, matches, err := jobMatches(&want, id, data)
 		if err != nil {
 			return err
 		}
@@ -164,17 +164,16 @@ func jobsOf(s *replica.Snapshot, want *pb.ListJobsRequest) iter.Seq2[string, []b
 
 // jobMatches reports whether a job is in the queue of a list, and whether it passes all filters. It
 // looks at the fields of the record, which it does not decode; without filters at none.
-func jobMatches(want *pb.ListJobsRequest, id string, data []byte) (inQueue, all bool, err error) {
-	if want.GetQueue() == "" && want.GetOwner() == "" && len(want.GetStates()) == 0 {
+func jobMatches(want *criteria, id string, data []byte) (inQueue, all bool, err error) {
+	if want.queue == "" && want.owner == "" && len(want.states) == 0 {
 		return true, true, nil
 	}
 	job, err := wire.LookAtJob(data)
 	if err != nil {
 		return false, false, undecodable(wire.KindJobStatus, id, err)
 	}
-	inQueue = isOrBelow(job.Queue, want.GetQueue())
-	return inQueue, inQueue && (want.GetOwner() == "" || string(job.Owner) == want.GetOwner()) &&
-		(len(want.GetStates()) == 0 || slices.Contains(want.GetStates(), pb.JobState(job.State))), nil
+	f := facts{exists: true, key: id, queue: job.Queue, owner: job.Owner, state: job.State}
+	return isOrBelow(f.queue, want.queue), want.met(&f), nil
 }
 
 // limit returns the limit of a list. 0, and a number above Config.PageSize, stand for

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"iter"
-	"slices"
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
@@ -48,6 +47,7 @@ func (s jobService) listTasks(ctx context.Context, req *pb.ListTasksRequest, a *
 		return err
 	}
 	resp := &pb.ListTasksResponse{Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age)}
+	want := taskCriteria(req)
 	seen, listed, last := 0, 0, ""
 	for key, data := range tasksOf(v.Snapshot, req, after) {
 		if seen++; seen%lookEvery == 0 && ctx.Err() != nil {
@@ -56,7 +56,7 @@ func (s jobService) listTasks(ctx context.Context, req *pb.ListTasksRequest, a *
 		if key <= after {
 			continue
 		}
-		matches, err := taskMatches(req, key, data)
+		matches, err := taskMatches(&want, key, data)
 		if err != nil {
 			return err
 		}
@@ -90,18 +90,17 @@ func tasksOf(s *replica.Snapshot, want *pb.ListTasksRequest, after string) iter.
 
 // taskMatches reports whether a task passes all filters. The filter of a node passes the tasks that
 // are on it now. It looks at the fields of the record, which it does not decode.
-func taskMatches(want *pb.ListTasksRequest, key string, data []byte) (bool, error) {
-	if job := want.GetJob(); job != "" && !wire.IsTaskKeyOf(key, job) {
+func taskMatches(want *criteria, key string, data []byte) (bool, error) {
+	if want.job != "" && !wire.IsTaskKeyOf(key, want.job) {
 		return false, nil
 	}
-	if want.GetNode() == "" && len(want.GetStates()) == 0 {
+	if want.node == "" && len(want.states) == 0 {
 		return true, nil
 	}
 	looked, err := wire.LookAtTask(data)
 	if err != nil {
 		return false, undecodable(wire.KindTask, key, err)
 	}
-	onNode := plimsoll.TaskState(looked.State).OnNode() && string(looked.Node) == want.GetNode()
-	return (want.GetNode() == "" || onNode) &&
-		(len(want.GetStates()) == 0 || slices.Contains(want.GetStates(), pb.TaskState(looked.State))), nil
+	f := taskFacts(key, looked.Node, looked.State)
+	return want.met(&f), nil
 }

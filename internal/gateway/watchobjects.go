@@ -14,8 +14,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// criteria are the criteria of a watch. Zero values do not restrict. Those that a kind of object
-// does not have are zero.
+// criteria are the criteria of a list or a watch. Zero values do not restrict. Those that a kind of
+// object does not have are zero.
 type criteria struct {
 	job, node    string  // of tasks
 	queue, owner string  // of jobs
@@ -23,18 +23,49 @@ type criteria struct {
 	specs        bool    // send jobs with their specifications
 }
 
-// facts are the properties of an object that criteria look at.
+// taskCriteria returns the criteria of a list or a watch of tasks.
+func taskCriteria(m interface {
+	GetJob() string
+	GetNode() string
+	GetStates() []pb.TaskState
+},
+) criteria {
+	return criteria{job: m.GetJob(), node: m.GetNode(), states: numbers(m.GetStates())}
+}
+
+// jobCriteria returns the criteria of a list or a watch of jobs.
+func jobCriteria(m interface {
+	GetQueue() string
+	GetOwner() string
+	GetStates() []pb.JobState
+},
+) criteria {
+	return criteria{queue: m.GetQueue(), owner: m.GetOwner(), states: numbers(m.GetStates())}
+}
+
+// facts are the properties of an object that criteria look at. Its slices may be parts of the
+// record.
 type facts struct {
 	exists       bool
-	job, node    string
-	queue, owner string
+	key          string // of the record
+	node         []byte // on which a task is now; empty: none
+	queue, owner []byte
 	state        int32
 }
 
-// met reports whether an object meets the criteria, as jobMatches and taskMatches do for lists.
+// taskFacts returns the facts of a task. Its record keeps the node after the end too.
+func taskFacts(key string, node []byte, state int32) facts {
+	f := facts{exists: true, key: key, state: state}
+	if plimsoll.TaskState(state).OnNode() {
+		f.node = node
+	}
+	return f
+}
+
+// met reports whether an object meets the criteria.
 func (c *criteria) met(f *facts) bool {
-	return (c.job == "" || f.job == c.job) && (c.node == "" || f.node == c.node) &&
-		(c.owner == "" || f.owner == c.owner) && isOrBelow(f.queue, c.queue) &&
+	return (c.job == "" || wire.IsTaskKeyOf(f.key, c.job)) && (c.node == "" || string(f.node) == c.node) &&
+		(c.owner == "" || string(f.owner) == c.owner) && isOrBelow(f.queue, c.queue) &&
 		(len(c.states) == 0 || slices.Contains(c.states, f.state))
 }
 
@@ -72,23 +103,20 @@ func (c *criteria) meets(s *replica.Snapshot, kind wire.Kind, key string, o *rep
 
 // factsOf decodes a record for criteria.
 func factsOf(kind wire.Kind, key string, value []byte) (facts, error) {
-	f := facts{exists: true}
+	f := facts{exists: true, key: key}
 	switch kind {
 	case wire.KindTask:
 		task := &pb.Task{}
 		if err := decode(kind, key, value, task); err != nil {
 			return f, err
 		}
-		f.job, f.state = task.GetJob(), int32(task.GetState())
-		if plimsoll.TaskState(task.GetState()).OnNode() {
-			f.node = task.GetNode() // the record keeps its node after the end too
-		}
+		f = taskFacts(key, []byte(task.GetNode()), int32(task.GetState()))
 	case wire.KindJobStatus:
 		status := &pb.JobStatus{}
 		if err := decode(kind, key, value, status); err != nil {
 			return f, err
 		}
-		f.queue, f.owner, f.state = status.GetQueue(), status.GetOwner(), int32(status.GetState())
+		f.queue, f.owner, f.state = []byte(status.GetQueue()), []byte(status.GetOwner()), int32(status.GetState())
 	}
 	return f, nil
 }

@@ -136,7 +136,7 @@ func (w *watchWorld) watcher(rng *rand.Rand, over <-chan struct{}) error {
 		if !plimsoll.TaskState(pb.TaskState_value[state]).OnNode() {
 			node = ""
 		}
-		return want.met(&facts{node: node, state: pb.TaskState_value[state]})
+		return want.met(&facts{node: []byte(node), state: pb.TaskState_value[state]})
 	})
 	slow := time.Duration(rng.IntN(3)*rng.IntN(400)) * time.Millisecond
 	for {

@@ -20,8 +20,9 @@ func (s watchService) WatchJobs(
 	w := watch{
 		g: s.g, rpc: "WatchJobs", kind: wire.KindJobStatus, from: m.GetFrom(),
 		send: encodedSender(stream), json: inJSON(req.Header()),
-		want: criteria{queue: m.GetQueue(), owner: m.GetOwner(), states: numbers(m.GetStates()), specs: m.GetSpecs()},
+		want: jobCriteria(m),
 	}
+	w.want.specs = m.GetSpecs()
 	return w.run(ctx)
 }
 
@@ -34,7 +35,7 @@ func (s watchService) WatchTasks(
 	w := watch{
 		g: s.g, rpc: "WatchTasks", kind: wire.KindTask, from: m.GetFrom(),
 		send: encodedSender(stream), json: inJSON(req.Header()),
-		want: criteria{job: m.GetJob(), node: m.GetNode(), states: numbers(m.GetStates())},
+		want: taskCriteria(m),
 	}
 	return w.run(ctx)
 }
