@@ -226,53 +226,54 @@ type JobFacts struct {
 // LookAtJob reads the facts of an encoded JobStatus without decoding it. It goes over all fields,
 // and fails if one is malformed.
 func LookAtJob(data []byte) (facts JobFacts, err error) {
-	const (
-		owner = 2<<3 | bytesType
-		queue = 3<<3 | bytesType
-		state = 4<<3 | varintType
-	)
 	for len(data) > 0 {
 		var f field
 		if f, data, err = nextField(data); err != nil {
 			return facts, corrupt("the status of a job", err)
 		}
-		switch f.tag {
-		case owner:
-			facts.Owner = f.b
-		case queue:
-			facts.Queue = f.b
-		case state:
-			facts.State = int32(f.v)
-		}
+		facts.take(&f)
 	}
 	return facts, nil
 }
 
+func (facts *JobFacts) take(f *field) {
+	switch f.tag {
+	case 2<<3 | bytesType:
+		facts.Owner = f.b
+	case 3<<3 | bytesType:
+		facts.Queue = f.b
+	case 4<<3 | varintType:
+		facts.State = int32(f.v)
+	}
+}
+
 // TaskFacts are the fields of an encoded Task by which lists choose.
 type TaskFacts struct {
-	Node  []byte
-	State int32
+	Node          []byte
+	State, Result int32
 }
 
 // LookAtTask is LookAtJob for a Task.
 func LookAtTask(data []byte) (facts TaskFacts, err error) {
-	const (
-		state = 6<<3 | varintType
-		node  = 8<<3 | bytesType
-	)
 	for len(data) > 0 {
 		var f field
 		if f, data, err = nextField(data); err != nil {
 			return facts, corrupt("a task", err)
 		}
-		switch f.tag {
-		case state:
-			facts.State = int32(f.v)
-		case node:
-			facts.Node = f.b
-		}
+		facts.take(&f)
 	}
 	return facts, nil
+}
+
+func (facts *TaskFacts) take(f *field) {
+	switch f.tag {
+	case 6<<3 | varintType:
+		facts.State = int32(f.v)
+	case 7<<3 | varintType:
+		facts.Result = int32(f.v)
+	case 8<<3 | bytesType:
+		facts.Node = f.b
+	}
 }
 
 // NoResourceIn reports whether an encoded JobStatus may have a group that waits for a resource that

@@ -151,8 +151,11 @@ func checkText(b []byte) error {
 // enum reads an enumeration number. A number beyond uint8 becomes the highest, which no enumeration
 // has. The last of several occurrences counts, so the number is checked only after all fields are
 // read.
-func enum(f *field) uint8 {
-	if n := int32(f.v); n >= 0 && n <= math.MaxUint8 {
+func enum(f *field) uint8 { return enumOf(int32(f.v)) }
+
+// enumOf is enum for a number.
+func enumOf(n int32) uint8 {
+	if n >= 0 && n <= math.MaxUint8 {
 		return uint8(n)
 	}
 	return math.MaxUint8

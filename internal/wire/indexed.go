@@ -9,21 +9,18 @@ import "github.com/plimsoll-dev/plimsoll"
 // PeekTask returns the state and the result of an encoded task. ok is false if the record cannot be
 // read.
 func PeekTask(data []byte) (state plimsoll.TaskState, result plimsoll.TaskResult, ok bool) {
+	var facts TaskFacts
 	for len(data) > 0 {
 		f, rest, err := nextField(data)
 		if err != nil {
 			return 0, 0, false
 		}
-		data = rest
-		switch {
-		case f.tag == 6<<3|varintType:
-			state = plimsoll.TaskState(enum(&f))
-		case f.tag == 7<<3|varintType:
-			result = plimsoll.TaskResult(enum(&f))
-		case f.tag>>3 > 7:
-			data = nil
+		if data = rest; f.tag>>3 > 7 {
+			break
 		}
+		facts.take(&f)
 	}
+	state, result = plimsoll.TaskState(enumOf(facts.State)), plimsoll.TaskResult(enumOf(facts.Result))
 	ok = checkEnum[plimsoll.TaskState]("state", state) == nil && checkEnum[plimsoll.TaskResult]("result", result) == nil
 	return state, result, ok
 }
@@ -31,22 +28,17 @@ func PeekTask(data []byte) (state plimsoll.TaskState, result plimsoll.TaskResult
 // PeekJob returns the owner, the queue and the state of the encoded status of a job, as slices of
 // it. ok is false if the record cannot be read.
 func PeekJob(data []byte) (owner, queue []byte, state plimsoll.JobState, ok bool) {
+	var facts JobFacts
 	for len(data) > 0 {
 		f, rest, err := nextField(data)
 		if err != nil {
 			return nil, nil, 0, false
 		}
-		data = rest
-		switch {
-		case f.tag == 2<<3|bytesType:
-			owner = f.b
-		case f.tag == 3<<3|bytesType:
-			queue = f.b
-		case f.tag == 4<<3|varintType:
-			state = plimsoll.JobState(enum(&f))
-		case f.tag>>3 > 4:
-			data = nil
+		if data = rest; f.tag>>3 > 4 {
+			break
 		}
+		facts.take(&f)
 	}
-	return owner, queue, state, checkEnum[plimsoll.JobState]("state", state) == nil
+	state = plimsoll.JobState(enumOf(facts.State))
+	return facts.Owner, facts.Queue, state, checkEnum[plimsoll.JobState]("state", state) == nil
 }
