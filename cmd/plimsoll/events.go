@@ -56,9 +56,7 @@ func (cmd *eventsCmd) Run(ctx context.Context, a *app) error {
 		for i := range records {
 			rows[i] = eventRow(&records[i])
 		}
-		columns(
-			o, []string{"ID", "TIME", "TYPE", "CHANGE", "DETAIL", "OBJECT", "REFERENCE", "RESOURCES", "MESSAGE"}, rows,
-		)
+		columns(o, eventHeader, rows)
 	})
 }
 
@@ -103,6 +101,13 @@ func (cmd *eventsCmd) read(
 }
 
 func (cmd *eventsCmd) follow(ctx context.Context, a *app, c *client.Client, filter client.EventFilter) error {
+	table := newGrowingTable(a.out, eventHeader, []string{
+		"10000", "2006-01-02T15:04:05.000Z", "QUEUE", "REMOVE", "ALLOC_NODEREMOVED", "wordcount-4nioh4",
+		"wordcount-4nioh4.map.10", "cpu 1, memory 512Mi",
+	})
+	if cmd.Output == "table" {
+		table.print(table.header)
+	}
 	for r, err := range c.FollowEvents(ctx, filter, 0) {
 		if canceled(err) && ctx.Err() != nil {
 			return nil // an interrupt is the normal end of following
@@ -117,17 +122,17 @@ func (cmd *eventsCmd) follow(ctx context.Context, a *app, c *client.Client, filt
 			}
 			a.out.records(append(line, '\n'))
 		} else {
-			row := eventRow(&r)
-			a.out.printf(
-				"%6s  %s  %-7s  %-6s  %-15s  %s  %s  %s\n", row[0], row[1], row[2], row[3], row[4], row[5], row[6],
-				oneLine(row[8]),
-			)
+			table.print(eventRow(&r))
 		}
 		if err := a.out.failure(); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+var eventHeader = []string{
+	"ID", "TIME", "TYPE", "CHANGE", "DETAIL", "OBJECT", "REFERENCE", "RESOURCES", "MESSAGE",
 }
 
 func eventRow(r *client.EventRecord) []string {

@@ -74,7 +74,7 @@ func (cmd *jobListCmd) Run(ctx context.Context, a *app) error {
 	return cmd.print(a, views, func(o *output) {
 		rows := make([][]string, len(jobs))
 		for i := range jobs {
-			rows[i] = jobRow(a, &jobs[i])
+			rows[i] = jobRow(&jobs[i], relative(a.now()))
 		}
 		columns(o, jobHeader, rows)
 	})
@@ -84,12 +84,12 @@ var jobHeader = []string{
 	"ID", "STATE", "RESULT", "QUEUE", "OWNER", "DONE", "RUNNING", "WAITING", "FAILED", "SUBMITTED",
 }
 
-func jobRow(a *app, s *plimsoll.JobStatus) []string {
+func jobRow(s *plimsoll.JobStatus, when instants) []string {
 	n := totals(s)
 	return []string{
 		s.ID, s.State.String(), s.Result().String(), s.Queue, s.Owner,
 		fmt.Sprintf("%d/%d", n.Succeeded+n.Failed, wanted(s)),
-		count(n.Running), count(n.Pending), count(n.Failed), ago(a.now(), s.Submitted),
+		count(n.Running), count(n.Pending), count(n.Failed), when(s.Submitted),
 	}
 }
 
@@ -109,7 +109,8 @@ func (cmd *jobListCmd) watch(ctx context.Context, a *app, c *client.Client, filt
 	return printChanges(ctx, a, cmd.formatFlag, c.WatchJobs(ctx, filter, client.WatchPoint{}),
 		watchedView[plimsoll.JobStatus]{
 			header: jobHeader,
-			row:    func(s *plimsoll.JobStatus) []string { return jobRow(a, s) },
+			usual:  []string{"wordcount-4nioh4", "Completed", "succeeded", "root.default", "alice", "100/100"},
+			row:    func(s *plimsoll.JobStatus) []string { return jobRow(s, clock) },
 			json:   func(s *plimsoll.JobStatus) any { return viewJob(s) },
 		})
 }

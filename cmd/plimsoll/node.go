@@ -49,7 +49,8 @@ func (cmd *nodeListCmd) Run(ctx context.Context, a *app) error {
 		return printChanges(ctx, a, cmd.formatFlag, c.WatchNodes(ctx, client.WatchPoint{}),
 			watchedView[client.NodeInfo]{
 				header: nodeHeader,
-				row:    func(n *client.NodeInfo) []string { return nodeRow(n, a.now()) },
+				usual:  []string{"node-1", "unschedulable", "", "1900m of 16", "640Mi of 64Gi"},
+				row:    func(n *client.NodeInfo) []string { return nodeRow(n, a.now(), clock) },
 				json:   func(n *client.NodeInfo) any { return viewNode(n) },
 			})
 	}
@@ -68,11 +69,11 @@ var nodeHeader = []string{
 	"ID", "STATE", "TASKS", "CPU", "MEMORY", "RESERVE", "OVERPROVISION", "ADDRESS", "REGISTERED",
 }
 
-func nodeRow(info *client.NodeInfo, now time.Time) []string {
+func nodeRow(info *client.NodeInfo, now time.Time, when instants) []string {
 	n := &info.Node
 	return []string{
 		n.ID, takesTasks(info, now), count(info.Status.Tasks), used(info, plimsoll.CPU), used(info, plimsoll.Memory),
-		shares(n.Facts.Reserve), ratios(n.Facts.Overprovision), n.Address, ago(now, n.Registered),
+		shares(n.Facts.Reserve), ratios(n.Facts.Overprovision), n.Address, when(n.Registered),
 	}
 }
 
@@ -84,7 +85,7 @@ func nodeTable(o *output, now time.Time, nodes []client.NodeInfo) {
 	}
 	rows := make([][]string, len(nodes))
 	for i := range nodes {
-		rows[i] = nodeRow(&nodes[i], now)
+		rows[i] = nodeRow(&nodes[i], now, relative(now))
 		if offered {
 			rows[i] = slices.Insert(rows[i], 5, offers(&nodes[i]))
 		}

@@ -35,7 +35,10 @@ func (cmd *queueListCmd) Run(ctx context.Context, a *app) error {
 	if cmd.Watch {
 		return printChanges(ctx, a, cmd.formatFlag, c.WatchQueues(ctx, client.WatchPoint{}),
 			watchedView[plimsoll.QueueStatus]{
-				header: queueHeader, row: queueRow, json: func(q *plimsoll.QueueStatus) any { return viewQueue(q) },
+				header: queueHeader,
+				usual:  []string{"root.default", "parent", "", "", "", "cpu 12, memory 512Mi", "cpu 12, memory 512Mi"},
+				row:    queueRow,
+				json:   func(q *plimsoll.QueueStatus) any { return viewQueue(q) },
 			})
 	}
 	queues, err := c.Queues(ctx)

@@ -64,14 +64,14 @@ func (cmd *taskListCmd) Run(ctx context.Context, a *app) error {
 func printTasks(a *app, o *output, tasks []plimsoll.Task, views []taskView) {
 	rows := make([][]string, len(tasks))
 	for i := range tasks {
-		rows[i] = taskRow(a, &tasks[i], &views[i])
+		rows[i] = taskRow(&tasks[i], &views[i], a.now(), relative(a.now()))
 	}
 	columns(o, taskHeader, rows)
 }
 
 var taskHeader = []string{"ID", "STATE", "NODE", "EXIT", "ATTEMPT", "STARTED", "TOOK", "REASON"}
 
-func taskRow(a *app, t *plimsoll.Task, v *taskView) []string {
+func taskRow(t *plimsoll.Task, v *taskView, now time.Time, when instants) []string {
 	exit, reason := "", v.Reason
 	if v.ExitCode != nil {
 		exit = fmt.Sprint(*v.ExitCode)
@@ -84,7 +84,7 @@ func taskRow(a *app, t *plimsoll.Task, v *taskView) []string {
 		reason = ended
 	}
 	return []string{
-		v.ID, v.State, v.Node, exit, count(v.Attempt), ago(a.now(), t.Started), took(a.now(), t), reason,
+		v.ID, v.State, v.Node, exit, count(v.Attempt), when(t.Started), took(now, t), reason,
 	}
 }
 
@@ -105,7 +105,8 @@ func (cmd *taskListCmd) watch(ctx context.Context, a *app, c *client.Client, fil
 	return printChanges(ctx, a, cmd.formatFlag, c.WatchTasks(ctx, filter, client.WatchPoint{}),
 		watchedView[plimsoll.Task]{
 			header: taskHeader,
-			row:    func(t *plimsoll.Task) []string { return taskRow(a, t, view(t)) },
+			usual:  []string{"wordcount-4nioh4.map.10", "Starting", "node-1", "", "", "15:04:05", "4m58s"},
+			row:    func(t *plimsoll.Task) []string { return taskRow(t, view(t), a.now(), clock) },
 			json:   func(t *plimsoll.Task) any { return view(t) },
 		})
 }

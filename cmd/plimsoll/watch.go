@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll/client"
 )
@@ -23,6 +24,7 @@ const watchHelp = "\n\nWith --watch, JSON and YAML are printed as one object a l
 // watchedView is how a watch prints its objects.
 type watchedView[T any] struct {
 	header []string
+	usual  []string // the cells of a usual row, which give columns their first widths
 	row    func(*T) []string
 	json   func(*T) any
 }
@@ -39,7 +41,8 @@ type watchedLine struct {
 func printChanges[T any](
 	ctx context.Context, a *app, format formatFlag, changes iter.Seq2[client.Change[T], error], view watchedView[T],
 ) error {
-	table := &growingTable{o: a.out, header: append([]string{"CHANGE"}, view.header...)}
+	table := newGrowingTable(a.out, append([]string{"TIME", "CHANGE"}, view.header...),
+		append([]string{clock(a.now().UnixNano()), client.ChangePresent.String()}, view.usual...))
 	for change, err := range changes {
 		if canceled(err) && ctx.Err() != nil {
 			return nil // an interrupt is the normal end of a watch
@@ -53,7 +56,7 @@ func printChanges[T any](
 		if format.Output != "table" {
 			err = printChange(a, &change, view)
 		} else {
-			table.add(a, change.Type, func() []string { return view.row(&change.Object) })
+			table.change(a, change.Type, func() []string { return view.row(&change.Object) })
 		}
 		if err == nil {
 			err = a.out.failure()
@@ -83,8 +86,8 @@ func printChange[T any](a *app, change *client.Change[T], view watchedView[T]) e
 	return nil
 }
 
-// growingTable is a table to which rows are added after it was printed. The widths of its columns
-// are those of the rows with which it began.
+// growingTable is a table to which rows are added after it was printed. A column gets as wide as
+// its widest cell so far, up to growsTo, and stays so wide.
 type growingTable struct {
 	o      *output
 	header []string
@@ -93,8 +96,23 @@ type growingTable struct {
 	widths []int
 }
 
-// add adds a change to the table.
-func (t *growingTable) add(a *app, change client.ChangeType, row func() []string) {
+// growsTo is the width to which cells widen a column of a growingTable. A longer cell moves only
+// the rest of its own row.
+const growsTo = 40
+
+// newGrowingTable returns a table whose columns have room for the header and a usual row.
+func newGrowingTable(o *output, header, usual []string) *growingTable {
+	t := &growingTable{o: o, header: header, widths: make([]int, len(header))}
+	t.widen(header)
+	t.widen(usual)
+	return t
+}
+
+// change adds a change of a watch to the table. A snapshot is printed once it is whole.
+func (t *growingTable) change(a *app, change client.ChangeType, row func() []string) {
+	timed := func() []string {
+		return append([]string{clock(a.now().UnixNano()), change.String()}, row()...)
+	}
 	switch change {
 	case client.ChangeReset:
 		if t.begun {
@@ -102,32 +120,31 @@ func (t *growingTable) add(a *app, change client.ChangeType, row func() []string
 		}
 		t.rows = nil
 	case client.ChangePresent:
-		t.rows = append(t.rows, append([]string{change.String()}, row()...))
+		t.rows = append(t.rows, timed())
 	case client.ChangeSynced:
-		t.begin()
+		for _, r := range t.rows {
+			t.widen(r)
+		}
+		t.print(t.header)
+		for _, r := range t.rows {
+			t.print(r)
+		}
+		t.rows, t.begun = nil, true
 	default:
-		t.print(append([]string{change.String()}, row()...))
+		t.print(timed())
 	}
 }
 
-// begin prints the header and the rows of the snapshot.
-func (t *growingTable) begin() {
-	t.widths = make([]int, len(t.header))
-	t.widths[0] = len(client.ChangePresent.String())
-	for _, row := range append([][]string{t.header}, t.rows...) {
-		for i, cell := range row {
-			t.widths[i] = max(t.widths[i], cells(oneLine(cell)))
-		}
+// widen makes room for the cells of a row.
+func (t *growingTable) widen(row []string) {
+	for i, cell := range row {
+		t.widths[i] = max(t.widths[i], min(growsTo, cells(oneLine(cell))))
 	}
-	t.print(t.header)
-	for _, row := range t.rows {
-		t.print(row)
-	}
-	t.rows, t.begun = nil, true
 }
 
 // print prints a row, and a dash for an empty cell.
 func (t *growingTable) print(row []string) {
+	t.widen(row)
 	var b strings.Builder
 	for i, cell := range row {
 		if cell = oneLine(cell); cell == "" {
@@ -139,4 +156,20 @@ func (t *growingTable) print(row []string) {
 		}
 	}
 	t.o.printf("%s\n", strings.TrimRight(b.String(), " "))
+}
+
+// instants formats instants in Unix nanoseconds for a table; zero as nothing.
+type instants func(nanos int64) string
+
+// relative returns the format of tables that are printed once: how long ago it was.
+func relative(now time.Time) instants {
+	return func(nanos int64) string { return ago(now, nanos) }
+}
+
+// clock is the format of tables that go on: the time of day in UTC.
+func clock(nanos int64) string {
+	if nanos == 0 {
+		return ""
+	}
+	return time.Unix(0, nanos).UTC().Format(time.TimeOnly)
 }
