@@ -41,8 +41,9 @@ func TestMetricsTellTheCopyItsHistoryAndItsSubscribers(t *testing.T) {
 			t.Errorf("there is no line %q", line)
 		}
 	}
-	for _, name := range []string{"copy_bytes", "copy_objects{kind=\"task\"}", "copy_objects{kind=\"node\"}"} {
-		if !strings.Contains(text, "plimsoll_gateway_"+name) || strings.Contains(text, "plimsoll_gateway_"+name+" 0\n") {
+	for _, name := range []string{`copy_bytes`, `copy_objects{kind="task"}`, `copy_objects{kind="node"}`} {
+		line := "\nplimsoll_gateway_" + name + " "
+		if !strings.Contains(text, line) || strings.Contains(text, line+"0\n") {
 			t.Errorf("%s is 0", name)
 		}
 	}
