@@ -249,10 +249,10 @@ func (f *DeltaFIFO[T]) requeue(older *entry[T]) {
 // add puts the changes of an entry of another line behind those of its key, or behind all keys.
 func (f *DeltaFIFO[T]) add(from *entry[T]) {
 	line := f.mu.line
-	e := line.find(from.key)
+	e, hash := line.lookUp(from.key)
 	isNew := e == nil
 	if isNew {
-		e = line.push(from.key, from.since)
+		e = line.push(from.key, hash, from.since)
 	}
 	for i, d := range from.changes() {
 		weight := 0
