@@ -8,8 +8,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
-// A line finds each of its keys and no other, in any order of pushes and shifts, also where the
-// lower halves of places begin again at 0.
+// A line finds each of its keys and no other, in any order of pushes and shifts. The lower halves
+// of its places begin again at 0 meanwhile.
 func TestALineFindsItsKeysAndNoOthers(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testrun.Seed(t), 0))
 	for range testrun.Count(20, 100, 2000) {

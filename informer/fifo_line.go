@@ -70,8 +70,9 @@ func (e *entry[T]) clear() {
 // line holds entries in the order in which their keys were queued, and finds them by key. A place
 // is the number of keys that were queued before.
 type line[T any] struct {
-	// Invariant: if isIndexed, index has exactly the places from head to tail-1; otherwise it is empty, and there are at most scanned of them. The entry of place p is
-	// in ring[p mod len(ring)], and len(ring) is a power of two.
+	// Invariant: if isIndexed, index has exactly the places from head to tail-1; otherwise it is
+	// empty, and there are at most scanned of them. The entry of place p is in
+	// ring[p mod len(ring)], and len(ring) is a power of two.
 	index      placeIndex
 	isIndexed  bool
 	ring       []entry[T]

@@ -29,9 +29,8 @@ type names struct {
 }
 
 // CheckNames reports names in a page on a design that do not exist. Of the whole page it looks for
-// each test in back quotes. Of tables it looks for what stands in back quotes in the columns that
-// are headed code, file, where, part, at the leader or at a relay: a file, or a name that some Go
-// file below root declares. where is the page's path, for findings.
+// each test in back quotes. In a column of codeColumns, what stands in back quotes is a file, or a
+// name that some Go file below root declares. where is the page's path, for findings.
 func CheckNames(root fs.FS, where, markdown string) ([]Finding, error) {
 	known, err := readNames(root)
 	if err != nil {
