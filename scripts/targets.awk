@@ -136,6 +136,12 @@ END {
 			}
 	ratio("FIFOReplace/client-go", "FIFOReplace/client-go", "FIFOReplace/plimsoll", "cpu-ns/op")
 	want("FIFOReplace/client-go", "x", ">=", 2, "processor time of client-go over ours, two lists of 100,000 objects")
+	split("first again", lists, " ")
+	for (k = 1; k <= 2; k++) {
+		whole = "InformerList/" lists[k] "/"
+		ratio(whole "client-go", whole "client-go", whole "plimsoll", "cpu-ms/op")
+		want(whole "client-go", "x", ">=", 2, "  from such a list to index and handler, " lists[k])
+	}
 	calls = split("Add Get ByIndex Replace", call, " ")
 	for (k = 1; k <= calls; k++) {
 		ratio("Store" call[k] "/client-go", "Store" call[k] "/client-go", "Store" call[k] "/plimsoll", "cpu-ns/op")

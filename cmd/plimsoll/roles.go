@@ -367,7 +367,7 @@ func (cmd *gatewayCmd) Run(ctx context.Context, a *app) error {
 		ListenAgents: cmd.ListenAgents, MaxConnections: cmd.MaxConnections,
 		AgentAddresses: agents,
 	}
-	if err := cmd.copyFlags.apply(&following, &cfg); err != nil {
+	if err := cmd.apply(&following, &cfg); err != nil {
 		return err
 	}
 	follower, err := replica.NewFollower(following)

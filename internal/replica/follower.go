@@ -109,7 +109,7 @@ type Follower struct {
 
 	arrivals arrivals
 	fresh    freshness
-	metrics  followerMetrics
+	metrics  *followerMetrics
 
 	wake    chan struct{} // capacity 1: the sender has something to send
 	suspect chan struct{} // capacity 1: a barrier has timed out

@@ -69,8 +69,8 @@ const (
 	loadReceiving
 )
 
-func newFollowerMetrics() followerMetrics {
-	m := followerMetrics{
+func newFollowerMetrics() *followerMetrics {
+	m := &followerMetrics{
 		syncs: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "plimsoll_gateway_sync_seconds",
 			Help: "Round trips of syncs: from sending one to its acknowledgement.",
@@ -138,7 +138,7 @@ func (m *followerMetrics) ended(err error) {
 
 // Collectors returns the metrics of the follower. Their names begin with plimsoll_gateway_.
 func (f *Follower) Collectors() []prometheus.Collector {
-	m := &f.metrics
+	m := f.metrics
 	stage := func(name, help string, at int32) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
 			if m.stage.Load() == at {
