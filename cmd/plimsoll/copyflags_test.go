@@ -21,10 +21,13 @@ func TestFlagsOfACopyBoundTheHistoryAndTheCacheOfJSON(t *testing.T) {
 		{copyFlags{"1023Ki", ""}, 0, 0, "history-bytes"},
 		{copyFlags{"much", ""}, 0, 0, "history-bytes"},
 		{copyFlags{"", "-1"}, 0, 0, "json-cache-bytes"},
+		{copyFlags{"", "2049Mi"}, 0, 0, "json-cache-bytes"},
+		{copyFlags{"2Gi", "2Gi"}, 2 << 30, 2 << 30, ""},
+		{copyFlags{"3Gi", ""}, 0, 0, "history-bytes"},
 	} {
 		var follower replica.FollowerConfig
 		var g gateway.Config
-		err := c.flags.apply(&follower, &g)
+		err := c.flags.within(&follower, &g, 4<<30)
 		if c.field != "" {
 			if plimsoll.CodeOf(err) != plimsoll.CodeInvalid || !strings.Contains(err.Error(), c.field) {
 				t.Errorf("%+v: %v", c.flags, err)
