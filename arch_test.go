@@ -2,6 +2,7 @@ package plimsoll_test
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/plimsoll-dev/plimsoll/internal/lint"
@@ -85,5 +86,35 @@ func TestEveryLineOfTheThreatModelHasItsTest(t *testing.T) {
 	}
 	for _, f := range found {
 		t.Error(f)
+	}
+}
+
+// TestDesignsNameWhatExists compares the pages on designs with the code and the tests that they
+// name.
+func TestDesignsNameWhatExists(t *testing.T) {
+	pages, err := filepath.Glob("*/DESIGN.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inner, err := filepath.Glob("internal/*/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages = append(pages, inner...)
+	if len(pages) < 5 {
+		t.Fatalf("too few pages: %v", pages)
+	}
+	for _, page := range pages {
+		markdown, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := lint.CheckNames(os.DirFS("."), page, string(markdown))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range found {
+			t.Error(f)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"expvar"
 	"fmt"
 	"log"
 	"slices"
@@ -122,4 +123,40 @@ func ExampleClient_TaskInformer() {
 	// wordcount.map.1
 	// 1 <nil>
 	// <nil>
+}
+
+// A program exports how far its informer is, with the metrics package of the standard library. The
+// rate of changes is the growth of "queued".
+func ExampleClient_NodeInformer() {
+	c, err := client.New(client.Config{Server: "unix:/run/plimsoll/gateway.sock"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	nodes, err := c.NodeInformer(informer.Config[client.NodeInfo]{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := nodes.AddHandler(informer.Handler[client.NodeInfo]{
+		Add: func(n client.NodeInfo, _ bool) { log.Print(n.Node.ID) },
+	}, informer.HandlerOptions{Name: "printer"}); err != nil {
+		log.Fatal(err)
+	}
+
+	exported := expvar.NewMap("nodes")
+	exported.Set("informer", expvar.Func(func() any {
+		stats := nodes.Stats()
+		values := map[string]any{
+			"objects": stats.Objects, "revision": stats.Shown.Revision,
+			"depth": stats.Queue.Depth, "oldest_seconds": stats.Queue.Oldest.Seconds(), "queued": stats.Queue.Queued,
+			"overflows": stats.Queue.Overflows, "faults": stats.Faults,
+		}
+		for _, h := range stats.Handlers {
+			values[h.Name+"_pending"], values[h.Name+"_delivered"] = h.Pending, h.Delivered
+		}
+		return values
+	}))
+	fmt.Println(exported)
+	// Output:
+	// {"informer": {"depth":0,"faults":0,"objects":0,"oldest_seconds":0,"overflows":0,"printer_delivered":0,"printer_pending":0,"queued":0,"revision":0}}
 }

@@ -243,17 +243,17 @@ func (f *fanout[T]) prepare(changes, synced int, bytes int64) {
 	}
 }
 
-// publish gives a step, which the index shows by now, to the handlers. covers says that the step
-// answers the resyncs that are due. The caller holds atomic.
-func (f *fanout[T]) publish(s *step[T], covers bool) {
+// publish gives a step, which the index shows by now, to the handlers. It reports whether a resync
+// is due that the step does not answer. The caller holds atomic.
+func (f *fanout[T]) publish(s *step[T]) (due bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	linked := false
 	for r := range f.handlers {
 		q := &r.queue
 		n := len(s.notices)
-		if q.shown && covers {
-			q.due, q.shown = false, false
+		if q.shown {
+			q.due, q.asked, q.shown = false, false, false
 			if q.cut {
 				q.owed = true
 			} else if len(s.synced) > 0 {
@@ -270,10 +270,11 @@ func (f *fanout[T]) publish(s *step[T], covers bool) {
 			q.pending += n
 			linked = linked || n > 0
 		}
+		due = due || q.due
 		r.signal()
 	}
 	if !linked {
-		return
+		return due
 	}
 	for r := range f.handlers {
 		if !r.queue.cut {
@@ -283,6 +284,7 @@ func (f *fanout[T]) publish(s *step[T], covers bool) {
 	l := &link[T]{step: s}
 	f.tail.next = l
 	f.tail = l
+	return due
 }
 
 // elapse marks the handlers whose resync is due, and returns whether there are any and the instant
@@ -301,8 +303,8 @@ func (f *fanout[T]) elapse(now time.Time) (some bool, next time.Time) {
 			q.due = true
 			q.next = now.Add(r.options.Resync)
 		}
-		q.due = q.due && filled
-		some = some || q.due
+		q.due, q.asked = q.due && filled, q.asked && filled
+		some = some || q.due && !q.asked
 		if next.IsZero() || q.next.Before(next) {
 			next = q.next
 		}
@@ -310,26 +312,40 @@ func (f *fanout[T]) elapse(now time.Time) (some bool, next time.Time) {
 	return some, next
 }
 
-// isDue reports whether the resync of a handler is due.
-func (f *fanout[T]) isDue() bool {
+// ask notes for which handlers the resync that the caller begins now is, and reports whether there
+// are any.
+func (f *fanout[T]) ask() (some bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for r := range f.handlers {
-		if r.queue.due {
-			return true
+		if q := &r.queue; q.due && !q.asked {
+			q.asked, some = true, true
 		}
 	}
-	return false
+	return some
 }
 
-// start begins a step: it notes which handlers' resync the step answers, if it does. It reports
-// whether there are handlers, and whether there are such. The caller holds atomic.
-func (f *fanout[T]) start() (some, due bool) {
+// skip ends the resync for which ask has noted the handlers: the index has nothing to show.
+func (f *fanout[T]) skip() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for r := range f.handlers {
-		r.queue.shown = r.queue.due
-		due = due || r.queue.due
+		if q := &r.queue; q.asked {
+			q.due, q.asked = false, false
+		}
+	}
+}
+
+// start begins a step: it notes which handlers' resync the step answers. A list answers all that
+// are due, and the objects of a resync those for which it was begun. It reports whether there are
+// handlers, and whether there are such. The caller holds atomic.
+func (f *fanout[T]) start(replaced, resynced bool) (some, due bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for r := range f.handlers {
+		q := &r.queue
+		q.shown = q.due && (replaced || resynced && q.asked)
+		due = due || q.shown
 	}
 	return len(f.handlers) > 0, due
 }

@@ -102,6 +102,8 @@ type DeltaFIFO[T any] struct {
 		// last batch led to. Invariant: taken <= version.
 		version, taken Version
 		replaced       bool // a Replace has come since the last batch was taken
+		resynced       bool // the content answers resyncAll
+		woken          bool // wakeDrain was called since the last batch was taken
 		// limit bounds the bytes that are queued. Invariant: whenever the lock is free, the bytes
 		// that are queued are within it, and with those that are in process within twice of it.
 		// Content that was put back may exceed the first until the next change.

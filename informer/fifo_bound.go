@@ -99,6 +99,6 @@ func (f *DeltaFIFO[T]) drop() {
 		f.mu.populated = false
 	}
 	line.reset()
-	f.mu.relist, f.mu.replaced = true, false
+	f.mu.relist, f.mu.replaced, f.mu.resynced = true, false, false
 	f.mu.version = f.mu.taken
 }

@@ -25,6 +25,8 @@ type entry[T any] struct {
 	bytes int    // its part of the line's bytes; 0 for an object that only Resync has queued
 	since int64  // when the key was queued, in nanoseconds of the queue's clock
 	list  uint64 // the last Replace that had the key
+	place uint64 // in its line
+	hash  uint32 // of the key; 0 if the line was not indexed yet
 	// initial says that the key belongs to the initial population. Invariant: line.initial counts
 	// these entries.
 	initial bool
@@ -68,10 +70,10 @@ func (e *entry[T]) clear() {
 // line holds entries in the order in which their keys were queued, and finds them by key. A place
 // is the number of keys that were queued before.
 type line[T any] struct {
-	// Invariant: if isIndexed, index has exactly the keys of the entries at the places from head to
-	// tail-1; otherwise it is empty, and there are at most scanned of them. The entry of place p is
-	// in ring[p mod len(ring)], and len(ring) is a power of two.
-	index      map[string]uint64
+	// Invariant: if isIndexed, index has exactly the places from head to tail-1; otherwise it is
+	// empty, and there are at most scanned of them. The entry of place p is in
+	// ring[p mod len(ring)], and len(ring) is a power of two.
+	index      placeIndex
 	isIndexed  bool
 	ring       []entry[T]
 	head, tail uint64
@@ -86,7 +88,7 @@ type line[T any] struct {
 }
 
 func newLine[T any]() *line[T] {
-	return &line[T]{index: make(map[string]uint64)}
+	return &line[T]{}
 }
 
 func (l *line[T]) len() int { return int(l.tail - l.head) }
@@ -95,42 +97,49 @@ func (l *line[T]) at(place uint64) *entry[T] { return &l.ring[place&uint64(len(l
 
 // find returns the entry of a key, or nil. It stays where it is until the next push or shift.
 func (l *line[T]) find(key string) *entry[T] {
-	if place, ok := l.place(key); ok {
-		return l.at(place)
-	}
-	return nil
+	e, _ := l.lookUp(key)
+	return e
 }
 
-func (l *line[T]) place(key string) (uint64, bool) {
+// lookUp is find. It also returns the hash of the key for push; 0: push takes it if it needs it.
+func (l *line[T]) lookUp(key string) (e *entry[T], hash uint32) {
 	if l.isIndexed {
-		place, ok := l.index[key]
-		return place, ok
+		hash = hashOf(key)
+		if place, ok := l.findIndexed(hash, key); ok {
+			e = l.at(place)
+		}
+		return e, hash
 	}
 	for place := l.head; place < l.tail; place++ {
-		if l.at(place).key == key {
-			return place, true
+		if e := l.at(place); e.key == key {
+			return e, 0
 		}
 	}
-	return 0, false
+	return nil, 0
 }
 
 // push puts a key that is not in the line at its end. The caller adds the first change.
-func (l *line[T]) push(key string, since int64) *entry[T] {
+func (l *line[T]) push(key string, hash uint32, since int64) *entry[T] {
 	n := l.len()
 	if n == len(l.ring) {
 		l.grow(2 * n)
 	}
 	e := l.at(l.tail)
-	e.key, e.since = key, since
+	e.key, e.since, e.place, e.hash = key, since, l.tail, hash
 	l.tail++
 	l.peak = max(l.peak, n+1)
 	switch {
 	case l.isIndexed:
-		l.index[key] = l.tail - 1
+		if hash == 0 {
+			e.hash = hashOf(key)
+		}
+		l.index.add(e.hash, e.place)
 	case n == scanned:
 		l.isIndexed = true
 		for place := l.head; place < l.tail; place++ {
-			l.index[l.at(place).key] = place
+			e := l.at(place)
+			e.hash = hashOf(e.key)
+			l.index.add(e.hash, place)
 		}
 	}
 	return e
@@ -141,9 +150,8 @@ func (l *line[T]) reserve(keys int) {
 	if l.len()+keys <= len(l.ring) {
 		return
 	}
-	if l.grow(l.len() + keys); !l.isIndexed {
-		l.index = make(map[string]uint64, keys)
-	}
+	l.grow(l.len() + keys)
+	l.index.grow(l.len() + keys)
 }
 
 // grow makes the ring at least as long as asked.
@@ -240,8 +248,7 @@ func (l *line[T]) loosen(e *entry[T]) {
 		}
 		l.loose = kept
 	}
-	place, _ := l.place(e.key) // an entry in use has a place
-	l.loose = append(l.loose, place)
+	l.loose = append(l.loose, e.place)
 }
 
 // compact reduces the changes of each loose entry to their net effect.
@@ -276,7 +283,7 @@ func (l *line[T]) shift(to *entry[T]) {
 	e := l.at(l.head)
 	*to, *e = *e, *to
 	if l.isIndexed {
-		delete(l.index, to.key)
+		l.index.remove(to.hash, to.place)
 	}
 	l.head++
 	l.bytes -= to.bytes
@@ -295,10 +302,10 @@ func (l *line[T]) reset() {
 	case !l.isIndexed:
 	case n < len(l.ring)/8:
 		for place := l.head; place < l.tail; place++ {
-			delete(l.index, l.at(place).key)
+			l.index.remove(l.at(place).hash, place)
 		}
 	default:
-		clear(l.index)
+		l.index.clear()
 	}
 	for place := l.head; place < l.tail; place++ {
 		l.at(place).clear()
@@ -319,6 +326,6 @@ func (l *line[T]) emptied() {
 	}
 	l.peak = 0
 	if l.low >= lowTimes {
-		*l = line[T]{index: make(map[string]uint64)}
+		*l = line[T]{}
 	}
 }

@@ -61,8 +61,8 @@ func TestNoObjectIsKeptAfterItWasTaken(t *testing.T) {
 				}
 			}
 		}
-		if len(l.index) > 0 {
-			t.Errorf("%d keys are still indexed", len(l.index))
+		if l.index.used > 0 {
+			t.Errorf("%d keys are still indexed", l.index.used)
 		}
 	}
 }

@@ -138,10 +138,10 @@ func (f *DeltaFIFO[T]) queue(it item[T]) error {
 // put adds a change to those of its key.
 func (f *DeltaFIFO[T]) put(it *item[T]) *entry[T] {
 	line := f.mu.line
-	e := line.find(it.key)
+	e, hash := line.lookUp(it.key)
 	isNew := e == nil
 	if isNew {
-		e = line.push(it.key, f.clock())
+		e = line.push(it.key, hash, f.clock())
 		if f.mu.waiting != [numConsumers]int{} && f.mu.processing == none {
 			f.signal()
 		}

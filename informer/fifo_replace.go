@@ -103,8 +103,37 @@ func (f *DeltaFIFO[T]) Resync() {
 	}
 	f.mu.Lock()
 	defer f.unlock()
+	f.putKnown(nil)
+}
+
+// resyncAll is Resync for the consumer that drains. The next batch answers it, and says so. told
+// holds keys that are left out, unless there are no others. The consumer processes nothing
+// meanwhile, so no other key is left out but those of queued changes, which come in that batch. It
+// reports whether there is anything.
+func (f *DeltaFIFO[T]) resyncAll(told map[string]struct{}) (some bool) {
+	f.mu.Lock()
+	defer f.unlock()
+	f.putKnown(told)
+	if f.mu.line.len() == 0 && len(told) > 0 {
+		f.putKnown(nil)
+	}
+	f.mu.resynced = f.mu.line.len() > 0
+	return f.mu.resynced
+}
+
+// wakeDrain lets Drain return soon, with an empty batch if nothing is queued.
+func (f *DeltaFIFO[T]) wakeDrain() {
+	f.mu.Lock()
+	defer f.unlock()
+	f.mu.woken = true
+	f.signal()
+}
+
+// putKnown queues a Sync of each known object that has no change under way and is not in told. The
+// caller holds mu.
+func (f *DeltaFIFO[T]) putKnown(told map[string]struct{}) {
 	for key := range f.config.Known.Keys() {
-		if f.mu.line.find(key) != nil || f.inProcess(key) != nil {
+		if _, has := told[key]; has || f.mu.line.find(key) != nil || f.inProcess(key) != nil {
 			continue
 		}
 		object, ok, err := f.config.Known.Get(key)

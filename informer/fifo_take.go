@@ -47,6 +47,7 @@ type Batch[T any] struct {
 	Initial bool
 	// Replaced says that the batch holds a Replace, perhaps of an empty list.
 	Replaced bool
+	resynced bool // it answers resyncAll
 	line     *line[T]
 }
 
@@ -108,10 +109,11 @@ func (f *DeltaFIFO[T]) Drain(ctx context.Context, process func(Batch[T]) error) 
 	f.compact()
 	f.mu.line, f.mu.batch = f.mu.batch, f.mu.line
 	batch := Batch[T]{
-		Version: f.mu.version, Initial: f.mu.batch.initial > 0, Replaced: f.mu.replaced, line: f.mu.batch,
+		Version: f.mu.version, Initial: f.mu.batch.initial > 0, Replaced: f.mu.replaced,
+		resynced: f.mu.resynced, line: f.mu.batch,
 	}
 	turn := turn[T]{f: f, changes: f.mu.batch.changes, before: f.mu.taken, replaced: f.mu.replaced}
-	f.mu.taken, f.mu.replaced = f.mu.version, false
+	f.mu.taken, f.mu.replaced, f.mu.resynced, f.mu.woken = f.mu.version, false, false, false
 	f.mu.counts.taken += uint64(turn.changes)
 	f.mu.Unlock()
 
@@ -152,7 +154,7 @@ func (f *DeltaFIFO[T]) await(ctx context.Context, c consumer) error {
 }
 
 func (f *DeltaFIFO[T]) ready(c consumer) bool {
-	return f.mu.line.len() > 0 || c == drainer && (f.mu.replaced || f.mu.taken.Before(f.mu.version))
+	return f.mu.line.len() > 0 || c == drainer && (f.mu.replaced || f.mu.woken || f.mu.taken.Before(f.mu.version))
 }
 
 // turn is the part of a consumer between taking content and its end.
@@ -247,10 +249,10 @@ func (f *DeltaFIFO[T]) requeue(older *entry[T]) {
 // add puts the changes of an entry of another line behind those of its key, or behind all keys.
 func (f *DeltaFIFO[T]) add(from *entry[T]) {
 	line := f.mu.line
-	e := line.find(from.key)
+	e, hash := line.lookUp(from.key)
 	isNew := e == nil
 	if isNew {
-		e = line.push(from.key, from.since)
+		e = line.push(from.key, hash, from.since)
 	}
 	for i, d := range from.changes() {
 		weight := 0

@@ -137,10 +137,11 @@ type backlog[T any] struct {
 	owed bool
 	// missed counts the changes since the cut.
 	missed uint64
-	// due says that a resync of the handler has begun and its objects have not come; next is the
-	// instant of the one after. shown says that it was due when the step under way began.
-	due, shown bool
-	next       time.Time
+	// due says that it is time for a resync of the handler and its objects have not come; next is
+	// the instant of the one after. asked says that the objects are queued, and shown that the step
+	// under way has them. Invariant: without due, asked and shown are false.
+	due, asked, shown bool
+	next              time.Time
 	// pending and bytes count the calls in the log that are not finished.
 	pending int
 	bytes   int64

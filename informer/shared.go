@@ -79,9 +79,12 @@ type SharedInformer[T any] struct {
 	// batchLost says that a batch was lost, so that only a Replace may follow. The goroutine that
 	// drains owns it, and the rest, which is used again for each batch and empty between two.
 	batchLost bool
-	changes   []Change[T]
-	gone      []Delta[T] // of those of changes that are deletions, in their order
-	edits     []*Edit[T]
+	// told has the keys of the last batch's changes if a resync fell due while it was in process:
+	// the handler was told newer objects. It is empty otherwise.
+	told    map[string]struct{}
+	changes []Change[T]
+	gone    []Delta[T] // of those of changes that are deletions, in their order
+	edits   []*Edit[T]
 }
 
 // NewSharedInformer returns a SharedInformer. Run starts it.
@@ -193,6 +196,10 @@ func (s *SharedInformer[T]) Run(ctx context.Context) error {
 // takes a snapshot, and earlier batches are left out.
 func (s *SharedInformer[T]) drain(ctx context.Context) error {
 	for {
+		if !s.batchLost && s.fanout.ask() && !s.queue.resyncAll(s.told) {
+			s.fanout.skip()
+		}
+		s.told = nil
 		err := s.queue.Drain(ctx, s.handleDeltas)
 		switch {
 		case ctx.Err() != nil || errors.Is(err, ErrClosed):
@@ -204,10 +211,6 @@ func (s *SharedInformer[T]) drain(ctx context.Context) error {
 		case !s.HasSynced() && !s.batchLost && s.queue.HasSynced():
 			close(s.synced)
 			s.fanout.signalAll()
-		}
-		// A resync leaves out the keys in process. One that began meanwhile is still due.
-		if err == nil && !s.batchLost && s.fanout.isDue() {
-			notify(s.fanout.resyncs)
 		}
 	}
 }
@@ -233,7 +236,7 @@ func (s *SharedInformer[T]) resync(ctx context.Context) error {
 		now := time.Now()
 		some, next := s.fanout.elapse(now)
 		if some {
-			s.queue.Resync()
+			s.queue.wakeDrain() // behind the batch in process, if there is one
 		}
 		timer.Stop()
 		if !next.IsZero() {

@@ -24,11 +24,14 @@ func (s *SharedInformer[T]) handleDeltas(b Batch[T]) (err error) {
 		return nil // the index lacks what came before
 	}
 	f := s.fanout
+	if b.Len() == 0 && !b.Replaced && !s.index.Snapshot().Version().Before(b.Version) {
+		return nil // wakeDrain
+	}
 	f.atomic.Lock()
 	defer f.atomic.Unlock()
 	defer s.release()
-	some, due := f.start()
-	synced, covers := s.sort(b, due)
+	some, due := f.start(b.Replaced, b.resynced)
+	synced := s.sort(b, due)
 	var bytes int64
 	if some {
 		for i := range s.changes {
@@ -44,7 +47,12 @@ func (s *SharedInformer[T]) handleDeltas(b Batch[T]) (err error) {
 	if some {
 		st := &step[T]{synced: synced, bytes: bytes}
 		s.compare(st, due)
-		f.publish(st, covers)
+		if f.publish(st) {
+			s.told = make(map[string]struct{}, len(st.notices))
+			for i := range st.notices {
+				s.told[st.notices[i].key] = struct{}{}
+			}
+		}
 	}
 	return nil
 }
@@ -67,11 +75,10 @@ func (s *SharedInformer[T]) apply(b Batch[T]) error {
 	return ApplyAll(b.Version, s.edits)
 }
 
-// sort sets s.changes to those of a batch that may change the index, and returns the objects that
-// are the same. covers says that all objects of the index are among them or changed.
-func (s *SharedInformer[T]) sort(b Batch[T], due bool) (synced []T, covers bool) {
+// sort sets s.changes to those of a batch that may change the index. If a resync is due it returns
+// the objects that are the same.
+func (s *SharedInformer[T]) sort(b Batch[T], due bool) (synced []T) {
 	s.changes = slices.Grow(s.changes, b.Len())
-	covers = b.Replaced
 	var index *Snapshot[T] // taken only if it is needed: the next writer copies nodes
 	for d := range b.All() {
 		for i := range d.Changes {
@@ -85,7 +92,6 @@ func (s *SharedInformer[T]) sort(b Batch[T], due bool) (synced []T, covers bool)
 				s.changes = append(s.changes, Change[T]{Key: d.Key, Object: delta.Object})
 				continue
 			}
-			covers = true
 			if index == nil {
 				index = s.index.Snapshot()
 			}
@@ -98,7 +104,7 @@ func (s *SharedInformer[T]) sort(b Batch[T], due bool) (synced []T, covers bool)
 			}
 		}
 	}
-	return synced, covers
+	return synced
 }
 
 // compare makes the notices of the changes that were applied, from the objects that were there.

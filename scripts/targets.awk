@@ -125,6 +125,51 @@ END {
 			want(queue ways[w] "/client-go", "x", ">=", 2, "processor time of client-go over ours, add and " ways[w] ", " keys[k] " keys")
 			want(queue ways[w], "allocs/op", "<=", 0, "  allocations")
 		}
+	split("1000 100000", keys, " ")
+	split("1 4", producers, " ")
+	for (k = 1; k <= 2; k++)
+		for (f = 1; f <= 2; f++)
+			for (w = 1; w <= 2; w++) {
+				queue = "FIFODelivered/keys=" keys[k] "/producers=" producers[f] "/"
+				ratio(queue ways[w] "/client-go", queue "client-go", queue ways[w], "cpu-ns/op")
+				want(queue ways[w] "/client-go", "x", ">=", 2, "the same beside " producers[f] " producer(s), " ways[w] ", " keys[k] " keys")
+			}
+	ratio("FIFOReplace/client-go", "FIFOReplace/client-go", "FIFOReplace/plimsoll", "cpu-ns/op")
+	want("FIFOReplace/client-go", "x", ">=", 2, "processor time of client-go over ours, two lists of 100,000 objects")
+	split("first again", lists, " ")
+	for (k = 1; k <= 2; k++) {
+		whole = "InformerList/" lists[k] "/"
+		ratio(whole "client-go", whole "client-go", whole "plimsoll", "cpu-ms/op")
+		want(whole "client-go", "x", ">=", 2, "  from such a list to index and handler, " lists[k])
+	}
+	calls = split("Add Get ByIndex Replace", call, " ")
+	for (k = 1; k <= calls; k++) {
+		ratio("Store" call[k] "/client-go", "Store" call[k] "/client-go", "Store" call[k] "/plimsoll", "cpu-ns/op")
+		want("Store" call[k] "/client-go", "x", ">=", 1, "  store of 100,000 objects with two indexes: " call[k])
+	}
+	quiet = "StoreUpdate/readers=0/reads=none/moves=false/"
+	ratio(quiet "over", quiet "plimsoll", quiet "client-go", "cpu-ns/op")
+	want(quiet "over", "x", "<=", 2, "  an update without readers, ours over client-go's")
+	split("4 80", producers, " ")
+	split("node all", ways, " ")
+	for (f = 1; f <= 2; f++)
+		for (w = 1; w <= 2; w++) {
+			busy = "StoreUpdate/readers=" producers[f] "/reads=" ways[w] "/moves=false/"
+			ratio(busy "over", busy "plimsoll", quiet "plimsoll", "cpu-ns/op")
+			ratio(busy "peer", busy "client-go", quiet "client-go", "ns/op")
+			want(busy "over", "x", "<=", 3, "  an update beside " producers[f] " readers (" ways[w] ") over one without", "client-go " measured[busy "peer", "x"] " by the clock (this run)")
+		}
+	want("StoreMemory/plimsoll", "B/object", "<=", 150, "  memory of an object beside the object", "client-go " measured["StoreMemory/client-go", "B/object"] " (this run)")
+	for (k = 1; k <= 10; k += 9) {
+		handlers = "Informer/handlers=" k "/"
+		ratio(handlers "x", handlers "plimsoll", handlers "client-go", "events/s")
+		want(handlers "x", "x", ">=", 2, "updates/s of an informer over client-go's, 100,000 objects, " k " handler(s)")
+		want(handlers "plimsoll", "B/event", "<=", 100, "  allocated for an update", "client-go " measured[handlers "client-go", "B/event"] " (this run)")
+		ratio(handlers "peak", handlers "plimsoll", handlers "client-go", "peak-MiB")
+		want(handlers "peak", "x", "<=", 1, "  peak of the heap over client-go's")
+	}
+	ratio("InformerSlowHandler/peak", "InformerSlowHandler/plimsoll", "InformerSlowHandler/client-go", "peak-MiB")
+	want("InformerSlowHandler/peak", "x", "<=", 1, "peak with a handler that takes 10 us a call, over client-go's")
 	printf "%-72s %24s %12s  %-12s  %s\n", "figure", "wanted", "measured", "", "peers (recorded, unless of this run)"
 	for (i = 1; i <= n; i++) {
 		key = names[i] SUBSEP units[i]

@@ -39,6 +39,7 @@ type store struct {
 	replace func(map[string]*pod)
 	list    func() int            // reads all objects
 	byNode  func(node string) int // reads those of a node
+	get     func(key string) int
 }
 
 var stores = []struct {
@@ -78,6 +79,10 @@ func ours(t testing.TB) store {
 			}
 			return sum
 		},
+		get: func(key string) int {
+			p, _ := x.Snapshot().Get(key)
+			return p.revision
+		},
 		byNode: func(node string) (sum int) {
 			found, err := x.Snapshot().ByIndex("node", node)
 			if err != nil {
@@ -111,6 +116,10 @@ func peers(t testing.TB) store {
 				sum += o.(*pod).revision
 			}
 			return sum
+		},
+		get: func(key string) int {
+			o, _ := x.Get(key)
+			return o.(*pod).revision
 		},
 		byNode: func(node string) (sum int) {
 			found, err := x.ByIndex("node", node)
@@ -225,10 +234,93 @@ func BenchmarkStoreReplace(b *testing.B) {
 		b.Run(s.name, func(b *testing.B) {
 			store := s.made(b)
 			b.ReportAllocs()
-			for b.Loop() {
+			defer measureThread(b)()
+			for range b.N {
 				store.replace(all)
 			}
 		})
+	}
+}
+
+// BenchmarkStoreAdd adds objects to a store of at most 100,000.
+func BenchmarkStoreAdd(b *testing.B) {
+	all := make([]*pod, pods)
+	for i := range all {
+		all[i] = podAt(i * 7919 % pods)
+	}
+	for _, s := range stores {
+		b.Run(s.name, func(b *testing.B) {
+			b.ReportAllocs()
+			defer measureThread(b)()
+			store := s.made(b)
+			for i := range b.N {
+				if i%pods == 0 {
+					store = s.made(b)
+				}
+				store.update(all[i%pods])
+			}
+		})
+	}
+}
+
+// BenchmarkStoreGet reads random objects.
+func BenchmarkStoreGet(b *testing.B) {
+	for _, s := range stores {
+		b.Run(s.name, func(b *testing.B) {
+			store, keys := filled(b, s.made), make([]string, pods)
+			for i := range keys {
+				keys[i] = podAt(i * 7919 % pods).key
+			}
+			b.ReportAllocs()
+			defer measureThread(b)()
+			for i := range b.N {
+				store.get(keys[i%pods])
+			}
+		})
+	}
+}
+
+// BenchmarkStoreMemory holds 100,000 objects with two indexes; B/object is the memory of the store
+// beside the objects and their keys.
+func BenchmarkStoreMemory(b *testing.B) {
+	all := make([]*pod, pods)
+	for i := range all {
+		all[i] = podAt(i)
+	}
+	for _, s := range stores {
+		b.Run(s.name, func(b *testing.B) {
+			for b.Loop() {
+				before := liveHeap()
+				store := s.made(b)
+				for _, p := range all {
+					store.update(p)
+				}
+				b.ReportMetric(float64(liveHeap()-before)/pods, "B/object")
+				runtime.KeepAlive(store)
+			}
+		})
+	}
+	runtime.KeepAlive(all)
+}
+
+// liveHeap returns the bytes of the heap that are in use.
+func liveHeap() int64 {
+	runtime.GC()
+	runtime.GC() // what finalizers and pools held
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// measureThread begins to measure. The function that it returns reports the processor time of the
+// thread for an operation.
+func measureThread(b *testing.B) func() {
+	runtime.LockOSThread()
+	b.ResetTimer()
+	began := threadTime(b)
+	return func() {
+		b.ReportMetric(float64(threadTime(b)-began)/float64(b.N), "cpu-ns/op")
+		runtime.UnlockOSThread()
 	}
 }
 
@@ -238,7 +330,8 @@ func BenchmarkStoreByIndex(b *testing.B) {
 		b.Run(s.name, func(b *testing.B) {
 			store := filled(b, s.made)
 			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
+			defer measureThread(b)()
+			for i := range b.N {
 				store.byNode("node-" + strconv.Itoa(i%nodes))
 			}
 		})

@@ -323,6 +323,7 @@ type gatewayCmd struct {
 	GatewayTokenFile string `help:"File with the token of gateways, from the coordinator; default: found if it is on this machine." env:"PLIMSOLL_GATEWAY_TOKEN_FILE" placeholder:"FILE"`
 	LogTokenFile     string `help:"File with the token of the agents' ports; default: found for agents on this machine." env:"PLIMSOLL_LOG_TOKEN_FILE" placeholder:"FILE"`
 	connectionFlags
+	copyFlags
 	ListenAgents string `help:"Further address, for agents alone: its slots and connections cannot be taken by users." env:"PLIMSOLL_LISTEN_AGENTS" placeholder:"ADDRESS"`
 	agentAddressFlags
 	ListenReplication    string `help:"Further address, for gateways that follow this one instead of the coordinator." env:"PLIMSOLL_LISTEN_REPLICATION" placeholder:"ADDRESS"`
@@ -356,18 +357,22 @@ func (cmd *gatewayCmd) Run(ctx context.Context, a *app) error {
 		}
 		cmd.ID = fmt.Sprintf("%s-%d", host, os.Getpid())
 	}
-	follower, err := replica.NewFollower(replica.FollowerConfig{
+	following := replica.FollowerConfig{
 		Gateway: cmd.ID, Leader: cmd.Leader, Tokens: token.Finder{Kind: token.Gateway, File: cmd.GatewayTokenFile},
 		Version: buildVersion().Version, Events: dev.FollowerEvents(log),
-	})
-	if err != nil {
-		return err
 	}
 	cfg := gateway.Config{
 		ID: cmd.ID, Listen: cmd.Listen, Hosts: cmd.Host, Insecure: cmd.Insecure, Events: dev.GatewayEvents(log),
 		Access: cmd.access(a, log), LogTokens: token.Finder{Kind: token.Log, File: cmd.LogTokenFile, PerServer: true},
 		ListenAgents: cmd.ListenAgents, MaxConnections: cmd.MaxConnections,
 		AgentAddresses: agents,
+	}
+	if err := cmd.apply(&following, &cfg); err != nil {
+		return err
+	}
+	follower, err := replica.NewFollower(following)
+	if err != nil {
+		return err
 	}
 	if err := cmd.relay(&cfg, follower, log); err != nil {
 		return err

@@ -45,6 +45,9 @@ func (g *Gateway) viewAt(ctx context.Context, c plimsoll.Consistency) (v view, e
 		return view{}, err
 	}
 	g.metrics.reads.WithLabelValues(c.Level.String()).Inc()
+	if c.Level != plimsoll.FreshnessStrict {
+		g.metrics.ages.Observe(v.age.Seconds())
+	}
 	return v, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
@@ -206,6 +207,8 @@ func (f *fake) Changes() *replica.Changes {
 	defer f.mu.Unlock()
 	return f.changes
 }
+
+func (f *fake) Collectors() []prometheus.Collector { return nil }
 
 func (f *fake) Connected() bool {
 	_, _, down := f.state()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -46,6 +47,8 @@ type Replica interface {
 	Do(ctx context.Context, cmd *pb.Command) (*pb.Reply, error)
 	// Connected reports whether a leader is being followed.
 	Connected() bool
+	// Collectors returns the metrics of the link to the leader.
+	Collectors() []prometheus.Collector
 }
 
 // Watched is the history of the copy, from which watches are served.

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,7 +26,11 @@ type metrics struct {
 	closed   prometheus.Counter
 	barrier  prometheus.Histogram
 	reads    *prometheus.CounterVec
+	ages     prometheus.Histogram
 	watches  *prometheus.GaugeVec
+
+	// users and agents count the streams that are sent changes of the copy.
+	users, agents atomic.Int64
 
 	watchCuts                  *prometheus.CounterVec
 	watchChanges, watchEncoded prometheus.Counter
@@ -58,6 +63,11 @@ func newMetrics(g *Gateway) *metrics {
 			Name: "plimsoll_gateway_reads_total",
 			Help: "Reads answered from this gateway's copy, by their consistency.",
 		}, []string{"consistency"}),
+		ages: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "plimsoll_gateway_read_age_seconds",
+			Help:    "Age of the copy in answers to reads that are not strict.",
+			Buckets: []float64{.001, .005, .02, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
+		}),
 		watches: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "plimsoll_gateway_streams_open", Help: "Watches and logs under way, by RPC.",
 		}, []string{"rpc"}),
@@ -78,12 +88,15 @@ func newMetrics(g *Gateway) *metrics {
 	for _, bound := range append(transport.ConnectionBounds(), ownBounds()...) {
 		m.refusals.WithLabelValues(bound) // shown as 0 before it counts, so that rates are right
 	}
-	m.registry.MustRegister(m.requests, m.refusals, m.cut, m.closed, m.barrier, m.reads, m.watches)
+	m.registry.MustRegister(m.requests, m.refusals, m.cut, m.closed, m.barrier, m.reads, m.ages, m.watches)
 	for f := plimsoll.FreshnessStrict; f.Known(); f++ {
 		m.reads.WithLabelValues(f.String()) // as above
 	}
 	m.registry.MustRegister(m.watchCuts, m.watchChanges, m.watchEncoded)
 	m.registry.MustRegister(gauges(g)...)
+	m.registry.MustRegister(ofCopy(g.replica)...)
+	m.registry.MustRegister(m.subscribers(g)...)
+	m.registry.MustRegister(g.replica.Collectors()...)
 	m.registry.MustRegister(ofRendered(&g.rendered)...)
 	m.registry.MustRegister(replica.NewCollector("plimsoll_gateway_relay_", g.cfg.Relay.Stats))
 	m.registry.MustRegister(ofAccess(g.cfg.Access)...)
@@ -101,27 +114,6 @@ func gauges(g *Gateway) []prometheus.Collector {
 			_, agents := g.connections.Count()
 			return float64(agents)
 		}),
-		gauge("plimsoll_gateway_replica_revision", "Revision of this gateway's copy.", func() float64 {
-			if s := g.replica.Latest(); s != nil {
-				return float64(s.Revision())
-			}
-			return 0
-		}),
-		gauge("plimsoll_gateway_replica_epoch", "Epoch of the leader that this gateway's copy is of.", func() float64 {
-			if s := g.replica.Latest(); s != nil {
-				return float64(s.Epoch())
-			}
-			return 0
-		}),
-		gauge("plimsoll_gateway_copy_age_seconds",
-			"Time since which this gateway's copy was known to be complete; it grows while nothing is read.",
-			func() float64 {
-				_, age, err := g.replica.Recent()
-				if err != nil {
-					return 0
-				}
-				return age.Seconds()
-			}),
 		gauge("plimsoll_gateway_connected", "1 if this gateway follows a leader.", func() float64 {
 			if g.replica.Connected() {
 				return 1
@@ -139,14 +131,6 @@ func gauges(g *Gateway) []prometheus.Collector {
 			return float64(g.budgets.agents.used.Load())
 		}),
 		gauge(
-			"plimsoll_gateway_watch_history_bytes", "Memory of the changes kept for watches.", func() float64 {
-				if c := g.replica.Changes(); c != nil {
-					return float64(c.Bytes())
-				}
-				return 0
-			},
-		),
-		gauge(
 			"plimsoll_gateway_watch_lag_changes", "Most changes that a watch of a user is behind.", func() float64 {
 				if c := g.replica.Changes(); c != nil {
 					return float64(g.watchers.lag(c))
@@ -156,30 +140,6 @@ func gauges(g *Gateway) []prometheus.Collector {
 		),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	}
-}
-
-func gauge(name, help string, value func() float64) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
-}
-
-// ofRendered returns the collectors of the cache of records in JSON.
-func ofRendered(c *jsonCache) []prometheus.Collector {
-	counter := func(name, help string, value func(jsonCacheStats) uint64) prometheus.Collector {
-		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 {
-			return float64(value(c.stats()))
-		})
-	}
-	return []prometheus.Collector{
-		gauge("plimsoll_gateway_json_cache_bytes", "Bytes of the cache of records in JSON.", func() float64 {
-			return float64(c.stats().size)
-		}),
-		counter("plimsoll_gateway_json_cache_hits_total", "Records whose JSON was in the cache.",
-			func(s jsonCacheStats) uint64 { return s.hits }),
-		counter("plimsoll_gateway_json_cache_misses_total", "Records that were rendered as JSON for an answer.",
-			func(s jsonCacheStats) uint64 { return s.misses }),
-		counter("plimsoll_gateway_json_cache_evicted_total", "Records in JSON that gave way to others in the cache.",
-			func(s jsonCacheStats) uint64 { return s.evicted }),
 	}
 }
 
@@ -224,9 +184,22 @@ func (m *metrics) watchCut(reason string) { m.watchCuts.WithLabelValues(reason).
 
 // watching counts a stream that begins. The caller calls ended at the stream's end.
 func (m *metrics) watching(rpc string) (ended func()) {
-	gauge := m.watches.WithLabelValues(rpc)
-	gauge.Inc()
-	return gauge.Dec
+	open := m.watches.WithLabelValues(rpc)
+	open.Inc()
+	var of *atomic.Int64
+	switch rpc {
+	case "ReadLogs", "WatchNodeQOS": // they come from an agent, not from the copy
+		return open.Dec
+	case "WatchAssignments":
+		of = &m.agents
+	default:
+		of = &m.users
+	}
+	of.Add(1)
+	return func() {
+		of.Add(-1)
+		open.Dec()
+	}
 }
 
 func (m *metrics) handler() http.Handler {

@@ -109,6 +109,7 @@ type Follower struct {
 
 	arrivals arrivals
 	fresh    freshness
+	metrics  *followerMetrics
 
 	wake    chan struct{} // capacity 1: the sender has something to send
 	suspect chan struct{} // capacity 1: a barrier has timed out
@@ -145,6 +146,7 @@ func newFollower(config FollowerConfig, dial dial) *Follower {
 		f.config.Version = builtVersion()
 	}
 	f.fresh.began = time.Now()
+	f.metrics = newFollowerMetrics()
 	f.mirror.eventCapacity, f.mirror.historyBytes = config.EventCapacity, config.HistoryBytes
 	f.mu.pending.maxCalls = orDefault(config.MaxCommands, DefaultMaxCommands)
 	f.mu.pending.maxBytes = orDefault(config.MaxCommandBytes, DefaultMaxCommandBytes)
@@ -178,6 +180,7 @@ func (f *Follower) Run(ctx context.Context) error {
 		if next == nil {
 			pause = redial.after(wasLive, err, rand.Int64N)
 		}
+		f.metrics.ended(err)
 		if report := f.config.Events.Disconnected; report != nil {
 			report(err, pause)
 		}
@@ -293,6 +296,7 @@ func (f *Follower) receive(stream *clientStream, helloTimer *time.Timer) (wasLiv
 		if err != nil {
 			return wasLive, fmt.Errorf("follow the leader: %w", err)
 		}
+		f.metrics.received(response, &effect)
 		wasLive = wasLive || effect.live
 		f.publish(&effect)
 	}
@@ -399,6 +403,7 @@ func (f *Follower) release(e *effect) (deliver func(*pb.Reply)) {
 	}
 	if e.ack != 0 && f.mu.pending.acknowledges(e.ack) {
 		f.fresh.prove(f.mu.asked)
+		f.metrics.syncs.Observe(time.Since(f.mu.asked).Seconds())
 		f.arrivals.published()
 	}
 	if e.ack != 0 && f.mu.pending.acknowledge(e.ack, f.mirror.latest) {

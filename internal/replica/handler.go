@@ -159,6 +159,7 @@ func (h *handler) Replicate(ctx context.Context, rpc *bidiStream) error {
 	}
 	h.source.connected(st, st.gateway, st.session.welcome.Resumed)
 	err = h.run(context.WithValue(ctx, aboveKey{}, st.above), st)
+	h.source.countEnd(st, err)
 	for gateway, b := range st.below {
 		for range b.streams {
 			h.source.left(st, gateway, err)
@@ -203,8 +204,11 @@ func (s *Source) cut(st *stream) {
 }
 
 // end ends the session. The caller holds Source.mu.
-func (st *stream) end(err error) {
-	st.session.end(err)
+func (st *stream) end(err error) { st.endFor(0, err) }
+
+// endFor is end for a reason that the metrics name. The caller holds Source.mu.
+func (st *stream) endFor(reason streamEnd, err error) {
+	st.session.endFor(reason, err)
 	st.wakeSender()
 }
 

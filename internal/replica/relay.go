@@ -112,7 +112,7 @@ func (r *Relay) suspend(unready []string) {
 	s.mu.closed = r.notReady()
 	s.mu.unready = append([]string{r.follower.config.Gateway}, unready[:min(len(unready), maxUnready-1)]...)
 	for st := range s.mu.streams {
-		st.end(s.mu.closed)
+		st.endFor(endSource, s.mu.closed)
 	}
 }
 

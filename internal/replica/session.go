@@ -42,7 +42,8 @@ type session struct {
 	waiting, proving, proven syncPoint
 	proofRuns                bool
 
-	err error // cause of the session's end
+	err    error     // cause of the session's end
+	reason streamEnd // of err for the metrics; 0: it is found at the stream's end
 }
 
 // phase is the state of a stream. A session has all of them; a mirror has phaseHello until the
@@ -190,7 +191,7 @@ func (s *session) takeProof() bool {
 func (s *session) proofDone(err error) {
 	s.proofRuns = false
 	if err != nil {
-		s.end(&plimsoll.Error{
+		s.endFor(endProof, &plimsoll.Error{
 			Code: plimsoll.CodeStale, Op: "prove leadership",
 			Msg: "this process may no longer lead; connect again", Err: err,
 		})
@@ -209,8 +210,8 @@ func (s *session) reply(r *pb.Reply) {
 		return
 	}
 	if len(s.replies) >= s.maxReplies {
-		s.end(
-			plimsoll.Errorf(
+		s.endFor(
+			endReplies, plimsoll.Errorf(
 				plimsoll.CodeExhausted, "%d replies wait because the gateway does not read its stream; connect again",
 				s.maxReplies,
 			),
@@ -229,6 +230,14 @@ func (s *session) end(err error) {
 	s.replies = nil
 	s.transfers.leave(s)
 	s.waiting, s.proving, s.proven = syncPoint{}, syncPoint{}, syncPoint{}
+}
+
+// endFor ends the session for a reason that the metrics name.
+func (s *session) endFor(reason streamEnd, err error) {
+	if s.phase != phaseEnded {
+		s.reason = reason
+	}
+	s.end(err)
 }
 
 // next returns the next message. ok is false if there is none yet or the session has ended.
@@ -281,7 +290,7 @@ func (s *session) nextLive() (outgoing, bool) {
 	}
 	data, ok := s.log.at(s.cursor)
 	if !ok {
-		s.end(plimsoll.Errorf(plimsoll.CodeExhausted, "the gateway fell behind by more than the %d MiB of batches that are kept; connect again for a snapshot",
+		s.endFor(endBehind, plimsoll.Errorf(plimsoll.CodeExhausted, "the gateway fell behind by more than the %d MiB of batches that are kept; connect again for a snapshot",
 			s.log.limit>>20))
 		return outgoing{}, false
 	}

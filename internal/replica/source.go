@@ -122,6 +122,7 @@ type Source struct {
 		recent    decoded
 		transfers transfers
 		streams   map[*stream]struct{}
+		ended     [numStreamEnds]uint64
 		behind    int      // at a relay: streams further below that it has announced
 		closed    error    // why no stream is served; nil: they are
 		above     uint64   // at a relay: number of the follower's stream from which this one is fed
@@ -218,7 +219,7 @@ func (s *Source) Close(err error) {
 	defer s.mu.Unlock()
 	s.mu.closed = err
 	for st := range s.mu.streams {
-		st.end(err)
+		st.endFor(endSource, err)
 	}
 }
 

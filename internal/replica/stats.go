@@ -13,6 +13,43 @@ type Stats struct {
 	SnapshotsRefused uint64 // streams for which there was no place to wait
 	PartsEncoded     uint64 // parts of snapshots that were encoded
 	PartsReused      uint64 // parts of snapshots that were sent once more
+
+	Ended [numStreamEnds]uint64 // streams that have ended, by reason
+}
+
+// streamEnd is the reason for which a stream of a source has ended.
+type streamEnd uint8
+
+const (
+	endGateway streamEnd = iota + 1 // the gateway ended it in good order
+	endBroken                       // the connection broke, or a message was refused
+	endSource                       // this process leads no more, or this relay has no leader
+	endBehind                       // the log no longer has the gateway's next batch
+	endReplies                      // too many replies wait for the gateway
+	endUnread                       // the gateway does not read
+	endProof                        // this process could not prove that it leads
+	numStreamEnds
+)
+
+// streamEndNames are the values of the label reason.
+var streamEndNames = [numStreamEnds]string{
+	endGateway: "gateway", endBroken: "broken", endSource: "source", endBehind: "behind", endReplies: "replies",
+	endUnread: "unread", endProof: "proof",
+}
+
+// countEnd counts the end of a stream, which handler.run has returned.
+func (s *Source) countEnd(st *stream, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	reason := st.session.reason
+	switch {
+	case reason != 0:
+	case err == nil:
+		reason = endGateway
+	default:
+		reason = endBroken
+	}
+	s.mu.ended[reason]++
 }
 
 // Stats returns the numbers of the source.
@@ -23,7 +60,7 @@ func (s *Source) Stats() Stats {
 	stats := Stats{
 		Gateways: len(s.mu.streams), SnapshotsSending: t.sending, SnapshotsWaiting: len(t.waiting),
 		Snapshots: t.begun, SnapshotsShared: t.joined, SnapshotsRefused: t.refused,
-		PartsEncoded: t.fresh.Load(), PartsReused: t.reused.Load(),
+		PartsEncoded: t.fresh.Load(), PartsReused: t.reused.Load(), Ended: s.mu.ended,
 	}
 	if t.shared != nil {
 		stats.SnapshotBytes = t.shared.bytes()
@@ -79,11 +116,14 @@ var series = []struct {
 type collector struct {
 	stats func() Stats
 	descs []*prometheus.Desc // as series
+	ended *prometheus.Desc
 }
 
 // NewCollector returns the metrics of a source or a relay. Their names begin with prefix.
 func NewCollector(prefix string, stats func() Stats) prometheus.Collector {
-	c := &collector{stats: stats}
+	c := &collector{stats: stats, ended: prometheus.NewDesc(
+		prefix+"streams_ended_total", "Replication streams that have ended, by reason.", []string{"reason"}, nil,
+	)}
 	for _, one := range series {
 		c.descs = append(c.descs, prometheus.NewDesc(prefix+one.name, one.help, nil, nil))
 	}
@@ -95,6 +135,7 @@ func (c *collector) Describe(to chan<- *prometheus.Desc) {
 	for _, desc := range c.descs {
 		to <- desc
 	}
+	to <- c.ended
 }
 
 // Collect implements prometheus.Collector.
@@ -102,5 +143,10 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	stats := c.stats()
 	for i, one := range series {
 		to <- prometheus.MustNewConstMetric(c.descs[i], one.kind, one.value(&stats))
+	}
+	for reason := endGateway; reason < numStreamEnds; reason++ {
+		to <- prometheus.MustNewConstMetric(
+			c.ended, prometheus.CounterValue, float64(stats.Ended[reason]), streamEndNames[reason],
+		)
 	}
 }

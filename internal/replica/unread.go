@@ -53,8 +53,8 @@ func (s *Source) unread(st *stream) {
 	if !st.sending || st.session.phase == phaseEnded {
 		return
 	}
-	st.end(
-		plimsoll.Errorf(
+	st.endFor(
+		endUnread, plimsoll.Errorf(
 			plimsoll.CodeExhausted, "the gateway has not read its stream for %s; connect again", unreadTimeout,
 		),
 	)
