@@ -92,8 +92,9 @@ type ChangeReader struct {
 	}
 }
 
-// Read makes a reader of a part. latest returns the newest view that was published. A reader with a
-// point is also signalled when many changes of others have come.
+// Read makes a reader of a part, which begins with the next change unless Begin says otherwise.
+// latest returns the newest view that can be read. A reader with a point is also signalled when
+// many changes of others have come.
 func (rs *ChangeReaders) Read(part Part, latest func() *Changes, pointed bool) *ChangeReader {
 	r := &ChangeReader{
 		readers: rs, latest: latest, part: part, changed: make(chan struct{}, 1),
@@ -116,6 +117,7 @@ func (rs *ChangeReaders) Read(part Part, latest func() *Changes, pointed bool) *
 		rs.mu.pointed[part.Kind][r] = struct{}{}
 	}
 	r.wide = rs.told[part.Kind].Load()
+	r.position = r.wide
 	return r
 }
 
