@@ -58,6 +58,8 @@ func (s agentService) WatchAssignments(
 		if err := a.update(snapshot, view, changed, first); err != nil {
 			return err
 		}
+		// Neither is kept meanwhile: an old snapshot keeps all that was changed since.
+		snapshot, view = nil, nil
 		select {
 		case <-ctx.Done():
 			return callerGone(ctx)
@@ -70,9 +72,7 @@ func (s agentService) WatchAssignments(
 		}
 		// The positions are taken before the snapshot, which so shows the changes that they stand for.
 		view = tasks.View()
-		if latest := s.g.replica.Latest(); latest != nil {
-			snapshot = latest
-		}
+		snapshot = s.g.replica.Latest()
 	}
 }
 

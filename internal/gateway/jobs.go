@@ -292,13 +292,12 @@ func (s jobService) WatchJob(
 				return nil
 			}
 		}
+		snapshot = nil // an old one keeps all that was changed since
 		select {
 		case <-ctx.Done():
 			return callerGone(ctx)
 		case <-changed:
 		}
-		if latest := s.g.replica.Latest(); latest != nil {
-			snapshot = latest
-		}
+		snapshot = s.g.replica.Latest()
 	}
 }

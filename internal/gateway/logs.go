@@ -138,14 +138,13 @@ func (s jobService) begunTask(
 				return nil, nil, err
 			}
 		}
+		snapshot = nil // an old one keeps all that was changed since
 		select {
 		case <-ctx.Done():
 			return nil, nil, callerGone(ctx)
 		case <-changed:
 		}
-		if latest := s.g.replica.Latest(); latest != nil {
-			snapshot = latest
-		}
+		snapshot = s.g.replica.Latest()
 	}
 }
 

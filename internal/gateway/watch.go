@@ -18,8 +18,11 @@ const (
 	// watchMessageBytes bounds one message of a watch. A larger object is a message of its own.
 	watchMessageBytes = 64 << 10
 	// watchPause is the least time between two messages of a watch that has caught up. Changes that
-	// come meanwhile share the next message.
-	watchPause = 20 * time.Millisecond
+	// come meanwhile share the next message. It grows with the number of watches, up to a bound: so
+	// the messages of a gateway are at most 20,000 a second until the bound is reached.
+	watchPause     = 20 * time.Millisecond
+	pauseEach      = 50 * time.Microsecond
+	longWatchPause = 80 * time.Millisecond
 	// beginTries bounds the reads with which a watch begins while the copy is replaced.
 	beginTries = 5
 	// bookmarkInterval is the time after which a watch without changes is sent a message that moves
@@ -44,8 +47,10 @@ func cutReasons() []string {
 	return []string{cutBehind, cutEpoch, cutHistory, cutPoint, cutSnapshot, cutNoRoom}
 }
 
-// watchers is the set of the watches under way, for the metric of their lag.
+// watchers is the set of the watches under way, for the metric of their lag and for their pauses.
 type watchers struct {
+	number atomic.Int64 // of the set
+
 	mu struct {
 		sync.Mutex
 		set map[*watch]struct{}
@@ -59,11 +64,18 @@ func (ws *watchers) add(w *watch) (remove func()) {
 		ws.mu.set = map[*watch]struct{}{}
 	}
 	ws.mu.set[w] = struct{}{}
+	ws.number.Add(1)
 	return func() {
 		ws.mu.Lock()
 		defer ws.mu.Unlock()
 		delete(ws.mu.set, w)
+		ws.number.Add(-1)
 	}
+}
+
+// pause returns the least time between two messages of one of the watches.
+func (ws *watchers) pause() time.Duration {
+	return min(max(watchPause, time.Duration(ws.number.Load())*pauseEach), longWatchPause)
 }
 
 // lag returns the largest number of changes that a watch has not looked at yet.
@@ -207,7 +219,7 @@ func (w *watch) follow(ctx context.Context) error {
 		case full:
 			continue
 		case sent:
-			if err := pause(ctx, watchPause); err != nil {
+			if err := pause(ctx, w.g.watchers.pause()); err != nil {
 				return err
 			}
 			continue
