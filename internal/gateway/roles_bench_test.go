@@ -110,6 +110,12 @@ func TestRoleOfABenchmark(t *testing.T) {
 		watchersRole(t, arguments)
 	case "agents":
 		agentsRole(t, arguments)
+	case "leader":
+		leaderRole(t, arguments)
+	case "relay":
+		relayRole(t, arguments)
+	case "readers":
+		readersRole(t, arguments)
 	default:
 		t.Fatalf("there is no role %q", role)
 	}
