@@ -76,6 +76,7 @@ type ChangeReader struct {
 	part    Part
 	pointed bool
 	changed chan struct{}
+	due     atomic.Bool // a signal is in changed, or was received and View has not been called since
 
 	position uint64 // of the next change to look at
 	wide     uint64 // up to here every change is looked at
@@ -287,7 +288,12 @@ func (r *ChangeReader) tell(position uint64, over bool) {
 	r.signal()
 }
 
+// signal signals the reader, unless its next View comes in any case. View begins with the end of
+// due, so it sees what was published before a signal that is left out.
 func (r *ChangeReader) signal() {
+	if r.due.Load() || r.due.Swap(true) {
+		return
+	}
 	select {
 	case r.changed <- struct{}{}:
 	default: // one is there already, and stands for both
@@ -295,7 +301,7 @@ func (r *ChangeReader) signal() {
 }
 
 // Changed returns the channel, of capacity one, that gets a signal when the reader has something to
-// read, and when the history was replaced.
+// read, and when the history was replaced. View follows each signal; there is no other before it.
 func (r *ChangeReader) Changed() <-chan struct{} { return r.changed }
 
 // Begin makes Each begin with the change at a position. A position from before the reader was made
@@ -308,6 +314,7 @@ func (r *ChangeReader) Position() uint64 { return r.position }
 // View returns the newest view of the history, and makes Each yield what it has of the part. A
 // snapshot that is taken behind it holds each of those changes.
 func (r *ChangeReader) View() *Changes {
+	r.due.Store(false)
 	r.upTo = r.readers.told[r.part.Kind].Load() // before the positions: they are all there
 	waiting, over := r.take()
 	view := r.latest()

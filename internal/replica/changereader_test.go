@@ -241,6 +241,7 @@ func TestAReaderIsSignalledForItsPartAlone(t *testing.T) {
 		for i, r := range []*ChangeReader{node, job, owner, queue} {
 			if got[i] = len(r.Changed()); got[i] > 0 {
 				<-r.Changed()
+				r.View()
 			}
 		}
 		if got != [4]int{step.node, step.job, step.owner, step.queue} {
