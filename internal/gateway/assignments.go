@@ -70,7 +70,7 @@ func (s agentService) WatchAssignments(
 		case <-policies:
 			changed = wire.KindPolicy
 		}
-		// The positions are taken before the snapshot, which so shows the changes that they stand for.
+		// The snapshot is taken behind the view, and shows the changes that the view yields.
 		view = tasks.View()
 		snapshot = s.g.replica.Latest()
 	}

@@ -29,8 +29,8 @@ const (
 	heldChanges     = 1000 // changes a second that the leader commits meanwhile
 )
 
-// BenchmarkHeldGateways measures the strict reads of one gateway and of three, each a process that
-// is held to a quarter of a core, and the processor time of the leader meanwhile. The gateways
+// BenchmarkHeldGateways measures the strict reads of one gateway and of three, and the processor
+// time of the leader meanwhile. Each gateway is a process that is held to a quarter of a core. They
 // follow the leader, or a relay. Targets: three serve 2.7 times as many reads as one, and the
 // leader takes at most a tenth more of a core. The medians of three alternating rounds are shown.
 func BenchmarkHeldGateways(b *testing.B) {
@@ -131,8 +131,9 @@ func leaderRole(t *testing.T, arguments []string) {
 			}
 			batch := &wire.Batch{Epoch: 1, Revision: revision}
 			for i := range rate / 100 {
-				task := plimsoll.Task{Job: "job0", Group: "map", Index: int32(i), State: plimsoll.TaskRunning, Revision: revision}
-				batch.Mutations = append(batch.Mutations, putTask(task))
+				batch.Mutations = append(batch.Mutations, putTask(plimsoll.Task{
+					Job: "job0", Group: "map", Index: int32(i), State: plimsoll.TaskRunning, Revision: revision,
+				}))
 			}
 			ld.source.Publish(batch)
 		}

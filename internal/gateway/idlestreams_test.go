@@ -76,6 +76,7 @@ func TestAWatchOfAPartLooksAtNoChangeOfOthers(t *testing.T) {
 			"owner": watchOf(t, g, wire.KindJobStatus, criteria{owner: "alice"}),
 			"queue": watchOf(t, g, wire.KindJobStatus, criteria{queue: "root.a"}),
 		}
+		synctest.Wait() // all have begun
 		others := func(i int32) []wire.Mutation {
 			return []wire.Mutation{
 				taskIn(i, plimsoll.TaskRunning, "n2"),
@@ -93,7 +94,8 @@ func TestAWatchOfAPartLooksAtNoChangeOfOthers(t *testing.T) {
 		if lag := g.watchers.lag(f.Changes()); lag != 0 {
 			t.Errorf("watches that have nothing to look at lag by %d changes", lag)
 		}
-		f.put(taskIn(0, plimsoll.TaskRunning, "n1"), putStatus(plimsoll.JobStatus{ID: "v", Owner: "alice", Queue: "root.a.b"}),
+		f.put(taskIn(0, plimsoll.TaskRunning, "n1"),
+			putStatus(plimsoll.JobStatus{ID: "v", Owner: "alice", Queue: "root.a.b"}),
 			putTask(plimsoll.Task{Job: "w2", Group: "map", State: plimsoll.TaskPending}))
 		time.Sleep(time.Second)
 		synctest.Wait()

@@ -3,14 +3,12 @@ package gateway
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"runtime"
 	"runtime/debug"
-	"runtime/pprof"
 	"strconv"
 	"strings"
 	"sync"
@@ -42,7 +40,8 @@ type benchRole struct {
 // startRole starts this binary as a process of a benchmark, and waits until it has begun.
 func startRole(b *testing.B, role string, arguments ...string) *benchRole {
 	b.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestRoleOfABenchmark$", "-test.timeout=1h") //nolint:gosec // this binary
+	//nolint:gosec // it is this binary
+	cmd := exec.Command(os.Args[0], "-test.run=^TestRoleOfABenchmark$", "-test.timeout=1h")
 	cmd.Env = append(os.Environ(), roleVariable+"="+role, argumentsVariable+"="+strings.Join(arguments, ","))
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -126,7 +125,7 @@ func say(numbers ...any) {
 	fmt.Println("\n" + answered + strings.TrimSuffix(fmt.Sprintln(numbers...), "\n"))
 }
 
-// obey answers each line of the input with what a function returns for it, until the input ends.
+// obey answers each line of the input with the numbers that a function returns for it.
 func obey(answer func(line string) []any) {
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		say(answer(lines.Text())...)
@@ -147,7 +146,8 @@ func gatewayRole(t *testing.T, arguments []string) {
 		t.Fatal(err)
 	}
 	g := newGateway(t, Config{
-		ID: arguments[0], Listen: "127.0.0.1:0", Access: transport.AnyCaller(), MaxConnections: 10_000, MaxPeerConnections: 10_000,
+		ID: arguments[0], Listen: "127.0.0.1:0", Access: transport.AnyCaller(),
+		MaxConnections: 10_000, MaxPeerConnections: 10_000,
 		Events: Events{Serving: func(a string) { say(a) }},
 	}, follower)
 	group.Go(func() {
@@ -155,25 +155,13 @@ func gatewayRole(t *testing.T, arguments []string) {
 			t.Error(err)
 		}
 	})
-	obey(func(line string) []any {
-		if path, ok := strings.CutPrefix(line, "cpu "); ok {
-			f, _ := os.Create(path)
-			pprof.StartCPUProfile(f)
-		}
-		if line == "stop" {
-			pprof.StopCPUProfile()
-		}
-		if path, ok := strings.CutPrefix(line, "profile "); ok {
-			writeProfiles(t, path)
-		}
-		return memoryNow()
-	})
+	obey(func(string) []any { return memoryNow() })
 	cancel()
 	group.Wait()
 }
 
-// memoryNow returns the bytes of the live heap and of the stacks, those that the process has from
-// the system once it has given back what it could, and the number of goroutines.
+// memoryNow returns the bytes of the live heap, of the stacks and of the resident memory, and the
+// number of goroutines. The process has given back what it could by then.
 func memoryNow() []any {
 	runtime.GC()
 	debug.FreeOSMemory() // which collects once more: the first one leaves the objects of pools
@@ -190,19 +178,4 @@ func residentBytes() uint64 {
 	}
 	pages, _ := strconv.ParseUint(strings.Fields(string(data))[1], 10, 64) // the kernel writes numbers
 	return pages * uint64(os.Getpagesize())
-}
-
-// writeProfiles writes a profile of the heap and one of the goroutines, for who asks why.
-func writeProfiles(t *testing.T, path string) {
-	t.Helper()
-	for _, name := range []string{"heap", "goroutine"} {
-		runtime.GC()
-		f, err := os.Create(path + "." + name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(pprof.Lookup(name).WriteTo(f, 0), f.Close()); err != nil {
-			t.Fatal(err)
-		}
-	}
 }

@@ -43,8 +43,8 @@ func jobCriteria(m interface {
 	return criteria{queue: m.GetQueue(), owner: m.GetOwner(), states: numbers(m.GetStates())}
 }
 
-// part returns the smallest part of the objects of a kind that a reader of changes can be told of
-// and that holds all objects which meet the criteria.
+// part returns a part of the objects of a kind that holds all those which meet the criteria. It is
+// the smallest that a reader of changes can have.
 func (c *criteria) part(kind wire.Kind) replica.Part {
 	for _, p := range [...]replica.Part{
 		{Kind: wire.KindTask, By: replica.ByJob, Value: c.job},

@@ -148,8 +148,8 @@ func (rs *ChangeReaders) Len() (n int) {
 	return n
 }
 
-// Publish tells the readers of the changes that a view has beyond the one before. That view, and the
-// snapshot of its revision, can be read by then.
+// Publish tells the readers of the changes that a view has beyond the one before. The view and the
+// snapshot of its revision can be read by then.
 func (rs *ChangeReaders) Publish(view *Changes) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()

@@ -32,7 +32,8 @@ func newReadWorld(rng *rand.Rand, limit int) *readWorld {
 func (w *readWorld) latest() *Changes { return w.view }
 
 func (w *readWorld) commit(mutations ...wire.Mutation) {
-	mustHistory(w.history, w.tables, &wire.Batch{Epoch: w.history.epoch, Revision: w.history.revision + 1, Mutations: mutations})
+	batch := &wire.Batch{Epoch: w.history.epoch, Revision: w.history.revision + 1, Mutations: mutations}
+	mustHistory(w.history, w.tables, batch)
 	w.view = w.history.View()
 	w.readers.Publish(w.view)
 }
@@ -71,7 +72,7 @@ func (w *readWorld) commitRandom() {
 	w.commit(mutations...)
 }
 
-// concerns is what Part says, without an index.
+// concerns reports whether a change concerns the part, without an index.
 func (p Part) concerns(c *Change) bool {
 	for _, o := range []Object{c.Old, c.New} {
 		if o.Value == nil {
@@ -102,8 +103,7 @@ func (p Part) concerns(c *Change) bool {
 	return false
 }
 
-// Readers of all parts, which read at their own pace and take as many changes as they like, see
-// every change of their part once and in order, or are told that the history has lost some.
+// The readers read at their own pace, and take as many changes as they like.
 func TestReadersSeeEveryChangeOfTheirPartOnceAndInOrder(t *testing.T) {
 	first, runs := testrun.Seed(t), testrun.Count(4, 20, 1000)
 	lost, seen := 0, 0
@@ -113,7 +113,8 @@ func TestReadersSeeEveryChangeOfTheirPartOnceAndInOrder(t *testing.T) {
 		w := newReadWorld(rng, changeOverhead*(100+rng.IntN(4000)))
 		parts := []Part{
 			{Kind: wire.KindTask}, {wire.KindTask, ByNode, "n1"}, {wire.KindTask, ByJob, "j2"},
-			{wire.KindJobStatus, ByOwner, "o1"}, {wire.KindJobStatus, ByQueue, "root.a"}, {wire.KindJobStatus, ByQueue, "root"},
+			{wire.KindJobStatus, ByOwner, "o1"}, {wire.KindJobStatus, ByQueue, "root.a"},
+			{wire.KindJobStatus, ByQueue, "root"},
 		}
 		for range rng.IntN(20) {
 			w.commitRandom()
@@ -297,7 +298,11 @@ func TestAReaderWithAPointIsSignalledBehindManyChangesOfOthers(t *testing.T) {
 		t.Errorf("there are %d and %d signals", len(with.Changed()), len(without.Changed()))
 	}
 	view := with.View()
-	if whole, err := with.Each(view, func(*Change) (bool, error) { t.Error("it looks"); return true, nil }); !whole || err != nil {
+	whole, err := with.Each(view, func(*Change) (bool, error) {
+		t.Error("it looks at changes of others")
+		return true, nil
+	})
+	if !whole || err != nil {
 		t.Error(whole, err)
 	}
 	if with.Position() != view.End(wire.KindTask) {
@@ -355,7 +360,11 @@ func BenchmarkPlacements(b *testing.B) {
 				continue
 			}
 			<-r.Changed()
-			if whole, err := r.Each(r.View(), func(*Change) (bool, error) { looks++; return true, nil }); !whole || err != nil {
+			whole, err := r.Each(r.View(), func(*Change) (bool, error) {
+				looks++
+				return true, nil
+			})
+			if !whole || err != nil {
 				b.Fatal(whole, err)
 			}
 		}
