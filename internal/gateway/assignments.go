@@ -58,8 +58,7 @@ func (s agentService) WatchAssignments(
 		if err := a.update(snapshot, view, changed, first); err != nil {
 			return err
 		}
-		// Neither is kept meanwhile: an old snapshot keeps all that was changed since.
-		snapshot, view = nil, nil
+		// No snapshot is used behind the wait, so none is kept: it would keep all that changes.
 		select {
 		case <-ctx.Done():
 			return callerGone(ctx)

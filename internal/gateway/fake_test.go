@@ -53,6 +53,7 @@ func newFake() *fake {
 	f.apply(&wire.Batch{Epoch: f.epoch})
 	f.history.Reset(f.epoch, 0)
 	f.latest, f.changes = f.tables.Snapshot(), f.history.View()
+	f.readers.Replaced(f.changes)
 	f.answer = func(*pb.Command) *pb.Reply { return &pb.Reply{} }
 	return f
 }

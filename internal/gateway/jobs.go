@@ -292,7 +292,7 @@ func (s jobService) WatchJob(
 				return nil
 			}
 		}
-		snapshot = nil // an old one keeps all that was changed since
+		// As in WatchAssignments, no snapshot is kept while the stream waits.
 		select {
 		case <-ctx.Done():
 			return callerGone(ctx)

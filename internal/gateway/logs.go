@@ -138,7 +138,7 @@ func (s jobService) begunTask(
 				return nil, nil, err
 			}
 		}
-		snapshot = nil // an old one keeps all that was changed since
+		// As in WatchAssignments, no snapshot is kept while the stream waits.
 		select {
 		case <-ctx.Done():
 			return nil, nil, callerGone(ctx)

@@ -112,8 +112,11 @@ func TestReadersSeeEveryChangeOfTheirPartOnceAndInOrder(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		w := newReadWorld(rng, changeOverhead*(100+rng.IntN(4000)))
 		parts := []Part{
-			{Kind: wire.KindTask}, {wire.KindTask, ByNode, "n1"}, {wire.KindTask, ByJob, "j2"},
-			{wire.KindJobStatus, ByOwner, "o1"}, {wire.KindJobStatus, ByQueue, "root.a"},
+			{Kind: wire.KindTask},
+			{wire.KindTask, ByNode, "n1"},
+			{wire.KindTask, ByJob, "j2"},
+			{wire.KindJobStatus, ByOwner, "o1"},
+			{wire.KindJobStatus, ByQueue, "root.a"},
 			{wire.KindJobStatus, ByQueue, "root"},
 		}
 		for range rng.IntN(20) {
