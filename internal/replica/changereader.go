@@ -50,6 +50,8 @@ type ChangeReaders struct {
 		sync.Mutex
 		byPart map[Part]map[*ChangeReader]struct{}
 		parts  [wire.NumKinds][numProperties]int // number of parts in byPart
+		// touched holds the readers that were told something by the call under way.
+		touched []*ChangeReader
 		// pointed holds the readers with a point, and far the position at which they were signalled
 		// last.
 		pointed [wire.NumKinds]map[*ChangeReader]struct{}
@@ -76,13 +78,14 @@ type ChangeReader struct {
 	part    Part
 	pointed bool
 	changed chan struct{}
+	touched bool        // guarded by readers.mu
 	due     atomic.Bool // a signal is in changed, or was received and View has not been called since
 
 	position uint64 // of the next change to look at
 	wide     uint64 // up to here every change is looked at
 	// waiting holds positions of changes behind wide that concern the part, in order. Invariant:
-	// all those below upTo are in it, unless they are below position or wide. It has at most
-	// maxWaiting.
+	// all those below upTo are in it, unless they are below position or wide. Those from upTo on
+	// are of a batch of which the reader has not been told everything. It has at most maxWaiting.
 	waiting []uint64
 	upTo    uint64
 
@@ -156,8 +159,20 @@ func (rs *ChangeReaders) Publish(view *Changes) {
 	for kind := range rs.told {
 		if begin, end := rs.told[kind].Load(), view.End(wire.Kind(kind)); begin != end {
 			rs.publish(view, wire.Kind(kind), begin)
-			rs.told[kind].Store(end)
+			rs.told[kind].Store(end) // and then they are signalled, so that they see a batch as a whole
 		}
+		for i, r := range rs.mu.touched {
+			r.touched, rs.mu.touched[i] = false, nil
+			r.signal()
+		}
+		rs.mu.touched = rs.mu.touched[:0]
+	}
+}
+
+// touch makes Publish signal a reader. The caller holds mu.
+func (rs *ChangeReaders) touch(r *ChangeReader) {
+	if !r.touched {
+		r.touched, rs.mu.touched = true, append(rs.mu.touched, r)
 	}
 }
 
@@ -181,7 +196,7 @@ func (rs *ChangeReaders) publish(view *Changes, kind wire.Kind, begin uint64) {
 	parts := &rs.mu.parts[kind]
 	if parts[Every] > 0 {
 		for r := range rs.mu.byPart[Part{Kind: kind}] {
-			r.signal()
+			rs.touch(r)
 		}
 	}
 	narrow := 0
@@ -197,6 +212,7 @@ func (rs *ChangeReaders) publish(view *Changes, kind wire.Kind, begin uint64) {
 			for r := range readers {
 				if part.Kind == kind && part.By != Every {
 					r.tell(begin, true)
+					rs.touch(r)
 				}
 			}
 		}
@@ -214,7 +230,7 @@ func (rs *ChangeReaders) publish(view *Changes, kind wire.Kind, begin uint64) {
 	if end := view.End(kind); end-rs.mu.far[kind] >= uint64(max(farChanges, view.Len(kind)/8)) {
 		rs.mu.far[kind] = end
 		for r := range rs.mu.pointed[kind] {
-			r.signal()
+			rs.touch(r)
 		}
 	}
 }
@@ -269,6 +285,7 @@ func (rs *ChangeReaders) tellJob(c *Change, position uint64) {
 func (rs *ChangeReaders) tell(part Part, position uint64) {
 	for r := range rs.mu.byPart[part] {
 		r.tell(position, false)
+		rs.touch(r)
 	}
 }
 
@@ -285,7 +302,6 @@ func (r *ChangeReader) tell(position uint64, over bool) {
 	}
 	r.mu.over = r.mu.over || over
 	r.mu.Unlock()
-	r.signal()
 }
 
 // signal signals the reader, unless its next View comes in any case. View begins with the end of
@@ -315,7 +331,7 @@ func (r *ChangeReader) Position() uint64 { return r.position }
 // snapshot that is taken behind it holds each of those changes.
 func (r *ChangeReader) View() *Changes {
 	r.due.Store(false)
-	r.upTo = r.readers.told[r.part.Kind].Load() // before the positions: they are all there
+	r.upTo = r.readers.told[r.part.Kind].Load() // first: all positions below it are there by now
 	waiting, over := r.take()
 	view := r.latest()
 	r.waiting = append(r.waiting, waiting...)
@@ -357,7 +373,7 @@ func (r *ChangeReader) Each(view *Changes, look func(*Change) (taken bool, err e
 			r.position++
 		}
 	}
-	for len(r.waiting) > 0 {
+	for len(r.waiting) > 0 && r.waiting[0] < r.upTo {
 		at := r.waiting[0]
 		if at >= r.position {
 			c, ok := view.At(r.part.Kind, at)
@@ -372,7 +388,9 @@ func (r *ChangeReader) Each(view *Changes, look func(*Change) (taken bool, err e
 		}
 		r.waiting = r.waiting[1:]
 	}
-	r.waiting = nil
+	if len(r.waiting) == 0 {
+		r.waiting = nil
+	}
 	r.position = max(r.position, r.upTo)
 	return true, nil
 }

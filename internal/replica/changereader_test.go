@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -311,6 +313,39 @@ func TestAReaderWithAPointIsSignalledBehindManyChangesOfOthers(t *testing.T) {
 	if with.Position() != view.End(wire.KindTask) {
 		t.Errorf("its position is %d, want %d", with.Position(), view.End(wire.KindTask))
 	}
+}
+
+// A reader that looks while a batch is told sees it as a whole or not at all.
+func TestAReaderSeesABatchAsAWhole(t *testing.T) {
+	w := newReadWorld(rand.New(rand.NewPCG(1, 1)), 0)
+	var latest atomic.Pointer[Changes]
+	latest.Store(w.view)
+	node := w.readers.Read(Part{wire.KindTask, ByNode, "n1"}, latest.Load, false)
+	const batches, tasks = 2000, 20
+	var group sync.WaitGroup
+	group.Go(func() {
+		for i := range batches {
+			batch := &wire.Batch{Epoch: 1, Revision: uint64(i + 1)}
+			for task := range tasks {
+				batch.Mutations = append(batch.Mutations, taskOf("j", task, "n1", batch.Revision))
+			}
+			mustHistory(w.history, w.tables, batch)
+			latest.Store(w.history.View())
+			w.readers.Publish(latest.Load())
+		}
+	})
+	for seen := 0; seen < batches*tasks; {
+		<-node.Changed()
+		whole, err := node.Each(node.View(), func(*Change) (bool, error) {
+			seen++
+			return true, nil
+		})
+		if !whole || err != nil || seen%tasks != 0 {
+			t.Errorf("%d changes of batches of %d were seen: %t, %v", seen, tasks, whole, err)
+			break
+		}
+	}
+	group.Wait()
 }
 
 // BenchmarkCommit is the processor time that a gateway takes to apply a batch of 100 tasks among
