@@ -211,7 +211,7 @@ func (rs *ChangeReaders) publish(view *Changes, kind wire.Kind, begin uint64) {
 		for part, readers := range rs.mu.byPart {
 			for r := range readers {
 				if part.Kind == kind && part.By != Every {
-					r.tell(begin, true)
+					r.tell(begin) // which the view does not have
 					rs.touch(r)
 				}
 			}
@@ -284,14 +284,15 @@ func (rs *ChangeReaders) tellJob(c *Change, position uint64) {
 
 func (rs *ChangeReaders) tell(part Part, position uint64) {
 	for r := range rs.mu.byPart[part] {
-		r.tell(position, false)
+		r.tell(position)
 		rs.touch(r)
 	}
 }
 
-// tell adds the position of a change that concerns the reader. With over, all behind it may.
-func (r *ChangeReader) tell(position uint64, over bool) {
+// tell adds the position of a change that concerns the reader.
+func (r *ChangeReader) tell(position uint64) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	n := len(r.mu.waiting)
 	switch {
 	case n > 0 && (r.mu.over || r.mu.waiting[n-1] == position): // it is there already
@@ -300,8 +301,6 @@ func (r *ChangeReader) tell(position uint64, over bool) {
 	default:
 		r.mu.waiting = append(r.mu.waiting, position)
 	}
-	r.mu.over = r.mu.over || over
-	r.mu.Unlock()
 }
 
 // signal signals the reader, unless its next View comes in any case. View begins with the end of

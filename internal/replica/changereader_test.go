@@ -270,7 +270,7 @@ func TestTheMemoryOfAReaderThatDoesNotReadIsBounded(t *testing.T) {
 	r.Begin(w.view.End(wire.KindTask))
 	for i := range 10 * maxWaiting {
 		w.commit(taskOf("j", i, "n1", 1), taskOf("k", i, "n2", 1))
-		if i%100 == 0 {
+		if i%100 == 0 && i > 5*maxWaiting {
 			r.View()
 		}
 		if n := max(cap(r.mu.waiting), cap(r.waiting)); n > 2*maxWaiting {
@@ -286,6 +286,21 @@ func TestTheMemoryOfAReaderThatDoesNotReadIsBounded(t *testing.T) {
 	})
 	if !whole || err != nil || seen != 10*maxWaiting {
 		t.Errorf("%d changes of %d were seen: %t, %v", seen, 10*maxWaiting, whole, err)
+	}
+}
+
+// Nobody can tell whom the lost changes of a batch concern that is larger than the history.
+func TestABatchLargerThanTheHistoryIsALossForEveryReaderOfAPart(t *testing.T) {
+	w := newReadWorld(rand.New(rand.NewPCG(1, 1)), 10*changeOverhead)
+	r := w.readers.Read(Part{wire.KindTask, ByNode, "n1"}, w.latest, false)
+	var batch []wire.Mutation
+	for i := range 100 {
+		batch = append(batch, taskOf("j", i, "n2", 1))
+	}
+	w.commit(batch...)
+	<-r.Changed()
+	if whole, err := r.Each(r.View(), func(*Change) (bool, error) { return true, nil }); whole || err != nil {
+		t.Errorf("the history is whole: %t, %v", whole, err)
 	}
 }
 
