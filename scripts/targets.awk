@@ -56,7 +56,7 @@ BEGIN {
 	want("FullQueue/leaves=992/lanes=10000/beside=true", "ns/op", "<=", 100000, "  the same beside a small request in a leaf that is full by itself: at most 20,000 more")
 	want("SubmitToBound/jobs-of-100", "tasks/s", ">=", 20000, "submit to binding seen at a gateway, 64 submitters, jobs of 100 tasks")
 	want("SubmitToBound/jobs-of-1", "tasks/s", ">=", 4000, "the same, jobs of one task")
-	want("BarrierIdle/tcp", "p50-ms", "<=", 0.2, "what a strict read waits, idle, over loopback, median")
+	want("BarrierIdle/tcp/relays=0", "p50-ms", "<=", 0.2, "what a strict read waits, idle, over loopback, median")
 	want("Program/ready", "s", "<=", 1, "dev is ready")
 	want("Program/size", "MB", "<=", 60, "size of the binary")
 	want("Program/idle-memory", "MB", "<=", 100, "memory of an idle dev")
@@ -86,6 +86,38 @@ BEGIN {
 	want("Place/in-process/heed-query=false", "loads/op", "<=", 20, "loads of a remote source of 120 servers, easy case", "original 20")
 	split("least-allocated most-allocated random-fit", policies, " ")
 
+	# Streams of a gateway, and strict reads of several.
+	for (k = 0; k <= 2; k++) {
+		barrier = "BarrierIdle/tcp/relays=" k
+		if (k > 0) want(barrier, "p50-ms", "", 0, "what a strict read waits, idle, behind " k " relay(s), median")
+		want(barrier, "p99-ms", "", 0, "  p99")
+	}
+	readers = split("1 100 10000", crowds, " ")
+	for (k = 1; k <= readers; k++) {
+		want("Syncs/readers=" crowds[k], "syncs/s", "", 0, "syncs that the leader answers for " crowds[k] " reader(s) of a gateway")
+		want("Syncs/readers=" crowds[k], "reads/s", "", 0, "  strict reads")
+	}
+	split("leader relay", parents, " ")
+	for (k = 1; k <= 2; k++) {
+		held = "HeldGateways/behind=" parents[k]
+		want(held, "times", ">=", 2.7, "strict reads of 3 gateways over those of 1, 0.25 core each, behind the " parents[k])
+		want(held, "reads/s-of-3", "", 0, "  reads of 3")
+		want(held, "leader-%core-of-1", "", 0, "  processor of the leader with 1, in % of a core")
+		want(held, "leader-%core-more", "<=", 10, "  more of it with 3, in % of a core")
+	}
+	want("Watchers/stuck=0", "p99-ms", "<=", 200, "commit to receipt, 1,000 watchers at 1,000 changes/s, p99", "before 446, in one process")
+	want("Watchers/stuck=0", "p50-ms", "", 0, "  median", "before 64")
+	want("Watchers/stuck=0", "%core", "", 0, "  processor of the gateway, in % of a core")
+	want("Watchers/stuck=100", "p99-ms", "<=", 200, "  p99 beside 100 more that read nothing")
+	want("IdleStreams/watchers", "KiB/watcher", "<=", 64, "memory of a gateway for an idle watcher")
+	want("IdleStreams/agents", "KiB/agent", "<=", 64, "memory of a gateway for an idle agent")
+	want("IdleStreams/agents", "rss-KiB", "<=", 64, "  resident")
+	want("Fleet", "rss-MB", "", 0, "resident memory of a gateway with 2,000 agents and 100,000 tasks", "before 771")
+	want("Commit/idle=0/wide=0", "cpu-us/op", "", 0, "a batch of 100 tasks at a gateway, without streams")
+	want("Commit/idle=2000/wide=0", "x", "<=", 1.1, "  beside 2,000 idle streams of other nodes, times as much")
+	want("Commit/idle=0/wide=1000", "x", "", 0, "  beside 1,000 watchers of all tasks, times as much")
+	want("Placements", "looks/placement", "<=", 2, "changes that the streams of 2,000 nodes look at for a placement")
+
 	# The node's QoS agent.
 	want("Plan/tasks=1000/rules=10/firing", "ns/op", "<=", 1000000, "QoS plan, 1,000 tasks, 10 rules that all fire")
 	want("Loop/tasks=200", "cpu-ms/op", "<=", 10, "processor time of a second of a QoS agent with 200 idle tasks", "crane-agent, 119-217 pods: 900-2,000")
@@ -101,6 +133,8 @@ BEGIN {
 END {
 	for (f = 1; f <= 2; f++)
 		ratio("Place/flat/full=" fulls[f], "Place/nodes=100000/full=" fulls[f] "/traits=false", "Place/nodes=1000/full=" fulls[f] "/traits=false", "placements/s")
+	ratio("Commit/idle=2000/wide=0", "Commit/idle=2000/wide=0", "Commit/idle=0/wide=0", "cpu-us/op")
+	ratio("Commit/idle=0/wide=1000", "Commit/idle=0/wide=1000", "Commit/idle=0/wide=0", "cpu-us/op")
 	split("default gpuspec33", lists, " ")
 	for (l = 1; l <= 2; l++) {
 		best(lists[l], "%first-failure", "GPUs allocated at the first failure, openb, " lists[l])

@@ -8,7 +8,8 @@ import (
 )
 
 // beginAttempts announces a list of all attempts of the supervisor. Until the list is complete no
-// action is decided.
+// action is decided. The list does not replace the ledger: an attempt that it does not name has
+// ended unseen, and stays until its end is reported.
 func (l *ledger) beginAttempts() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

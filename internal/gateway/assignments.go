@@ -31,8 +31,8 @@ func (s agentService) WatchAssignments(
 	if err := plimsoll.ValidateID("node", node); err != nil {
 		return err
 	}
-	tasks, cancelTasks := s.g.replica.Watch(wire.KindTask, node)
-	defer cancelTasks()
+	tasks := s.g.replica.ReadChanges(replica.Part{Kind: wire.KindTask, By: replica.ByNode, Value: node}, false)
+	defer tasks.Close()
 	record, cancelRecord := s.g.replica.Watch(wire.KindNode, node)
 	defer cancelRecord()
 	policies, cancelPolicies := s.g.replica.Watch(wire.KindPolicy, "")
@@ -44,41 +44,35 @@ func (s agentService) WatchAssignments(
 	}
 	a := assignments{
 		node:  node,
+		tasks: tasks, history: s.g.replica.Changes,
 		send:  stream.Send,
 		specs: &s.g.specs,
 		skip:  func(err error) { s.g.cfg.Events.Fault("WatchAssignments", err) },
 	}
-	// The history is taken after the snapshot: it is at the snapshot's revision or a later one.
-	wake, view := wakeUp{}, s.g.replica.Changes()
+	var view *replica.Changes
+	var changed wire.Kind // the zero kind stands for all
 	for first := true; ; first = false {
 		if err := checkAgent(snapshot, req.Header(), node, incarnation); err != nil {
 			return err
 		}
-		if err := a.update(snapshot, view, wake, first); err != nil {
+		if err := a.update(snapshot, view, changed, first); err != nil {
 			return err
 		}
+		// No snapshot is used behind the wait, so none is kept: it would keep all that changes.
 		select {
 		case <-ctx.Done():
 			return callerGone(ctx)
-		case position := <-tasks:
-			wake = wakeUp{wire.KindTask, position}
+		case <-tasks.Changed():
+			changed = wire.KindTask
 		case <-record:
-			wake = wakeUp{kind: wire.KindNode}
-		case position := <-policies:
-			wake = wakeUp{wire.KindPolicy, position}
+			changed = wire.KindNode
+		case <-policies:
+			changed = wire.KindPolicy
 		}
-		if latest := s.g.replica.Latest(); latest != nil {
-			snapshot = latest
-		}
-		view = s.g.replica.Changes()
+		// The snapshot is taken behind the view, and shows the changes that the view yields.
+		view = tasks.View()
+		snapshot = s.g.replica.Latest()
 	}
-}
-
-// wakeUp says which kind of object has changed, and a position of the history before the changes.
-// The zero kind stands for all.
-type wakeUp struct {
-	kind     wire.Kind
-	position uint64
 }
 
 // checkAgent reports whether an agent may act for a node.
@@ -113,10 +107,12 @@ type assignments struct {
 	round uint64
 	seen  map[string]*seenTask // by record key
 
-	// generation is that of the history to which positions belong; positions holds, for tasks and
-	// policies, the position up to which changes were looked at.
+	tasks   *replica.ChangeReader
+	history func() *replica.Changes
+	// generation is that of the history to which the positions of tasks and policy belong; policy
+	// is the position up to which changes of policies were looked at.
 	generation uint64
-	positions  [wire.NumKinds]uint64
+	policy     uint64
 	// gap says that the next update compares all records: a task could not be sent, or positions
 	// are not valid.
 	gap bool
@@ -136,50 +132,57 @@ type seenTask struct {
 	id       string
 }
 
-// update sends the changes up to a snapshot. It looks at the changed records alone, unless the
-// history has a gap; then it compares all records of the node.
-func (a *assignments) update(snapshot *replica.Snapshot, view *replica.Changes, wake wakeUp, first bool) error {
-	if wake.kind == 0 || a.gap || view.Generation() != a.generation {
-		return a.updateAll(snapshot, view, first)
+// update sends the changes of a kind up to a snapshot, which was taken behind the view. The zero
+// kind stands for all. It looks at the changed records alone, unless the history has a gap; then it
+// compares all records of the node.
+func (a *assignments) update(snapshot *replica.Snapshot, view *replica.Changes, kind wire.Kind, first bool) error {
+	if kind == 0 || a.gap || view.Generation() != a.generation {
+		return a.updateAll(snapshot, first)
 	}
 	a.message, a.size = &pb.WatchAssignmentsResponse{}, 0
-	if wake.kind == wire.KindNode {
+	whole, err := true, error(nil)
+	switch kind {
+	case wire.KindNode:
 		if record, _ := snapshot.Get(wire.KindNode, a.node); bytes.Equal(record, a.policies.node) {
 			return nil
 		}
-		if err := a.sendPolicies(snapshot); err != nil {
-			return err
+		err = a.sendPolicies(snapshot)
+	case wire.KindPolicy:
+		var changes []*replica.Change
+		if changes, whole = view.From(kind, a.policy); whole {
+			a.policy = view.End(kind)
 		}
-		return a.flushEntries()
-	}
-	// Changes between both positions are not of this node.
-	changes, ok := view.From(wake.kind, max(a.positions[wake.kind], wake.position))
-	if !ok {
-		return a.updateAll(snapshot, view, first)
-	}
-	position := view.End(wake.kind) - uint64(len(changes))
-	for _, c := range changes {
-		if c.Revision > snapshot.Revision() {
-			break // its signal is on its way, and its snapshot too
+		for _, c := range changes {
+			if err == nil {
+				err = a.follow(snapshot, c)
+			}
 		}
-		position++
-		if err := a.follow(snapshot, c); err != nil {
-			return err
-		}
+	default:
+		whole, err = a.tasks.Each(view, func(c *replica.Change) (bool, error) { return true, a.follow(snapshot, c) })
 	}
-	a.positions[wake.kind] = position
+	switch {
+	case err != nil:
+		return err
+	case !whole:
+		return a.updateAll(snapshot, first)
+	}
 	return a.flushEntries()
 }
 
 // updateAll compares all records of the node with the sent state.
-func (a *assignments) updateAll(snapshot *replica.Snapshot, view *replica.Changes, first bool) error {
-	err := a.sendChanges(snapshot, first)
-	a.generation = view.Generation()
-	for _, kind := range []wire.Kind{wire.KindTask, wire.KindPolicy} {
-		position, missing := view.After(kind, replica.Point{Epoch: snapshot.Epoch(), Revision: snapshot.Revision()})
-		a.positions[kind], a.gap = position, a.gap || missing != nil
+func (a *assignments) updateAll(snapshot *replica.Snapshot, first bool) error {
+	if err := a.sendChanges(snapshot, first); err != nil {
+		return err
 	}
-	return err
+	view := a.history() // behind the snapshot: at its revision or a later one
+	at := replica.Point{Epoch: snapshot.Epoch(), Revision: snapshot.Revision()}
+	position, err := view.After(wire.KindTask, at)
+	if err == nil {
+		a.tasks.Begin(position)
+		a.policy, err = view.After(wire.KindPolicy, at)
+	}
+	a.generation, a.gap = view.Generation(), a.gap || err != nil
+	return nil
 }
 
 // follow looks at an object that has changed. It takes the object's record from the snapshot, so

@@ -86,11 +86,13 @@ func TestAssignmentsThatFollowTheHistoryAreThoseOfTheSnapshot(t *testing.T) {
 		f.changes = f.history.View()
 		f.put(putSpec(specNamed("a")), putNode(plimsoll.Node{ID: "n1", Attributes: map[string]string{"color": "red"}}))
 		d, got := newDiffer(), &receiver{tasks: map[string]string{}, policies: map[string]bool{}}
+		d.tasks = f.ReadChanges(replica.Part{Kind: wire.KindTask, By: replica.ByNode, Value: "n1"}, false)
+		d.history = f.Changes
 		signals := map[wire.Kind]<-chan uint64{}
-		for kind, key := range map[wire.Kind]string{wire.KindTask: "n1", wire.KindNode: "n1", wire.KindPolicy: ""} {
+		for kind, key := range map[wire.Kind]string{wire.KindNode: "n1", wire.KindPolicy: ""} {
 			signals[kind], _ = f.Watch(kind, key)
 		}
-		if err := d.update(f.Latest(), f.Changes(), wakeUp{}, true); err != nil {
+		if err := d.update(f.Latest(), nil, 0, true); err != nil {
 			t.Fatal(err)
 		}
 		full, elections := d.round, uint64(0)
@@ -104,11 +106,14 @@ func TestAssignmentsThatFollowTheHistoryAreThoseOfTheSnapshot(t *testing.T) {
 			}
 			for _, kind := range []wire.Kind{wire.KindPolicy, wire.KindTask, wire.KindNode} {
 				select {
-				case position := <-signals[kind]:
-					if err := d.update(f.Latest(), f.Changes(), wakeUp{kind, position}, false); err != nil {
-						t.Fatal(err)
-					}
+				case <-signals[kind]:
+				case <-d.changedTasks(kind):
 				default: // nothing of it has changed
+					continue
+				}
+				view := d.tasks.View()
+				if err := d.update(f.Latest(), view, kind, false); err != nil {
+					t.Fatal(err)
 				}
 			}
 			got.receive(d.messages)
@@ -128,6 +133,14 @@ func TestAssignmentsThatFollowTheHistoryAreThoseOfTheSnapshot(t *testing.T) {
 			t.Errorf("skipped: %v", d.skipped)
 		}
 	}
+}
+
+// changedTasks returns the channel of the changes of tasks, if these are the kind.
+func (d *differ) changedTasks(kind wire.Kind) <-chan struct{} {
+	if kind != wire.KindTask {
+		return nil
+	}
+	return d.tasks.Changed()
 }
 
 func randomAssignments(rng *rand.Rand, revision uint64) (mutations []wire.Mutation) {

@@ -62,7 +62,10 @@
 // filter it costs one copy of the records' bytes. A change is decoded once for all watches of
 // users, and then costs each of them a comparison and a copy. A change of a node's tasks costs its
 // agent's stream the work on the changed tasks; only when the history has a gap does the stream
-// compare all of them. An idle gateway walks over the heard nodes once in a heartbeat interval.
+// compare all of them. A stream of a node, a job, an owner or a queue is woken by its own changes
+// alone. A stream that waits keeps no snapshot: a watcher takes 36 KiB with its connection, and an
+// agent 51 KiB, most of it buffers of net/http and stacks. An idle gateway walks over the heard
+// nodes once in a heartbeat interval.
 //
 // The design is "Titus gateways": any gateway answers any call consistently, and all reads are
 // refused while there is no leader. Heartbeats that end at the edge are an addition.

@@ -39,6 +39,7 @@ type fake struct {
 	answer   func(*pb.Command) *pb.Reply
 	behind   *replica.Snapshot // what Latest returns; nil: the latest
 	watches  map[watchKey][]chan uint64
+	readers  replica.ChangeReaders
 }
 
 type watchKey struct {
@@ -53,6 +54,7 @@ func newFake() *fake {
 	f.apply(&wire.Batch{Epoch: f.epoch})
 	f.history.Reset(f.epoch, 0)
 	f.latest, f.changes = f.tables.Snapshot(), f.history.View()
+	f.readers.Replaced(f.changes)
 	f.answer = func(*pb.Command) *pb.Reply { return &pb.Reply{} }
 	return f
 }
@@ -98,6 +100,7 @@ func (f *fake) commit(mutations []wire.Mutation, events wire.EventChunk) {
 			f.signalChange(c, before.End(kind))
 		}
 	}
+	f.readers.Publish(f.changes)
 }
 
 // signalChange signals the watches of a changed object, as a follower does.
@@ -127,6 +130,7 @@ func (f *fake) elect() {
 	for at := range f.watches {
 		f.signal(at.kind, at.key, f.changes.End(at.kind))
 	}
+	f.readers.Replaced(f.changes)
 }
 
 // reconnect signals every watch, as a follower does that has another stream.
@@ -136,6 +140,7 @@ func (f *fake) reconnect() {
 	for at := range f.watches {
 		f.signal(at.kind, at.key, f.changes.End(at.kind))
 	}
+	f.readers.Replaced(f.changes)
 }
 
 func (f *fake) signal(kind wire.Kind, key string, begin uint64) {
@@ -246,6 +251,10 @@ func (f *fake) Watch(kind wire.Kind, key string) (<-chan uint64, func()) {
 	}
 }
 
+func (f *fake) ReadChanges(part replica.Part, pointed bool) *replica.ChangeReader {
+	return f.readers.Read(part, f.Changes, pointed)
+}
+
 // sent returns the commands since the last call.
 func (f *fake) sent() []*pb.Command {
 	f.mu.Lock()
@@ -258,7 +267,7 @@ func (f *fake) sent() []*pb.Command {
 func (f *fake) watching() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return len(f.watches)
+	return len(f.watches) + f.readers.Len()
 }
 
 var errNoLeader = plimsoll.Errorf(plimsoll.CodeUnavailable, "this gateway is not connected to the leader; try again")

@@ -60,6 +60,9 @@ type Watched interface {
 	// node id. With replica.AnyKey it stands for all objects of a kind. The signal is a position of
 	// the history.
 	Watch(kind wire.Kind, key string) (changed <-chan uint64, cancel func())
+	// ReadChanges returns a reader of the changes of a part of the objects. One that is pointed is
+	// also signalled behind many changes of others.
+	ReadChanges(part replica.Part, pointed bool) *replica.ChangeReader
 }
 
 // Gateway serves one address from one replica.

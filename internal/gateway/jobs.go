@@ -292,13 +292,12 @@ func (s jobService) WatchJob(
 				return nil
 			}
 		}
+		// As in WatchAssignments, no snapshot is kept while the stream waits.
 		select {
 		case <-ctx.Done():
 			return callerGone(ctx)
 		case <-changed:
 		}
-		if latest := s.g.replica.Latest(); latest != nil {
-			snapshot = latest
-		}
+		snapshot = s.g.replica.Latest()
 	}
 }

@@ -138,14 +138,13 @@ func (s jobService) begunTask(
 				return nil, nil, err
 			}
 		}
+		// As in WatchAssignments, no snapshot is kept while the stream waits.
 		select {
 		case <-ctx.Done():
 			return nil, nil, callerGone(ctx)
 		case <-changed:
 		}
-		if latest := s.g.replica.Latest(); latest != nil {
-			snapshot = latest
-		}
+		snapshot = s.g.replica.Latest()
 	}
 }
 

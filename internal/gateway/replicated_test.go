@@ -65,6 +65,13 @@ func (ld *leader) exec(_ context.Context, _ string, cmd *pb.Command, respond fun
 		batch.Mutations = append(batch.Mutations, putSpec(spec), putStatus(plimsoll.JobStatus{
 			ID: spec.ID, Owner: spec.Owner, State: plimsoll.JobAccepted, Revision: ld.next,
 		}))
+	case cmd.GetRegisterNode() != nil:
+		node := wire.NodeFromProto(cmd.GetRegisterNode().GetNode())
+		node.Ready = true
+		batch.Mutations = append(batch.Mutations, putNode(node))
+		ld.source.Publish(batch)
+		respond(&pb.Reply{Revision: ld.next, Registration: ld.next})
+		return
 	case cmd.GetKillJob() != nil:
 		batch.Mutations = append(batch.Mutations, putStatus(plimsoll.JobStatus{
 			ID: cmd.GetKillJob().GetId(), State: plimsoll.JobFailed, Killed: true, Revision: ld.next,

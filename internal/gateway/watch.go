@@ -18,8 +18,11 @@ const (
 	// watchMessageBytes bounds one message of a watch. A larger object is a message of its own.
 	watchMessageBytes = 64 << 10
 	// watchPause is the least time between two messages of a watch that has caught up. Changes that
-	// come meanwhile share the next message.
-	watchPause = 20 * time.Millisecond
+	// come meanwhile share the next message. It grows with the number of watches, up to a bound: so
+	// the messages of a gateway are at most 20,000 a second until the bound is reached.
+	watchPause     = 20 * time.Millisecond
+	pauseEach      = 50 * time.Microsecond
+	longWatchPause = 80 * time.Millisecond
 	// beginTries bounds the reads with which a watch begins while the copy is replaced.
 	beginTries = 5
 	// bookmarkInterval is the time after which a watch without changes is sent a message that moves
@@ -44,8 +47,10 @@ func cutReasons() []string {
 	return []string{cutBehind, cutEpoch, cutHistory, cutPoint, cutSnapshot, cutNoRoom}
 }
 
-// watchers is the set of the watches under way, for the metric of their lag.
+// watchers is the set of the watches under way, for the metric of their lag and for their pauses.
 type watchers struct {
+	number atomic.Int64 // of the set
+
 	mu struct {
 		sync.Mutex
 		set map[*watch]struct{}
@@ -59,11 +64,18 @@ func (ws *watchers) add(w *watch) (remove func()) {
 		ws.mu.set = map[*watch]struct{}{}
 	}
 	ws.mu.set[w] = struct{}{}
+	ws.number.Add(1)
 	return func() {
 		ws.mu.Lock()
 		defer ws.mu.Unlock()
 		delete(ws.mu.set, w)
+		ws.number.Add(-1)
 	}
+}
+
+// pause returns the least time between two messages of one of the watches.
+func (ws *watchers) pause() time.Duration {
+	return min(max(watchPause, time.Duration(ws.number.Load())*pauseEach), longWatchPause)
 }
 
 // lag returns the largest number of changes that a watch has not looked at yet.
@@ -71,7 +83,7 @@ func (ws *watchers) lag(view *replica.Changes) (most uint64) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	for w := range ws.mu.set {
-		if at, end := w.position.Load(), view.End(w.kind); at > 0 && at < end {
+		if at, end := w.reached.Load(), view.End(w.kind); at > 0 && at < end {
 			most = max(most, end-at)
 		}
 	}
@@ -91,25 +103,29 @@ type watch struct {
 
 	derive     func(*replica.Change) any // g.frame
 	charge     *charge                   // of the request; nil: it did not come over the routes
-	generation uint64                    // of the history that position belongs to
-	position   atomic.Uint64             // in the history; 0 before it is known. Only run stores it
-	point      replica.Point             // of the last message
-	passed     int                       // changes passed since the last message
+	changes    *replica.ChangeReader
+	generation uint64        // of the history that positions belong to
+	point      replica.Point // of the last message
+	pointed    uint64        // position of that point
 	message    watchMessage
+
+	// reached is the position behind which the watch has looked at nothing yet; 0: none is known,
+	// or the watch waits for a change of its part. Only run stores it.
+	reached atomic.Uint64
 }
 
 // run sends the watch until its context ends or it is cut.
 func (w *watch) run(ctx context.Context) error {
 	w.derive = w.g.frame
 	w.charge, _ = ctx.Value(chargeKey{}).(*charge)
-	changed, cancel := w.g.replica.Watch(w.kind, replica.AnyKey)
-	defer cancel()
+	w.changes = w.g.replica.ReadChanges(w.want.part(w.kind), true)
+	defer w.changes.Close()
 	defer w.g.metrics.watching(w.rpc)()
 	defer w.g.watchers.add(w)()
 	if err := w.start(ctx); err != nil {
 		return err
 	}
-	return w.follow(ctx, changed)
+	return w.follow(ctx)
 }
 
 // start finds the position at which the changes begin, and sends the snapshot before them unless
@@ -119,7 +135,9 @@ func (w *watch) start(ctx context.Context) error {
 	if err == nil && w.from == nil {
 		err = w.sendSnapshot(ctx, snapshot)
 	}
-	w.position.Store(position)
+	w.changes.Begin(position)
+	w.pointed = position
+	w.reached.Store(position)
 	return err
 }
 
@@ -184,7 +202,7 @@ func (w *watch) sendSnapshot(ctx context.Context, snapshot *replica.Snapshot) er
 }
 
 // follow sends the changes behind the watch's position.
-func (w *watch) follow(ctx context.Context, changed <-chan uint64) error {
+func (w *watch) follow(ctx context.Context) error {
 	bookmark := time.NewTimer(bookmarkInterval)
 	defer bookmark.Stop()
 	quiet := false // no message was sent for bookmarkInterval
@@ -201,7 +219,7 @@ func (w *watch) follow(ctx context.Context, changed <-chan uint64) error {
 		case full:
 			continue
 		case sent:
-			if err := pause(ctx, watchPause); err != nil {
+			if err := pause(ctx, w.g.watchers.pause()); err != nil {
 				return err
 			}
 			continue
@@ -209,7 +227,7 @@ func (w *watch) follow(ctx context.Context, changed <-chan uint64) error {
 		select {
 		case <-ctx.Done():
 			return callerGone(ctx)
-		case <-changed:
+		case <-w.changes.Changed():
 		case <-bookmark.C:
 			quiet = true
 		}
@@ -232,31 +250,37 @@ func pause(ctx context.Context, d time.Duration) error {
 // bookmark is sent if the watch was quiet and its point has moved, or if it has passed over many
 // changes. full reports that more changes wait.
 func (w *watch) step(quiet bool) (sent, full bool, err error) {
-	view := w.g.replica.Changes()
+	view := w.changes.View()
 	if view.Generation() != w.generation {
 		return false, false, w.replaced(view)
 	}
-	position := w.position.Load()
-	changes, ok := view.From(w.kind, position)
-	if !ok {
-		return false, false, w.cut(cutBehind, plimsoll.Errorf(plimsoll.CodeStale,
-			"this watch was read so slowly that the changes it needs are no longer kept; begin again with a snapshot"))
-	}
-	taken, err := w.collect(changes)
+	full, err = w.collect(view)
 	if err != nil {
 		return false, false, err
 	}
-	position += uint64(taken)
-	w.passed += taken
-	w.position.Store(position)
-	point := view.PointAt(w.kind, position)
-	far := w.passed > max(bookmarkChanges, view.Len(w.kind)/4)
-	if w.message.changes == 0 && (point == w.point || !quiet && !far) {
-		return false, taken < len(changes), nil
+	position := w.changes.Position()
+	w.reached.Store(position)
+	passed := position - w.pointed
+	far := passed > uint64(max(bookmarkChanges, view.Len(w.kind)/4))
+	if w.message.changes == 0 && !quiet && !far || position < view.First(w.kind) {
+		w.idle(full)
+		return false, full, nil
 	}
-	w.passed, w.point = 0, point
+	point := view.PointAt(w.kind, position)
+	if w.message.changes == 0 && point == w.point {
+		w.idle(full)
+		return false, full, nil
+	}
+	w.pointed, w.point = position, point
 	w.message.end(point, false)
-	return true, taken < len(changes), w.flush()
+	return true, full, w.flush()
+}
+
+// idle notes that a watch of a part waits: changes of others do not count as its lag.
+func (w *watch) idle(full bool) {
+	if !full && w.want.part(w.kind).By != replica.Every {
+		w.reached.Store(0)
+	}
 }
 
 // replaced ends a watch whose history was replaced.
@@ -275,40 +299,46 @@ func (w *watch) cut(reason string, err error) error {
 	return err
 }
 
-// collect puts changes into the message until it is full, and returns how many it has looked at.
-func (w *watch) collect(changes []*replica.Change) (taken int, err error) {
-	for _, c := range changes {
-		if len(w.message.data) >= watchMessageBytes {
-			break
+// collect puts changes into the message until it is full, and reports whether it is.
+func (w *watch) collect(view *replica.Changes) (full bool, err error) {
+	whole, err := w.changes.Each(view, func(c *replica.Change) (taken bool, err error) {
+		if full = len(w.message.data) >= watchMessageBytes; full {
+			return false, nil
 		}
-		taken++
-		f, _ := c.Shared(w.derive).(*frame) // nothing else is shared with a change
-		if f.err != nil {
-			return taken, f.err
-		}
-		if f.specOnly && !w.want.specs {
-			continue
-		}
-		was, is := f.old.exists && w.want.met(&f.old), f.new.exists && w.want.met(&f.new)
-		if !was && !is {
-			continue
-		}
-		object, err := completed(w.g.replica.Latest(), c.Kind, c.Key, c.New)
-		if err != nil {
-			return taken, err
-		}
-		kind := pb.WatchChange_WATCH_CHANGE_UPDATED
-		switch {
-		case !was:
-			kind = pb.WatchChange_WATCH_CHANGE_ADDED
-		case !f.new.exists:
-			kind, object = pb.WatchChange_WATCH_CHANGE_DELETED, c.Old
-		case !is:
-			kind = pb.WatchChange_WATCH_CHANGE_LEFT
-		}
-		w.message.add(kind, w.kind, &object, w.want.specs, c.Revision)
+		return true, w.take(c)
+	})
+	if err == nil && !whole {
+		err = w.cut(cutBehind, plimsoll.Errorf(plimsoll.CodeStale,
+			"this watch was read so slowly that the changes it needs are no longer kept; begin again with a snapshot"))
 	}
-	return taken, nil
+	return full, err
+}
+
+// take puts a change into the message, if it concerns the watch.
+func (w *watch) take(c *replica.Change) error {
+	f, _ := c.Shared(w.derive).(*frame) // nothing else is shared with a change
+	if f.err != nil || f.specOnly && !w.want.specs {
+		return f.err
+	}
+	was, is := f.old.exists && w.want.met(&f.old), f.new.exists && w.want.met(&f.new)
+	if !was && !is {
+		return nil
+	}
+	object, err := completed(w.g.replica.Latest(), c.Kind, c.Key, c.New)
+	if err != nil {
+		return err
+	}
+	kind := pb.WatchChange_WATCH_CHANGE_UPDATED
+	switch {
+	case !was:
+		kind = pb.WatchChange_WATCH_CHANGE_ADDED
+	case !f.new.exists:
+		kind, object = pb.WatchChange_WATCH_CHANGE_DELETED, c.Old
+	case !is:
+		kind = pb.WatchChange_WATCH_CHANGE_LEFT
+	}
+	w.message.add(kind, w.kind, &object, w.want.specs, c.Revision)
+	return nil
 }
 
 // flush sends the message. Its bytes count as the request's until the caller has taken them.

@@ -43,6 +43,22 @@ func jobCriteria(m interface {
 	return criteria{queue: m.GetQueue(), owner: m.GetOwner(), states: numbers(m.GetStates())}
 }
 
+// part returns a part of the objects of a kind that holds all those which meet the criteria. It is
+// the smallest that a reader of changes can have.
+func (c *criteria) part(kind wire.Kind) replica.Part {
+	for _, p := range [...]replica.Part{
+		{Kind: wire.KindTask, By: replica.ByJob, Value: c.job},
+		{Kind: wire.KindTask, By: replica.ByNode, Value: c.node},
+		{Kind: wire.KindJobStatus, By: replica.ByOwner, Value: c.owner},
+		{Kind: wire.KindJobStatus, By: replica.ByQueue, Value: c.queue},
+	} {
+		if p.Kind == kind && p.Value != "" {
+			return p
+		}
+	}
+	return replica.Part{Kind: kind}
+}
+
 // facts are the properties of an object that criteria look at. Its slices may be parts of the
 // record.
 type facts struct {

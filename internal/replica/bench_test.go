@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -71,6 +72,45 @@ func BenchmarkBarrierShared(b *testing.B) {
 		})
 	}
 	group.Wait()
+}
+
+// BenchmarkSyncs measures what the strict reads of one gateway cost its leader: the syncs that it
+// answers, and the reads that share each of them.
+func BenchmarkSyncs(b *testing.B) {
+	for _, readers := range []int{1, 100, 10_000} {
+		b.Run(fmt.Sprintf("readers=%d", readers), func(b *testing.B) {
+			leader := startLeader(b, "tcp", "", SourceConfig{})
+			f, _ := startFollower(b, FollowerConfig{Leader: leader.address})
+			ctx := testContext(b)
+			mustReady(ctx, b, f)
+			syncs := func() uint64 {
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				return f.mu.pending.lastID // no command is sent
+			}
+			for b.Loop() {
+				var reads atomic.Int64
+				var group sync.WaitGroup
+				before, began := syncs(), time.Now()
+				for range readers {
+					group.Go(func() {
+						for time.Since(began) < 2*time.Second {
+							if _, err := f.Barrier(ctx); err != nil {
+								b.Error(err)
+								return
+							}
+							reads.Add(1)
+						}
+					})
+				}
+				group.Wait()
+				sent, took := float64(syncs()-before), time.Since(began).Seconds()
+				b.ReportMetric(sent/took, "syncs/s")
+				b.ReportMetric(float64(reads.Load())/took, "reads/s")
+				b.ReportMetric(float64(reads.Load())/sent, "reads/sync")
+			}
+		})
+	}
 }
 
 // BenchmarkPublish measures the leader's cost of a batch of 100 tasks among 100,000: encode, apply,

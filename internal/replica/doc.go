@@ -17,9 +17,10 @@
 // The gateway's copy has a History of the changes that made it, with the record before and behind
 // each, for watches:
 //
-//	changed, cancel := f.Watch(wire.KindTask, replica.AnyKey)
-//	...
-//	changes, ok := f.Changes().From(wire.KindTask, position)
+//	r := f.ReadChanges(replica.Part{Kind: wire.KindTask, By: replica.ByNode, Value: "n1"}, false)
+//	defer r.Close()
+//	<-r.Changed() // a task came to the node, changed there or left it
+//	whole, err := r.Each(r.View(), look)
 //
 // At the leader and at relays the package owns a bounded log of encoded batches, and up to three
 // goroutines a stream beside its handler's. It also owns the encoded parts of one snapshot, within
@@ -55,7 +56,10 @@
 // it at the same time. A stream with a filter costs a look at each mutation. A barrier costs one
 // round trip, shared by all that wait, and one more for each relay. A reader takes no lock. The
 // history costs the gateway two look-ups a mutation, and 512 bytes and the replaced record a
-// change, up to its bound.
+// change, up to its bound. A change costs one look-up more for each property by which there are
+// readers, and a few nanoseconds for each reader of its part. Idle readers of other parts cost
+// nothing: 2,000 of them leave the time of a commit as it is. A reader looks at the changes of its
+// part alone, and keeps at most 1 KiB of positions.
 //
 // The design is "Titus gateways" (strictly consistent reads from caches). Ids and the order of one
 // stream replace its timers and wall-clock marks; DESIGN.md has the reasons.

@@ -106,6 +106,7 @@ type Follower struct {
 	latest  atomic.Pointer[Snapshot]
 	history atomic.Pointer[Changes] // Invariant: at the revision of latest, or a later one
 	watches watches
+	readers ChangeReaders // of history
 
 	arrivals arrivals
 	fresh    freshness
@@ -365,11 +366,13 @@ func (f *Follower) publish(e *effect) {
 	}
 	if e.live {
 		f.watches.signalAll(&e.begins)
+		f.readers.Replaced(f.history.Load())
 		if report := f.config.Events.Live; report != nil {
 			report(f.mirror.latest.epoch, f.mirror.latest.revision, e.snapshot == nil)
 		}
 	} else if len(e.changes) > 0 {
 		f.watches.signal(e.changes, &e.begins)
+		f.readers.Publish(e.history)
 	}
 	if !e.live && e.ack == 0 && e.reply == nil {
 		return
@@ -505,6 +508,13 @@ func (f *Follower) Ready(ctx context.Context) error {
 // lie behind it. Changes.Generation tells whether the position is still valid.
 func (f *Follower) Watch(kind wire.Kind, key string) (changed <-chan uint64, cancel func()) {
 	return f.watches.add(kind, key)
+}
+
+// ReadChanges returns a reader of the changes of a part of the objects. It is signalled behind
+// Latest and Changes show them, and after each (re)connection. One whose caller needs a recent
+// position, to resume from it, has a point.
+func (f *Follower) ReadChanges(part Part, pointed bool) *ChangeReader {
+	return f.readers.Read(part, f.Changes, pointed)
 }
 
 // Barrier returns a snapshot that holds everything that was committed when the call began. It costs

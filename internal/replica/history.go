@@ -281,6 +281,18 @@ func (c *Changes) End(kind wire.Kind) uint64 {
 	return c.logs[kind].first + uint64(len(c.logs[kind].entries))
 }
 
+// First returns the position of the oldest change of a kind of object.
+func (c *Changes) First(kind wire.Kind) uint64 { return c.logs[kind].first }
+
+// At returns the change at a position. ok is false if the log no longer has it, and at the end.
+func (c *Changes) At(kind wire.Kind, position uint64) (change *Change, ok bool) {
+	log := &c.logs[kind]
+	if position < log.first || position >= c.End(kind) {
+		return nil, false
+	}
+	return log.entries[position-log.first], true
+}
+
 // From returns the changes behind a position. ok is false if the log no longer has them all, and
 // for a position behind the end. The caller does not change the slice.
 func (c *Changes) From(kind wire.Kind, position uint64) (changes []*Change, ok bool) {

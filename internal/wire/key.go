@@ -32,6 +32,12 @@ func IsTaskKeyOf(key, job string) bool {
 	return len(key) > len(job) && key[len(job)] == 0 && key[:len(job)] == job
 }
 
+// JobOfTaskKey returns the job of a task's key, which it shares.
+func JobOfTaskKey(key string) string {
+	job, _, _ := strings.Cut(key, "\x00")
+	return job
+}
+
 // SplitTaskKey is the inverse of TaskKey.
 func SplitTaskKey(key string) (job, group string, index int32, ok bool) {
 	job, rest, found := strings.Cut(key, "\x00")
