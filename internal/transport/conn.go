@@ -2,8 +2,10 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,9 +23,11 @@ type ConnClient struct {
 // heldConn is a connection that notes whether it was closed, and whether bytes have come.
 type heldConn struct {
 	net.Conn
-	taken  atomic.Bool // the transport has the connection
-	closed atomic.Bool // closed, or refused to the transport a second time
-	heard  atomic.Bool // bytes have come since the last call of Heard
+	taken  atomic.Bool   // the transport has the connection
+	closed atomic.Bool   // closed, or a request was refused because it takes no more
+	done   chan struct{} // closed when the connection is
+	once   sync.Once     // of done
+	heard  atomic.Bool   // bytes have come since the last call of Heard
 }
 
 // Read implements net.Conn.
@@ -38,7 +42,25 @@ func (c *heldConn) Read(p []byte) (n int, err error) {
 // Close implements net.Conn.
 func (c *heldConn) Close() error {
 	c.closed.Store(true)
+	c.once.Do(func() { close(c.done) })
 	return c.Conn.Close()
+}
+
+// poolGrace bounds the wait for the transport to put a connection into its pool.
+const poolGrace = 250 * time.Millisecond
+
+// again answers a transport that asks for a second connection. It does so when the first has ended
+// or takes no more requests. It does so too for a request that comes before the first connection is
+// in the pool: another goroutine puts it there, and the request is given it then. So that is waited
+// for.
+func (c *heldConn) again(ctx context.Context) {
+	timer := time.NewTimer(poolGrace)
+	defer timer.Stop()
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+	case <-timer.C:
+	}
 }
 
 // NewConnClient returns a client of a connection to an address. The client owns the connection.
@@ -53,17 +75,18 @@ type pings struct {
 }
 
 func newConnClient(c net.Conn, address string, p pings) *ConnClient {
-	held := &heldConn{Conn: c}
+	held := &heldConn{Conn: c, done: make(chan struct{})}
+	ended := plimsoll.Errorf(plimsoll.CodeUnavailable, "the connection to %s has ended", address)
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
 	t := &http.Transport{
 		Protocols:       protocols,
 		HTTP2:           &http.HTTP2Config{SendPingTimeout: p.after, PingTimeout: p.timeout},
 		IdleConnTimeout: idleTimeout,
-		DialContext: func(context.Context, string, string) (net.Conn, error) {
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			if held.taken.Swap(true) {
-				held.closed.Store(true) // the transport asks again only when the first connection has ended
-				return nil, plimsoll.Errorf(plimsoll.CodeUnavailable, "the connection to %s has ended", address)
+				held.again(ctx)
+				return nil, ended
 			}
 			return held, nil
 		},
@@ -72,7 +95,12 @@ func newConnClient(c net.Conn, address string, p pings) *ConnClient {
 	if network, rest, err := Split(address); err == nil {
 		url = urlOf(network, rest)
 	}
-	return &ConnClient{HTTP: &http.Client{Transport: refusals{t}}, URL: url, conn: held}
+	failed := func(err error) {
+		if errors.Is(err, ended) {
+			held.closed.Store(true)
+		}
+	}
+	return &ConnClient{HTTP: &http.Client{Transport: refusals{t, failed}}, URL: url, conn: held}
 }
 
 // Heard reports whether any byte has come over the connection since the last call.

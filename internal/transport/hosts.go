@@ -177,11 +177,17 @@ func (p *hostPolicy) admits(w http.ResponseWriter, r *http.Request) bool {
 
 // refusals is a transport that turns refusals into errors with their reason, which the protocols of
 // RPC would drop.
-type refusals struct{ *http.Transport }
+type refusals struct {
+	*http.Transport
+	failed func(error) // called with each error of the transport; may be nil
+}
 
 func (t refusals) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := t.Transport.RoundTrip(r)
 	if err != nil {
+		if t.failed != nil {
+			t.failed(err)
+		}
 		return nil, err //nolint:wrapcheck // http.Client names the call
 	}
 	reason, code := response.Header.Get(refusedHeader), plimsoll.CodeDenied

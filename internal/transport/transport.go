@@ -212,7 +212,7 @@ func newClient(address string, t *http.Transport) (client *http.Client, baseURL 
 		return dialer.DialContext(ctx, network, rest)
 	}
 	t.IdleConnTimeout = idleTimeout
-	return &http.Client{Transport: refusals{t}}, urlOf(network, rest), nil
+	return &http.Client{Transport: refusals{Transport: t}}, urlOf(network, rest), nil
 }
 
 // urlOf returns the URL of requests to an address.
