@@ -75,6 +75,7 @@ type Gateway struct {
 	methods  map[string]method // by path
 	inflater wire.Inflater
 	handler  http.Handler
+	refuser  *connect.ErrorWriter
 
 	connections *transport.Connections
 }
@@ -93,6 +94,7 @@ func New(cfg Config, r Replica) (*Gateway, error) {
 		agents:   newAgentClients(cfg.MaxAgents, newAgentAddresses(cfg.AgentAddresses), cfg.LogTokens),
 		explains: make(chan struct{}, cfg.MaxExplains),
 		slots:    newSlots(&cfg),
+		refuser:  connect.NewErrorWriter(),
 	}
 	g.connections = transport.NewConnections(transport.ConnectionsConfig{
 		Users: cfg.MaxConnections, Agents: cfg.MaxAgentConnections, Peer: cfg.MaxPeerConnections,
@@ -189,13 +191,7 @@ func (g *Gateway) replicationServing() transport.ServeConfig {
 
 // routes returns the table of everything served on Config.Listen.
 func (g *Gateway) routes() http.Handler {
-	bounds := wire.RequestBounds(g.cfg.MaxRequestBytes)
-	bounds.Checked = true // by the intake, which reads every body that connect does
-	options := []connect.HandlerOption{
-		wire.Bounded(bounds),
-		connect.WithInterceptors(guard{g}),
-		connect.WithCompressMinBytes(1400),
-	}
+	options := g.rpcOptions(1400)
 	mux := http.NewServeMux()
 	var served []string
 	rpc := func(path string, h http.Handler) {
@@ -209,10 +205,13 @@ func (g *Gateway) routes() http.Handler {
 	rpc(plimsollv1connect.NewEventServiceHandler(eventService{g}, options...))
 	rpc(plimsollv1connect.NewAgentServiceHandler(agentService{g}, options...))
 	// A compressed message could not be shared: each watch would compress the same changes again.
-	rpc(plimsollv1connect.NewWatchServiceHandler(watchService{g}, wire.Bounded(bounds),
-		connect.WithInterceptors(guard{g}), connect.WithCompressMinBytes(math.MaxInt)))
+	rpc(plimsollv1connect.NewWatchServiceHandler(watchService{g}, g.rpcOptions(math.MaxInt)...))
 	g.methods = methodsOf(served...)
-	g.encodedReads(func(path string, h http.Handler) { mux.Handle(path, g.bounded(h)) }, options)
+	reads := map[string]http.Handler{} // by path: they are frequent, and spare themselves the search
+	g.encodedReads(func(path string, h admittedHandler) {
+		reads[path] = g.admitted(h)
+		mux.Handle(path, reads[path])
+	}, options)
 	events := rest.New(rest.Config{
 		ResponseSize: uint64(g.cfg.PageSize),
 		Fault:        func(err error) { g.cfg.Events.Fault("/ws/v1/events/batch", err) },
@@ -225,7 +224,23 @@ func (g *Gateway) routes() http.Handler {
 		rest.WriteError(w, http.StatusNotFound,
 			"there is nothing at this path; there are /healthz, /readyz, /metrics, /ws/v1/events/batch and the services of package plimsoll.v1")
 	})
-	return g.timed(mux)
+	return g.timed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if read := reads[r.URL.Path]; read != nil {
+			read.ServeHTTP(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	}))
+}
+
+// rpcOptions returns the options of every service. Answers are compressed from so many bytes on, if
+// the caller takes that.
+func (g *Gateway) rpcOptions(compressed int) []connect.HandlerOption {
+	bounds := wire.RequestBounds(g.cfg.MaxRequestBytes)
+	bounds.Checked = true // by the intake, which reads every body that connect does
+	return []connect.HandlerOption{
+		wire.Bounded(bounds), connect.WithInterceptors(guard{g}), connect.WithCompressMinBytes(compressed),
+	}
 }
 
 // agentRoutes returns the table of everything served on Config.ListenAgents.
