@@ -33,7 +33,7 @@ var ( //nolint:gochecknoglobals // constants
 
 // encodedReads mounts the reads whose answers are put together from records as they are kept. The
 // services do not have these methods, since an answer is no decoded message.
-func (g *Gateway) encodedReads(mount func(path string, h admittedHandler), options []connect.HandlerOption) {
+func (g *Gateway) encodedReads(mount func(path string, read *plainRead), options []connect.HandlerOption) {
 	jobs, nodes, queues, policies := jobService{g: g}, nodeService{g: g}, queueService{g: g}, policyService{g: g}
 	mount(encodedRead(plimsollv1connect.JobServiceGetJobProcedure, g, jobs.getJob, options))
 	mount(encodedRead(plimsollv1connect.JobServiceListJobsProcedure, g, jobs.listJobs, options))
@@ -49,7 +49,7 @@ func (g *Gateway) encodedReads(mount func(path string, h admittedHandler), optio
 // encodedRead returns the path and the handler of one read. read fills the answer.
 func encodedRead[Q any, M message[Q]](
 	procedure string, g *Gateway, read func(context.Context, *Q, *answer) error, options []connect.HandlerOption,
-) (string, admittedHandler) {
+) (string, *plainRead) {
 	byConnect := connect.NewUnaryHandler(
 		procedure,
 		func(ctx context.Context, req *connect.Request[Q]) (*connect.Response[wire.Answer], error) {

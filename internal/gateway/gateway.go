@@ -76,6 +76,7 @@ type Gateway struct {
 	inflater wire.Inflater
 	handler  http.Handler
 	refuser  *connect.ErrorWriter
+	reads    map[string]*plainRead // by path
 
 	connections *transport.Connections
 }
@@ -191,7 +192,13 @@ func (g *Gateway) replicationServing() transport.ServeConfig {
 
 // routes returns the table of everything served on Config.Listen.
 func (g *Gateway) routes() http.Handler {
-	options := g.rpcOptions(1400)
+	bounds := wire.RequestBounds(g.cfg.MaxRequestBytes)
+	bounds.Checked = true // by the intake, which reads every body that connect does
+	options := []connect.HandlerOption{
+		wire.Bounded(bounds),
+		connect.WithInterceptors(guard{g}),
+		connect.WithCompressMinBytes(1400),
+	}
 	mux := http.NewServeMux()
 	var served []string
 	rpc := func(path string, h http.Handler) {
@@ -205,11 +212,13 @@ func (g *Gateway) routes() http.Handler {
 	rpc(plimsollv1connect.NewEventServiceHandler(eventService{g}, options...))
 	rpc(plimsollv1connect.NewAgentServiceHandler(agentService{g}, options...))
 	// A compressed message could not be shared: each watch would compress the same changes again.
-	rpc(plimsollv1connect.NewWatchServiceHandler(watchService{g}, g.rpcOptions(math.MaxInt)...))
+	rpc(plimsollv1connect.NewWatchServiceHandler(watchService{g}, wire.Bounded(bounds),
+		connect.WithInterceptors(guard{g}), connect.WithCompressMinBytes(math.MaxInt)))
 	g.methods = methodsOf(served...)
 	reads := map[string]http.Handler{} // by path: they are frequent, and spare themselves the search
-	g.encodedReads(func(path string, h admittedHandler) {
-		reads[path] = g.admitted(h)
+	g.reads = map[string]*plainRead{}
+	g.encodedReads(func(path string, read *plainRead) {
+		g.reads[path], reads[path] = read, g.admitted(read)
 		mux.Handle(path, reads[path])
 	}, options)
 	events := rest.New(rest.Config{
@@ -231,16 +240,6 @@ func (g *Gateway) routes() http.Handler {
 		}
 		mux.ServeHTTP(w, r)
 	}))
-}
-
-// rpcOptions returns the options of every service. Answers are compressed from so many bytes on, if
-// the caller takes that.
-func (g *Gateway) rpcOptions(compressed int) []connect.HandlerOption {
-	bounds := wire.RequestBounds(g.cfg.MaxRequestBytes)
-	bounds.Checked = true // by the intake, which reads every body that connect does
-	return []connect.HandlerOption{
-		wire.Bounded(bounds), connect.WithInterceptors(guard{g}), connect.WithCompressMinBytes(compressed),
-	}
 }
 
 // agentRoutes returns the table of everything served on Config.ListenAgents.

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -112,7 +111,8 @@ func BenchmarkServedList(b *testing.B) {
 				bare := startServed(b, "bare", ld.address, b.Name()+"-bare")
 				gateway := startServed(b, served, ld.address, b.Name())
 				bare.loop = loop{url: "http://" + bare.address, kind: c.kind, body: c.body, connections: connections}
-				gateway.loop = loop{url: "http://" + gateway.address + c.path, kind: c.kind, body: c.body, connections: connections}
+				gateway.loop = bare.loop
+				gateway.url = "http://" + gateway.address + c.path
 				compare(b, bare, gateway)
 			})
 		}
@@ -312,21 +312,19 @@ func TestServeForTheBenchmark(t *testing.T) {
 // serveBare serves the bytes of a list with nothing but net/http.
 func serveBare(t *testing.T) {
 	t.Helper()
-	body := make([]byte, listedBytes)
 	l, err := transport.Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer := func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/proto")
-		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-		_, _ = w.Write(body) // the client is gone
-	}
-	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(answer)}
+	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
-	group.Go(func() { _ = server.Serve(l) }) // closed below
+	group.Go(func() {
+		if err := transport.ServeBare(ctx, l, make([]byte, listedBytes)); err != nil {
+			t.Error(err)
+		}
+	})
 	fmt.Println("\nserving " + l.Addr().String())
 	_, _ = io.Copy(io.Discard, os.Stdin) // the end of the benchmark
-	_ = server.Close()                   // its connections are the benchmark's
+	cancel()
 	group.Wait()
 }

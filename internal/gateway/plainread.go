@@ -137,7 +137,8 @@ func (p *plainRead) decode(in *intake, json bool) (req proto.Message, failed err
 // keptCopies bounds the buffer of an answer that was copied and that is used again.
 const keptCopies = 256 << 10
 
-var copies = sync.Pool{New: func() any { return new([]byte) }} //nolint:gochecknoglobals // memory that is used again
+//nolint:gochecknoglobals // memory that is used again
+var copies = sync.Pool{New: func() any { return new([]byte) }}
 
 // writeTo writes the answer, whose header is set.
 func (a *answer) writeTo(w http.ResponseWriter) error {

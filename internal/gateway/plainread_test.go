@@ -41,13 +41,9 @@ func newTwins(t testing.TB, cfg Config, r Replica) *twins {
 		*g = newGateway(t, cfg, r)
 	}
 	mux := http.NewServeMux()
-	both.byConnect.encodedReads(func(path string, h admittedHandler) {
-		read, ok := h.(*plainRead)
-		if !ok {
-			t.Fatalf("%s is served by %T", path, h)
-		}
+	for path, read := range both.byConnect.reads {
 		mux.Handle(path, both.byConnect.bounded(read.byConnect))
-	}, both.byConnect.rpcOptions(1400))
+	}
 	both.byConnect.handler = both.byConnect.timed(mux)
 	return both
 }
@@ -94,7 +90,8 @@ func (tw *twins) compare(t testing.TB, name string, c *readCall) int {
 	t.Helper()
 	own, want := c.send(tw.own), c.send(tw.byConnect)
 	if own.Code != want.Code || !bytes.Equal(own.Body.Bytes(), want.Body.Bytes()) {
-		t.Errorf("%s: answered with %d %.300q, and connect with %d %.300q", name, own.Code, own.Body, want.Code, want.Body)
+		t.Errorf("%s: answered with %d %.300q, and connect with %d %.300q",
+			name, own.Code, own.Body, want.Code, want.Body)
 	}
 	length := own.Header().Get("Content-Length")
 	if length != "" && length != fmt.Sprint(own.Body.Len()) {
@@ -145,8 +142,9 @@ func labelsOf(m *dto.Metric) (all string) {
 
 // plainKinds are the content types of plain requests, and a few others.
 var plainKinds = []string{
-	"application/proto", "application/json", "application/json; charset=utf-8", "APPLICATION/JSON", "application/proto; a=b",
-	"application/grpc", "application/grpc-web+proto", "application/connect+proto", "text/plain", "",
+	"application/proto", "application/json", "application/json; charset=utf-8", "APPLICATION/JSON",
+	"application/proto; a=b", "application/grpc", "application/grpc-web+proto", "application/connect+proto",
+	"text/plain", "",
 }
 
 // inKind returns a message in the form of a content type.
@@ -225,7 +223,8 @@ func twinRecords() []wire.Mutation {
 func TestAPlainReadIsAnsweredAsConnectAnswersIt(t *testing.T) {
 	f := newFake()
 	f.put(twinRecords()...)
-	both := newTwins(t, Config{BarrierTimeout: 1, MaxRequestBytes: 64 << 10}, f) // one that cannot be reached fails at once
+	// A version that cannot be reached fails at once.
+	both := newTwins(t, Config{BarrierTimeout: 1, MaxRequestBytes: 64 << 10}, f)
 	for path, messages := range asked() {
 		for i, m := range messages {
 			for _, kind := range plainKinds {
@@ -297,9 +296,11 @@ func TestAReadThatFailsAtThisGatewayIsToldAsConnectTellsIt(t *testing.T) {
 		header  http.Header
 		want    int
 	}{
-		"no leader":           {replica: down, want: http.StatusServiceUnavailable},
-		"no proof in time":    {replica: stuck, cfg: Config{BarrierTimeout: 1}, want: http.StatusServiceUnavailable},
-		"the caller's time":   {replica: stuck, header: http.Header{"Connect-Timeout-Ms": {"1"}}, want: http.StatusGatewayTimeout},
+		"no leader":        {replica: down, want: http.StatusServiceUnavailable},
+		"no proof in time": {replica: stuck, cfg: Config{BarrierTimeout: 1}, want: http.StatusServiceUnavailable},
+		"the caller's time": {
+			replica: stuck, header: http.Header{"Connect-Timeout-Ms": {"1"}}, want: http.StatusGatewayTimeout,
+		},
 		"a malformed record":  {replica: corrupt, want: http.StatusInternalServerError},
 		"a panic":             {replica: panickingCopy{good}, want: http.StatusInternalServerError},
 		"no room for answers": {replica: good, cfg: Config{MaxUserBytes: 64 << 10}, want: http.StatusTooManyRequests},

@@ -48,7 +48,8 @@ type gathered struct {
 	next    int
 }
 
-var spareBodies = sync.Pool{New: func() any { return &gathered{} }} //nolint:gochecknoglobals // memory that is used again
+//nolint:gochecknoglobals // memory that is used again
+var spareBodies = sync.Pool{New: func() any { return &gathered{} }}
 
 // spare keeps the memory of a body that was written for another one.
 func (g *gathered) spare() {

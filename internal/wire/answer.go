@@ -377,8 +377,8 @@ func NoResourceIn(status []byte) bool {
 	}
 }
 
-// BeginsWithKey reports whether the first field of an encoded record is its field 1, a text, and is
-// its key or the part of it before a zero byte. Every record with an id begins with it.
+// BeginsWithKey reports whether an encoded record begins with its id. That is field 1, a text: the
+// key of the record, or the part of the key before a zero byte.
 func BeginsWithKey(data []byte, key string) bool {
 	if len(data) < 3 || data[0] != 1<<3|byte(bytesType) {
 		return false
