@@ -142,10 +142,18 @@ func serveGateway(ctx context.Context, leader string, announce func(string)) err
 	if err != nil {
 		return fmt.Errorf("make a gateway: %w", err)
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return follower.Run(ctx) })
-	group.Go(func() error { return g.Run(ctx) })
-	return group.Wait() //nolint:wrapcheck // the roles name themselves
+	group, running := errgroup.WithContext(ctx)
+	group.Go(func() error { return follower.Run(running) })
+	group.Go(func() error {
+		if err := follower.Ready(running); err != nil {
+			return err
+		}
+		return g.Run(running)
+	})
+	if err := group.Wait(); ctx.Err() == nil {
+		return err //nolint:wrapcheck // the roles name themselves
+	}
+	return nil // it was stopped, maybe before it was ready
 }
 
 // serveBare serves an answer of so many bytes with nothing but net/http.
