@@ -64,7 +64,7 @@ func encodedRead[Q any, M message[Q]](
 		g: g, procedure: procedure, byConnect: byConnect,
 		request: func() proto.Message { return M(new(Q)) },
 		read: func(ctx context.Context, req proto.Message, a *answer) error {
-			return read(ctx, req.(M), a) //nolint:forcetypeassert,errcheck // request makes no other
+			return read(ctx, req.(M), a) //nolint:forcetypeassert // request makes no other
 		},
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -61,7 +62,7 @@ type brokenBody struct{ io.Reader }
 
 func (b brokenBody) Read(p []byte) (int, error) {
 	n, err := b.Reader.Read(p)
-	if err == io.EOF { //nolint:errorlint // a bytes.Reader returns it as it is
+	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
 	return n, err
@@ -198,10 +199,18 @@ func headersBeside() []http.Header {
 		{"Connect-Protocol-Version": {"1"}, "Connect-Timeout-Ms": {"60000"}, "User-Agent": {"x"}},
 		{"Connect-Protocol-Version": {"2"}},
 		{"Connect-Protocol-Version": {""}},
-		{"Connect-Timeout-Ms": {"0"}}, {"Connect-Timeout-Ms": {""}}, {"Connect-Timeout-Ms": {"-1"}},
-		{"Connect-Timeout-Ms": {"1e3"}}, {"Connect-Timeout-Ms": {"+5"}}, {"Connect-Timeout-Ms": {"99999999999"}},
-		{"Accept-Encoding": {"gzip"}}, {"Accept-Encoding": {"identity"}}, {"Accept-Encoding": {"br, gzip;q=0.5"}},
-		{"Content-Encoding": {"identity"}}, {"Content-Encoding": {"br"}}, {"Content-Encoding": {"gzip"}},
+		{"Connect-Timeout-Ms": {"0"}},
+		{"Connect-Timeout-Ms": {""}},
+		{"Connect-Timeout-Ms": {"-1"}},
+		{"Connect-Timeout-Ms": {"1e3"}},
+		{"Connect-Timeout-Ms": {"+5"}},
+		{"Connect-Timeout-Ms": {"99999999999"}},
+		{"Accept-Encoding": {"gzip"}},
+		{"Accept-Encoding": {"identity"}},
+		{"Accept-Encoding": {"br, gzip;q=0.5"}},
+		{"Content-Encoding": {"identity"}},
+		{"Content-Encoding": {"br"}},
+		{"Content-Encoding": {"gzip"}},
 	}
 }
 

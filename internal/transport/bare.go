@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -28,7 +29,9 @@ func ServeBare(ctx context.Context, l net.Listener, body []byte) error {
 		return fmt.Errorf("serve on %s: %w", l.Addr(), err)
 	case <-ctx.Done():
 		err := server.Close()
-		<-ended // it says that the server was closed
+		if closed := <-ended; !errors.Is(closed, http.ErrServerClosed) {
+			err = errors.Join(err, closed)
+		}
 		return err
 	}
 }
