@@ -58,7 +58,8 @@ func TestAnAnswerInBuffersHasTheSameBytes(t *testing.T) {
 		got := bytes.Join(a.AppendBuffers(nil), nil)
 		want := made(json, 100_000).Append(nil)
 		if !bytes.Equal(got, want) || len(want) != size {
-			t.Errorf("JSON %v: %d bytes in buffers, %d in one piece, and the size is %d", json, len(got), len(want), size)
+			t.Errorf("JSON %v: %d bytes in buffers, %d in one piece, and the size is %d",
+				json, len(got), len(want), size)
 		}
 		if !a.Gathered() {
 			t.Errorf("JSON %v: %d bytes in large records are copied", json, size)
