@@ -5,6 +5,19 @@ function want(benchmark, unit, relation, value, words, peers) {
 	n++
 	names[n] = benchmark; units[n] = unit; relations[n] = relation; wanted[n] = value; text[n] = words; others[n] = peers
 }
+# reserve keeps a row for a figure that is wanted below another one of the same run, and returns its number.
+function reserve(words) {
+	want("", "", "", 0, words)
+	return n
+}
+# below fills a reserved row.
+function below(row, benchmark, unit, other, whose) {
+	names[row] = benchmark; units[row] = unit; relations[row] = "<="
+	if ((other SUBSEP unit) in measured) {
+		wanted[row] = measured[other, unit]
+		others[row] = whose " " measured[other, unit] " (this run)"
+	}
+}
 function ratio(name, benchmark, over, unit) {
 	if ((benchmark SUBSEP unit) in measured && (over SUBSEP unit) in measured && measured[over, unit] > 0) measured[name, "x"] = sprintf("%.2f", measured[benchmark, unit] / measured[over, unit])
 }
@@ -57,6 +70,19 @@ BEGIN {
 	want("SubmitToBound/jobs-of-100", "tasks/s", ">=", 20000, "submit to binding seen at a gateway, 64 submitters, jobs of 100 tasks")
 	want("SubmitToBound/jobs-of-1", "tasks/s", ">=", 4000, "the same, jobs of one task")
 	want("BarrierIdle/tcp/relays=0", "p50-ms", "<=", 0.2, "what a strict read waits, idle, over loopback, median")
+	# Lists of 100 records in 256 KiB: a gateway beside a bare net/http handler, and beside a leader that encodes each record at each request.
+	split("tasks/proto jobs/proto tasks/json", kinds, " ")
+	for (k = 1; k <= 3; k++)
+		for (c = 16; c <= 64; c += 48) {
+			want("ServedList/" kinds[k] "/eventual/connections=" c, "x-bare", "<=", 1.25, "CPU of a list over bare net/http, " kinds[k] ", eventual, " c " connections", "1.7-2.4 with connect's handler")
+			want("ServedList/" kinds[k] "/strict/connections=" c, "x-bare", "<=", 1.45, "  strict", "2.0-2.7 with connect's handler")
+		}
+	want("Gateway/barrier", "over-ms", "<=", 0.2, "a strict read over an eventual one, idle, two processes, median", "design 4")
+	split("25 90 115 200", loads, " ")
+	split("p50-ms p80-ms p99-ms", shares, " ")
+	for (k = 1; k <= 4; k++)
+		for (s = 1; s <= 3; s++)
+			latencies[k, s] = reserve("a list at " loads[k] " % of the leader's rate, strict, " shares[s])
 	want("Program/ready", "s", "<=", 1, "dev is ready")
 	want("Program/size", "MB", "<=", 60, "size of the binary")
 	want("Program/idle-memory", "MB", "<=", 100, "memory of an idle dev")
@@ -131,6 +157,9 @@ BEGIN {
 	for (i = 3; i < NF; i += 2) measured[name, $(i + 1)] = $i
 }
 END {
+	for (k = 1; k <= 4; k++)
+		for (s = 1; s <= 3; s++)
+			below(latencies[k, s], "Gateway/load=" loads[k] "/gateway-strict", shares[s], "Gateway/load=" loads[k] "/leader-encodes", "leader")
 	for (f = 1; f <= 2; f++)
 		ratio("Place/flat/full=" fulls[f], "Place/nodes=100000/full=" fulls[f] "/traits=false", "Place/nodes=1000/full=" fulls[f] "/traits=false", "placements/s")
 	ratio("Commit/idle=2000/wide=0", "Commit/idle=2000/wide=0", "Commit/idle=0/wide=0", "cpu-us/op")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -34,7 +33,7 @@ var ( //nolint:gochecknoglobals // constants
 
 // encodedReads mounts the reads whose answers are put together from records as they are kept. The
 // services do not have these methods, since an answer is no decoded message.
-func (g *Gateway) encodedReads(mount func(path string, h http.Handler), options []connect.HandlerOption) {
+func (g *Gateway) encodedReads(mount func(path string, read *plainRead), options []connect.HandlerOption) {
 	jobs, nodes, queues, policies := jobService{g: g}, nodeService{g: g}, queueService{g: g}, policyService{g: g}
 	mount(encodedRead(plimsollv1connect.JobServiceGetJobProcedure, g, jobs.getJob, options))
 	mount(encodedRead(plimsollv1connect.JobServiceListJobsProcedure, g, jobs.listJobs, options))
@@ -48,41 +47,40 @@ func (g *Gateway) encodedReads(mount func(path string, h http.Handler), options 
 }
 
 // encodedRead returns the path and the handler of one read. read fills the answer.
-func encodedRead[Q any](
+func encodedRead[Q any, M message[Q]](
 	procedure string, g *Gateway, read func(context.Context, *Q, *answer) error, options []connect.HandlerOption,
-) (string, http.Handler) {
-	return procedure, connect.NewUnaryHandler(
+) (string, *plainRead) {
+	byConnect := connect.NewUnaryHandler(
 		procedure,
 		func(ctx context.Context, req *connect.Request[Q]) (*connect.Response[wire.Answer], error) {
 			a := &answer{Answer: wire.NewAnswer(inJSON(req.Header())), g: g, request: ctx, charge: chargeOf(ctx)}
-			if err := read(ctx, req.Msg, a); err != nil {
+			if err := a.fill(func() error { return read(ctx, req.Msg, a) }); err != nil {
 				return nil, err
 			}
-			if err := a.charge.holdAnswer(a.unheld); err != nil {
-				return nil, err
-			}
-			resp := connect.NewResponse(a.Answer)
-			if sentAsItIs(req.Header()) {
-				resp.Header().Set("Content-Length", strconv.Itoa(a.Size()))
-			}
-			return resp, nil
+			return connect.NewResponse(a.Answer), nil
 		}, options...,
 	)
+	return procedure, &plainRead{
+		g: g, procedure: procedure, byConnect: byConnect,
+		request: func() proto.Message { return M(new(Q)) },
+		read: func(ctx context.Context, req proto.Message, a *answer) error {
+			return read(ctx, req.(M), a) //nolint:forcetypeassert // request makes no other
+		},
+	}
+}
+
+// fill fills an answer with read, and charges the request with the rest of its bytes.
+func (a *answer) fill(read func() error) error {
+	if err := read(); err != nil {
+		return err
+	}
+	return a.charge.holdAnswer(a.unheld)
 }
 
 // inJSON reports whether the answer to a request is in JSON: it has the encoding of the request.
 func inJSON(header http.Header) bool {
 	kind, _, _ := strings.Cut(header.Get("Content-Type"), ";")
 	return strings.HasSuffix(strings.ToLower(strings.TrimSpace(kind)), "json")
-}
-
-// sentAsItIs reports whether the body of the answer to a request is the answer's bytes: it is not
-// compressed, and has no envelope. A body of known length is sent with fewer writes.
-func sentAsItIs(header http.Header) bool {
-	kind, _, _ := strings.Cut(header.Get("Content-Type"), ";")
-	kind = strings.TrimSpace(kind)
-	return (strings.EqualFold(kind, "application/proto") || strings.EqualFold(kind, "application/json")) &&
-		header.Get("Accept-Encoding") == ""
 }
 
 // answer is the answer to one read, under construction.
@@ -138,11 +136,7 @@ func (a *answer) encoded(kind wire.Kind, key string, data []byte) ([]byte, error
 // checkFields fails for a record whose fields are malformed. The leader has encoded the record, so
 // one that begins with its id is not gone over.
 func checkFields(kind wire.Kind, key string, data []byte) error {
-	id := key
-	if kind == wire.KindTask {
-		id, _, _ = strings.Cut(key, "\x00")
-	}
-	if wire.BeginsWith(data, id) {
+	if wire.BeginsWithKey(data, key) {
 		return nil
 	}
 	if err := wire.CheckFields(data); err != nil {

@@ -152,9 +152,23 @@ const partBytes = 128
 // reached.
 const pageBytes = 4 << 20
 
-// charge opens the charge of a request. The request that it returns has the charge in its context.
-func (g *Gateway) charge(u *ongoing, w http.ResponseWriter, r *http.Request) *http.Request {
+// chargedContext is the context of a request, with its charge.
+type chargedContext struct {
+	context.Context //nolint:containedctx // the value lives as long as the request
+	charge          *charge
+}
+
+// Value implements context.Context.
+func (c *chargedContext) Value(key any) any {
+	if key == (chargeKey{}) {
+		return c.charge
+	}
+	return c.Context.Value(key)
+}
+
+// charge opens the charge of a request, and makes the context that has it.
+func (g *Gateway) charge(u *ongoing, w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
 	u.charge = charge{gateway: g, answer: w, budget: g.budgets.of(ctx)}
-	return r.WithContext(context.WithValue(ctx, chargeKey{}, &u.charge))
+	u.context = chargedContext{ctx, &u.charge}
 }

@@ -78,7 +78,7 @@ type Config struct {
 	// least 64 MiB.
 	MaxAgentBytes int
 	// MaxJSONBytes bounds the cache of records in JSON, which answers in JSON are made of; default
-	// 64 MiB. Those that were not read for the longest time give way.
+	// 64 MiB. When it is full the oldest ones that were not read lately give way.
 	MaxJSONBytes int
 	// MaxExplains bounds the questions to the leader under way: explanations, dry runs, capacities
 	// and plans; default 16.

@@ -23,8 +23,12 @@
 //     of at least a version waits for it, at most Config.BarrierTimeout. Both answers carry their
 //     age: they hold everything that was committed so long ago.
 //   - An answer is put together from the bytes of the records as they are kept. In JSON a record is
-//     rendered once a version, in a cache of Config.MaxJSONBytes, where the records that were not
-//     read for the longest time give way.
+//     rendered once a version, in a cache of Config.MaxJSONBytes, where the oldest records that
+//     were not read lately give way.
+//   - A read over Connect's unary protocol without compression is served without connect's handler,
+//     and answered exactly as that would answer it. Over HTTP/1 the bytes of the records go to the
+//     kernel without a copy. Requests that repeat word for word are decoded once: each read keeps
+//     at most 128 KiB of them, and drops all when there is no room.
 //   - A write is checked, sent to the leader once, and answered from a snapshot that shows its
 //     effect.
 //   - WatchJob begins with a strict read and then sends the newest status after each change; it may
@@ -59,13 +63,13 @@
 //
 // Cost: a single read is O(log records) beyond its barrier. A list is linear in the records that it
 // looks at, and one answer holds at most Config.PageSize of them. It decodes no record: without a
-// filter it costs one copy of the records' bytes. A change is decoded once for all watches of
-// users, and then costs each of them a comparison and a copy. A change of a node's tasks costs its
-// agent's stream the work on the changed tasks; only when the history has a gap does the stream
-// compare all of them. A stream of a node, a job, an owner or a queue is woken by its own changes
-// alone. A stream that waits keeps no snapshot: a watcher takes 36 KiB with its connection, and an
-// agent 51 KiB, most of it buffers of net/http and stacks. An idle gateway walks over the heard
-// nodes once in a heartbeat interval.
+// filter it costs the kernel's copy of the records' bytes, and a second one over HTTP/2 or if they
+// are small. A change is decoded once for all watches of users, and then costs each of them a
+// comparison and a copy. A change of a node's tasks costs its agent's stream the work on the
+// changed tasks; only when the history has a gap does the stream compare all of them. A stream of
+// a node, a job, an owner or a queue is woken by its own changes alone. A stream that waits keeps
+// no snapshot: a watcher takes 36 KiB with its connection, and an agent 51 KiB, most of it buffers
+// of net/http and stacks. An idle gateway walks over the heard nodes once in a heartbeat interval.
 //
 // The design is "Titus gateways": any gateway answers any call consistently, and all reads are
 // refused while there is no leader. Heartbeats that end at the edge are an addition.

@@ -81,6 +81,8 @@ type Gateway struct {
 	methods  map[string]method // by path
 	inflater wire.Inflater
 	handler  http.Handler
+	refuser  *connect.ErrorWriter
+	reads    map[string]*plainRead // by path
 
 	connections *transport.Connections
 }
@@ -99,6 +101,7 @@ func New(cfg Config, r Replica) (*Gateway, error) {
 		agents:   newAgentClients(cfg.MaxAgents, newAgentAddresses(cfg.AgentAddresses), cfg.LogTokens),
 		explains: make(chan struct{}, cfg.MaxExplains),
 		slots:    newSlots(&cfg),
+		refuser:  connect.NewErrorWriter(),
 	}
 	g.connections = transport.NewConnections(transport.ConnectionsConfig{
 		Users: cfg.MaxConnections, Agents: cfg.MaxAgentConnections, Peer: cfg.MaxPeerConnections,
@@ -218,7 +221,12 @@ func (g *Gateway) routes() http.Handler {
 	rpc(plimsollv1connect.NewWatchServiceHandler(watchService{g}, wire.Bounded(bounds),
 		connect.WithInterceptors(guard{g}), connect.WithCompressMinBytes(math.MaxInt)))
 	g.methods = methodsOf(served...)
-	g.encodedReads(func(path string, h http.Handler) { mux.Handle(path, g.bounded(h)) }, options)
+	reads := map[string]http.Handler{} // by path: they are frequent, and spare themselves the search
+	g.reads = map[string]*plainRead{}
+	g.encodedReads(func(path string, read *plainRead) {
+		g.reads[path], reads[path] = read, g.admitted(read)
+		mux.Handle(path, reads[path])
+	}, options)
 	events := rest.New(rest.Config{
 		ResponseSize: uint64(g.cfg.PageSize),
 		Fault:        func(err error) { g.cfg.Events.Fault("/ws/v1/events/batch", err) },
@@ -231,7 +239,13 @@ func (g *Gateway) routes() http.Handler {
 		rest.WriteError(w, http.StatusNotFound,
 			"there is nothing at this path; there are /healthz, /readyz, /metrics, /ws/v1/events/batch and the services of package plimsoll.v1")
 	})
-	return g.timed(mux)
+	return g.timed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if read := reads[r.URL.Path]; read != nil {
+			read.ServeHTTP(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	}))
 }
 
 // agentRoutes returns the table of everything served on Config.ListenAgents.

@@ -34,6 +34,12 @@ func (gd guard) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
+// call is WrapUnary for a read that is served without connect. The request is checked.
+func (gd guard) call(ctx context.Context, procedure string, read func() error) (err error) {
+	defer func() { err = gd.outcome(ctx, procedure, recover(), err) }()
+	return read()
+}
+
 // checkRequest fails for unknown enumeration numbers in a user's request. An agent may be of a
 // newer version, so AgentService checks its own enumerations.
 func checkRequest(procedure string, request any) error {

@@ -149,12 +149,29 @@ func (in *intake) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// whole reads a body that has no prefixes, and gives it to accept before it is counted. Unless that
+// takes it, it is counted and returned, with its footprint. Read returns it too, or the error.
+func (in *intake) whole(accept func(body []byte) bool) (data []byte, footprint int, err error) {
+	if data, err = in.readAll(); err == nil {
+		if !in.compressed && accept(data) {
+			in.ready, in.done = data, io.EOF
+			return nil, 0, nil
+		}
+		data, footprint, err = in.unpack(data, in.compressed)
+	}
+	if in.done = err; err != nil {
+		return nil, 0, err
+	}
+	in.ready, in.done = data, io.EOF
+	return data, footprint, nil
+}
+
 // next reads the next message, with its prefix if it has one.
 func (in *intake) next() ([]byte, error) {
 	if !in.enveloped {
 		data, err := in.readAll()
 		if err == nil {
-			data, err = in.unpack(data, in.compressed)
+			data, _, err = in.unpack(data, in.compressed)
 		}
 		if err != nil {
 			return nil, err
@@ -174,7 +191,7 @@ func (in *intake) next() ([]byte, error) {
 		return nil, err
 	}
 	if compressed := prefix[0]&envelopeCompressed != 0; !compressed || in.compressed {
-		if data, err = in.unpack(data, compressed); err != nil {
+		if data, _, err = in.unpack(data, compressed); err != nil {
 			return nil, err
 		}
 		prefix[0] &^= envelopeCompressed
@@ -237,19 +254,20 @@ func (in *intake) readUpTo(most int) ([]byte, error) {
 	}
 }
 
-// unpack inflates a message if it is compressed, and acquires the bytes of its decoded form.
-func (in *intake) unpack(data []byte, compressed bool) ([]byte, error) {
+// unpack inflates a message if it is compressed, and acquires the bytes of its decoded form, its
+// footprint.
+func (in *intake) unpack(data []byte, compressed bool) (out []byte, footprint int, err error) {
 	if compressed && len(data) > 0 {
 		if err := in.hold(wire.InflateBytes); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		packed := cap(data)
 		out, err := in.gateway.inflater.Inflate(data, in.most(), in.hold)
 		switch {
 		case isRPC(err):
-			return nil, err // there was no room
+			return nil, 0, err // there was no room
 		case err != nil:
-			return nil, in.refused(err)
+			return nil, 0, in.refused(err)
 		}
 		in.charge.release(wire.InflateBytes + packed)
 		data = out
@@ -258,20 +276,20 @@ func (in *intake) unpack(data []byte, compressed bool) ([]byte, error) {
 	if in.json {
 		count = wire.FootprintJSON
 	}
-	footprint, err := count(data, in.input, wire.RequestBounds(in.most()).Decoded)
+	footprint, err = count(data, in.input, wire.RequestBounds(in.most()).Decoded)
 	if err != nil {
-		return nil, in.refused(err)
+		return nil, 0, in.refused(err)
 	}
 	if err := in.hold(len(data) + footprint); err != nil { // connect copies the message
-		return nil, err
+		return nil, 0, err
 	}
 	if in.json {
 		if err := wire.CheckJSON(data, in.input); err != nil {
 			in.drain()
-			return nil, wire.ConnectError(err)
+			return nil, 0, wire.ConnectError(err)
 		}
 	}
-	return data, nil
+	return data, footprint, nil
 }
 
 func isRPC(err error) bool {

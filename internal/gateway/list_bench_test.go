@@ -9,11 +9,13 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"strconv"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
@@ -26,6 +28,8 @@ import (
 const (
 	servedVariable = "PLIMSOLL_BENCH_SERVED" // bare or gateway
 	leaderVariable = "PLIMSOLL_BENCH_LEADER"
+
+	profilesVariable = "PLIMSOLL_BENCH_PROFILES" // a directory
 )
 
 // listed is the number of records of an answer, and listedBytes their size: 256 KiB.
@@ -38,13 +42,23 @@ const (
 // longRecords returns the tasks of a job and then other jobs: as many of both as a list of 256 KiB
 // has.
 func longRecords(of string) []wire.Mutation {
-	var all, jobs []wire.Mutation
+	return append(longTasks(of), longJobs()...)
+}
+
+func longTasks(of string) (all []wire.Mutation) {
 	for i := range listed {
 		task := plimsoll.Task{
 			Job: of, Group: "map", Index: int32(i), Attempt: 1, State: plimsoll.TaskRunning, Node: "n1",
 			Created: 1795188772531784241, Bound: 1795188772531784241, Started: 1795188772531784241, Revision: 7,
 		}
 		task.Message = strings.Repeat("x", listedBytes/listed-len(wire.AppendTask(nil, &task)))
+		all = append(all, putTask(task))
+	}
+	return all
+}
+
+func longJobs() (all []wire.Mutation) {
+	for i := range listed {
 		job := plimsoll.JobStatus{
 			ID: fmt.Sprintf("job%d", i), Owner: "alice", Queue: "root.batch", State: plimsoll.JobRunning,
 		}
@@ -55,46 +69,91 @@ func longRecords(of string) []wire.Mutation {
 				Wait:   plimsoll.WaitCause{Code: plimsoll.WaitQueueMax, Queue: "root.batch", Resource: "memory"},
 			})
 		}
-		all, jobs = append(all, putTask(task)), append(jobs, putStatus(job))
+		all = append(all, putStatus(job))
 	}
-	return append(all, jobs...)
+	return all
 }
 
+// servedRounds is the number of rounds of BenchmarkServedList: each measures both servers.
+const servedRounds = 9
+
 // BenchmarkServedList measures the processor time of a server process for a list of 100 records in
-// 256 KiB: a bare net/http handler that writes the same bytes, and a gateway. The clients and the
-// leader are in this process.
+// 256 KiB: a gateway, beside a bare net/http handler that gets the same requests and writes as many
+// bytes. The two take turns, and x-bare is the median of their ratios. The clients and the leader
+// are in this process.
+//
+// With PLIMSOLL_BENCH_PROFILES the processor profiles of the servers are written to that directory.
 func BenchmarkServedList(b *testing.B) {
 	ld := startLeader(b)
 	ld.source.Publish(&wire.Batch{Epoch: 1, Revision: 1, Mutations: longRecords("job")})
 	for i := range uint64(others) { // a copy of a usual size, beside which an answer is small
-		tasks := longRecords(fmt.Sprintf("other%d", i))[:listed]
-		ld.source.Publish(&wire.Batch{Epoch: 1, Revision: 2 + i, Mutations: tasks})
+		ld.source.Publish(&wire.Batch{Epoch: 1, Revision: 2 + i, Mutations: longTasks(fmt.Sprintf("other%d", i))})
 	}
 	const tasks, jobs = plimsollv1connect.JobServiceListTasksProcedure, plimsollv1connect.JobServiceListJobsProcedure
 	const strict, eventual = `{"job":"job"}`, `{"job":"job","consistency":{"level":"FRESHNESS_EVENTUAL"}}`
 	const ofJob, anyAge = "\x0a\x03job", "\x32\x02\x08\x02" // the same in the binary form
-	for _, connections := range []int{16, 64} {
-		for _, c := range []struct{ name, served, path, kind, body string }{
-			{"bare", "bare", "/", "application/proto", ""},
-			{"tasks/proto/eventual", "gateway", tasks, "application/proto", ofJob + anyAge},
-			{"tasks/proto/strict", "gateway", tasks, "application/proto", ofJob},
-			{"jobs/proto/eventual", "gateway", jobs, "application/proto", anyAge},
-			{"jobs/proto/strict", "gateway", jobs, "application/proto", ""},
-			{"tasks/json/eventual", "gateway", tasks, "application/json", eventual},
-			{"tasks/json/strict", "gateway", tasks, "application/json", strict},
-		} {
+	for _, c := range []struct{ name, path, kind, body string }{
+		{"bare", "", "application/proto", ""}, // against itself: what the comparison is good for
+		{"tasks/proto/eventual", tasks, "application/proto", ofJob + anyAge},
+		{"tasks/proto/strict", tasks, "application/proto", ofJob},
+		{"jobs/proto/eventual", jobs, "application/proto", anyAge},
+		{"jobs/proto/strict", jobs, "application/proto", ""},
+		{"tasks/json/eventual", tasks, "application/json", eventual},
+		{"tasks/json/strict", tasks, "application/json", strict},
+	} {
+		for _, connections := range []int{16, 64} {
 			b.Run(fmt.Sprintf("%s/connections=%d", c.name, connections), func(b *testing.B) {
-				pid, address := startServed(b, c.served, ld.address)
-				closed := loop{url: "http://" + address + c.path, kind: c.kind, body: c.body, connections: connections}
-				closed.run(b, 200*connections) // warm
-				b.ResetTimer()
-				began := processTime(b, pid)
-				bytes := closed.run(b, b.N)
-				b.ReportMetric(float64((processTime(b, pid)-began).Microseconds())/float64(b.N), "server-µs/op")
-				b.ReportMetric(float64(bytes)/float64(b.N), "B/answer")
+				served := "gateway"
+				if c.path == "" {
+					served = "bare"
+				}
+				bare := startServed(b, "bare", ld.address, b.Name()+"-bare")
+				gateway := startServed(b, served, ld.address, b.Name())
+				bare.loop = loop{url: "http://" + bare.address, kind: c.kind, body: c.body, connections: connections}
+				gateway.loop = bare.loop
+				gateway.url = "http://" + gateway.address + c.path
+				compare(b, bare, gateway)
 			})
 		}
 	}
+}
+
+// compare measures two servers in turns.
+func compare(b *testing.B, bare, gateway *servedProcess) {
+	b.Helper()
+	bare.run(b, 200*bare.connections) // warm
+	gateway.run(b, 200*gateway.connections)
+	b.ResetTimer()
+	each := max(b.N/servedRounds, 1)
+	var ours, theirs, ratios []float64
+	var bytes int64
+	for range servedRounds {
+		_, took := bare.run(b, each)
+		received, own := gateway.run(b, each)
+		bytes = received
+		theirs, ours = append(theirs, took), append(ours, own)
+		ratios = append(ratios, own/took)
+	}
+	b.ReportMetric(median(ours), "server-µs/op")
+	b.ReportMetric(median(theirs), "bare-µs/op")
+	b.ReportMetric(median(ratios), "x-bare")
+	b.ReportMetric(float64(bytes)/float64(each), "B/answer")
+}
+
+// servedProcess is a server process and the loop of requests to it.
+type servedProcess struct {
+	pid     int
+	address string
+	loop
+}
+
+// run makes n requests, and returns the bytes of the answers and the processor time of the server
+// for each request in microseconds.
+func (s *servedProcess) run(b *testing.B, n int) (received int64, took float64) {
+	b.Helper()
+	began := processTime(b, s.pid)
+	received = s.loop.run(b, n)
+	return received, float64((processTime(b, s.pid) - began).Nanoseconds()) / 1e3 / float64(n)
 }
 
 // loop is a closed loop of requests over some connections.
@@ -157,9 +216,13 @@ func (l loop) once(client *http.Client, buffer []byte) (int64, error) {
 }
 
 // startServed starts this binary as a server, and returns its process and its address.
-func startServed(b *testing.B, served, leader string) (pid int, address string) {
+func startServed(b *testing.B, served, leader, name string) *servedProcess {
 	b.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestServeForTheBenchmark$", "-test.v") //nolint:gosec // this binary
+	args := []string{"-test.run=^TestServeForTheBenchmark$", "-test.v"}
+	if dir := os.Getenv(profilesVariable); dir != "" {
+		args = append(args, "-test.cpuprofile="+filepath.Join(dir, strings.ReplaceAll(name, "/", "_")+".pprof"))
+	}
+	cmd := exec.Command(os.Args[0], args...) //nolint:gosec // this binary
 	cmd.Env = append(os.Environ(), servedVariable+"="+served, leaderVariable+"="+leader)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -174,6 +237,7 @@ func startServed(b *testing.B, served, leader string) (pid int, address string) 
 		b.Fatal(err)
 	}
 	lines := bufio.NewScanner(out)
+	address := ""
 	for address == "" && lines.Scan() {
 		address, _ = strings.CutPrefix(lines.Text(), "serving ")
 		if address == lines.Text() {
@@ -192,27 +256,17 @@ func startServed(b *testing.B, served, leader string) (pid int, address string) 
 			b.Error(err)
 		}
 	})
-	return cmd.Process.Pid, address
+	return &servedProcess{pid: cmd.Process.Pid, address: address}
 }
 
-// processTime returns the processor time that a process has taken.
+// processTime returns the processor time that a process has taken, to the nanosecond.
 func processTime(b *testing.B, pid int) time.Duration {
 	b.Helper()
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
+	var took unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|2), &took); err != nil { // clock_getcpuclockid(3)
 		b.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(data), ") ")
-	fields := strings.Fields(rest)
-	ticks := 0
-	for _, field := range fields[11:13] { // utime and stime
-		n, err := strconv.Atoi(field)
-		if err != nil {
-			b.Fatal(err)
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * 10 * time.Millisecond
+	return time.Duration(took.Nano())
 }
 
 // TestServeForTheBenchmark is the process of a server of BenchmarkServedList, until its input ends.
@@ -252,21 +306,19 @@ func TestServeForTheBenchmark(t *testing.T) {
 // serveBare serves the bytes of a list with nothing but net/http.
 func serveBare(t *testing.T) {
 	t.Helper()
-	body := make([]byte, listedBytes)
 	l, err := transport.Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer := func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/proto")
-		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-		_, _ = w.Write(body) // the client is gone
-	}
-	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(answer)}
+	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
-	group.Go(func() { _ = server.Serve(l) }) // closed below
+	group.Go(func() {
+		if err := transport.ServeBare(ctx, l, make([]byte, listedBytes)); err != nil {
+			t.Error(err)
+		}
+	})
 	fmt.Println("\nserving " + l.Addr().String())
 	_, _ = io.Copy(io.Discard, os.Stdin) // the end of the benchmark
-	_ = server.Close()                   // its connections are the benchmark's
+	cancel()
 	group.Wait()
 }

@@ -209,9 +209,10 @@ func (p *slot) leave() {
 
 // ongoing is the state of one request at a gateway, allocated at once.
 type ongoing struct {
-	slot   slot
-	charge charge
-	intake intake
+	slot    slot
+	charge  charge
+	intake  intake
+	context chargedContext
 }
 
 // take takes a slot for a request.
@@ -226,25 +227,40 @@ func (g *Gateway) take(u *ongoing, w http.ResponseWriter, r *http.Request) error
 	return err
 }
 
-// bounded refuses an RPC for which there is no slot, before its body is read, and opens the charge
+// admittedHandler serves a request that has its slot and its charge.
+type admittedHandler interface {
+	serve(u *ongoing, w http.ResponseWriter, r *http.Request)
+}
+
+// service is an http.Handler that is served as an admittedHandler.
+type service struct{ http.Handler }
+
+// serve implements admittedHandler.
+func (s service) serve(u *ongoing, w http.ResponseWriter, r *http.Request) {
+	s.ServeHTTP(w, r.WithContext(&u.context))
+}
+
+// bounded is admitted for a plain http.Handler.
+func (g *Gateway) bounded(next http.Handler) http.Handler { return g.admitted(service{next}) }
+
+// admitted refuses an RPC for which there is no slot, before its body is read, and opens the charge
 // of every other on its budget.
-func (g *Gateway) bounded(next http.Handler) http.Handler {
-	refuser := connect.NewErrorWriter()
+func (g *Gateway) admitted(next admittedHandler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		u := &ongoing{}
 		if err := g.take(u, w, r); err != nil {
 			w.Header().Set("Retry-After", retryAfter)
-			refuse(refuser, w, r, wire.ConnectError(err))
+			refuse(g.refuser, w, r, wire.ConnectError(err))
 			return
 		}
 		defer u.slot.leave()
-		r = g.charge(u, w, r)
+		g.charge(u, w, r)
 		defer u.charge.end()
 		if err := g.meter(u, r); err != nil {
-			refuse(refuser, w, r, err)
+			refuse(g.refuser, w, r, err)
 			return
 		}
-		next.ServeHTTP(w, r)
+		next.serve(u, w, r)
 	})
 }
 
@@ -271,7 +287,8 @@ func (g *Gateway) boundedREST(next http.Handler) http.Handler {
 			return
 		}
 		defer u.slot.leave()
-		r = g.charge(u, w, r)
+		g.charge(u, w, r)
+		r = r.WithContext(&u.context)
 		defer u.charge.end()
 		counted := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 		next.ServeHTTP(counted, r)

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"io"
 	"net/http"
 	"sync"
 	"time"
@@ -34,6 +35,8 @@ type Answer struct {
 	http.ResponseWriter
 	control http.ResponseController
 	unread  time.Duration
+	conn    *conn         // takes bodies in buffers; nil: it does not
+	gathers io.ReaderFrom // the way there
 
 	mu struct {
 		sync.Mutex
@@ -53,6 +56,9 @@ func TimeAnswers(cfg AnswerConfig, next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a := &Answer{ResponseWriter: w, control: *http.NewResponseController(w)}
+		if from, ok := w.(io.ReaderFrom); ok && r.ProtoMajor == 1 {
+			a.conn, a.gathers = connOf(r.Context()), from
+		}
 		// Deadlines outlive a request on its connection, so each request sets its own. The only
 		// error is that the writer of a test has no deadlines.
 		if cfg.Stream != nil && cfg.Stream(r) {

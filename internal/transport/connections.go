@@ -177,6 +177,7 @@ type conn struct {
 	peer    netip.Addr   // address of another machine; invalid for this one
 	trusted atomic.Bool  // an agent or a gateway was served on the connection
 	writing atomic.Int64 // beginning of the waiting write in Unix nanoseconds; 0: none
+	body    *gathered    // body that is being written; nil: none. It belongs to the request's goroutine
 
 	// Guarded by owner.mu.
 	pool   *pool
@@ -327,8 +328,18 @@ func (c *conn) Close() error {
 // NetConn returns the underlying connection.
 func (c *conn) NetConn() net.Conn { return c.Conn }
 
-// Write implements net.Conn.
+// Write implements net.Conn. The header of a body in buffers waits for its body.
 func (c *conn) Write(p []byte) (int, error) {
+	if body := c.body; body != nil {
+		if body.hold(p) {
+			return len(p), nil
+		}
+		c.body = nil
+		if _, err := c.Write(body.head); err != nil {
+			return 0, err
+		}
+		body.head = body.head[:0]
+	}
 	c.writing.Store(time.Now().UnixNano())
 	n, err := c.Conn.Write(p)
 	c.writing.Store(0)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync/atomic"
 
 	"github.com/plimsoll-dev/plimsoll"
 )
@@ -21,7 +22,13 @@ const refusedHeader = "Plimsoll-Refused"
 type hostPolicy struct {
 	listener netip.AddrPort
 	names    map[string]bool // host names and IP literals, as plainHost returns them
+
+	// recent is the Host header that was accepted last, of at most maxRecentHost bytes. It is
+	// accepted at every local address.
+	recent atomic.Pointer[string]
 }
+
+const maxRecentHost = 300
 
 // claim holds a request's own statements on its target and its origin.
 type claim struct {
@@ -165,12 +172,20 @@ func clip(s string) string { return s[:min(len(s), 300)] }
 // admits refuses a request that the policy forbids.
 func (p *hostPolicy) admits(w http.ResponseWriter, r *http.Request) bool {
 	c := claim{host: r.Host, origin: r.Header["Origin"], site: r.Header["Sec-Fetch-Site"]}
+	plain := len(c.origin) == 0 && len(c.site) == 0
+	if recent := p.recent.Load(); plain && recent != nil && *recent == r.Host {
+		return true
+	}
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
 		c.local = addrPort(local).Addr()
 	}
 	if reason := p.refusal(c); reason != "" {
 		refuseAs(w, r, http.StatusForbidden, reason)
 		return false
+	}
+	if plain && len(r.Host) <= maxRecentHost && p.refusal(claim{host: r.Host}) == "" {
+		host := strings.Clone(r.Host)
+		p.recent.Store(&host)
 	}
 	return true
 }

@@ -168,3 +168,26 @@ func startServe(ctx context.Context, l net.Listener, allowed bool) <-chan error 
 	}()
 	return ended
 }
+
+// The host that was accepted last is remembered, and nothing else of its request.
+func TestAnAcceptedHostOpensNothingToOtherRequests(t *testing.T) {
+	l := listen(t, "127.0.0.1:0")
+	defer mustStop(t, serve(t, l, answer))
+	at := l.Addr().String()
+	for range 3 {
+		for _, test := range []struct {
+			request string
+			status  int
+		}{
+			{"GET / HTTP/1.1\r\nHost: " + at + "\r\n\r\n", 200},
+			{"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", 403},
+			{"GET / HTTP/1.1\r\nHost: " + at + "\r\nOrigin: http://evil.example\r\n\r\n", 403},
+			{"GET / HTTP/1.1\r\nHost: " + at + "\r\nSec-Fetch-Site: cross-site\r\n\r\n", 403},
+			{"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 200},
+		} {
+			if status, body := exchange(t, l, test.request); status != test.status {
+				t.Errorf("%q: %d %s", test.request, status, body)
+			}
+		}
+	}
+}

@@ -15,6 +15,9 @@
 // it returns. Junk on a port costs a connection and 64 KiB of headers. A connection without a
 // complete header is cut off after ten seconds, and an idle one after two minutes.
 //
+// Answer.WriteBuffers writes a body that is in many places without a copy. ServeBare is a measure
+// for the cost of all that Serve adds to net/http.
+//
 // Bounds, each with a test: connections, for users and for agents apart, in all and for each peer
 // (Connections); 256 requests at a time on a connection of HTTP/2; the time in which a body must
 // arrive (Arrival); the time in which an answer or a stream must be read (TimeAnswers). A new

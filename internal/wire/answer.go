@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net"
+	"strconv"
 	"sync"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/plimsoll-dev/plimsoll"
 )
@@ -140,9 +143,12 @@ func (a *Answer) Finish(rest proto.Message) error {
 		a.data(data)
 		return nil
 	}
-	data, err := AppendJSON(nil, rest)
-	if err != nil {
-		return err
+	data, simple := appendNumbers(nil, rest)
+	if !simple {
+		var err error
+		if data, err = AppendJSON(nil, rest); err != nil {
+			return err
+		}
 	}
 	switch {
 	case len(a.parts) == 0:
@@ -163,13 +169,23 @@ func (a *Answer) Finish(rest proto.Message) error {
 func (a *Answer) bytes(number uint64, size int, data []byte) {
 	a.parts = append(a.parts, answerPart{data: data})
 	p := &a.parts[len(a.parts)-1]
-	p.n = uint8(len(appendHeader(p.head[:0], number, size)))
+	if number < 1<<4 && size < 1<<14 && size >= 1<<7 { // the usual record
+		p.head[0], p.head[1], p.head[2] = byte(number)<<3|byte(bytesType), byte(size)|1<<7, byte(size>>7)
+		p.n = 3
+	} else {
+		p.n = uint8(len(appendHeader(p.head[:0], number, size)))
+	}
 	a.size += int(p.n) + len(data)
 }
 
+// data adds bytes, behind the syntax of the last part if that has none.
 func (a *Answer) data(data []byte) {
-	a.parts = append(a.parts, answerPart{data: data})
 	a.size += len(data)
+	if last := len(a.parts) - 1; last >= 0 && a.parts[last].data == nil {
+		a.parts[last].data = data
+		return
+	}
+	a.parts = append(a.parts, answerPart{data: data})
 }
 
 // text adds syntax of JSON. A separator of lists fits into a head, and costs no allocation.
@@ -195,13 +211,82 @@ func (a *Answer) appendTo(dst []byte, json bool) ([]byte, error) {
 		p := &a.parts[i]
 		dst = append(append(dst, p.head[:p.n]...), p.data...)
 	}
-	if cap(a.parts) <= partsKept {
+	a.Release()
+	return dst, nil
+}
+
+// AppendBuffers appends the bytes of the answer to a list. They must not be changed, and are valid
+// until Release.
+func (a *Answer) AppendBuffers(list net.Buffers) net.Buffers {
+	for i := range a.parts {
+		p := &a.parts[i]
+		if p.n > 0 {
+			list = append(list, p.head[:p.n])
+		}
+		if len(p.data) > 0 {
+			list = append(list, p.data)
+		}
+	}
+	return list
+}
+
+// Gathered reports whether an answer is written faster in buffers than as one copy: its records are
+// large enough to be worth a place in the list.
+func (a *Answer) Gathered() bool {
+	return a.size >= gatheredBytes && a.size/len(a.parts) >= gatheredPart
+}
+
+const (
+	gatheredBytes = 32 << 10 // of the smallest answer that is written in buffers
+	gatheredPart  = 512      // the average bytes of its parts, at least
+)
+
+// Append writes the answer behind dst. It is the last use of the answer.
+func (a *Answer) Append(dst []byte) []byte {
+	dst, _ = a.appendTo(dst, a.json) // the encoding is the answer's own
+	return dst
+}
+
+// Release gives up the memory of an answer that was written, for another one.
+func (a *Answer) Release() {
+	if cap(a.parts) > 0 && cap(a.parts) <= partsKept {
 		clear(a.parts) // the records may be dropped
 		parts := a.parts[:0]
 		spare.Put(&parts)
 	}
 	a.parts = nil
-	return dst, nil
+}
+
+// appendNumbers is AppendJSON for a message in which only 64-bit numbers are set, as in the end of
+// most answers; simple is false for any other.
+func appendNumbers(dst []byte, m proto.Message) (out []byte, simple bool) {
+	reflected := m.ProtoReflect()
+	fields := reflected.Descriptor().Fields()
+	separator := byte('{')
+	for i := range fields.Len() {
+		f := fields.Get(i)
+		if !reflected.Has(f) {
+			continue
+		}
+		if f.Cardinality() == protoreflect.Repeated {
+			return nil, false
+		}
+		dst = append(append(append(dst, separator, '"'), f.JSONName()...), `":"`...)
+		switch f.Kind() { //nolint:exhaustive // the rest is left to AppendJSON
+		case protoreflect.Int64Kind:
+			dst = strconv.AppendInt(dst, reflected.Get(f).Int(), 10)
+		case protoreflect.Uint64Kind:
+			dst = strconv.AppendUint(dst, reflected.Get(f).Uint(), 10)
+		default:
+			return nil, false
+		}
+		dst = append(dst, '"')
+		separator = ','
+	}
+	if separator == '{' {
+		dst = append(dst, '{')
+	}
+	return append(dst, '}'), len(reflected.GetUnknown()) == 0
 }
 
 // AppendJSON appends the JSON of a message without white space. protojson adds some at random.
@@ -292,12 +377,15 @@ func NoResourceIn(status []byte) bool {
 	}
 }
 
-// BeginsWith reports whether the first field of an encoded message is its field 1, a text. Every
-// record with an id begins with it.
-func BeginsWith(data []byte, id string) bool {
-	n := len(id)
-	return n > 0 && n < 0x80 && len(data) >= n+2 && data[0] == 1<<3|byte(bytesType) && int(data[1]) == n &&
-		string(data[2:n+2]) == id
+// BeginsWithKey reports whether an encoded record begins with its id. That is field 1, a text: the
+// key of the record, or the part of the key before a zero byte.
+func BeginsWithKey(data []byte, key string) bool {
+	if len(data) < 3 || data[0] != 1<<3|byte(bytesType) {
+		return false
+	}
+	n := int(data[1])
+	return n > 0 && n < 0x80 && len(data) >= n+2 && len(key) >= n && string(data[2:n+2]) == key[:n] &&
+		(len(key) == n || key[n] == 0)
 }
 
 // CheckFields fails if a field of an encoded message is malformed. It does not look into nested

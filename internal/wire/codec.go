@@ -155,12 +155,12 @@ func (c *jsonCodec) Unmarshal(data []byte, message any) error {
 		return err
 	}
 	if len(data) == 0 {
-		return errors.New("an empty body is no JSON object; write {} for a message without fields")
+		return errEmptyJSON
 	}
 	if err := c.check(data, m); err != nil {
 		return err
 	}
-	if err := (protojson.UnmarshalOptions{RecursionLimit: 2 * maxDepth}).Unmarshal(data, m); err != nil {
+	if err := jsonRequests.Unmarshal(data, m); err != nil {
 		return fmt.Errorf("unmarshal into %T: %w", message, err)
 	}
 	return nil
@@ -178,6 +178,22 @@ func (c *jsonCodec) check(data []byte, m proto.Message) error {
 	}
 	return CheckJSON(data, m)
 }
+
+var jsonRequests = protojson.UnmarshalOptions{RecursionLimit: 2 * maxDepth} //nolint:gochecknoglobals // constant
+
+// DecodeChecked decodes a request that has passed Footprint, or FootprintJSON and CheckJSON. It
+// fails where the codecs fail, and the codecs have the words for the caller.
+func DecodeChecked(data []byte, json bool, m proto.Message) error {
+	if json {
+		if len(data) == 0 {
+			return errEmptyJSON
+		}
+		return jsonRequests.Unmarshal(data, m) //nolint:wrapcheck // the codec wraps it
+	}
+	return proto.Unmarshal(data, m) //nolint:wrapcheck // the codec wraps it
+}
+
+var errEmptyJSON = errors.New("an empty body is no JSON object; write {} for a message without fields")
 
 func asProto(message any) (proto.Message, error) {
 	m, ok := message.(proto.Message)
