@@ -17,9 +17,8 @@
 //   - half-open: both directions are lost, so neither side sees the other end (Lose with Both);
 //   - delay: bytes arrive later, in their order (Delay).
 //
-// A connection that has lost bytes never carries bytes of that direction again, because a stream
-// with a gap would be no fault of a network but a broken one. It stays until it is cut or its ends
-// are closed.
+// A connection that has lost bytes never carries bytes of that direction again: no network makes a
+// gap in a stream. It stays until it is cut or its ends are closed.
 //
 // A Link owns two goroutines and 64 KiB for each connection; Close ends and awaits them. It does
 // NOT reorder or change bytes. Its callers are tests.
