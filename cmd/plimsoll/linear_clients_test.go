@@ -29,7 +29,7 @@ const (
 	jobsPerStage  = 3
 )
 
-// workload is what clients share.
+// workload holds the state that all clients share.
 type workload struct {
 	t       *testing.T
 	level   plimsoll.Consistency // of all reads; zero: strict
@@ -130,7 +130,7 @@ func (u *linearClient) keep(a *answer) {
 	u.answers = append(u.answers, *a)
 }
 
-// seen is what a status shows of a job.
+// seen returns the checked part of a status.
 func seen(s *plimsoll.JobStatus) jobSeen {
 	shows := jobSeen{exists: true}
 	if len(s.Groups) == 1 {
@@ -288,7 +288,7 @@ type watcher struct {
 	until    atomic.Uint64 // revision behind which the watch ends; 0: not known yet
 }
 
-// digest is a status as text, with what criteria need in front.
+// digest returns a status as text, with its owner in front for the criteria.
 func digest(s *plimsoll.JobStatus) string {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -318,7 +318,7 @@ func (w *watcher) run(ctx context.Context) error {
 		case complete:
 			return nil
 		case ctx.Err() != nil:
-			return fmt.Errorf("a watch was not sent everything: it is at %+v of revision %d", w.record.Point(), w.until.Load())
+			return fmt.Errorf("a watch of %q is at %+v of revision %d", w.owner, w.record.Point(), until)
 		case plimsoll.CodeOf(err) == plimsoll.CodeStale:
 			w.record.Open(w.changed.Load())
 		}
@@ -353,7 +353,8 @@ func (w *watcher) watch(ctx context.Context) (complete bool, err error) {
 		for _, job := range m.GetJobs() {
 			status := wire.JobStatusFromProto(job.GetJob().GetStatus())
 			sent.Changes = append(sent.Changes, watchtest.Change{
-				Type: watchtest.Type(job.GetChange()), Key: status.ID, Value: digest(&status), Revision: job.GetRevision(),
+				Type: watchtest.Type(job.GetChange()), Key: status.ID, Value: digest(&status),
+				Revision: job.GetRevision(),
 			})
 		}
 		w.record.Receive(sent)

@@ -47,7 +47,8 @@ func newFaultyCluster(t *testing.T) *faultyCluster {
 		c.names = append(c.names, name)
 		c.command[name] = words
 	}
-	add("leader", steppedCoordinator, "-data", c.path("store"), "-listen", socket("leader"), "-clock", c.path("leader.clock"))
+	add("leader", steppedCoordinator, "-data", c.path("store"), "-listen", socket("leader"),
+		"-clock", c.path("leader.clock"))
 	for _, name := range gatewayNames {
 		above := "leader"
 		if name == "behind" {
@@ -57,11 +58,13 @@ func newFaultyCluster(t *testing.T) *faultyCluster {
 		link("clients to "+name, name+".users", name, true)
 	}
 	add("g1", "plimsoll", "gateway", "--id", "g1", "--leader", socket("g1.up"), "--listen", socket("g1"))
-	add("g2", smallGateway, "-id", "g2", "-leader", socket("g2.up"), "-listen", socket("g2"), "-clock", c.path("g2.clock"))
+	add("g2", smallGateway, "-id", "g2", "-leader", socket("g2.up"), "-listen", socket("g2"),
+		"-clock", c.path("g2.clock"))
 	add("g3", "plimsoll", "gateway", "--id", "g3", "--leader", socket("g3.up"), "--listen", socket("g3"))
 	add("relay", smallGateway, "-id", "relay", "-leader", socket("relay.up"), "-listen", socket("relay"),
 		"-listen-replication", socket("down"), "-clock", c.path("relay.clock"))
-	add("behind", "plimsoll", "gateway", "--id", "behind", "--leader", socket("behind.up"), "--listen", socket("behind"))
+	add("behind", "plimsoll", "gateway", "--id", "behind", "--leader", socket("behind.up"),
+		"--listen", socket("behind"))
 	link("agent to g1", "agent.g1", "g1", false)
 	link("agent to g2", "agent.g2", "g2", false)
 	add("agent", "plimsoll", "agent", "--data", c.path("agent"), "--gateways", socket("agent.g1"),

@@ -30,7 +30,7 @@ const (
 	killJob   callKind = "kill"
 )
 
-// jobSeen is what a read shows of a job.
+// jobSeen holds the part of a job that a read is checked for.
 type jobSeen struct {
 	exists bool
 	count  int32  // tasks wanted

@@ -40,9 +40,9 @@ type linearRun struct {
 // ordered, unique, reliable, bookmarkable and resumable in the same history.
 func TestGatewaysAreLinearizableUnderFaults(t *testing.T) {
 	first := testrun.Seed(t)
-	for i := range uint64(testrun.Count(1, 1, 20)) {
+	for i := range uint64(testrun.Count(1, 1, 12)) {
 		t.Run(fmt.Sprint("seed ", first+i), func(t *testing.T) {
-			run := runLinear(t, first+i, plimsoll.Consistency{}, testrun.Count(6, 14, 80))
+			run := runLinear(t, first+i, plimsoll.Consistency{}, testrun.Count(6, 14, 40))
 			run.check(t)
 		})
 	}
@@ -55,7 +55,8 @@ func runLinear(t *testing.T, seed uint64, level plimsoll.Consistency, faults int
 	w := &workload{t: t, level: level, over: make(chan struct{})}
 	c.fill()
 	run := &linearRun{seed: seed}
-	users, watches := make([]*linearClient, linearClients), make([]plimsollv1connect.WatchServiceClient, len(gatewayNames))
+	users := make([]*linearClient, linearClients)
+	watches := make([]plimsollv1connect.WatchServiceClient, len(gatewayNames))
 	for i, name := range gatewayNames {
 		watches[i] = c.watchClient(name)
 	}
@@ -140,7 +141,7 @@ func (c *faultyCluster) lastChanges(w *workload) map[string]uint64 {
 // check checks the history in all ways. After a failure it is written to a directory that is kept.
 func (r *linearRun) check(t *testing.T) {
 	t.Helper()
-	problems := r.problems()
+	problems := r.problems(t)
 	ops := operations(r.answers)
 	resumes, openings := 0, 0
 	for _, w := range r.watchers {
@@ -162,7 +163,7 @@ func (r *linearRun) check(t *testing.T) {
 }
 
 // problems returns what is wrong with the history.
-func (r *linearRun) problems() (problems []error) {
+func (r *linearRun) problems(t *testing.T) (problems []error) {
 	switch result := porcupine.CheckOperationsTimeout(jobsModel, operations(r.answers), patience); result {
 	case porcupine.Illegal:
 		problems = append(problems, errors.New("the history is not linearizable"))
@@ -182,16 +183,17 @@ func (r *linearRun) problems() (problems []error) {
 			problems = append(problems, fmt.Errorf("watch %d of %q: %w", i, r.watchers[i].owner, err))
 		}
 	}
-	return append(problems, r.watchedAnswers(joined)...)
+	return append(problems, r.watchedAnswers(t, joined)...)
 }
 
-// watchedAnswers compares the answers with what watches were sent: a change that was acknowledged
-// is there, and a read of a version shows the state of that version.
-func (r *linearRun) watchedAnswers(joined *watchtest.Joined) (problems []error) {
+// watchedAnswers compares the answers with the history of the watches: a change that was
+// acknowledged is there, and a read of a version shows the state of that version.
+func (r *linearRun) watchedAnswers(t *testing.T, joined *watchtest.Joined) (problems []error) {
 	changes, reads := 0, 0
-	states := map[plimsoll.Version]map[string]string{}
-	for i := range r.answers {
-		a := &r.answers[i]
+	answers := slices.Clone(r.answers)
+	slices.SortStableFunc(answers, func(a, b answer) int { return a.version.Compare(b.version) })
+	for i := range answers {
+		a := &answers[i]
 		if a.changed != "" {
 			changed, known := joined.Changed(a.changed, a.revision)
 			if known && !changed {
@@ -205,12 +207,8 @@ func (r *linearRun) watchedAnswers(joined *watchtest.Joined) (problems []error) 
 		if !a.read {
 			continue
 		}
-		state, ok := states[a.version]
+		state, ok := joined.State(a.version.Epoch, a.version.Revision)
 		if !ok {
-			state, _ = joined.State(a.version.Epoch, a.version.Revision)
-			states[a.version] = state
-		}
-		if state == nil {
 			continue
 		}
 		reads++
@@ -230,6 +228,7 @@ func (r *linearRun) watchedAnswers(joined *watchtest.Joined) (problems []error) 
 				"a read of %+v shows %s", a.version, firstDifference(shows, state, a.whole)))
 		}
 	}
+	t.Logf("%d changes and %d reads were compared with watches", changes, reads)
 	if changes == 0 || reads == 0 {
 		problems = append(problems, fmt.Errorf(
 			"%d changes and %d reads could be compared with watches: the run proves too little", changes, reads))

@@ -28,7 +28,7 @@ func newFakeNetwork(t *testing.T) *fakeNetwork {
 		n.accepted <- far
 		return near, nil
 	})
-	t.Cleanup(n.Link.Close)
+	t.Cleanup(n.Close)
 	return n
 }
 

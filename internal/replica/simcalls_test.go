@@ -51,9 +51,10 @@ func (c *simCalls) unanswered(w simWriter) {
 	c.unknown = append(c.unknown, porcupine.Operation{Input: w.op, Call: w.began})
 }
 
-// check asks porcupine, which may not come to an end in time: a search is exponential. No two writes have the same value. So a write without an answer ends before
-// the first read of its value does. One whose value nobody has read is left out: what is in order
-// with it is in order without.
+// check asks porcupine. Its search is exponential, so it may come to no end in time. No two writes
+// have the same value, so a write without an answer takes its effect before the first read of its
+// value ends. One whose value nobody has read is left out: what is in order with it is in order
+// without.
 func (c *simCalls) check(gateways []*simGateway) porcupine.CheckResult {
 	seen := map[string]int64{}
 	for _, op := range c.history {

@@ -5,16 +5,17 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sort"
 )
 
-// Record is what one watcher was sent, through any number of cuts and resumes. One goroutine uses
-// it at a time. It keeps every message.
+// Record keeps every message of one watcher, through any number of cuts and resumes. One goroutine
+// uses it at a time.
 type Record struct {
 	criteria func(value string) bool
 	watches  []watched
 }
 
-// watched is what was sent from one opening without a point to the next.
+// watched holds the messages from one opening without a point to the next.
 type watched struct {
 	floor    uint64
 	messages []Message
@@ -65,10 +66,15 @@ func (w *watched) begin() (objects map[string]string, at Point, ok bool) {
 	return nil, Point{}, false
 }
 
-// Joined is the history of an unknown writer, put together from what its watchers were sent. The
+// Joined is the history of an unknown writer, put together from the records of its watchers. The
 // changes of two leaders are kept apart, because a watch does not outlive its leader.
 type Joined struct {
 	epochs map[uint64]*joinedEpoch
+
+	// The state of the last call of State: the first batches of an epoch.
+	of      uint64
+	applied int
+	objects map[string]string
 }
 
 type joinedEpoch struct {
@@ -224,14 +230,23 @@ func (e *joinedEpoch) covers(first, last uint64) bool {
 	return slices.ContainsFunc(e.spans, func(s span) bool { return s.first <= first && last <= s.last })
 }
 
-// State returns the objects of a version; ok is false if no watcher without criteria was sent that
-// state. It costs a pass over the history of the epoch.
+// State returns the objects of a version, until the next call; ok is false if no watcher without
+// criteria was sent that state. Calls in the order of versions cost one pass over the history.
 func (j *Joined) State(epoch, revision uint64) (objects map[string]string, ok bool) {
 	e, ok := j.epochs[epoch]
 	if !ok || !e.covers(revision, revision) {
 		return nil, false
 	}
-	return state(e.history.all(), revision), true
+	batches := e.history.all()
+	if j.objects == nil || j.of != epoch || j.applied > 0 && batches[j.applied-1].revision > revision {
+		j.of, j.applied, j.objects = epoch, 0, map[string]string{}
+	}
+	for ; j.applied < len(batches) && batches[j.applied].revision <= revision; j.applied++ {
+		for _, w := range batches[j.applied].writes {
+			set(j.objects, w)
+		}
+	}
+	return j.objects, true
 }
 
 // Changed reports whether an object changed at a revision. known is false if no watcher was sent
@@ -243,8 +258,13 @@ func (j *Joined) Changed(key string, revision uint64) (changed, known bool) {
 			continue
 		}
 		known = true
-		for _, b := range e.history.all() {
-			if b.revision == revision && slices.ContainsFunc(b.writes, func(w Write) bool { return w.Key == key }) {
+		batches := e.history.all()
+		first := sort.Search(len(batches), func(i int) bool { return batches[i].revision >= revision })
+		for _, b := range batches[first:] {
+			if b.revision > revision {
+				break
+			}
+			if slices.ContainsFunc(b.writes, func(w Write) bool { return w.Key == key }) {
 				return true, true
 			}
 		}

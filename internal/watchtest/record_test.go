@@ -21,6 +21,11 @@ func TestRecordsThatContradictEachOtherAreFound(t *testing.T) {
 	begin := Message{Changes: []Change{{Present, "a", "r1", 0}}, Point: at(1), SnapshotEnd: true}
 	second := changes(at(2), Change{Updated, "a", "r2", 2}, Change{Added, "b", "s2", 2})
 	third := changes(at(3), Change{Deleted, "a", "r2", 3})
+	half := changes(at(2), Change{Updated, "a", "r2", 2})
+	other := changes(at(2), Change{Updated, "a", "r9", 2}, Change{Added, "b", "s2", 2})
+	later := Message{
+		Changes: []Change{{Present, "a", "r2", 0}, {Present, "b", "s2", 0}}, Point: at(2), SnapshotEnd: true,
+	}
 	onlyR := func(value string) bool { return strings.HasPrefix(value, "r") }
 	whole := sent(nil, 1, begin, second, third)
 	for name, test := range map[string]struct {
@@ -28,11 +33,11 @@ func TestRecordsThatContradictEachOtherAreFound(t *testing.T) {
 		fault string
 	}{
 		"the same":              {sent(nil, 1, begin, second, third), ""},
-		"begun later":           {sent(nil, 2, Message{Changes: []Change{{Present, "a", "r2", 0}, {Present, "b", "s2", 0}}, Point: at(2), SnapshotEnd: true}, third), ""},
-		"with criteria":         {sent(onlyR, 1, begin, changes(at(2), Change{Updated, "a", "r2", 2}), third), ""},
-		"a change is left out":  {sent(nil, 1, begin, changes(at(2), Change{Updated, "a", "r2", 2}), third), "reliable"},
+		"begun later":           {sent(nil, 2, later, third), ""},
+		"with criteria":         {sent(onlyR, 1, begin, half, third), ""},
+		"a change is left out":  {sent(nil, 1, begin, half, third), "reliable"},
 		"all of them":           {sent(nil, 1, begin, changes(at(3))), "reliable"},
-		"another value":         {sent(nil, 1, begin, changes(at(2), Change{Updated, "a", "r9", 2}, Change{Added, "b", "s2", 2})), "unique or reliable"},
+		"another value":         {sent(nil, 1, begin, other), "unique or reliable"},
 		"a change twice":        {sent(nil, 1, begin, second, second), "unique"},
 		"an old snapshot":       {sent(nil, 2, begin), "strict"},
 		"a snapshot of nothing": {sent(nil, 1, Message{Point: at(2), SnapshotEnd: true}), "strict"},
