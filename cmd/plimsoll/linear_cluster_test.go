@@ -133,15 +133,17 @@ func (c *faultyCluster) processFaults() (all []fault) {
 			c.begin("relay")
 		}
 	}})
-	for name, steps := range map[string][]time.Duration{
-		"leader": {time.Hour, -time.Hour, time.Millisecond}, "g2": {20 * time.Second, -time.Hour}, "relay": {time.Hour},
+	for _, clock := range []struct {
+		of   string
+		step time.Duration
+	}{
+		{"leader", time.Hour}, {"leader", -time.Hour}, {"leader", time.Millisecond}, {"g2", 20 * time.Second},
+		{"g2", -time.Hour}, {"relay", time.Hour},
 	} {
-		for _, step := range steps {
-			all = append(all, fault{fmt.Sprintf("step the clock of %s by %s", name, step), func() func() {
-				stepClock(c.t, c.path(name+".clock"), step)
-				return func() { stepClock(c.t, c.path(name+".clock"), 0) }
-			}})
-		}
+		all = append(all, fault{fmt.Sprintf("step the clock of %s by %s", clock.of, clock.step), func() func() {
+			stepClock(c.t, c.path(clock.of+".clock"), clock.step)
+			return func() { stepClock(c.t, c.path(clock.of+".clock"), 0) }
+		}})
 	}
 	return all
 }

@@ -72,6 +72,8 @@ var jobsModel = porcupine.Model{
 			next = jobSeen{exists: true, count: call.count}
 		case !at.exists:
 			want = callMissing
+		case at.reason != "" && call.kind == killJob && output == callDone:
+			// its tasks still stop: a further kill has no effect, and the first reason stays
 		case at.reason != "":
 			want = callRefused
 		case call.kind == scaleJob:
