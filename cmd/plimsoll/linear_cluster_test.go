@@ -137,8 +137,12 @@ func (c *faultyCluster) processFaults() (all []fault) {
 		of   string
 		step time.Duration
 	}{
-		{"leader", time.Hour}, {"leader", -time.Hour}, {"leader", time.Millisecond}, {"g2", 20 * time.Second},
-		{"g2", -time.Hour}, {"relay", time.Hour},
+		{"leader", time.Hour},
+		{"leader", -time.Hour},
+		{"leader", time.Millisecond},
+		{"g2", 20 * time.Second},
+		{"g2", -time.Hour},
+		{"relay", time.Hour},
 	} {
 		all = append(all, fault{fmt.Sprintf("step the clock of %s by %s", clock.of, clock.step), func() func() {
 			stepClock(c.t, c.path(clock.of+".clock"), clock.step)
