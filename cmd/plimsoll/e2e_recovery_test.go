@@ -3,147 +3,48 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/client"
+	"github.com/plimsoll-dev/plimsoll/internal/faultnet"
 )
 
-// proxy stands between a gateway and its coordinator. It can stop forwarding without closing.
-type proxy struct {
-	listener net.Listener
-	to       string
-	group    sync.WaitGroup
-
-	mu struct {
-		sync.Mutex
-		pairs []*pair
-		drops bool // what comes over new connections too
-	}
-}
-
-// pair is one connection through a proxy.
-type pair struct {
-	ends  [2]net.Conn
-	drops atomic.Bool
-}
-
-func (p *pair) close() {
-	for _, c := range p.ends {
-		_ = c.Close() // it may have been closed
-	}
-}
-
-// newProxy forwards connections from one address to another until the test ends.
-func newProxy(t testing.TB, address, to string) *proxy {
-	t.Helper()
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &proxy{listener: l, to: to}
-	p.group.Go(p.accept)
-	t.Cleanup(func() {
-		_ = l.Close() // nobody comes any more
-		p.closeAll()
-		p.group.Wait()
-	})
-	return p
-}
-
-func (p *proxy) accept() {
-	for {
-		near, err := p.listener.Accept()
-		if err != nil {
-			return
-		}
-		far, err := net.Dial("tcp", p.to)
-		if err != nil {
-			_ = near.(*net.TCPConn).SetLinger(0) // nobody listens: the caller is to see that
-			_ = near.Close()                     // as above
-			continue
-		}
-		c := &pair{ends: [2]net.Conn{near, far}}
-		p.mu.Lock()
-		c.drops.Store(p.mu.drops)
-		p.mu.pairs = append(p.mu.pairs, c)
-		p.mu.Unlock()
-		p.group.Go(func() { c.forward(0, 1) })
-		p.group.Go(func() { c.forward(1, 0) })
-	}
-}
-
-// forward carries bytes and the end of the stream from one end to the other. Bytes to drop are
-// still read.
-func (p *pair) forward(from, to int) {
-	buffer := make([]byte, 64<<10)
-	for {
-		n, err := p.ends[from].Read(buffer)
-		if !p.drops.Load() {
-			if _, writeErr := p.ends[to].Write(buffer[:n]); err != nil || writeErr != nil {
-				p.close()
-				return
-			}
-		}
-		if err != nil {
-			return
-		}
-	}
-}
-
-// drop loses the bytes of the present connections, and with newOnes those of new connections too.
-func (p *proxy) drop(newOnes bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.mu.drops = newOnes
-	for _, c := range p.mu.pairs {
-		c.drops.Store(true)
-	}
-}
-
-// heal forwards the bytes of new connections again.
-func (p *proxy) heal() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.mu.drops = false
-}
-
-func (p *proxy) closeAll() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.mu.pairs {
-		c.close()
-	}
-	p.mu.pairs = nil
-}
-
-// linked is a coordinator and a gateway with a proxy between them, and a client that tries once.
+// linked is a coordinator and a gateway with a link between them, and a client that tries once.
 type linked struct {
 	*roles
 	leader string
-	proxy  *proxy
+	link   *faultnet.Link
 	reader *client.Client
 }
 
-// newLinked starts the processes. Without a proxy the gateway itself sees that nothing listens.
-func newLinked(t testing.TB, proxied bool) *linked {
+// newLink carries connections from one address to another until the test ends.
+func newLink(t testing.TB, at, to string) *faultnet.Link {
+	t.Helper()
+	link, err := faultnet.Listen(t.Context(), at, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(link.Close)
+	return link
+}
+
+// newLinked starts the processes. Without a link the gateway itself sees that nothing listens.
+func newLinked(t testing.TB, withLink bool) *linked {
 	t.Helper()
 	ports := freePorts(t, 2)
 	l := &linked{roles: &roles{site: newSite(t)}, leader: ports[0]}
 	l.startLeader()
 	l.coordinator.says("msg=leading")
 	at := l.leader
-	if proxied {
+	if withLink {
 		at = ports[1]
-		l.proxy = newProxy(t, at, l.leader)
+		l.link = newLink(t, at, l.leader)
 	}
 	l.gateway = start(t, "gateway", "--id", "g1", "--leader", at, "--listen", l.address,
 		"--gateway-token-file", l.path("store", "gateway.token"))
@@ -231,10 +132,10 @@ func (l *linked) restart(after time.Duration) time.Duration {
 // cut loses all connections and new ones for a while.
 func (l *linked) cut(lasts time.Duration) (found, back time.Duration) {
 	l.t.Helper()
-	l.proxy.drop(true)
+	l.link.Lose(faultnet.Both, true)
 	found = l.refused()
 	pause(l.t.Context(), lasts-found)
-	l.proxy.heal()
+	l.link.Heal()
 	return found, l.answered()
 }
 
@@ -251,7 +152,7 @@ func (l *linked) stand(lasts time.Duration) time.Duration {
 // the event at the end of its name until reads are answered.
 var recoveries = []struct {
 	name   string
-	direct bool // without the proxy
+	direct bool // without the link
 	run    func(l *linked) time.Duration
 }{
 	{"coordinator killed and started at once: from it", true, func(l *linked) time.Duration {
@@ -261,11 +162,11 @@ var recoveries = []struct {
 		return l.restart(5 * time.Second)
 	}},
 	{"link closed: from then", false, func(l *linked) time.Duration {
-		l.proxy.closeAll()
+		l.link.Cut()
 		return l.answered()
 	}},
 	{"link silently lost: from then", false, func(l *linked) time.Duration {
-		l.proxy.drop(false)
+		l.link.Lose(faultnet.Both, false)
 		return l.answered()
 	}},
 	{"all ways silently lost: until reads are refused", false, func(l *linked) time.Duration {
@@ -315,7 +216,7 @@ func BenchmarkRecovery(b *testing.B) {
 func TestALostLinkIsReplacedByRealProcesses(t *testing.T) {
 	t.Parallel()
 	l := newLinked(t, true)
-	l.proxy.drop(false)
+	l.link.Lose(faultnet.Both, false)
 	if took := l.answered(); took > 10*time.Second { // the machine is shared with other tests
 		t.Errorf("after a link was lost no read was answered for %s", took)
 	}

@@ -29,7 +29,9 @@ var update = flag.Bool("update", false, "rewrite the golden files and the expect
 // these tests run the roles as processes, with real tasks in real control groups: killed at random
 // (TestKillDev), fed with junk (TestJunk), driven over their waterlines, and used by the scripts.
 func TestMain(m *testing.M) {
-	testscript.Main(leakChecked{m}, map[string]func(){"plimsoll": main})
+	testscript.Main(leakChecked{m}, map[string]func(){
+		"plimsoll": main, steppedCoordinator: runSteppedCoordinator, smallGateway: runSmallGateway,
+	})
 }
 
 // leakChecked gives the tests a home directory of their own, where servers enter their tokens. It

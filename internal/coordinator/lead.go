@@ -148,7 +148,8 @@ func (c *Coordinator) enter(ctx context.Context, st store.Store, epoch uint64) (
 	}
 	c.lastEpoch = max(c.lastEpoch, epoch)
 	t := &term{
-		epoch: epoch, now: c.cfg.Now, store: st, metrics: c.metrics, commands: c.commands,
+		epoch: epoch, now: newTermClock(c.cfg.Now, sinceNow(), l.time).now,
+		store: st, metrics: c.metrics, commands: c.commands,
 		inbox:    newInbox(c.cfg.MaxInbox, c.cfg.MaxInboxBytes),
 		revision: l.revision, events: l.events, nextEvent: l.nextEvent, eventCapacity: c.cfg.EventCapacity,
 	}

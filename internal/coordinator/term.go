@@ -17,7 +17,7 @@ import (
 // term is a period in which this process leads, or only reads (refusal).
 type term struct {
 	epoch       uint64
-	now         func() int64 // Unix nanoseconds
+	now         func() int64 // Unix nanoseconds; see termClock
 	store       store.Store
 	metrics     *metrics
 	commands    *commandTable

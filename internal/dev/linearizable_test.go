@@ -3,10 +3,8 @@ package dev_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
-	"net"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -20,78 +18,26 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/client"
 	"github.com/plimsoll-dev/plimsoll/internal/dev"
+	"github.com/plimsoll-dev/plimsoll/internal/faultnet"
 	"github.com/plimsoll-dev/plimsoll/internal/gateway"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/store/pebble"
 	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
-// cutter passes connections on to a unix socket, and cuts each one in the middle.
-type cutter struct {
-	listener net.Listener
-	target   string
-	least    int64 // bytes of answers that pass before a connection is cut; up to twice as many
-	rng      *rand.Rand
-	cuts     atomic.Int64
-	group    errgroup.Group
-}
-
-// cutting starts a cutter and returns its address.
-func cutting(t *testing.T, target string, least int64, seed uint64) (*cutter, string) {
+// cutting starts a link to a unix socket, and returns it with its address. It cuts each connection
+// in the middle, after least to twice as many bytes of answers.
+func cutting(t *testing.T, target string, least int64, seed uint64) (*faultnet.Link, string) {
 	t.Helper()
-	address := filepath.Join(shortDir(t), "cut")
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", address)
+	address := "unix:" + filepath.Join(shortDir(t), "cut")
+	link, err := faultnet.Listen(t.Context(), address, "unix:"+target)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cutter{listener: l, target: target, least: least, rng: rand.New(rand.NewPCG(seed, seed))}
-	c.group.Go(func() error { return c.accept(t.Context()) })
-	t.Cleanup(func() {
-		_ = l.Close() // which ends accept
-		if err := c.group.Wait(); err != nil {
-			t.Error(err)
-		}
-	})
-	return c, "unix:" + address
-}
-
-func (c *cutter) accept(ctx context.Context) error {
-	for {
-		near, err := c.listener.Accept()
-		if err != nil {
-			return nil //nolint:nilerr // the listener was closed
-		}
-		passes := c.least + c.rng.Int64N(c.least)
-		c.group.Go(func() error {
-			c.pass(ctx, near, passes)
-			return nil
-		})
-	}
-}
-
-// pass forwards a call to the target, and the given number of bytes of the answer.
-func (c *cutter) pass(ctx context.Context, near net.Conn, passes int64) {
-	far, err := (&net.Dialer{}).DialContext(ctx, "unix", c.target)
-	if err != nil {
-		_ = near.Close() // nobody is there
-		return
-	}
-	var both errgroup.Group
-	end := func() error {
-		_, _ = near.Close(), far.Close() // the other direction may have closed them
-		return nil
-	}
-	both.Go(func() error {
-		_, _ = io.Copy(far, near) // it ends with either connection
-		return end()
-	})
-	both.Go(func() error {
-		if n, _ := io.CopyN(near, far, passes); n == passes {
-			c.cuts.Add(1)
-		}
-		return end()
-	})
-	_ = both.Wait() // neither fails
+	t.Cleanup(link.Close)
+	rng := rand.New(rand.NewPCG(seed, seed))
+	link.CutAnswers(func() int64 { return least + rng.Int64N(least) })
+	return link, address
 }
 
 // changeOp is a call of a client about a job: scale it, kill it or read it.
@@ -159,7 +105,7 @@ func TestRepeatedChangesAreLinearizable(t *testing.T) {
 	stopBehind := follow(t, "behind", relayAddress, "unix:"+behind, "")
 	defer stopBehind()
 	const workers = 4
-	cuts := make([]*cutter, 0, 3)
+	cuts := make([]*faultnet.Link, 0, 3)
 	var clients []*client.Client
 	for i, target := range []string{near, distant, behind} {
 		cut, address := cutting(t, target, 1_500, seed+uint64(i)+1)
@@ -178,8 +124,8 @@ func TestRepeatedChangesAreLinearizable(t *testing.T) {
 			t.Fatalf("round %d: the history of %d operations is not linearizable", round, len(history))
 		}
 	}
-	a, b, c := cuts[0].cuts.Load(), cuts[1].cuts.Load(), cuts[2].cuts.Load()
-	up, down := leader.cuts.Load(), relay.cuts.Load()
+	a, b, c := cuts[0].Cuts(), cuts[1].Cuts(), cuts[2].Cuts()
+	up, down := leader.Cuts(), relay.Cuts()
 	t.Logf("connections were cut %d, %d and %d times, those to the leader %d times and those to the relay %d times",
 		a, b, c, up, down)
 	if a < 10 || b < 10 || c < 10 || up == 0 || down == 0 {

@@ -62,13 +62,13 @@ func TestReadsOverALostLinkAreNeverStale(t *testing.T) {
 func TestABarrierThatTimesOutStartsACheckAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := startBubble(t, SourceConfig{})
-		lost, dials := time.Now(), b.network.dials()
+		lost, dials := time.Now(), b.network.Dials()
 		b.network.lose(false)
 		if err := b.read(100 * time.Millisecond); plimsoll.CodeOf(err) != plimsoll.CodeDeadline {
 			t.Fatalf("a read over a lost link: %v", err)
 		}
 		synctest.Wait()
-		if b.network.dials() != dials+1 {
+		if b.network.Dials() != dials+1 {
 			t.Error("no other connection is tried when a barrier has timed out")
 		}
 		if took := (<-b.lives).Sub(lost); took != 100*time.Millisecond+linkGrace {
@@ -130,7 +130,7 @@ func TestALinkThatAnswersIsKept(t *testing.T) {
 		if len(b.breaks) > 0 || b.hellos.Load() != 1 {
 			t.Errorf("%d streams, broken by %v", b.hellos.Load(), <-b.breaks)
 		}
-		if n := b.network.dials(); n > 10 {
+		if n := b.network.Dials(); n > 10 {
 			t.Errorf("20 barriers that timed out in 6 s made %d connections", n)
 		}
 	})
@@ -155,7 +155,7 @@ func TestALeaderOutOfReachIsFoundAndComesBack(t *testing.T) {
 			t.Errorf("a read without a leader took %s: %v", time.Since(asked), err)
 		}
 		wait(t.Context(), time.Minute)
-		b.network.heal()
+		b.network.Heal()
 		healed := time.Now()
 		if took := (<-b.lives).Sub(healed); took > attemptEvery+DefaultMaxBackoff {
 			t.Errorf("the leader was reached %s after the network was whole", took)
@@ -174,10 +174,10 @@ func TestALeaderOutOfReachIsFoundAndComesBack(t *testing.T) {
 func TestARestartedLeaderIsFollowedSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := startBubble(t, SourceConfig{})
-		b.network.refuse()
-		b.network.cut()
+		b.network.Refuse()
+		b.network.Cut()
 		wait(t.Context(), time.Minute)
-		b.network.heal()
+		b.network.Heal()
 		answers := time.Now()
 		if took := (<-b.lives).Sub(answers); took > 250*time.Millisecond {
 			t.Errorf("the leader was followed after %s", took)
@@ -209,7 +209,7 @@ func TestAnAttemptThatIsLostIsNotWaitedFor(t *testing.T) {
 		began := time.Now()
 		b.run()
 		wait(t.Context(), 100*time.Millisecond)
-		b.network.heal()
+		b.network.Heal()
 		if took := (<-b.lives).Sub(began); took != 2*time.Second {
 			t.Errorf("the leader was reached after %s", took)
 		}
@@ -248,16 +248,16 @@ func disturb(t *testing.T, rng *rand.Rand) {
 		case 2:
 			b.network.loseUp()
 		case 3:
-			b.network.refuse()
+			b.network.Refuse()
 		case 4:
-			b.network.cut()
+			b.network.Cut()
 		default:
-			b.network.heal()
+			b.network.Heal()
 		}
 		b.publish()
 		wait(ctx, time.Duration(rng.Int64N(int64(3*time.Second))))
 	}
-	b.network.heal()
+	b.network.Heal()
 	wait(ctx, foundWithin)
 	if err := b.read(time.Second); err != nil {
 		t.Errorf("%s after the network was whole a read fails: %v", foundWithin, err)

@@ -4,136 +4,54 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/plimsoll-dev/plimsoll/internal/faultnet"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
 // fakeNetwork carries connections to one address in memory, so that a bubble of testing/synctest
-// has them, and loses them without a word.
+// has them.
 type fakeNetwork struct {
+	*faultnet.Link
 	accepted chan net.Conn
 	closed   chan struct{}
-
-	mu struct {
-		sync.Mutex
-		ends    []*fakeConn // of all connections
-		dials   int
-		refuses bool // nobody listens
-		loses   bool // new connections are lost too
-	}
 }
 
 func newFakeNetwork(t *testing.T) *fakeNetwork {
 	n := &fakeNetwork{accepted: make(chan net.Conn, 100), closed: make(chan struct{})}
-	t.Cleanup(n.cut)
+	n.Link = faultnet.New(func(context.Context) (net.Conn, error) {
+		near, far := net.Pipe()
+		n.accepted <- far
+		return near, nil
+	})
+	t.Cleanup(n.Close)
 	return n
 }
 
-// fakeConn is one end of a connection.
-type fakeConn struct {
-	net.Conn
-	loses  *atomic.Bool // what is written at this end
-	lost   *atomic.Bool // what the other end writes, and that it has closed
-	closed chan struct{}
-	once   sync.Once
-}
-
-func (c *fakeConn) Write(p []byte) (int, error) {
-	if c.loses.Load() {
-		return len(p), nil
+func (n *fakeNetwork) dial(ctx context.Context) (*transport.ConnClient, error) {
+	c, err := n.Dial(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return c.Conn.Write(p)
-}
-
-func (c *fakeConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	if c.lost.Load() {
-		<-c.closed
-		return 0, net.ErrClosed
-	}
-	return n, err
-}
-
-func (c *fakeConn) Close() error {
-	c.once.Do(func() { close(c.closed) })
-	return c.Conn.Close()
-}
-
-func (n *fakeNetwork) dial(context.Context) (*transport.ConnClient, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.mu.dials++
-	if n.mu.refuses {
-		return nil, syscall.ECONNREFUSED
-	}
-	near, far := net.Pipe()
-	up, down := &atomic.Bool{}, &atomic.Bool{}
-	up.Store(n.mu.loses)
-	down.Store(n.mu.loses)
-	client := &fakeConn{Conn: near, loses: up, lost: down, closed: make(chan struct{})}
-	server := &fakeConn{Conn: far, loses: down, lost: up, closed: make(chan struct{})}
-	n.mu.ends = append(n.mu.ends, client, server)
-	n.accepted <- server
-	return transport.NewWatchedClient(client, "unix:/fake"), nil
+	return transport.NewWatchedClient(c, "unix:/fake"), nil
 }
 
 // lose loses all that is sent from now on over the connections that there are; also over new ones
 // if those are lost too.
-func (n *fakeNetwork) lose(newOnes bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.mu.loses = newOnes
-	for _, c := range n.mu.ends {
-		c.loses.Store(true)
-	}
-}
+func (n *fakeNetwork) lose(newOnes bool) { n.Lose(faultnet.Both, newOnes) }
 
 // loseUp loses what the clients send on the connections that there are.
-func (n *fakeNetwork) loseUp() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for i := 0; i < len(n.mu.ends); i += 2 {
-		n.mu.ends[i].loses.Store(true)
-	}
-}
+func (n *fakeNetwork) loseUp() { n.Lose(faultnet.Up, false) }
 
-// heal lets new connections through.
-func (n *fakeNetwork) heal() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.mu.loses, n.mu.refuses = false, false
-}
-
-// refuse refuses new connections.
-func (n *fakeNetwork) refuse() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.mu.refuses = true
-}
-
-// cut closes all connections.
-func (n *fakeNetwork) cut() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, c := range n.mu.ends {
-		_ = c.Close() // one that has been closed
-	}
-}
-
-func (n *fakeNetwork) dials() int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.mu.dials
-}
+// listener is the target's side of a fakeNetwork.
+type listener struct{ *fakeNetwork }
 
 // Accept, Close and Addr implement net.Listener.
-func (n *fakeNetwork) Accept() (net.Conn, error) {
+func (n listener) Accept() (net.Conn, error) {
 	select {
 	case c := <-n.accepted:
 		return c, nil
@@ -142,12 +60,12 @@ func (n *fakeNetwork) Accept() (net.Conn, error) {
 	}
 }
 
-func (n *fakeNetwork) Close() error {
+func (n listener) Close() error {
 	close(n.closed)
 	return nil
 }
 
-func (n *fakeNetwork) Addr() net.Addr { return &net.UnixAddr{Name: "/fake", Net: "unix"} }
+func (n listener) Addr() net.Addr { return &net.UnixAddr{Name: "/fake", Net: "unix"} }
 
 // bubble is a leader and a follower on a fake network.
 type bubble struct {
@@ -192,12 +110,12 @@ func makeBubble(t *testing.T, config SourceConfig) *bubble {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = server.Serve(b.network) // until it is closed
+		_ = server.Serve(listener{b.network}) // until it is closed
 	}()
 	t.Cleanup(func() {
 		source.Close(nil)
 		_ = server.Close() // the listener was not closed before
-		b.network.cut()
+		b.network.Cut()
 		<-ended
 	})
 	b.follower = newFollower(FollowerConfig{

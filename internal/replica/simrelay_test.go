@@ -48,7 +48,7 @@ type simGateway struct {
 	behind    bool     // conn is to a relay
 	published *Snapshot
 	readers   []simReader
-	writers   []*call
+	writers   []simWriter
 }
 
 func (w *simWorld) gateway(id string, asks *pb.ReplicateFilter, parents ...*simGateway) *simGateway {

@@ -4,7 +4,6 @@ import (
 	"io"
 	"net"
 	"sync"
-	"time"
 )
 
 const (
@@ -101,7 +100,7 @@ func (c *conn) ReadFrom(src io.Reader) (int64, error) {
 	}
 	c.body = nil
 	rest, held := body.rest()
-	c.writing.Store(time.Now().UnixNano())
+	c.writing.Store(c.owner.age())
 	n, err := rest.WriteTo(c.Conn)
 	c.writing.Store(0)
 	body.head = body.head[:0]

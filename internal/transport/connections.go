@@ -72,7 +72,8 @@ type ConnectionsConfig struct {
 // whose answer is read, are never closed for others. Streams take at most three quarters of the
 // users' connections.
 type Connections struct {
-	cfg ConnectionsConfig
+	cfg   ConnectionsConfig
+	began time.Time
 
 	mu struct {
 		sync.Mutex
@@ -110,7 +111,7 @@ func NewConnections(cfg ConnectionsConfig) *Connections {
 	if cfg.Closed == nil {
 		cfg.Closed = func() {}
 	}
-	c := &Connections{cfg: cfg}
+	c := &Connections{cfg: cfg, began: time.Now()}
 	c.mu.users.most, c.mu.agents.most = cfg.Users, cfg.Agents
 	c.mu.peers = map[netip.Addr]int{}
 	return c
@@ -176,7 +177,7 @@ type conn struct {
 	owner   *Connections
 	peer    netip.Addr   // address of another machine; invalid for this one
 	trusted atomic.Bool  // an agent or a gateway was served on the connection
-	writing atomic.Int64 // beginning of the waiting write in Unix nanoseconds; 0: none
+	writing atomic.Int64 // age of the owner when the waiting write began; 0: none waits
 	body    *gathered    // body that is being written; nil: none. It belongs to the request's goroutine
 
 	// Guarded by owner.mu.
@@ -270,13 +271,17 @@ func (c *Connections) dispensable(p *pool, peer netip.Addr) *conn {
 	for e := p.busy.Front(); e != nil; e = e.Next() {
 		found := element(e)
 		since := found.writing.Load()
-		if since != 0 && now.UnixNano()-since >= int64(blockedWrite) && !found.trusted.Load() &&
+		if since != 0 && c.age()-since >= int64(blockedWrite) && !found.trusted.Load() &&
 			(!peer.IsValid() || found.peer == peer) {
 			return found
 		}
 	}
 	return nil
 }
+
+// age is the time since the beginning, in nanoseconds, and above 0. It does not follow a wall clock
+// that steps: each connection that just writes would look blocked after a step forward.
+func (c *Connections) age() int64 { return int64(time.Since(c.began)) + 1 }
 
 func element(e *list.Element) *conn {
 	c, _ := e.Value.(*conn) // a list of a pool holds nothing else
@@ -340,7 +345,7 @@ func (c *conn) Write(p []byte) (int, error) {
 		}
 		body.head = body.head[:0]
 	}
-	c.writing.Store(time.Now().UnixNano())
+	c.writing.Store(c.owner.age())
 	n, err := c.Conn.Write(p)
 	c.writing.Store(0)
 	return n, err

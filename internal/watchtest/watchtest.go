@@ -82,9 +82,7 @@ func state(batches []batch, revision uint64) map[string]string {
 			break
 		}
 		for _, w := range b.writes {
-			if objects[w.Key] = w.Value; w.Value == "" {
-				delete(objects, w.Key)
-			}
+			set(objects, w)
 		}
 	}
 	return objects
@@ -201,9 +199,7 @@ func (c *Checker) derive(revision uint64) {
 				change.Revision = b.revision
 				c.next = append(c.next, change)
 			}
-			if c.objects[w.Key] = w.Value; w.Value == "" {
-				delete(c.objects, w.Key)
-			}
+			set(c.objects, w)
 		}
 		c.derived = b.revision
 	}

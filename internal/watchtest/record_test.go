@@ -1,0 +1,87 @@
+package watchtest
+
+import (
+	"strings"
+	"testing"
+)
+
+// sent makes a record of one watch.
+func sent(criteria func(string) bool, floor uint64, messages ...Message) *Record {
+	r := NewRecord(criteria)
+	r.Open(floor)
+	for _, m := range messages {
+		r.Receive(m)
+	}
+	return r
+}
+
+// A watcher that was sent other changes than the rest is found, also if it has criteria.
+func TestRecordsThatContradictEachOtherAreFound(t *testing.T) {
+	at := func(revision uint64) Point { return Point{1, revision, 0} }
+	begin := Message{Changes: []Change{{Present, "a", "r1", 0}}, Point: at(1), SnapshotEnd: true}
+	second := changes(at(2), Change{Updated, "a", "r2", 2}, Change{Added, "b", "s2", 2})
+	third := changes(at(3), Change{Deleted, "a", "r2", 3})
+	half := changes(at(2), Change{Updated, "a", "r2", 2})
+	other := changes(at(2), Change{Updated, "a", "r9", 2}, Change{Added, "b", "s2", 2})
+	later := Message{
+		Changes: []Change{{Present, "a", "r2", 0}, {Present, "b", "s2", 0}}, Point: at(2), SnapshotEnd: true,
+	}
+	onlyR := func(value string) bool { return strings.HasPrefix(value, "r") }
+	whole := sent(nil, 1, begin, second, third)
+	for name, test := range map[string]struct {
+		other *Record
+		fault string
+	}{
+		"the same":              {sent(nil, 1, begin, second, third), ""},
+		"begun later":           {sent(nil, 2, later, third), ""},
+		"with criteria":         {sent(onlyR, 1, begin, half, third), ""},
+		"a change is left out":  {sent(nil, 1, begin, half, third), "reliable"},
+		"all of them":           {sent(nil, 1, begin, changes(at(3))), "reliable"},
+		"another value":         {sent(nil, 1, begin, other), "unique or reliable"},
+		"a change twice":        {sent(nil, 1, begin, second, second), "unique"},
+		"an old snapshot":       {sent(nil, 2, begin), "strict"},
+		"a snapshot of nothing": {sent(nil, 1, Message{Point: at(2), SnapshotEnd: true}), "strict"},
+		"criteria, left out":    {sent(onlyR, 1, begin, third), "reliable"},
+	} {
+		err := Join(whole, test.other).Check(test.other)
+		if e := Join(whole, test.other).Check(whole); test.fault == "" && e != nil {
+			t.Errorf("%s: the whole record: %v", name, e)
+		}
+		switch {
+		case test.fault == "" && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case test.fault != "" && (err == nil || !strings.Contains(err.Error(), test.fault)):
+			t.Errorf("%s: %v, want %s", name, err, test.fault)
+		}
+	}
+}
+
+// Revisions that nobody was sent are bridged, and nothing is claimed about them.
+func TestRevisionsThatNobodyWasSentAreNotKnown(t *testing.T) {
+	early := sent(nil, 1, Message{Changes: []Change{{Present, "a", "1", 0}}, Point: Point{1, 1, 0}, SnapshotEnd: true})
+	late := sent(nil, 4,
+		Message{Changes: []Change{{Present, "b", "4", 0}}, Point: Point{1, 4, 0}, SnapshotEnd: true},
+		changes(Point{1, 5, 0}, Change{Updated, "b", "5", 5}),
+	)
+	j := Join(early, late)
+	for _, r := range []*Record{early, late} {
+		if err := j.Check(r); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, known := j.Changed("b", 3); known {
+		t.Error("a change of revision 3 is known")
+	}
+	if changed, known := j.Changed("b", 5); !changed || !known {
+		t.Errorf("the change of revision 5: %v, known: %v", changed, known)
+	}
+	if objects, ok := j.State(1, 5); !ok || objects["b"] != "5" || len(objects) != 1 {
+		t.Errorf("revision 5: %v %v", objects, ok)
+	}
+	if _, ok := j.State(1, 2); ok {
+		t.Error("the state of revision 2 is known")
+	}
+	if _, ok := j.State(2, 5); ok {
+		t.Error("the state of another epoch is known")
+	}
+}
