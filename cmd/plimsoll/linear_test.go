@@ -40,7 +40,7 @@ type linearRun struct {
 // ordered, unique, reliable, bookmarkable and resumable in the same history.
 func TestGatewaysAreLinearizableUnderFaults(t *testing.T) {
 	first := testrun.Seed(t)
-	for i := range uint64(testrun.Count(1, 1, 12)) {
+	for i := range uint64(testrun.Count(1, 1, 4)) {
 		t.Run(fmt.Sprint("seed ", first+i), func(t *testing.T) {
 			run := runLinear(t, first+i, plimsoll.Consistency{}, testrun.Count(6, 14, 40))
 			run.check(t)
