@@ -142,6 +142,7 @@ BEGIN {
 	want("Commit/idle=0/wide=0", "cpu-us/op", "", 0, "a batch of 100 tasks at a gateway, without streams")
 	want("Commit/idle=2000/wide=0", "x", "<=", 1.1, "  beside 2,000 idle streams of other nodes, times as much")
 	want("Commit/idle=0/wide=1000", "x", "", 0, "  beside 1,000 watchers of all tasks, times as much")
+	want("BroadPart/part=root/readers=8000", "x", "<=", 2, "a batch of 500 jobs to 8,000 watches of one queue, over 8,000 watches of all jobs")
 	want("Placements", "looks/placement", "<=", 2, "changes that the streams of 2,000 nodes look at for a placement")
 
 	# The node's QoS agent.
@@ -164,6 +165,7 @@ END {
 		ratio("Place/flat/full=" fulls[f], "Place/nodes=100000/full=" fulls[f] "/traits=false", "Place/nodes=1000/full=" fulls[f] "/traits=false", "placements/s")
 	ratio("Commit/idle=2000/wide=0", "Commit/idle=2000/wide=0", "Commit/idle=0/wide=0", "cpu-us/op")
 	ratio("Commit/idle=0/wide=1000", "Commit/idle=0/wide=1000", "Commit/idle=0/wide=0", "cpu-us/op")
+	ratio("BroadPart/part=root/readers=8000", "BroadPart/part=root/readers=8000", "BroadPart/part=every/readers=8000", "cpu-us/op")
 	split("default gpuspec33", lists, " ")
 	for (l = 1; l <= 2; l++) {
 		best(lists[l], "%first-failure", "GPUs allocated at the first failure, openb, " lists[l])

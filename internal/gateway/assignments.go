@@ -268,7 +268,7 @@ func (a *assignments) look(snapshot *replica.Snapshot, key string, data []byte) 
 	assignment, err := a.assign(snapshot, task)
 	if err != nil {
 		a.skip(err)
-		a.gap = true // the next signal tries the task again
+		a.gap = true // the next signal of the node or of a policy tries the task again
 		return nil
 	}
 	*seen = seenTask{data: data, assigned: true, round: a.round, id: taskID(task)}

@@ -51,6 +51,9 @@ func (k *knownRequests) keep(body []byte, json bool, request proto.Message, foot
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.mu.bodies[encodingOf(json)][string(body)] != nil { // another request has added it meanwhile
+		return
+	}
 	if k.mu.size += size; k.mu.size > maxKnownRequests {
 		k.mu.size, k.mu.bodies = size, [2]map[string]proto.Message{}
 	}

@@ -14,10 +14,10 @@ import (
 )
 
 // plainRead is the handler of one read. It serves the plain requests of Connect's unary protocol by
-// itself: without compression, in application/proto or application/json. The answer goes to the
-// connection as the records are kept, in one write and without a copy. All other requests go to
-// connect's handler, among them each one that connect would refuse before the read begins. So there
-// is one text for each of these errors.
+// itself: in application/proto or application/json, with an answer that is not compressed. The
+// answer goes to the connection as the records are kept, in one write and without a copy. All other
+// requests go to connect's handler, among them each one that connect would refuse before the read
+// begins. So there is one text for each of these errors.
 type plainRead struct {
 	g         *Gateway
 	procedure string

@@ -30,9 +30,8 @@ type Part struct {
 }
 
 const (
-	// maxWaiting bounds the positions that wait for one reader: 1 KiB. Beyond it the reader looks
-	// at every change behind the first of them.
-	maxWaiting = 128
+	// maxSpans bounds what is kept of the positions of a part: 1 KiB.
+	maxSpans = 64
 	// farChanges is the number of changes of others after which a reader with a point is signalled,
 	// so that its point stays in the history. An eighth of the history counts instead if it is
 	// more.
@@ -48,15 +47,65 @@ type ChangeReaders struct {
 
 	mu struct {
 		sync.Mutex
-		byPart map[Part]map[*ChangeReader]struct{}
+		byPart map[Part]*partLog
 		parts  [wire.NumKinds][numProperties]int // number of parts in byPart
-		// touched holds the readers that were told something by the call under way.
-		touched []*ChangeReader
+		// touched holds the parts that the call under way has told something, and the readers that
+		// it has to signal beside theirs.
+		touched []*partLog
+		signals []*ChangeReader
 		// pointed holds the readers with a point, and far the position at which they were signalled
 		// last.
 		pointed [wire.NumKinds]map[*ChangeReader]struct{}
 		far     [wire.NumKinds]uint64
 	}
+}
+
+// partLog is a part with its readers. They share the positions of its changes, so that a change
+// costs the same with any number of them.
+type partLog struct {
+	readers map[*ChangeReader]struct{} // guarded by ChangeReaders.mu, as is touched
+	touched bool
+
+	mu struct {
+		sync.Mutex
+		// spans hold the position of each change that concerns the part, since its first reader
+		// came. They are in order and do not touch each other. When there are maxSpans, the older
+		// half of them is joined in pairs: a reader that far behind looks at more changes.
+		spans []span
+	}
+}
+
+// span is a range of positions, without its end.
+type span struct{ begin, end uint64 }
+
+// tell adds the positions of changes that concern the part. Invariant: none before it is behind s.
+func (p *partLog) tell(s span) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := len(p.mu.spans)
+	if n > 0 && p.mu.spans[n-1].end >= s.begin {
+		p.mu.spans[n-1].end = max(p.mu.spans[n-1].end, s.end)
+		return
+	}
+	if n == maxSpans {
+		for i := range maxSpans / 4 {
+			p.mu.spans[i] = span{p.mu.spans[2*i].begin, p.mu.spans[2*i+1].end}
+		}
+		p.mu.spans = append(p.mu.spans[:maxSpans/4], p.mu.spans[maxSpans/2:]...)
+	}
+	p.mu.spans = append(p.mu.spans, s)
+}
+
+// within appends the parts of the spans that lie in a range.
+func (p *partLog) within(spans []span, in span) []span {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.mu.spans {
+		if s.begin, s.end = max(s.begin, in.begin), min(s.end, in.end); s.begin < s.end {
+			spans = append(spans, s)
+		}
+	}
+	return spans
 }
 
 // ChangeReader reads the changes of one part of the objects, in their order. It is signalled only
@@ -76,24 +125,14 @@ type ChangeReader struct {
 	readers *ChangeReaders
 	latest  func() *Changes
 	part    Part
+	log     *partLog // of the part
 	pointed bool
 	changed chan struct{}
-	touched bool        // guarded by readers.mu
 	due     atomic.Bool // a signal is in changed, or was received and View has not been called since
 
 	position uint64 // of the next change to look at
-	wide     uint64 // up to here every change is looked at
-	// waiting holds positions of changes behind wide that concern the part, in order. Invariant:
-	// all those below upTo are in it, unless they are below position or wide. Those from upTo on
-	// are of a batch of which the reader has not been told everything. It has at most maxWaiting.
-	waiting []uint64
-	upTo    uint64
-
-	mu struct {
-		sync.Mutex
-		waiting []uint64 // positions of changes that concern the part; at most maxWaiting
-		over    bool     // there were more
-	}
+	wide     uint64 // up to here every change is looked at: the log may begin later
+	upTo     uint64 // of the view: behind it may be a part of a batch
 }
 
 // Read makes a reader of a part, which begins with the next change unless Begin says otherwise.
@@ -107,13 +146,14 @@ func (rs *ChangeReaders) Read(part Part, latest func() *Changes, pointed bool) *
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	if rs.mu.byPart == nil {
-		rs.mu.byPart = map[Part]map[*ChangeReader]struct{}{}
+		rs.mu.byPart = map[Part]*partLog{}
 	}
-	if rs.mu.byPart[part] == nil {
-		rs.mu.byPart[part] = map[*ChangeReader]struct{}{}
+	if r.log = rs.mu.byPart[part]; r.log == nil {
+		r.log = &partLog{readers: map[*ChangeReader]struct{}{}}
+		rs.mu.byPart[part] = r.log
 		rs.mu.parts[part.Kind][part.By]++
 	}
-	rs.mu.byPart[part][r] = struct{}{}
+	r.log.readers[r] = struct{}{}
 	if r.pointed {
 		if rs.mu.pointed[part.Kind] == nil {
 			rs.mu.pointed[part.Kind] = map[*ChangeReader]struct{}{}
@@ -130,12 +170,12 @@ func (r *ChangeReader) Close() {
 	rs := r.readers
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	if _, open := rs.mu.byPart[r.part][r]; !open {
+	if _, open := r.log.readers[r]; !open {
 		return
 	}
-	delete(rs.mu.byPart[r.part], r)
+	delete(r.log.readers, r)
 	delete(rs.mu.pointed[r.part.Kind], r)
-	if len(rs.mu.byPart[r.part]) == 0 {
+	if len(r.log.readers) == 0 {
 		delete(rs.mu.byPart, r.part)
 		rs.mu.parts[r.part.Kind][r.part.By]--
 	}
@@ -145,8 +185,8 @@ func (r *ChangeReader) Close() {
 func (rs *ChangeReaders) Len() (n int) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	for _, readers := range rs.mu.byPart {
-		n += len(readers)
+	for _, log := range rs.mu.byPart {
+		n += len(log.readers)
 	}
 	return n
 }
@@ -161,19 +201,30 @@ func (rs *ChangeReaders) Publish(view *Changes) {
 			rs.publish(view, wire.Kind(kind), begin)
 			rs.told[kind].Store(end) // and then they are signalled, so that they see a batch as a whole
 		}
-		for i, r := range rs.mu.touched {
-			r.touched, rs.mu.touched[i] = false, nil
-			r.signal()
-		}
-		rs.mu.touched = rs.mu.touched[:0]
+		rs.signal()
 	}
 }
 
-// touch makes Publish signal a reader. The caller holds mu.
-func (rs *ChangeReaders) touch(r *ChangeReader) {
-	if !r.touched {
-		r.touched, rs.mu.touched = true, append(rs.mu.touched, r)
+// touch makes signal signal the readers of a part. The caller holds mu.
+func (rs *ChangeReaders) touch(p *partLog) {
+	if !p.touched {
+		p.touched, rs.mu.touched = true, append(rs.mu.touched, p)
 	}
+}
+
+// signal signals all that the call under way has touched. The caller holds mu.
+func (rs *ChangeReaders) signal() {
+	for i, p := range rs.mu.touched {
+		p.touched, rs.mu.touched[i] = false, nil
+		for r := range p.readers {
+			r.signal()
+		}
+	}
+	for i, r := range rs.mu.signals {
+		rs.mu.signals[i] = nil
+		r.signal()
+	}
+	rs.mu.touched, rs.mu.signals = rs.mu.touched[:0], rs.mu.signals[:0]
 }
 
 // Replaced signals all readers: the copy is live again, and its history may have begun anew. Their
@@ -182,22 +233,34 @@ func (rs *ChangeReaders) Replaced(view *Changes) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	for kind := range rs.told {
-		rs.told[kind].Store(view.End(wire.Kind(kind)))
+		begin, end := rs.told[kind].Load(), view.End(wire.Kind(kind))
+		rs.tellAll(wire.Kind(kind), span{begin, end})
+		rs.told[kind].Store(end)
 	}
-	for _, readers := range rs.mu.byPart {
-		for r := range readers {
-			r.signal()
+	for _, log := range rs.mu.byPart {
+		rs.touch(log)
+	}
+	rs.signal()
+}
+
+// tellAll tells every part of a kind of changes that may concern any of them.
+func (rs *ChangeReaders) tellAll(kind wire.Kind, s span) {
+	if s.begin >= s.end {
+		return
+	}
+	for part, log := range rs.mu.byPart {
+		if part.Kind == kind && part.By != Every {
+			log.tell(s)
+			rs.touch(log)
 		}
 	}
 }
 
-// publish tells the readers of a kind. The caller holds mu.
+// publish tells the parts of a kind. The caller holds mu.
 func (rs *ChangeReaders) publish(view *Changes, kind wire.Kind, begin uint64) {
 	parts := &rs.mu.parts[kind]
 	if parts[Every] > 0 {
-		for r := range rs.mu.byPart[Part{Kind: kind}] {
-			rs.touch(r)
-		}
+		rs.touch(rs.mu.byPart[Part{Kind: kind}])
 	}
 	narrow := 0
 	for _, n := range parts[Every+1:] {
@@ -208,14 +271,7 @@ func (rs *ChangeReaders) publish(view *Changes, kind wire.Kind, begin uint64) {
 	}
 	changes, ok := view.From(kind, begin)
 	if !ok { // one batch is larger than the history, and nobody can tell whom the lost changes concern
-		for part, readers := range rs.mu.byPart {
-			for r := range readers {
-				if part.Kind == kind && part.By != Every {
-					r.tell(begin) // which the view does not have
-					rs.touch(r)
-				}
-			}
-		}
+		rs.tellAll(kind, span{begin, view.End(kind)})
 		return
 	}
 	for i, c := range changes {
@@ -230,12 +286,12 @@ func (rs *ChangeReaders) publish(view *Changes, kind wire.Kind, begin uint64) {
 	if end := view.End(kind); end-rs.mu.far[kind] >= uint64(max(farChanges, view.Len(kind)/8)) {
 		rs.mu.far[kind] = end
 		for r := range rs.mu.pointed[kind] {
-			rs.touch(r)
+			rs.mu.signals = append(rs.mu.signals, r)
 		}
 	}
 }
 
-// tellTask tells the readers of a task's node, before and behind the change, and of its job.
+// tellTask tells the parts of a task's node, before and behind the change, and of its job.
 func (rs *ChangeReaders) tellTask(c *Change, position uint64) {
 	parts := &rs.mu.parts[wire.KindTask]
 	if parts[ByNode] > 0 {
@@ -251,7 +307,7 @@ func (rs *ChangeReaders) tellTask(c *Change, position uint64) {
 	}
 }
 
-// tellJob tells the readers of a job's owner and queues, before and behind the change.
+// tellJob tells the parts of a job's owner and queues, before and behind the change.
 func (rs *ChangeReaders) tellJob(c *Change, position uint64) {
 	for _, value := range [2][]byte{c.Old.Value, c.New.Value} {
 		if value == nil {
@@ -259,11 +315,7 @@ func (rs *ChangeReaders) tellJob(c *Change, position uint64) {
 		}
 		owner, queue, _, ok := wire.PeekJob(value)
 		if !ok { // every reader of jobs has to report it
-			for part := range rs.mu.byPart {
-				if part.Kind == wire.KindJobStatus {
-					rs.tell(part, position)
-				}
-			}
+			rs.tellAll(wire.KindJobStatus, span{position, position + 1})
 			return
 		}
 		rs.tell(Part{wire.KindJobStatus, ByOwner, string(owner)}, position)
@@ -283,23 +335,9 @@ func (rs *ChangeReaders) tellJob(c *Change, position uint64) {
 }
 
 func (rs *ChangeReaders) tell(part Part, position uint64) {
-	for r := range rs.mu.byPart[part] {
-		r.tell(position)
-		rs.touch(r)
-	}
-}
-
-// tell adds the position of a change that concerns the reader.
-func (r *ChangeReader) tell(position uint64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n := len(r.mu.waiting)
-	switch {
-	case n > 0 && (r.mu.over || r.mu.waiting[n-1] == position): // it is there already
-	case n == maxWaiting:
-		r.mu.over = true
-	default:
-		r.mu.waiting = append(r.mu.waiting, position)
+	if log := rs.mu.byPart[part]; log != nil {
+		log.tell(span{position, position + 1})
+		rs.touch(log)
 	}
 }
 
@@ -330,26 +368,8 @@ func (r *ChangeReader) Position() uint64 { return r.position }
 // snapshot that is taken behind it holds each of those changes.
 func (r *ChangeReader) View() *Changes {
 	r.due.Store(false)
-	r.upTo = r.readers.told[r.part.Kind].Load() // first: all positions below it are there by now
-	waiting, over := r.take()
-	view := r.latest()
-	r.waiting = append(r.waiting, waiting...)
-	if over || len(r.waiting) > maxWaiting {
-		if r.position >= r.wide {
-			r.position = max(r.position, r.waiting[0])
-		}
-		r.wide, r.waiting = max(r.wide, view.End(r.part.Kind)), nil
-	}
-	return view
-}
-
-// take returns the positions that the reader was told, and whether there were more.
-func (r *ChangeReader) take() (waiting []uint64, over bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	waiting, over = r.mu.waiting, r.mu.over
-	r.mu.waiting, r.mu.over = nil, false
-	return waiting, over
+	r.upTo = r.readers.told[r.part.Kind].Load() // first: the view has all changes below it
+	return r.latest()
 }
 
 // Each calls look for the changes of a view from View that concern the part, and for some others,
@@ -358,37 +378,29 @@ func (r *ChangeReader) take() (waiting []uint64, over bool) {
 // history has lost a change that may concern the part.
 func (r *ChangeReader) Each(view *Changes, look func(*Change) (taken bool, err error)) (whole bool, err error) {
 	if r.part.By == Every {
-		r.wide = view.End(r.part.Kind)
+		r.upTo = view.End(r.part.Kind)
+		r.wide = r.upTo
 	}
+	var room [maxSpans + 1]span
+	spans := room[:0]
 	if r.position < r.wide {
-		changes, ok := view.From(r.part.Kind, r.position)
+		spans = append(spans, span{r.position, r.wide})
+	}
+	if r.part.By != Every {
+		spans = r.log.within(spans, span{max(r.position, r.wide), r.upTo})
+	}
+	for _, s := range spans {
+		changes, ok := view.From(r.part.Kind, s.begin)
 		if !ok {
 			return false, nil
 		}
-		for _, c := range changes[:min(r.wide-r.position, uint64(len(changes)))] {
+		r.position = s.begin // nothing before it concerns the part
+		for _, c := range changes[:s.end-s.begin] {
 			if taken, err := look(c); err != nil || !taken {
 				return true, err
 			}
 			r.position++
 		}
-	}
-	for len(r.waiting) > 0 && r.waiting[0] < r.upTo {
-		at := r.waiting[0]
-		if at >= r.position {
-			c, ok := view.At(r.part.Kind, at)
-			if !ok {
-				return false, nil
-			}
-			r.position = at // nothing before it concerns the part
-			if taken, err := look(c); err != nil || !taken {
-				return true, err
-			}
-			r.position = at + 1
-		}
-		r.waiting = r.waiting[1:]
-	}
-	if len(r.waiting) == 0 {
-		r.waiting = nil
 	}
 	r.position = max(r.position, r.upTo)
 	return true, nil

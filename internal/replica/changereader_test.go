@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/testrun"
@@ -58,7 +60,7 @@ func (w *readWorld) commitRandom() {
 	revision := w.history.revision + 1
 	most := 4
 	if w.rng.IntN(10) == 0 {
-		most = 3 * maxWaiting // more than wait for a reader
+		most = 6 * maxSpans // more than a part keeps alone
 	}
 	for range w.rng.IntN(most) {
 		m := taskOf(fmt.Sprint("j", w.rng.IntN(3)), w.rng.IntN(200), []string{"", "n1", "n2"}[w.rng.IntN(3)], revision)
@@ -264,17 +266,18 @@ func TestAReaderIsSignalledForItsPartAlone(t *testing.T) {
 	}
 }
 
-func TestTheMemoryOfAReaderThatDoesNotReadIsBounded(t *testing.T) {
+func TestTheMemoryOfAPartIsBoundedWhateverItsReadersDo(t *testing.T) {
+	const n = 20 * maxSpans
 	w := newReadWorld(rand.New(rand.NewPCG(1, 1)), 0)
 	r := w.readers.Read(Part{wire.KindTask, ByNode, "n1"}, w.latest, false)
 	r.Begin(w.view.End(wire.KindTask))
-	for i := range 10 * maxWaiting {
+	for i := range n {
 		w.commit(taskOf("j", i, "n1", 1), taskOf("k", i, "n2", 1))
-		if i%100 == 0 && i > 5*maxWaiting {
+		if i%100 == 0 && i > n/2 {
 			r.View()
 		}
-		if n := max(cap(r.mu.waiting), cap(r.waiting)); n > 2*maxWaiting {
-			t.Fatalf("%d positions wait", n)
+		if kept := cap(r.log.mu.spans); kept > maxSpans {
+			t.Fatalf("%d spans are kept", kept)
 		}
 	}
 	seen := 0
@@ -284,8 +287,29 @@ func TestTheMemoryOfAReaderThatDoesNotReadIsBounded(t *testing.T) {
 		}
 		return true, nil
 	})
-	if !whole || err != nil || seen != 10*maxWaiting {
-		t.Errorf("%d changes of %d were seen: %t, %v", seen, 10*maxWaiting, whole, err)
+	if !whole || err != nil || seen != n {
+		t.Errorf("%d changes of %d were seen: %t, %v", seen, n, whole, err)
+	}
+}
+
+// Only the spans far behind are joined: a reader that keeps up looks at what concerns it.
+func TestAReaderThatKeepsUpLooksAtItsOwnChangesOnly(t *testing.T) {
+	w := newReadWorld(rand.New(rand.NewPCG(1, 1)), 0)
+	r := w.readers.Read(Part{wire.KindTask, ByNode, "n1"}, w.latest, false)
+	for i := range 10 * maxSpans {
+		w.commit(taskOf("k", i, "n2", 1), taskOf("j", i, "n1", 1), taskOf("l", i, "n2", 1))
+		if i%8 != 0 {
+			continue
+		}
+		whole, err := r.Each(r.View(), func(c *Change) (bool, error) {
+			if c.New.Node != "n1" {
+				t.Errorf("it looks at a task of %q", c.New.Node)
+			}
+			return true, nil
+		})
+		if !whole || err != nil {
+			t.Fatalf("whole: %t, %v", whole, err)
+		}
 	}
 }
 
@@ -301,6 +325,15 @@ func TestABatchLargerThanTheHistoryIsALossForEveryReaderOfAPart(t *testing.T) {
 	<-r.Changed()
 	if whole, err := r.Each(r.View(), func(*Change) (bool, error) { return true, nil }); whole || err != nil {
 		t.Errorf("the history is whole: %t, %v", whole, err)
+	}
+	r.Begin(w.view.End(wire.KindTask) - 3) // of the batch, and still in the history
+	seen := 0
+	whole, err := r.Each(r.View(), func(*Change) (bool, error) {
+		seen++
+		return true, nil
+	})
+	if !whole || err != nil || seen != 3 {
+		t.Errorf("a reader within the batch sees %d changes of 3: %t, %v", seen, whole, err)
 	}
 }
 
@@ -388,6 +421,43 @@ func BenchmarkCommit(b *testing.B) {
 			}
 			b.ReportMetric(float64(cpuTime(b)-cpu)/float64(n)/1e3, "cpu-us/op")
 		})
+	}
+}
+
+// BenchmarkBroadPart is the processor time that a gateway takes to tell many readers of a batch of
+// 500 jobs: readers of one queue that all of them are in, and readers of all jobs.
+func BenchmarkBroadPart(b *testing.B) {
+	for _, part := range []Part{{Kind: wire.KindJobStatus}, {wire.KindJobStatus, ByQueue, "root"}} {
+		for _, readers := range []int{1, 8000} {
+			b.Run(fmt.Sprintf("part=%s/readers=%d", cmp.Or(part.Value, "every"), readers), func(b *testing.B) {
+				w := newReadWorld(nil, 0)
+				var all []*ChangeReader
+				for range readers {
+					all = append(all, w.readers.Read(part, w.latest, false))
+				}
+				var batch []wire.Mutation
+				for i := range 500 {
+					batch = append(batch, jobIn(fmt.Sprint("j", i), "alice", "root.a.b", 0))
+				}
+				n, cpu := uint64(0), time.Duration(0)
+				for b.Loop() {
+					n++
+					for i := range batch {
+						batch[i] = jobIn(batch[i].Key, "alice", "root.a.b", n)
+					}
+					before := cpuTime(b)
+					w.commit(batch...)
+					cpu += cpuTime(b) - before
+					for _, r := range all {
+						<-r.Changed()
+						if whole, err := r.Each(r.View(), func(*Change) (bool, error) { return true, nil }); !whole {
+							b.Fatal(err)
+						}
+					}
+				}
+				b.ReportMetric(float64(cpu)/float64(n)/1e3, "cpu-us/op")
+			})
+		}
 	}
 }
 

@@ -57,9 +57,10 @@
 // round trip, shared by all that wait, and one more for each relay. A reader takes no lock. The
 // history costs the gateway two look-ups a mutation, and 512 bytes and the replaced record a
 // change, up to its bound. A change costs one look-up more for each property by which there are
-// readers, and a few nanoseconds for each reader of its part. Idle readers of other parts cost
-// nothing: 2,000 of them leave the time of a commit as it is. A reader looks at the changes of its
-// part alone, and keeps at most 1 KiB of positions.
+// readers. A batch costs a signal for each reader of the parts that it changes. Idle readers of
+// other parts cost nothing: 2,000 of them leave the time of a commit as it is. A reader looks at
+// the changes of its part alone, unless it is far behind. A part keeps at most 1 KiB of positions
+// for all its readers.
 //
 // The design is "Titus gateways" (strictly consistent reads from caches). Ids and the order of one
 // stream replace its timers and wall-clock marks; DESIGN.md has the reasons.
