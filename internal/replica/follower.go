@@ -526,7 +526,6 @@ func (f *Follower) Barrier(ctx context.Context) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	notify(f.wake)
 	select {
 	case <-r.done:
 		return r.snapshot, r.err
@@ -538,10 +537,16 @@ func (f *Follower) Barrier(ctx context.Context) (*Snapshot, error) {
 	}
 }
 
+// join joins the next round. While another one is under way nobody is woken: its acknowledgement
+// sends the next.
 func (f *Follower) join() (*round, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.mu.pending.join()
+	r, err := f.mu.pending.join()
+	if err == nil && f.mu.pending.inFlight == nil {
+		notify(f.wake)
+	}
+	return r, err
 }
 
 // Do sends a command to the leader and returns its reply. It sets the id of the command. When it
