@@ -29,7 +29,7 @@ func (x *placeIndex) after(slot int) int { return (slot + 1) & (len(x.slots) - 1
 // add adds a place whose key is not in the index.
 func (x *placeIndex) add(hash uint32, place uint64) {
 	if 2*(x.used+1) > len(x.slots) {
-		x.grow(2 * (x.used + 1))
+		x.grow(x.used + 1)
 	}
 	x.put(uint64(hash)<<32 | uint64(uint32(place)))
 	x.used++

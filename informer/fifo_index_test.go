@@ -18,7 +18,7 @@ func TestALineFindsItsKeysAndNoOthers(t *testing.T) {
 		l.tail = l.head
 		var queued []string
 		has := map[string]bool{}
-		span, shifts := 1+rng.IntN(300), rng.IntN(5)
+		most, span, shifts := 0, 1+rng.IntN(300), rng.IntN(5)
 		for range 500 {
 			key := strconv.Itoa(rng.IntN(span))
 			e, hash := l.lookUp(key)
@@ -36,6 +36,10 @@ func TestALineFindsItsKeysAndNoOthers(t *testing.T) {
 				}
 				delete(has, out.key)
 				queued = queued[1:]
+			}
+			most = max(most, l.len())
+			if n := len(l.index.slots); n > 32 && n > 4*most {
+				t.Fatalf("%d slots for at most %d keys", n, most)
 			}
 			if l.isIndexed && (l.index.used != l.len() || 2*l.index.used > len(l.index.slots)) {
 				t.Fatalf("%d of %d slots for %d keys", l.index.used, len(l.index.slots), l.len())

@@ -2,14 +2,14 @@ package informer
 
 import "math/bits"
 
-// Costs of a queued key and of a queued change beside their objects: the slot in the ring, the cell
-// in the map, and the delta itself. The bound of a queue counts them.
+// Costs of a queued key and of a queued change beside their objects: the place in the ring, the
+// slots in the index, and the delta itself. The bound of a queue counts them.
 const (
 	keyOverhead   = 160
 	deltaOverhead = 24
 )
 
-// scanned is the number of keys that are compared one by one: for so few a map costs more.
+// scanned is the number of keys that are compared one by one: for so few the index costs more.
 const scanned = 8
 
 // Bounds of the memory that a line keeps while it is empty.

@@ -77,6 +77,13 @@ BEGIN {
 			want("ServedList/" kinds[k] "/eventual/connections=" c, "x-bare", "<=", 1.25, "CPU of a list over bare net/http, " kinds[k] ", eventual, " c " connections", "1.7-2.4 with connect's handler")
 			want("ServedList/" kinds[k] "/strict/connections=" c, "x-bare", "<=", 1.45, "  strict", "2.0-2.7 with connect's handler")
 		}
+	for (c = 16; c <= 64; c += 48) {
+		want("Gateway/bare/gateway-eventual/connections=" c, "x-bare", "<=", 1.25, "  the same by plimsoll bench gateway, eventual, " c " connections")
+		want("Gateway/bare/gateway-strict/connections=" c, "x-bare", "<=", 1.45, "  strict")
+	}
+	want("Load", "s", "<=", 2.5, "a snapshot of 1,000,000 tasks with indexes, in seconds")
+	want("Load", "peak/final", "<=", 1.6, "  its peak of memory over the final size")
+	want("Load", "over-B/record", "<=", 200, "  memory over 1.3 times the encoded bytes, a record")
 	want("Gateway/barrier", "over-ms", "<=", 0.2, "a strict read over an eventual one, idle, two processes, median", "design 4")
 	split("25 90 115 200", loads, " ")
 	split("p50-ms p80-ms p99-ms", shares, " ")

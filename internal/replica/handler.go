@@ -49,11 +49,6 @@ func FootprintOf(ctx context.Context) int {
 // HandlerOption changes a handler.
 type HandlerOption func(*handler)
 
-// OnGatewayLost has f called when the last stream of a gateway has ended. f must not block.
-func OnGatewayLost(f func(gateway string)) HandlerOption {
-	return func(h *handler) { h.onGatewayLost = f }
-}
-
 // NewHandler returns the handler of a source's replication streams, and its path.
 func NewHandler(source *Source, exec Exec, options ...HandlerOption) (path string, _ http.Handler) {
 	h := &handler{source: source, exec: exec, onGatewayLost: func(string) {}}
