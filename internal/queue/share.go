@@ -46,11 +46,12 @@ func (t *Tree) shareOf(q *Queue) fraction {
 }
 
 // SetTotal sets the resources of the whole cluster. Shares of resources without a guarantee and a
-// maximum are fractions of it.
+// maximum are fractions of it. It is the maximum of the root, which has changed then.
 func (t *Tree) SetTotal(total *Amounts) {
 	if t.total != *total {
 		t.total = *total
 		t.totals++
+		t.touch(t.Root)
 	}
 }
 
