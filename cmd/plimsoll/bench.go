@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/gatewaybench"
 )
 
@@ -18,9 +19,9 @@ type benchCmd struct {
 func (benchCmd) Help() string { return example("plimsoll bench gateway") }
 
 type benchGatewayCmd struct {
-	Duration    time.Duration `help:"How long each figure is measured. The whole takes about 20 times as long." default:"2s"`
-	Load        []int         `help:"Rates of requests, in percent of the rate that the leader can do." default:"25,90,115,200" placeholder:"PERCENT,..."`
-	Connections []int         `help:"Numbers of connections for the comparison with a bare net/http handler." default:"16,64" placeholder:"N,..."`
+	Duration    time.Duration `help:"How long each figure is measured. The whole takes about 25 times as long." default:"2s"`
+	Load        []int         `help:"Rates of requests, in percent of the rate that the leader can do (25,90,115,200)." default:"25,90,115,200" placeholder:"PERCENT"`
+	Connections []int         `help:"Numbers of connections for the comparison with a bare net/http handler (16,64)." default:"16,64" placeholder:"N"`
 	formatFlag
 }
 
@@ -32,7 +33,9 @@ func (benchGatewayCmd) Help() string {
 		"The first table shows latencies at rates up to and beyond the rate that the leader can do. A request " +
 		"is sent at its planned instant, whether those before it were answered or not, and its latency counts " +
 		"from that instant. CPU/REQ is the processor time of the server's process for each answer. " +
+		"LEADER'S CPU/REQ is what the leader spends beside a gateway, on syncs. " +
 		"A request without an answer after twice the duration counts as unanswered.\n\n" +
+		"The last table compares the gateway with a bare net/http handler that writes the same bytes.\n\n" +
 		"The processes share this machine with the clients, so close other programs before you compare " +
 		"figures. Ratios of one run hold better than figures of different runs.\n\n" +
 		example("plimsoll bench gateway", "plimsoll bench gateway --duration 10s --load 50,100",
@@ -41,6 +44,9 @@ func (benchGatewayCmd) Help() string {
 
 // Run measures and prints the report.
 func (cmd *benchGatewayCmd) Run(ctx context.Context, a *app) error {
+	if cmd.Duration <= 0 {
+		return plimsoll.Invalid("--duration", "is %s; give a duration such as 2s", cmd.Duration)
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program, to start the servers: %w", err)

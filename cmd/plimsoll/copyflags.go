@@ -32,13 +32,13 @@ func (f *copyFlags) apply(follower *replica.FollowerConfig, g *gateway.Config) e
 func (f *copyFlags) within(follower *replica.FollowerConfig, g *gateway.Config, limit int64) (err error) {
 	if f.HistoryBytes != "" {
 		if follower.HistoryBytes, err = amountOfBytes(
-			"history-bytes", f.HistoryBytes, leastHistory, limit/2,
+			"--history-bytes", f.HistoryBytes, leastHistory, limit/2,
 		); err != nil {
 			return err
 		}
 	}
 	if f.JSONCacheBytes != "" {
-		if g.MaxJSONBytes, err = amountOfBytes("json-cache-bytes", f.JSONCacheBytes, 0, limit/2); err != nil {
+		if g.MaxJSONBytes, err = amountOfBytes("--json-cache-bytes", f.JSONCacheBytes, 0, limit/2); err != nil {
 			return err
 		}
 		g.MaxJSONBytes = max(g.MaxJSONBytes, 1) // 0 stands for the default there, and a byte holds no record
@@ -48,6 +48,7 @@ func (f *copyFlags) within(follower *replica.FollowerConfig, g *gateway.Config, 
 
 // amountOfBytes reads the amount of a flag.
 func amountOfBytes(flag, text string, least, most int64) (int, error) {
+	most &^= 1<<20 - 1 // a round number for the error
 	bytes, err := plimsoll.ParseQuantity(plimsoll.Memory, text)
 	switch {
 	case err != nil:

@@ -20,7 +20,8 @@ type eventsCmd struct {
 // Help is the detail of the help text.
 func (eventsCmd) Help() string {
 	return example("plimsoll events --object wordcount", "plimsoll events -f -o json") +
-		"\n\nWith -f, JSON and YAML are printed as one object a line."
+		"\n\nWith -f, JSON and YAML are printed as one object a line. An object that is not known is not " +
+		"refused then: its events may come."
 }
 
 // Run prints events.

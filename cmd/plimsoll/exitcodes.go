@@ -24,7 +24,7 @@ var exitCodes = [...]struct{ code, means string }{
 	{"126", "run: the program is there and cannot be executed"},
 	{"127", "run: there is no such program"},
 	{"128+N", "run: signal N ended the program"},
-	{fmt.Sprint(exitInterrupted), "it was interrupted"},
+	{fmt.Sprint(exitInterrupted), "it was interrupted; a watch that is interrupted ends with 0"},
 	{"other", "run: the exit code of the program"},
 }
 

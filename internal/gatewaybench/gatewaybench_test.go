@@ -139,10 +139,10 @@ func TestAServerThatCannotServeIsReported(t *testing.T) {
 func TestAWrongSettingIsNamed(t *testing.T) {
 	good := Config{Server: []string{"x"}}
 	for field, change := range map[string]func(*Config){
-		"server":      func(c *Config) { c.Server = nil },
-		"duration":    func(c *Config) { c.Duration = -time.Second },
-		"load":        func(c *Config) { c.Loads = []int{50, 0} },
-		"connections": func(c *Config) { c.Connections = []int{5000} },
+		"server":        func(c *Config) { c.Server = nil },
+		"--duration":    func(c *Config) { c.Duration = -time.Second },
+		"--load":        func(c *Config) { c.Loads = []int{50, 0} },
+		"--connections": func(c *Config) { c.Connections = []int{5000} },
 	} {
 		c := good
 		change(&c)

@@ -40,16 +40,16 @@ func (c Config) Validate() error {
 		return plimsoll.Invalid("server", "is missing; give the command that runs a server")
 	}
 	if c.Duration < leastDuration || c.Duration > mostDuration {
-		return plimsoll.Invalid("duration", "is %s; give from %s to %s", c.Duration, leastDuration, mostDuration)
+		return plimsoll.Invalid("--duration", "is %s; give from 100ms to 10m", c.Duration)
 	}
 	for _, load := range c.Loads {
 		if load < 1 || load > mostLoad {
-			return plimsoll.Invalid("load", "is %d; give percents from 1 to %d", load, mostLoad)
+			return plimsoll.Invalid("--load", "is %d; give percents from 1 to %d", load, mostLoad)
 		}
 	}
 	for _, n := range c.Connections {
 		if n < 1 || n > mostConns {
-			return plimsoll.Invalid("connections", "is %d; give numbers from 1 to %d", n, mostConns)
+			return plimsoll.Invalid("--connections", "is %d; give numbers from 1 to %d", n, mostConns)
 		}
 	}
 	return nil
@@ -104,7 +104,7 @@ type Load struct {
 	Answered int     `json:"answered"`
 	// Unanswered requests were given up when the time of the figure had passed twice. They count in
 	// the percentiles with the time until then.
-	Unanswered int `json:"unanswered,omitempty"`
+	Unanswered int `json:"unanswered"`
 }
 
 // Barrier is the wait of a strict read, one read at a time.

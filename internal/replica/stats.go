@@ -95,7 +95,7 @@ var series = []struct {
 		func(s *Stats) float64 { return float64(s.Snapshots) },
 	},
 	{
-		"snapshots_shared_total", "Of these, gateways that joined a snapshot that was on its way.",
+		"snapshots_shared_total", "Gateways that joined a snapshot that was already being sent.",
 		prometheus.CounterValue, func(s *Stats) float64 { return float64(s.SnapshotsShared) },
 	},
 	{

@@ -2,6 +2,7 @@ package state
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -195,4 +196,46 @@ func TestAbsurdCapacitiesAreRefused(t *testing.T) {
 	}
 	offers := plimsoll.NodeReport{Extended: plimsoll.Resources{plimsoll.ExtCPU: 100_000_001}}
 	wantCode(t, offers.Validate(), plimsoll.CodeInvalid, "extended.ext-cpu")
+}
+
+// The maximum of the root is the capacity of the fleet. Its record follows each change of that in
+// the same turn, so that lists and watches of queues are told.
+func TestTheRecordOfTheRootFollowsTheCapacityOfTheFleet(t *testing.T) {
+	s := New(Config{}, plimsoll.DefaultQueues())
+	node := plimsoll.Node{ID: "n1", Incarnation: 1, Key: "a", Session: "a", Capacity: plimsoll.Resources{"cpu": 1000}}
+	register := func() error {
+		_, err := s.Register(&node, "g")
+		return err
+	}
+	for i, step := range []struct {
+		name string
+		do   func() error
+		want int64
+	}{
+		{"a node registers", register, 1000},
+		{"it has grown", func() error {
+			node.Incarnation, node.Capacity = 2, plimsoll.Resources{"cpu": 3000}
+			return register()
+		}, 3000},
+		{"it is removed", func() error {
+			s.Silent("n1", s.Node("n1").Registration)
+			s.Begin(testTime+100*second, 90)
+			s.nodeDue(s.Node("n1"))
+			s.Continue(Budget{})
+			return s.RemoveNode("n1")
+		}, 0},
+	} {
+		s.Begin(testTime+int64(i)*second, uint64(1+i))
+		if err := step.do(); err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		var c Changes
+		s.Take(&c)
+		found := slices.IndexFunc(c.QueueStatuses, func(q plimsoll.QueueStatus) bool { return q.Path == "root" })
+		if found < 0 {
+			t.Errorf("%s: the record of the root is not written", step.name)
+		} else if got := c.QueueStatuses[found].Max["cpu"]; got != step.want {
+			t.Errorf("%s: the maximum is %d, not %d", step.name, got, step.want)
+		}
+	}
 }
