@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"math"
 	"bytes"
 	"errors"
 	"fmt"
@@ -43,8 +44,16 @@ func TestForkBombStaysInItsTask(t *testing.T) {
 		n.eventually("a bomb that finds no room for more processes", func() bool {
 			return strings.Contains(n.output(bomb.Task, Stderr), "ork") || n.output(bomb.Task, Stdout) != ""
 		})
-		if pids, err := n.group(bomb.Task).Pids(); err != nil || len(pids) > most {
-			t.Errorf("the bomb has %d processes, %v; it may have %d", len(pids), err, most)
+		fewest := math.MaxInt // of some lists: one may have a process that ended and the next in its place
+		for range 10 {
+			pids, err := n.group(bomb.Task).Pids()
+			if err != nil {
+				t.Fatal(err)
+			}
+			fewest = min(fewest, len(pids))
+		}
+		if fewest > most {
+			t.Errorf("the bomb has %d processes; it may have %d", fewest, most)
 		}
 		lines := len(n.output(other.Task, Stdout))
 		n.eventually("progress of the other task", func() bool { return len(n.output(other.Task, Stdout)) > lines })
