@@ -81,11 +81,15 @@ func runLinear(t *testing.T, seed uint64, level plimsoll.Consistency, faults int
 	made := make([][]string, 2)
 	most := time.Duration(testrun.Count(500, 600, 3000)) * time.Millisecond
 	for i := range made {
+		ofLinks := c.linkFaults()
+		from := i * len(ofLinks) / len(made) // each begins with a fault of another link
+		ofLinks = slices.Concat(ofLinks[from:], ofLinks[:from])
 		links.Go(func() {
-			made[i] = plague(rand.New(rand.NewPCG(seed, 201+uint64(i))), c.linkFaults(), math.MaxInt, most, w.over)
+			made[i] = plague(rand.New(rand.NewPCG(seed, 201+uint64(i))), ofLinks, math.MaxInt, most, w.over)
 		})
 	}
-	struck := plague(rand.New(rand.NewPCG(seed, 200)), c.processFaults(), faults, most, nil)
+	ofProcesses := c.processFaults()
+	struck := plague(rand.New(rand.NewPCG(seed, 200)), ofProcesses, faults, most, nil)
 	close(w.over)
 	links.Wait()
 	clients.Wait()
@@ -108,6 +112,14 @@ func runLinear(t *testing.T, seed uint64, level plimsoll.Consistency, faults int
 	}
 	for _, u := range users {
 		run.answers, run.unknown = append(run.answers, u.answers...), run.unknown+u.unknown
+	}
+	for _, f := range ofProcesses {
+		if faults >= len(ofProcesses) && !slices.Contains(struck, f.name) {
+			t.Errorf("%q was not made, and %d faults have room for all %d", f.name, faults, len(ofProcesses))
+		}
+	}
+	if made[0][0] == made[1][0] {
+		t.Errorf("both sequences of faults of links begin with %q", made[0][0])
 	}
 	t.Logf("%d faults of processes: %q", len(struck), struck)
 	t.Logf("%d faults of links: %q", len(slices.Concat(made...)), slices.Concat(made...))
@@ -178,9 +190,18 @@ func (r *linearRun) problems(t *testing.T) (problems []error) {
 		records[i] = w.record
 	}
 	joined := watchtest.Join(records...)
+	checked := map[string]int{}
 	for i, record := range records {
-		if err := joined.Check(record); err != nil {
-			problems = append(problems, fmt.Errorf("watch %d of %q: %w", i, r.watchers[i].owner, err))
+		n, err := joined.Check(record)
+		owner := r.watchers[i].owner
+		if checked[owner] += n; err != nil {
+			problems = append(problems, fmt.Errorf("watch %d of %q: %w", i, owner, err))
+		}
+	}
+	t.Logf("watches that were checked, by the owner of their jobs: %v", checked)
+	for _, owner := range []string{"", "ann", "bob"} {
+		if checked[owner] == 0 {
+			problems = append(problems, fmt.Errorf("no watch of the jobs of %q could be checked", owner))
 		}
 	}
 	return append(problems, r.watchedAnswers(t, joined)...)

@@ -40,6 +40,24 @@ func (n *fakeNetwork) dial(ctx context.Context) (*transport.ConnClient, error) {
 	return transport.NewWatchedClient(c, "unix:/fake"), nil
 }
 
+// serve answers the connections with a handler until the test ends.
+func (n *fakeNetwork) serve(t *testing.T, handler http.Handler) {
+	t.Helper()
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	server := &http.Server{Handler: handler, Protocols: protocols, ReadHeaderTimeout: time.Minute}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = server.Serve(listener{n}) // until it is closed
+	}()
+	t.Cleanup(func() {
+		_ = server.Close() // the listener was not closed before
+		n.Cut()
+		<-ended
+	})
+}
+
 // lose loses all that is sent from now on over the connections that there are; also over new ones
 // if those are lost too.
 func (n *fakeNetwork) lose(newOnes bool) { n.Lose(faultnet.Both, newOnes) }
@@ -104,20 +122,8 @@ func makeBubble(t *testing.T, config SourceConfig) *bubble {
 	mux.HandleFunc("/readyz", func(_ http.ResponseWriter, r *http.Request) {
 		wait(r.Context(), time.Duration(b.answer.Load()))
 	})
-	protocols := new(http.Protocols)
-	protocols.SetUnencryptedHTTP2(true)
-	server := &http.Server{Handler: mux, Protocols: protocols, ReadHeaderTimeout: time.Minute}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = server.Serve(listener{b.network}) // until it is closed
-	}()
-	t.Cleanup(func() {
-		source.Close(nil)
-		_ = server.Close() // the listener was not closed before
-		b.network.Cut()
-		<-ended
-	})
+	b.network.serve(t, mux)
+	t.Cleanup(func() { source.Close(nil) })
 	b.follower = newFollower(FollowerConfig{
 		Gateway: "g", Leader: "unix:/fake", Events: FollowerEvents{
 			Live:         func(uint64, uint64, bool) { b.lives <- time.Now() },
@@ -128,14 +134,18 @@ func makeBubble(t *testing.T, config SourceConfig) *bubble {
 }
 
 // run runs the follower until the test ends.
-func (b *bubble) run() {
-	ctx, cancel := context.WithCancel(b.t.Context())
+func (b *bubble) run() { runFollower(b.t, b.follower) }
+
+// runFollower runs a follower until the test ends.
+func runFollower(t *testing.T, f *Follower) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- b.follower.Run(ctx) }()
-	b.t.Cleanup(func() {
+	go func() { ended <- f.Run(ctx) }()
+	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
-			b.t.Error(err)
+			t.Error(err)
 		}
 	})
 }

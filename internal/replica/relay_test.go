@@ -7,7 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -356,34 +358,62 @@ func TestNewsThatAreRefused(t *testing.T) {
 }
 
 // The syncs of all streams below and the relay's own readers share one sync of the relay. One that
-// comes while it is in flight waits for the next (O4).
+// comes while it is in flight waits for the next (O4). Nobody is answered without the leader (O5).
 func TestSyncsFromBelowShareOneOfTheRelay(t *testing.T) {
-	p := &pending{}
-	p.connect()
-	join := func() *round {
-		t.Helper()
-		r, err := p.join()
+	synctest.Test(t, func(t *testing.T) {
+		proofs, goOn := make(chan struct{}, 100), make(chan struct{})
+		b := makeBubble(t, SourceConfig{Confirm: func(ctx context.Context) error {
+			proofs <- struct{}{} // one for each sync that the leader gets
+			select {
+			case <-goOn:
+			case <-ctx.Done():
+			}
+			return ctx.Err()
+		}})
+		relay, err := NewRelay(b.follower, RelayConfig{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return r
-	}
-	rounds := []*round{join(), join(), join()}
-	first := p.next().GetSync().GetId()
-	late := join()
-	if first == 0 || p.next() != nil {
-		t.Fatalf("sync %d was sent, and another message beside it", first)
-	}
-	p.acknowledge(first, nil)
-	for i, r := range rounds {
-		if !released(r) {
-			t.Errorf("number %d still waits", i)
+		network, mux := newFakeNetwork(t), http.NewServeMux()
+		mux.Handle(relay.Handler())
+		network.serve(t, mux)
+		b.run()
+		followers := make([]*Follower, 4)
+		for i := range followers {
+			followers[i] = newFollower(FollowerConfig{Gateway: fmt.Sprint("below-", i), Leader: "unix:/fake"}, network.dial)
+			runFollower(t, followers[i])
+			mustReady(t.Context(), t, followers[i])
 		}
-	}
-	if released(late) {
-		t.Error("a sync in flight has released one that came later")
-	}
-	if second := p.next().GetSync().GetId(); second <= first {
-		t.Errorf("the next sync is %d, after %d", second, first)
-	}
+		var answered atomic.Int32
+		read := func(f *Follower) {
+			want := b.leader.source.Snapshot().Revision()
+			go func() {
+				if s, err := f.Barrier(t.Context()); err != nil {
+					t.Error(err)
+				} else if s.Revision() < want {
+					t.Errorf("a read shows revision %d, want %d", s.Revision(), want)
+				}
+				answered.Add(1)
+			}()
+		}
+		wants := func(when string, syncs int, answers int32) {
+			t.Helper()
+			synctest.Wait()
+			if len(proofs) != syncs || answered.Load() != answers {
+				t.Fatalf("%s the leader has got %d syncs, want %d, and %d reads were answered, want %d",
+					when, len(proofs), syncs, answered.Load(), answers)
+			}
+		}
+		read(followers[0])
+		wants("with one read", 1, 0)
+		b.publish()
+		for _, f := range append(followers[1:], b.follower) {
+			read(f)
+		}
+		wants("with four more", 1, 0)
+		goOn <- struct{}{}
+		wants("after the first proof", 2, 1)
+		goOn <- struct{}{}
+		wants("after the second", 2, 5)
+	})
 }

@@ -155,6 +155,9 @@ func TestManyGatewaysShareSnapshots(t *testing.T) {
 	if stats.PartsEncoded+stats.PartsReused < gateways*10 {
 		t.Errorf("too few parts were sent: %+v", stats)
 	}
+	if stats.PartsReused == 0 {
+		t.Errorf("no part was sent to two gateways: %+v", stats)
+	}
 }
 
 // A part is the same whether it was kept or encoded again from its mark.

@@ -194,8 +194,10 @@ func difference(from, to map[string]string) (writes []Write) {
 }
 
 // Check checks a record against the history. A watch that was opened must have been strict,
-// ordered, unique, reliable, bookmarkable and resumable as far as it was sent.
-func (j *Joined) Check(r *Record) error {
+// ordered, unique, reliable, bookmarkable and resumable as far as it was sent. checked counts the
+// watches that it could check: not those cut within the snapshot, and with criteria only those of
+// revisions that records without criteria cover.
+func (j *Joined) Check(r *Record) (checked int, _ error) {
 	for _, w := range r.watches {
 		_, at, ok := w.begin()
 		if !ok {
@@ -206,7 +208,7 @@ func (j *Joined) Check(r *Record) error {
 			if r.criteria != nil {
 				continue // nobody was sent everything of this leader
 			}
-			return fmt.Errorf("the records of epoch %d were not joined", at.Epoch)
+			return checked, fmt.Errorf("the records of epoch %d were not joined", at.Epoch)
 		}
 		if r.criteria != nil && !e.covers(at.Revision, w.last().Revision) {
 			continue // as above, of these revisions
@@ -219,11 +221,12 @@ func (j *Joined) Check(r *Record) error {
 		c.Open(w.floor)
 		for _, m := range w.messages {
 			if err := c.Receive(m); err != nil {
-				return fmt.Errorf("epoch %d: %w", at.Epoch, err)
+				return checked, fmt.Errorf("epoch %d: %w", at.Epoch, err)
 			}
 		}
+		checked++
 	}
-	return nil
+	return checked, nil
 }
 
 func (e *joinedEpoch) covers(first, last uint64) bool {

@@ -43,11 +43,13 @@ func TestRecordsThatContradictEachOtherAreFound(t *testing.T) {
 		"a snapshot of nothing": {sent(nil, 1, Message{Point: at(2), SnapshotEnd: true}), "strict"},
 		"criteria, left out":    {sent(onlyR, 1, begin, third), "reliable"},
 	} {
-		err := Join(whole, test.other).Check(test.other)
-		if e := Join(whole, test.other).Check(whole); test.fault == "" && e != nil {
-			t.Errorf("%s: the whole record: %v", name, e)
+		checked, err := Join(whole, test.other).Check(test.other)
+		if n, e := Join(whole, test.other).Check(whole); test.fault == "" && (e != nil || n != 1) {
+			t.Errorf("%s: the whole record: %v, checked %d", name, e, n)
 		}
 		switch {
+		case test.fault == "" && checked != 1:
+			t.Errorf("%s: checked %d, want 1", name, checked)
 		case test.fault == "" && err != nil:
 			t.Errorf("%s: %v", name, err)
 		case test.fault != "" && (err == nil || !strings.Contains(err.Error(), test.fault)):
@@ -65,8 +67,8 @@ func TestRevisionsThatNobodyWasSentAreNotKnown(t *testing.T) {
 	)
 	j := Join(early, late)
 	for _, r := range []*Record{early, late} {
-		if err := j.Check(r); err != nil {
-			t.Error(err)
+		if n, err := j.Check(r); err != nil || n != 1 {
+			t.Errorf("checked %d: %v", n, err)
 		}
 	}
 	if _, known := j.Changed("b", 3); known {
@@ -83,5 +85,27 @@ func TestRevisionsThatNobodyWasSentAreNotKnown(t *testing.T) {
 	}
 	if _, ok := j.State(2, 5); ok {
 		t.Error("the state of another epoch is known")
+	}
+}
+
+// A watch counts as checked only if there was something to check it against.
+func TestWatchesThatCannotBeCheckedAreNotCounted(t *testing.T) {
+	onlyR := func(value string) bool { return strings.HasPrefix(value, "r") }
+	begin := func(epoch, revision uint64) Message {
+		return Message{Changes: []Change{{Present, "a", "r", 0}}, Point: Point{epoch, revision, 0}, SnapshotEnd: true}
+	}
+	whole := sent(nil, 1, begin(1, 1), changes(Point{1, 3, 0}))
+	of := NewRecord(onlyR)
+	for _, m := range []Message{
+		begin(1, 2),
+		begin(1, 4), // behind all that the whole record was sent
+		begin(2, 2), // of a leader that it did not see
+		{Changes: []Change{{Present, "a", "r", 0}}}, // cut within the snapshot
+	} {
+		of.Open(1)
+		of.Receive(m)
+	}
+	if checked, err := Join(whole, of).Check(of); checked != 1 || err != nil {
+		t.Errorf("checked %d, want 1: %v", checked, err)
 	}
 }
