@@ -1,10 +1,10 @@
 package executor
 
 import (
-	"math"
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
