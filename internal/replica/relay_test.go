@@ -380,7 +380,8 @@ func TestSyncsFromBelowShareOneOfTheRelay(t *testing.T) {
 		b.run()
 		followers := make([]*Follower, 4)
 		for i := range followers {
-			followers[i] = newFollower(FollowerConfig{Gateway: fmt.Sprint("below-", i), Leader: "unix:/fake"}, network.dial)
+			config := FollowerConfig{Gateway: fmt.Sprint("below-", i), Leader: "unix:/fake"}
+			followers[i] = newFollower(config, network.dial)
 			runFollower(t, followers[i])
 			mustReady(t.Context(), t, followers[i])
 		}
