@@ -153,8 +153,8 @@ func (a *assignments) update(snapshot *replica.Snapshot, view *replica.Changes, 
 			a.policy = view.End(kind)
 		}
 		for _, c := range changes {
-			if err == nil {
-				err = a.follow(snapshot, c)
+			if err = a.follow(snapshot, c); err != nil {
+				break
 			}
 		}
 	default:

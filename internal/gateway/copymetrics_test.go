@@ -41,6 +41,11 @@ func TestMetricsTellTheCopyItsHistoryAndItsSubscribers(t *testing.T) {
 			t.Errorf("there is no line %q", line)
 		}
 	}
+	for _, kind := range replica.HistoryKinds() {
+		if objectNames[kind] == "" {
+			t.Errorf("objects of kind %d have no name in metrics", kind)
+		}
+	}
 	for _, name := range []string{`copy_bytes`, `copy_objects{kind="task"}`, `copy_objects{kind="node"}`} {
 		line := "\nplimsoll_gateway_" + name + " "
 		if !strings.Contains(text, line) || strings.Contains(text, line+"0\n") {

@@ -82,7 +82,6 @@ type Gateway struct {
 	inflater wire.Inflater
 	handler  http.Handler
 	refuser  *connect.ErrorWriter
-	reads    map[string]*plainRead // by path
 
 	connections *transport.Connections
 }
@@ -196,15 +195,25 @@ func (g *Gateway) replicationServing() transport.ServeConfig {
 	}
 }
 
-// routes returns the table of everything served on Config.Listen.
-func (g *Gateway) routes() http.Handler {
+// compressFrom is the least answer that is compressed, in bytes, for a caller that takes it so.
+const compressFrom = 1400
+
+// requestBounds returns the bounds of requests to every service.
+func (g *Gateway) requestBounds() wire.Bounds {
 	bounds := wire.RequestBounds(g.cfg.MaxRequestBytes)
 	bounds.Checked = true // by the intake, which reads every body that connect does
-	options := []connect.HandlerOption{
-		wire.Bounded(bounds),
-		connect.WithInterceptors(guard{g}),
-		connect.WithCompressMinBytes(1400),
-	}
+	return bounds
+}
+
+// guarded returns the options of every service beside its bounds. Answers are compressed from so
+// many bytes on.
+func (g *Gateway) guarded(compressFrom int) []connect.HandlerOption {
+	return []connect.HandlerOption{connect.WithInterceptors(guard{g}), connect.WithCompressMinBytes(compressFrom)}
+}
+
+// routes returns the table of everything served on Config.Listen.
+func (g *Gateway) routes() http.Handler {
+	options := append(g.guarded(compressFrom), wire.Bounded(g.requestBounds()))
 	mux := http.NewServeMux()
 	var served []string
 	rpc := func(path string, h http.Handler) {
@@ -218,15 +227,10 @@ func (g *Gateway) routes() http.Handler {
 	rpc(plimsollv1connect.NewEventServiceHandler(eventService{g}, options...))
 	rpc(plimsollv1connect.NewAgentServiceHandler(agentService{g}, options...))
 	// A compressed message could not be shared: each watch would compress the same changes again.
-	rpc(plimsollv1connect.NewWatchServiceHandler(watchService{g}, wire.Bounded(bounds),
-		connect.WithInterceptors(guard{g}), connect.WithCompressMinBytes(math.MaxInt)))
+	rpc(plimsollv1connect.NewWatchServiceHandler(watchService{g},
+		append(g.guarded(math.MaxInt), wire.Bounded(g.requestBounds()))...))
 	g.methods = methodsOf(served...)
-	reads := map[string]http.Handler{} // by path: they are frequent, and spare themselves the search
-	g.reads = map[string]*plainRead{}
-	g.encodedReads(func(path string, read *plainRead) {
-		g.reads[path], reads[path] = read, g.admitted(read)
-		mux.Handle(path, reads[path])
-	}, options)
+	g.encodedReads(func(path string, read *plainRead) { mux.Handle(path, g.admitted(read)) }, options)
 	events := rest.New(rest.Config{
 		ResponseSize: uint64(g.cfg.PageSize),
 		Fault:        func(err error) { g.cfg.Events.Fault("/ws/v1/events/batch", err) },
@@ -239,13 +243,7 @@ func (g *Gateway) routes() http.Handler {
 		rest.WriteError(w, http.StatusNotFound,
 			"there is nothing at this path; there are /healthz, /readyz, /metrics, /ws/v1/events/batch and the services of package plimsoll.v1")
 	})
-	return g.timed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if read := reads[r.URL.Path]; read != nil {
-			read.ServeHTTP(w, r)
-			return
-		}
-		mux.ServeHTTP(w, r)
-	}))
+	return g.timed(mux)
 }
 
 // agentRoutes returns the table of everything served on Config.ListenAgents.

@@ -117,7 +117,7 @@ func TestThePauseOfWatchesGrowsWithTheirNumberUpToABound(t *testing.T) {
 		watches int
 		want    time.Duration
 	}{{0, watchPause}, {100, watchPause}, {1000, 50 * time.Millisecond}, {10_000, longWatchPause}} {
-		for ws.number.Load() < int64(step.watches) {
+		for len(ws.mu.set) < step.watches {
 			ws.add(&watch{})
 		}
 		if got := ws.pause(); got != step.want {

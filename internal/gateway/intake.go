@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -149,34 +150,30 @@ func (in *intake) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// whole reads a body that has no prefixes, and gives it to accept before it is counted. Unless that
-// takes it, it is counted and returned, with its footprint. Read returns it too, or the error.
+// whole is message for a caller that may leave the body to Read. That returns it too, or the error.
 func (in *intake) whole(accept func(body []byte) bool) (data []byte, footprint int, err error) {
-	if data, err = in.readAll(); err == nil {
-		if !in.compressed && accept(data) {
-			in.ready, in.done = data, io.EOF
-			return nil, 0, nil
-		}
-		data, footprint, err = in.unpack(data, in.compressed)
-	}
-	if in.done = err; err != nil {
+	data, footprint, err = in.message(accept)
+	in.ready, in.done = data, cmp.Or(err, io.EOF)
+	return data, footprint, err
+}
+
+// message reads a body that has no prefixes, and gives it to accept before it is counted. Unless
+// that takes it, it is counted and returned with its footprint.
+func (in *intake) message(accept func(body []byte) bool) (data []byte, footprint int, err error) {
+	if data, err = in.readAll(); err != nil {
 		return nil, 0, err
 	}
-	in.ready, in.done = data, io.EOF
-	return data, footprint, nil
+	if !in.compressed && accept(data) {
+		return data, 0, nil
+	}
+	return in.unpack(data, in.compressed)
 }
 
 // next reads the next message, with its prefix if it has one.
 func (in *intake) next() ([]byte, error) {
 	if !in.enveloped {
-		data, err := in.readAll()
-		if err == nil {
-			data, _, err = in.unpack(data, in.compressed)
-		}
-		if err != nil {
-			return nil, err
-		}
-		return data, io.EOF
+		data, _, err := in.message(func([]byte) bool { return false })
+		return data, cmp.Or(err, io.EOF)
 	}
 	prefix := make([]byte, envelopePrefix)
 	if n, err := io.ReadFull(in.body, prefix); err != nil {

@@ -42,9 +42,9 @@ func newTwins(t testing.TB, cfg Config, r Replica) *twins {
 		*g = newGateway(t, cfg, r)
 	}
 	mux := http.NewServeMux()
-	for path, read := range both.byConnect.reads {
+	both.byConnect.encodedReads(func(path string, read *plainRead) {
 		mux.Handle(path, both.byConnect.bounded(read.byConnect))
-	}
+	}, append(both.byConnect.guarded(compressFrom), wire.Bounded(both.byConnect.requestBounds())))
 	both.byConnect.handler = both.byConnect.timed(mux)
 	return both
 }

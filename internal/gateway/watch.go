@@ -49,8 +49,6 @@ func cutReasons() []string {
 
 // watchers is the set of the watches under way, for the metric of their lag and for their pauses.
 type watchers struct {
-	number atomic.Int64 // of the set
-
 	mu struct {
 		sync.Mutex
 		set map[*watch]struct{}
@@ -64,18 +62,18 @@ func (ws *watchers) add(w *watch) (remove func()) {
 		ws.mu.set = map[*watch]struct{}{}
 	}
 	ws.mu.set[w] = struct{}{}
-	ws.number.Add(1)
 	return func() {
 		ws.mu.Lock()
 		defer ws.mu.Unlock()
 		delete(ws.mu.set, w)
-		ws.number.Add(-1)
 	}
 }
 
 // pause returns the least time between two messages of one of the watches.
 func (ws *watchers) pause() time.Duration {
-	return min(max(watchPause, time.Duration(ws.number.Load())*pauseEach), longWatchPause)
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return min(max(watchPause, time.Duration(len(ws.mu.set))*pauseEach), longWatchPause)
 }
 
 // lag returns the largest number of changes that a watch has not looked at yet.
@@ -260,19 +258,14 @@ func (w *watch) step(quiet bool) (sent, full bool, err error) {
 	}
 	position := w.changes.Position()
 	w.reached.Store(position)
-	passed := position - w.pointed
-	far := passed > uint64(max(bookmarkChanges, view.Len(w.kind)/4))
-	if w.message.changes == 0 && !quiet && !far || position < view.First(w.kind) {
+	far := position-w.pointed > uint64(max(bookmarkChanges, view.Len(w.kind)/4))
+	if w.message.changes == 0 && (!quiet && !far || position < view.First(w.kind) ||
+		view.PointAt(w.kind, position) == w.point) {
 		w.idle(full)
 		return false, full, nil
 	}
-	point := view.PointAt(w.kind, position)
-	if w.message.changes == 0 && point == w.point {
-		w.idle(full)
-		return false, full, nil
-	}
-	w.pointed, w.point = position, point
-	w.message.end(point, false)
+	w.pointed, w.point = position, view.PointAt(w.kind, position)
+	w.message.end(w.point, false)
 	return true, full, w.flush()
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
-	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
 // The reasons for which a stream to the leader ended, as plimsoll_gateway_link_ends_total names
@@ -154,11 +153,3 @@ func (f *Follower) Collectors() []prometheus.Collector {
 		stage("plimsoll_gateway_snapshot_loading", "1 while the gateway is sent a snapshot.", loadReceiving),
 	}
 }
-
-// HistoryKinds are the kinds of objects of which a History keeps changes.
-func HistoryKinds() []wire.Kind {
-	return []wire.Kind{wire.KindJobStatus, wire.KindTask, wire.KindNode, wire.KindQueueStatus, wire.KindPolicy}
-}
-
-// Base is the oldest revision from which a watch of a kind of object can resume.
-func (c *Changes) Base(kind wire.Kind) uint64 { return c.logs[kind].base }

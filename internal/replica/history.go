@@ -80,6 +80,16 @@ func objectKind(kind wire.Kind) (object, extra wire.Kind) {
 	return 0, 0
 }
 
+// HistoryKinds returns the kinds of objects of which a History keeps changes.
+func HistoryKinds() (kinds []wire.Kind) {
+	for kind := wire.Kind(1); kind < wire.NumKinds; kind++ {
+		if object, _ := objectKind(kind); object == kind {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
+}
+
 // History is a bounded log of the changes of objects, in the order of revisions. It has a log for
 // each kind of object, so that many changes of one kind do not push out those of another: when the
 // bytes of all logs exceed the bound, the longest log loses its oldest changes. A History has a
@@ -280,6 +290,9 @@ func (c *Changes) Len(kind wire.Kind) int { return len(c.logs[kind].entries) }
 func (c *Changes) End(kind wire.Kind) uint64 {
 	return c.logs[kind].first + uint64(len(c.logs[kind].entries))
 }
+
+// Base is the oldest revision from which a watch of a kind of object can resume.
+func (c *Changes) Base(kind wire.Kind) uint64 { return c.logs[kind].base }
 
 // First returns the position of the oldest change of a kind of object.
 func (c *Changes) First(kind wire.Kind) uint64 { return c.logs[kind].first }

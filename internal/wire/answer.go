@@ -169,12 +169,7 @@ func (a *Answer) Finish(rest proto.Message) error {
 func (a *Answer) bytes(number uint64, size int, data []byte) {
 	a.parts = append(a.parts, answerPart{data: data})
 	p := &a.parts[len(a.parts)-1]
-	if number < 1<<4 && size < 1<<14 && size >= 1<<7 { // the usual record
-		p.head[0], p.head[1], p.head[2] = byte(number)<<3|byte(bytesType), byte(size)|1<<7, byte(size>>7)
-		p.n = 3
-	} else {
-		p.n = uint8(len(appendHeader(p.head[:0], number, size)))
-	}
+	p.n = uint8(len(appendHeader(p.head[:0], number, size)))
 	a.size += int(p.n) + len(data)
 }
 
