@@ -104,17 +104,11 @@ func TestDesignsNameWhatExists(t *testing.T) {
 	if len(pages) < 5 {
 		t.Fatalf("too few pages: %v", pages)
 	}
-	for _, page := range pages {
-		markdown, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		found, err := lint.CheckNames(os.DirFS("."), page, string(markdown))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range found {
-			t.Error(f)
-		}
+	found, err := lint.CheckNames(os.DirFS("."), pages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		t.Error(f)
 	}
 }

@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"fmt"
 	"go/ast"
 	"go/token"
 	"io/fs"
@@ -28,20 +29,32 @@ type names struct {
 	files map[string]bool // base names
 }
 
-// CheckNames reports names in a page on a design that do not exist. Of the whole page it looks for
-// each test in back quotes. In a column of codeColumns, what stands in back quotes is a file, or a
-// name that some Go file below root declares. where is the page's path, for findings.
-func CheckNames(root fs.FS, where, markdown string) ([]Finding, error) {
+// CheckNames reports names in pages on designs that do not exist. Of a whole page it looks for each
+// test in back quotes. In a column of codeColumns, what stands in back quotes is a file, or a name
+// that some Go file below root declares. The pages are paths below root.
+func CheckNames(root fs.FS, pages []string) ([]Finding, error) {
 	known, err := readNames(root)
 	if err != nil {
 		return nil, err
 	}
 	var found []Finding
+	for _, page := range pages {
+		markdown, err := fs.ReadFile(root, page)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", page, err)
+		}
+		found = append(found, known.check(page, string(markdown))...)
+	}
+	return found, nil
+}
+
+// check reports the names in a page that do not exist. where is the page's path, for findings.
+func (n *names) check(where, markdown string) (found []Finding) {
 	var heads []string
 	for i, line := range strings.Split(markdown, "\n") {
 		place := where + ":" + strconv.Itoa(i+1)
 		for _, m := range quotedText.FindAllStringSubmatch(line, -1) {
-			if testOf.MatchString(m[1]) && !known.tests[m[1]] {
+			if testOf.MatchString(m[1]) && !n.tests[m[1]] {
 				found = append(found, finding(place, "names %s, and there is no such test", m[1]))
 			}
 		}
@@ -58,11 +71,11 @@ func CheckNames(root fs.FS, where, markdown string) ([]Finding, error) {
 		}
 		for k, cell := range cells {
 			if k < len(heads) && slices.Contains(codeColumns, heads[k]) {
-				found = append(found, known.missing(place, cell)...)
+				found = append(found, n.missing(place, cell)...)
 			}
 		}
 	}
-	return found, nil
+	return found
 }
 
 // missing returns a finding for each name of a cell that does not exist.

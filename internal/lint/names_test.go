@@ -18,7 +18,8 @@ func TestADesignNamesOnlyTestsFilesAndNamesThatExist(t *testing.T) {
 		"| `gone` | `Line.shift`, `queue.go`, `Line.head`, `queue.Line`, `most`, `a + b` | `TestOrder` |\n" +
 		"| x | `Line.gone`, `gone.go` | `TestGone` |\n\n" +
 		"| there | here |\n|---|---|\n| x | `gone` |\n"
-	found, err := CheckNames(root, "DESIGN.md", page)
+	root["DESIGN.md"] = &fstest.MapFile{Data: []byte(page)}
+	found, err := CheckNames(root, []string{"DESIGN.md"})
 	if err != nil {
 		t.Fatal(err)
 	}
