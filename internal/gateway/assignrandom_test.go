@@ -88,7 +88,7 @@ func TestAssignmentsThatFollowTheHistoryAreThoseOfTheSnapshot(t *testing.T) {
 		d, got := newDiffer(), &receiver{tasks: map[string]string{}, policies: map[string]bool{}}
 		d.tasks = f.ReadChanges(replica.Part{Kind: wire.KindTask, By: replica.ByNode, Value: "n1"}, false)
 		d.history = f.Changes
-		signals := map[wire.Kind]<-chan uint64{}
+		signals := map[wire.Kind]<-chan struct{}{}
 		for kind, key := range map[wire.Kind]string{wire.KindNode: "n1", wire.KindPolicy: ""} {
 			signals[kind], _ = f.Watch(kind, key)
 		}

@@ -38,7 +38,7 @@ type fake struct {
 	commands []*pb.Command // all that were sent
 	answer   func(*pb.Command) *pb.Reply
 	behind   *replica.Snapshot // what Latest returns; nil: the latest
-	watches  map[watchKey][]chan uint64
+	watches  map[watchKey][]chan struct{}
 	readers  replica.ChangeReaders
 }
 
@@ -49,7 +49,7 @@ type watchKey struct {
 
 func newFake() *fake {
 	f := &fake{
-		tables: replica.NewTables(0), history: replica.NewHistory(0), watches: map[watchKey][]chan uint64{}, epoch: 1,
+		tables: replica.NewTables(0), history: replica.NewHistory(0), watches: map[watchKey][]chan struct{}{}, epoch: 1,
 	}
 	f.apply(&wire.Batch{Epoch: f.epoch})
 	f.history.Reset(f.epoch, 0)
@@ -92,28 +92,25 @@ func (f *fake) commit(mutations []wire.Mutation, events wire.EventChunk) {
 	}
 	f.latest, f.changes = f.tables.Snapshot(), f.history.View()
 	if events.Count > 0 {
-		f.signal(replica.KindEvents, replica.AnyKey, 0)
+		f.signal(replica.KindEvents, "")
 	}
 	for kind := range wire.Kind(wire.NumKinds) {
 		made, _ := f.changes.From(kind, before.End(kind))
 		for _, c := range made {
-			f.signalChange(c, before.End(kind))
+			f.signalChange(c)
 		}
 	}
 	f.readers.Publish(f.changes)
 }
 
 // signalChange signals the watches of a changed object, as a follower does.
-func (f *fake) signalChange(c *replica.Change, begin uint64) {
-	f.signal(c.Kind, replica.AnyKey, begin)
+func (f *fake) signalChange(c *replica.Change) {
 	switch c.Kind {
 	case wire.KindPolicy:
-		f.signal(wire.KindPolicy, "", begin)
-	case wire.KindTask:
-		f.signal(wire.KindTask, c.Old.Node, begin)
-		f.signal(wire.KindTask, c.New.Node, begin)
+		f.signal(wire.KindPolicy, "")
+	case wire.KindTask: // they have readers
 	default:
-		f.signal(c.Kind, c.Key, begin)
+		f.signal(c.Kind, c.Key)
 	}
 }
 
@@ -127,26 +124,27 @@ func (f *fake) elect() {
 	f.apply(&wire.Batch{Epoch: f.epoch, Revision: f.revision})
 	f.history.Reset(f.epoch, f.revision)
 	f.latest, f.changes = f.tables.Snapshot(), f.history.View()
-	for at := range f.watches {
-		f.signal(at.kind, at.key, f.changes.End(at.kind))
-	}
-	f.readers.Replaced(f.changes)
+	f.signalAll()
 }
 
 // reconnect signals every watch, as a follower does that has another stream.
 func (f *fake) reconnect() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.signalAll()
+}
+
+func (f *fake) signalAll() {
 	for at := range f.watches {
-		f.signal(at.kind, at.key, f.changes.End(at.kind))
+		f.signal(at.kind, at.key)
 	}
 	f.readers.Replaced(f.changes)
 }
 
-func (f *fake) signal(kind wire.Kind, key string, begin uint64) {
+func (f *fake) signal(kind wire.Kind, key string) {
 	for _, ch := range f.watches[watchKey{kind, key}] {
 		select {
-		case ch <- begin:
+		case ch <- struct{}{}:
 		default: // one is there already
 		}
 	}
@@ -237,13 +235,13 @@ func (f *fake) Do(ctx context.Context, cmd *pb.Command) (*pb.Reply, error) {
 	return reply, wire.ErrorFromProto(reply.GetError())
 }
 
-func (f *fake) Watch(kind wire.Kind, key string) (<-chan uint64, func()) {
-	ch := make(chan uint64, 1)
+func (f *fake) Watch(kind wire.Kind, key string) (<-chan struct{}, func()) {
+	ch := make(chan struct{}, 1)
 	at := watchKey{kind, key}
 	f.set(func(f *fake) { f.watches[at] = append(f.watches[at], ch) })
 	return ch, func() {
 		f.set(func(f *fake) {
-			f.watches[at] = slices.DeleteFunc(f.watches[at], func(c chan uint64) bool { return c == ch })
+			f.watches[at] = slices.DeleteFunc(f.watches[at], func(c chan struct{}) bool { return c == ch })
 			if len(f.watches[at]) == 0 {
 				delete(f.watches, at)
 			}

@@ -56,10 +56,9 @@ type Watched interface {
 	// Changes returns the newest view of the history of changes; nil before the first snapshot. It
 	// is at the revision of the newest snapshot or a later one.
 	Changes() *replica.Changes
-	// Watch signals, coalesced, that a record with the key has changed. For KindTask the key is a
-	// node id. With replica.AnyKey it stands for all objects of a kind. The signal is a position of
-	// the history.
-	Watch(kind wire.Kind, key string) (changed <-chan uint64, cancel func())
+	// Watch signals, coalesced, that a record with the key has changed. With an empty key it stands
+	// for all policies or events. Tasks have no signal.
+	Watch(kind wire.Kind, key string) (changed <-chan struct{}, cancel func())
 	// ReadChanges returns a reader of the changes of a part of the objects. One that is pointed is
 	// also signalled behind many changes of others.
 	ReadChanges(part replica.Part, pointed bool) *replica.ChangeReader

@@ -17,7 +17,7 @@ func (s watchService) WatchEvents(
 	ctx context.Context, req *connect.Request[pb.WatchEventsRequest],
 	stream *connect.ServerStream[pb.WatchEventsResponse],
 ) error {
-	changed, cancel := s.g.replica.Watch(replica.KindEvents, replica.AnyKey)
+	changed, cancel := s.g.replica.Watch(replica.KindEvents, "")
 	defer cancel()
 	defer s.g.metrics.watching("WatchEvents")()
 	snapshot, err := s.g.read(ctx)

@@ -126,7 +126,6 @@ type ChangeReader struct {
 	latest  func() *Changes
 	part    Part
 	log     *partLog // of the part
-	pointed bool
 	changed chan struct{}
 	due     atomic.Bool // a signal is in changed, or was received and View has not been called since
 
@@ -141,7 +140,6 @@ type ChangeReader struct {
 func (rs *ChangeReaders) Read(part Part, latest func() *Changes, pointed bool) *ChangeReader {
 	r := &ChangeReader{
 		readers: rs, latest: latest, part: part, changed: make(chan struct{}, 1),
-		pointed: pointed && part.By != Every,
 	}
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -154,7 +152,7 @@ func (rs *ChangeReaders) Read(part Part, latest func() *Changes, pointed bool) *
 		rs.mu.parts[part.Kind][part.By]++
 	}
 	r.log.readers[r] = struct{}{}
-	if r.pointed {
+	if pointed && part.By != Every {
 		if rs.mu.pointed[part.Kind] == nil {
 			rs.mu.pointed[part.Kind] = map[*ChangeReader]struct{}{}
 		}

@@ -365,13 +365,13 @@ func (f *Follower) publish(e *effect) {
 		f.relay.source.append(e.snapshot, e.batch)
 	}
 	if e.live {
-		f.watches.signalAll(&e.begins)
+		f.watches.signalAll()
 		f.readers.Replaced(f.history.Load())
 		if report := f.config.Events.Live; report != nil {
 			report(f.mirror.latest.epoch, f.mirror.latest.revision, e.snapshot == nil)
 		}
-	} else if len(e.changes) > 0 {
-		f.watches.signal(e.changes, &e.begins)
+	} else if e.batch != nil {
+		f.watches.signal(e.changes)
 		f.readers.Publish(e.history)
 	}
 	if !e.live && e.ack == 0 && e.reply == nil {
@@ -497,16 +497,11 @@ func (f *Follower) Ready(ctx context.Context) error {
 }
 
 // Watch returns a channel of capacity one. It gets a signal after a record with that key has
-// changed and Latest shows the change; several changes may give one signal. For wire.KindTask the
-// key is a node id, and the signal stands for any task that is or was bound to the node. For
-// wire.KindPolicy the key is empty, and the signal stands for any policy. With AnyKey it stands for
-// any object of the kind, and the kind is one of Change.Kind. After each (re)connection every
-// channel gets one. To miss no change, a caller calls Watch first and reads then. It calls cancel
-// at the end.
-//
-// The signal is a position of the history for the kind of object: the changes for which it stands
-// lie behind it. Changes.Generation tells whether the position is still valid.
-func (f *Follower) Watch(kind wire.Kind, key string) (changed <-chan uint64, cancel func()) {
+// changed and Latest shows the change; several changes may give one signal. For wire.KindPolicy and
+// KindEvents the key is empty, and the signal stands for any policy, or any event. Tasks give none:
+// ReadChanges is for them. After each (re)connection every channel gets one. To miss no change, a
+// caller calls Watch first and reads then. It calls cancel at the end.
+func (f *Follower) Watch(kind wire.Kind, key string) (changed <-chan struct{}, cancel func()) {
 	return f.watches.add(kind, key)
 }
 

@@ -240,8 +240,8 @@ func TestFailover(t *testing.T) {
 	}()
 	await(ctx, t, taken) // the leader has the command when it dies
 	mustBarrier(ctx, t, f)
-	changed, cancel := f.Watch(wire.KindTask, "n1")
-	defer cancel()
+	n1 := f.ReadChanges(Part{wire.KindTask, ByNode, "n1"}, false)
+	defer n1.Close()
 	first.stop()
 	err := await(ctx, t, result)
 	if plimsoll.CodeOf(err) != plimsoll.CodeOutcomeUnknown {
@@ -259,7 +259,7 @@ func TestFailover(t *testing.T) {
 	if epoch := await(ctx, t, lives); epoch != 2 {
 		t.Errorf("live with epoch %d", epoch)
 	}
-	await(ctx, t, changed)
+	await(ctx, t, n1.Changed())
 	s := mustBarrier(ctx, t, f)
 	if got := keysOf(
 		s, wire.KindJobStatus, "", "",
@@ -400,10 +400,10 @@ func TestWatch(t *testing.T) {
 	ctx := testContext(t)
 	mustReady(ctx, t, f)
 	job, cancelJob := f.Watch(wire.KindJobStatus, "a")
-	n1, cancel1 := f.Watch(wire.KindTask, "n1")
-	n2, cancel2 := f.Watch(wire.KindTask, "n2")
-	defer cancel2()
-	tasks, cancelTasks := f.Watch(wire.KindTask, AnyKey)
+	n1 := f.ReadChanges(Part{wire.KindTask, ByNode, "n1"}, false)
+	n2 := f.ReadChanges(Part{wire.KindTask, ByNode, "n2"}, false)
+	defer n2.Close()
+	tasks := f.ReadChanges(Part{Kind: wire.KindTask}, false)
 	for i, step := range []struct {
 		mutations          []wire.Mutation
 		job, n1, n2, tasks int
@@ -418,21 +418,30 @@ func TestWatch(t *testing.T) {
 		before := f.Changes().End(wire.KindTask)
 		leader.publish(step.mutations...)
 		mustBarrier(ctx, t, f)
-		if len(tasks) != step.tasks {
-			t.Errorf("step %d: %d signals for all tasks, want %d", i, len(tasks), step.tasks)
+		if len(tasks.Changed()) != step.tasks {
+			t.Errorf("step %d: %d signals for all tasks, want %d", i, len(tasks.Changed()), step.tasks)
 		}
-		if len(job) != step.job || len(n1) != step.n1 || len(n2) != step.n2 {
+		if len(job) != step.job || len(n1.Changed()) != step.n1 || len(n2.Changed()) != step.n2 {
 			t.Errorf(
-				"step %d: signals %d, %d, %d; want %d, %d, %d", i, len(job), len(n1), len(n2), step.job, step.n1,
-				step.n2,
+				"step %d: signals %d, %d, %d; want %d, %d, %d", i, len(job), len(n1.Changed()), len(n2.Changed()),
+				step.job, step.n1, step.n2,
 			)
 		}
-		for _, c := range []<-chan uint64{n1, n2, tasks} {
-			if len(c) == 0 {
+		for _, r := range []*ChangeReader{n1, n2, tasks} {
+			if len(r.Changed()) == 0 {
 				continue
 			}
-			if position := <-c; position != before {
-				t.Errorf("step %d: the changes lie behind %d, and the signal says %d", i, before, position)
+			<-r.Changed()
+			view, looked := r.View(), 0
+			whole, err := r.Each(view, func(c *Change) (bool, error) {
+				if first, _ := view.At(wire.KindTask, before); looked == 0 && c != first {
+					t.Errorf("step %d: the changes lie behind %d, and the reader begins elsewhere", i, before)
+				}
+				looked++
+				return true, nil
+			})
+			if !whole || err != nil || looked == 0 {
+				t.Errorf("step %d: %d changes, whole: %t, %v", i, looked, whole, err)
 			}
 		}
 		if len(job) > 0 {
@@ -440,11 +449,11 @@ func TestWatch(t *testing.T) {
 		}
 	}
 	cancelJob()
-	cancel1()
-	cancelTasks()
+	n1.Close()
+	tasks.Close()
 	leader.publish(put("a", "3"), taskPut("t", "3", "n1"))
 	mustBarrier(ctx, t, f)
-	if len(job)+len(n1) != 0 || len(f.watches.mu.byKey) != 1 {
+	if len(job)+len(n1.Changed())+len(tasks.Changed()) != 0 || len(f.watches.mu.byKey) != 0 || f.readers.Len() != 1 {
 		t.Error("a watch that was canceled goes on")
 	}
 }

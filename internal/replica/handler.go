@@ -46,15 +46,12 @@ func FootprintOf(ctx context.Context) int {
 	return n
 }
 
-// HandlerOption changes a handler.
-type HandlerOption func(*handler)
-
 // NewHandler returns the handler of a source's replication streams, and its path.
-func NewHandler(source *Source, exec Exec, options ...HandlerOption) (path string, _ http.Handler) {
-	h := &handler{source: source, exec: exec, onGatewayLost: func(string) {}}
-	for _, option := range options {
-		option(h)
-	}
+func NewHandler(source *Source, exec Exec) (path string, _ http.Handler) {
+	return newHandler(&handler{source: source, exec: exec, onGatewayLost: func(string) {}})
+}
+
+func newHandler(h *handler) (path string, _ http.Handler) {
 	return "/" + plimsollv1connect.ReplicationServiceName + "/", http.HandlerFunc(func(
 		w http.ResponseWriter, r *http.Request,
 	) {
@@ -92,8 +89,8 @@ type arrivalKey struct{}
 type handler struct {
 	source        *Source
 	exec          Exec
-	onGatewayLost func(gateway string)
-	footprint     int // of the newest message; belongs to the receiving goroutine
+	onGatewayLost func(gateway string) // called when the last stream of a gateway has ended; for tests
+	footprint     int                  // of the newest message; belongs to the receiving goroutine
 }
 
 type bidiStream = connect.BidiStream[pb.ReplicateRequest, pb.ReplicateResponse]

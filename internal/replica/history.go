@@ -141,8 +141,7 @@ func (h *History) Apply(t *Tables, b *wire.Batch) error {
 	return err
 }
 
-// apply is Apply. It returns what Tables.apply does, and a change with AnyKey for each kind of
-// object that has changed.
+// apply is Apply, and returns the changes of Tables.apply.
 func (h *History) apply(t *Tables, b *wire.Batch, changes []change) ([]change, error) {
 	made := h.before(t, b)
 	changes, err := t.apply(b, changes)
@@ -153,9 +152,6 @@ func (h *History) apply(t *Tables, b *wire.Batch, changes []change) ([]change, e
 		c.New = t.object(c.Kind, c.Key)
 		if c.Old.same(&c.New) || c.Old.Value == nil && c.New.Value == nil {
 			continue
-		}
-		if log := &h.logs[c.Kind]; len(log.entries) == 0 || log.entries[len(log.entries)-1].Revision != b.Revision {
-			changes = append(changes, change{c.Kind, AnyKey})
 		}
 		h.add(c)
 	}
@@ -237,14 +233,6 @@ func (h *History) drop(log *changeLog) {
 }
 
 func (l *changeLog) end() uint64 { return l.first + uint64(len(l.entries)) }
-
-// ends returns, for each kind of object, the position behind its newest change.
-func (h *History) ends() (ends [wire.NumKinds]uint64) {
-	for kind := range h.logs {
-		ends[kind] = h.logs[kind].end()
-	}
-	return ends
-}
 
 // View returns an immutable view of the log.
 func (h *History) View() *Changes {

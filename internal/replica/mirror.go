@@ -39,11 +39,8 @@ type effect struct {
 	batch     []byte    // the encoded batch that made the snapshot; nil: none
 	history   *Changes  // to publish before the snapshot; nil if snapshot is nil
 	changes   []change  // whose watchers are to be signalled; valid until the next step
-	// begins holds, for each kind of object, the position of the history before changes, or behind
-	// the newest change if live is set.
-	begins [wire.NumKinds]uint64
-	ack    uint64    // id of the round to release; 0: none
-	reply  *pb.Reply // answer to a call; nil: none
+	ack       uint64    // id of the round to release; 0: none
+	reply     *pb.Reply // answer to a call; nil: none
 }
 
 // open begins a new stream and returns its first message.
@@ -109,7 +106,7 @@ func (m *mirror) welcome(w *pb.ReplicateWelcome) (effect, error) {
 			)
 		}
 		m.phase = phaseLive
-		return effect{connected: true, live: true, begins: m.history.ends()}, nil
+		return effect{connected: true, live: true}, nil
 	}
 	m.phase = phaseSnapshot
 	m.staged = NewTables(m.eventCapacity)
@@ -163,7 +160,7 @@ func (m *mirror) end(end *pb.ReplicateSnapshotEnd) (effect, error) {
 		m.history = NewHistory(m.historyBytes)
 	}
 	m.history.Reset(m.epoch, end.Revision)
-	return effect{live: true, snapshot: m.latest, history: m.history.View(), begins: m.history.ends()}, nil
+	return effect{live: true, snapshot: m.latest, history: m.history.View()}, nil
 }
 
 func (m *mirror) batch(data []byte) (effect, error) {
@@ -186,17 +183,14 @@ func (m *mirror) batch(data []byte) (effect, error) {
 		mutation.Key = strings.Clone(mutation.Key)
 		mutation.Value = bytes.Clone(mutation.Value)
 	}
-	begins := m.history.ends()
 	if m.changes, err = m.history.apply(m.tables, &batch, m.changes[:0]); err != nil {
 		return effect{}, err
 	}
 	if batch.Events.Count > 0 {
-		m.changes = append(m.changes, change{KindEvents, AnyKey})
+		m.changes = append(m.changes, change{kind: KindEvents})
 	}
 	m.latest = m.tables.Snapshot()
-	return effect{
-		snapshot: m.latest, batch: data, history: m.history.View(), changes: m.changes, begins: begins,
-	}, nil
+	return effect{snapshot: m.latest, batch: data, history: m.history.View(), changes: m.changes}, nil
 }
 
 func (m *mirror) acknowledge(ack *pb.ReplicateSyncAck) (effect, error) {

@@ -75,7 +75,9 @@ func startLeader(t testing.TB, network, address string, config SourceConfig) *te
 
 func (l *testLeader) serve(listener net.Listener) {
 	mux := http.NewServeMux()
-	mux.Handle(NewHandler(l.source, l.execute, func(h *handler) { h.onGatewayLost = func(g string) { l.lost <- g } }))
+	mux.Handle(newHandler(&handler{
+		source: l.source, exec: l.execute, onGatewayLost: func(g string) { l.lost <- g },
+	}))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {

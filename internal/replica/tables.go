@@ -79,19 +79,25 @@ func (t *Tables) Apply(b *wire.Batch) error {
 	return err
 }
 
-// change identifies a changed record as Follower.Watch does. For a task, key is the node to which
-// it is or was bound. For a policy it is empty. For every other kind it is the record's key.
+// change identifies a changed record as Follower.Watch does. For a policy and for events key is
+// empty; for every other kind it is the record's key.
 type change struct {
 	kind wire.Kind
 	key  string
 }
 
-// apply is Apply. It also appends the changes of the batch to changes, and returns them. A task
-// that neither is nor was bound adds none.
+// apply is Apply. It also appends the changes of the batch to changes, and returns them. Tasks add
+// none: who follows tasks reads their changes.
 func (t *Tables) apply(b *wire.Batch, changes []change) ([]change, error) {
 	changed := func(m *wire.Mutation, was informer.Previous[record]) {
 		t.count(m, was)
-		changes = appendChanges(changes, m, was.Object.node.String())
+		switch m.Kind {
+		case wire.KindTask:
+		case wire.KindPolicy:
+			changes = append(changes, change{kind: wire.KindPolicy})
+		default:
+			changes = append(changes, change{m.Kind, m.Key})
+		}
 	}
 	var err error
 	if t.fresh(b) {
@@ -111,24 +117,6 @@ func (t *Tables) apply(b *wire.Batch, changes []change) ([]change, error) {
 	}
 	t.epoch, t.revision, t.time = b.Epoch, b.Revision, b.Time
 	return changes, nil
-}
-
-// appendChanges appends the changes of one mutation. was is the node to which a task was bound.
-func appendChanges(changes []change, m *wire.Mutation, was string) []change {
-	switch m.Kind {
-	case wire.KindTask:
-	case wire.KindPolicy:
-		return append(changes, change{kind: wire.KindPolicy})
-	default:
-		return append(changes, change{m.Kind, m.Key})
-	}
-	if was != "" {
-		changes = append(changes, change{wire.KindTask, was})
-	}
-	if m.Node != "" && m.Node != was {
-		changes = append(changes, change{wire.KindTask, m.Node})
-	}
-	return changes
 }
 
 // edit applies mutations to complete tables, all or none.

@@ -106,7 +106,7 @@ func TestScanIsOrderedAndBounded(t *testing.T) {
 }
 
 func TestNodeTasksFollowTheBinding(t *testing.T) {
-	tables := NewTables(0)
+	tables, history := NewTables(0), NewHistory(0)
 	for i, step := range []struct {
 		mutation wire.Mutation
 		n1, n2   string
@@ -121,8 +121,8 @@ func TestNodeTasksFollowTheBinding(t *testing.T) {
 		{remove(wire.KindTask, "t0"), "", "", "n1"},
 		{remove(wire.KindTask, "t0"), "", "", ""},
 	} {
-		changes, err := tables.apply(&wire.Batch{Mutations: []wire.Mutation{step.mutation}}, nil)
-		if err != nil {
+		before := history.View().End(wire.KindTask)
+		if err := history.Apply(tables, &wire.Batch{Mutations: []wire.Mutation{step.mutation}}); err != nil {
 			t.Fatal(err)
 		}
 		s := tables.Snapshot()
@@ -130,8 +130,13 @@ func TestNodeTasksFollowTheBinding(t *testing.T) {
 			t.Errorf("step %d: n1 has %q, n2 has %q; want %q, %q", i, n1, n2, step.n1, step.n2)
 		}
 		var nodes []string
+		changes, _ := history.View().From(wire.KindTask, before)
 		for _, c := range changes {
-			nodes = append(nodes, c.key)
+			for _, node := range []string{c.Old.Node, c.New.Node} {
+				if node != "" && !slices.Contains(nodes, node) {
+					nodes = append(nodes, node)
+				}
+			}
 		}
 		if got := strings.Join(nodes, " "); got != step.changes {
 			t.Errorf("step %d: changes at %q, want %q", i, got, step.changes)

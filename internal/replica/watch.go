@@ -6,50 +6,34 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// AnyKey is the key of a watch of all objects of a kind. No object has it.
-const AnyKey = "*"
-
-// KindEvents is the kind of a watch of the ring of events, with AnyKey. No record has it, and its
-// signals are no positions.
+// KindEvents is the kind of a watch of the ring of events, with an empty key. No record has it.
 const KindEvents wire.Kind = 0
 
 // watches signals the watchers of a key when its record changes. A signal carries no record: the
-// watcher reads a snapshot or the history, which are published before the signal.
+// watcher reads a snapshot, which is published before the signal.
 type watches struct {
 	mu struct {
 		sync.Mutex
-		byKey map[change]map[*watcher]struct{}
+		byKey map[change]map[chan struct{}]struct{}
 	}
 }
 
-type watcher struct {
-	changed chan uint64
-}
-
-// signal tells a watcher of changes behind a position of the history.
-func (w *watcher) signal(position uint64) {
-	select {
-	case w.changed <- position:
-	default: // an earlier position is there already, and stands for both
-	}
-}
-
-func (ws *watches) add(kind wire.Kind, key string) (changed <-chan uint64, cancel func()) {
-	w := &watcher{changed: make(chan uint64, 1)}
+func (ws *watches) add(kind wire.Kind, key string) (changed <-chan struct{}, cancel func()) {
+	w := make(chan struct{}, 1)
 	at := change{kind, key}
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if ws.mu.byKey == nil {
-		ws.mu.byKey = map[change]map[*watcher]struct{}{}
+		ws.mu.byKey = map[change]map[chan struct{}]struct{}{}
 	}
 	if ws.mu.byKey[at] == nil {
-		ws.mu.byKey[at] = map[*watcher]struct{}{}
+		ws.mu.byKey[at] = map[chan struct{}]struct{}{}
 	}
 	ws.mu.byKey[at][w] = struct{}{}
-	return w.changed, func() { ws.remove(at, w) }
+	return w, func() { ws.remove(at, w) }
 }
 
-func (ws *watches) remove(at change, w *watcher) {
+func (ws *watches) remove(at change, w chan struct{}) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	delete(ws.mu.byKey[at], w)
@@ -58,30 +42,27 @@ func (ws *watches) remove(at change, w *watcher) {
 	}
 }
 
-// signal signals the watchers of changed keys. begins holds, for each kind of object, the position
-// before the changes.
-func (ws *watches) signal(changes []change, begins *[wire.NumKinds]uint64) {
+// signal signals the watchers of changed keys.
+func (ws *watches) signal(changes []change) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if len(ws.mu.byKey) == 0 {
 		return
 	}
 	for _, at := range changes {
-		object, _ := objectKind(at.kind)
 		for w := range ws.mu.byKey[at] {
-			w.signal(begins[object])
+			notify(w)
 		}
 	}
 }
 
-// signalAll signals every watcher. ends holds the position behind the newest change of each kind.
-func (ws *watches) signalAll(ends *[wire.NumKinds]uint64) {
+// signalAll signals every watcher.
+func (ws *watches) signalAll() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	for at, set := range ws.mu.byKey {
-		object, _ := objectKind(at.kind)
+	for _, set := range ws.mu.byKey {
 		for w := range set {
-			w.signal(ends[object])
+			notify(w)
 		}
 	}
 }
