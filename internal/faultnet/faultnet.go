@@ -1,10 +1,10 @@
 // Package faultnet carries connections between the parts of a test, and makes the faults of a
 // network in them.
 //
-// A Link stands between callers and one target. It accepts on a socket, or is dialled in memory, so
-// that a bubble of testing/synctest can hold it:
+// Pipes is a listener in memory, and a bubble of testing/synctest can hold it. A Link stands
+// between callers and one target. It accepts on a socket, or is dialled in memory:
 //
-//	link, err := faultnet.Listen(ctx, "unix:/tmp/near", "unix:/tmp/far")
+//	link, err := faultnet.Listen(ctx, "unix:near.sock", "unix:far.sock")
 //	...
 //	defer link.Close()
 //	link.Lose(faultnet.Up, true) // nothing reaches the target, and nobody is told

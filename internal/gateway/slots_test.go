@@ -20,6 +20,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
+	"github.com/plimsoll-dev/plimsoll/internal/faultnet"
 	"github.com/plimsoll-dev/plimsoll/internal/token"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
@@ -268,7 +269,7 @@ func TestTheAddressOfAgentsServesNobodyElse(t *testing.T) {
 // A new request displaces the one that has been on its way longest, which is told so.
 func TestARequestOnItsWayGivesItsPlaceToOneThatCame(t *testing.T) {
 	path := plimsollv1connect.JobServiceGetJobProcedure
-	inBubble(t, Config{MaxRequests: 2}, cluster(), func(t *testing.T, network *pipes, client *http.Client) {
+	inBubble(t, Config{MaxRequests: 2}, cluster(), func(t *testing.T, network *faultnet.Pipes, client *http.Client) {
 		lines := []string{
 			"POST " + path + " HTTP/1.1", "Host: gateway", "Content-Type: application/json", "Content-Length: 100", "",
 			"{",
@@ -307,7 +308,7 @@ func TestAnAnswerThatIsNotTakenGivesItsPlaceToOneThatCame(t *testing.T) {
 		)
 	}
 	const path = "/ws/v1/events/batch"
-	inBubble(t, Config{MaxRequests: 1}, f, func(t *testing.T, network *pipes, client *http.Client) {
+	inBubble(t, Config{MaxRequests: 1}, f, func(t *testing.T, network *faultnet.Pipes, client *http.Client) {
 		c := begin(t, network, "GET "+path+" HTTP/1.1", "Host: gateway", "", "")
 		if got := status(t, client, path); got != http.StatusTooManyRequests {
 			t.Errorf("at once: %d", got)
@@ -341,7 +342,7 @@ func TestAStreamThatIsNotReadIsCutAndTold(t *testing.T) {
 					Cut: func(rpc, _ string, unread time.Duration) { cut <- rpc + " after " + unread.String() },
 				},
 			}
-			inBubble(t, cfg, cluster(), func(t *testing.T, network *pipes, client *http.Client) {
+			inBubble(t, cfg, cluster(), func(t *testing.T, network *faultnet.Pipes, client *http.Client) {
 				body := envelope(t, req)
 				c := begin(
 					t, network, "POST "+procedure+" HTTP/1.1", "Host: gateway",

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,49 +15,24 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
+	"github.com/plimsoll-dev/plimsoll/internal/faultnet"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
-// pipes is a network inside a bubble. Its connections hold nothing: what one end does not read the
-// other cannot write.
-type pipes struct {
-	accepted chan net.Conn
-	closed   chan struct{}
-	once     sync.Once
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.accepted:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error {
-	p.once.Do(func() { close(p.closed) })
-	return nil
-}
-
-func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
-
-func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
-	client, server := net.Pipe()
-	p.accepted <- server
-	return client, nil
-}
-
 // inBubble runs a test against a gateway that is served over pipes, with the time of the bubble.
-func inBubble(t *testing.T, cfg Config, f *fake, test func(t *testing.T, network *pipes, client *http.Client)) {
+func inBubble(
+	t *testing.T, cfg Config, f *fake, test func(t *testing.T, network *faultnet.Pipes, client *http.Client),
+) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		network := &pipes{accepted: make(chan net.Conn), closed: make(chan struct{})}
+		network := faultnet.NewPipes(0)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		handler := newGateway(t, cfg, f).Handler()
 		go func() { ended <- transport.Serve(ctx, network, handler, transport.ServeConfig{}) }()
-		client := &http.Client{Transport: &http.Transport{DialContext: network.dial}}
+		client := &http.Client{Transport: &http.Transport{
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return network.Dial(ctx) },
+		}}
 		test(t, network, client)
 		client.CloseIdleConnections()
 		cancel()
@@ -69,9 +43,9 @@ func inBubble(t *testing.T, cfg Config, f *fake, test func(t *testing.T, network
 }
 
 // begin opens a connection, writes the beginning of a request and no more.
-func begin(t *testing.T, network *pipes, lines ...string) net.Conn {
+func begin(t *testing.T, network *faultnet.Pipes, lines ...string) net.Conn {
 	t.Helper()
-	c, err := network.dial(t.Context(), "", "")
+	c, err := network.Dial(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +77,7 @@ func TestACallerThatNeverReadsGivesItsPlaceBack(t *testing.T) {
 	}
 	const path = "/ws/v1/events/batch"
 	for _, stuck := range []string{path, "/metrics"} {
-		inBubble(t, Config{MaxRequests: 1}, f, func(t *testing.T, network *pipes, client *http.Client) {
+		inBubble(t, Config{MaxRequests: 1}, f, func(t *testing.T, network *faultnet.Pipes, client *http.Client) {
 			c := begin(t, network, "GET "+stuck+" HTTP/1.1", "Host: gateway", "", "")
 			if stuck == path {
 				if got := status(t, client, path); got != http.StatusTooManyRequests {
@@ -126,7 +100,7 @@ func TestACallerThatNeverReadsGivesItsPlaceBack(t *testing.T) {
 
 func TestACallerThatNeverSendsItsBodyGivesItsPlaceBack(t *testing.T) {
 	watch := plimsollv1connect.JobServiceWatchJobProcedure
-	inBubble(t, Config{MaxStreams: 1}, cluster(), func(t *testing.T, network *pipes, client *http.Client) {
+	inBubble(t, Config{MaxStreams: 1}, cluster(), func(t *testing.T, network *faultnet.Pipes, client *http.Client) {
 		c := begin(
 			t, network, "POST "+watch+" HTTP/1.1", "Host: gateway", "Content-Type: application/connect+proto",
 			"Content-Length: 100", "", "",
@@ -159,7 +133,7 @@ func TestACallerThatNeverSendsItsBodyGivesItsPlaceBack(t *testing.T) {
 
 func TestAStreamLastsLongerThanAnyRequestMay(t *testing.T) {
 	f := cluster()
-	inBubble(t, Config{}, f, func(t *testing.T, _ *pipes, client *http.Client) {
+	inBubble(t, Config{}, f, func(t *testing.T, _ *faultnet.Pipes, client *http.Client) {
 		if got := status(t, client, "/healthz"); got != http.StatusOK { // leaves its deadlines on the connection
 			t.Fatal(got)
 		}

@@ -2,7 +2,6 @@ package replica
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -17,17 +16,12 @@ import (
 // has them.
 type fakeNetwork struct {
 	*faultnet.Link
-	accepted chan net.Conn
-	closed   chan struct{}
+	target *faultnet.Pipes
 }
 
 func newFakeNetwork(t *testing.T) *fakeNetwork {
-	n := &fakeNetwork{accepted: make(chan net.Conn, 100), closed: make(chan struct{})}
-	n.Link = faultnet.New(func(context.Context) (net.Conn, error) {
-		near, far := net.Pipe()
-		n.accepted <- far
-		return near, nil
-	})
+	n := &fakeNetwork{target: faultnet.NewPipes(100)}
+	n.Link = faultnet.New(n.target.Dial)
 	t.Cleanup(n.Close)
 	return n
 }
@@ -49,7 +43,7 @@ func (n *fakeNetwork) serve(t *testing.T, handler http.Handler) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = server.Serve(listener{n}) // until it is closed
+		_ = server.Serve(n.target) // until it is closed
 	}()
 	t.Cleanup(func() {
 		_ = server.Close() // the listener was not closed before
@@ -64,26 +58,6 @@ func (n *fakeNetwork) lose(newOnes bool) { n.Lose(faultnet.Both, newOnes) }
 
 // loseUp loses what the clients send on the connections that there are.
 func (n *fakeNetwork) loseUp() { n.Lose(faultnet.Up, false) }
-
-// listener is the target's side of a fakeNetwork.
-type listener struct{ *fakeNetwork }
-
-// Accept, Close and Addr implement net.Listener.
-func (n listener) Accept() (net.Conn, error) {
-	select {
-	case c := <-n.accepted:
-		return c, nil
-	case <-n.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (n listener) Close() error {
-	close(n.closed)
-	return nil
-}
-
-func (n listener) Addr() net.Addr { return &net.UnixAddr{Name: "/fake", Net: "unix"} }
 
 // bubble is a leader and a follower on a fake network.
 type bubble struct {

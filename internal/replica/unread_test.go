@@ -13,27 +13,10 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
+	"github.com/plimsoll-dev/plimsoll/internal/faultnet"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
-
-// pipeListener is a network inside a bubble.
-type pipeListener struct {
-	conns  chan net.Conn
-	closed chan struct{}
-}
-
-func (p *pipeListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipeListener) Close() error   { close(p.closed); return nil }
-func (p *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
 
 // A gateway that does not read its stream holds up neither the leader nor other gateways, and is
 // cut off after a minute.
@@ -49,20 +32,17 @@ func TestAGatewayThatDoesNotReadIsCutOff(t *testing.T) {
 		}
 		mux := http.NewServeMux()
 		mux.Handle(NewHandler(source, func(context.Context, string, *pb.Command, func(*pb.Reply)) {}))
-		network := &pipeListener{make(chan net.Conn), make(chan struct{})}
+		network := faultnet.NewPipes(0)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- transport.Serve(ctx, network, mux, transport.ServeConfig{}) }()
 
 		protocols := new(http.Protocols)
 		protocols.SetUnencryptedHTTP2(true)
-		carrier := &http.Transport{Protocols: protocols, DialContext: func(
-			context.Context, string, string,
-		) (net.Conn, error) {
-			near, far := net.Pipe()
-			network.conns <- far
-			return near, nil
-		}}
+		carrier := &http.Transport{
+			Protocols:   protocols,
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return network.Dial(ctx) },
+		}
 		stream := plimsollv1connect.NewReplicationServiceClient(
 			&http.Client{Transport: carrier}, "http://leader",
 		).Replicate(ctx)

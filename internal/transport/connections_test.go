@@ -75,7 +75,7 @@ func (b *bounded) from(peer net.Addr, text string) *reader {
 	if peer != nil {
 		far = &addressed{far, peer}
 	}
-	b.network.conns <- far
+	b.network.give(far)
 	r := &reader{conn: near, ended: make(chan struct{})}
 	go func() {
 		defer close(r.ended)
@@ -200,7 +200,7 @@ func TestAConnectionThatTakesNoAnswerGivesWay(t *testing.T) {
 	large := func(_ *bounded, w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20)) }
 	inBounds(t, transport.ConnectionsConfig{Users: 1}, large, func(b *bounded) {
 		near, far := net.Pipe()
-		b.network.conns <- far
+		b.network.give(far)
 		if _, err := io.WriteString(near, getRequest); err != nil {
 			t.Fatal(err)
 		}

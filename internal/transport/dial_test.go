@@ -5,13 +5,13 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/plimsoll-dev/plimsoll/internal/faultnet"
 	"github.com/plimsoll-dev/plimsoll/internal/token"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
@@ -29,35 +29,12 @@ func (c *losing) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// once accepts one connection, and no more until it is closed.
-type once struct {
-	conn   chan net.Conn
-	closed chan struct{}
-	close  func()
-}
-
-func newOnce(c net.Conn) *once {
-	l := &once{conn: make(chan net.Conn, 1), closed: make(chan struct{})}
-	l.conn <- c
-	l.close = sync.OnceFunc(func() { close(l.closed) })
+// newOnce returns a listener that accepts one connection, and no more until it is closed.
+func newOnce(c net.Conn) net.Listener {
+	l := &pipes{faultnet.NewPipes(1)}
+	l.give(c)
 	return l
 }
-
-func (l *once) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conn:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *once) Close() error {
-	l.close()
-	return nil
-}
-
-func (l *once) Addr() net.Addr { return &net.UnixAddr{Name: "/once", Net: "unix"} }
 
 // after waits, in a bubble.
 func after(d time.Duration) {

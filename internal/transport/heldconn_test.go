@@ -2,7 +2,6 @@ package transport_test
 
 import (
 	"errors"
-	"net"
 	"net/http"
 	"runtime"
 	"sync"
@@ -22,9 +21,9 @@ func TestARequestRightBehindTheFirstUsesTheConnection(t *testing.T) {
 		Handler:   http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
 		Protocols: protocols, ReadHeaderTimeout: time.Minute,
 	}
-	pipes := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+	network := newPipes() // quicker than sockets
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(pipes) }()
+	go func() { ended <- server.Serve(network) }()
 	defer func() {
 		if err := server.Close(); err != nil {
 			t.Error(err)
@@ -37,7 +36,7 @@ func TestARequestRightBehindTheFirstUsesTheConnection(t *testing.T) {
 	for range 8 {
 		group.Go(func() {
 			for range 150 {
-				if err := twice(pipes); err != nil {
+				if err := twice(network); err != nil {
 					t.Error(err)
 					return
 				}
@@ -47,29 +46,9 @@ func TestARequestRightBehindTheFirstUsesTheConnection(t *testing.T) {
 	group.Wait()
 }
 
-// pipeListener accepts connections within the process, which are quicker than sockets.
-type pipeListener struct {
-	conns  chan net.Conn
-	closed chan struct{}
-}
-
-func (p *pipeListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipeListener) Close() error   { close(p.closed); return nil }
-func (p *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
-
 // twice makes two requests over one new connection.
-func twice(to *pipeListener) error {
-	near, far := net.Pipe()
-	to.conns <- far
-	client := transport.NewConnClient(near, "unix:/pipe")
+func twice(to *pipes) error {
+	client := transport.NewConnClient(to.dial(), "unix:/pipe")
 	defer client.Cut()
 	for range 2 {
 		response, err := client.HTTP.Get(client.URL + "/")

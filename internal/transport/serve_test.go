@@ -10,11 +10,11 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/plimsoll-dev/plimsoll/internal/faultnet"
 	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
@@ -165,32 +165,20 @@ func TestJunkDoesNoHarm(t *testing.T) {
 }
 
 // pipes is a listener without a network, for tests in virtual time.
-type pipes struct {
-	conns chan net.Conn
-	done  chan struct{}
-	close func()
-}
+type pipes struct{ *faultnet.Pipes }
 
-func newPipes() *pipes {
-	done := make(chan struct{})
-	return &pipes{conns: make(chan net.Conn), done: done, close: sync.OnceFunc(func() { close(done) })}
-}
+func newPipes() *pipes { return &pipes{faultnet.NewPipes(0)} }
 
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.done:
-		return nil, net.ErrClosed
+// give opens a connection of which the caller has the other end.
+func (p *pipes) give(far net.Conn) {
+	if err := p.Give(far); err != nil {
+		panic(err) // the test has closed the listener
 	}
 }
 
-func (p *pipes) Close() error   { p.close(); return nil }
-func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Net: "unix", Name: "pipes"} }
-
 func (p *pipes) dial() net.Conn {
 	near, far := net.Pipe()
-	p.conns <- far
+	p.give(far)
 	return near
 }
 
