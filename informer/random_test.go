@@ -125,9 +125,15 @@ func (w *witness) compare(want map[string]*row) error {
 // Every handler ends with the source's state, by all faults of the source. It is told each key's
 // changes in their order, and none twice.
 func TestEveryHandlerEndsWithTheStateOfTheSource(t *testing.T) {
+	inRounds(t, testrun.Count(20, 80, 5000), endsWithTheState)
+}
+
+// inRounds runs a random test so many times, each in a bubble of its own.
+func inRounds(t *testing.T, rounds int, test func(*testing.T, *rand.Rand)) {
+	t.Helper()
 	seed := testrun.Seed(t)
-	for round := range testrun.Count(20, 80, 5000) {
-		synctest.Test(t, func(t *testing.T) { endsWithTheState(t, rand.New(rand.NewPCG(seed, uint64(round)))) })
+	for round := range rounds {
+		synctest.Test(t, func(t *testing.T) { test(t, rand.New(rand.NewPCG(seed, uint64(round)))) })
 		if t.Failed() {
 			t.Fatalf("in round %d", round)
 		}

@@ -210,13 +210,7 @@ func (r *resynced) check(names []string) error {
 }
 
 func TestEachResyncShowsEachObjectOnceWhateverInterruptsIt(t *testing.T) {
-	seed := testrun.Seed(t)
-	for round := range testrun.Count(30, 100, 5000) {
-		synctest.Test(t, func(t *testing.T) { resyncsWhole(t, rand.New(rand.NewPCG(seed, uint64(round)))) })
-		if t.Failed() {
-			t.Fatalf("in round %d", round)
-		}
-	}
+	inRounds(t, testrun.Count(30, 100, 5000), resyncsWhole)
 }
 
 func resyncsWhole(t *testing.T, rng *rand.Rand) {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +19,6 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
 	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
-	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -147,19 +145,7 @@ func leaderRole(t *testing.T, arguments []string) {
 // relayRole is a gateway that others follow. Its arguments are its id and the leader's address. It
 // says the address at which it is followed.
 func relayRole(t *testing.T, arguments []string) {
-	follower, err := replica.NewFollower(replica.FollowerConfig{Gateway: arguments[0], Leader: arguments[1]})
-	if err != nil {
-		t.Fatal(err)
-	}
-	relay, err := replica.NewRelay(follower, replica.RelayConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	cfg := Config{
-		ID: arguments[0], Listen: "unix:" + filepath.Join(dir, "users"), Relay: relay,
-		ListenReplication: "unix:" + filepath.Join(dir, "gateways"),
-	}
+	follower, cfg := relayOf(t, arguments[0], arguments[1])
 	g := newGateway(t, cfg, follower)
 	listeners, err := g.Listen()
 	if err != nil {

@@ -1,15 +1,11 @@
 package gateway
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -19,17 +15,8 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
-	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
-)
-
-// The variables that make the test binary a server for BenchmarkServedList.
-const (
-	servedVariable = "PLIMSOLL_BENCH_SERVED" // bare or gateway
-	leaderVariable = "PLIMSOLL_BENCH_LEADER"
-
-	profilesVariable = "PLIMSOLL_BENCH_PROFILES" // a directory
 )
 
 // listed is the number of records of an answer, and listedBytes their size: 256 KiB.
@@ -103,23 +90,20 @@ func BenchmarkServedList(b *testing.B) {
 	} {
 		for _, connections := range []int{16, 64} {
 			b.Run(fmt.Sprintf("%s/connections=%d", c.name, connections), func(b *testing.B) {
-				served := "gateway"
+				role := "gateway"
 				if c.path == "" {
-					served = "bare"
+					role = "bare"
 				}
-				bare := startServed(b, "bare", ld.address, b.Name()+"-bare")
-				gateway := startServed(b, served, ld.address, b.Name())
-				bare.loop = loop{url: "http://" + bare.address, kind: c.kind, body: c.body, connections: connections}
-				gateway.loop = bare.loop
-				gateway.url = "http://" + gateway.address + c.path
-				compare(b, bare, gateway)
+				l := loop{kind: c.kind, body: c.body, connections: connections}
+				bare := newBeside(startRole(b, "bare"), "", l)
+				compare(b, bare, newBeside(startRole(b, role, "g", ld.address), c.path, l))
 			})
 		}
 	}
 }
 
 // compare measures two servers in turns.
-func compare(b *testing.B, bare, gateway *servedProcess) {
+func compare(b *testing.B, bare, gateway *beside) {
 	b.Helper()
 	bare.run(b, 200*bare.connections) // warm
 	gateway.run(b, 200*gateway.connections)
@@ -140,16 +124,20 @@ func compare(b *testing.B, bare, gateway *servedProcess) {
 	b.ReportMetric(float64(bytes)/float64(each), "B/answer")
 }
 
-// servedProcess is a server process and the loop of requests to it.
-type servedProcess struct {
-	pid     int
-	address string
+// beside is a server process and the loop of requests to it.
+type beside struct {
+	pid int
 	loop
+}
+
+func newBeside(server *benchRole, path string, l loop) *beside {
+	l.url = "http://" + server.first + path
+	return &beside{server.pid, l}
 }
 
 // run makes n requests, and returns the bytes of the answers and the processor time of the server
 // for each request in microseconds.
-func (s *servedProcess) run(b *testing.B, n int) (received int64, took float64) {
+func (s *beside) run(b *testing.B, n int) (received int64, took float64) {
 	b.Helper()
 	began := processTime(b, s.pid)
 	received = s.loop.run(b, n)
@@ -215,50 +203,6 @@ func (l loop) once(client *http.Client, buffer []byte) (int64, error) {
 	return n, err
 }
 
-// startServed starts this binary as a server, and returns its process and its address.
-func startServed(b *testing.B, served, leader, name string) *servedProcess {
-	b.Helper()
-	args := []string{"-test.run=^TestServeForTheBenchmark$", "-test.v"}
-	if dir := os.Getenv(profilesVariable); dir != "" {
-		args = append(args, "-test.cpuprofile="+filepath.Join(dir, strings.ReplaceAll(name, "/", "_")+".pprof"))
-	}
-	cmd := exec.Command(os.Args[0], args...) //nolint:gosec // this binary
-	cmd.Env = append(os.Environ(), servedVariable+"="+served, leaderVariable+"="+leader)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
-	lines := bufio.NewScanner(out)
-	address := ""
-	for address == "" && lines.Scan() {
-		address, _ = strings.CutPrefix(lines.Text(), "serving ")
-		if address == lines.Text() {
-			address = ""
-		}
-	}
-	drained := make(chan struct{})
-	go func() {
-		defer close(drained)
-		_, _ = io.Copy(io.Discard, out) // it ends with the process
-	}()
-	b.Cleanup(func() {
-		_ = in.Close() // the process ends with its input
-		<-drained
-		if err := cmd.Wait(); err != nil {
-			b.Error(err)
-		}
-	})
-	return &servedProcess{pid: cmd.Process.Pid, address: address}
-}
-
 // processTime returns the processor time that a process has taken, to the nanosecond.
 func processTime(b *testing.B, pid int) time.Duration {
 	b.Helper()
@@ -269,43 +213,8 @@ func processTime(b *testing.B, pid int) time.Duration {
 	return time.Duration(took.Nano())
 }
 
-// TestServeForTheBenchmark is the process of a server of BenchmarkServedList, until its input ends.
-func TestServeForTheBenchmark(t *testing.T) {
-	served := os.Getenv(servedVariable)
-	if served == "" {
-		t.Skip("it is a process of BenchmarkServedList")
-	}
-	if served == "bare" {
-		serveBare(t)
-		return
-	}
-	follower, err := replica.NewFollower(replica.FollowerConfig{Gateway: "g", Leader: os.Getenv(leaderVariable)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var group sync.WaitGroup
-	group.Go(func() { _ = follower.Run(ctx) }) // it ends with ctx
-	if err := follower.Ready(ctx); err != nil {
-		t.Fatal(err)
-	}
-	g := newGateway(t, Config{
-		Listen: "127.0.0.1:0", Access: transport.AnyCaller(),
-		Events: Events{Serving: func(a string) { fmt.Println("\nserving " + a) }},
-	}, follower)
-	group.Go(func() {
-		if err := g.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	_, _ = io.Copy(io.Discard, os.Stdin) // the end of the benchmark
-	cancel()
-	group.Wait()
-}
-
-// serveBare serves the bytes of a list with nothing but net/http.
-func serveBare(t *testing.T) {
-	t.Helper()
+// bareRole serves the bytes of a list with nothing but net/http. It says its address.
+func bareRole(t *testing.T) {
 	l, err := transport.Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -317,8 +226,8 @@ func serveBare(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	fmt.Println("\nserving " + l.Addr().String())
-	_, _ = io.Copy(io.Discard, os.Stdin) // the end of the benchmark
+	say(l.Addr())
+	obey(func(string) []any { return nil })
 	cancel()
 	group.Wait()
 }

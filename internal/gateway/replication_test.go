@@ -13,11 +13,10 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
-// The address for gateways serves their streams and the gateway's health, and nothing that users or
-// agents call.
-func TestAddressForGatewaysServesNobodyElse(t *testing.T) {
-	ld := startLeader(t)
-	follower, err := replica.NewFollower(replica.FollowerConfig{Gateway: "relay", Leader: ld.address})
+// relayOf makes the follower of a relay, and the configuration of its gateway.
+func relayOf(t *testing.T, id, leader string) (*replica.Follower, Config) {
+	t.Helper()
+	follower, err := replica.NewFollower(replica.FollowerConfig{Gateway: id, Leader: leader})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,10 +25,17 @@ func TestAddressForGatewaysServesNobodyElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	cfg := Config{
-		ID: "relay", Listen: "unix:" + filepath.Join(dir, "users"), Relay: relay,
+	return follower, Config{
+		ID: id, Listen: "unix:" + filepath.Join(dir, "users"), Relay: relay,
 		ListenReplication: "unix:" + filepath.Join(dir, "gateways"),
 	}
+}
+
+// The address for gateways serves their streams and the gateway's health, and nothing that users or
+// agents call.
+func TestAddressForGatewaysServesNobodyElse(t *testing.T) {
+	ld := startLeader(t)
+	follower, cfg := relayOf(t, "relay", ld.address)
 	g, err := New(cfg, follower)
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +88,7 @@ func TestAddressForGatewaysServesNobodyElse(t *testing.T) {
 	if err := below.Ready(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if n := relay.Stats().Gateways; n != 1 {
+	if n := cfg.Relay.Stats().Gateways; n != 1 {
 		t.Errorf("%d gateways follow this one", n)
 	}
 	stop()

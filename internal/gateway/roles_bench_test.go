@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -18,10 +19,12 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
-// roleVariable makes the test binary one process of a benchmark, with arguments of its own.
+// roleVariable makes the test binary one process of a benchmark, with arguments of its own. With
+// profilesVariable, a directory, each process writes its processor profile there.
 const (
 	roleVariable      = "PLIMSOLL_BENCH_ROLE"
 	argumentsVariable = "PLIMSOLL_BENCH_ARGUMENTS"
+	profilesVariable  = "PLIMSOLL_BENCH_PROFILES"
 )
 
 // answered begins a line of a process that its benchmark reads.
@@ -40,8 +43,12 @@ type benchRole struct {
 // startRole starts this binary as a process of a benchmark, and waits until it has begun.
 func startRole(b *testing.B, role string, arguments ...string) *benchRole {
 	b.Helper()
-	//nolint:gosec // it is this binary
-	cmd := exec.Command(os.Args[0], "-test.run=^TestRoleOfABenchmark$", "-test.timeout=1h")
+	args := []string{"-test.run=^TestRoleOfABenchmark$", "-test.timeout=1h"}
+	if dir := os.Getenv(profilesVariable); dir != "" {
+		name := strings.ReplaceAll(b.Name(), "/", "_") + "-" + role + ".pprof"
+		args = append(args, "-test.cpuprofile="+filepath.Join(dir, name))
+	}
+	cmd := exec.Command(os.Args[0], args...) //nolint:gosec // it is this binary
 	cmd.Env = append(os.Environ(), roleVariable+"="+role, argumentsVariable+"="+strings.Join(arguments, ","))
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -103,6 +110,8 @@ func TestRoleOfABenchmark(t *testing.T) {
 	switch role {
 	case "":
 		t.Skip("it is a process of a benchmark")
+	case "bare":
+		bareRole(t)
 	case "gateway":
 		gatewayRole(t, arguments)
 	case "watchers":
