@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -36,6 +38,31 @@ func TestFlagsOfACopyBoundTheHistoryAndTheCacheOfJSON(t *testing.T) {
 		}
 		if err != nil || follower.HistoryBytes != c.history || g.MaxJSONBytes != c.cache {
 			t.Errorf("%+v: %d and %d, %v", c.flags, follower.HistoryBytes, g.MaxJSONBytes, err)
+		}
+	}
+}
+
+// The help and the page of limits tell the defaults of the two packages.
+func TestDefaultsOfACopyAreTheSameInCodeHelpAndPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/reference/limits.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		field, flag string
+		bytes       int64
+	}{
+		{"HistoryBytes", "--history-bytes", replica.DefaultHistoryBytes},
+		{"JSONCacheBytes", "--json-cache-bytes", gateway.DefaultMaxJSONBytes},
+	} {
+		field, _ := reflect.TypeFor[copyFlags]().FieldByName(c.field)
+		amount := plimsoll.FormatQuantity(plimsoll.Memory, c.bytes)
+		if help := field.Tag.Get("help"); !strings.HasSuffix(help, "Default: "+amount+".") {
+			t.Errorf("the help of %s does not end with the default %s: %s", c.flag, amount, help)
+		}
+		want := "`" + c.flag + "`; default: " + strings.Replace(amount, "Mi", " MiB", 1)
+		if !strings.Contains(string(page), want) {
+			t.Errorf("docs/reference/limits.md does not say %q", want)
 		}
 	}
 }

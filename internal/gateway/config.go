@@ -12,6 +12,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
+// DefaultMaxJSONBytes is the default of Config.MaxJSONBytes.
+const DefaultMaxJSONBytes = 64 << 20
+
 // Config holds the settings of a gateway. A zero value stands for the default. No number may be
 // negative.
 type Config struct {
@@ -78,7 +81,7 @@ type Config struct {
 	// least 64 MiB.
 	MaxAgentBytes int
 	// MaxJSONBytes bounds the cache of records in JSON, which answers in JSON are made of; default
-	// 64 MiB. When it is full the oldest ones that were not read lately give way.
+	// DefaultMaxJSONBytes. When it is full the oldest ones that were not read lately give way.
 	MaxJSONBytes int
 	// MaxExplains bounds the questions to the leader under way: explanations, dry runs, capacities
 	// and plans; default 16.
@@ -268,7 +271,7 @@ func (c Config) withDefaults() Config {
 		c.MaxUserBytes = defaultBudget()
 	}
 	setDefault(&c.MaxAgentBytes, max(c.MaxUserBytes/2, leastBudget*2/3))
-	setDefault(&c.MaxJSONBytes, 64<<20)
+	setDefault(&c.MaxJSONBytes, DefaultMaxJSONBytes)
 	setDefault(&c.MaxRequests, 4096)
 	setDefault(&c.MaxStreams, 20_000)
 	setDefault(&c.MaxExplains, 16)

@@ -28,8 +28,9 @@ type Encoded struct {
 	Data  []byte
 }
 
-// Answer is the message of a response, put together from records that are encoded already. The
-// codecs of this package write it once, in one pass, and copy each record once.
+// Answer is the message of a response, put together from records that are encoded already. It is
+// written once: by the codecs of this package, which copy each record once, by Append, or by
+// AppendBuffers, which copies none.
 //
 // Add and AddNested add the records, in the order of the field numbers. Finish adds the fields
 // behind them. The records must not change until the answer is written.
