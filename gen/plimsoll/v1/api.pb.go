@@ -79,6 +79,170 @@ func (Freshness) EnumDescriptor() ([]byte, []int) {
 	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{0}
 }
 
+// The jobs and tasks that a list looks at. Unspecified: the active ones.
+type Scope int32
+
+const (
+	Scope_SCOPE_UNSPECIFIED Scope = 0
+	// Those in the active store, with the jobs that ended a short while ago.
+	Scope_SCOPE_ACTIVE Scope = 1
+	// Jobs that have ended, in the active store or the archive, and their tasks.
+	Scope_SCOPE_ENDED Scope = 2
+	// All, in the active store or the archive.
+	Scope_SCOPE_ALL Scope = 3
+)
+
+// Enum value maps for Scope.
+var (
+	Scope_name = map[int32]string{
+		0: "SCOPE_UNSPECIFIED",
+		1: "SCOPE_ACTIVE",
+		2: "SCOPE_ENDED",
+		3: "SCOPE_ALL",
+	}
+	Scope_value = map[string]int32{
+		"SCOPE_UNSPECIFIED": 0,
+		"SCOPE_ACTIVE":      1,
+		"SCOPE_ENDED":       2,
+		"SCOPE_ALL":         3,
+	}
+)
+
+func (x Scope) Enum() *Scope {
+	p := new(Scope)
+	*p = x
+	return p
+}
+
+func (x Scope) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Scope) Descriptor() protoreflect.EnumDescriptor {
+	return file_plimsoll_v1_api_proto_enumTypes[1].Descriptor()
+}
+
+func (Scope) Type() protoreflect.EnumType {
+	return &file_plimsoll_v1_api_proto_enumTypes[1]
+}
+
+func (x Scope) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Scope.Descriptor instead.
+func (Scope) EnumDescriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{1}
+}
+
+// The order of a list of jobs. Jobs that are equal in it are in the order of their uids.
+type JobSort int32
+
+const (
+	// The order of the ids if after is set, and of the submits if not.
+	JobSort_JOB_SORT_UNSPECIFIED JobSort = 0
+	JobSort_JOB_SORT_SUBMITTED   JobSort = 1
+	JobSort_JOB_SORT_FINISHED    JobSort = 2
+	JobSort_JOB_SORT_ID          JobSort = 3
+)
+
+// Enum value maps for JobSort.
+var (
+	JobSort_name = map[int32]string{
+		0: "JOB_SORT_UNSPECIFIED",
+		1: "JOB_SORT_SUBMITTED",
+		2: "JOB_SORT_FINISHED",
+		3: "JOB_SORT_ID",
+	}
+	JobSort_value = map[string]int32{
+		"JOB_SORT_UNSPECIFIED": 0,
+		"JOB_SORT_SUBMITTED":   1,
+		"JOB_SORT_FINISHED":    2,
+		"JOB_SORT_ID":          3,
+	}
+)
+
+func (x JobSort) Enum() *JobSort {
+	p := new(JobSort)
+	*p = x
+	return p
+}
+
+func (x JobSort) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (JobSort) Descriptor() protoreflect.EnumDescriptor {
+	return file_plimsoll_v1_api_proto_enumTypes[2].Descriptor()
+}
+
+func (JobSort) Type() protoreflect.EnumType {
+	return &file_plimsoll_v1_api_proto_enumTypes[2]
+}
+
+func (x JobSort) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use JobSort.Descriptor instead.
+func (JobSort) EnumDescriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{2}
+}
+
+// The order of a list of tasks. Unspecified: by job, group and index.
+type TaskSort int32
+
+const (
+	TaskSort_TASK_SORT_UNSPECIFIED TaskSort = 0
+	TaskSort_TASK_SORT_ID          TaskSort = 1
+	// Tasks that have failed first.
+	TaskSort_TASK_SORT_FAILED_FIRST TaskSort = 2
+	TaskSort_TASK_SORT_FINISHED     TaskSort = 3
+)
+
+// Enum value maps for TaskSort.
+var (
+	TaskSort_name = map[int32]string{
+		0: "TASK_SORT_UNSPECIFIED",
+		1: "TASK_SORT_ID",
+		2: "TASK_SORT_FAILED_FIRST",
+		3: "TASK_SORT_FINISHED",
+	}
+	TaskSort_value = map[string]int32{
+		"TASK_SORT_UNSPECIFIED":  0,
+		"TASK_SORT_ID":           1,
+		"TASK_SORT_FAILED_FIRST": 2,
+		"TASK_SORT_FINISHED":     3,
+	}
+)
+
+func (x TaskSort) Enum() *TaskSort {
+	p := new(TaskSort)
+	*p = x
+	return p
+}
+
+func (x TaskSort) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (TaskSort) Descriptor() protoreflect.EnumDescriptor {
+	return file_plimsoll_v1_api_proto_enumTypes[3].Descriptor()
+}
+
+func (TaskSort) Type() protoreflect.EnumType {
+	return &file_plimsoll_v1_api_proto_enumTypes[3]
+}
+
+func (x TaskSort) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use TaskSort.Descriptor instead.
+func (TaskSort) EnumDescriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{3}
+}
+
 // StageKind classifies the reasons for which a stage of the placement chain drops nodes.
 type StageKind int32
 
@@ -123,11 +287,11 @@ func (x StageKind) String() string {
 }
 
 func (StageKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_plimsoll_v1_api_proto_enumTypes[1].Descriptor()
+	return file_plimsoll_v1_api_proto_enumTypes[4].Descriptor()
 }
 
 func (StageKind) Type() protoreflect.EnumType {
-	return &file_plimsoll_v1_api_proto_enumTypes[1]
+	return &file_plimsoll_v1_api_proto_enumTypes[4]
 }
 
 func (x StageKind) Number() protoreflect.EnumNumber {
@@ -136,7 +300,7 @@ func (x StageKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StageKind.Descriptor instead.
 func (StageKind) EnumDescriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{1}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{4}
 }
 
 type PolicyChange int32
@@ -175,11 +339,11 @@ func (x PolicyChange) String() string {
 }
 
 func (PolicyChange) Descriptor() protoreflect.EnumDescriptor {
-	return file_plimsoll_v1_api_proto_enumTypes[2].Descriptor()
+	return file_plimsoll_v1_api_proto_enumTypes[5].Descriptor()
 }
 
 func (PolicyChange) Type() protoreflect.EnumType {
-	return &file_plimsoll_v1_api_proto_enumTypes[2]
+	return &file_plimsoll_v1_api_proto_enumTypes[5]
 }
 
 func (x PolicyChange) Number() protoreflect.EnumNumber {
@@ -188,7 +352,7 @@ func (x PolicyChange) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PolicyChange.Descriptor instead.
 func (PolicyChange) EnumDescriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{2}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{5}
 }
 
 // The consistency of a read. Epoch and revision belong to FRESHNESS_AT_LEAST alone: those of an
@@ -254,8 +418,10 @@ func (x *Consistency) GetRevision() uint64 {
 }
 
 type SubmitJobRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Spec          *JobSpec               `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Spec  *JobSpec               `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	// An earlier job with this id that has ended gives way. Its record stays in the archive.
+	Replace       bool `protobuf:"varint,2,opt,name=replace,proto3" json:"replace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -295,6 +461,13 @@ func (x *SubmitJobRequest) GetSpec() *JobSpec {
 		return x.Spec
 	}
 	return nil
+}
+
+func (x *SubmitJobRequest) GetReplace() bool {
+	if x != nil {
+		return x.Replace
+	}
+	return false
 }
 
 type SubmitJobResponse struct {
@@ -342,9 +515,14 @@ func (x *SubmitJobResponse) GetJob() *Job {
 }
 
 type GetJobRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Consistency   *Consistency           `protobuf:"bytes,2,opt,name=consistency,proto3" json:"consistency,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// May be empty beside a uid.
+	Id          string       `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Consistency *Consistency `protobuf:"bytes,2,opt,name=consistency,proto3" json:"consistency,omitempty"`
+	// The lifetime of the id; empty: the newest.
+	Uid string `protobuf:"bytes,3,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Paths of the fields to send, such as status.state; empty: all.
+	Fields        []string `protobuf:"bytes,4,rep,name=fields,proto3" json:"fields,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -393,6 +571,20 @@ func (x *GetJobRequest) GetConsistency() *Consistency {
 	return nil
 }
 
+func (x *GetJobRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *GetJobRequest) GetFields() []string {
+	if x != nil {
+		return x.Fields
+	}
+	return nil
+}
+
 type GetJobResponse struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Job      *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -401,7 +593,9 @@ type GetJobResponse struct {
 	Epoch uint64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// Nanoseconds since the gateway's copy was known to be complete; 0 in a strict answer. The
 	// answer may lack changes that are younger than that, and none that is older.
-	AgeNanos      int64 `protobuf:"varint,4,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
+	AgeNanos int64 `protobuf:"varint,4,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
+	// The job has left the active store, and the answer comes from the archive.
+	Archived      bool `protobuf:"varint,5,opt,name=archived,proto3" json:"archived,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -464,6 +658,13 @@ func (x *GetJobResponse) GetAgeNanos() int64 {
 	return 0
 }
 
+func (x *GetJobResponse) GetArchived() bool {
+	if x != nil {
+		return x.Archived
+	}
+	return false
+}
+
 type ListJobsRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Queue  string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
@@ -471,9 +672,28 @@ type ListJobsRequest struct {
 	States []JobState             `protobuf:"varint,3,rep,packed,name=states,proto3,enum=plimsoll.v1.JobState" json:"states,omitempty"`
 	// Bound on the answer; 0: the server's bound (10,000).
 	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
-	// Start after this job id.
-	After         string       `protobuf:"bytes,5,opt,name=after,proto3" json:"after,omitempty"`
-	Consistency   *Consistency `protobuf:"bytes,6,opt,name=consistency,proto3" json:"consistency,omitempty"`
+	// Start after this job id. The list is in the order of ids; not beside cursor, sort or scope.
+	After       string       `protobuf:"bytes,5,opt,name=after,proto3" json:"after,omitempty"`
+	Consistency *Consistency `protobuf:"bytes,6,opt,name=consistency,proto3" json:"consistency,omitempty"`
+	Ids         []string     `protobuf:"bytes,7,rep,name=ids,proto3" json:"ids,omitempty"`
+	// Each is key or key=value. A job has all of them.
+	Labels  []string     `protobuf:"bytes,8,rep,name=labels,proto3" json:"labels,omitempty"`
+	Results []TaskResult `protobuf:"varint,9,rep,packed,name=results,proto3,enum=plimsoll.v1.TaskResult" json:"results,omitempty"`
+	Scope   Scope        `protobuf:"varint,10,opt,name=scope,proto3,enum=plimsoll.v1.Scope" json:"scope,omitempty"`
+	// Jobs that ended at since or later, and before until, in Unix nanoseconds; 0: no bound.
+	Since int64   `protobuf:"varint,11,opt,name=since,proto3" json:"since,omitempty"`
+	Until int64   `protobuf:"varint,12,opt,name=until,proto3" json:"until,omitempty"`
+	Sort  JobSort `protobuf:"varint,13,opt,name=sort,proto3,enum=plimsoll.v1.JobSort" json:"sort,omitempty"`
+	// The oldest, or the lowest id, first. Otherwise the newest, or the highest id, is first.
+	Ascending bool `protobuf:"varint,14,opt,name=ascending,proto3" json:"ascending,omitempty"`
+	// next of the previous answer, with the same criteria and order.
+	Cursor string `protobuf:"bytes,15,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// Keep the state of this answer for the pages that follow.
+	Pin bool `protobuf:"varint,16,opt,name=pin,proto3" json:"pin,omitempty"`
+	// Paths of the fields of a status to send, such as state; empty: all. The id is always sent.
+	Fields []string `protobuf:"bytes,17,rep,name=fields,proto3" json:"fields,omitempty"`
+	// Also count the jobs that pass.
+	Count         bool `protobuf:"varint,18,opt,name=count,proto3" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -550,15 +770,105 @@ func (x *ListJobsRequest) GetConsistency() *Consistency {
 	return nil
 }
 
+func (x *ListJobsRequest) GetIds() []string {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+func (x *ListJobsRequest) GetLabels() []string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *ListJobsRequest) GetResults() []TaskResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+func (x *ListJobsRequest) GetScope() Scope {
+	if x != nil {
+		return x.Scope
+	}
+	return Scope_SCOPE_UNSPECIFIED
+}
+
+func (x *ListJobsRequest) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *ListJobsRequest) GetUntil() int64 {
+	if x != nil {
+		return x.Until
+	}
+	return 0
+}
+
+func (x *ListJobsRequest) GetSort() JobSort {
+	if x != nil {
+		return x.Sort
+	}
+	return JobSort_JOB_SORT_UNSPECIFIED
+}
+
+func (x *ListJobsRequest) GetAscending() bool {
+	if x != nil {
+		return x.Ascending
+	}
+	return false
+}
+
+func (x *ListJobsRequest) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+func (x *ListJobsRequest) GetPin() bool {
+	if x != nil {
+		return x.Pin
+	}
+	return false
+}
+
+func (x *ListJobsRequest) GetFields() []string {
+	if x != nil {
+		return x.Fields
+	}
+	return nil
+}
+
+func (x *ListJobsRequest) GetCount() bool {
+	if x != nil {
+		return x.Count
+	}
+	return false
+}
+
 type ListJobsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Jobs  []*JobStatus           `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
-	// Set if there are more jobs: the value of after for the next call.
+	// Set if there are more jobs: the value of cursor, or of after, for the next call.
 	Next     string `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
 	Revision uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	Epoch    uint64 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// As GetJobResponse.age_nanos.
-	AgeNanos      int64 `protobuf:"varint,5,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
+	AgeNanos int64 `protobuf:"varint,5,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
+	// The number of all jobs that pass, if the request asks for it.
+	Total int64 `protobuf:"varint,6,opt,name=total,proto3" json:"total,omitempty"`
+	// There are at least so many: the work of counting has a bound.
+	TotalAtLeast bool `protobuf:"varint,7,opt,name=total_at_least,json=totalAtLeast,proto3" json:"total_at_least,omitempty"`
+	// Unix nanoseconds until which the state of a pinned list is kept; each page renews it.
+	PinUntil      int64 `protobuf:"varint,8,opt,name=pin_until,json=pinUntil,proto3" json:"pin_until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -624,6 +934,27 @@ func (x *ListJobsResponse) GetEpoch() uint64 {
 func (x *ListJobsResponse) GetAgeNanos() int64 {
 	if x != nil {
 		return x.AgeNanos
+	}
+	return 0
+}
+
+func (x *ListJobsResponse) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *ListJobsResponse) GetTotalAtLeast() bool {
+	if x != nil {
+		return x.TotalAtLeast
+	}
+	return false
+}
+
+func (x *ListJobsResponse) GetPinUntil() int64 {
+	if x != nil {
+		return x.PinUntil
 	}
 	return 0
 }
@@ -937,17 +1268,119 @@ func (x *ScaleJobResponse) GetStatus() *JobStatus {
 	return nil
 }
 
-type GetTaskRequest struct {
+type DeleteJobRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The lifetime of the id; empty: the newest.
+	Uid string `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
+	// As KillJobRequest.token.
+	Token         string `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteJobRequest) Reset() {
+	*x = DeleteJobRequest{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteJobRequest) ProtoMessage() {}
+
+func (x *DeleteJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteJobRequest.ProtoReflect.Descriptor instead.
+func (*DeleteJobRequest) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *DeleteJobRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *DeleteJobRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *DeleteJobRequest) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+type DeleteJobResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Consistency   *Consistency           `protobuf:"bytes,2,opt,name=consistency,proto3" json:"consistency,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteJobResponse) Reset() {
+	*x = DeleteJobResponse{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteJobResponse) ProtoMessage() {}
+
+func (x *DeleteJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteJobResponse.ProtoReflect.Descriptor instead.
+func (*DeleteJobResponse) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{14}
+}
+
+type GetTaskRequest struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Consistency *Consistency           `protobuf:"bytes,2,opt,name=consistency,proto3" json:"consistency,omitempty"`
+	// The lifetime of the job; empty: the newest.
+	JobUid string `protobuf:"bytes,3,opt,name=job_uid,json=jobUid,proto3" json:"job_uid,omitempty"`
+	// As ListJobsRequest.fields.
+	Fields        []string `protobuf:"bytes,4,rep,name=fields,proto3" json:"fields,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetTaskRequest) Reset() {
 	*x = GetTaskRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[13]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -959,7 +1392,7 @@ func (x *GetTaskRequest) String() string {
 func (*GetTaskRequest) ProtoMessage() {}
 
 func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[13]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -972,7 +1405,7 @@ func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskRequest.ProtoReflect.Descriptor instead.
 func (*GetTaskRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{13}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetTaskRequest) GetId() string {
@@ -989,20 +1422,36 @@ func (x *GetTaskRequest) GetConsistency() *Consistency {
 	return nil
 }
 
+func (x *GetTaskRequest) GetJobUid() string {
+	if x != nil {
+		return x.JobUid
+	}
+	return ""
+}
+
+func (x *GetTaskRequest) GetFields() []string {
+	if x != nil {
+		return x.Fields
+	}
+	return nil
+}
+
 type GetTaskResponse struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Task     *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	Revision uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	Epoch    uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// As GetJobResponse.age_nanos.
-	AgeNanos      int64 `protobuf:"varint,4,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
+	AgeNanos int64 `protobuf:"varint,4,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
+	// As GetJobResponse.archived.
+	Archived      bool `protobuf:"varint,5,opt,name=archived,proto3" json:"archived,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetTaskResponse) Reset() {
 	*x = GetTaskResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[14]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1014,7 +1463,7 @@ func (x *GetTaskResponse) String() string {
 func (*GetTaskResponse) ProtoMessage() {}
 
 func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[14]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1027,7 +1476,7 @@ func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskResponse.ProtoReflect.Descriptor instead.
 func (*GetTaskResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{14}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetTaskResponse) GetTask() *Task {
@@ -1058,6 +1507,13 @@ func (x *GetTaskResponse) GetAgeNanos() int64 {
 	return 0
 }
 
+func (x *GetTaskResponse) GetArchived() bool {
+	if x != nil {
+		return x.Archived
+	}
+	return false
+}
+
 type ListTasksRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Job    string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -1065,16 +1521,34 @@ type ListTasksRequest struct {
 	States []TaskState            `protobuf:"varint,3,rep,packed,name=states,proto3,enum=plimsoll.v1.TaskState" json:"states,omitempty"`
 	// Bound on the answer; 0: the server's bound (10,000).
 	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
-	// Start after this task: next of the previous answer.
-	After         string       `protobuf:"bytes,5,opt,name=after,proto3" json:"after,omitempty"`
-	Consistency   *Consistency `protobuf:"bytes,6,opt,name=consistency,proto3" json:"consistency,omitempty"`
+	// Start after this task: next of the previous answer. Not beside cursor, sort or scope.
+	After       string       `protobuf:"bytes,5,opt,name=after,proto3" json:"after,omitempty"`
+	Consistency *Consistency `protobuf:"bytes,6,opt,name=consistency,proto3" json:"consistency,omitempty"`
+	// The lifetime of the job; empty: the newest. Tasks in the archive are listed by their job.
+	JobUid  string       `protobuf:"bytes,7,opt,name=job_uid,json=jobUid,proto3" json:"job_uid,omitempty"`
+	Results []TaskResult `protobuf:"varint,8,rep,packed,name=results,proto3,enum=plimsoll.v1.TaskResult" json:"results,omitempty"`
+	// As ListJobsRequest.
+	Scope  Scope    `protobuf:"varint,9,opt,name=scope,proto3,enum=plimsoll.v1.Scope" json:"scope,omitempty"`
+	Owner  string   `protobuf:"bytes,10,opt,name=owner,proto3" json:"owner,omitempty"`
+	Queue  string   `protobuf:"bytes,11,opt,name=queue,proto3" json:"queue,omitempty"`
+	Labels []string `protobuf:"bytes,12,rep,name=labels,proto3" json:"labels,omitempty"`
+	// Tasks whose last attempt ended at since or later, and before until; Unix nanoseconds.
+	Since         int64    `protobuf:"varint,13,opt,name=since,proto3" json:"since,omitempty"`
+	Until         int64    `protobuf:"varint,14,opt,name=until,proto3" json:"until,omitempty"`
+	Sort          TaskSort `protobuf:"varint,15,opt,name=sort,proto3,enum=plimsoll.v1.TaskSort" json:"sort,omitempty"`
+	Ascending     bool     `protobuf:"varint,16,opt,name=ascending,proto3" json:"ascending,omitempty"`
+	Cursor        string   `protobuf:"bytes,17,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Pin           bool     `protobuf:"varint,18,opt,name=pin,proto3" json:"pin,omitempty"`
+	Fields        []string `protobuf:"bytes,19,rep,name=fields,proto3" json:"fields,omitempty"`
+	Count         bool     `protobuf:"varint,20,opt,name=count,proto3" json:"count,omitempty"`
+	ExitCodes     []int32  `protobuf:"varint,21,rep,packed,name=exit_codes,json=exitCodes,proto3" json:"exit_codes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[15]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1086,7 +1560,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[15]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1099,7 +1573,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{15}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListTasksRequest) GetJob() string {
@@ -1144,6 +1618,111 @@ func (x *ListTasksRequest) GetConsistency() *Consistency {
 	return nil
 }
 
+func (x *ListTasksRequest) GetJobUid() string {
+	if x != nil {
+		return x.JobUid
+	}
+	return ""
+}
+
+func (x *ListTasksRequest) GetResults() []TaskResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+func (x *ListTasksRequest) GetScope() Scope {
+	if x != nil {
+		return x.Scope
+	}
+	return Scope_SCOPE_UNSPECIFIED
+}
+
+func (x *ListTasksRequest) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *ListTasksRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *ListTasksRequest) GetLabels() []string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *ListTasksRequest) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *ListTasksRequest) GetUntil() int64 {
+	if x != nil {
+		return x.Until
+	}
+	return 0
+}
+
+func (x *ListTasksRequest) GetSort() TaskSort {
+	if x != nil {
+		return x.Sort
+	}
+	return TaskSort_TASK_SORT_UNSPECIFIED
+}
+
+func (x *ListTasksRequest) GetAscending() bool {
+	if x != nil {
+		return x.Ascending
+	}
+	return false
+}
+
+func (x *ListTasksRequest) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+func (x *ListTasksRequest) GetPin() bool {
+	if x != nil {
+		return x.Pin
+	}
+	return false
+}
+
+func (x *ListTasksRequest) GetFields() []string {
+	if x != nil {
+		return x.Fields
+	}
+	return nil
+}
+
+func (x *ListTasksRequest) GetCount() bool {
+	if x != nil {
+		return x.Count
+	}
+	return false
+}
+
+func (x *ListTasksRequest) GetExitCodes() []int32 {
+	if x != nil {
+		return x.ExitCodes
+	}
+	return nil
+}
+
 type ListTasksResponse struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Tasks    []*Task                `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
@@ -1151,14 +1730,18 @@ type ListTasksResponse struct {
 	Revision uint64                 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	Epoch    uint64                 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// As GetJobResponse.age_nanos.
-	AgeNanos      int64 `protobuf:"varint,5,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
+	AgeNanos int64 `protobuf:"varint,5,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
+	// As ListJobsResponse.
+	Total         int64 `protobuf:"varint,6,opt,name=total,proto3" json:"total,omitempty"`
+	TotalAtLeast  bool  `protobuf:"varint,7,opt,name=total_at_least,json=totalAtLeast,proto3" json:"total_at_least,omitempty"`
+	PinUntil      int64 `protobuf:"varint,8,opt,name=pin_until,json=pinUntil,proto3" json:"pin_until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[16]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1170,7 +1753,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[16]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1183,7 +1766,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{16}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -1221,6 +1804,166 @@ func (x *ListTasksResponse) GetAgeNanos() int64 {
 	return 0
 }
 
+func (x *ListTasksResponse) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *ListTasksResponse) GetTotalAtLeast() bool {
+	if x != nil {
+		return x.TotalAtLeast
+	}
+	return false
+}
+
+func (x *ListTasksResponse) GetPinUntil() int64 {
+	if x != nil {
+		return x.PinUntil
+	}
+	return 0
+}
+
+type ListAttemptsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Task  string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	// The lifetime of the job; empty: the newest.
+	JobUid        string       `protobuf:"bytes,2,opt,name=job_uid,json=jobUid,proto3" json:"job_uid,omitempty"`
+	Consistency   *Consistency `protobuf:"bytes,3,opt,name=consistency,proto3" json:"consistency,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAttemptsRequest) Reset() {
+	*x = ListAttemptsRequest{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAttemptsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAttemptsRequest) ProtoMessage() {}
+
+func (x *ListAttemptsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAttemptsRequest.ProtoReflect.Descriptor instead.
+func (*ListAttemptsRequest) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ListAttemptsRequest) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *ListAttemptsRequest) GetJobUid() string {
+	if x != nil {
+		return x.JobUid
+	}
+	return ""
+}
+
+func (x *ListAttemptsRequest) GetConsistency() *Consistency {
+	if x != nil {
+		return x.Consistency
+	}
+	return nil
+}
+
+type ListAttemptsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The attempts, the oldest first. The last one may not have ended.
+	Attempts []*Attempt `protobuf:"bytes,1,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	Revision uint64     `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	Epoch    uint64     `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// As GetJobResponse.age_nanos.
+	AgeNanos      int64 `protobuf:"varint,4,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
+	Archived      bool  `protobuf:"varint,5,opt,name=archived,proto3" json:"archived,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAttemptsResponse) Reset() {
+	*x = ListAttemptsResponse{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAttemptsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAttemptsResponse) ProtoMessage() {}
+
+func (x *ListAttemptsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAttemptsResponse.ProtoReflect.Descriptor instead.
+func (*ListAttemptsResponse) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ListAttemptsResponse) GetAttempts() []*Attempt {
+	if x != nil {
+		return x.Attempts
+	}
+	return nil
+}
+
+func (x *ListAttemptsResponse) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *ListAttemptsResponse) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *ListAttemptsResponse) GetAgeNanos() int64 {
+	if x != nil {
+		return x.AgeNanos
+	}
+	return 0
+}
+
+func (x *ListAttemptsResponse) GetArchived() bool {
+	if x != nil {
+		return x.Archived
+	}
+	return false
+}
+
 type ExplainTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1234,7 +1977,7 @@ type ExplainTaskRequest struct {
 
 func (x *ExplainTaskRequest) Reset() {
 	*x = ExplainTaskRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[17]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1246,7 +1989,7 @@ func (x *ExplainTaskRequest) String() string {
 func (*ExplainTaskRequest) ProtoMessage() {}
 
 func (x *ExplainTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[17]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1259,7 +2002,7 @@ func (x *ExplainTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainTaskRequest.ProtoReflect.Descriptor instead.
 func (*ExplainTaskRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{17}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ExplainTaskRequest) GetId() string {
@@ -1302,7 +2045,7 @@ type ExplainStep struct {
 
 func (x *ExplainStep) Reset() {
 	*x = ExplainStep{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[18]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1314,7 +2057,7 @@ func (x *ExplainStep) String() string {
 func (*ExplainStep) ProtoMessage() {}
 
 func (x *ExplainStep) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[18]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1327,7 +2070,7 @@ func (x *ExplainStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainStep.ProtoReflect.Descriptor instead.
 func (*ExplainStep) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{18}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ExplainStep) GetStage() string {
@@ -1391,7 +2134,7 @@ type ExplainReason struct {
 
 func (x *ExplainReason) Reset() {
 	*x = ExplainReason{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[19]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1403,7 +2146,7 @@ func (x *ExplainReason) String() string {
 func (*ExplainReason) ProtoMessage() {}
 
 func (x *ExplainReason) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[19]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1416,7 +2159,7 @@ func (x *ExplainReason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainReason.ProtoReflect.Descriptor instead.
 func (*ExplainReason) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{19}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ExplainReason) GetReason() string {
@@ -1466,7 +2209,7 @@ type ExplainTaskResponse struct {
 
 func (x *ExplainTaskResponse) Reset() {
 	*x = ExplainTaskResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[20]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1478,7 +2221,7 @@ func (x *ExplainTaskResponse) String() string {
 func (*ExplainTaskResponse) ProtoMessage() {}
 
 func (x *ExplainTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[20]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1491,7 +2234,7 @@ func (x *ExplainTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainTaskResponse.ProtoReflect.Descriptor instead.
 func (*ExplainTaskResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{20}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ExplainTaskResponse) GetTask() *Task {
@@ -1588,7 +2331,7 @@ type SpreadCount struct {
 
 func (x *SpreadCount) Reset() {
 	*x = SpreadCount{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[21]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1600,7 +2343,7 @@ func (x *SpreadCount) String() string {
 func (*SpreadCount) ProtoMessage() {}
 
 func (x *SpreadCount) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[21]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1613,7 +2356,7 @@ func (x *SpreadCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpreadCount.ProtoReflect.Descriptor instead.
 func (*SpreadCount) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{21}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SpreadCount) GetBy() string {
@@ -1690,7 +2433,7 @@ type NodeCounts struct {
 
 func (x *NodeCounts) Reset() {
 	*x = NodeCounts{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[22]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1702,7 +2445,7 @@ func (x *NodeCounts) String() string {
 func (*NodeCounts) ProtoMessage() {}
 
 func (x *NodeCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[22]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1715,7 +2458,7 @@ func (x *NodeCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCounts.ProtoReflect.Descriptor instead.
 func (*NodeCounts) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{22}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *NodeCounts) GetTotal() int32 {
@@ -1766,7 +2509,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[23]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1778,7 +2521,7 @@ func (x *NodeVerdict) String() string {
 func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[23]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1791,7 +2534,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{23}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *NodeVerdict) GetStage() string {
@@ -1837,7 +2580,7 @@ type PlacementDecision struct {
 
 func (x *PlacementDecision) Reset() {
 	*x = PlacementDecision{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[24]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1849,7 +2592,7 @@ func (x *PlacementDecision) String() string {
 func (*PlacementDecision) ProtoMessage() {}
 
 func (x *PlacementDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[24]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1862,7 +2605,7 @@ func (x *PlacementDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementDecision.ProtoReflect.Descriptor instead.
 func (*PlacementDecision) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{24}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PlacementDecision) GetTime() int64 {
@@ -1936,7 +2679,7 @@ type PlacementCandidate struct {
 
 func (x *PlacementCandidate) Reset() {
 	*x = PlacementCandidate{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[25]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1948,7 +2691,7 @@ func (x *PlacementCandidate) String() string {
 func (*PlacementCandidate) ProtoMessage() {}
 
 func (x *PlacementCandidate) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[25]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1961,7 +2704,7 @@ func (x *PlacementCandidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementCandidate.ProtoReflect.Descriptor instead.
 func (*PlacementCandidate) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{25}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PlacementCandidate) GetNode() string {
@@ -2012,7 +2755,7 @@ type PlaceJobRequest struct {
 
 func (x *PlaceJobRequest) Reset() {
 	*x = PlaceJobRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[26]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2024,7 +2767,7 @@ func (x *PlaceJobRequest) String() string {
 func (*PlaceJobRequest) ProtoMessage() {}
 
 func (x *PlaceJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[26]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2037,7 +2780,7 @@ func (x *PlaceJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaceJobRequest.ProtoReflect.Descriptor instead.
 func (*PlaceJobRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{26}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PlaceJobRequest) GetSpec() *JobSpec {
@@ -2076,7 +2819,7 @@ type PlaceJobResponse struct {
 
 func (x *PlaceJobResponse) Reset() {
 	*x = PlaceJobResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[27]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2088,7 +2831,7 @@ func (x *PlaceJobResponse) String() string {
 func (*PlaceJobResponse) ProtoMessage() {}
 
 func (x *PlaceJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[27]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2101,7 +2844,7 @@ func (x *PlaceJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaceJobResponse.ProtoReflect.Descriptor instead.
 func (*PlaceJobResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{27}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PlaceJobResponse) GetGroups() []*PlacedGroup {
@@ -2142,7 +2885,7 @@ type PlacedGroup struct {
 
 func (x *PlacedGroup) Reset() {
 	*x = PlacedGroup{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[28]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2154,7 +2897,7 @@ func (x *PlacedGroup) String() string {
 func (*PlacedGroup) ProtoMessage() {}
 
 func (x *PlacedGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[28]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2167,7 +2910,7 @@ func (x *PlacedGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacedGroup.ProtoReflect.Descriptor instead.
 func (*PlacedGroup) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{28}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PlacedGroup) GetGroup() string {
@@ -2217,7 +2960,7 @@ type PlacedTask struct {
 
 func (x *PlacedTask) Reset() {
 	*x = PlacedTask{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[29]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2229,7 +2972,7 @@ func (x *PlacedTask) String() string {
 func (*PlacedTask) ProtoMessage() {}
 
 func (x *PlacedTask) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[29]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2242,7 +2985,7 @@ func (x *PlacedTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacedTask.ProtoReflect.Descriptor instead.
 func (*PlacedTask) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{29}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PlacedTask) GetNode() string {
@@ -2279,7 +3022,7 @@ type PlacementRefusal struct {
 
 func (x *PlacementRefusal) Reset() {
 	*x = PlacementRefusal{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[30]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2291,7 +3034,7 @@ func (x *PlacementRefusal) String() string {
 func (*PlacementRefusal) ProtoMessage() {}
 
 func (x *PlacementRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[30]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2304,7 +3047,7 @@ func (x *PlacementRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementRefusal.ProtoReflect.Descriptor instead.
 func (*PlacementRefusal) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{30}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *PlacementRefusal) GetWaitCode() WaitCode {
@@ -2353,7 +3096,7 @@ type ReadLogsRequest struct {
 
 func (x *ReadLogsRequest) Reset() {
 	*x = ReadLogsRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[31]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2365,7 +3108,7 @@ func (x *ReadLogsRequest) String() string {
 func (*ReadLogsRequest) ProtoMessage() {}
 
 func (x *ReadLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[31]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2378,7 +3121,7 @@ func (x *ReadLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogsRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogsRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{31}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ReadLogsRequest) GetTask() string {
@@ -2434,7 +3177,7 @@ type ReadLogsResponse struct {
 
 func (x *ReadLogsResponse) Reset() {
 	*x = ReadLogsResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[32]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2446,7 +3189,7 @@ func (x *ReadLogsResponse) String() string {
 func (*ReadLogsResponse) ProtoMessage() {}
 
 func (x *ReadLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[32]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2459,7 +3202,7 @@ func (x *ReadLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogsResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogsResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{32}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ReadLogsResponse) GetStream() string {
@@ -2485,7 +3228,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[33]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2497,7 +3240,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[33]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2510,7 +3253,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{33}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListNodesRequest) GetConsistency() *Consistency {
@@ -2530,7 +3273,7 @@ type NodeInfo struct {
 
 func (x *NodeInfo) Reset() {
 	*x = NodeInfo{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[34]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2542,7 +3285,7 @@ func (x *NodeInfo) String() string {
 func (*NodeInfo) ProtoMessage() {}
 
 func (x *NodeInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[34]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2555,7 +3298,7 @@ func (x *NodeInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeInfo.ProtoReflect.Descriptor instead.
 func (*NodeInfo) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{34}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *NodeInfo) GetNode() *Node {
@@ -2585,7 +3328,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[35]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2597,7 +3340,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[35]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2610,7 +3353,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{35}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListNodesResponse) GetNodes() []*NodeInfo {
@@ -2653,7 +3396,7 @@ type SetNodeModeRequest struct {
 
 func (x *SetNodeModeRequest) Reset() {
 	*x = SetNodeModeRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[36]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2665,7 +3408,7 @@ func (x *SetNodeModeRequest) String() string {
 func (*SetNodeModeRequest) ProtoMessage() {}
 
 func (x *SetNodeModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[36]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2678,7 +3421,7 @@ func (x *SetNodeModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeModeRequest.ProtoReflect.Descriptor instead.
 func (*SetNodeModeRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{36}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SetNodeModeRequest) GetId() string {
@@ -2711,7 +3454,7 @@ type SetNodeModeResponse struct {
 
 func (x *SetNodeModeResponse) Reset() {
 	*x = SetNodeModeResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[37]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2723,7 +3466,7 @@ func (x *SetNodeModeResponse) String() string {
 func (*SetNodeModeResponse) ProtoMessage() {}
 
 func (x *SetNodeModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[37]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2736,7 +3479,7 @@ func (x *SetNodeModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeModeResponse.ProtoReflect.Descriptor instead.
 func (*SetNodeModeResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{37}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SetNodeModeResponse) GetNode() *Node {
@@ -2757,7 +3500,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[38]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2769,7 +3512,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[38]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2782,7 +3525,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{38}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RemoveNodeRequest) GetId() string {
@@ -2807,7 +3550,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[39]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2819,7 +3562,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[39]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2832,7 +3575,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{39}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{43}
 }
 
 type NodeCapacityRequest struct {
@@ -2845,7 +3588,7 @@ type NodeCapacityRequest struct {
 
 func (x *NodeCapacityRequest) Reset() {
 	*x = NodeCapacityRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[40]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2857,7 +3600,7 @@ func (x *NodeCapacityRequest) String() string {
 func (*NodeCapacityRequest) ProtoMessage() {}
 
 func (x *NodeCapacityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[40]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2870,7 +3613,7 @@ func (x *NodeCapacityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCapacityRequest.ProtoReflect.Descriptor instead.
 func (*NodeCapacityRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{40}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *NodeCapacityRequest) GetNodes() []string {
@@ -2893,7 +3636,7 @@ type NodeCapacityResponse struct {
 
 func (x *NodeCapacityResponse) Reset() {
 	*x = NodeCapacityResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[41]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2905,7 +3648,7 @@ func (x *NodeCapacityResponse) String() string {
 func (*NodeCapacityResponse) ProtoMessage() {}
 
 func (x *NodeCapacityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[41]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2918,7 +3661,7 @@ func (x *NodeCapacityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCapacityResponse.ProtoReflect.Descriptor instead.
 func (*NodeCapacityResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{41}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *NodeCapacityResponse) GetNodes() []*NodeRoom {
@@ -2954,7 +3697,7 @@ type NodeRoom struct {
 
 func (x *NodeRoom) Reset() {
 	*x = NodeRoom{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[42]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2966,7 +3709,7 @@ func (x *NodeRoom) String() string {
 func (*NodeRoom) ProtoMessage() {}
 
 func (x *NodeRoom) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[42]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2979,7 +3722,7 @@ func (x *NodeRoom) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRoom.ProtoReflect.Descriptor instead.
 func (*NodeRoom) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{42}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *NodeRoom) GetNode() string {
@@ -3038,7 +3781,7 @@ type PlanMovesRequest struct {
 
 func (x *PlanMovesRequest) Reset() {
 	*x = PlanMovesRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[43]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3050,7 +3793,7 @@ func (x *PlanMovesRequest) String() string {
 func (*PlanMovesRequest) ProtoMessage() {}
 
 func (x *PlanMovesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[43]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3063,7 +3806,7 @@ func (x *PlanMovesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanMovesRequest.ProtoReflect.Descriptor instead.
 func (*PlanMovesRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{43}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *PlanMovesRequest) GetLimit() int32 {
@@ -3112,7 +3855,7 @@ type PlanMovesResponse struct {
 
 func (x *PlanMovesResponse) Reset() {
 	*x = PlanMovesResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[44]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3124,7 +3867,7 @@ func (x *PlanMovesResponse) String() string {
 func (*PlanMovesResponse) ProtoMessage() {}
 
 func (x *PlanMovesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[44]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3137,7 +3880,7 @@ func (x *PlanMovesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanMovesResponse.ProtoReflect.Descriptor instead.
 func (*PlanMovesResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{44}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PlanMovesResponse) GetMoves() []*PlannedMove {
@@ -3207,7 +3950,7 @@ type PlannedMove struct {
 
 func (x *PlannedMove) Reset() {
 	*x = PlannedMove{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[45]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3219,7 +3962,7 @@ func (x *PlannedMove) String() string {
 func (*PlannedMove) ProtoMessage() {}
 
 func (x *PlannedMove) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[45]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3232,7 +3975,7 @@ func (x *PlannedMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlannedMove.ProtoReflect.Descriptor instead.
 func (*PlannedMove) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{45}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PlannedMove) GetTask() string {
@@ -3268,7 +4011,7 @@ type KeptNode struct {
 
 func (x *KeptNode) Reset() {
 	*x = KeptNode{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[46]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3280,7 +4023,7 @@ func (x *KeptNode) String() string {
 func (*KeptNode) ProtoMessage() {}
 
 func (x *KeptNode) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[46]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3293,7 +4036,7 @@ func (x *KeptNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptNode.ProtoReflect.Descriptor instead.
 func (*KeptNode) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{46}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *KeptNode) GetNode() string {
@@ -3328,7 +4071,7 @@ type WatchNodeQOSRequest struct {
 
 func (x *WatchNodeQOSRequest) Reset() {
 	*x = WatchNodeQOSRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[47]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3340,7 +4083,7 @@ func (x *WatchNodeQOSRequest) String() string {
 func (*WatchNodeQOSRequest) ProtoMessage() {}
 
 func (x *WatchNodeQOSRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[47]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3353,7 +4096,7 @@ func (x *WatchNodeQOSRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchNodeQOSRequest.ProtoReflect.Descriptor instead.
 func (*WatchNodeQOSRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{47}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *WatchNodeQOSRequest) GetNode() string {
@@ -3379,7 +4122,7 @@ type WatchNodeQOSResponse struct {
 
 func (x *WatchNodeQOSResponse) Reset() {
 	*x = WatchNodeQOSResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[48]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3391,7 +4134,7 @@ func (x *WatchNodeQOSResponse) String() string {
 func (*WatchNodeQOSResponse) ProtoMessage() {}
 
 func (x *WatchNodeQOSResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[48]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3404,7 +4147,7 @@ func (x *WatchNodeQOSResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchNodeQOSResponse.ProtoReflect.Descriptor instead.
 func (*WatchNodeQOSResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{48}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *WatchNodeQOSResponse) GetStatus() *NodeQOSStatus {
@@ -3427,7 +4170,7 @@ type ApplyPoliciesRequest struct {
 
 func (x *ApplyPoliciesRequest) Reset() {
 	*x = ApplyPoliciesRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[49]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3439,7 +4182,7 @@ func (x *ApplyPoliciesRequest) String() string {
 func (*ApplyPoliciesRequest) ProtoMessage() {}
 
 func (x *ApplyPoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[49]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3452,7 +4195,7 @@ func (x *ApplyPoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyPoliciesRequest.ProtoReflect.Descriptor instead.
 func (*ApplyPoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{49}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ApplyPoliciesRequest) GetPolicies() []*Policy {
@@ -3486,7 +4229,7 @@ type PolicyOutcome struct {
 
 func (x *PolicyOutcome) Reset() {
 	*x = PolicyOutcome{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[50]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3498,7 +4241,7 @@ func (x *PolicyOutcome) String() string {
 func (*PolicyOutcome) ProtoMessage() {}
 
 func (x *PolicyOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[50]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3511,7 +4254,7 @@ func (x *PolicyOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyOutcome.ProtoReflect.Descriptor instead.
 func (*PolicyOutcome) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{50}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *PolicyOutcome) GetPolicy() *PolicyRef {
@@ -3538,7 +4281,7 @@ type ApplyPoliciesResponse struct {
 
 func (x *ApplyPoliciesResponse) Reset() {
 	*x = ApplyPoliciesResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[51]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3550,7 +4293,7 @@ func (x *ApplyPoliciesResponse) String() string {
 func (*ApplyPoliciesResponse) ProtoMessage() {}
 
 func (x *ApplyPoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[51]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3563,7 +4306,7 @@ func (x *ApplyPoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyPoliciesResponse.ProtoReflect.Descriptor instead.
 func (*ApplyPoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{51}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ApplyPoliciesResponse) GetOutcomes() []*PolicyOutcome {
@@ -3584,7 +4327,7 @@ type GetPolicyRequest struct {
 
 func (x *GetPolicyRequest) Reset() {
 	*x = GetPolicyRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[52]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3596,7 +4339,7 @@ func (x *GetPolicyRequest) String() string {
 func (*GetPolicyRequest) ProtoMessage() {}
 
 func (x *GetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[52]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3609,7 +4352,7 @@ func (x *GetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*GetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{52}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *GetPolicyRequest) GetKind() PolicyKind {
@@ -3646,7 +4389,7 @@ type GetPolicyResponse struct {
 
 func (x *GetPolicyResponse) Reset() {
 	*x = GetPolicyResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[53]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3658,7 +4401,7 @@ func (x *GetPolicyResponse) String() string {
 func (*GetPolicyResponse) ProtoMessage() {}
 
 func (x *GetPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[53]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3671,7 +4414,7 @@ func (x *GetPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPolicyResponse.ProtoReflect.Descriptor instead.
 func (*GetPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{53}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *GetPolicyResponse) GetPolicy() *Policy {
@@ -3713,7 +4456,7 @@ type ListPoliciesRequest struct {
 
 func (x *ListPoliciesRequest) Reset() {
 	*x = ListPoliciesRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[54]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3725,7 +4468,7 @@ func (x *ListPoliciesRequest) String() string {
 func (*ListPoliciesRequest) ProtoMessage() {}
 
 func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[54]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3738,7 +4481,7 @@ func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesRequest.ProtoReflect.Descriptor instead.
 func (*ListPoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{54}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ListPoliciesRequest) GetKind() PolicyKind {
@@ -3769,7 +4512,7 @@ type ListPoliciesResponse struct {
 
 func (x *ListPoliciesResponse) Reset() {
 	*x = ListPoliciesResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[55]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3781,7 +4524,7 @@ func (x *ListPoliciesResponse) String() string {
 func (*ListPoliciesResponse) ProtoMessage() {}
 
 func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[55]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3794,7 +4537,7 @@ func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesResponse.ProtoReflect.Descriptor instead.
 func (*ListPoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{55}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ListPoliciesResponse) GetPolicies() []*Policy {
@@ -3837,7 +4580,7 @@ type DeletePolicyRequest struct {
 
 func (x *DeletePolicyRequest) Reset() {
 	*x = DeletePolicyRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[56]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3849,7 +4592,7 @@ func (x *DeletePolicyRequest) String() string {
 func (*DeletePolicyRequest) ProtoMessage() {}
 
 func (x *DeletePolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[56]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3862,7 +4605,7 @@ func (x *DeletePolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePolicyRequest.ProtoReflect.Descriptor instead.
 func (*DeletePolicyRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{56}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *DeletePolicyRequest) GetKind() PolicyKind {
@@ -3894,7 +4637,7 @@ type DeletePolicyResponse struct {
 
 func (x *DeletePolicyResponse) Reset() {
 	*x = DeletePolicyResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[57]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3906,7 +4649,7 @@ func (x *DeletePolicyResponse) String() string {
 func (*DeletePolicyResponse) ProtoMessage() {}
 
 func (x *DeletePolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[57]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3919,7 +4662,7 @@ func (x *DeletePolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePolicyResponse.ProtoReflect.Descriptor instead.
 func (*DeletePolicyResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{57}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{61}
 }
 
 type ListQueuesRequest struct {
@@ -3931,7 +4674,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[58]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3943,7 +4686,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[58]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3956,7 +4699,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{58}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ListQueuesRequest) GetConsistency() *Consistency {
@@ -3979,7 +4722,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[59]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3991,7 +4734,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[59]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4004,7 +4747,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{59}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*QueueStatus {
@@ -4044,7 +4787,7 @@ type GetQueueConfigRequest struct {
 
 func (x *GetQueueConfigRequest) Reset() {
 	*x = GetQueueConfigRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[60]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4056,7 +4799,7 @@ func (x *GetQueueConfigRequest) String() string {
 func (*GetQueueConfigRequest) ProtoMessage() {}
 
 func (x *GetQueueConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[60]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4069,7 +4812,7 @@ func (x *GetQueueConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueConfigRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{60}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *GetQueueConfigRequest) GetConsistency() *Consistency {
@@ -4092,7 +4835,7 @@ type GetQueueConfigResponse struct {
 
 func (x *GetQueueConfigResponse) Reset() {
 	*x = GetQueueConfigResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[61]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4104,7 +4847,7 @@ func (x *GetQueueConfigResponse) String() string {
 func (*GetQueueConfigResponse) ProtoMessage() {}
 
 func (x *GetQueueConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[61]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4117,7 +4860,7 @@ func (x *GetQueueConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueConfigResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{61}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *GetQueueConfigResponse) GetConfig() *QueueConfig {
@@ -4159,7 +4902,7 @@ type SetQueueConfigRequest struct {
 
 func (x *SetQueueConfigRequest) Reset() {
 	*x = SetQueueConfigRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[62]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4171,7 +4914,7 @@ func (x *SetQueueConfigRequest) String() string {
 func (*SetQueueConfigRequest) ProtoMessage() {}
 
 func (x *SetQueueConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[62]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4184,7 +4927,7 @@ func (x *SetQueueConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueConfigRequest.ProtoReflect.Descriptor instead.
 func (*SetQueueConfigRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{62}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *SetQueueConfigRequest) GetConfig() *QueueConfig {
@@ -4209,7 +4952,7 @@ type SetQueueConfigResponse struct {
 
 func (x *SetQueueConfigResponse) Reset() {
 	*x = SetQueueConfigResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[63]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4221,7 +4964,7 @@ func (x *SetQueueConfigResponse) String() string {
 func (*SetQueueConfigResponse) ProtoMessage() {}
 
 func (x *SetQueueConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[63]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4234,7 +4977,7 @@ func (x *SetQueueConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueConfigResponse.ProtoReflect.Descriptor instead.
 func (*SetQueueConfigResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{63}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{67}
 }
 
 type ListEventsRequest struct {
@@ -4252,7 +4995,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[64]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4264,7 +5007,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[64]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4277,7 +5020,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{64}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ListEventsRequest) GetStart() uint64 {
@@ -4328,7 +5071,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[65]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4340,7 +5083,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[65]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4353,7 +5096,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{65}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ListEventsResponse) GetInstanceUuid() string {
@@ -4427,32 +5170,52 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\vConsistency\x12,\n" +
 	"\x05level\x18\x01 \x01(\x0e2\x16.plimsoll.v1.FreshnessR\x05level\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x04R\brevision\"<\n" +
+	"\brevision\x18\x03 \x01(\x04R\brevision\"V\n" +
 	"\x10SubmitJobRequest\x12(\n" +
-	"\x04spec\x18\x01 \x01(\v2\x14.plimsoll.v1.JobSpecR\x04spec\"7\n" +
+	"\x04spec\x18\x01 \x01(\v2\x14.plimsoll.v1.JobSpecR\x04spec\x12\x18\n" +
+	"\areplace\x18\x02 \x01(\bR\areplace\"7\n" +
 	"\x11SubmitJobResponse\x12\"\n" +
-	"\x03job\x18\x01 \x01(\v2\x10.plimsoll.v1.JobR\x03job\"[\n" +
+	"\x03job\x18\x01 \x01(\v2\x10.plimsoll.v1.JobR\x03job\"\x85\x01\n" +
 	"\rGetJobRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12:\n" +
-	"\vconsistency\x18\x02 \x01(\v2\x18.plimsoll.v1.ConsistencyR\vconsistency\"\x83\x01\n" +
+	"\vconsistency\x18\x02 \x01(\v2\x18.plimsoll.v1.ConsistencyR\vconsistency\x12\x10\n" +
+	"\x03uid\x18\x03 \x01(\tR\x03uid\x12\x16\n" +
+	"\x06fields\x18\x04 \x03(\tR\x06fields\"\x9f\x01\n" +
 	"\x0eGetJobResponse\x12\"\n" +
 	"\x03job\x18\x01 \x01(\v2\x10.plimsoll.v1.JobR\x03job\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x1b\n" +
-	"\tage_nanos\x18\x04 \x01(\x03R\bageNanos\"\xd4\x01\n" +
+	"\tage_nanos\x18\x04 \x01(\x03R\bageNanos\x12\x1a\n" +
+	"\barchived\x18\x05 \x01(\bR\barchived\"\xa7\x04\n" +
 	"\x0fListJobsRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12-\n" +
 	"\x06states\x18\x03 \x03(\x0e2\x15.plimsoll.v1.JobStateR\x06states\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\x05R\x05limit\x12\x14\n" +
 	"\x05after\x18\x05 \x01(\tR\x05after\x12:\n" +
-	"\vconsistency\x18\x06 \x01(\v2\x18.plimsoll.v1.ConsistencyR\vconsistency\"\xa1\x01\n" +
+	"\vconsistency\x18\x06 \x01(\v2\x18.plimsoll.v1.ConsistencyR\vconsistency\x12\x10\n" +
+	"\x03ids\x18\a \x03(\tR\x03ids\x12\x16\n" +
+	"\x06labels\x18\b \x03(\tR\x06labels\x121\n" +
+	"\aresults\x18\t \x03(\x0e2\x17.plimsoll.v1.TaskResultR\aresults\x12(\n" +
+	"\x05scope\x18\n" +
+	" \x01(\x0e2\x12.plimsoll.v1.ScopeR\x05scope\x12\x14\n" +
+	"\x05since\x18\v \x01(\x03R\x05since\x12\x14\n" +
+	"\x05until\x18\f \x01(\x03R\x05until\x12(\n" +
+	"\x04sort\x18\r \x01(\x0e2\x14.plimsoll.v1.JobSortR\x04sort\x12\x1c\n" +
+	"\tascending\x18\x0e \x01(\bR\tascending\x12\x16\n" +
+	"\x06cursor\x18\x0f \x01(\tR\x06cursor\x12\x10\n" +
+	"\x03pin\x18\x10 \x01(\bR\x03pin\x12\x16\n" +
+	"\x06fields\x18\x11 \x03(\tR\x06fields\x12\x14\n" +
+	"\x05count\x18\x12 \x01(\bR\x05count\"\xfa\x01\n" +
 	"\x10ListJobsResponse\x12*\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x16.plimsoll.v1.JobStatusR\x04jobs\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\tR\x04next\x12\x1a\n" +
 	"\brevision\x18\x03 \x01(\x04R\brevision\x12\x14\n" +
 	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\x12\x1b\n" +
-	"\tage_nanos\x18\x05 \x01(\x03R\bageNanos\"!\n" +
+	"\tage_nanos\x18\x05 \x01(\x03R\bageNanos\x12\x14\n" +
+	"\x05total\x18\x06 \x01(\x03R\x05total\x12$\n" +
+	"\x0etotal_at_least\x18\a \x01(\bR\ftotalAtLeast\x12\x1b\n" +
+	"\tpin_until\x18\b \x01(\x03R\bpinUntil\"!\n" +
 	"\x0fWatchJobRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"B\n" +
 	"\x10WatchJobResponse\x12.\n" +
@@ -4469,28 +5232,66 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x05count\x18\x03 \x01(\x05R\x05count\x12\x14\n" +
 	"\x05token\x18\x04 \x01(\tR\x05token\"B\n" +
 	"\x10ScaleJobResponse\x12.\n" +
-	"\x06status\x18\x01 \x01(\v2\x16.plimsoll.v1.JobStatusR\x06status\"\\\n" +
+	"\x06status\x18\x01 \x01(\v2\x16.plimsoll.v1.JobStatusR\x06status\"J\n" +
+	"\x10DeleteJobRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
+	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x14\n" +
+	"\x05token\x18\x03 \x01(\tR\x05token\"\x13\n" +
+	"\x11DeleteJobResponse\"\x8d\x01\n" +
 	"\x0eGetTaskRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12:\n" +
-	"\vconsistency\x18\x02 \x01(\v2\x18.plimsoll.v1.ConsistencyR\vconsistency\"\x87\x01\n" +
+	"\vconsistency\x18\x02 \x01(\v2\x18.plimsoll.v1.ConsistencyR\vconsistency\x12\x17\n" +
+	"\ajob_uid\x18\x03 \x01(\tR\x06jobUid\x12\x16\n" +
+	"\x06fields\x18\x04 \x03(\tR\x06fields\"\xa3\x01\n" +
 	"\x0fGetTaskResponse\x12%\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.plimsoll.v1.TaskR\x04task\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x1b\n" +
-	"\tage_nanos\x18\x04 \x01(\x03R\bageNanos\"\xd0\x01\n" +
+	"\tage_nanos\x18\x04 \x01(\x03R\bageNanos\x12\x1a\n" +
+	"\barchived\x18\x05 \x01(\bR\barchived\"\xf6\x04\n" +
 	"\x10ListTasksRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12.\n" +
 	"\x06states\x18\x03 \x03(\x0e2\x16.plimsoll.v1.TaskStateR\x06states\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\x05R\x05limit\x12\x14\n" +
 	"\x05after\x18\x05 \x01(\tR\x05after\x12:\n" +
-	"\vconsistency\x18\x06 \x01(\v2\x18.plimsoll.v1.ConsistencyR\vconsistency\"\x9f\x01\n" +
+	"\vconsistency\x18\x06 \x01(\v2\x18.plimsoll.v1.ConsistencyR\vconsistency\x12\x17\n" +
+	"\ajob_uid\x18\a \x01(\tR\x06jobUid\x121\n" +
+	"\aresults\x18\b \x03(\x0e2\x17.plimsoll.v1.TaskResultR\aresults\x12(\n" +
+	"\x05scope\x18\t \x01(\x0e2\x12.plimsoll.v1.ScopeR\x05scope\x12\x14\n" +
+	"\x05owner\x18\n" +
+	" \x01(\tR\x05owner\x12\x14\n" +
+	"\x05queue\x18\v \x01(\tR\x05queue\x12\x16\n" +
+	"\x06labels\x18\f \x03(\tR\x06labels\x12\x14\n" +
+	"\x05since\x18\r \x01(\x03R\x05since\x12\x14\n" +
+	"\x05until\x18\x0e \x01(\x03R\x05until\x12)\n" +
+	"\x04sort\x18\x0f \x01(\x0e2\x15.plimsoll.v1.TaskSortR\x04sort\x12\x1c\n" +
+	"\tascending\x18\x10 \x01(\bR\tascending\x12\x16\n" +
+	"\x06cursor\x18\x11 \x01(\tR\x06cursor\x12\x10\n" +
+	"\x03pin\x18\x12 \x01(\bR\x03pin\x12\x16\n" +
+	"\x06fields\x18\x13 \x03(\tR\x06fields\x12\x14\n" +
+	"\x05count\x18\x14 \x01(\bR\x05count\x12\x1d\n" +
+	"\n" +
+	"exit_codes\x18\x15 \x03(\x05R\texitCodes\"\xf8\x01\n" +
 	"\x11ListTasksResponse\x12'\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x11.plimsoll.v1.TaskR\x05tasks\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\tR\x04next\x12\x1a\n" +
 	"\brevision\x18\x03 \x01(\x04R\brevision\x12\x14\n" +
 	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\x12\x1b\n" +
-	"\tage_nanos\x18\x05 \x01(\x03R\bageNanos\"P\n" +
+	"\tage_nanos\x18\x05 \x01(\x03R\bageNanos\x12\x14\n" +
+	"\x05total\x18\x06 \x01(\x03R\x05total\x12$\n" +
+	"\x0etotal_at_least\x18\a \x01(\bR\ftotalAtLeast\x12\x1b\n" +
+	"\tpin_until\x18\b \x01(\x03R\bpinUntil\"~\n" +
+	"\x13ListAttemptsRequest\x12\x12\n" +
+	"\x04task\x18\x01 \x01(\tR\x04task\x12\x17\n" +
+	"\ajob_uid\x18\x02 \x01(\tR\x06jobUid\x12:\n" +
+	"\vconsistency\x18\x03 \x01(\v2\x18.plimsoll.v1.ConsistencyR\vconsistency\"\xb3\x01\n" +
+	"\x14ListAttemptsResponse\x120\n" +
+	"\battempts\x18\x01 \x03(\v2\x14.plimsoll.v1.AttemptR\battempts\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x1b\n" +
+	"\tage_nanos\x18\x04 \x01(\x03R\bageNanos\x12\x1a\n" +
+	"\barchived\x18\x05 \x01(\bR\barchived\"P\n" +
 	"\x12ExplainTaskRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x16\n" +
@@ -4722,7 +5523,22 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x15FRESHNESS_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10FRESHNESS_STRICT\x10\x01\x12\x16\n" +
 	"\x12FRESHNESS_EVENTUAL\x10\x02\x12\x16\n" +
-	"\x12FRESHNESS_AT_LEAST\x10\x03*\x8c\x01\n" +
+	"\x12FRESHNESS_AT_LEAST\x10\x03*P\n" +
+	"\x05Scope\x12\x15\n" +
+	"\x11SCOPE_UNSPECIFIED\x10\x00\x12\x10\n" +
+	"\fSCOPE_ACTIVE\x10\x01\x12\x0f\n" +
+	"\vSCOPE_ENDED\x10\x02\x12\r\n" +
+	"\tSCOPE_ALL\x10\x03*c\n" +
+	"\aJobSort\x12\x18\n" +
+	"\x14JOB_SORT_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12JOB_SORT_SUBMITTED\x10\x01\x12\x15\n" +
+	"\x11JOB_SORT_FINISHED\x10\x02\x12\x0f\n" +
+	"\vJOB_SORT_ID\x10\x03*k\n" +
+	"\bTaskSort\x12\x19\n" +
+	"\x15TASK_SORT_UNSPECIFIED\x10\x00\x12\x10\n" +
+	"\fTASK_SORT_ID\x10\x01\x12\x1a\n" +
+	"\x16TASK_SORT_FAILED_FIRST\x10\x02\x12\x16\n" +
+	"\x12TASK_SORT_FINISHED\x10\x03*\x8c\x01\n" +
 	"\tStageKind\x12\x1a\n" +
 	"\x16STAGE_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11STAGE_KIND_CLOSED\x10\x01\x12\x1b\n" +
@@ -4733,7 +5549,7 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x19POLICY_CHANGE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15POLICY_CHANGE_CREATED\x10\x01\x12\x19\n" +
 	"\x15POLICY_CHANGE_CHANGED\x10\x02\x12\x1b\n" +
-	"\x17POLICY_CHANGE_UNCHANGED\x10\x032\xb6\x06\n" +
+	"\x17POLICY_CHANGE_UNCHANGED\x10\x032\xd7\a\n" +
 	"\n" +
 	"JobService\x12J\n" +
 	"\tSubmitJob\x12\x1d.plimsoll.v1.SubmitJobRequest\x1a\x1e.plimsoll.v1.SubmitJobResponse\x12A\n" +
@@ -4741,9 +5557,11 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\bListJobs\x12\x1c.plimsoll.v1.ListJobsRequest\x1a\x1d.plimsoll.v1.ListJobsResponse\x12I\n" +
 	"\bWatchJob\x12\x1c.plimsoll.v1.WatchJobRequest\x1a\x1d.plimsoll.v1.WatchJobResponse0\x01\x12D\n" +
 	"\aKillJob\x12\x1b.plimsoll.v1.KillJobRequest\x1a\x1c.plimsoll.v1.KillJobResponse\x12G\n" +
-	"\bScaleJob\x12\x1c.plimsoll.v1.ScaleJobRequest\x1a\x1d.plimsoll.v1.ScaleJobResponse\x12D\n" +
+	"\bScaleJob\x12\x1c.plimsoll.v1.ScaleJobRequest\x1a\x1d.plimsoll.v1.ScaleJobResponse\x12J\n" +
+	"\tDeleteJob\x12\x1d.plimsoll.v1.DeleteJobRequest\x1a\x1e.plimsoll.v1.DeleteJobResponse\x12D\n" +
 	"\aGetTask\x12\x1b.plimsoll.v1.GetTaskRequest\x1a\x1c.plimsoll.v1.GetTaskResponse\x12J\n" +
-	"\tListTasks\x12\x1d.plimsoll.v1.ListTasksRequest\x1a\x1e.plimsoll.v1.ListTasksResponse\x12P\n" +
+	"\tListTasks\x12\x1d.plimsoll.v1.ListTasksRequest\x1a\x1e.plimsoll.v1.ListTasksResponse\x12S\n" +
+	"\fListAttempts\x12 .plimsoll.v1.ListAttemptsRequest\x1a!.plimsoll.v1.ListAttemptsResponse\x12P\n" +
 	"\vExplainTask\x12\x1f.plimsoll.v1.ExplainTaskRequest\x1a .plimsoll.v1.ExplainTaskResponse\x12G\n" +
 	"\bPlaceJob\x12\x1c.plimsoll.v1.PlaceJobRequest\x1a\x1d.plimsoll.v1.PlaceJobResponse\x12I\n" +
 	"\bReadLogs\x12\x1c.plimsoll.v1.ReadLogsRequest\x1a\x1d.plimsoll.v1.ReadLogsResponse0\x012\xf2\x03\n" +
@@ -4781,221 +5599,242 @@ func file_plimsoll_v1_api_proto_rawDescGZIP() []byte {
 	return file_plimsoll_v1_api_proto_rawDescData
 }
 
-var file_plimsoll_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_plimsoll_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
+var file_plimsoll_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_plimsoll_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
 var file_plimsoll_v1_api_proto_goTypes = []any{
 	(Freshness)(0),                 // 0: plimsoll.v1.Freshness
-	(StageKind)(0),                 // 1: plimsoll.v1.StageKind
-	(PolicyChange)(0),              // 2: plimsoll.v1.PolicyChange
-	(*Consistency)(nil),            // 3: plimsoll.v1.Consistency
-	(*SubmitJobRequest)(nil),       // 4: plimsoll.v1.SubmitJobRequest
-	(*SubmitJobResponse)(nil),      // 5: plimsoll.v1.SubmitJobResponse
-	(*GetJobRequest)(nil),          // 6: plimsoll.v1.GetJobRequest
-	(*GetJobResponse)(nil),         // 7: plimsoll.v1.GetJobResponse
-	(*ListJobsRequest)(nil),        // 8: plimsoll.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),       // 9: plimsoll.v1.ListJobsResponse
-	(*WatchJobRequest)(nil),        // 10: plimsoll.v1.WatchJobRequest
-	(*WatchJobResponse)(nil),       // 11: plimsoll.v1.WatchJobResponse
-	(*KillJobRequest)(nil),         // 12: plimsoll.v1.KillJobRequest
-	(*KillJobResponse)(nil),        // 13: plimsoll.v1.KillJobResponse
-	(*ScaleJobRequest)(nil),        // 14: plimsoll.v1.ScaleJobRequest
-	(*ScaleJobResponse)(nil),       // 15: plimsoll.v1.ScaleJobResponse
-	(*GetTaskRequest)(nil),         // 16: plimsoll.v1.GetTaskRequest
-	(*GetTaskResponse)(nil),        // 17: plimsoll.v1.GetTaskResponse
-	(*ListTasksRequest)(nil),       // 18: plimsoll.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),      // 19: plimsoll.v1.ListTasksResponse
-	(*ExplainTaskRequest)(nil),     // 20: plimsoll.v1.ExplainTaskRequest
-	(*ExplainStep)(nil),            // 21: plimsoll.v1.ExplainStep
-	(*ExplainReason)(nil),          // 22: plimsoll.v1.ExplainReason
-	(*ExplainTaskResponse)(nil),    // 23: plimsoll.v1.ExplainTaskResponse
-	(*SpreadCount)(nil),            // 24: plimsoll.v1.SpreadCount
-	(*NodeCounts)(nil),             // 25: plimsoll.v1.NodeCounts
-	(*NodeVerdict)(nil),            // 26: plimsoll.v1.NodeVerdict
-	(*PlacementDecision)(nil),      // 27: plimsoll.v1.PlacementDecision
-	(*PlacementCandidate)(nil),     // 28: plimsoll.v1.PlacementCandidate
-	(*PlaceJobRequest)(nil),        // 29: plimsoll.v1.PlaceJobRequest
-	(*PlaceJobResponse)(nil),       // 30: plimsoll.v1.PlaceJobResponse
-	(*PlacedGroup)(nil),            // 31: plimsoll.v1.PlacedGroup
-	(*PlacedTask)(nil),             // 32: plimsoll.v1.PlacedTask
-	(*PlacementRefusal)(nil),       // 33: plimsoll.v1.PlacementRefusal
-	(*ReadLogsRequest)(nil),        // 34: plimsoll.v1.ReadLogsRequest
-	(*ReadLogsResponse)(nil),       // 35: plimsoll.v1.ReadLogsResponse
-	(*ListNodesRequest)(nil),       // 36: plimsoll.v1.ListNodesRequest
-	(*NodeInfo)(nil),               // 37: plimsoll.v1.NodeInfo
-	(*ListNodesResponse)(nil),      // 38: plimsoll.v1.ListNodesResponse
-	(*SetNodeModeRequest)(nil),     // 39: plimsoll.v1.SetNodeModeRequest
-	(*SetNodeModeResponse)(nil),    // 40: plimsoll.v1.SetNodeModeResponse
-	(*RemoveNodeRequest)(nil),      // 41: plimsoll.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),     // 42: plimsoll.v1.RemoveNodeResponse
-	(*NodeCapacityRequest)(nil),    // 43: plimsoll.v1.NodeCapacityRequest
-	(*NodeCapacityResponse)(nil),   // 44: plimsoll.v1.NodeCapacityResponse
-	(*NodeRoom)(nil),               // 45: plimsoll.v1.NodeRoom
-	(*PlanMovesRequest)(nil),       // 46: plimsoll.v1.PlanMovesRequest
-	(*PlanMovesResponse)(nil),      // 47: plimsoll.v1.PlanMovesResponse
-	(*PlannedMove)(nil),            // 48: plimsoll.v1.PlannedMove
-	(*KeptNode)(nil),               // 49: plimsoll.v1.KeptNode
-	(*WatchNodeQOSRequest)(nil),    // 50: plimsoll.v1.WatchNodeQOSRequest
-	(*WatchNodeQOSResponse)(nil),   // 51: plimsoll.v1.WatchNodeQOSResponse
-	(*ApplyPoliciesRequest)(nil),   // 52: plimsoll.v1.ApplyPoliciesRequest
-	(*PolicyOutcome)(nil),          // 53: plimsoll.v1.PolicyOutcome
-	(*ApplyPoliciesResponse)(nil),  // 54: plimsoll.v1.ApplyPoliciesResponse
-	(*GetPolicyRequest)(nil),       // 55: plimsoll.v1.GetPolicyRequest
-	(*GetPolicyResponse)(nil),      // 56: plimsoll.v1.GetPolicyResponse
-	(*ListPoliciesRequest)(nil),    // 57: plimsoll.v1.ListPoliciesRequest
-	(*ListPoliciesResponse)(nil),   // 58: plimsoll.v1.ListPoliciesResponse
-	(*DeletePolicyRequest)(nil),    // 59: plimsoll.v1.DeletePolicyRequest
-	(*DeletePolicyResponse)(nil),   // 60: plimsoll.v1.DeletePolicyResponse
-	(*ListQueuesRequest)(nil),      // 61: plimsoll.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),     // 62: plimsoll.v1.ListQueuesResponse
-	(*GetQueueConfigRequest)(nil),  // 63: plimsoll.v1.GetQueueConfigRequest
-	(*GetQueueConfigResponse)(nil), // 64: plimsoll.v1.GetQueueConfigResponse
-	(*SetQueueConfigRequest)(nil),  // 65: plimsoll.v1.SetQueueConfigRequest
-	(*SetQueueConfigResponse)(nil), // 66: plimsoll.v1.SetQueueConfigResponse
-	(*ListEventsRequest)(nil),      // 67: plimsoll.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),     // 68: plimsoll.v1.ListEventsResponse
-	(*JobSpec)(nil),                // 69: plimsoll.v1.JobSpec
-	(*Job)(nil),                    // 70: plimsoll.v1.Job
-	(JobState)(0),                  // 71: plimsoll.v1.JobState
-	(*JobStatus)(nil),              // 72: plimsoll.v1.JobStatus
-	(*Task)(nil),                   // 73: plimsoll.v1.Task
-	(TaskState)(0),                 // 74: plimsoll.v1.TaskState
-	(WaitCode)(0),                  // 75: plimsoll.v1.WaitCode
-	(*Resources)(nil),              // 76: plimsoll.v1.Resources
-	(*Node)(nil),                   // 77: plimsoll.v1.Node
-	(*NodeStatus)(nil),             // 78: plimsoll.v1.NodeStatus
-	(NodeMode)(0),                  // 79: plimsoll.v1.NodeMode
-	(*NodeQOSStatus)(nil),          // 80: plimsoll.v1.NodeQOSStatus
-	(*Policy)(nil),                 // 81: plimsoll.v1.Policy
-	(*PolicyRef)(nil),              // 82: plimsoll.v1.PolicyRef
-	(PolicyKind)(0),                // 83: plimsoll.v1.PolicyKind
-	(*QueueStatus)(nil),            // 84: plimsoll.v1.QueueStatus
-	(*QueueConfig)(nil),            // 85: plimsoll.v1.QueueConfig
-	(*Event)(nil),                  // 86: plimsoll.v1.Event
+	(Scope)(0),                     // 1: plimsoll.v1.Scope
+	(JobSort)(0),                   // 2: plimsoll.v1.JobSort
+	(TaskSort)(0),                  // 3: plimsoll.v1.TaskSort
+	(StageKind)(0),                 // 4: plimsoll.v1.StageKind
+	(PolicyChange)(0),              // 5: plimsoll.v1.PolicyChange
+	(*Consistency)(nil),            // 6: plimsoll.v1.Consistency
+	(*SubmitJobRequest)(nil),       // 7: plimsoll.v1.SubmitJobRequest
+	(*SubmitJobResponse)(nil),      // 8: plimsoll.v1.SubmitJobResponse
+	(*GetJobRequest)(nil),          // 9: plimsoll.v1.GetJobRequest
+	(*GetJobResponse)(nil),         // 10: plimsoll.v1.GetJobResponse
+	(*ListJobsRequest)(nil),        // 11: plimsoll.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),       // 12: plimsoll.v1.ListJobsResponse
+	(*WatchJobRequest)(nil),        // 13: plimsoll.v1.WatchJobRequest
+	(*WatchJobResponse)(nil),       // 14: plimsoll.v1.WatchJobResponse
+	(*KillJobRequest)(nil),         // 15: plimsoll.v1.KillJobRequest
+	(*KillJobResponse)(nil),        // 16: plimsoll.v1.KillJobResponse
+	(*ScaleJobRequest)(nil),        // 17: plimsoll.v1.ScaleJobRequest
+	(*ScaleJobResponse)(nil),       // 18: plimsoll.v1.ScaleJobResponse
+	(*DeleteJobRequest)(nil),       // 19: plimsoll.v1.DeleteJobRequest
+	(*DeleteJobResponse)(nil),      // 20: plimsoll.v1.DeleteJobResponse
+	(*GetTaskRequest)(nil),         // 21: plimsoll.v1.GetTaskRequest
+	(*GetTaskResponse)(nil),        // 22: plimsoll.v1.GetTaskResponse
+	(*ListTasksRequest)(nil),       // 23: plimsoll.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),      // 24: plimsoll.v1.ListTasksResponse
+	(*ListAttemptsRequest)(nil),    // 25: plimsoll.v1.ListAttemptsRequest
+	(*ListAttemptsResponse)(nil),   // 26: plimsoll.v1.ListAttemptsResponse
+	(*ExplainTaskRequest)(nil),     // 27: plimsoll.v1.ExplainTaskRequest
+	(*ExplainStep)(nil),            // 28: plimsoll.v1.ExplainStep
+	(*ExplainReason)(nil),          // 29: plimsoll.v1.ExplainReason
+	(*ExplainTaskResponse)(nil),    // 30: plimsoll.v1.ExplainTaskResponse
+	(*SpreadCount)(nil),            // 31: plimsoll.v1.SpreadCount
+	(*NodeCounts)(nil),             // 32: plimsoll.v1.NodeCounts
+	(*NodeVerdict)(nil),            // 33: plimsoll.v1.NodeVerdict
+	(*PlacementDecision)(nil),      // 34: plimsoll.v1.PlacementDecision
+	(*PlacementCandidate)(nil),     // 35: plimsoll.v1.PlacementCandidate
+	(*PlaceJobRequest)(nil),        // 36: plimsoll.v1.PlaceJobRequest
+	(*PlaceJobResponse)(nil),       // 37: plimsoll.v1.PlaceJobResponse
+	(*PlacedGroup)(nil),            // 38: plimsoll.v1.PlacedGroup
+	(*PlacedTask)(nil),             // 39: plimsoll.v1.PlacedTask
+	(*PlacementRefusal)(nil),       // 40: plimsoll.v1.PlacementRefusal
+	(*ReadLogsRequest)(nil),        // 41: plimsoll.v1.ReadLogsRequest
+	(*ReadLogsResponse)(nil),       // 42: plimsoll.v1.ReadLogsResponse
+	(*ListNodesRequest)(nil),       // 43: plimsoll.v1.ListNodesRequest
+	(*NodeInfo)(nil),               // 44: plimsoll.v1.NodeInfo
+	(*ListNodesResponse)(nil),      // 45: plimsoll.v1.ListNodesResponse
+	(*SetNodeModeRequest)(nil),     // 46: plimsoll.v1.SetNodeModeRequest
+	(*SetNodeModeResponse)(nil),    // 47: plimsoll.v1.SetNodeModeResponse
+	(*RemoveNodeRequest)(nil),      // 48: plimsoll.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),     // 49: plimsoll.v1.RemoveNodeResponse
+	(*NodeCapacityRequest)(nil),    // 50: plimsoll.v1.NodeCapacityRequest
+	(*NodeCapacityResponse)(nil),   // 51: plimsoll.v1.NodeCapacityResponse
+	(*NodeRoom)(nil),               // 52: plimsoll.v1.NodeRoom
+	(*PlanMovesRequest)(nil),       // 53: plimsoll.v1.PlanMovesRequest
+	(*PlanMovesResponse)(nil),      // 54: plimsoll.v1.PlanMovesResponse
+	(*PlannedMove)(nil),            // 55: plimsoll.v1.PlannedMove
+	(*KeptNode)(nil),               // 56: plimsoll.v1.KeptNode
+	(*WatchNodeQOSRequest)(nil),    // 57: plimsoll.v1.WatchNodeQOSRequest
+	(*WatchNodeQOSResponse)(nil),   // 58: plimsoll.v1.WatchNodeQOSResponse
+	(*ApplyPoliciesRequest)(nil),   // 59: plimsoll.v1.ApplyPoliciesRequest
+	(*PolicyOutcome)(nil),          // 60: plimsoll.v1.PolicyOutcome
+	(*ApplyPoliciesResponse)(nil),  // 61: plimsoll.v1.ApplyPoliciesResponse
+	(*GetPolicyRequest)(nil),       // 62: plimsoll.v1.GetPolicyRequest
+	(*GetPolicyResponse)(nil),      // 63: plimsoll.v1.GetPolicyResponse
+	(*ListPoliciesRequest)(nil),    // 64: plimsoll.v1.ListPoliciesRequest
+	(*ListPoliciesResponse)(nil),   // 65: plimsoll.v1.ListPoliciesResponse
+	(*DeletePolicyRequest)(nil),    // 66: plimsoll.v1.DeletePolicyRequest
+	(*DeletePolicyResponse)(nil),   // 67: plimsoll.v1.DeletePolicyResponse
+	(*ListQueuesRequest)(nil),      // 68: plimsoll.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),     // 69: plimsoll.v1.ListQueuesResponse
+	(*GetQueueConfigRequest)(nil),  // 70: plimsoll.v1.GetQueueConfigRequest
+	(*GetQueueConfigResponse)(nil), // 71: plimsoll.v1.GetQueueConfigResponse
+	(*SetQueueConfigRequest)(nil),  // 72: plimsoll.v1.SetQueueConfigRequest
+	(*SetQueueConfigResponse)(nil), // 73: plimsoll.v1.SetQueueConfigResponse
+	(*ListEventsRequest)(nil),      // 74: plimsoll.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),     // 75: plimsoll.v1.ListEventsResponse
+	(*JobSpec)(nil),                // 76: plimsoll.v1.JobSpec
+	(*Job)(nil),                    // 77: plimsoll.v1.Job
+	(JobState)(0),                  // 78: plimsoll.v1.JobState
+	(TaskResult)(0),                // 79: plimsoll.v1.TaskResult
+	(*JobStatus)(nil),              // 80: plimsoll.v1.JobStatus
+	(*Task)(nil),                   // 81: plimsoll.v1.Task
+	(TaskState)(0),                 // 82: plimsoll.v1.TaskState
+	(*Attempt)(nil),                // 83: plimsoll.v1.Attempt
+	(WaitCode)(0),                  // 84: plimsoll.v1.WaitCode
+	(*Resources)(nil),              // 85: plimsoll.v1.Resources
+	(*Node)(nil),                   // 86: plimsoll.v1.Node
+	(*NodeStatus)(nil),             // 87: plimsoll.v1.NodeStatus
+	(NodeMode)(0),                  // 88: plimsoll.v1.NodeMode
+	(*NodeQOSStatus)(nil),          // 89: plimsoll.v1.NodeQOSStatus
+	(*Policy)(nil),                 // 90: plimsoll.v1.Policy
+	(*PolicyRef)(nil),              // 91: plimsoll.v1.PolicyRef
+	(PolicyKind)(0),                // 92: plimsoll.v1.PolicyKind
+	(*QueueStatus)(nil),            // 93: plimsoll.v1.QueueStatus
+	(*QueueConfig)(nil),            // 94: plimsoll.v1.QueueConfig
+	(*Event)(nil),                  // 95: plimsoll.v1.Event
 }
 var file_plimsoll_v1_api_proto_depIdxs = []int32{
-	0,  // 0: plimsoll.v1.Consistency.level:type_name -> plimsoll.v1.Freshness
-	69, // 1: plimsoll.v1.SubmitJobRequest.spec:type_name -> plimsoll.v1.JobSpec
-	70, // 2: plimsoll.v1.SubmitJobResponse.job:type_name -> plimsoll.v1.Job
-	3,  // 3: plimsoll.v1.GetJobRequest.consistency:type_name -> plimsoll.v1.Consistency
-	70, // 4: plimsoll.v1.GetJobResponse.job:type_name -> plimsoll.v1.Job
-	71, // 5: plimsoll.v1.ListJobsRequest.states:type_name -> plimsoll.v1.JobState
-	3,  // 6: plimsoll.v1.ListJobsRequest.consistency:type_name -> plimsoll.v1.Consistency
-	72, // 7: plimsoll.v1.ListJobsResponse.jobs:type_name -> plimsoll.v1.JobStatus
-	72, // 8: plimsoll.v1.WatchJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	72, // 9: plimsoll.v1.KillJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	72, // 10: plimsoll.v1.ScaleJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	3,  // 11: plimsoll.v1.GetTaskRequest.consistency:type_name -> plimsoll.v1.Consistency
-	73, // 12: plimsoll.v1.GetTaskResponse.task:type_name -> plimsoll.v1.Task
-	74, // 13: plimsoll.v1.ListTasksRequest.states:type_name -> plimsoll.v1.TaskState
-	3,  // 14: plimsoll.v1.ListTasksRequest.consistency:type_name -> plimsoll.v1.Consistency
-	73, // 15: plimsoll.v1.ListTasksResponse.tasks:type_name -> plimsoll.v1.Task
-	22, // 16: plimsoll.v1.ExplainStep.reasons:type_name -> plimsoll.v1.ExplainReason
-	1,  // 17: plimsoll.v1.ExplainStep.kind:type_name -> plimsoll.v1.StageKind
-	73, // 18: plimsoll.v1.ExplainTaskResponse.task:type_name -> plimsoll.v1.Task
-	75, // 19: plimsoll.v1.ExplainTaskResponse.wait_code:type_name -> plimsoll.v1.WaitCode
-	21, // 20: plimsoll.v1.ExplainTaskResponse.steps:type_name -> plimsoll.v1.ExplainStep
-	25, // 21: plimsoll.v1.ExplainTaskResponse.nodes:type_name -> plimsoll.v1.NodeCounts
-	26, // 22: plimsoll.v1.ExplainTaskResponse.verdicts:type_name -> plimsoll.v1.NodeVerdict
-	27, // 23: plimsoll.v1.ExplainTaskResponse.decision:type_name -> plimsoll.v1.PlacementDecision
-	24, // 24: plimsoll.v1.ExplainTaskResponse.spreads:type_name -> plimsoll.v1.SpreadCount
-	1,  // 25: plimsoll.v1.NodeVerdict.kind:type_name -> plimsoll.v1.StageKind
-	21, // 26: plimsoll.v1.PlacementDecision.steps:type_name -> plimsoll.v1.ExplainStep
-	28, // 27: plimsoll.v1.PlacementDecision.candidates:type_name -> plimsoll.v1.PlacementCandidate
-	76, // 28: plimsoll.v1.PlacementCandidate.free:type_name -> plimsoll.v1.Resources
-	69, // 29: plimsoll.v1.PlaceJobRequest.spec:type_name -> plimsoll.v1.JobSpec
-	31, // 30: plimsoll.v1.PlaceJobResponse.groups:type_name -> plimsoll.v1.PlacedGroup
-	32, // 31: plimsoll.v1.PlacedGroup.placed:type_name -> plimsoll.v1.PlacedTask
-	33, // 32: plimsoll.v1.PlacedGroup.refused:type_name -> plimsoll.v1.PlacementRefusal
-	76, // 33: plimsoll.v1.PlacedTask.free:type_name -> plimsoll.v1.Resources
-	75, // 34: plimsoll.v1.PlacementRefusal.wait_code:type_name -> plimsoll.v1.WaitCode
-	21, // 35: plimsoll.v1.PlacementRefusal.steps:type_name -> plimsoll.v1.ExplainStep
-	25, // 36: plimsoll.v1.PlacementRefusal.nodes:type_name -> plimsoll.v1.NodeCounts
-	3,  // 37: plimsoll.v1.ListNodesRequest.consistency:type_name -> plimsoll.v1.Consistency
-	77, // 38: plimsoll.v1.NodeInfo.node:type_name -> plimsoll.v1.Node
-	78, // 39: plimsoll.v1.NodeInfo.status:type_name -> plimsoll.v1.NodeStatus
-	37, // 40: plimsoll.v1.ListNodesResponse.nodes:type_name -> plimsoll.v1.NodeInfo
-	79, // 41: plimsoll.v1.SetNodeModeRequest.mode:type_name -> plimsoll.v1.NodeMode
-	77, // 42: plimsoll.v1.SetNodeModeResponse.node:type_name -> plimsoll.v1.Node
-	45, // 43: plimsoll.v1.NodeCapacityResponse.nodes:type_name -> plimsoll.v1.NodeRoom
-	76, // 44: plimsoll.v1.NodeRoom.unreserved:type_name -> plimsoll.v1.Resources
-	76, // 45: plimsoll.v1.NodeRoom.whole:type_name -> plimsoll.v1.Resources
-	69, // 46: plimsoll.v1.PlanMovesRequest.spec:type_name -> plimsoll.v1.JobSpec
-	48, // 47: plimsoll.v1.PlanMovesResponse.moves:type_name -> plimsoll.v1.PlannedMove
-	49, // 48: plimsoll.v1.PlanMovesResponse.kept:type_name -> plimsoll.v1.KeptNode
-	80, // 49: plimsoll.v1.WatchNodeQOSResponse.status:type_name -> plimsoll.v1.NodeQOSStatus
-	81, // 50: plimsoll.v1.ApplyPoliciesRequest.policies:type_name -> plimsoll.v1.Policy
-	82, // 51: plimsoll.v1.PolicyOutcome.policy:type_name -> plimsoll.v1.PolicyRef
-	2,  // 52: plimsoll.v1.PolicyOutcome.change:type_name -> plimsoll.v1.PolicyChange
-	53, // 53: plimsoll.v1.ApplyPoliciesResponse.outcomes:type_name -> plimsoll.v1.PolicyOutcome
-	83, // 54: plimsoll.v1.GetPolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
-	3,  // 55: plimsoll.v1.GetPolicyRequest.consistency:type_name -> plimsoll.v1.Consistency
-	81, // 56: plimsoll.v1.GetPolicyResponse.policy:type_name -> plimsoll.v1.Policy
-	83, // 57: plimsoll.v1.ListPoliciesRequest.kind:type_name -> plimsoll.v1.PolicyKind
-	3,  // 58: plimsoll.v1.ListPoliciesRequest.consistency:type_name -> plimsoll.v1.Consistency
-	81, // 59: plimsoll.v1.ListPoliciesResponse.policies:type_name -> plimsoll.v1.Policy
-	83, // 60: plimsoll.v1.DeletePolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
-	3,  // 61: plimsoll.v1.ListQueuesRequest.consistency:type_name -> plimsoll.v1.Consistency
-	84, // 62: plimsoll.v1.ListQueuesResponse.queues:type_name -> plimsoll.v1.QueueStatus
-	3,  // 63: plimsoll.v1.GetQueueConfigRequest.consistency:type_name -> plimsoll.v1.Consistency
-	85, // 64: plimsoll.v1.GetQueueConfigResponse.config:type_name -> plimsoll.v1.QueueConfig
-	85, // 65: plimsoll.v1.SetQueueConfigRequest.config:type_name -> plimsoll.v1.QueueConfig
-	3,  // 66: plimsoll.v1.ListEventsRequest.consistency:type_name -> plimsoll.v1.Consistency
-	86, // 67: plimsoll.v1.ListEventsResponse.events:type_name -> plimsoll.v1.Event
-	4,  // 68: plimsoll.v1.JobService.SubmitJob:input_type -> plimsoll.v1.SubmitJobRequest
-	6,  // 69: plimsoll.v1.JobService.GetJob:input_type -> plimsoll.v1.GetJobRequest
-	8,  // 70: plimsoll.v1.JobService.ListJobs:input_type -> plimsoll.v1.ListJobsRequest
-	10, // 71: plimsoll.v1.JobService.WatchJob:input_type -> plimsoll.v1.WatchJobRequest
-	12, // 72: plimsoll.v1.JobService.KillJob:input_type -> plimsoll.v1.KillJobRequest
-	14, // 73: plimsoll.v1.JobService.ScaleJob:input_type -> plimsoll.v1.ScaleJobRequest
-	16, // 74: plimsoll.v1.JobService.GetTask:input_type -> plimsoll.v1.GetTaskRequest
-	18, // 75: plimsoll.v1.JobService.ListTasks:input_type -> plimsoll.v1.ListTasksRequest
-	20, // 76: plimsoll.v1.JobService.ExplainTask:input_type -> plimsoll.v1.ExplainTaskRequest
-	29, // 77: plimsoll.v1.JobService.PlaceJob:input_type -> plimsoll.v1.PlaceJobRequest
-	34, // 78: plimsoll.v1.JobService.ReadLogs:input_type -> plimsoll.v1.ReadLogsRequest
-	36, // 79: plimsoll.v1.NodeService.ListNodes:input_type -> plimsoll.v1.ListNodesRequest
-	39, // 80: plimsoll.v1.NodeService.SetNodeMode:input_type -> plimsoll.v1.SetNodeModeRequest
-	41, // 81: plimsoll.v1.NodeService.RemoveNode:input_type -> plimsoll.v1.RemoveNodeRequest
-	43, // 82: plimsoll.v1.NodeService.NodeCapacity:input_type -> plimsoll.v1.NodeCapacityRequest
-	46, // 83: plimsoll.v1.NodeService.PlanMoves:input_type -> plimsoll.v1.PlanMovesRequest
-	50, // 84: plimsoll.v1.NodeService.WatchNodeQOS:input_type -> plimsoll.v1.WatchNodeQOSRequest
-	52, // 85: plimsoll.v1.PolicyService.ApplyPolicies:input_type -> plimsoll.v1.ApplyPoliciesRequest
-	55, // 86: plimsoll.v1.PolicyService.GetPolicy:input_type -> plimsoll.v1.GetPolicyRequest
-	57, // 87: plimsoll.v1.PolicyService.ListPolicies:input_type -> plimsoll.v1.ListPoliciesRequest
-	59, // 88: plimsoll.v1.PolicyService.DeletePolicy:input_type -> plimsoll.v1.DeletePolicyRequest
-	61, // 89: plimsoll.v1.QueueService.ListQueues:input_type -> plimsoll.v1.ListQueuesRequest
-	63, // 90: plimsoll.v1.QueueService.GetQueueConfig:input_type -> plimsoll.v1.GetQueueConfigRequest
-	65, // 91: plimsoll.v1.QueueService.SetQueueConfig:input_type -> plimsoll.v1.SetQueueConfigRequest
-	67, // 92: plimsoll.v1.EventService.ListEvents:input_type -> plimsoll.v1.ListEventsRequest
-	5,  // 93: plimsoll.v1.JobService.SubmitJob:output_type -> plimsoll.v1.SubmitJobResponse
-	7,  // 94: plimsoll.v1.JobService.GetJob:output_type -> plimsoll.v1.GetJobResponse
-	9,  // 95: plimsoll.v1.JobService.ListJobs:output_type -> plimsoll.v1.ListJobsResponse
-	11, // 96: plimsoll.v1.JobService.WatchJob:output_type -> plimsoll.v1.WatchJobResponse
-	13, // 97: plimsoll.v1.JobService.KillJob:output_type -> plimsoll.v1.KillJobResponse
-	15, // 98: plimsoll.v1.JobService.ScaleJob:output_type -> plimsoll.v1.ScaleJobResponse
-	17, // 99: plimsoll.v1.JobService.GetTask:output_type -> plimsoll.v1.GetTaskResponse
-	19, // 100: plimsoll.v1.JobService.ListTasks:output_type -> plimsoll.v1.ListTasksResponse
-	23, // 101: plimsoll.v1.JobService.ExplainTask:output_type -> plimsoll.v1.ExplainTaskResponse
-	30, // 102: plimsoll.v1.JobService.PlaceJob:output_type -> plimsoll.v1.PlaceJobResponse
-	35, // 103: plimsoll.v1.JobService.ReadLogs:output_type -> plimsoll.v1.ReadLogsResponse
-	38, // 104: plimsoll.v1.NodeService.ListNodes:output_type -> plimsoll.v1.ListNodesResponse
-	40, // 105: plimsoll.v1.NodeService.SetNodeMode:output_type -> plimsoll.v1.SetNodeModeResponse
-	42, // 106: plimsoll.v1.NodeService.RemoveNode:output_type -> plimsoll.v1.RemoveNodeResponse
-	44, // 107: plimsoll.v1.NodeService.NodeCapacity:output_type -> plimsoll.v1.NodeCapacityResponse
-	47, // 108: plimsoll.v1.NodeService.PlanMoves:output_type -> plimsoll.v1.PlanMovesResponse
-	51, // 109: plimsoll.v1.NodeService.WatchNodeQOS:output_type -> plimsoll.v1.WatchNodeQOSResponse
-	54, // 110: plimsoll.v1.PolicyService.ApplyPolicies:output_type -> plimsoll.v1.ApplyPoliciesResponse
-	56, // 111: plimsoll.v1.PolicyService.GetPolicy:output_type -> plimsoll.v1.GetPolicyResponse
-	58, // 112: plimsoll.v1.PolicyService.ListPolicies:output_type -> plimsoll.v1.ListPoliciesResponse
-	60, // 113: plimsoll.v1.PolicyService.DeletePolicy:output_type -> plimsoll.v1.DeletePolicyResponse
-	62, // 114: plimsoll.v1.QueueService.ListQueues:output_type -> plimsoll.v1.ListQueuesResponse
-	64, // 115: plimsoll.v1.QueueService.GetQueueConfig:output_type -> plimsoll.v1.GetQueueConfigResponse
-	66, // 116: plimsoll.v1.QueueService.SetQueueConfig:output_type -> plimsoll.v1.SetQueueConfigResponse
-	68, // 117: plimsoll.v1.EventService.ListEvents:output_type -> plimsoll.v1.ListEventsResponse
-	93, // [93:118] is the sub-list for method output_type
-	68, // [68:93] is the sub-list for method input_type
-	68, // [68:68] is the sub-list for extension type_name
-	68, // [68:68] is the sub-list for extension extendee
-	0,  // [0:68] is the sub-list for field type_name
+	0,   // 0: plimsoll.v1.Consistency.level:type_name -> plimsoll.v1.Freshness
+	76,  // 1: plimsoll.v1.SubmitJobRequest.spec:type_name -> plimsoll.v1.JobSpec
+	77,  // 2: plimsoll.v1.SubmitJobResponse.job:type_name -> plimsoll.v1.Job
+	6,   // 3: plimsoll.v1.GetJobRequest.consistency:type_name -> plimsoll.v1.Consistency
+	77,  // 4: plimsoll.v1.GetJobResponse.job:type_name -> plimsoll.v1.Job
+	78,  // 5: plimsoll.v1.ListJobsRequest.states:type_name -> plimsoll.v1.JobState
+	6,   // 6: plimsoll.v1.ListJobsRequest.consistency:type_name -> plimsoll.v1.Consistency
+	79,  // 7: plimsoll.v1.ListJobsRequest.results:type_name -> plimsoll.v1.TaskResult
+	1,   // 8: plimsoll.v1.ListJobsRequest.scope:type_name -> plimsoll.v1.Scope
+	2,   // 9: plimsoll.v1.ListJobsRequest.sort:type_name -> plimsoll.v1.JobSort
+	80,  // 10: plimsoll.v1.ListJobsResponse.jobs:type_name -> plimsoll.v1.JobStatus
+	80,  // 11: plimsoll.v1.WatchJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	80,  // 12: plimsoll.v1.KillJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	80,  // 13: plimsoll.v1.ScaleJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	6,   // 14: plimsoll.v1.GetTaskRequest.consistency:type_name -> plimsoll.v1.Consistency
+	81,  // 15: plimsoll.v1.GetTaskResponse.task:type_name -> plimsoll.v1.Task
+	82,  // 16: plimsoll.v1.ListTasksRequest.states:type_name -> plimsoll.v1.TaskState
+	6,   // 17: plimsoll.v1.ListTasksRequest.consistency:type_name -> plimsoll.v1.Consistency
+	79,  // 18: plimsoll.v1.ListTasksRequest.results:type_name -> plimsoll.v1.TaskResult
+	1,   // 19: plimsoll.v1.ListTasksRequest.scope:type_name -> plimsoll.v1.Scope
+	3,   // 20: plimsoll.v1.ListTasksRequest.sort:type_name -> plimsoll.v1.TaskSort
+	81,  // 21: plimsoll.v1.ListTasksResponse.tasks:type_name -> plimsoll.v1.Task
+	6,   // 22: plimsoll.v1.ListAttemptsRequest.consistency:type_name -> plimsoll.v1.Consistency
+	83,  // 23: plimsoll.v1.ListAttemptsResponse.attempts:type_name -> plimsoll.v1.Attempt
+	29,  // 24: plimsoll.v1.ExplainStep.reasons:type_name -> plimsoll.v1.ExplainReason
+	4,   // 25: plimsoll.v1.ExplainStep.kind:type_name -> plimsoll.v1.StageKind
+	81,  // 26: plimsoll.v1.ExplainTaskResponse.task:type_name -> plimsoll.v1.Task
+	84,  // 27: plimsoll.v1.ExplainTaskResponse.wait_code:type_name -> plimsoll.v1.WaitCode
+	28,  // 28: plimsoll.v1.ExplainTaskResponse.steps:type_name -> plimsoll.v1.ExplainStep
+	32,  // 29: plimsoll.v1.ExplainTaskResponse.nodes:type_name -> plimsoll.v1.NodeCounts
+	33,  // 30: plimsoll.v1.ExplainTaskResponse.verdicts:type_name -> plimsoll.v1.NodeVerdict
+	34,  // 31: plimsoll.v1.ExplainTaskResponse.decision:type_name -> plimsoll.v1.PlacementDecision
+	31,  // 32: plimsoll.v1.ExplainTaskResponse.spreads:type_name -> plimsoll.v1.SpreadCount
+	4,   // 33: plimsoll.v1.NodeVerdict.kind:type_name -> plimsoll.v1.StageKind
+	28,  // 34: plimsoll.v1.PlacementDecision.steps:type_name -> plimsoll.v1.ExplainStep
+	35,  // 35: plimsoll.v1.PlacementDecision.candidates:type_name -> plimsoll.v1.PlacementCandidate
+	85,  // 36: plimsoll.v1.PlacementCandidate.free:type_name -> plimsoll.v1.Resources
+	76,  // 37: plimsoll.v1.PlaceJobRequest.spec:type_name -> plimsoll.v1.JobSpec
+	38,  // 38: plimsoll.v1.PlaceJobResponse.groups:type_name -> plimsoll.v1.PlacedGroup
+	39,  // 39: plimsoll.v1.PlacedGroup.placed:type_name -> plimsoll.v1.PlacedTask
+	40,  // 40: plimsoll.v1.PlacedGroup.refused:type_name -> plimsoll.v1.PlacementRefusal
+	85,  // 41: plimsoll.v1.PlacedTask.free:type_name -> plimsoll.v1.Resources
+	84,  // 42: plimsoll.v1.PlacementRefusal.wait_code:type_name -> plimsoll.v1.WaitCode
+	28,  // 43: plimsoll.v1.PlacementRefusal.steps:type_name -> plimsoll.v1.ExplainStep
+	32,  // 44: plimsoll.v1.PlacementRefusal.nodes:type_name -> plimsoll.v1.NodeCounts
+	6,   // 45: plimsoll.v1.ListNodesRequest.consistency:type_name -> plimsoll.v1.Consistency
+	86,  // 46: plimsoll.v1.NodeInfo.node:type_name -> plimsoll.v1.Node
+	87,  // 47: plimsoll.v1.NodeInfo.status:type_name -> plimsoll.v1.NodeStatus
+	44,  // 48: plimsoll.v1.ListNodesResponse.nodes:type_name -> plimsoll.v1.NodeInfo
+	88,  // 49: plimsoll.v1.SetNodeModeRequest.mode:type_name -> plimsoll.v1.NodeMode
+	86,  // 50: plimsoll.v1.SetNodeModeResponse.node:type_name -> plimsoll.v1.Node
+	52,  // 51: plimsoll.v1.NodeCapacityResponse.nodes:type_name -> plimsoll.v1.NodeRoom
+	85,  // 52: plimsoll.v1.NodeRoom.unreserved:type_name -> plimsoll.v1.Resources
+	85,  // 53: plimsoll.v1.NodeRoom.whole:type_name -> plimsoll.v1.Resources
+	76,  // 54: plimsoll.v1.PlanMovesRequest.spec:type_name -> plimsoll.v1.JobSpec
+	55,  // 55: plimsoll.v1.PlanMovesResponse.moves:type_name -> plimsoll.v1.PlannedMove
+	56,  // 56: plimsoll.v1.PlanMovesResponse.kept:type_name -> plimsoll.v1.KeptNode
+	89,  // 57: plimsoll.v1.WatchNodeQOSResponse.status:type_name -> plimsoll.v1.NodeQOSStatus
+	90,  // 58: plimsoll.v1.ApplyPoliciesRequest.policies:type_name -> plimsoll.v1.Policy
+	91,  // 59: plimsoll.v1.PolicyOutcome.policy:type_name -> plimsoll.v1.PolicyRef
+	5,   // 60: plimsoll.v1.PolicyOutcome.change:type_name -> plimsoll.v1.PolicyChange
+	60,  // 61: plimsoll.v1.ApplyPoliciesResponse.outcomes:type_name -> plimsoll.v1.PolicyOutcome
+	92,  // 62: plimsoll.v1.GetPolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	6,   // 63: plimsoll.v1.GetPolicyRequest.consistency:type_name -> plimsoll.v1.Consistency
+	90,  // 64: plimsoll.v1.GetPolicyResponse.policy:type_name -> plimsoll.v1.Policy
+	92,  // 65: plimsoll.v1.ListPoliciesRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	6,   // 66: plimsoll.v1.ListPoliciesRequest.consistency:type_name -> plimsoll.v1.Consistency
+	90,  // 67: plimsoll.v1.ListPoliciesResponse.policies:type_name -> plimsoll.v1.Policy
+	92,  // 68: plimsoll.v1.DeletePolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	6,   // 69: plimsoll.v1.ListQueuesRequest.consistency:type_name -> plimsoll.v1.Consistency
+	93,  // 70: plimsoll.v1.ListQueuesResponse.queues:type_name -> plimsoll.v1.QueueStatus
+	6,   // 71: plimsoll.v1.GetQueueConfigRequest.consistency:type_name -> plimsoll.v1.Consistency
+	94,  // 72: plimsoll.v1.GetQueueConfigResponse.config:type_name -> plimsoll.v1.QueueConfig
+	94,  // 73: plimsoll.v1.SetQueueConfigRequest.config:type_name -> plimsoll.v1.QueueConfig
+	6,   // 74: plimsoll.v1.ListEventsRequest.consistency:type_name -> plimsoll.v1.Consistency
+	95,  // 75: plimsoll.v1.ListEventsResponse.events:type_name -> plimsoll.v1.Event
+	7,   // 76: plimsoll.v1.JobService.SubmitJob:input_type -> plimsoll.v1.SubmitJobRequest
+	9,   // 77: plimsoll.v1.JobService.GetJob:input_type -> plimsoll.v1.GetJobRequest
+	11,  // 78: plimsoll.v1.JobService.ListJobs:input_type -> plimsoll.v1.ListJobsRequest
+	13,  // 79: plimsoll.v1.JobService.WatchJob:input_type -> plimsoll.v1.WatchJobRequest
+	15,  // 80: plimsoll.v1.JobService.KillJob:input_type -> plimsoll.v1.KillJobRequest
+	17,  // 81: plimsoll.v1.JobService.ScaleJob:input_type -> plimsoll.v1.ScaleJobRequest
+	19,  // 82: plimsoll.v1.JobService.DeleteJob:input_type -> plimsoll.v1.DeleteJobRequest
+	21,  // 83: plimsoll.v1.JobService.GetTask:input_type -> plimsoll.v1.GetTaskRequest
+	23,  // 84: plimsoll.v1.JobService.ListTasks:input_type -> plimsoll.v1.ListTasksRequest
+	25,  // 85: plimsoll.v1.JobService.ListAttempts:input_type -> plimsoll.v1.ListAttemptsRequest
+	27,  // 86: plimsoll.v1.JobService.ExplainTask:input_type -> plimsoll.v1.ExplainTaskRequest
+	36,  // 87: plimsoll.v1.JobService.PlaceJob:input_type -> plimsoll.v1.PlaceJobRequest
+	41,  // 88: plimsoll.v1.JobService.ReadLogs:input_type -> plimsoll.v1.ReadLogsRequest
+	43,  // 89: plimsoll.v1.NodeService.ListNodes:input_type -> plimsoll.v1.ListNodesRequest
+	46,  // 90: plimsoll.v1.NodeService.SetNodeMode:input_type -> plimsoll.v1.SetNodeModeRequest
+	48,  // 91: plimsoll.v1.NodeService.RemoveNode:input_type -> plimsoll.v1.RemoveNodeRequest
+	50,  // 92: plimsoll.v1.NodeService.NodeCapacity:input_type -> plimsoll.v1.NodeCapacityRequest
+	53,  // 93: plimsoll.v1.NodeService.PlanMoves:input_type -> plimsoll.v1.PlanMovesRequest
+	57,  // 94: plimsoll.v1.NodeService.WatchNodeQOS:input_type -> plimsoll.v1.WatchNodeQOSRequest
+	59,  // 95: plimsoll.v1.PolicyService.ApplyPolicies:input_type -> plimsoll.v1.ApplyPoliciesRequest
+	62,  // 96: plimsoll.v1.PolicyService.GetPolicy:input_type -> plimsoll.v1.GetPolicyRequest
+	64,  // 97: plimsoll.v1.PolicyService.ListPolicies:input_type -> plimsoll.v1.ListPoliciesRequest
+	66,  // 98: plimsoll.v1.PolicyService.DeletePolicy:input_type -> plimsoll.v1.DeletePolicyRequest
+	68,  // 99: plimsoll.v1.QueueService.ListQueues:input_type -> plimsoll.v1.ListQueuesRequest
+	70,  // 100: plimsoll.v1.QueueService.GetQueueConfig:input_type -> plimsoll.v1.GetQueueConfigRequest
+	72,  // 101: plimsoll.v1.QueueService.SetQueueConfig:input_type -> plimsoll.v1.SetQueueConfigRequest
+	74,  // 102: plimsoll.v1.EventService.ListEvents:input_type -> plimsoll.v1.ListEventsRequest
+	8,   // 103: plimsoll.v1.JobService.SubmitJob:output_type -> plimsoll.v1.SubmitJobResponse
+	10,  // 104: plimsoll.v1.JobService.GetJob:output_type -> plimsoll.v1.GetJobResponse
+	12,  // 105: plimsoll.v1.JobService.ListJobs:output_type -> plimsoll.v1.ListJobsResponse
+	14,  // 106: plimsoll.v1.JobService.WatchJob:output_type -> plimsoll.v1.WatchJobResponse
+	16,  // 107: plimsoll.v1.JobService.KillJob:output_type -> plimsoll.v1.KillJobResponse
+	18,  // 108: plimsoll.v1.JobService.ScaleJob:output_type -> plimsoll.v1.ScaleJobResponse
+	20,  // 109: plimsoll.v1.JobService.DeleteJob:output_type -> plimsoll.v1.DeleteJobResponse
+	22,  // 110: plimsoll.v1.JobService.GetTask:output_type -> plimsoll.v1.GetTaskResponse
+	24,  // 111: plimsoll.v1.JobService.ListTasks:output_type -> plimsoll.v1.ListTasksResponse
+	26,  // 112: plimsoll.v1.JobService.ListAttempts:output_type -> plimsoll.v1.ListAttemptsResponse
+	30,  // 113: plimsoll.v1.JobService.ExplainTask:output_type -> plimsoll.v1.ExplainTaskResponse
+	37,  // 114: plimsoll.v1.JobService.PlaceJob:output_type -> plimsoll.v1.PlaceJobResponse
+	42,  // 115: plimsoll.v1.JobService.ReadLogs:output_type -> plimsoll.v1.ReadLogsResponse
+	45,  // 116: plimsoll.v1.NodeService.ListNodes:output_type -> plimsoll.v1.ListNodesResponse
+	47,  // 117: plimsoll.v1.NodeService.SetNodeMode:output_type -> plimsoll.v1.SetNodeModeResponse
+	49,  // 118: plimsoll.v1.NodeService.RemoveNode:output_type -> plimsoll.v1.RemoveNodeResponse
+	51,  // 119: plimsoll.v1.NodeService.NodeCapacity:output_type -> plimsoll.v1.NodeCapacityResponse
+	54,  // 120: plimsoll.v1.NodeService.PlanMoves:output_type -> plimsoll.v1.PlanMovesResponse
+	58,  // 121: plimsoll.v1.NodeService.WatchNodeQOS:output_type -> plimsoll.v1.WatchNodeQOSResponse
+	61,  // 122: plimsoll.v1.PolicyService.ApplyPolicies:output_type -> plimsoll.v1.ApplyPoliciesResponse
+	63,  // 123: plimsoll.v1.PolicyService.GetPolicy:output_type -> plimsoll.v1.GetPolicyResponse
+	65,  // 124: plimsoll.v1.PolicyService.ListPolicies:output_type -> plimsoll.v1.ListPoliciesResponse
+	67,  // 125: plimsoll.v1.PolicyService.DeletePolicy:output_type -> plimsoll.v1.DeletePolicyResponse
+	69,  // 126: plimsoll.v1.QueueService.ListQueues:output_type -> plimsoll.v1.ListQueuesResponse
+	71,  // 127: plimsoll.v1.QueueService.GetQueueConfig:output_type -> plimsoll.v1.GetQueueConfigResponse
+	73,  // 128: plimsoll.v1.QueueService.SetQueueConfig:output_type -> plimsoll.v1.SetQueueConfigResponse
+	75,  // 129: plimsoll.v1.EventService.ListEvents:output_type -> plimsoll.v1.ListEventsResponse
+	103, // [103:130] is the sub-list for method output_type
+	76,  // [76:103] is the sub-list for method input_type
+	76,  // [76:76] is the sub-list for extension type_name
+	76,  // [76:76] is the sub-list for extension extendee
+	0,   // [0:76] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_api_proto_init() }
@@ -5005,14 +5844,14 @@ func file_plimsoll_v1_api_proto_init() {
 	}
 	file_plimsoll_v1_objects_proto_init()
 	file_plimsoll_v1_qos_proto_init()
-	file_plimsoll_v1_api_proto_msgTypes[64].OneofWrappers = []any{}
+	file_plimsoll_v1_api_proto_msgTypes[68].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_api_proto_rawDesc), len(file_plimsoll_v1_api_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   66,
+			NumEnums:      6,
+			NumMessages:   70,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

@@ -574,6 +574,58 @@ func (Strategy) EnumDescriptor() ([]byte, []int) {
 	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{8}
 }
 
+// What a cell does with jobs that have ended.
+type ArchiveMode int32
+
+const (
+	ArchiveMode_ARCHIVE_MODE_UNSPECIFIED ArchiveMode = 0
+	// They are forgotten after a while.
+	ArchiveMode_ARCHIVE_MODE_NONE ArchiveMode = 1
+	// They are kept in an archive.
+	ArchiveMode_ARCHIVE_MODE_KEPT ArchiveMode = 2
+)
+
+// Enum value maps for ArchiveMode.
+var (
+	ArchiveMode_name = map[int32]string{
+		0: "ARCHIVE_MODE_UNSPECIFIED",
+		1: "ARCHIVE_MODE_NONE",
+		2: "ARCHIVE_MODE_KEPT",
+	}
+	ArchiveMode_value = map[string]int32{
+		"ARCHIVE_MODE_UNSPECIFIED": 0,
+		"ARCHIVE_MODE_NONE":        1,
+		"ARCHIVE_MODE_KEPT":        2,
+	}
+)
+
+func (x ArchiveMode) Enum() *ArchiveMode {
+	p := new(ArchiveMode)
+	*p = x
+	return p
+}
+
+func (x ArchiveMode) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ArchiveMode) Descriptor() protoreflect.EnumDescriptor {
+	return file_plimsoll_v1_objects_proto_enumTypes[9].Descriptor()
+}
+
+func (ArchiveMode) Type() protoreflect.EnumType {
+	return &file_plimsoll_v1_objects_proto_enumTypes[9]
+}
+
+func (x ArchiveMode) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ArchiveMode.Descriptor instead.
+func (ArchiveMode) EnumDescriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{9}
+}
+
 // Resource amounts by name: cpu in milli-cores, memory and disk in bytes, others as counts.
 type Resources struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1608,18 +1660,25 @@ func (x *GroupStatus) GetWaitKnown() string {
 
 // The status of a job. Times are Unix nanoseconds, and zero for an event that has not happened.
 type JobStatus struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Owner         string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
-	Queue         string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
-	State         JobState               `protobuf:"varint,4,opt,name=state,proto3,enum=plimsoll.v1.JobState" json:"state,omitempty"`
-	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	Killed        bool                   `protobuf:"varint,6,opt,name=killed,proto3" json:"killed,omitempty"`
-	Submitted     int64                  `protobuf:"varint,7,opt,name=submitted,proto3" json:"submitted,omitempty"`
-	Started       int64                  `protobuf:"varint,8,opt,name=started,proto3" json:"started,omitempty"`
-	Finished      int64                  `protobuf:"varint,9,opt,name=finished,proto3" json:"finished,omitempty"`
-	Groups        []*GroupStatus         `protobuf:"bytes,10,rep,name=groups,proto3" json:"groups,omitempty"`
-	Revision      uint64                 `protobuf:"varint,11,opt,name=revision,proto3" json:"revision,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Id        string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Owner     string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
+	Queue     string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
+	State     JobState               `protobuf:"varint,4,opt,name=state,proto3,enum=plimsoll.v1.JobState" json:"state,omitempty"`
+	Reason    string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	Killed    bool                   `protobuf:"varint,6,opt,name=killed,proto3" json:"killed,omitempty"`
+	Submitted int64                  `protobuf:"varint,7,opt,name=submitted,proto3" json:"submitted,omitempty"`
+	Started   int64                  `protobuf:"varint,8,opt,name=started,proto3" json:"started,omitempty"`
+	Finished  int64                  `protobuf:"varint,9,opt,name=finished,proto3" json:"finished,omitempty"`
+	Groups    []*GroupStatus         `protobuf:"bytes,10,rep,name=groups,proto3" json:"groups,omitempty"`
+	Revision  uint64                 `protobuf:"varint,11,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Names this lifetime of the id, of which each submit begins another one: 26 characters that sort
+	// as the submits do.
+	Uid string `protobuf:"bytes,12,opt,name=uid,proto3" json:"uid,omitempty"`
+	// The last 16 changes of the state, the oldest first.
+	History []*JobStep `protobuf:"bytes,13,rep,name=history,proto3" json:"history,omitempty"`
+	// DeleteJob was accepted: the job is about to disappear from the active store and the archive.
+	Deleted       bool `protobuf:"varint,14,opt,name=deleted,proto3" json:"deleted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1731,6 +1790,88 @@ func (x *JobStatus) GetRevision() uint64 {
 	return 0
 }
 
+func (x *JobStatus) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *JobStatus) GetHistory() []*JobStep {
+	if x != nil {
+		return x.History
+	}
+	return nil
+}
+
+func (x *JobStatus) GetDeleted() bool {
+	if x != nil {
+		return x.Deleted
+	}
+	return false
+}
+
+// JobStep is a change of a job's state.
+type JobStep struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	State         JobState               `protobuf:"varint,1,opt,name=state,proto3,enum=plimsoll.v1.JobState" json:"state,omitempty"`
+	At            int64                  `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"` // Unix nanoseconds
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobStep) Reset() {
+	*x = JobStep{}
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobStep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobStep) ProtoMessage() {}
+
+func (x *JobStep) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobStep.ProtoReflect.Descriptor instead.
+func (*JobStep) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *JobStep) GetState() JobState {
+	if x != nil {
+		return x.State
+	}
+	return JobState_JOB_STATE_UNSPECIFIED
+}
+
+func (x *JobStep) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *JobStep) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type Job struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Spec          *JobSpec               `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
@@ -1741,7 +1882,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[14]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1753,7 +1894,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[14]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1766,7 +1907,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{14}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Job) GetSpec() *JobSpec {
@@ -1801,15 +1942,19 @@ type Task struct {
 	Finished  int64                  `protobuf:"varint,14,opt,name=finished,proto3" json:"finished,omitempty"`
 	NotBefore int64                  `protobuf:"varint,15,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
 	Revision  uint64                 `protobuf:"varint,16,opt,name=revision,proto3" json:"revision,omitempty"`
-	// Attempts before the ones on node, the oldest first.
-	Earlier       []*NodeAttempts `protobuf:"bytes,17,rep,name=earlier,proto3" json:"earlier,omitempty"`
+	// Nodes of the attempts that are no longer in attempts, the oldest first.
+	Earlier  []*NodeAttempts `protobuf:"bytes,17,rep,name=earlier,proto3" json:"earlier,omitempty"`
+	Starting int64           `protobuf:"varint,18,opt,name=starting,proto3" json:"starting,omitempty"`
+	Stopping int64           `protobuf:"varint,19,opt,name=stopping,proto3" json:"stopping,omitempty"`
+	// The last 16 attempts before the present one, the oldest first.
+	Attempts      []*Attempt `protobuf:"bytes,20,rep,name=attempts,proto3" json:"attempts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[15]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1821,7 +1966,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[15]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1834,7 +1979,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{15}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Task) GetJob() string {
@@ -1956,6 +2101,153 @@ func (x *Task) GetEarlier() []*NodeAttempts {
 	return nil
 }
 
+func (x *Task) GetStarting() int64 {
+	if x != nil {
+		return x.Starting
+	}
+	return 0
+}
+
+func (x *Task) GetStopping() int64 {
+	if x != nil {
+		return x.Stopping
+	}
+	return 0
+}
+
+func (x *Task) GetAttempts() []*Attempt {
+	if x != nil {
+		return x.Attempts
+	}
+	return nil
+}
+
+// Attempt is an attempt of a task that has ended. Times are Unix nanoseconds, and zero for a state
+// that it has skipped.
+type Attempt struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        int32                  `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	Result        TaskResult             `protobuf:"varint,3,opt,name=result,proto3,enum=plimsoll.v1.TaskResult" json:"result,omitempty"`
+	ExitCode      int32                  `protobuf:"varint,4,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	Message       string                 `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	Pending       int64                  `protobuf:"varint,6,opt,name=pending,proto3" json:"pending,omitempty"`
+	Bound         int64                  `protobuf:"varint,7,opt,name=bound,proto3" json:"bound,omitempty"`
+	Starting      int64                  `protobuf:"varint,8,opt,name=starting,proto3" json:"starting,omitempty"`
+	Started       int64                  `protobuf:"varint,9,opt,name=started,proto3" json:"started,omitempty"`
+	Stopping      int64                  `protobuf:"varint,10,opt,name=stopping,proto3" json:"stopping,omitempty"`
+	Finished      int64                  `protobuf:"varint,11,opt,name=finished,proto3" json:"finished,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Attempt) Reset() {
+	*x = Attempt{}
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Attempt) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Attempt) ProtoMessage() {}
+
+func (x *Attempt) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
+func (*Attempt) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Attempt) GetNumber() int32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Attempt) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Attempt) GetResult() TaskResult {
+	if x != nil {
+		return x.Result
+	}
+	return TaskResult_TASK_RESULT_UNSPECIFIED
+}
+
+func (x *Attempt) GetExitCode() int32 {
+	if x != nil {
+		return x.ExitCode
+	}
+	return 0
+}
+
+func (x *Attempt) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Attempt) GetPending() int64 {
+	if x != nil {
+		return x.Pending
+	}
+	return 0
+}
+
+func (x *Attempt) GetBound() int64 {
+	if x != nil {
+		return x.Bound
+	}
+	return 0
+}
+
+func (x *Attempt) GetStarting() int64 {
+	if x != nil {
+		return x.Starting
+	}
+	return 0
+}
+
+func (x *Attempt) GetStarted() int64 {
+	if x != nil {
+		return x.Started
+	}
+	return 0
+}
+
+func (x *Attempt) GetStopping() int64 {
+	if x != nil {
+		return x.Stopping
+	}
+	return 0
+}
+
+func (x *Attempt) GetFinished() int64 {
+	if x != nil {
+		return x.Finished
+	}
+	return 0
+}
+
 // NodeAttempts are consecutive attempts of a task on the same node.
 type NodeAttempts struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1968,7 +2260,7 @@ type NodeAttempts struct {
 
 func (x *NodeAttempts) Reset() {
 	*x = NodeAttempts{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[16]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1980,7 +2272,7 @@ func (x *NodeAttempts) String() string {
 func (*NodeAttempts) ProtoMessage() {}
 
 func (x *NodeAttempts) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[16]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1993,7 +2285,7 @@ func (x *NodeAttempts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeAttempts.ProtoReflect.Descriptor instead.
 func (*NodeAttempts) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{16}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *NodeAttempts) GetNode() string {
@@ -2042,7 +2334,7 @@ type NodeFacts struct {
 
 func (x *NodeFacts) Reset() {
 	*x = NodeFacts{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[17]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2054,7 +2346,7 @@ func (x *NodeFacts) String() string {
 func (*NodeFacts) ProtoMessage() {}
 
 func (x *NodeFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[17]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2067,7 +2359,7 @@ func (x *NodeFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeFacts.ProtoReflect.Descriptor instead.
 func (*NodeFacts) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{17}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *NodeFacts) GetTraits() map[string]*Trait {
@@ -2168,7 +2460,7 @@ type NodeGate struct {
 
 func (x *NodeGate) Reset() {
 	*x = NodeGate{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[18]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2180,7 +2472,7 @@ func (x *NodeGate) String() string {
 func (*NodeGate) ProtoMessage() {}
 
 func (x *NodeGate) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[18]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2193,7 +2485,7 @@ func (x *NodeGate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeGate.ProtoReflect.Descriptor instead.
 func (*NodeGate) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{18}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *NodeGate) GetSequence() uint64 {
@@ -2232,7 +2524,7 @@ type Eviction struct {
 
 func (x *Eviction) Reset() {
 	*x = Eviction{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[19]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2244,7 +2536,7 @@ func (x *Eviction) String() string {
 func (*Eviction) ProtoMessage() {}
 
 func (x *Eviction) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[19]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2257,7 +2549,7 @@ func (x *Eviction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Eviction.ProtoReflect.Descriptor instead.
 func (*Eviction) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{19}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Eviction) GetJob() string {
@@ -2315,7 +2607,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[20]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2327,7 +2619,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[20]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2340,7 +2632,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{20}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Node) GetId() string {
@@ -2448,6 +2740,78 @@ func (x *Node) GetPeer() string {
 	return ""
 }
 
+// How far the archive has come, as of a revision.
+type ArchiveStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Mode  ArchiveMode            `protobuf:"varint,1,opt,name=mode,proto3,enum=plimsoll.v1.ArchiveMode" json:"mode,omitempty"`
+	// Id of the archive, and the number of its last job that may have left the active store. A reader
+	// that opens another archive, or an older copy, finds a difference here.
+	Id       string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Sequence uint64 `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// Why the archive takes no jobs at present; empty: it takes them.
+	Trouble       string `protobuf:"bytes,4,opt,name=trouble,proto3" json:"trouble,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ArchiveStatus) Reset() {
+	*x = ArchiveStatus{}
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ArchiveStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ArchiveStatus) ProtoMessage() {}
+
+func (x *ArchiveStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ArchiveStatus.ProtoReflect.Descriptor instead.
+func (*ArchiveStatus) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ArchiveStatus) GetMode() ArchiveMode {
+	if x != nil {
+		return x.Mode
+	}
+	return ArchiveMode_ARCHIVE_MODE_UNSPECIFIED
+}
+
+func (x *ArchiveStatus) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ArchiveStatus) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *ArchiveStatus) GetTrouble() string {
+	if x != nil {
+		return x.Trouble
+	}
+	return ""
+}
+
 type NodeStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -2460,7 +2824,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[21]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2472,7 +2836,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[21]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2485,7 +2849,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{21}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *NodeStatus) GetId() string {
@@ -2535,7 +2899,7 @@ type QueueConfig struct {
 
 func (x *QueueConfig) Reset() {
 	*x = QueueConfig{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[22]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2547,7 +2911,7 @@ func (x *QueueConfig) String() string {
 func (*QueueConfig) ProtoMessage() {}
 
 func (x *QueueConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[22]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2560,7 +2924,7 @@ func (x *QueueConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueConfig.ProtoReflect.Descriptor instead.
 func (*QueueConfig) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{22}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *QueueConfig) GetName() string {
@@ -2640,7 +3004,7 @@ type QueueStatus struct {
 
 func (x *QueueStatus) Reset() {
 	*x = QueueStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[23]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2652,7 +3016,7 @@ func (x *QueueStatus) String() string {
 func (*QueueStatus) ProtoMessage() {}
 
 func (x *QueueStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[23]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2665,7 +3029,7 @@ func (x *QueueStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatus.ProtoReflect.Descriptor instead.
 func (*QueueStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{23}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *QueueStatus) GetPath() string {
@@ -2769,7 +3133,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[24]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2781,7 +3145,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[24]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2794,7 +3158,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{24}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Event) GetType() int32 {
@@ -2870,7 +3234,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[25]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2882,7 +3246,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[25]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2895,7 +3259,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{25}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Error) GetCode() string {
@@ -3047,7 +3411,7 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\n" +
 	"wait_asked\x18\b \x01(\x03R\twaitAsked\x12\x1d\n" +
 	"\n" +
-	"wait_known\x18\t \x01(\tR\twaitKnownJ\x04\b\x05\x10\x06R\vwait_reason\"\xc6\x02\n" +
+	"wait_known\x18\t \x01(\tR\twaitKnownJ\x04\b\x05\x10\x06R\vwait_reason\"\xa2\x03\n" +
 	"\tJobStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x14\n" +
@@ -3060,10 +3424,17 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\bfinished\x18\t \x01(\x03R\bfinished\x120\n" +
 	"\x06groups\x18\n" +
 	" \x03(\v2\x18.plimsoll.v1.GroupStatusR\x06groups\x12\x1a\n" +
-	"\brevision\x18\v \x01(\x04R\brevision\"_\n" +
+	"\brevision\x18\v \x01(\x04R\brevision\x12\x10\n" +
+	"\x03uid\x18\f \x01(\tR\x03uid\x12.\n" +
+	"\ahistory\x18\r \x03(\v2\x14.plimsoll.v1.JobStepR\ahistory\x12\x18\n" +
+	"\adeleted\x18\x0e \x01(\bR\adeleted\"^\n" +
+	"\aJobStep\x12+\n" +
+	"\x05state\x18\x01 \x01(\x0e2\x15.plimsoll.v1.JobStateR\x05state\x12\x0e\n" +
+	"\x02at\x18\x02 \x01(\x03R\x02at\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"_\n" +
 	"\x03Job\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.plimsoll.v1.JobSpecR\x04spec\x12.\n" +
-	"\x06status\x18\x02 \x01(\v2\x16.plimsoll.v1.JobStatusR\x06status\"\xfa\x03\n" +
+	"\x06status\x18\x02 \x01(\v2\x16.plimsoll.v1.JobStatusR\x06status\"\xe4\x04\n" +
 	"\x04Task\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\tR\x05group\x12\x14\n" +
@@ -3083,7 +3454,23 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\n" +
 	"not_before\x18\x0f \x01(\x03R\tnotBefore\x12\x1a\n" +
 	"\brevision\x18\x10 \x01(\x04R\brevision\x123\n" +
-	"\aearlier\x18\x11 \x03(\v2\x19.plimsoll.v1.NodeAttemptsR\aearlier\"L\n" +
+	"\aearlier\x18\x11 \x03(\v2\x19.plimsoll.v1.NodeAttemptsR\aearlier\x12\x1a\n" +
+	"\bstarting\x18\x12 \x01(\x03R\bstarting\x12\x1a\n" +
+	"\bstopping\x18\x13 \x01(\x03R\bstopping\x120\n" +
+	"\battempts\x18\x14 \x03(\v2\x14.plimsoll.v1.AttemptR\battempts\"\xbb\x02\n" +
+	"\aAttempt\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12/\n" +
+	"\x06result\x18\x03 \x01(\x0e2\x17.plimsoll.v1.TaskResultR\x06result\x12\x1b\n" +
+	"\texit_code\x18\x04 \x01(\x05R\bexitCode\x12\x18\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\x12\x18\n" +
+	"\apending\x18\x06 \x01(\x03R\apending\x12\x14\n" +
+	"\x05bound\x18\a \x01(\x03R\x05bound\x12\x1a\n" +
+	"\bstarting\x18\b \x01(\x03R\bstarting\x12\x18\n" +
+	"\astarted\x18\t \x01(\x03R\astarted\x12\x1a\n" +
+	"\bstopping\x18\n" +
+	" \x01(\x03R\bstopping\x12\x1a\n" +
+	"\bfinished\x18\v \x01(\x03R\bfinished\"L\n" +
 	"\fNodeAttempts\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05first\x18\x02 \x01(\x05R\x05first\x12\x12\n" +
@@ -3147,7 +3534,12 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x04peer\x18\x0f \x01(\tR\x04peer\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x87\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x83\x01\n" +
+	"\rArchiveStatus\x12,\n" +
+	"\x04mode\x18\x01 \x01(\x0e2\x18.plimsoll.v1.ArchiveModeR\x04mode\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x1a\n" +
+	"\bsequence\x18\x03 \x01(\x04R\bsequence\x12\x18\n" +
+	"\atrouble\x18\x04 \x01(\tR\atrouble\"\x87\x01\n" +
 	"\n" +
 	"NodeStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x124\n" +
@@ -3270,7 +3662,11 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\rSTRATEGY_PACK\x10\x01\x12\x13\n" +
 	"\x0fSTRATEGY_SPREAD\x10\x02\x12\x19\n" +
 	"\x15STRATEGY_FEWEST_OWNER\x10\x03\x12\x13\n" +
-	"\x0fSTRATEGY_RANDOM\x10\x04B=Z;github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1;plimsollv1b\x06proto3"
+	"\x0fSTRATEGY_RANDOM\x10\x04*Y\n" +
+	"\vArchiveMode\x12\x1c\n" +
+	"\x18ARCHIVE_MODE_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11ARCHIVE_MODE_NONE\x10\x01\x12\x15\n" +
+	"\x11ARCHIVE_MODE_KEPT\x10\x02B=Z;github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1;plimsollv1b\x06proto3"
 
 var (
 	file_plimsoll_v1_objects_proto_rawDescOnce sync.Once
@@ -3284,8 +3680,8 @@ func file_plimsoll_v1_objects_proto_rawDescGZIP() []byte {
 	return file_plimsoll_v1_objects_proto_rawDescData
 }
 
-var file_plimsoll_v1_objects_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_plimsoll_v1_objects_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_plimsoll_v1_objects_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
+var file_plimsoll_v1_objects_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_plimsoll_v1_objects_proto_goTypes = []any{
 	(JobState)(0),         // 0: plimsoll.v1.JobState
 	(RetryKind)(0),        // 1: plimsoll.v1.RetryKind
@@ -3296,105 +3692,114 @@ var file_plimsoll_v1_objects_proto_goTypes = []any{
 	(Class)(0),            // 6: plimsoll.v1.Class
 	(ReservoirUse)(0),     // 7: plimsoll.v1.ReservoirUse
 	(Strategy)(0),         // 8: plimsoll.v1.Strategy
-	(*Resources)(nil),     // 9: plimsoll.v1.Resources
-	(*RetryPolicy)(nil),   // 10: plimsoll.v1.RetryPolicy
-	(*Trait)(nil),         // 11: plimsoll.v1.Trait
-	(*PlatformRange)(nil), // 12: plimsoll.v1.PlatformRange
-	(*Selector)(nil),      // 13: plimsoll.v1.Selector
-	(*Spread)(nil),        // 14: plimsoll.v1.Spread
-	(*NetworkChoice)(nil), // 15: plimsoll.v1.NetworkChoice
-	(*Constraints)(nil),   // 16: plimsoll.v1.Constraints
-	(*Preferences)(nil),   // 17: plimsoll.v1.Preferences
-	(*GroupSpec)(nil),     // 18: plimsoll.v1.GroupSpec
-	(*JobSpec)(nil),       // 19: plimsoll.v1.JobSpec
-	(*TaskCounts)(nil),    // 20: plimsoll.v1.TaskCounts
-	(*GroupStatus)(nil),   // 21: plimsoll.v1.GroupStatus
-	(*JobStatus)(nil),     // 22: plimsoll.v1.JobStatus
-	(*Job)(nil),           // 23: plimsoll.v1.Job
-	(*Task)(nil),          // 24: plimsoll.v1.Task
-	(*NodeAttempts)(nil),  // 25: plimsoll.v1.NodeAttempts
-	(*NodeFacts)(nil),     // 26: plimsoll.v1.NodeFacts
-	(*NodeGate)(nil),      // 27: plimsoll.v1.NodeGate
-	(*Eviction)(nil),      // 28: plimsoll.v1.Eviction
-	(*Node)(nil),          // 29: plimsoll.v1.Node
-	(*NodeStatus)(nil),    // 30: plimsoll.v1.NodeStatus
-	(*QueueConfig)(nil),   // 31: plimsoll.v1.QueueConfig
-	(*QueueStatus)(nil),   // 32: plimsoll.v1.QueueStatus
-	(*Event)(nil),         // 33: plimsoll.v1.Event
-	(*Error)(nil),         // 34: plimsoll.v1.Error
-	nil,                   // 35: plimsoll.v1.Resources.AmountsEntry
-	nil,                   // 36: plimsoll.v1.PlatformRange.MinEntry
-	nil,                   // 37: plimsoll.v1.PlatformRange.MaxEntry
-	nil,                   // 38: plimsoll.v1.Constraints.TraitsEntry
-	nil,                   // 39: plimsoll.v1.Constraints.ClassEntry
-	nil,                   // 40: plimsoll.v1.GroupSpec.EnvEntry
-	nil,                   // 41: plimsoll.v1.JobSpec.LabelsEntry
-	nil,                   // 42: plimsoll.v1.NodeFacts.TraitsEntry
-	nil,                   // 43: plimsoll.v1.NodeFacts.NetworksEntry
-	nil,                   // 44: plimsoll.v1.NodeFacts.ReserveEntry
-	nil,                   // 45: plimsoll.v1.NodeFacts.OverprovisionEntry
-	nil,                   // 46: plimsoll.v1.Node.AttributesEntry
+	(ArchiveMode)(0),      // 9: plimsoll.v1.ArchiveMode
+	(*Resources)(nil),     // 10: plimsoll.v1.Resources
+	(*RetryPolicy)(nil),   // 11: plimsoll.v1.RetryPolicy
+	(*Trait)(nil),         // 12: plimsoll.v1.Trait
+	(*PlatformRange)(nil), // 13: plimsoll.v1.PlatformRange
+	(*Selector)(nil),      // 14: plimsoll.v1.Selector
+	(*Spread)(nil),        // 15: plimsoll.v1.Spread
+	(*NetworkChoice)(nil), // 16: plimsoll.v1.NetworkChoice
+	(*Constraints)(nil),   // 17: plimsoll.v1.Constraints
+	(*Preferences)(nil),   // 18: plimsoll.v1.Preferences
+	(*GroupSpec)(nil),     // 19: plimsoll.v1.GroupSpec
+	(*JobSpec)(nil),       // 20: plimsoll.v1.JobSpec
+	(*TaskCounts)(nil),    // 21: plimsoll.v1.TaskCounts
+	(*GroupStatus)(nil),   // 22: plimsoll.v1.GroupStatus
+	(*JobStatus)(nil),     // 23: plimsoll.v1.JobStatus
+	(*JobStep)(nil),       // 24: plimsoll.v1.JobStep
+	(*Job)(nil),           // 25: plimsoll.v1.Job
+	(*Task)(nil),          // 26: plimsoll.v1.Task
+	(*Attempt)(nil),       // 27: plimsoll.v1.Attempt
+	(*NodeAttempts)(nil),  // 28: plimsoll.v1.NodeAttempts
+	(*NodeFacts)(nil),     // 29: plimsoll.v1.NodeFacts
+	(*NodeGate)(nil),      // 30: plimsoll.v1.NodeGate
+	(*Eviction)(nil),      // 31: plimsoll.v1.Eviction
+	(*Node)(nil),          // 32: plimsoll.v1.Node
+	(*ArchiveStatus)(nil), // 33: plimsoll.v1.ArchiveStatus
+	(*NodeStatus)(nil),    // 34: plimsoll.v1.NodeStatus
+	(*QueueConfig)(nil),   // 35: plimsoll.v1.QueueConfig
+	(*QueueStatus)(nil),   // 36: plimsoll.v1.QueueStatus
+	(*Event)(nil),         // 37: plimsoll.v1.Event
+	(*Error)(nil),         // 38: plimsoll.v1.Error
+	nil,                   // 39: plimsoll.v1.Resources.AmountsEntry
+	nil,                   // 40: plimsoll.v1.PlatformRange.MinEntry
+	nil,                   // 41: plimsoll.v1.PlatformRange.MaxEntry
+	nil,                   // 42: plimsoll.v1.Constraints.TraitsEntry
+	nil,                   // 43: plimsoll.v1.Constraints.ClassEntry
+	nil,                   // 44: plimsoll.v1.GroupSpec.EnvEntry
+	nil,                   // 45: plimsoll.v1.JobSpec.LabelsEntry
+	nil,                   // 46: plimsoll.v1.NodeFacts.TraitsEntry
+	nil,                   // 47: plimsoll.v1.NodeFacts.NetworksEntry
+	nil,                   // 48: plimsoll.v1.NodeFacts.ReserveEntry
+	nil,                   // 49: plimsoll.v1.NodeFacts.OverprovisionEntry
+	nil,                   // 50: plimsoll.v1.Node.AttributesEntry
 }
 var file_plimsoll_v1_objects_proto_depIdxs = []int32{
-	35, // 0: plimsoll.v1.Resources.amounts:type_name -> plimsoll.v1.Resources.AmountsEntry
+	39, // 0: plimsoll.v1.Resources.amounts:type_name -> plimsoll.v1.Resources.AmountsEntry
 	1,  // 1: plimsoll.v1.RetryPolicy.kind:type_name -> plimsoll.v1.RetryKind
-	36, // 2: plimsoll.v1.PlatformRange.min:type_name -> plimsoll.v1.PlatformRange.MinEntry
-	37, // 3: plimsoll.v1.PlatformRange.max:type_name -> plimsoll.v1.PlatformRange.MaxEntry
-	38, // 4: plimsoll.v1.Constraints.traits:type_name -> plimsoll.v1.Constraints.TraitsEntry
-	15, // 5: plimsoll.v1.Constraints.networks:type_name -> plimsoll.v1.NetworkChoice
-	12, // 6: plimsoll.v1.Constraints.platform:type_name -> plimsoll.v1.PlatformRange
-	13, // 7: plimsoll.v1.Constraints.near:type_name -> plimsoll.v1.Selector
-	13, // 8: plimsoll.v1.Constraints.far:type_name -> plimsoll.v1.Selector
-	14, // 9: plimsoll.v1.Constraints.spread:type_name -> plimsoll.v1.Spread
+	40, // 2: plimsoll.v1.PlatformRange.min:type_name -> plimsoll.v1.PlatformRange.MinEntry
+	41, // 3: plimsoll.v1.PlatformRange.max:type_name -> plimsoll.v1.PlatformRange.MaxEntry
+	42, // 4: plimsoll.v1.Constraints.traits:type_name -> plimsoll.v1.Constraints.TraitsEntry
+	16, // 5: plimsoll.v1.Constraints.networks:type_name -> plimsoll.v1.NetworkChoice
+	13, // 6: plimsoll.v1.Constraints.platform:type_name -> plimsoll.v1.PlatformRange
+	14, // 7: plimsoll.v1.Constraints.near:type_name -> plimsoll.v1.Selector
+	14, // 8: plimsoll.v1.Constraints.far:type_name -> plimsoll.v1.Selector
+	15, // 9: plimsoll.v1.Constraints.spread:type_name -> plimsoll.v1.Spread
 	7,  // 10: plimsoll.v1.Constraints.reservoir:type_name -> plimsoll.v1.ReservoirUse
-	39, // 11: plimsoll.v1.Constraints.class:type_name -> plimsoll.v1.Constraints.ClassEntry
-	13, // 12: plimsoll.v1.Preferences.near:type_name -> plimsoll.v1.Selector
-	13, // 13: plimsoll.v1.Preferences.far:type_name -> plimsoll.v1.Selector
-	14, // 14: plimsoll.v1.Preferences.spread:type_name -> plimsoll.v1.Spread
+	43, // 11: plimsoll.v1.Constraints.class:type_name -> plimsoll.v1.Constraints.ClassEntry
+	14, // 12: plimsoll.v1.Preferences.near:type_name -> plimsoll.v1.Selector
+	14, // 13: plimsoll.v1.Preferences.far:type_name -> plimsoll.v1.Selector
+	15, // 14: plimsoll.v1.Preferences.spread:type_name -> plimsoll.v1.Spread
 	8,  // 15: plimsoll.v1.Preferences.strategy:type_name -> plimsoll.v1.Strategy
-	40, // 16: plimsoll.v1.GroupSpec.env:type_name -> plimsoll.v1.GroupSpec.EnvEntry
-	9,  // 17: plimsoll.v1.GroupSpec.resources:type_name -> plimsoll.v1.Resources
-	10, // 18: plimsoll.v1.GroupSpec.retry:type_name -> plimsoll.v1.RetryPolicy
-	16, // 19: plimsoll.v1.GroupSpec.constraints:type_name -> plimsoll.v1.Constraints
-	17, // 20: plimsoll.v1.GroupSpec.preferences:type_name -> plimsoll.v1.Preferences
+	44, // 16: plimsoll.v1.GroupSpec.env:type_name -> plimsoll.v1.GroupSpec.EnvEntry
+	10, // 17: plimsoll.v1.GroupSpec.resources:type_name -> plimsoll.v1.Resources
+	11, // 18: plimsoll.v1.GroupSpec.retry:type_name -> plimsoll.v1.RetryPolicy
+	17, // 19: plimsoll.v1.GroupSpec.constraints:type_name -> plimsoll.v1.Constraints
+	18, // 20: plimsoll.v1.GroupSpec.preferences:type_name -> plimsoll.v1.Preferences
 	6,  // 21: plimsoll.v1.GroupSpec.class:type_name -> plimsoll.v1.Class
-	41, // 22: plimsoll.v1.JobSpec.labels:type_name -> plimsoll.v1.JobSpec.LabelsEntry
-	18, // 23: plimsoll.v1.JobSpec.groups:type_name -> plimsoll.v1.GroupSpec
-	20, // 24: plimsoll.v1.GroupStatus.counts:type_name -> plimsoll.v1.TaskCounts
+	45, // 22: plimsoll.v1.JobSpec.labels:type_name -> plimsoll.v1.JobSpec.LabelsEntry
+	19, // 23: plimsoll.v1.JobSpec.groups:type_name -> plimsoll.v1.GroupSpec
+	21, // 24: plimsoll.v1.GroupStatus.counts:type_name -> plimsoll.v1.TaskCounts
 	2,  // 25: plimsoll.v1.GroupStatus.wait_code:type_name -> plimsoll.v1.WaitCode
 	0,  // 26: plimsoll.v1.JobStatus.state:type_name -> plimsoll.v1.JobState
-	21, // 27: plimsoll.v1.JobStatus.groups:type_name -> plimsoll.v1.GroupStatus
-	19, // 28: plimsoll.v1.Job.spec:type_name -> plimsoll.v1.JobSpec
-	22, // 29: plimsoll.v1.Job.status:type_name -> plimsoll.v1.JobStatus
-	3,  // 30: plimsoll.v1.Task.state:type_name -> plimsoll.v1.TaskState
-	4,  // 31: plimsoll.v1.Task.result:type_name -> plimsoll.v1.TaskResult
-	25, // 32: plimsoll.v1.Task.earlier:type_name -> plimsoll.v1.NodeAttempts
-	42, // 33: plimsoll.v1.NodeFacts.traits:type_name -> plimsoll.v1.NodeFacts.TraitsEntry
-	43, // 34: plimsoll.v1.NodeFacts.networks:type_name -> plimsoll.v1.NodeFacts.NetworksEntry
-	44, // 35: plimsoll.v1.NodeFacts.reserve:type_name -> plimsoll.v1.NodeFacts.ReserveEntry
-	45, // 36: plimsoll.v1.NodeFacts.overprovision:type_name -> plimsoll.v1.NodeFacts.OverprovisionEntry
-	9,  // 37: plimsoll.v1.Node.capacity:type_name -> plimsoll.v1.Resources
-	46, // 38: plimsoll.v1.Node.attributes:type_name -> plimsoll.v1.Node.AttributesEntry
-	5,  // 39: plimsoll.v1.Node.mode:type_name -> plimsoll.v1.NodeMode
-	26, // 40: plimsoll.v1.Node.facts:type_name -> plimsoll.v1.NodeFacts
-	27, // 41: plimsoll.v1.Node.gate:type_name -> plimsoll.v1.NodeGate
-	28, // 42: plimsoll.v1.Node.evictions:type_name -> plimsoll.v1.Eviction
-	9,  // 43: plimsoll.v1.NodeStatus.allocated:type_name -> plimsoll.v1.Resources
-	9,  // 44: plimsoll.v1.QueueConfig.guaranteed:type_name -> plimsoll.v1.Resources
-	9,  // 45: plimsoll.v1.QueueConfig.max:type_name -> plimsoll.v1.Resources
-	31, // 46: plimsoll.v1.QueueConfig.queues:type_name -> plimsoll.v1.QueueConfig
-	9,  // 47: plimsoll.v1.QueueStatus.guaranteed:type_name -> plimsoll.v1.Resources
-	9,  // 48: plimsoll.v1.QueueStatus.max:type_name -> plimsoll.v1.Resources
-	9,  // 49: plimsoll.v1.QueueStatus.allocated:type_name -> plimsoll.v1.Resources
-	9,  // 50: plimsoll.v1.QueueStatus.pending:type_name -> plimsoll.v1.Resources
-	9,  // 51: plimsoll.v1.Event.resources:type_name -> plimsoll.v1.Resources
-	11, // 52: plimsoll.v1.Constraints.TraitsEntry.value:type_name -> plimsoll.v1.Trait
-	11, // 53: plimsoll.v1.NodeFacts.TraitsEntry.value:type_name -> plimsoll.v1.Trait
-	54, // [54:54] is the sub-list for method output_type
-	54, // [54:54] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	22, // 27: plimsoll.v1.JobStatus.groups:type_name -> plimsoll.v1.GroupStatus
+	24, // 28: plimsoll.v1.JobStatus.history:type_name -> plimsoll.v1.JobStep
+	0,  // 29: plimsoll.v1.JobStep.state:type_name -> plimsoll.v1.JobState
+	20, // 30: plimsoll.v1.Job.spec:type_name -> plimsoll.v1.JobSpec
+	23, // 31: plimsoll.v1.Job.status:type_name -> plimsoll.v1.JobStatus
+	3,  // 32: plimsoll.v1.Task.state:type_name -> plimsoll.v1.TaskState
+	4,  // 33: plimsoll.v1.Task.result:type_name -> plimsoll.v1.TaskResult
+	28, // 34: plimsoll.v1.Task.earlier:type_name -> plimsoll.v1.NodeAttempts
+	27, // 35: plimsoll.v1.Task.attempts:type_name -> plimsoll.v1.Attempt
+	4,  // 36: plimsoll.v1.Attempt.result:type_name -> plimsoll.v1.TaskResult
+	46, // 37: plimsoll.v1.NodeFacts.traits:type_name -> plimsoll.v1.NodeFacts.TraitsEntry
+	47, // 38: plimsoll.v1.NodeFacts.networks:type_name -> plimsoll.v1.NodeFacts.NetworksEntry
+	48, // 39: plimsoll.v1.NodeFacts.reserve:type_name -> plimsoll.v1.NodeFacts.ReserveEntry
+	49, // 40: plimsoll.v1.NodeFacts.overprovision:type_name -> plimsoll.v1.NodeFacts.OverprovisionEntry
+	10, // 41: plimsoll.v1.Node.capacity:type_name -> plimsoll.v1.Resources
+	50, // 42: plimsoll.v1.Node.attributes:type_name -> plimsoll.v1.Node.AttributesEntry
+	5,  // 43: plimsoll.v1.Node.mode:type_name -> plimsoll.v1.NodeMode
+	29, // 44: plimsoll.v1.Node.facts:type_name -> plimsoll.v1.NodeFacts
+	30, // 45: plimsoll.v1.Node.gate:type_name -> plimsoll.v1.NodeGate
+	31, // 46: plimsoll.v1.Node.evictions:type_name -> plimsoll.v1.Eviction
+	9,  // 47: plimsoll.v1.ArchiveStatus.mode:type_name -> plimsoll.v1.ArchiveMode
+	10, // 48: plimsoll.v1.NodeStatus.allocated:type_name -> plimsoll.v1.Resources
+	10, // 49: plimsoll.v1.QueueConfig.guaranteed:type_name -> plimsoll.v1.Resources
+	10, // 50: plimsoll.v1.QueueConfig.max:type_name -> plimsoll.v1.Resources
+	35, // 51: plimsoll.v1.QueueConfig.queues:type_name -> plimsoll.v1.QueueConfig
+	10, // 52: plimsoll.v1.QueueStatus.guaranteed:type_name -> plimsoll.v1.Resources
+	10, // 53: plimsoll.v1.QueueStatus.max:type_name -> plimsoll.v1.Resources
+	10, // 54: plimsoll.v1.QueueStatus.allocated:type_name -> plimsoll.v1.Resources
+	10, // 55: plimsoll.v1.QueueStatus.pending:type_name -> plimsoll.v1.Resources
+	10, // 56: plimsoll.v1.Event.resources:type_name -> plimsoll.v1.Resources
+	12, // 57: plimsoll.v1.Constraints.TraitsEntry.value:type_name -> plimsoll.v1.Trait
+	12, // 58: plimsoll.v1.NodeFacts.TraitsEntry.value:type_name -> plimsoll.v1.Trait
+	59, // [59:59] is the sub-list for method output_type
+	59, // [59:59] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_objects_proto_init() }
@@ -3407,8 +3812,8 @@ func file_plimsoll_v1_objects_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_objects_proto_rawDesc), len(file_plimsoll_v1_objects_proto_rawDesc)),
-			NumEnums:      9,
-			NumMessages:   38,
+			NumEnums:      10,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -39,21 +39,23 @@ const (
 	Kind_KIND_QUEUE_STATUS Kind = 7
 	Kind_KIND_POLICY       Kind = 8
 	Kind_KIND_OUTCOME      Kind = 9
+	Kind_KIND_ARCHIVE      Kind = 10 // one record, with an empty key
 )
 
 // Enum value maps for Kind.
 var (
 	Kind_name = map[int32]string{
-		0: "KIND_UNSPECIFIED",
-		1: "KIND_JOB_SPEC",
-		2: "KIND_JOB_STATUS",
-		3: "KIND_TASK",
-		4: "KIND_NODE",
-		5: "KIND_NODE_STATUS",
-		6: "KIND_QUEUE_CONFIG",
-		7: "KIND_QUEUE_STATUS",
-		8: "KIND_POLICY",
-		9: "KIND_OUTCOME",
+		0:  "KIND_UNSPECIFIED",
+		1:  "KIND_JOB_SPEC",
+		2:  "KIND_JOB_STATUS",
+		3:  "KIND_TASK",
+		4:  "KIND_NODE",
+		5:  "KIND_NODE_STATUS",
+		6:  "KIND_QUEUE_CONFIG",
+		7:  "KIND_QUEUE_STATUS",
+		8:  "KIND_POLICY",
+		9:  "KIND_OUTCOME",
+		10: "KIND_ARCHIVE",
 	}
 	Kind_value = map[string]int32{
 		"KIND_UNSPECIFIED":  0,
@@ -66,6 +68,7 @@ var (
 		"KIND_QUEUE_STATUS": 7,
 		"KIND_POLICY":       8,
 		"KIND_OUTCOME":      9,
+		"KIND_ARCHIVE":      10,
 	}
 )
 
@@ -1171,6 +1174,7 @@ type Command struct {
 	//	*Command_DeletePolicy
 	//	*Command_ReportNode
 	//	*Command_LeaveNode
+	//	*Command_DeleteJob
 	Kind isCommand_Kind `protobuf_oneof:"kind"`
 	// The gateway that the command comes from, if a relay passes it on. The relay has announced it.
 	Gateway       string `protobuf:"bytes,19,opt,name=gateway,proto3" json:"gateway,omitempty"`
@@ -1375,6 +1379,15 @@ func (x *Command) GetLeaveNode() *LeaveNodeRequest {
 	return nil
 }
 
+func (x *Command) GetDeleteJob() *DeleteJobRequest {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_DeleteJob); ok {
+			return x.DeleteJob
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetGateway() string {
 	if x != nil {
 		return x.Gateway
@@ -1454,6 +1467,10 @@ type Command_LeaveNode struct {
 	LeaveNode *LeaveNodeRequest `protobuf:"bytes,18,opt,name=leave_node,json=leaveNode,proto3,oneof"`
 }
 
+type Command_DeleteJob struct {
+	DeleteJob *DeleteJobRequest `protobuf:"bytes,20,opt,name=delete_job,json=deleteJob,proto3,oneof"`
+}
+
 func (*Command_SubmitJob) isCommand_Kind() {}
 
 func (*Command_KillJob) isCommand_Kind() {}
@@ -1487,6 +1504,8 @@ func (*Command_DeletePolicy) isCommand_Kind() {}
 func (*Command_ReportNode) isCommand_Kind() {}
 
 func (*Command_LeaveNode) isCommand_Kind() {}
+
+func (*Command_DeleteJob) isCommand_Kind() {}
 
 // Outcome is the answer to a command with a token, which is its key. It is stored and not
 // replicated.
@@ -1805,7 +1824,8 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x12\n" +
 	"\x04time\x18\x03 \x01(\x03R\x04time\x123\n" +
 	"\tmutations\x18\x04 \x03(\v2\x15.plimsoll.v1.MutationR\tmutations\x12/\n" +
-	"\x06events\x18\x05 \x01(\v2\x17.plimsoll.v1.EventChunkR\x06events\"\xc1\t\n" +
+	"\x06events\x18\x05 \x01(\v2\x17.plimsoll.v1.EventChunkR\x06events\"\x81\n" +
+	"\n" +
 	"\aCommand\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12>\n" +
 	"\n" +
@@ -1830,7 +1850,9 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\vreport_node\x18\x11 \x01(\v2\x1e.plimsoll.v1.ReportNodeRequestH\x00R\n" +
 	"reportNode\x12>\n" +
 	"\n" +
-	"leave_node\x18\x12 \x01(\v2\x1d.plimsoll.v1.LeaveNodeRequestH\x00R\tleaveNode\x12\x18\n" +
+	"leave_node\x18\x12 \x01(\v2\x1d.plimsoll.v1.LeaveNodeRequestH\x00R\tleaveNode\x12>\n" +
+	"\n" +
+	"delete_job\x18\x14 \x01(\v2\x1d.plimsoll.v1.DeleteJobRequestH\x00R\tdeleteJob\x12\x18\n" +
 	"\agateway\x18\x13 \x01(\tR\agatewayB\x06\n" +
 	"\x04kind\"\xaa\x01\n" +
 	"\aOutcome\x12\x12\n" +
@@ -1852,7 +1874,7 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\tplace_job\x18\a \x01(\v2\x1d.plimsoll.v1.PlaceJobResponseR\bplaceJob\x12=\n" +
 	"\n" +
 	"plan_moves\x18\b \x01(\v2\x1e.plimsoll.v1.PlanMovesResponseR\tplanMoves\x12I\n" +
-	"\x0eapply_policies\x18\t \x01(\v2\".plimsoll.v1.ApplyPoliciesResponseR\rapplyPolicies*\xc9\x01\n" +
+	"\x0eapply_policies\x18\t \x01(\v2\".plimsoll.v1.ApplyPoliciesResponseR\rapplyPolicies*\xdb\x01\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rKIND_JOB_SPEC\x10\x01\x12\x13\n" +
@@ -1863,7 +1885,9 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\x11KIND_QUEUE_CONFIG\x10\x06\x12\x15\n" +
 	"\x11KIND_QUEUE_STATUS\x10\a\x12\x0f\n" +
 	"\vKIND_POLICY\x10\b\x12\x10\n" +
-	"\fKIND_OUTCOME\x10\t2d\n" +
+	"\fKIND_OUTCOME\x10\t\x12\x10\n" +
+	"\fKIND_ARCHIVE\x10\n" +
+	"2d\n" +
 	"\x12ReplicationService\x12N\n" +
 	"\tReplicate\x12\x1d.plimsoll.v1.ReplicateRequest\x1a\x1e.plimsoll.v1.ReplicateResponse(\x010\x01B=Z;github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1;plimsollv1b\x06proto3"
 
@@ -1917,12 +1941,13 @@ var file_plimsoll_v1_replication_proto_goTypes = []any{
 	(*DeletePolicyRequest)(nil),   // 32: plimsoll.v1.DeletePolicyRequest
 	(*ReportNodeRequest)(nil),     // 33: plimsoll.v1.ReportNodeRequest
 	(*LeaveNodeRequest)(nil),      // 34: plimsoll.v1.LeaveNodeRequest
-	(*Error)(nil),                 // 35: plimsoll.v1.Error
-	(*ApplyPoliciesResponse)(nil), // 36: plimsoll.v1.ApplyPoliciesResponse
-	(*ExplainTaskResponse)(nil),   // 37: plimsoll.v1.ExplainTaskResponse
-	(*NodeCapacityResponse)(nil),  // 38: plimsoll.v1.NodeCapacityResponse
-	(*PlaceJobResponse)(nil),      // 39: plimsoll.v1.PlaceJobResponse
-	(*PlanMovesResponse)(nil),     // 40: plimsoll.v1.PlanMovesResponse
+	(*DeleteJobRequest)(nil),      // 35: plimsoll.v1.DeleteJobRequest
+	(*Error)(nil),                 // 36: plimsoll.v1.Error
+	(*ApplyPoliciesResponse)(nil), // 37: plimsoll.v1.ApplyPoliciesResponse
+	(*ExplainTaskResponse)(nil),   // 38: plimsoll.v1.ExplainTaskResponse
+	(*NodeCapacityResponse)(nil),  // 39: plimsoll.v1.NodeCapacityResponse
+	(*PlaceJobResponse)(nil),      // 40: plimsoll.v1.PlaceJobResponse
+	(*PlanMovesResponse)(nil),     // 41: plimsoll.v1.PlanMovesResponse
 }
 var file_plimsoll_v1_replication_proto_depIdxs = []int32{
 	2,  // 0: plimsoll.v1.ReplicateRequest.hello:type_name -> plimsoll.v1.ReplicateHello
@@ -1959,21 +1984,22 @@ var file_plimsoll_v1_replication_proto_depIdxs = []int32{
 	32, // 31: plimsoll.v1.Command.delete_policy:type_name -> plimsoll.v1.DeletePolicyRequest
 	33, // 32: plimsoll.v1.Command.report_node:type_name -> plimsoll.v1.ReportNodeRequest
 	34, // 33: plimsoll.v1.Command.leave_node:type_name -> plimsoll.v1.LeaveNodeRequest
-	35, // 34: plimsoll.v1.Outcome.error:type_name -> plimsoll.v1.Error
-	36, // 35: plimsoll.v1.Outcome.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
-	35, // 36: plimsoll.v1.Reply.error:type_name -> plimsoll.v1.Error
-	37, // 37: plimsoll.v1.Reply.explain_task:type_name -> plimsoll.v1.ExplainTaskResponse
-	38, // 38: plimsoll.v1.Reply.node_capacity:type_name -> plimsoll.v1.NodeCapacityResponse
-	39, // 39: plimsoll.v1.Reply.place_job:type_name -> plimsoll.v1.PlaceJobResponse
-	40, // 40: plimsoll.v1.Reply.plan_moves:type_name -> plimsoll.v1.PlanMovesResponse
-	36, // 41: plimsoll.v1.Reply.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
-	1,  // 42: plimsoll.v1.ReplicationService.Replicate:input_type -> plimsoll.v1.ReplicateRequest
-	6,  // 43: plimsoll.v1.ReplicationService.Replicate:output_type -> plimsoll.v1.ReplicateResponse
-	43, // [43:44] is the sub-list for method output_type
-	42, // [42:43] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	35, // 34: plimsoll.v1.Command.delete_job:type_name -> plimsoll.v1.DeleteJobRequest
+	36, // 35: plimsoll.v1.Outcome.error:type_name -> plimsoll.v1.Error
+	37, // 36: plimsoll.v1.Outcome.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
+	36, // 37: plimsoll.v1.Reply.error:type_name -> plimsoll.v1.Error
+	38, // 38: plimsoll.v1.Reply.explain_task:type_name -> plimsoll.v1.ExplainTaskResponse
+	39, // 39: plimsoll.v1.Reply.node_capacity:type_name -> plimsoll.v1.NodeCapacityResponse
+	40, // 40: plimsoll.v1.Reply.place_job:type_name -> plimsoll.v1.PlaceJobResponse
+	41, // 41: plimsoll.v1.Reply.plan_moves:type_name -> plimsoll.v1.PlanMovesResponse
+	37, // 42: plimsoll.v1.Reply.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
+	1,  // 43: plimsoll.v1.ReplicationService.Replicate:input_type -> plimsoll.v1.ReplicateRequest
+	6,  // 44: plimsoll.v1.ReplicationService.Replicate:output_type -> plimsoll.v1.ReplicateResponse
+	44, // [44:45] is the sub-list for method output_type
+	43, // [43:44] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_replication_proto_init() }
@@ -2017,6 +2043,7 @@ func file_plimsoll_v1_replication_proto_init() {
 		(*Command_DeletePolicy)(nil),
 		(*Command_ReportNode)(nil),
 		(*Command_LeaveNode)(nil),
+		(*Command_DeleteJob)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -54,10 +54,14 @@ const (
 	JobServiceKillJobProcedure = "/plimsoll.v1.JobService/KillJob"
 	// JobServiceScaleJobProcedure is the fully-qualified name of the JobService's ScaleJob RPC.
 	JobServiceScaleJobProcedure = "/plimsoll.v1.JobService/ScaleJob"
+	// JobServiceDeleteJobProcedure is the fully-qualified name of the JobService's DeleteJob RPC.
+	JobServiceDeleteJobProcedure = "/plimsoll.v1.JobService/DeleteJob"
 	// JobServiceGetTaskProcedure is the fully-qualified name of the JobService's GetTask RPC.
 	JobServiceGetTaskProcedure = "/plimsoll.v1.JobService/GetTask"
 	// JobServiceListTasksProcedure is the fully-qualified name of the JobService's ListTasks RPC.
 	JobServiceListTasksProcedure = "/plimsoll.v1.JobService/ListTasks"
+	// JobServiceListAttemptsProcedure is the fully-qualified name of the JobService's ListAttempts RPC.
+	JobServiceListAttemptsProcedure = "/plimsoll.v1.JobService/ListAttempts"
 	// JobServiceExplainTaskProcedure is the fully-qualified name of the JobService's ExplainTask RPC.
 	JobServiceExplainTaskProcedure = "/plimsoll.v1.JobService/ExplainTask"
 	// JobServicePlaceJobProcedure is the fully-qualified name of the JobService's PlaceJob RPC.
@@ -110,8 +114,12 @@ type JobServiceClient interface {
 	WatchJob(context.Context, *connect.Request[v1.WatchJobRequest]) (*connect.ServerStreamForClient[v1.WatchJobResponse], error)
 	KillJob(context.Context, *connect.Request[v1.KillJobRequest]) (*connect.Response[v1.KillJobResponse], error)
 	ScaleJob(context.Context, *connect.Request[v1.ScaleJobRequest]) (*connect.Response[v1.ScaleJobResponse], error)
+	// DeleteJob removes a job that has ended from the active store and the archive.
+	DeleteJob(context.Context, *connect.Request[v1.DeleteJobRequest]) (*connect.Response[v1.DeleteJobResponse], error)
 	GetTask(context.Context, *connect.Request[v1.GetTaskRequest]) (*connect.Response[v1.GetTaskResponse], error)
 	ListTasks(context.Context, *connect.Request[v1.ListTasksRequest]) (*connect.Response[v1.ListTasksResponse], error)
+	// ListAttempts returns the attempts of a task with the times of their states.
+	ListAttempts(context.Context, *connect.Request[v1.ListAttemptsRequest]) (*connect.Response[v1.ListAttemptsResponse], error)
 	// ExplainTask answers why a task waits, or why it is on its node. The leader answers it.
 	ExplainTask(context.Context, *connect.Request[v1.ExplainTaskRequest]) (*connect.Response[v1.ExplainTaskResponse], error)
 	// PlaceJob answers where the tasks of a job would be placed now. It is a dry run, which the
@@ -168,6 +176,12 @@ func NewJobServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...
 			connect.WithSchema(jobServiceMethods.ByName("ScaleJob")),
 			connect.WithClientOptions(opts...),
 		),
+		deleteJob: connect.NewClient[v1.DeleteJobRequest, v1.DeleteJobResponse](
+			httpClient,
+			baseURL+JobServiceDeleteJobProcedure,
+			connect.WithSchema(jobServiceMethods.ByName("DeleteJob")),
+			connect.WithClientOptions(opts...),
+		),
 		getTask: connect.NewClient[v1.GetTaskRequest, v1.GetTaskResponse](
 			httpClient,
 			baseURL+JobServiceGetTaskProcedure,
@@ -178,6 +192,12 @@ func NewJobServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...
 			httpClient,
 			baseURL+JobServiceListTasksProcedure,
 			connect.WithSchema(jobServiceMethods.ByName("ListTasks")),
+			connect.WithClientOptions(opts...),
+		),
+		listAttempts: connect.NewClient[v1.ListAttemptsRequest, v1.ListAttemptsResponse](
+			httpClient,
+			baseURL+JobServiceListAttemptsProcedure,
+			connect.WithSchema(jobServiceMethods.ByName("ListAttempts")),
 			connect.WithClientOptions(opts...),
 		),
 		explainTask: connect.NewClient[v1.ExplainTaskRequest, v1.ExplainTaskResponse](
@@ -203,17 +223,19 @@ func NewJobServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...
 
 // jobServiceClient implements JobServiceClient.
 type jobServiceClient struct {
-	submitJob   *connect.Client[v1.SubmitJobRequest, v1.SubmitJobResponse]
-	getJob      *connect.Client[v1.GetJobRequest, v1.GetJobResponse]
-	listJobs    *connect.Client[v1.ListJobsRequest, v1.ListJobsResponse]
-	watchJob    *connect.Client[v1.WatchJobRequest, v1.WatchJobResponse]
-	killJob     *connect.Client[v1.KillJobRequest, v1.KillJobResponse]
-	scaleJob    *connect.Client[v1.ScaleJobRequest, v1.ScaleJobResponse]
-	getTask     *connect.Client[v1.GetTaskRequest, v1.GetTaskResponse]
-	listTasks   *connect.Client[v1.ListTasksRequest, v1.ListTasksResponse]
-	explainTask *connect.Client[v1.ExplainTaskRequest, v1.ExplainTaskResponse]
-	placeJob    *connect.Client[v1.PlaceJobRequest, v1.PlaceJobResponse]
-	readLogs    *connect.Client[v1.ReadLogsRequest, v1.ReadLogsResponse]
+	submitJob    *connect.Client[v1.SubmitJobRequest, v1.SubmitJobResponse]
+	getJob       *connect.Client[v1.GetJobRequest, v1.GetJobResponse]
+	listJobs     *connect.Client[v1.ListJobsRequest, v1.ListJobsResponse]
+	watchJob     *connect.Client[v1.WatchJobRequest, v1.WatchJobResponse]
+	killJob      *connect.Client[v1.KillJobRequest, v1.KillJobResponse]
+	scaleJob     *connect.Client[v1.ScaleJobRequest, v1.ScaleJobResponse]
+	deleteJob    *connect.Client[v1.DeleteJobRequest, v1.DeleteJobResponse]
+	getTask      *connect.Client[v1.GetTaskRequest, v1.GetTaskResponse]
+	listTasks    *connect.Client[v1.ListTasksRequest, v1.ListTasksResponse]
+	listAttempts *connect.Client[v1.ListAttemptsRequest, v1.ListAttemptsResponse]
+	explainTask  *connect.Client[v1.ExplainTaskRequest, v1.ExplainTaskResponse]
+	placeJob     *connect.Client[v1.PlaceJobRequest, v1.PlaceJobResponse]
+	readLogs     *connect.Client[v1.ReadLogsRequest, v1.ReadLogsResponse]
 }
 
 // SubmitJob calls plimsoll.v1.JobService.SubmitJob.
@@ -246,6 +268,11 @@ func (c *jobServiceClient) ScaleJob(ctx context.Context, req *connect.Request[v1
 	return c.scaleJob.CallUnary(ctx, req)
 }
 
+// DeleteJob calls plimsoll.v1.JobService.DeleteJob.
+func (c *jobServiceClient) DeleteJob(ctx context.Context, req *connect.Request[v1.DeleteJobRequest]) (*connect.Response[v1.DeleteJobResponse], error) {
+	return c.deleteJob.CallUnary(ctx, req)
+}
+
 // GetTask calls plimsoll.v1.JobService.GetTask.
 func (c *jobServiceClient) GetTask(ctx context.Context, req *connect.Request[v1.GetTaskRequest]) (*connect.Response[v1.GetTaskResponse], error) {
 	return c.getTask.CallUnary(ctx, req)
@@ -254,6 +281,11 @@ func (c *jobServiceClient) GetTask(ctx context.Context, req *connect.Request[v1.
 // ListTasks calls plimsoll.v1.JobService.ListTasks.
 func (c *jobServiceClient) ListTasks(ctx context.Context, req *connect.Request[v1.ListTasksRequest]) (*connect.Response[v1.ListTasksResponse], error) {
 	return c.listTasks.CallUnary(ctx, req)
+}
+
+// ListAttempts calls plimsoll.v1.JobService.ListAttempts.
+func (c *jobServiceClient) ListAttempts(ctx context.Context, req *connect.Request[v1.ListAttemptsRequest]) (*connect.Response[v1.ListAttemptsResponse], error) {
+	return c.listAttempts.CallUnary(ctx, req)
 }
 
 // ExplainTask calls plimsoll.v1.JobService.ExplainTask.
@@ -280,8 +312,12 @@ type JobServiceHandler interface {
 	WatchJob(context.Context, *connect.Request[v1.WatchJobRequest], *connect.ServerStream[v1.WatchJobResponse]) error
 	KillJob(context.Context, *connect.Request[v1.KillJobRequest]) (*connect.Response[v1.KillJobResponse], error)
 	ScaleJob(context.Context, *connect.Request[v1.ScaleJobRequest]) (*connect.Response[v1.ScaleJobResponse], error)
+	// DeleteJob removes a job that has ended from the active store and the archive.
+	DeleteJob(context.Context, *connect.Request[v1.DeleteJobRequest]) (*connect.Response[v1.DeleteJobResponse], error)
 	GetTask(context.Context, *connect.Request[v1.GetTaskRequest]) (*connect.Response[v1.GetTaskResponse], error)
 	ListTasks(context.Context, *connect.Request[v1.ListTasksRequest]) (*connect.Response[v1.ListTasksResponse], error)
+	// ListAttempts returns the attempts of a task with the times of their states.
+	ListAttempts(context.Context, *connect.Request[v1.ListAttemptsRequest]) (*connect.Response[v1.ListAttemptsResponse], error)
 	// ExplainTask answers why a task waits, or why it is on its node. The leader answers it.
 	ExplainTask(context.Context, *connect.Request[v1.ExplainTaskRequest]) (*connect.Response[v1.ExplainTaskResponse], error)
 	// PlaceJob answers where the tasks of a job would be placed now. It is a dry run, which the
@@ -334,6 +370,12 @@ func NewJobServiceHandler(svc JobServiceHandler, opts ...connect.HandlerOption) 
 		connect.WithSchema(jobServiceMethods.ByName("ScaleJob")),
 		connect.WithHandlerOptions(opts...),
 	)
+	jobServiceDeleteJobHandler := connect.NewUnaryHandler(
+		JobServiceDeleteJobProcedure,
+		svc.DeleteJob,
+		connect.WithSchema(jobServiceMethods.ByName("DeleteJob")),
+		connect.WithHandlerOptions(opts...),
+	)
 	jobServiceGetTaskHandler := connect.NewUnaryHandler(
 		JobServiceGetTaskProcedure,
 		svc.GetTask,
@@ -344,6 +386,12 @@ func NewJobServiceHandler(svc JobServiceHandler, opts ...connect.HandlerOption) 
 		JobServiceListTasksProcedure,
 		svc.ListTasks,
 		connect.WithSchema(jobServiceMethods.ByName("ListTasks")),
+		connect.WithHandlerOptions(opts...),
+	)
+	jobServiceListAttemptsHandler := connect.NewUnaryHandler(
+		JobServiceListAttemptsProcedure,
+		svc.ListAttempts,
+		connect.WithSchema(jobServiceMethods.ByName("ListAttempts")),
 		connect.WithHandlerOptions(opts...),
 	)
 	jobServiceExplainTaskHandler := connect.NewUnaryHandler(
@@ -378,10 +426,14 @@ func NewJobServiceHandler(svc JobServiceHandler, opts ...connect.HandlerOption) 
 			jobServiceKillJobHandler.ServeHTTP(w, r)
 		case JobServiceScaleJobProcedure:
 			jobServiceScaleJobHandler.ServeHTTP(w, r)
+		case JobServiceDeleteJobProcedure:
+			jobServiceDeleteJobHandler.ServeHTTP(w, r)
 		case JobServiceGetTaskProcedure:
 			jobServiceGetTaskHandler.ServeHTTP(w, r)
 		case JobServiceListTasksProcedure:
 			jobServiceListTasksHandler.ServeHTTP(w, r)
+		case JobServiceListAttemptsProcedure:
+			jobServiceListAttemptsHandler.ServeHTTP(w, r)
 		case JobServiceExplainTaskProcedure:
 			jobServiceExplainTaskHandler.ServeHTTP(w, r)
 		case JobServicePlaceJobProcedure:
@@ -421,12 +473,20 @@ func (UnimplementedJobServiceHandler) ScaleJob(context.Context, *connect.Request
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.JobService.ScaleJob is not implemented"))
 }
 
+func (UnimplementedJobServiceHandler) DeleteJob(context.Context, *connect.Request[v1.DeleteJobRequest]) (*connect.Response[v1.DeleteJobResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.JobService.DeleteJob is not implemented"))
+}
+
 func (UnimplementedJobServiceHandler) GetTask(context.Context, *connect.Request[v1.GetTaskRequest]) (*connect.Response[v1.GetTaskResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.JobService.GetTask is not implemented"))
 }
 
 func (UnimplementedJobServiceHandler) ListTasks(context.Context, *connect.Request[v1.ListTasksRequest]) (*connect.Response[v1.ListTasksResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.JobService.ListTasks is not implemented"))
+}
+
+func (UnimplementedJobServiceHandler) ListAttempts(context.Context, *connect.Request[v1.ListAttemptsRequest]) (*connect.Response[v1.ListAttemptsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.JobService.ListAttempts is not implemented"))
 }
 
 func (UnimplementedJobServiceHandler) ExplainTask(context.Context, *connect.Request[v1.ExplainTaskRequest]) (*connect.Response[v1.ExplainTaskResponse], error) {
