@@ -19,6 +19,10 @@ var contracts = map[string]struct {
 	known  func(number int32) bool
 	proto  string
 }{
+	"ArchiveMode": {
+		"Archive", pb.ArchiveMode_name, "ARCHIVE_MODE_", Known[plimsoll.ArchiveMode, int32], "objects.proto",
+	},
+	"StepReason":   {"Reason", pb.StepReason_name, "STEP_REASON_", Known[plimsoll.StepReason, int32], "objects.proto"},
 	"Class":        {"Class", pb.Class_name, "CLASS_", Known[plimsoll.Class, int32], "objects.proto"},
 	"Freshness":    {"Freshness", pb.Freshness_name, "FRESHNESS_", Known[plimsoll.Freshness, int32], "api.proto"},
 	"JobState":     {"Job", pb.JobState_name, "JOB_STATE_", Known[plimsoll.JobState, int32], "objects.proto"},
