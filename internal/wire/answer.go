@@ -302,6 +302,7 @@ func AppendJSON(dst []byte, m proto.Message) ([]byte, error) {
 type JobFacts struct {
 	Queue, Owner []byte
 	State        int32
+	UID          []byte // as text
 }
 
 // LookAtJob reads the facts of an encoded JobStatus without decoding it. It goes over all fields,
@@ -325,6 +326,8 @@ func (facts *JobFacts) take(f *field) {
 		facts.Queue = f.b
 	case 4<<3 | varintType:
 		facts.State = int32(f.v)
+	case 12<<3 | bytesType:
+		facts.UID = f.b
 	}
 }
 
