@@ -220,7 +220,7 @@ func (g *Gateway) find(ctx context.Context, s *replica.Snapshot, l lifetime) (so
 		if err != nil {
 			return sought{}, undecodable(wire.KindJobStatus, id, err)
 		}
-		uid, err := facts.UID()
+		uid, err := facts.Lifetime()
 		if err != nil {
 			return sought{}, undecodable(wire.KindJobStatus, id, err)
 		}

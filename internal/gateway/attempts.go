@@ -127,5 +127,5 @@ func uidOfJob(v *view, id string) (plimsoll.UID, error) {
 	if err != nil {
 		return plimsoll.UID{}, undecodable(wire.KindJobStatus, id, err)
 	}
-	return facts.UID() //nolint:wrapcheck // the leader makes no other
+	return facts.Lifetime() //nolint:wrapcheck // the leader makes no other
 }

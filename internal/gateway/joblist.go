@@ -339,7 +339,7 @@ func (l *jobLook) entry(want *jobList, id string, data []byte) (e jobEntry, met 
 	if _, met = l.look(id, &facts); !met {
 		return e, false, nil
 	}
-	uid, err := facts.UID()
+	uid, err := facts.Lifetime()
 	if err != nil {
 		return e, false, undecodable(wire.KindJobStatus, id, err)
 	}

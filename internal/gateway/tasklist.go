@@ -176,7 +176,7 @@ func (l *taskLook) jobOf(key string) (met bool, err error) {
 	}
 	facts, err := wire.LookAtJob(data)
 	if err == nil {
-		l.lastUID, err = facts.UID()
+		l.lastUID, err = facts.Lifetime()
 	}
 	if err != nil {
 		return false, undecodable(wire.KindJobStatus, l.last, err)
