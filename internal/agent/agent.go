@@ -231,7 +231,7 @@ func (a *Agent) work(ctx context.Context, s *sessionManager, proof proofHandler,
 	node, l, out := &s.node, s.ledger, s.out
 	hosts := append(slices.Clone(a.cfg.Hosts), a.cfg.Listen, node.Address)
 	watch := &qosHandler{node: node.ID}
-	logs := &logHandler{l, a.deps.Events.Trouble, newLogSlots()}
+	logs := &logHandler{l, a.deps.Events.Trouble, newLogSlots(), a.cfg.Logs.Bytes}
 	m := newMetrics(s.nodeOut, watch, logs.slots)
 	if a.deps.Metrics != nil {
 		if err := a.deps.Metrics.Register(m); err != nil {
@@ -265,7 +265,10 @@ func (a *Agent) work(ctx context.Context, s *sessionManager, proof proofHandler,
 			return nil
 		}
 	})
-	group.Go(func() error { a.repeat(ctx, func(ctx context.Context) error { return k.sweep(ctx, time.Now()) }); return nil })
+	group.Go(func() error {
+		a.repeat(ctx, func(ctx context.Context) error { return k.sweep(ctx, time.Now()) })
+		return nil
+	})
 	// A loop of its own, so that a task with millions of files does not delay the sweeps.
 	group.Go(func() error {
 		a.repeat(ctx, func(ctx context.Context) error { return emptyDir(ctx, l.trash) })

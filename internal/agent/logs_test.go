@@ -20,8 +20,8 @@ func tailOf(t *testing.T) (tl *tail, dir string, read func() (string, error)) {
 	t.Cleanup(tl.close)
 	return tl, dir, func() (string, error) {
 		var text strings.Builder
-		err := tl.copy(&tl.streams[0], dir, func(_ string, data []byte) error {
-			text.Write(data)
+		err := tl.copy(&tl.streams[0], dir, func(p piece) error {
+			text.Write(p.data)
 			return nil
 		})
 		return text.String(), err

@@ -2346,7 +2346,11 @@ type ReadLogsRequest struct {
 	// Number of last bytes to send; 0: all bytes.
 	TailBytes int64 `protobuf:"varint,5,opt,name=tail_bytes,json=tailBytes,proto3" json:"tail_bytes,omitempty"`
 	// Number of last lines of each stream to send; 0: all lines.
-	TailLines     int64 `protobuf:"varint,6,opt,name=tail_lines,json=tailLines,proto3" json:"tail_lines,omitempty"`
+	TailLines int64 `protobuf:"varint,6,opt,name=tail_lines,json=tailLines,proto3" json:"tail_lines,omitempty"`
+	// Only lines that may have been written in so many last nanoseconds, by the node's clock; 0: all.
+	SinceNanos int64 `protobuf:"varint,7,opt,name=since_nanos,json=sinceNanos,proto3" json:"since_nanos,omitempty"`
+	// Send the times of the output too.
+	Timestamps    bool `protobuf:"varint,8,opt,name=timestamps,proto3" json:"timestamps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2423,11 +2427,29 @@ func (x *ReadLogsRequest) GetTailLines() int64 {
 	return 0
 }
 
+func (x *ReadLogsRequest) GetSinceNanos() int64 {
+	if x != nil {
+		return x.SinceNanos
+	}
+	return 0
+}
+
+func (x *ReadLogsRequest) GetTimestamps() bool {
+	if x != nil {
+		return x.Timestamps
+	}
+	return false
+}
+
 type ReadLogsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "stdout" or "stderr".
-	Stream        string `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
-	Data          []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	Stream string `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
+	Data   []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	// With timestamps: the data were written after this instant, in Unix nanoseconds; 0: unknown.
+	After int64 `protobuf:"varint,3,opt,name=after,proto3" json:"after,omitempty"`
+	// With timestamps: the data had been written at this instant, in Unix nanoseconds; 0: unknown.
+	Time          int64 `protobuf:"varint,4,opt,name=time,proto3" json:"time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2476,6 +2498,165 @@ func (x *ReadLogsResponse) GetData() []byte {
 	return nil
 }
 
+func (x *ReadLogsResponse) GetAfter() int64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+func (x *ReadLogsResponse) GetTime() int64 {
+	if x != nil {
+		return x.Time
+	}
+	return 0
+}
+
+type FetchOutputsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Task          string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FetchOutputsRequest) Reset() {
+	*x = FetchOutputsRequest{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FetchOutputsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FetchOutputsRequest) ProtoMessage() {}
+
+func (x *FetchOutputsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FetchOutputsRequest.ProtoReflect.Descriptor instead.
+func (*FetchOutputsRequest) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *FetchOutputsRequest) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+// The first message has the summary. Then each file has one message that begins it, and as many
+// with its data as it takes. A file without all of its bytes was cut while it was read.
+type FetchOutputsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Part:
+	//
+	//	*FetchOutputsResponse_Summary
+	//	*FetchOutputsResponse_File
+	//	*FetchOutputsResponse_Data
+	Part          isFetchOutputsResponse_Part `protobuf_oneof:"part"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FetchOutputsResponse) Reset() {
+	*x = FetchOutputsResponse{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FetchOutputsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FetchOutputsResponse) ProtoMessage() {}
+
+func (x *FetchOutputsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FetchOutputsResponse.ProtoReflect.Descriptor instead.
+func (*FetchOutputsResponse) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *FetchOutputsResponse) GetPart() isFetchOutputsResponse_Part {
+	if x != nil {
+		return x.Part
+	}
+	return nil
+}
+
+func (x *FetchOutputsResponse) GetSummary() *OutputSummary {
+	if x != nil {
+		if x, ok := x.Part.(*FetchOutputsResponse_Summary); ok {
+			return x.Summary
+		}
+	}
+	return nil
+}
+
+func (x *FetchOutputsResponse) GetFile() *OutputFile {
+	if x != nil {
+		if x, ok := x.Part.(*FetchOutputsResponse_File); ok {
+			return x.File
+		}
+	}
+	return nil
+}
+
+func (x *FetchOutputsResponse) GetData() []byte {
+	if x != nil {
+		if x, ok := x.Part.(*FetchOutputsResponse_Data); ok {
+			return x.Data
+		}
+	}
+	return nil
+}
+
+type isFetchOutputsResponse_Part interface {
+	isFetchOutputsResponse_Part()
+}
+
+type FetchOutputsResponse_Summary struct {
+	Summary *OutputSummary `protobuf:"bytes,1,opt,name=summary,proto3,oneof"`
+}
+
+type FetchOutputsResponse_File struct {
+	File *OutputFile `protobuf:"bytes,2,opt,name=file,proto3,oneof"`
+}
+
+type FetchOutputsResponse_Data struct {
+	// The next bytes of the file that began last.
+	Data []byte `protobuf:"bytes,3,opt,name=data,proto3,oneof"`
+}
+
+func (*FetchOutputsResponse_Summary) isFetchOutputsResponse_Part() {}
+
+func (*FetchOutputsResponse_File) isFetchOutputsResponse_Part() {}
+
+func (*FetchOutputsResponse_Data) isFetchOutputsResponse_Part() {}
+
 type ListNodesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Consistency   *Consistency           `protobuf:"bytes,1,opt,name=consistency,proto3" json:"consistency,omitempty"`
@@ -2485,7 +2666,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[33]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2497,7 +2678,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[33]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2510,7 +2691,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{33}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListNodesRequest) GetConsistency() *Consistency {
@@ -2530,7 +2711,7 @@ type NodeInfo struct {
 
 func (x *NodeInfo) Reset() {
 	*x = NodeInfo{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[34]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2542,7 +2723,7 @@ func (x *NodeInfo) String() string {
 func (*NodeInfo) ProtoMessage() {}
 
 func (x *NodeInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[34]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2555,7 +2736,7 @@ func (x *NodeInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeInfo.ProtoReflect.Descriptor instead.
 func (*NodeInfo) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{34}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *NodeInfo) GetNode() *Node {
@@ -2585,7 +2766,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[35]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2597,7 +2778,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[35]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2610,7 +2791,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{35}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListNodesResponse) GetNodes() []*NodeInfo {
@@ -2653,7 +2834,7 @@ type SetNodeModeRequest struct {
 
 func (x *SetNodeModeRequest) Reset() {
 	*x = SetNodeModeRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[36]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2665,7 +2846,7 @@ func (x *SetNodeModeRequest) String() string {
 func (*SetNodeModeRequest) ProtoMessage() {}
 
 func (x *SetNodeModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[36]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2678,7 +2859,7 @@ func (x *SetNodeModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeModeRequest.ProtoReflect.Descriptor instead.
 func (*SetNodeModeRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{36}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SetNodeModeRequest) GetId() string {
@@ -2711,7 +2892,7 @@ type SetNodeModeResponse struct {
 
 func (x *SetNodeModeResponse) Reset() {
 	*x = SetNodeModeResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[37]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2723,7 +2904,7 @@ func (x *SetNodeModeResponse) String() string {
 func (*SetNodeModeResponse) ProtoMessage() {}
 
 func (x *SetNodeModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[37]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2736,7 +2917,7 @@ func (x *SetNodeModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeModeResponse.ProtoReflect.Descriptor instead.
 func (*SetNodeModeResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{37}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SetNodeModeResponse) GetNode() *Node {
@@ -2757,7 +2938,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[38]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2769,7 +2950,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[38]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2782,7 +2963,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{38}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RemoveNodeRequest) GetId() string {
@@ -2807,7 +2988,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[39]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2819,7 +3000,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[39]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2832,7 +3013,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{39}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{41}
 }
 
 type NodeCapacityRequest struct {
@@ -2845,7 +3026,7 @@ type NodeCapacityRequest struct {
 
 func (x *NodeCapacityRequest) Reset() {
 	*x = NodeCapacityRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[40]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2857,7 +3038,7 @@ func (x *NodeCapacityRequest) String() string {
 func (*NodeCapacityRequest) ProtoMessage() {}
 
 func (x *NodeCapacityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[40]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2870,7 +3051,7 @@ func (x *NodeCapacityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCapacityRequest.ProtoReflect.Descriptor instead.
 func (*NodeCapacityRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{40}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *NodeCapacityRequest) GetNodes() []string {
@@ -2893,7 +3074,7 @@ type NodeCapacityResponse struct {
 
 func (x *NodeCapacityResponse) Reset() {
 	*x = NodeCapacityResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[41]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2905,7 +3086,7 @@ func (x *NodeCapacityResponse) String() string {
 func (*NodeCapacityResponse) ProtoMessage() {}
 
 func (x *NodeCapacityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[41]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2918,7 +3099,7 @@ func (x *NodeCapacityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCapacityResponse.ProtoReflect.Descriptor instead.
 func (*NodeCapacityResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{41}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *NodeCapacityResponse) GetNodes() []*NodeRoom {
@@ -2954,7 +3135,7 @@ type NodeRoom struct {
 
 func (x *NodeRoom) Reset() {
 	*x = NodeRoom{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[42]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2966,7 +3147,7 @@ func (x *NodeRoom) String() string {
 func (*NodeRoom) ProtoMessage() {}
 
 func (x *NodeRoom) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[42]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2979,7 +3160,7 @@ func (x *NodeRoom) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRoom.ProtoReflect.Descriptor instead.
 func (*NodeRoom) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{42}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *NodeRoom) GetNode() string {
@@ -3038,7 +3219,7 @@ type PlanMovesRequest struct {
 
 func (x *PlanMovesRequest) Reset() {
 	*x = PlanMovesRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[43]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3050,7 +3231,7 @@ func (x *PlanMovesRequest) String() string {
 func (*PlanMovesRequest) ProtoMessage() {}
 
 func (x *PlanMovesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[43]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3063,7 +3244,7 @@ func (x *PlanMovesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanMovesRequest.ProtoReflect.Descriptor instead.
 func (*PlanMovesRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{43}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *PlanMovesRequest) GetLimit() int32 {
@@ -3112,7 +3293,7 @@ type PlanMovesResponse struct {
 
 func (x *PlanMovesResponse) Reset() {
 	*x = PlanMovesResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[44]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3124,7 +3305,7 @@ func (x *PlanMovesResponse) String() string {
 func (*PlanMovesResponse) ProtoMessage() {}
 
 func (x *PlanMovesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[44]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3137,7 +3318,7 @@ func (x *PlanMovesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanMovesResponse.ProtoReflect.Descriptor instead.
 func (*PlanMovesResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{44}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *PlanMovesResponse) GetMoves() []*PlannedMove {
@@ -3207,7 +3388,7 @@ type PlannedMove struct {
 
 func (x *PlannedMove) Reset() {
 	*x = PlannedMove{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[45]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3219,7 +3400,7 @@ func (x *PlannedMove) String() string {
 func (*PlannedMove) ProtoMessage() {}
 
 func (x *PlannedMove) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[45]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3232,7 +3413,7 @@ func (x *PlannedMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlannedMove.ProtoReflect.Descriptor instead.
 func (*PlannedMove) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{45}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *PlannedMove) GetTask() string {
@@ -3268,7 +3449,7 @@ type KeptNode struct {
 
 func (x *KeptNode) Reset() {
 	*x = KeptNode{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[46]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3280,7 +3461,7 @@ func (x *KeptNode) String() string {
 func (*KeptNode) ProtoMessage() {}
 
 func (x *KeptNode) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[46]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3293,7 +3474,7 @@ func (x *KeptNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptNode.ProtoReflect.Descriptor instead.
 func (*KeptNode) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{46}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *KeptNode) GetNode() string {
@@ -3328,7 +3509,7 @@ type WatchNodeQOSRequest struct {
 
 func (x *WatchNodeQOSRequest) Reset() {
 	*x = WatchNodeQOSRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[47]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3340,7 +3521,7 @@ func (x *WatchNodeQOSRequest) String() string {
 func (*WatchNodeQOSRequest) ProtoMessage() {}
 
 func (x *WatchNodeQOSRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[47]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3353,7 +3534,7 @@ func (x *WatchNodeQOSRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchNodeQOSRequest.ProtoReflect.Descriptor instead.
 func (*WatchNodeQOSRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{47}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *WatchNodeQOSRequest) GetNode() string {
@@ -3379,7 +3560,7 @@ type WatchNodeQOSResponse struct {
 
 func (x *WatchNodeQOSResponse) Reset() {
 	*x = WatchNodeQOSResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[48]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3391,7 +3572,7 @@ func (x *WatchNodeQOSResponse) String() string {
 func (*WatchNodeQOSResponse) ProtoMessage() {}
 
 func (x *WatchNodeQOSResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[48]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3404,7 +3585,7 @@ func (x *WatchNodeQOSResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchNodeQOSResponse.ProtoReflect.Descriptor instead.
 func (*WatchNodeQOSResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{48}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *WatchNodeQOSResponse) GetStatus() *NodeQOSStatus {
@@ -3427,7 +3608,7 @@ type ApplyPoliciesRequest struct {
 
 func (x *ApplyPoliciesRequest) Reset() {
 	*x = ApplyPoliciesRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[49]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3439,7 +3620,7 @@ func (x *ApplyPoliciesRequest) String() string {
 func (*ApplyPoliciesRequest) ProtoMessage() {}
 
 func (x *ApplyPoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[49]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3452,7 +3633,7 @@ func (x *ApplyPoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyPoliciesRequest.ProtoReflect.Descriptor instead.
 func (*ApplyPoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{49}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ApplyPoliciesRequest) GetPolicies() []*Policy {
@@ -3486,7 +3667,7 @@ type PolicyOutcome struct {
 
 func (x *PolicyOutcome) Reset() {
 	*x = PolicyOutcome{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[50]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3498,7 +3679,7 @@ func (x *PolicyOutcome) String() string {
 func (*PolicyOutcome) ProtoMessage() {}
 
 func (x *PolicyOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[50]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3511,7 +3692,7 @@ func (x *PolicyOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyOutcome.ProtoReflect.Descriptor instead.
 func (*PolicyOutcome) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{50}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *PolicyOutcome) GetPolicy() *PolicyRef {
@@ -3538,7 +3719,7 @@ type ApplyPoliciesResponse struct {
 
 func (x *ApplyPoliciesResponse) Reset() {
 	*x = ApplyPoliciesResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[51]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3550,7 +3731,7 @@ func (x *ApplyPoliciesResponse) String() string {
 func (*ApplyPoliciesResponse) ProtoMessage() {}
 
 func (x *ApplyPoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[51]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3563,7 +3744,7 @@ func (x *ApplyPoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyPoliciesResponse.ProtoReflect.Descriptor instead.
 func (*ApplyPoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{51}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ApplyPoliciesResponse) GetOutcomes() []*PolicyOutcome {
@@ -3584,7 +3765,7 @@ type GetPolicyRequest struct {
 
 func (x *GetPolicyRequest) Reset() {
 	*x = GetPolicyRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[52]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3596,7 +3777,7 @@ func (x *GetPolicyRequest) String() string {
 func (*GetPolicyRequest) ProtoMessage() {}
 
 func (x *GetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[52]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3609,7 +3790,7 @@ func (x *GetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*GetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{52}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *GetPolicyRequest) GetKind() PolicyKind {
@@ -3646,7 +3827,7 @@ type GetPolicyResponse struct {
 
 func (x *GetPolicyResponse) Reset() {
 	*x = GetPolicyResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[53]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3658,7 +3839,7 @@ func (x *GetPolicyResponse) String() string {
 func (*GetPolicyResponse) ProtoMessage() {}
 
 func (x *GetPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[53]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3671,7 +3852,7 @@ func (x *GetPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPolicyResponse.ProtoReflect.Descriptor instead.
 func (*GetPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{53}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *GetPolicyResponse) GetPolicy() *Policy {
@@ -3713,7 +3894,7 @@ type ListPoliciesRequest struct {
 
 func (x *ListPoliciesRequest) Reset() {
 	*x = ListPoliciesRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[54]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3725,7 +3906,7 @@ func (x *ListPoliciesRequest) String() string {
 func (*ListPoliciesRequest) ProtoMessage() {}
 
 func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[54]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3738,7 +3919,7 @@ func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesRequest.ProtoReflect.Descriptor instead.
 func (*ListPoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{54}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ListPoliciesRequest) GetKind() PolicyKind {
@@ -3769,7 +3950,7 @@ type ListPoliciesResponse struct {
 
 func (x *ListPoliciesResponse) Reset() {
 	*x = ListPoliciesResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[55]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3781,7 +3962,7 @@ func (x *ListPoliciesResponse) String() string {
 func (*ListPoliciesResponse) ProtoMessage() {}
 
 func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[55]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3794,7 +3975,7 @@ func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesResponse.ProtoReflect.Descriptor instead.
 func (*ListPoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{55}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListPoliciesResponse) GetPolicies() []*Policy {
@@ -3837,7 +4018,7 @@ type DeletePolicyRequest struct {
 
 func (x *DeletePolicyRequest) Reset() {
 	*x = DeletePolicyRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[56]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3849,7 +4030,7 @@ func (x *DeletePolicyRequest) String() string {
 func (*DeletePolicyRequest) ProtoMessage() {}
 
 func (x *DeletePolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[56]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3862,7 +4043,7 @@ func (x *DeletePolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePolicyRequest.ProtoReflect.Descriptor instead.
 func (*DeletePolicyRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{56}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *DeletePolicyRequest) GetKind() PolicyKind {
@@ -3894,7 +4075,7 @@ type DeletePolicyResponse struct {
 
 func (x *DeletePolicyResponse) Reset() {
 	*x = DeletePolicyResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[57]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3906,7 +4087,7 @@ func (x *DeletePolicyResponse) String() string {
 func (*DeletePolicyResponse) ProtoMessage() {}
 
 func (x *DeletePolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[57]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3919,7 +4100,7 @@ func (x *DeletePolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePolicyResponse.ProtoReflect.Descriptor instead.
 func (*DeletePolicyResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{57}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{59}
 }
 
 type ListQueuesRequest struct {
@@ -3931,7 +4112,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[58]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3943,7 +4124,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[58]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3956,7 +4137,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{58}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ListQueuesRequest) GetConsistency() *Consistency {
@@ -3979,7 +4160,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[59]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3991,7 +4172,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[59]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4004,7 +4185,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{59}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*QueueStatus {
@@ -4044,7 +4225,7 @@ type GetQueueConfigRequest struct {
 
 func (x *GetQueueConfigRequest) Reset() {
 	*x = GetQueueConfigRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[60]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4056,7 +4237,7 @@ func (x *GetQueueConfigRequest) String() string {
 func (*GetQueueConfigRequest) ProtoMessage() {}
 
 func (x *GetQueueConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[60]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4069,7 +4250,7 @@ func (x *GetQueueConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueConfigRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{60}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *GetQueueConfigRequest) GetConsistency() *Consistency {
@@ -4092,7 +4273,7 @@ type GetQueueConfigResponse struct {
 
 func (x *GetQueueConfigResponse) Reset() {
 	*x = GetQueueConfigResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[61]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4104,7 +4285,7 @@ func (x *GetQueueConfigResponse) String() string {
 func (*GetQueueConfigResponse) ProtoMessage() {}
 
 func (x *GetQueueConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[61]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4117,7 +4298,7 @@ func (x *GetQueueConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueConfigResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{61}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *GetQueueConfigResponse) GetConfig() *QueueConfig {
@@ -4159,7 +4340,7 @@ type SetQueueConfigRequest struct {
 
 func (x *SetQueueConfigRequest) Reset() {
 	*x = SetQueueConfigRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[62]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4171,7 +4352,7 @@ func (x *SetQueueConfigRequest) String() string {
 func (*SetQueueConfigRequest) ProtoMessage() {}
 
 func (x *SetQueueConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[62]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4184,7 +4365,7 @@ func (x *SetQueueConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueConfigRequest.ProtoReflect.Descriptor instead.
 func (*SetQueueConfigRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{62}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SetQueueConfigRequest) GetConfig() *QueueConfig {
@@ -4209,7 +4390,7 @@ type SetQueueConfigResponse struct {
 
 func (x *SetQueueConfigResponse) Reset() {
 	*x = SetQueueConfigResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[63]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4221,7 +4402,7 @@ func (x *SetQueueConfigResponse) String() string {
 func (*SetQueueConfigResponse) ProtoMessage() {}
 
 func (x *SetQueueConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[63]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4234,7 +4415,7 @@ func (x *SetQueueConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueConfigResponse.ProtoReflect.Descriptor instead.
 func (*SetQueueConfigResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{63}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{65}
 }
 
 type ListEventsRequest struct {
@@ -4252,7 +4433,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[64]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4264,7 +4445,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[64]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4277,7 +4458,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{64}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ListEventsRequest) GetStart() uint64 {
@@ -4328,7 +4509,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[65]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4340,7 +4521,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[65]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4353,7 +4534,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{65}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ListEventsResponse) GetInstanceUuid() string {
@@ -4579,7 +4760,7 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\twait_code\x18\x01 \x01(\x0e2\x15.plimsoll.v1.WaitCodeR\bwaitCode\x12\x18\n" +
 	"\asummary\x18\x02 \x01(\tR\asummary\x12.\n" +
 	"\x05steps\x18\x03 \x03(\v2\x18.plimsoll.v1.ExplainStepR\x05steps\x12-\n" +
-	"\x05nodes\x18\x04 \x01(\v2\x17.plimsoll.v1.NodeCountsR\x05nodes\"\xad\x01\n" +
+	"\x05nodes\x18\x04 \x01(\v2\x17.plimsoll.v1.NodeCountsR\x05nodes\"\xee\x01\n" +
 	"\x0fReadLogsRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x16\n" +
@@ -4588,10 +4769,24 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\n" +
 	"tail_bytes\x18\x05 \x01(\x03R\ttailBytes\x12\x1d\n" +
 	"\n" +
-	"tail_lines\x18\x06 \x01(\x03R\ttailLines\">\n" +
+	"tail_lines\x18\x06 \x01(\x03R\ttailLines\x12\x1f\n" +
+	"\vsince_nanos\x18\a \x01(\x03R\n" +
+	"sinceNanos\x12\x1e\n" +
+	"\n" +
+	"timestamps\x18\b \x01(\bR\n" +
+	"timestamps\"h\n" +
 	"\x10ReadLogsResponse\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data\"N\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\x03R\x05after\x12\x12\n" +
+	"\x04time\x18\x04 \x01(\x03R\x04time\")\n" +
+	"\x13FetchOutputsRequest\x12\x12\n" +
+	"\x04task\x18\x01 \x01(\tR\x04task\"\x9b\x01\n" +
+	"\x14FetchOutputsResponse\x126\n" +
+	"\asummary\x18\x01 \x01(\v2\x1a.plimsoll.v1.OutputSummaryH\x00R\asummary\x12-\n" +
+	"\x04file\x18\x02 \x01(\v2\x17.plimsoll.v1.OutputFileH\x00R\x04file\x12\x14\n" +
+	"\x04data\x18\x03 \x01(\fH\x00R\x04dataB\x06\n" +
+	"\x04part\"N\n" +
 	"\x10ListNodesRequest\x12:\n" +
 	"\vconsistency\x18\x01 \x01(\v2\x18.plimsoll.v1.ConsistencyR\vconsistency\"b\n" +
 	"\bNodeInfo\x12%\n" +
@@ -4733,7 +4928,7 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x19POLICY_CHANGE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15POLICY_CHANGE_CREATED\x10\x01\x12\x19\n" +
 	"\x15POLICY_CHANGE_CHANGED\x10\x02\x12\x1b\n" +
-	"\x17POLICY_CHANGE_UNCHANGED\x10\x032\xb6\x06\n" +
+	"\x17POLICY_CHANGE_UNCHANGED\x10\x032\x8d\a\n" +
 	"\n" +
 	"JobService\x12J\n" +
 	"\tSubmitJob\x12\x1d.plimsoll.v1.SubmitJobRequest\x1a\x1e.plimsoll.v1.SubmitJobResponse\x12A\n" +
@@ -4746,7 +4941,8 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\tListTasks\x12\x1d.plimsoll.v1.ListTasksRequest\x1a\x1e.plimsoll.v1.ListTasksResponse\x12P\n" +
 	"\vExplainTask\x12\x1f.plimsoll.v1.ExplainTaskRequest\x1a .plimsoll.v1.ExplainTaskResponse\x12G\n" +
 	"\bPlaceJob\x12\x1c.plimsoll.v1.PlaceJobRequest\x1a\x1d.plimsoll.v1.PlaceJobResponse\x12I\n" +
-	"\bReadLogs\x12\x1c.plimsoll.v1.ReadLogsRequest\x1a\x1d.plimsoll.v1.ReadLogsResponse0\x012\xf2\x03\n" +
+	"\bReadLogs\x12\x1c.plimsoll.v1.ReadLogsRequest\x1a\x1d.plimsoll.v1.ReadLogsResponse0\x01\x12U\n" +
+	"\fFetchOutputs\x12 .plimsoll.v1.FetchOutputsRequest\x1a!.plimsoll.v1.FetchOutputsResponse0\x012\xf2\x03\n" +
 	"\vNodeService\x12J\n" +
 	"\tListNodes\x12\x1d.plimsoll.v1.ListNodesRequest\x1a\x1e.plimsoll.v1.ListNodesResponse\x12P\n" +
 	"\vSetNodeMode\x12\x1f.plimsoll.v1.SetNodeModeRequest\x1a .plimsoll.v1.SetNodeModeResponse\x12M\n" +
@@ -4782,7 +4978,7 @@ func file_plimsoll_v1_api_proto_rawDescGZIP() []byte {
 }
 
 var file_plimsoll_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_plimsoll_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
+var file_plimsoll_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
 var file_plimsoll_v1_api_proto_goTypes = []any{
 	(Freshness)(0),                 // 0: plimsoll.v1.Freshness
 	(StageKind)(0),                 // 1: plimsoll.v1.StageKind
@@ -4820,79 +5016,83 @@ var file_plimsoll_v1_api_proto_goTypes = []any{
 	(*PlacementRefusal)(nil),       // 33: plimsoll.v1.PlacementRefusal
 	(*ReadLogsRequest)(nil),        // 34: plimsoll.v1.ReadLogsRequest
 	(*ReadLogsResponse)(nil),       // 35: plimsoll.v1.ReadLogsResponse
-	(*ListNodesRequest)(nil),       // 36: plimsoll.v1.ListNodesRequest
-	(*NodeInfo)(nil),               // 37: plimsoll.v1.NodeInfo
-	(*ListNodesResponse)(nil),      // 38: plimsoll.v1.ListNodesResponse
-	(*SetNodeModeRequest)(nil),     // 39: plimsoll.v1.SetNodeModeRequest
-	(*SetNodeModeResponse)(nil),    // 40: plimsoll.v1.SetNodeModeResponse
-	(*RemoveNodeRequest)(nil),      // 41: plimsoll.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),     // 42: plimsoll.v1.RemoveNodeResponse
-	(*NodeCapacityRequest)(nil),    // 43: plimsoll.v1.NodeCapacityRequest
-	(*NodeCapacityResponse)(nil),   // 44: plimsoll.v1.NodeCapacityResponse
-	(*NodeRoom)(nil),               // 45: plimsoll.v1.NodeRoom
-	(*PlanMovesRequest)(nil),       // 46: plimsoll.v1.PlanMovesRequest
-	(*PlanMovesResponse)(nil),      // 47: plimsoll.v1.PlanMovesResponse
-	(*PlannedMove)(nil),            // 48: plimsoll.v1.PlannedMove
-	(*KeptNode)(nil),               // 49: plimsoll.v1.KeptNode
-	(*WatchNodeQOSRequest)(nil),    // 50: plimsoll.v1.WatchNodeQOSRequest
-	(*WatchNodeQOSResponse)(nil),   // 51: plimsoll.v1.WatchNodeQOSResponse
-	(*ApplyPoliciesRequest)(nil),   // 52: plimsoll.v1.ApplyPoliciesRequest
-	(*PolicyOutcome)(nil),          // 53: plimsoll.v1.PolicyOutcome
-	(*ApplyPoliciesResponse)(nil),  // 54: plimsoll.v1.ApplyPoliciesResponse
-	(*GetPolicyRequest)(nil),       // 55: plimsoll.v1.GetPolicyRequest
-	(*GetPolicyResponse)(nil),      // 56: plimsoll.v1.GetPolicyResponse
-	(*ListPoliciesRequest)(nil),    // 57: plimsoll.v1.ListPoliciesRequest
-	(*ListPoliciesResponse)(nil),   // 58: plimsoll.v1.ListPoliciesResponse
-	(*DeletePolicyRequest)(nil),    // 59: plimsoll.v1.DeletePolicyRequest
-	(*DeletePolicyResponse)(nil),   // 60: plimsoll.v1.DeletePolicyResponse
-	(*ListQueuesRequest)(nil),      // 61: plimsoll.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),     // 62: plimsoll.v1.ListQueuesResponse
-	(*GetQueueConfigRequest)(nil),  // 63: plimsoll.v1.GetQueueConfigRequest
-	(*GetQueueConfigResponse)(nil), // 64: plimsoll.v1.GetQueueConfigResponse
-	(*SetQueueConfigRequest)(nil),  // 65: plimsoll.v1.SetQueueConfigRequest
-	(*SetQueueConfigResponse)(nil), // 66: plimsoll.v1.SetQueueConfigResponse
-	(*ListEventsRequest)(nil),      // 67: plimsoll.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),     // 68: plimsoll.v1.ListEventsResponse
-	(*JobSpec)(nil),                // 69: plimsoll.v1.JobSpec
-	(*Job)(nil),                    // 70: plimsoll.v1.Job
-	(JobState)(0),                  // 71: plimsoll.v1.JobState
-	(*JobStatus)(nil),              // 72: plimsoll.v1.JobStatus
-	(*Task)(nil),                   // 73: plimsoll.v1.Task
-	(TaskState)(0),                 // 74: plimsoll.v1.TaskState
-	(WaitCode)(0),                  // 75: plimsoll.v1.WaitCode
-	(*Resources)(nil),              // 76: plimsoll.v1.Resources
-	(*Node)(nil),                   // 77: plimsoll.v1.Node
-	(*NodeStatus)(nil),             // 78: plimsoll.v1.NodeStatus
-	(NodeMode)(0),                  // 79: plimsoll.v1.NodeMode
-	(*NodeQOSStatus)(nil),          // 80: plimsoll.v1.NodeQOSStatus
-	(*Policy)(nil),                 // 81: plimsoll.v1.Policy
-	(*PolicyRef)(nil),              // 82: plimsoll.v1.PolicyRef
-	(PolicyKind)(0),                // 83: plimsoll.v1.PolicyKind
-	(*QueueStatus)(nil),            // 84: plimsoll.v1.QueueStatus
-	(*QueueConfig)(nil),            // 85: plimsoll.v1.QueueConfig
-	(*Event)(nil),                  // 86: plimsoll.v1.Event
+	(*FetchOutputsRequest)(nil),    // 36: plimsoll.v1.FetchOutputsRequest
+	(*FetchOutputsResponse)(nil),   // 37: plimsoll.v1.FetchOutputsResponse
+	(*ListNodesRequest)(nil),       // 38: plimsoll.v1.ListNodesRequest
+	(*NodeInfo)(nil),               // 39: plimsoll.v1.NodeInfo
+	(*ListNodesResponse)(nil),      // 40: plimsoll.v1.ListNodesResponse
+	(*SetNodeModeRequest)(nil),     // 41: plimsoll.v1.SetNodeModeRequest
+	(*SetNodeModeResponse)(nil),    // 42: plimsoll.v1.SetNodeModeResponse
+	(*RemoveNodeRequest)(nil),      // 43: plimsoll.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),     // 44: plimsoll.v1.RemoveNodeResponse
+	(*NodeCapacityRequest)(nil),    // 45: plimsoll.v1.NodeCapacityRequest
+	(*NodeCapacityResponse)(nil),   // 46: plimsoll.v1.NodeCapacityResponse
+	(*NodeRoom)(nil),               // 47: plimsoll.v1.NodeRoom
+	(*PlanMovesRequest)(nil),       // 48: plimsoll.v1.PlanMovesRequest
+	(*PlanMovesResponse)(nil),      // 49: plimsoll.v1.PlanMovesResponse
+	(*PlannedMove)(nil),            // 50: plimsoll.v1.PlannedMove
+	(*KeptNode)(nil),               // 51: plimsoll.v1.KeptNode
+	(*WatchNodeQOSRequest)(nil),    // 52: plimsoll.v1.WatchNodeQOSRequest
+	(*WatchNodeQOSResponse)(nil),   // 53: plimsoll.v1.WatchNodeQOSResponse
+	(*ApplyPoliciesRequest)(nil),   // 54: plimsoll.v1.ApplyPoliciesRequest
+	(*PolicyOutcome)(nil),          // 55: plimsoll.v1.PolicyOutcome
+	(*ApplyPoliciesResponse)(nil),  // 56: plimsoll.v1.ApplyPoliciesResponse
+	(*GetPolicyRequest)(nil),       // 57: plimsoll.v1.GetPolicyRequest
+	(*GetPolicyResponse)(nil),      // 58: plimsoll.v1.GetPolicyResponse
+	(*ListPoliciesRequest)(nil),    // 59: plimsoll.v1.ListPoliciesRequest
+	(*ListPoliciesResponse)(nil),   // 60: plimsoll.v1.ListPoliciesResponse
+	(*DeletePolicyRequest)(nil),    // 61: plimsoll.v1.DeletePolicyRequest
+	(*DeletePolicyResponse)(nil),   // 62: plimsoll.v1.DeletePolicyResponse
+	(*ListQueuesRequest)(nil),      // 63: plimsoll.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),     // 64: plimsoll.v1.ListQueuesResponse
+	(*GetQueueConfigRequest)(nil),  // 65: plimsoll.v1.GetQueueConfigRequest
+	(*GetQueueConfigResponse)(nil), // 66: plimsoll.v1.GetQueueConfigResponse
+	(*SetQueueConfigRequest)(nil),  // 67: plimsoll.v1.SetQueueConfigRequest
+	(*SetQueueConfigResponse)(nil), // 68: plimsoll.v1.SetQueueConfigResponse
+	(*ListEventsRequest)(nil),      // 69: plimsoll.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),     // 70: plimsoll.v1.ListEventsResponse
+	(*JobSpec)(nil),                // 71: plimsoll.v1.JobSpec
+	(*Job)(nil),                    // 72: plimsoll.v1.Job
+	(JobState)(0),                  // 73: plimsoll.v1.JobState
+	(*JobStatus)(nil),              // 74: plimsoll.v1.JobStatus
+	(*Task)(nil),                   // 75: plimsoll.v1.Task
+	(TaskState)(0),                 // 76: plimsoll.v1.TaskState
+	(WaitCode)(0),                  // 77: plimsoll.v1.WaitCode
+	(*Resources)(nil),              // 78: plimsoll.v1.Resources
+	(*OutputSummary)(nil),          // 79: plimsoll.v1.OutputSummary
+	(*OutputFile)(nil),             // 80: plimsoll.v1.OutputFile
+	(*Node)(nil),                   // 81: plimsoll.v1.Node
+	(*NodeStatus)(nil),             // 82: plimsoll.v1.NodeStatus
+	(NodeMode)(0),                  // 83: plimsoll.v1.NodeMode
+	(*NodeQOSStatus)(nil),          // 84: plimsoll.v1.NodeQOSStatus
+	(*Policy)(nil),                 // 85: plimsoll.v1.Policy
+	(*PolicyRef)(nil),              // 86: plimsoll.v1.PolicyRef
+	(PolicyKind)(0),                // 87: plimsoll.v1.PolicyKind
+	(*QueueStatus)(nil),            // 88: plimsoll.v1.QueueStatus
+	(*QueueConfig)(nil),            // 89: plimsoll.v1.QueueConfig
+	(*Event)(nil),                  // 90: plimsoll.v1.Event
 }
 var file_plimsoll_v1_api_proto_depIdxs = []int32{
 	0,  // 0: plimsoll.v1.Consistency.level:type_name -> plimsoll.v1.Freshness
-	69, // 1: plimsoll.v1.SubmitJobRequest.spec:type_name -> plimsoll.v1.JobSpec
-	70, // 2: plimsoll.v1.SubmitJobResponse.job:type_name -> plimsoll.v1.Job
+	71, // 1: plimsoll.v1.SubmitJobRequest.spec:type_name -> plimsoll.v1.JobSpec
+	72, // 2: plimsoll.v1.SubmitJobResponse.job:type_name -> plimsoll.v1.Job
 	3,  // 3: plimsoll.v1.GetJobRequest.consistency:type_name -> plimsoll.v1.Consistency
-	70, // 4: plimsoll.v1.GetJobResponse.job:type_name -> plimsoll.v1.Job
-	71, // 5: plimsoll.v1.ListJobsRequest.states:type_name -> plimsoll.v1.JobState
+	72, // 4: plimsoll.v1.GetJobResponse.job:type_name -> plimsoll.v1.Job
+	73, // 5: plimsoll.v1.ListJobsRequest.states:type_name -> plimsoll.v1.JobState
 	3,  // 6: plimsoll.v1.ListJobsRequest.consistency:type_name -> plimsoll.v1.Consistency
-	72, // 7: plimsoll.v1.ListJobsResponse.jobs:type_name -> plimsoll.v1.JobStatus
-	72, // 8: plimsoll.v1.WatchJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	72, // 9: plimsoll.v1.KillJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	72, // 10: plimsoll.v1.ScaleJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	74, // 7: plimsoll.v1.ListJobsResponse.jobs:type_name -> plimsoll.v1.JobStatus
+	74, // 8: plimsoll.v1.WatchJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	74, // 9: plimsoll.v1.KillJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	74, // 10: plimsoll.v1.ScaleJobResponse.status:type_name -> plimsoll.v1.JobStatus
 	3,  // 11: plimsoll.v1.GetTaskRequest.consistency:type_name -> plimsoll.v1.Consistency
-	73, // 12: plimsoll.v1.GetTaskResponse.task:type_name -> plimsoll.v1.Task
-	74, // 13: plimsoll.v1.ListTasksRequest.states:type_name -> plimsoll.v1.TaskState
+	75, // 12: plimsoll.v1.GetTaskResponse.task:type_name -> plimsoll.v1.Task
+	76, // 13: plimsoll.v1.ListTasksRequest.states:type_name -> plimsoll.v1.TaskState
 	3,  // 14: plimsoll.v1.ListTasksRequest.consistency:type_name -> plimsoll.v1.Consistency
-	73, // 15: plimsoll.v1.ListTasksResponse.tasks:type_name -> plimsoll.v1.Task
+	75, // 15: plimsoll.v1.ListTasksResponse.tasks:type_name -> plimsoll.v1.Task
 	22, // 16: plimsoll.v1.ExplainStep.reasons:type_name -> plimsoll.v1.ExplainReason
 	1,  // 17: plimsoll.v1.ExplainStep.kind:type_name -> plimsoll.v1.StageKind
-	73, // 18: plimsoll.v1.ExplainTaskResponse.task:type_name -> plimsoll.v1.Task
-	75, // 19: plimsoll.v1.ExplainTaskResponse.wait_code:type_name -> plimsoll.v1.WaitCode
+	75, // 18: plimsoll.v1.ExplainTaskResponse.task:type_name -> plimsoll.v1.Task
+	77, // 19: plimsoll.v1.ExplainTaskResponse.wait_code:type_name -> plimsoll.v1.WaitCode
 	21, // 20: plimsoll.v1.ExplainTaskResponse.steps:type_name -> plimsoll.v1.ExplainStep
 	25, // 21: plimsoll.v1.ExplainTaskResponse.nodes:type_name -> plimsoll.v1.NodeCounts
 	26, // 22: plimsoll.v1.ExplainTaskResponse.verdicts:type_name -> plimsoll.v1.NodeVerdict
@@ -4901,101 +5101,105 @@ var file_plimsoll_v1_api_proto_depIdxs = []int32{
 	1,  // 25: plimsoll.v1.NodeVerdict.kind:type_name -> plimsoll.v1.StageKind
 	21, // 26: plimsoll.v1.PlacementDecision.steps:type_name -> plimsoll.v1.ExplainStep
 	28, // 27: plimsoll.v1.PlacementDecision.candidates:type_name -> plimsoll.v1.PlacementCandidate
-	76, // 28: plimsoll.v1.PlacementCandidate.free:type_name -> plimsoll.v1.Resources
-	69, // 29: plimsoll.v1.PlaceJobRequest.spec:type_name -> plimsoll.v1.JobSpec
+	78, // 28: plimsoll.v1.PlacementCandidate.free:type_name -> plimsoll.v1.Resources
+	71, // 29: plimsoll.v1.PlaceJobRequest.spec:type_name -> plimsoll.v1.JobSpec
 	31, // 30: plimsoll.v1.PlaceJobResponse.groups:type_name -> plimsoll.v1.PlacedGroup
 	32, // 31: plimsoll.v1.PlacedGroup.placed:type_name -> plimsoll.v1.PlacedTask
 	33, // 32: plimsoll.v1.PlacedGroup.refused:type_name -> plimsoll.v1.PlacementRefusal
-	76, // 33: plimsoll.v1.PlacedTask.free:type_name -> plimsoll.v1.Resources
-	75, // 34: plimsoll.v1.PlacementRefusal.wait_code:type_name -> plimsoll.v1.WaitCode
+	78, // 33: plimsoll.v1.PlacedTask.free:type_name -> plimsoll.v1.Resources
+	77, // 34: plimsoll.v1.PlacementRefusal.wait_code:type_name -> plimsoll.v1.WaitCode
 	21, // 35: plimsoll.v1.PlacementRefusal.steps:type_name -> plimsoll.v1.ExplainStep
 	25, // 36: plimsoll.v1.PlacementRefusal.nodes:type_name -> plimsoll.v1.NodeCounts
-	3,  // 37: plimsoll.v1.ListNodesRequest.consistency:type_name -> plimsoll.v1.Consistency
-	77, // 38: plimsoll.v1.NodeInfo.node:type_name -> plimsoll.v1.Node
-	78, // 39: plimsoll.v1.NodeInfo.status:type_name -> plimsoll.v1.NodeStatus
-	37, // 40: plimsoll.v1.ListNodesResponse.nodes:type_name -> plimsoll.v1.NodeInfo
-	79, // 41: plimsoll.v1.SetNodeModeRequest.mode:type_name -> plimsoll.v1.NodeMode
-	77, // 42: plimsoll.v1.SetNodeModeResponse.node:type_name -> plimsoll.v1.Node
-	45, // 43: plimsoll.v1.NodeCapacityResponse.nodes:type_name -> plimsoll.v1.NodeRoom
-	76, // 44: plimsoll.v1.NodeRoom.unreserved:type_name -> plimsoll.v1.Resources
-	76, // 45: plimsoll.v1.NodeRoom.whole:type_name -> plimsoll.v1.Resources
-	69, // 46: plimsoll.v1.PlanMovesRequest.spec:type_name -> plimsoll.v1.JobSpec
-	48, // 47: plimsoll.v1.PlanMovesResponse.moves:type_name -> plimsoll.v1.PlannedMove
-	49, // 48: plimsoll.v1.PlanMovesResponse.kept:type_name -> plimsoll.v1.KeptNode
-	80, // 49: plimsoll.v1.WatchNodeQOSResponse.status:type_name -> plimsoll.v1.NodeQOSStatus
-	81, // 50: plimsoll.v1.ApplyPoliciesRequest.policies:type_name -> plimsoll.v1.Policy
-	82, // 51: plimsoll.v1.PolicyOutcome.policy:type_name -> plimsoll.v1.PolicyRef
-	2,  // 52: plimsoll.v1.PolicyOutcome.change:type_name -> plimsoll.v1.PolicyChange
-	53, // 53: plimsoll.v1.ApplyPoliciesResponse.outcomes:type_name -> plimsoll.v1.PolicyOutcome
-	83, // 54: plimsoll.v1.GetPolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
-	3,  // 55: plimsoll.v1.GetPolicyRequest.consistency:type_name -> plimsoll.v1.Consistency
-	81, // 56: plimsoll.v1.GetPolicyResponse.policy:type_name -> plimsoll.v1.Policy
-	83, // 57: plimsoll.v1.ListPoliciesRequest.kind:type_name -> plimsoll.v1.PolicyKind
-	3,  // 58: plimsoll.v1.ListPoliciesRequest.consistency:type_name -> plimsoll.v1.Consistency
-	81, // 59: plimsoll.v1.ListPoliciesResponse.policies:type_name -> plimsoll.v1.Policy
-	83, // 60: plimsoll.v1.DeletePolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
-	3,  // 61: plimsoll.v1.ListQueuesRequest.consistency:type_name -> plimsoll.v1.Consistency
-	84, // 62: plimsoll.v1.ListQueuesResponse.queues:type_name -> plimsoll.v1.QueueStatus
-	3,  // 63: plimsoll.v1.GetQueueConfigRequest.consistency:type_name -> plimsoll.v1.Consistency
-	85, // 64: plimsoll.v1.GetQueueConfigResponse.config:type_name -> plimsoll.v1.QueueConfig
-	85, // 65: plimsoll.v1.SetQueueConfigRequest.config:type_name -> plimsoll.v1.QueueConfig
-	3,  // 66: plimsoll.v1.ListEventsRequest.consistency:type_name -> plimsoll.v1.Consistency
-	86, // 67: plimsoll.v1.ListEventsResponse.events:type_name -> plimsoll.v1.Event
-	4,  // 68: plimsoll.v1.JobService.SubmitJob:input_type -> plimsoll.v1.SubmitJobRequest
-	6,  // 69: plimsoll.v1.JobService.GetJob:input_type -> plimsoll.v1.GetJobRequest
-	8,  // 70: plimsoll.v1.JobService.ListJobs:input_type -> plimsoll.v1.ListJobsRequest
-	10, // 71: plimsoll.v1.JobService.WatchJob:input_type -> plimsoll.v1.WatchJobRequest
-	12, // 72: plimsoll.v1.JobService.KillJob:input_type -> plimsoll.v1.KillJobRequest
-	14, // 73: plimsoll.v1.JobService.ScaleJob:input_type -> plimsoll.v1.ScaleJobRequest
-	16, // 74: plimsoll.v1.JobService.GetTask:input_type -> plimsoll.v1.GetTaskRequest
-	18, // 75: plimsoll.v1.JobService.ListTasks:input_type -> plimsoll.v1.ListTasksRequest
-	20, // 76: plimsoll.v1.JobService.ExplainTask:input_type -> plimsoll.v1.ExplainTaskRequest
-	29, // 77: plimsoll.v1.JobService.PlaceJob:input_type -> plimsoll.v1.PlaceJobRequest
-	34, // 78: plimsoll.v1.JobService.ReadLogs:input_type -> plimsoll.v1.ReadLogsRequest
-	36, // 79: plimsoll.v1.NodeService.ListNodes:input_type -> plimsoll.v1.ListNodesRequest
-	39, // 80: plimsoll.v1.NodeService.SetNodeMode:input_type -> plimsoll.v1.SetNodeModeRequest
-	41, // 81: plimsoll.v1.NodeService.RemoveNode:input_type -> plimsoll.v1.RemoveNodeRequest
-	43, // 82: plimsoll.v1.NodeService.NodeCapacity:input_type -> plimsoll.v1.NodeCapacityRequest
-	46, // 83: plimsoll.v1.NodeService.PlanMoves:input_type -> plimsoll.v1.PlanMovesRequest
-	50, // 84: plimsoll.v1.NodeService.WatchNodeQOS:input_type -> plimsoll.v1.WatchNodeQOSRequest
-	52, // 85: plimsoll.v1.PolicyService.ApplyPolicies:input_type -> plimsoll.v1.ApplyPoliciesRequest
-	55, // 86: plimsoll.v1.PolicyService.GetPolicy:input_type -> plimsoll.v1.GetPolicyRequest
-	57, // 87: plimsoll.v1.PolicyService.ListPolicies:input_type -> plimsoll.v1.ListPoliciesRequest
-	59, // 88: plimsoll.v1.PolicyService.DeletePolicy:input_type -> plimsoll.v1.DeletePolicyRequest
-	61, // 89: plimsoll.v1.QueueService.ListQueues:input_type -> plimsoll.v1.ListQueuesRequest
-	63, // 90: plimsoll.v1.QueueService.GetQueueConfig:input_type -> plimsoll.v1.GetQueueConfigRequest
-	65, // 91: plimsoll.v1.QueueService.SetQueueConfig:input_type -> plimsoll.v1.SetQueueConfigRequest
-	67, // 92: plimsoll.v1.EventService.ListEvents:input_type -> plimsoll.v1.ListEventsRequest
-	5,  // 93: plimsoll.v1.JobService.SubmitJob:output_type -> plimsoll.v1.SubmitJobResponse
-	7,  // 94: plimsoll.v1.JobService.GetJob:output_type -> plimsoll.v1.GetJobResponse
-	9,  // 95: plimsoll.v1.JobService.ListJobs:output_type -> plimsoll.v1.ListJobsResponse
-	11, // 96: plimsoll.v1.JobService.WatchJob:output_type -> plimsoll.v1.WatchJobResponse
-	13, // 97: plimsoll.v1.JobService.KillJob:output_type -> plimsoll.v1.KillJobResponse
-	15, // 98: plimsoll.v1.JobService.ScaleJob:output_type -> plimsoll.v1.ScaleJobResponse
-	17, // 99: plimsoll.v1.JobService.GetTask:output_type -> plimsoll.v1.GetTaskResponse
-	19, // 100: plimsoll.v1.JobService.ListTasks:output_type -> plimsoll.v1.ListTasksResponse
-	23, // 101: plimsoll.v1.JobService.ExplainTask:output_type -> plimsoll.v1.ExplainTaskResponse
-	30, // 102: plimsoll.v1.JobService.PlaceJob:output_type -> plimsoll.v1.PlaceJobResponse
-	35, // 103: plimsoll.v1.JobService.ReadLogs:output_type -> plimsoll.v1.ReadLogsResponse
-	38, // 104: plimsoll.v1.NodeService.ListNodes:output_type -> plimsoll.v1.ListNodesResponse
-	40, // 105: plimsoll.v1.NodeService.SetNodeMode:output_type -> plimsoll.v1.SetNodeModeResponse
-	42, // 106: plimsoll.v1.NodeService.RemoveNode:output_type -> plimsoll.v1.RemoveNodeResponse
-	44, // 107: plimsoll.v1.NodeService.NodeCapacity:output_type -> plimsoll.v1.NodeCapacityResponse
-	47, // 108: plimsoll.v1.NodeService.PlanMoves:output_type -> plimsoll.v1.PlanMovesResponse
-	51, // 109: plimsoll.v1.NodeService.WatchNodeQOS:output_type -> plimsoll.v1.WatchNodeQOSResponse
-	54, // 110: plimsoll.v1.PolicyService.ApplyPolicies:output_type -> plimsoll.v1.ApplyPoliciesResponse
-	56, // 111: plimsoll.v1.PolicyService.GetPolicy:output_type -> plimsoll.v1.GetPolicyResponse
-	58, // 112: plimsoll.v1.PolicyService.ListPolicies:output_type -> plimsoll.v1.ListPoliciesResponse
-	60, // 113: plimsoll.v1.PolicyService.DeletePolicy:output_type -> plimsoll.v1.DeletePolicyResponse
-	62, // 114: plimsoll.v1.QueueService.ListQueues:output_type -> plimsoll.v1.ListQueuesResponse
-	64, // 115: plimsoll.v1.QueueService.GetQueueConfig:output_type -> plimsoll.v1.GetQueueConfigResponse
-	66, // 116: plimsoll.v1.QueueService.SetQueueConfig:output_type -> plimsoll.v1.SetQueueConfigResponse
-	68, // 117: plimsoll.v1.EventService.ListEvents:output_type -> plimsoll.v1.ListEventsResponse
-	93, // [93:118] is the sub-list for method output_type
-	68, // [68:93] is the sub-list for method input_type
-	68, // [68:68] is the sub-list for extension type_name
-	68, // [68:68] is the sub-list for extension extendee
-	0,  // [0:68] is the sub-list for field type_name
+	79, // 37: plimsoll.v1.FetchOutputsResponse.summary:type_name -> plimsoll.v1.OutputSummary
+	80, // 38: plimsoll.v1.FetchOutputsResponse.file:type_name -> plimsoll.v1.OutputFile
+	3,  // 39: plimsoll.v1.ListNodesRequest.consistency:type_name -> plimsoll.v1.Consistency
+	81, // 40: plimsoll.v1.NodeInfo.node:type_name -> plimsoll.v1.Node
+	82, // 41: plimsoll.v1.NodeInfo.status:type_name -> plimsoll.v1.NodeStatus
+	39, // 42: plimsoll.v1.ListNodesResponse.nodes:type_name -> plimsoll.v1.NodeInfo
+	83, // 43: plimsoll.v1.SetNodeModeRequest.mode:type_name -> plimsoll.v1.NodeMode
+	81, // 44: plimsoll.v1.SetNodeModeResponse.node:type_name -> plimsoll.v1.Node
+	47, // 45: plimsoll.v1.NodeCapacityResponse.nodes:type_name -> plimsoll.v1.NodeRoom
+	78, // 46: plimsoll.v1.NodeRoom.unreserved:type_name -> plimsoll.v1.Resources
+	78, // 47: plimsoll.v1.NodeRoom.whole:type_name -> plimsoll.v1.Resources
+	71, // 48: plimsoll.v1.PlanMovesRequest.spec:type_name -> plimsoll.v1.JobSpec
+	50, // 49: plimsoll.v1.PlanMovesResponse.moves:type_name -> plimsoll.v1.PlannedMove
+	51, // 50: plimsoll.v1.PlanMovesResponse.kept:type_name -> plimsoll.v1.KeptNode
+	84, // 51: plimsoll.v1.WatchNodeQOSResponse.status:type_name -> plimsoll.v1.NodeQOSStatus
+	85, // 52: plimsoll.v1.ApplyPoliciesRequest.policies:type_name -> plimsoll.v1.Policy
+	86, // 53: plimsoll.v1.PolicyOutcome.policy:type_name -> plimsoll.v1.PolicyRef
+	2,  // 54: plimsoll.v1.PolicyOutcome.change:type_name -> plimsoll.v1.PolicyChange
+	55, // 55: plimsoll.v1.ApplyPoliciesResponse.outcomes:type_name -> plimsoll.v1.PolicyOutcome
+	87, // 56: plimsoll.v1.GetPolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	3,  // 57: plimsoll.v1.GetPolicyRequest.consistency:type_name -> plimsoll.v1.Consistency
+	85, // 58: plimsoll.v1.GetPolicyResponse.policy:type_name -> plimsoll.v1.Policy
+	87, // 59: plimsoll.v1.ListPoliciesRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	3,  // 60: plimsoll.v1.ListPoliciesRequest.consistency:type_name -> plimsoll.v1.Consistency
+	85, // 61: plimsoll.v1.ListPoliciesResponse.policies:type_name -> plimsoll.v1.Policy
+	87, // 62: plimsoll.v1.DeletePolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	3,  // 63: plimsoll.v1.ListQueuesRequest.consistency:type_name -> plimsoll.v1.Consistency
+	88, // 64: plimsoll.v1.ListQueuesResponse.queues:type_name -> plimsoll.v1.QueueStatus
+	3,  // 65: plimsoll.v1.GetQueueConfigRequest.consistency:type_name -> plimsoll.v1.Consistency
+	89, // 66: plimsoll.v1.GetQueueConfigResponse.config:type_name -> plimsoll.v1.QueueConfig
+	89, // 67: plimsoll.v1.SetQueueConfigRequest.config:type_name -> plimsoll.v1.QueueConfig
+	3,  // 68: plimsoll.v1.ListEventsRequest.consistency:type_name -> plimsoll.v1.Consistency
+	90, // 69: plimsoll.v1.ListEventsResponse.events:type_name -> plimsoll.v1.Event
+	4,  // 70: plimsoll.v1.JobService.SubmitJob:input_type -> plimsoll.v1.SubmitJobRequest
+	6,  // 71: plimsoll.v1.JobService.GetJob:input_type -> plimsoll.v1.GetJobRequest
+	8,  // 72: plimsoll.v1.JobService.ListJobs:input_type -> plimsoll.v1.ListJobsRequest
+	10, // 73: plimsoll.v1.JobService.WatchJob:input_type -> plimsoll.v1.WatchJobRequest
+	12, // 74: plimsoll.v1.JobService.KillJob:input_type -> plimsoll.v1.KillJobRequest
+	14, // 75: plimsoll.v1.JobService.ScaleJob:input_type -> plimsoll.v1.ScaleJobRequest
+	16, // 76: plimsoll.v1.JobService.GetTask:input_type -> plimsoll.v1.GetTaskRequest
+	18, // 77: plimsoll.v1.JobService.ListTasks:input_type -> plimsoll.v1.ListTasksRequest
+	20, // 78: plimsoll.v1.JobService.ExplainTask:input_type -> plimsoll.v1.ExplainTaskRequest
+	29, // 79: plimsoll.v1.JobService.PlaceJob:input_type -> plimsoll.v1.PlaceJobRequest
+	34, // 80: plimsoll.v1.JobService.ReadLogs:input_type -> plimsoll.v1.ReadLogsRequest
+	36, // 81: plimsoll.v1.JobService.FetchOutputs:input_type -> plimsoll.v1.FetchOutputsRequest
+	38, // 82: plimsoll.v1.NodeService.ListNodes:input_type -> plimsoll.v1.ListNodesRequest
+	41, // 83: plimsoll.v1.NodeService.SetNodeMode:input_type -> plimsoll.v1.SetNodeModeRequest
+	43, // 84: plimsoll.v1.NodeService.RemoveNode:input_type -> plimsoll.v1.RemoveNodeRequest
+	45, // 85: plimsoll.v1.NodeService.NodeCapacity:input_type -> plimsoll.v1.NodeCapacityRequest
+	48, // 86: plimsoll.v1.NodeService.PlanMoves:input_type -> plimsoll.v1.PlanMovesRequest
+	52, // 87: plimsoll.v1.NodeService.WatchNodeQOS:input_type -> plimsoll.v1.WatchNodeQOSRequest
+	54, // 88: plimsoll.v1.PolicyService.ApplyPolicies:input_type -> plimsoll.v1.ApplyPoliciesRequest
+	57, // 89: plimsoll.v1.PolicyService.GetPolicy:input_type -> plimsoll.v1.GetPolicyRequest
+	59, // 90: plimsoll.v1.PolicyService.ListPolicies:input_type -> plimsoll.v1.ListPoliciesRequest
+	61, // 91: plimsoll.v1.PolicyService.DeletePolicy:input_type -> plimsoll.v1.DeletePolicyRequest
+	63, // 92: plimsoll.v1.QueueService.ListQueues:input_type -> plimsoll.v1.ListQueuesRequest
+	65, // 93: plimsoll.v1.QueueService.GetQueueConfig:input_type -> plimsoll.v1.GetQueueConfigRequest
+	67, // 94: plimsoll.v1.QueueService.SetQueueConfig:input_type -> plimsoll.v1.SetQueueConfigRequest
+	69, // 95: plimsoll.v1.EventService.ListEvents:input_type -> plimsoll.v1.ListEventsRequest
+	5,  // 96: plimsoll.v1.JobService.SubmitJob:output_type -> plimsoll.v1.SubmitJobResponse
+	7,  // 97: plimsoll.v1.JobService.GetJob:output_type -> plimsoll.v1.GetJobResponse
+	9,  // 98: plimsoll.v1.JobService.ListJobs:output_type -> plimsoll.v1.ListJobsResponse
+	11, // 99: plimsoll.v1.JobService.WatchJob:output_type -> plimsoll.v1.WatchJobResponse
+	13, // 100: plimsoll.v1.JobService.KillJob:output_type -> plimsoll.v1.KillJobResponse
+	15, // 101: plimsoll.v1.JobService.ScaleJob:output_type -> plimsoll.v1.ScaleJobResponse
+	17, // 102: plimsoll.v1.JobService.GetTask:output_type -> plimsoll.v1.GetTaskResponse
+	19, // 103: plimsoll.v1.JobService.ListTasks:output_type -> plimsoll.v1.ListTasksResponse
+	23, // 104: plimsoll.v1.JobService.ExplainTask:output_type -> plimsoll.v1.ExplainTaskResponse
+	30, // 105: plimsoll.v1.JobService.PlaceJob:output_type -> plimsoll.v1.PlaceJobResponse
+	35, // 106: plimsoll.v1.JobService.ReadLogs:output_type -> plimsoll.v1.ReadLogsResponse
+	37, // 107: plimsoll.v1.JobService.FetchOutputs:output_type -> plimsoll.v1.FetchOutputsResponse
+	40, // 108: plimsoll.v1.NodeService.ListNodes:output_type -> plimsoll.v1.ListNodesResponse
+	42, // 109: plimsoll.v1.NodeService.SetNodeMode:output_type -> plimsoll.v1.SetNodeModeResponse
+	44, // 110: plimsoll.v1.NodeService.RemoveNode:output_type -> plimsoll.v1.RemoveNodeResponse
+	46, // 111: plimsoll.v1.NodeService.NodeCapacity:output_type -> plimsoll.v1.NodeCapacityResponse
+	49, // 112: plimsoll.v1.NodeService.PlanMoves:output_type -> plimsoll.v1.PlanMovesResponse
+	53, // 113: plimsoll.v1.NodeService.WatchNodeQOS:output_type -> plimsoll.v1.WatchNodeQOSResponse
+	56, // 114: plimsoll.v1.PolicyService.ApplyPolicies:output_type -> plimsoll.v1.ApplyPoliciesResponse
+	58, // 115: plimsoll.v1.PolicyService.GetPolicy:output_type -> plimsoll.v1.GetPolicyResponse
+	60, // 116: plimsoll.v1.PolicyService.ListPolicies:output_type -> plimsoll.v1.ListPoliciesResponse
+	62, // 117: plimsoll.v1.PolicyService.DeletePolicy:output_type -> plimsoll.v1.DeletePolicyResponse
+	64, // 118: plimsoll.v1.QueueService.ListQueues:output_type -> plimsoll.v1.ListQueuesResponse
+	66, // 119: plimsoll.v1.QueueService.GetQueueConfig:output_type -> plimsoll.v1.GetQueueConfigResponse
+	68, // 120: plimsoll.v1.QueueService.SetQueueConfig:output_type -> plimsoll.v1.SetQueueConfigResponse
+	70, // 121: plimsoll.v1.EventService.ListEvents:output_type -> plimsoll.v1.ListEventsResponse
+	96, // [96:122] is the sub-list for method output_type
+	70, // [70:96] is the sub-list for method input_type
+	70, // [70:70] is the sub-list for extension type_name
+	70, // [70:70] is the sub-list for extension extendee
+	0,  // [0:70] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_api_proto_init() }
@@ -5005,14 +5209,19 @@ func file_plimsoll_v1_api_proto_init() {
 	}
 	file_plimsoll_v1_objects_proto_init()
 	file_plimsoll_v1_qos_proto_init()
-	file_plimsoll_v1_api_proto_msgTypes[64].OneofWrappers = []any{}
+	file_plimsoll_v1_api_proto_msgTypes[34].OneofWrappers = []any{
+		(*FetchOutputsResponse_Summary)(nil),
+		(*FetchOutputsResponse_File)(nil),
+		(*FetchOutputsResponse_Data)(nil),
+	}
+	file_plimsoll_v1_api_proto_msgTypes[66].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_api_proto_rawDesc), len(file_plimsoll_v1_api_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   66,
+			NumMessages:   68,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

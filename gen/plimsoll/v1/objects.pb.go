@@ -1174,8 +1174,10 @@ type GroupSpec struct {
 	Preferences     *Preferences      `protobuf:"bytes,14,opt,name=preferences,proto3" json:"preferences,omitempty"`
 	Class           Class             `protobuf:"varint,15,opt,name=class,proto3,enum=plimsoll.v1.Class" json:"class,omitempty"`
 	Priority        int32             `protobuf:"varint,16,opt,name=priority,proto3" json:"priority,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Paths and patterns below the task's own directory: the files to keep for who fetches them.
+	Outputs       []string `protobuf:"bytes,17,rep,name=outputs,proto3" json:"outputs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GroupSpec) Reset() {
@@ -1320,6 +1322,199 @@ func (x *GroupSpec) GetPriority() int32 {
 	return 0
 }
 
+func (x *GroupSpec) GetOutputs() []string {
+	if x != nil {
+		return x.Outputs
+	}
+	return nil
+}
+
+// What will be sent of the outputs of a task.
+type OutputSummary struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Files int64                  `protobuf:"varint,1,opt,name=files,proto3" json:"files,omitempty"`
+	Bytes int64                  `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// Entries that are not sent.
+	Refused int64 `protobuf:"varint,3,opt,name=refused,proto3" json:"refused,omitempty"`
+	// The first of these, each with the reason.
+	Refusals      []*OutputRefusal `protobuf:"bytes,4,rep,name=refusals,proto3" json:"refusals,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OutputSummary) Reset() {
+	*x = OutputSummary{}
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OutputSummary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OutputSummary) ProtoMessage() {}
+
+func (x *OutputSummary) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OutputSummary.ProtoReflect.Descriptor instead.
+func (*OutputSummary) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *OutputSummary) GetFiles() int64 {
+	if x != nil {
+		return x.Files
+	}
+	return 0
+}
+
+func (x *OutputSummary) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *OutputSummary) GetRefused() int64 {
+	if x != nil {
+		return x.Refused
+	}
+	return 0
+}
+
+func (x *OutputSummary) GetRefusals() []*OutputRefusal {
+	if x != nil {
+		return x.Refusals
+	}
+	return nil
+}
+
+type OutputRefusal struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The path, as a quoted text if it holds anything but printable characters.
+	Path          string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OutputRefusal) Reset() {
+	*x = OutputRefusal{}
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OutputRefusal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OutputRefusal) ProtoMessage() {}
+
+func (x *OutputRefusal) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OutputRefusal.ProtoReflect.Descriptor instead.
+func (*OutputRefusal) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *OutputRefusal) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *OutputRefusal) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// A file below the task's own directory.
+type OutputFile struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Relative, with slashes, and without "." and "..".
+	Path          string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Size          int64  `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	Executable    bool   `protobuf:"varint,3,opt,name=executable,proto3" json:"executable,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OutputFile) Reset() {
+	*x = OutputFile{}
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OutputFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OutputFile) ProtoMessage() {}
+
+func (x *OutputFile) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OutputFile.ProtoReflect.Descriptor instead.
+func (*OutputFile) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *OutputFile) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *OutputFile) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *OutputFile) GetExecutable() bool {
+	if x != nil {
+		return x.Executable
+	}
+	return false
+}
+
 type JobSpec struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1334,7 +1529,7 @@ type JobSpec struct {
 
 func (x *JobSpec) Reset() {
 	*x = JobSpec{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[10]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1346,7 +1541,7 @@ func (x *JobSpec) String() string {
 func (*JobSpec) ProtoMessage() {}
 
 func (x *JobSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[10]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1359,7 +1554,7 @@ func (x *JobSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobSpec.ProtoReflect.Descriptor instead.
 func (*JobSpec) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{10}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *JobSpec) GetId() string {
@@ -1419,7 +1614,7 @@ type TaskCounts struct {
 
 func (x *TaskCounts) Reset() {
 	*x = TaskCounts{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[11]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1431,7 +1626,7 @@ func (x *TaskCounts) String() string {
 func (*TaskCounts) ProtoMessage() {}
 
 func (x *TaskCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[11]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1444,7 +1639,7 @@ func (x *TaskCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskCounts.ProtoReflect.Descriptor instead.
 func (*TaskCounts) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{11}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TaskCounts) GetPending() int32 {
@@ -1522,7 +1717,7 @@ type GroupStatus struct {
 
 func (x *GroupStatus) Reset() {
 	*x = GroupStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[12]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1534,7 +1729,7 @@ func (x *GroupStatus) String() string {
 func (*GroupStatus) ProtoMessage() {}
 
 func (x *GroupStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[12]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1547,7 +1742,7 @@ func (x *GroupStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupStatus.ProtoReflect.Descriptor instead.
 func (*GroupStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{12}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GroupStatus) GetName() string {
@@ -1626,7 +1821,7 @@ type JobStatus struct {
 
 func (x *JobStatus) Reset() {
 	*x = JobStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[13]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1638,7 +1833,7 @@ func (x *JobStatus) String() string {
 func (*JobStatus) ProtoMessage() {}
 
 func (x *JobStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[13]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1651,7 +1846,7 @@ func (x *JobStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobStatus.ProtoReflect.Descriptor instead.
 func (*JobStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{13}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *JobStatus) GetId() string {
@@ -1741,7 +1936,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[14]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1753,7 +1948,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[14]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1766,7 +1961,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{14}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Job) GetSpec() *JobSpec {
@@ -1809,7 +2004,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[15]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1821,7 +2016,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[15]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1834,7 +2029,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{15}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Task) GetJob() string {
@@ -1968,7 +2163,7 @@ type NodeAttempts struct {
 
 func (x *NodeAttempts) Reset() {
 	*x = NodeAttempts{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[16]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1980,7 +2175,7 @@ func (x *NodeAttempts) String() string {
 func (*NodeAttempts) ProtoMessage() {}
 
 func (x *NodeAttempts) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[16]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1993,7 +2188,7 @@ func (x *NodeAttempts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeAttempts.ProtoReflect.Descriptor instead.
 func (*NodeAttempts) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{16}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *NodeAttempts) GetNode() string {
@@ -2042,7 +2237,7 @@ type NodeFacts struct {
 
 func (x *NodeFacts) Reset() {
 	*x = NodeFacts{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[17]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2054,7 +2249,7 @@ func (x *NodeFacts) String() string {
 func (*NodeFacts) ProtoMessage() {}
 
 func (x *NodeFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[17]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2067,7 +2262,7 @@ func (x *NodeFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeFacts.ProtoReflect.Descriptor instead.
 func (*NodeFacts) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{17}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *NodeFacts) GetTraits() map[string]*Trait {
@@ -2168,7 +2363,7 @@ type NodeGate struct {
 
 func (x *NodeGate) Reset() {
 	*x = NodeGate{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[18]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2180,7 +2375,7 @@ func (x *NodeGate) String() string {
 func (*NodeGate) ProtoMessage() {}
 
 func (x *NodeGate) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[18]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2193,7 +2388,7 @@ func (x *NodeGate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeGate.ProtoReflect.Descriptor instead.
 func (*NodeGate) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{18}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *NodeGate) GetSequence() uint64 {
@@ -2232,7 +2427,7 @@ type Eviction struct {
 
 func (x *Eviction) Reset() {
 	*x = Eviction{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[19]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2244,7 +2439,7 @@ func (x *Eviction) String() string {
 func (*Eviction) ProtoMessage() {}
 
 func (x *Eviction) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[19]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2257,7 +2452,7 @@ func (x *Eviction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Eviction.ProtoReflect.Descriptor instead.
 func (*Eviction) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{19}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Eviction) GetJob() string {
@@ -2315,7 +2510,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[20]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2327,7 +2522,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[20]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2340,7 +2535,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{20}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Node) GetId() string {
@@ -2460,7 +2655,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[21]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2472,7 +2667,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[21]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2485,7 +2680,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{21}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *NodeStatus) GetId() string {
@@ -2535,7 +2730,7 @@ type QueueConfig struct {
 
 func (x *QueueConfig) Reset() {
 	*x = QueueConfig{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[22]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2547,7 +2742,7 @@ func (x *QueueConfig) String() string {
 func (*QueueConfig) ProtoMessage() {}
 
 func (x *QueueConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[22]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2560,7 +2755,7 @@ func (x *QueueConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueConfig.ProtoReflect.Descriptor instead.
 func (*QueueConfig) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{22}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *QueueConfig) GetName() string {
@@ -2640,7 +2835,7 @@ type QueueStatus struct {
 
 func (x *QueueStatus) Reset() {
 	*x = QueueStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[23]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2652,7 +2847,7 @@ func (x *QueueStatus) String() string {
 func (*QueueStatus) ProtoMessage() {}
 
 func (x *QueueStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[23]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2665,7 +2860,7 @@ func (x *QueueStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatus.ProtoReflect.Descriptor instead.
 func (*QueueStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{23}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *QueueStatus) GetPath() string {
@@ -2769,7 +2964,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[24]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2781,7 +2976,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[24]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2794,7 +2989,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{24}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Event) GetType() int32 {
@@ -2870,7 +3065,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[25]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2882,7 +3077,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[25]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2895,7 +3090,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{25}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Error) GetCode() string {
@@ -2994,7 +3189,7 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x04near\x18\x01 \x03(\v2\x15.plimsoll.v1.SelectorR\x04near\x12'\n" +
 	"\x03far\x18\x02 \x03(\v2\x15.plimsoll.v1.SelectorR\x03far\x12+\n" +
 	"\x06spread\x18\x03 \x03(\v2\x13.plimsoll.v1.SpreadR\x06spread\x121\n" +
-	"\bstrategy\x18\x04 \x01(\x0e2\x15.plimsoll.v1.StrategyR\bstrategy\"\x9f\x05\n" +
+	"\bstrategy\x18\x04 \x01(\x0e2\x15.plimsoll.v1.StrategyR\bstrategy\"\xb9\x05\n" +
 	"\tGroupSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x18\n" +
@@ -3013,10 +3208,26 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\vconstraints\x18\r \x01(\v2\x18.plimsoll.v1.ConstraintsR\vconstraints\x12:\n" +
 	"\vpreferences\x18\x0e \x01(\v2\x18.plimsoll.v1.PreferencesR\vpreferences\x12(\n" +
 	"\x05class\x18\x0f \x01(\x0e2\x12.plimsoll.v1.ClassR\x05class\x12\x1a\n" +
-	"\bpriority\x18\x10 \x01(\x05R\bpriority\x1a6\n" +
+	"\bpriority\x18\x10 \x01(\x05R\bpriority\x12\x18\n" +
+	"\aoutputs\x18\x11 \x03(\tR\aoutputs\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x80\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8d\x01\n" +
+	"\rOutputSummary\x12\x14\n" +
+	"\x05files\x18\x01 \x01(\x03R\x05files\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12\x18\n" +
+	"\arefused\x18\x03 \x01(\x03R\arefused\x126\n" +
+	"\brefusals\x18\x04 \x03(\v2\x1a.plimsoll.v1.OutputRefusalR\brefusals\";\n" +
+	"\rOutputRefusal\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"T\n" +
+	"\n" +
+	"OutputFile\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04size\x18\x02 \x01(\x03R\x04size\x12\x1e\n" +
+	"\n" +
+	"executable\x18\x03 \x01(\bR\n" +
+	"executable\"\x80\x02\n" +
 	"\aJobSpec\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x14\n" +
@@ -3285,7 +3496,7 @@ func file_plimsoll_v1_objects_proto_rawDescGZIP() []byte {
 }
 
 var file_plimsoll_v1_objects_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_plimsoll_v1_objects_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_plimsoll_v1_objects_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_plimsoll_v1_objects_proto_goTypes = []any{
 	(JobState)(0),         // 0: plimsoll.v1.JobState
 	(RetryKind)(0),        // 1: plimsoll.v1.RetryKind
@@ -3306,95 +3517,99 @@ var file_plimsoll_v1_objects_proto_goTypes = []any{
 	(*Constraints)(nil),   // 16: plimsoll.v1.Constraints
 	(*Preferences)(nil),   // 17: plimsoll.v1.Preferences
 	(*GroupSpec)(nil),     // 18: plimsoll.v1.GroupSpec
-	(*JobSpec)(nil),       // 19: plimsoll.v1.JobSpec
-	(*TaskCounts)(nil),    // 20: plimsoll.v1.TaskCounts
-	(*GroupStatus)(nil),   // 21: plimsoll.v1.GroupStatus
-	(*JobStatus)(nil),     // 22: plimsoll.v1.JobStatus
-	(*Job)(nil),           // 23: plimsoll.v1.Job
-	(*Task)(nil),          // 24: plimsoll.v1.Task
-	(*NodeAttempts)(nil),  // 25: plimsoll.v1.NodeAttempts
-	(*NodeFacts)(nil),     // 26: plimsoll.v1.NodeFacts
-	(*NodeGate)(nil),      // 27: plimsoll.v1.NodeGate
-	(*Eviction)(nil),      // 28: plimsoll.v1.Eviction
-	(*Node)(nil),          // 29: plimsoll.v1.Node
-	(*NodeStatus)(nil),    // 30: plimsoll.v1.NodeStatus
-	(*QueueConfig)(nil),   // 31: plimsoll.v1.QueueConfig
-	(*QueueStatus)(nil),   // 32: plimsoll.v1.QueueStatus
-	(*Event)(nil),         // 33: plimsoll.v1.Event
-	(*Error)(nil),         // 34: plimsoll.v1.Error
-	nil,                   // 35: plimsoll.v1.Resources.AmountsEntry
-	nil,                   // 36: plimsoll.v1.PlatformRange.MinEntry
-	nil,                   // 37: plimsoll.v1.PlatformRange.MaxEntry
-	nil,                   // 38: plimsoll.v1.Constraints.TraitsEntry
-	nil,                   // 39: plimsoll.v1.Constraints.ClassEntry
-	nil,                   // 40: plimsoll.v1.GroupSpec.EnvEntry
-	nil,                   // 41: plimsoll.v1.JobSpec.LabelsEntry
-	nil,                   // 42: plimsoll.v1.NodeFacts.TraitsEntry
-	nil,                   // 43: plimsoll.v1.NodeFacts.NetworksEntry
-	nil,                   // 44: plimsoll.v1.NodeFacts.ReserveEntry
-	nil,                   // 45: plimsoll.v1.NodeFacts.OverprovisionEntry
-	nil,                   // 46: plimsoll.v1.Node.AttributesEntry
+	(*OutputSummary)(nil), // 19: plimsoll.v1.OutputSummary
+	(*OutputRefusal)(nil), // 20: plimsoll.v1.OutputRefusal
+	(*OutputFile)(nil),    // 21: plimsoll.v1.OutputFile
+	(*JobSpec)(nil),       // 22: plimsoll.v1.JobSpec
+	(*TaskCounts)(nil),    // 23: plimsoll.v1.TaskCounts
+	(*GroupStatus)(nil),   // 24: plimsoll.v1.GroupStatus
+	(*JobStatus)(nil),     // 25: plimsoll.v1.JobStatus
+	(*Job)(nil),           // 26: plimsoll.v1.Job
+	(*Task)(nil),          // 27: plimsoll.v1.Task
+	(*NodeAttempts)(nil),  // 28: plimsoll.v1.NodeAttempts
+	(*NodeFacts)(nil),     // 29: plimsoll.v1.NodeFacts
+	(*NodeGate)(nil),      // 30: plimsoll.v1.NodeGate
+	(*Eviction)(nil),      // 31: plimsoll.v1.Eviction
+	(*Node)(nil),          // 32: plimsoll.v1.Node
+	(*NodeStatus)(nil),    // 33: plimsoll.v1.NodeStatus
+	(*QueueConfig)(nil),   // 34: plimsoll.v1.QueueConfig
+	(*QueueStatus)(nil),   // 35: plimsoll.v1.QueueStatus
+	(*Event)(nil),         // 36: plimsoll.v1.Event
+	(*Error)(nil),         // 37: plimsoll.v1.Error
+	nil,                   // 38: plimsoll.v1.Resources.AmountsEntry
+	nil,                   // 39: plimsoll.v1.PlatformRange.MinEntry
+	nil,                   // 40: plimsoll.v1.PlatformRange.MaxEntry
+	nil,                   // 41: plimsoll.v1.Constraints.TraitsEntry
+	nil,                   // 42: plimsoll.v1.Constraints.ClassEntry
+	nil,                   // 43: plimsoll.v1.GroupSpec.EnvEntry
+	nil,                   // 44: plimsoll.v1.JobSpec.LabelsEntry
+	nil,                   // 45: plimsoll.v1.NodeFacts.TraitsEntry
+	nil,                   // 46: plimsoll.v1.NodeFacts.NetworksEntry
+	nil,                   // 47: plimsoll.v1.NodeFacts.ReserveEntry
+	nil,                   // 48: plimsoll.v1.NodeFacts.OverprovisionEntry
+	nil,                   // 49: plimsoll.v1.Node.AttributesEntry
 }
 var file_plimsoll_v1_objects_proto_depIdxs = []int32{
-	35, // 0: plimsoll.v1.Resources.amounts:type_name -> plimsoll.v1.Resources.AmountsEntry
+	38, // 0: plimsoll.v1.Resources.amounts:type_name -> plimsoll.v1.Resources.AmountsEntry
 	1,  // 1: plimsoll.v1.RetryPolicy.kind:type_name -> plimsoll.v1.RetryKind
-	36, // 2: plimsoll.v1.PlatformRange.min:type_name -> plimsoll.v1.PlatformRange.MinEntry
-	37, // 3: plimsoll.v1.PlatformRange.max:type_name -> plimsoll.v1.PlatformRange.MaxEntry
-	38, // 4: plimsoll.v1.Constraints.traits:type_name -> plimsoll.v1.Constraints.TraitsEntry
+	39, // 2: plimsoll.v1.PlatformRange.min:type_name -> plimsoll.v1.PlatformRange.MinEntry
+	40, // 3: plimsoll.v1.PlatformRange.max:type_name -> plimsoll.v1.PlatformRange.MaxEntry
+	41, // 4: plimsoll.v1.Constraints.traits:type_name -> plimsoll.v1.Constraints.TraitsEntry
 	15, // 5: plimsoll.v1.Constraints.networks:type_name -> plimsoll.v1.NetworkChoice
 	12, // 6: plimsoll.v1.Constraints.platform:type_name -> plimsoll.v1.PlatformRange
 	13, // 7: plimsoll.v1.Constraints.near:type_name -> plimsoll.v1.Selector
 	13, // 8: plimsoll.v1.Constraints.far:type_name -> plimsoll.v1.Selector
 	14, // 9: plimsoll.v1.Constraints.spread:type_name -> plimsoll.v1.Spread
 	7,  // 10: plimsoll.v1.Constraints.reservoir:type_name -> plimsoll.v1.ReservoirUse
-	39, // 11: plimsoll.v1.Constraints.class:type_name -> plimsoll.v1.Constraints.ClassEntry
+	42, // 11: plimsoll.v1.Constraints.class:type_name -> plimsoll.v1.Constraints.ClassEntry
 	13, // 12: plimsoll.v1.Preferences.near:type_name -> plimsoll.v1.Selector
 	13, // 13: plimsoll.v1.Preferences.far:type_name -> plimsoll.v1.Selector
 	14, // 14: plimsoll.v1.Preferences.spread:type_name -> plimsoll.v1.Spread
 	8,  // 15: plimsoll.v1.Preferences.strategy:type_name -> plimsoll.v1.Strategy
-	40, // 16: plimsoll.v1.GroupSpec.env:type_name -> plimsoll.v1.GroupSpec.EnvEntry
+	43, // 16: plimsoll.v1.GroupSpec.env:type_name -> plimsoll.v1.GroupSpec.EnvEntry
 	9,  // 17: plimsoll.v1.GroupSpec.resources:type_name -> plimsoll.v1.Resources
 	10, // 18: plimsoll.v1.GroupSpec.retry:type_name -> plimsoll.v1.RetryPolicy
 	16, // 19: plimsoll.v1.GroupSpec.constraints:type_name -> plimsoll.v1.Constraints
 	17, // 20: plimsoll.v1.GroupSpec.preferences:type_name -> plimsoll.v1.Preferences
 	6,  // 21: plimsoll.v1.GroupSpec.class:type_name -> plimsoll.v1.Class
-	41, // 22: plimsoll.v1.JobSpec.labels:type_name -> plimsoll.v1.JobSpec.LabelsEntry
-	18, // 23: plimsoll.v1.JobSpec.groups:type_name -> plimsoll.v1.GroupSpec
-	20, // 24: plimsoll.v1.GroupStatus.counts:type_name -> plimsoll.v1.TaskCounts
-	2,  // 25: plimsoll.v1.GroupStatus.wait_code:type_name -> plimsoll.v1.WaitCode
-	0,  // 26: plimsoll.v1.JobStatus.state:type_name -> plimsoll.v1.JobState
-	21, // 27: plimsoll.v1.JobStatus.groups:type_name -> plimsoll.v1.GroupStatus
-	19, // 28: plimsoll.v1.Job.spec:type_name -> plimsoll.v1.JobSpec
-	22, // 29: plimsoll.v1.Job.status:type_name -> plimsoll.v1.JobStatus
-	3,  // 30: plimsoll.v1.Task.state:type_name -> plimsoll.v1.TaskState
-	4,  // 31: plimsoll.v1.Task.result:type_name -> plimsoll.v1.TaskResult
-	25, // 32: plimsoll.v1.Task.earlier:type_name -> plimsoll.v1.NodeAttempts
-	42, // 33: plimsoll.v1.NodeFacts.traits:type_name -> plimsoll.v1.NodeFacts.TraitsEntry
-	43, // 34: plimsoll.v1.NodeFacts.networks:type_name -> plimsoll.v1.NodeFacts.NetworksEntry
-	44, // 35: plimsoll.v1.NodeFacts.reserve:type_name -> plimsoll.v1.NodeFacts.ReserveEntry
-	45, // 36: plimsoll.v1.NodeFacts.overprovision:type_name -> plimsoll.v1.NodeFacts.OverprovisionEntry
-	9,  // 37: plimsoll.v1.Node.capacity:type_name -> plimsoll.v1.Resources
-	46, // 38: plimsoll.v1.Node.attributes:type_name -> plimsoll.v1.Node.AttributesEntry
-	5,  // 39: plimsoll.v1.Node.mode:type_name -> plimsoll.v1.NodeMode
-	26, // 40: plimsoll.v1.Node.facts:type_name -> plimsoll.v1.NodeFacts
-	27, // 41: plimsoll.v1.Node.gate:type_name -> plimsoll.v1.NodeGate
-	28, // 42: plimsoll.v1.Node.evictions:type_name -> plimsoll.v1.Eviction
-	9,  // 43: plimsoll.v1.NodeStatus.allocated:type_name -> plimsoll.v1.Resources
-	9,  // 44: plimsoll.v1.QueueConfig.guaranteed:type_name -> plimsoll.v1.Resources
-	9,  // 45: plimsoll.v1.QueueConfig.max:type_name -> plimsoll.v1.Resources
-	31, // 46: plimsoll.v1.QueueConfig.queues:type_name -> plimsoll.v1.QueueConfig
-	9,  // 47: plimsoll.v1.QueueStatus.guaranteed:type_name -> plimsoll.v1.Resources
-	9,  // 48: plimsoll.v1.QueueStatus.max:type_name -> plimsoll.v1.Resources
-	9,  // 49: plimsoll.v1.QueueStatus.allocated:type_name -> plimsoll.v1.Resources
-	9,  // 50: plimsoll.v1.QueueStatus.pending:type_name -> plimsoll.v1.Resources
-	9,  // 51: plimsoll.v1.Event.resources:type_name -> plimsoll.v1.Resources
-	11, // 52: plimsoll.v1.Constraints.TraitsEntry.value:type_name -> plimsoll.v1.Trait
-	11, // 53: plimsoll.v1.NodeFacts.TraitsEntry.value:type_name -> plimsoll.v1.Trait
-	54, // [54:54] is the sub-list for method output_type
-	54, // [54:54] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	20, // 22: plimsoll.v1.OutputSummary.refusals:type_name -> plimsoll.v1.OutputRefusal
+	44, // 23: plimsoll.v1.JobSpec.labels:type_name -> plimsoll.v1.JobSpec.LabelsEntry
+	18, // 24: plimsoll.v1.JobSpec.groups:type_name -> plimsoll.v1.GroupSpec
+	23, // 25: plimsoll.v1.GroupStatus.counts:type_name -> plimsoll.v1.TaskCounts
+	2,  // 26: plimsoll.v1.GroupStatus.wait_code:type_name -> plimsoll.v1.WaitCode
+	0,  // 27: plimsoll.v1.JobStatus.state:type_name -> plimsoll.v1.JobState
+	24, // 28: plimsoll.v1.JobStatus.groups:type_name -> plimsoll.v1.GroupStatus
+	22, // 29: plimsoll.v1.Job.spec:type_name -> plimsoll.v1.JobSpec
+	25, // 30: plimsoll.v1.Job.status:type_name -> plimsoll.v1.JobStatus
+	3,  // 31: plimsoll.v1.Task.state:type_name -> plimsoll.v1.TaskState
+	4,  // 32: plimsoll.v1.Task.result:type_name -> plimsoll.v1.TaskResult
+	28, // 33: plimsoll.v1.Task.earlier:type_name -> plimsoll.v1.NodeAttempts
+	45, // 34: plimsoll.v1.NodeFacts.traits:type_name -> plimsoll.v1.NodeFacts.TraitsEntry
+	46, // 35: plimsoll.v1.NodeFacts.networks:type_name -> plimsoll.v1.NodeFacts.NetworksEntry
+	47, // 36: plimsoll.v1.NodeFacts.reserve:type_name -> plimsoll.v1.NodeFacts.ReserveEntry
+	48, // 37: plimsoll.v1.NodeFacts.overprovision:type_name -> plimsoll.v1.NodeFacts.OverprovisionEntry
+	9,  // 38: plimsoll.v1.Node.capacity:type_name -> plimsoll.v1.Resources
+	49, // 39: plimsoll.v1.Node.attributes:type_name -> plimsoll.v1.Node.AttributesEntry
+	5,  // 40: plimsoll.v1.Node.mode:type_name -> plimsoll.v1.NodeMode
+	29, // 41: plimsoll.v1.Node.facts:type_name -> plimsoll.v1.NodeFacts
+	30, // 42: plimsoll.v1.Node.gate:type_name -> plimsoll.v1.NodeGate
+	31, // 43: plimsoll.v1.Node.evictions:type_name -> plimsoll.v1.Eviction
+	9,  // 44: plimsoll.v1.NodeStatus.allocated:type_name -> plimsoll.v1.Resources
+	9,  // 45: plimsoll.v1.QueueConfig.guaranteed:type_name -> plimsoll.v1.Resources
+	9,  // 46: plimsoll.v1.QueueConfig.max:type_name -> plimsoll.v1.Resources
+	34, // 47: plimsoll.v1.QueueConfig.queues:type_name -> plimsoll.v1.QueueConfig
+	9,  // 48: plimsoll.v1.QueueStatus.guaranteed:type_name -> plimsoll.v1.Resources
+	9,  // 49: plimsoll.v1.QueueStatus.max:type_name -> plimsoll.v1.Resources
+	9,  // 50: plimsoll.v1.QueueStatus.allocated:type_name -> plimsoll.v1.Resources
+	9,  // 51: plimsoll.v1.QueueStatus.pending:type_name -> plimsoll.v1.Resources
+	9,  // 52: plimsoll.v1.Event.resources:type_name -> plimsoll.v1.Resources
+	11, // 53: plimsoll.v1.Constraints.TraitsEntry.value:type_name -> plimsoll.v1.Trait
+	11, // 54: plimsoll.v1.NodeFacts.TraitsEntry.value:type_name -> plimsoll.v1.Trait
+	55, // [55:55] is the sub-list for method output_type
+	55, // [55:55] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_objects_proto_init() }
@@ -3408,7 +3623,7 @@ func file_plimsoll_v1_objects_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_objects_proto_rawDesc), len(file_plimsoll_v1_objects_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   38,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
