@@ -314,13 +314,13 @@ func (f *fetch) tell(dir string) error {
 	if !f.declared && f.without != nil {
 		return f.without
 	}
-	f.a.notes.printf("fetched %s files, %s, of %s tasks to %s\n", thousands(int(f.files)),
-		plimsoll.FormatQuantity(plimsoll.Disk, f.bytes), thousands(f.done), dir)
+	f.a.notes.printf("fetched %s files of %s bytes to %s\n", thousands(int(f.files)),
+		plimsoll.FormatQuantity(plimsoll.Disk, f.bytes), dir)
 	if f.waiting > 0 {
-		f.a.notes.printf("plimsoll: %s tasks have not ended; fetch their outputs later\n", thousands(f.waiting))
+		f.a.notes.printf("plimsoll: tasks that have not ended, for a later fetch: %s\n", thousands(f.waiting))
 	}
 	if left := f.refused + f.changed; left > 0 {
-		f.a.notes.printf("plimsoll: %s entries were left out, the first of them: %s\n", thousands(int(left)), f.example)
+		f.a.notes.printf("plimsoll: entries left out: %s, the first of them %s\n", thousands(int(left)), f.example)
 	}
 	if f.lost.tell(f.a, "tasks") || f.changed > 0 {
 		return exitError(exitFailed)

@@ -67,10 +67,10 @@ func (u *unread) tell(a *app, owners string) bool {
 	if gone := u.dropped + u.removed; gone > 0 {
 		var causes []string
 		if u.dropped > 0 {
-			causes = append(causes, thousands(u.dropped)+" were dropped by their nodes, to make room or for their age")
+			causes = append(causes, thousands(u.dropped)+" dropped by their nodes to make room or for their age")
 		}
 		if u.removed > 0 {
-			causes = append(causes, thousands(u.removed)+" were on nodes that have been removed")
+			causes = append(causes, thousands(u.removed)+" on nodes that were removed")
 		}
 		a.notes.printf("plimsoll: %s are gone: %s\n", of(gone), strings.Join(causes, ", "))
 	}
