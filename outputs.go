@@ -14,12 +14,15 @@ const MaxOutputs = 64
 // MaxOutputPath is the length of the longest output, in bytes.
 const MaxOutputPath = 1024
 
-// ValidateOutputs checks the outputs of a group: relative paths below the task's own directory, whose
-// parts may be patterns as in path.Match. A path of a directory stands for everything below it.
+// ValidateOutputs checks the outputs of a group: relative paths below the task's own directory,
+// whose parts may be patterns as in path.Match. A path of a directory stands for everything below
+// it.
 func ValidateOutputs(field string, outputs []string) error {
 	if len(outputs) > MaxOutputs {
-		return Invalid(field, "has %d entries; at most %d are possible: name a directory, or use patterns such as out/*.csv",
-			len(outputs), MaxOutputs)
+		return Invalid(
+			field, "has %d entries; at most %d are possible: name a directory, or use patterns such as out/*.csv",
+			len(outputs), MaxOutputs,
+		)
 	}
 	for i, output := range outputs {
 		if err := validateOutput(fmt.Sprintf("%s[%d]", field, i), output); err != nil {

@@ -8,7 +8,9 @@ import (
 )
 
 func TestOutputs(t *testing.T) {
-	good := []string{"out", "out/report.csv", "*.csv", "out/[a-c]?/part-*", `odd\*name`, "…/größe", ".hidden", "..two", "a b"}
+	good := []string{
+		"out", "out/report.csv", "*.csv", "out/[a-c]?/part-*", `odd\*name`, "…/größe", ".hidden", "..two", "a b",
+	}
 	if err := ValidateOutputs("outputs", good); err != nil {
 		t.Error(err)
 	}
@@ -35,12 +37,13 @@ func TestOutputs(t *testing.T) {
 			t.Errorf("%q: %v, want %q", output, err, want)
 		}
 	}
-	if err := ValidateOutputs("outputs", make([]string, MaxOutputs+1)); err == nil || !strings.Contains(err.Error(), "65 entries") {
+	err := ValidateOutputs("outputs", make([]string, MaxOutputs+1))
+	if err == nil || !strings.Contains(err.Error(), "65 entries") {
 		t.Error(err)
 	}
 }
 
-// What passes stays below the directory that it is joined to.
+// An output that passes stays below the directory that it is joined to.
 func FuzzOutputs(f *testing.F) {
 	f.Add("out/*.csv")
 	f.Add("../x")

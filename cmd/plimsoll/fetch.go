@@ -70,7 +70,9 @@ func (cmd *jobFetchCmd) tasks(ctx context.Context, c *client.Client) ([]plimsoll
 	case err != nil:
 		return nil, err
 	case cmd.Task != "" && (!isTask || task.Job != cmd.ID):
-		return nil, plimsoll.Invalid("--task", "%q is no task of %s; plimsoll task list --job %s names them", cmd.Task, cmd.ID, cmd.ID)
+		return nil, plimsoll.Invalid(
+			"--task", "%q is no task of %s; plimsoll task list --job %s names them", cmd.Task, cmd.ID, cmd.ID,
+		)
 	}
 	tasks := []plimsoll.Task{task}
 	if !isTask {
@@ -226,7 +228,8 @@ func (f *fetch) begin(task string, o *client.OutputFile) (*fetchedFile, error) {
 	if !filepath.IsLocal(o.Path) || path.Clean(o.Path) != o.Path || !plimsoll.PlainName(o.Path) || o.Size < 0 ||
 		!filepath.IsLocal(task) || path.Base(task) != task {
 		return nil, plimsoll.Errorf(
-			plimsoll.CodeInternal, "the node of %s has sent a file with the impossible path %.100q; its agent is faulty", task, o.Path,
+			plimsoll.CodeInternal, "the node of %s has sent a file with the impossible path %.100q; its agent is faulty",
+			task, o.Path,
 		)
 	}
 	file := &fetchedFile{OutputFile: *o, path: path.Join(task, o.Path), partial: task + ".partial"}
@@ -308,8 +311,8 @@ func (f *fetch) draw(task string) {
 	f.progress.draw()
 }
 
-// tell says what was fetched and what was not. Outputs that should be there and are not fail the
-// command.
+// tell prints how much was fetched, and how much is missing. Outputs that should be there and are
+// not fail the command.
 func (f *fetch) tell(dir string) error {
 	if !f.declared && f.without != nil {
 		return f.without

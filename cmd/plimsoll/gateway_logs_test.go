@@ -21,8 +21,8 @@ func command(t *testing.T, address string, args ...string) (stdout, stderr strin
 	t.Helper()
 	var out, notes bytes.Buffer
 	code = execute(t.Context(), process{
-		args: append([]string{"--server", address}, args...), stdin: strings.NewReader(""), stdout: &out, stderr: &notes,
-		now: func() time.Time { return testNow },
+		args: append([]string{"--server", address}, args...), stdin: strings.NewReader(""),
+		stdout: &out, stderr: &notes, now: func() time.Time { return testNow },
 	})
 	return out.String(), notes.String(), code
 }
@@ -91,7 +91,10 @@ func TestWhichLogsArePrinted(t *testing.T) {
 		{"flaky.map.2 --failed", log(one, "flaky.map.2", "")},
 		{"flaky.map.0 --failed", ""},
 		{"wordcount --failed", ""},
-		{"flaky.map.1 --all-attempts", log(two, "flaky.map.1", "flaky.map.1/1") + log(two, "flaky.map.1", "flaky.map.1/2")},
+		{
+			"flaky.map.1 --all-attempts", log(two, "flaky.map.1", "flaky.map.1/1") +
+				log(two, "flaky.map.1", "flaky.map.1/2"),
+		},
 		{"flaky.map.0 --all-attempts", log(one, "flaky.map.0", "")},
 		{
 			"flaky --failed --all-attempts", log(two, "flaky.map.1", "flaky.map.1/1") +
@@ -99,7 +102,8 @@ func TestWhichLogsArePrinted(t *testing.T) {
 		},
 		{"wordcount", log(two, "wordcount.map.0", "wordcount.map.0") + log(two, "wordcount.map.1", "wordcount.map.1")},
 	} {
-		stdout, stderr, code := command(t, address, append([]string{"job", "logs", "--stream", "stdout"}, strings.Fields(c.args)...)...)
+		args := append([]string{"job", "logs", "--stream", "stdout"}, strings.Fields(c.args)...)
+		stdout, stderr, code := command(t, address, args...)
 		if diff := cmp.Diff(c.want, stdout); code != 0 || diff != "" {
 			t.Errorf("%s: exit code %d, %s (-want +got):\n%s", c.args, code, stderr, diff)
 		}
@@ -109,8 +113,8 @@ func TestWhichLogsArePrinted(t *testing.T) {
 		"flaky --since=-1m":                      "--since: ",
 		"flaky.map.1 --all-attempts --attempt 1": "--all-attempts: ",
 	} {
-		if _, stderr, code := command(t, address, append([]string{"job", "logs"}, strings.Fields(args)...)...); code != 2 ||
-			!strings.Contains(stderr, want) {
+		_, stderr, code := command(t, address, append([]string{"job", "logs"}, strings.Fields(args)...)...)
+		if code != 2 || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, %s", args, code, stderr)
 		}
 	}
@@ -189,19 +193,26 @@ func TestFetch(t *testing.T) {
 	}{
 		{"flaky.map.0", "flaky.map.0/a=1 flaky.map.0/out/b=22", "fetched 2 files of 3 bytes to ", 0},
 		{"flaky --task flaky.map.0", "flaky.map.0/a=1 flaky.map.0/out/b=22", "fetched 2 files", 0},
-		{"flaky --task flaky.map.1", "flaky.map.1/log=l", "entries left out: 3, the first of them flaky.map.1/x is a symbolic link", 0},
-		{"flaky --failed", "flaky.map.1/log=l flaky.map.2/whole=w", "entries left out: 4", 1},
-		{"flaky.map.2", "flaky.map.2/whole=w", "entries left out: 1, the first of them flaky.map.2/cut changed", 1},
 		{
-			"wordcount", "", "outputs of 2 of 2 tasks are gone: 1 dropped by their nodes to make room or for their age, " +
-				"1 on nodes that were removed", 1,
+			"flaky --task flaky.map.1", "flaky.map.1/log=l",
+			"entries left out: 3, the first of them flaky.map.1/x is a symbolic link", 0,
+		},
+		{"flaky --failed", "flaky.map.1/log=l flaky.map.2/whole=w", "entries left out: 4", 1},
+		{
+			"flaky.map.2", "flaky.map.2/whole=w",
+			"entries left out: 1, the first of them flaky.map.2/cut changed", 1,
+		},
+		{
+			"wordcount", "", "outputs of 2 of 2 tasks are gone: 1 dropped by their nodes to make room or for their " +
+				"age, 1 on nodes that were removed", 1,
 		},
 		{"waiting", "", "tasks that have not ended, for a later fetch: 2", 0},
 		{"wordcount --task flaky.map.0", "", "--task: ", 2},
 		{"nothing", "", `there is no job "nothing"`, 1},
 	} {
 		dir := filepath.Join(t.TempDir(), "made", "here")
-		_, stderr, code := command(t, address, append([]string{"job", "fetch", "-o", dir}, strings.Fields(c.args)...)...)
+		args := append([]string{"job", "fetch", "-o", dir}, strings.Fields(c.args)...)
+		_, stderr, code := command(t, address, args...)
 		got := ""
 		if _, err := os.Stat(dir); err == nil {
 			got = filesBelow(t, dir)
@@ -228,7 +239,8 @@ func TestFetchOverwritesOnlyByForce(t *testing.T) {
 	putFile("flaky.map.0/b", "mine")
 	putFile("flaky.map.0.partial", "left by a fetch that was killed")
 	_, stderr, code := command(t, address, "job", "fetch", "flaky.map.0", "-o", dir)
-	if got := filesBelow(t, dir); code != 1 || got != "flaky.map.0/a=new flaky.map.0/b=mine" || !strings.Contains(stderr, "--force") {
+	if got := filesBelow(t, dir); code != 1 || got != "flaky.map.0/a=new flaky.map.0/b=mine" ||
+		!strings.Contains(stderr, "--force") {
 		t.Errorf("exit code %d, files %s, %s", code, got, stderr)
 	}
 	if _, stderr, code = command(t, address, "job", "fetch", "flaky.map.0", "-o", dir, "--force"); code != 0 {

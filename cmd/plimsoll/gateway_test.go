@@ -431,7 +431,7 @@ func (g *fakeGateway) missing(task string) error {
 	return wire.ConnectError(g.mu.unread[task])
 }
 
-// FetchOutputs answers with what the test has set.
+// FetchOutputs answers with the parts that the test has set.
 func (g *fakeGateway) FetchOutputs(
 	_ context.Context, req *connect.Request[pb.FetchOutputsRequest], s *connect.ServerStream[pb.FetchOutputsResponse],
 ) error {

@@ -39,7 +39,8 @@ func (f *logsFlags) parse() (b agent.LogBounds, err error) {
 		return b, plimsoll.Invalid("--logs-age", "is %v; give a duration such as 168h", b.Age)
 	case b.FailedAge < 0, b.FailedAge != 0 && b.FailedAge < least:
 		return b, plimsoll.Invalid(
-			"--failed-logs-age", "is %v; give at least %v, for which attempts that succeeded are kept", b.FailedAge, least,
+			"--failed-logs-age", "is %v; give at least %v, for which attempts that succeeded are kept", b.FailedAge,
+			least,
 		)
 	}
 	return b, nil

@@ -18,7 +18,10 @@ func TestFlagsOfLogs(t *testing.T) {
 		field string // of the error; empty: none
 	}{
 		{logsFlags{}, agent.LogBounds{}, ""},
-		{logsFlags{"1Gi", time.Hour, 2 * time.Hour}, agent.LogBounds{Bytes: 1 << 30, Age: time.Hour, FailedAge: 2 * time.Hour}, ""},
+		{
+			logsFlags{"1Gi", time.Hour, 2 * time.Hour},
+			agent.LogBounds{Bytes: 1 << 30, Age: time.Hour, FailedAge: 2 * time.Hour}, "",
+		},
 		{logsFlags{LogsAge: 10000 * time.Hour}, agent.LogBounds{Age: 10000 * time.Hour}, ""},
 		{logsFlags{LogsBytes: "63Ki"}, agent.LogBounds{}, "logs-bytes"},
 		{logsFlags{LogsBytes: "-1"}, agent.LogBounds{}, "logs-bytes"},

@@ -18,13 +18,13 @@ type brokenLog struct{ error }
 // Unwrap returns the cause.
 func (b *brokenLog) Unwrap() error { return b.error }
 
-// unread counts the logs or outputs that could not be read, by their cause. So a cause that thousands
-// of them have in common takes one line.
+// unread counts the logs or outputs that could not be read, by their cause. So a cause that
+// thousands of them have in common takes one line.
 type unread struct {
 	what     string // logs or outputs
 	read     int    // those that were asked for
-	dropped  int // by their nodes
-	removed  int // with their nodes
+	dropped  int    // by their nodes
+	removed  int    // with their nodes
 	failed   int
 	broken   int
 	firstErr [2]firstError // of failed and of broken
@@ -75,10 +75,12 @@ func (u *unread) tell(a *app, owners string) bool {
 		a.notes.printf("plimsoll: %s are gone: %s\n", of(gone), strings.Join(causes, ", "))
 	}
 	if first := u.firstErr[0]; first.err != nil {
-		a.notes.printf("plimsoll: %s cannot be read, the first of them %s: %s\n", of(u.failed), first.task, a.explainError(first.err))
+		a.notes.printf("plimsoll: %s cannot be read, the first of them %s: %s\n", of(u.failed), first.task,
+			a.explainError(first.err))
 	}
 	if first := u.firstErr[1]; first.err != nil {
-		a.notes.printf("plimsoll: %s broke off, the first of them %s: %s\n", of(u.broken), first.task, a.explainError(first.err))
+		a.notes.printf("plimsoll: %s broke off, the first of them %s: %s\n", of(u.broken), first.task,
+			a.explainError(first.err))
 	}
 	return u.dropped+u.removed+u.failed+u.broken > 0
 }
@@ -96,7 +98,8 @@ func thousands(n int) string {
 // nodes note them, and the time for noting.
 const exactTimes = 2500 * time.Millisecond
 
-// logTimes remembers how exact the times of the printed lines are. Readers of several logs share it.
+// logTimes remembers how exact the times of the printed lines are. Readers of several logs share
+// it.
 type logTimes struct {
 	mu     sync.Mutex
 	widest int64 // nanoseconds

@@ -198,7 +198,9 @@ func (c *Config) validateBounds() error {
 func (b *LogBounds) validate() error {
 	switch {
 	case b.Bytes != 0 && b.Bytes < AttemptBytes:
-		return plimsoll.Invalid("logs.bytes", "is %d; give at least %d, which one attempt counts", b.Bytes, AttemptBytes)
+		return plimsoll.Invalid(
+			"logs.bytes", "is %d; give at least %d, as one attempt counts", b.Bytes, AttemptBytes,
+		)
 	case b.Age < 0:
 		return plimsoll.Invalid("logs.age", "is negative; give a duration such as 168h")
 	case b.FailedAge < 0:

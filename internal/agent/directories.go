@@ -113,9 +113,9 @@ func writeMark(dir string, end *plimsoll.TaskReport) error {
 	return err
 }
 
-// isRemovable reports whether a directory may be removed: its attempt has ended, is acknowledged, and
-// cannot be asked about again. The directory of an assigned attempt stays, because it prevents a
-// second start. The caller holds mu.
+// isRemovable reports whether a directory may be removed: its attempt has ended, is acknowledged,
+// and cannot be asked about again. The directory of an assigned attempt stays, because it prevents
+// a second start. The caller holds mu.
 func (l *ledger) isRemovable(task string, e *entry) bool {
 	if w, ok := l.wanted(task); !e.onDisk || !l.mu.synced || !l.mu.connected || ok && w.attempt == e.attempt {
 		return false

@@ -65,9 +65,9 @@ func mostAttempts(uids executor.UIDRange) int {
 	return max(int((uint64(uids.Last)-uint64(uids.First)+1)/2), 1)
 }
 
-// keeper bounds what ended attempts leave on the disk, by bytes and by age. Each attempt is measured
-// once, after its end. A sweep costs the measuring of the attempts that have ended since the last
-// one, and the logarithm of the number kept for each that it adds or retires.
+// keeper bounds what ended attempts leave on the disk, by bytes and by age. Each attempt is
+// measured once, after its end. A sweep measures the attempts that have ended since the last one.
+// The number of those kept matters to it only by its logarithm.
 //
 // One goroutine uses it.
 type keeper struct {

@@ -71,16 +71,26 @@ func TestWhichLogsAreKept(t *testing.T) {
 		keep   []string
 	}{
 		{"within the bounds all stay", day, 100, 60, all},
-		{"over the bytes the oldest that succeeded go first", LogBounds{4 * each, time.Hour, time.Hour}, 100, 60, all[1:]},
 		{
-			"then the next that succeeded", LogBounds{3 * each, time.Hour, time.Hour}, 100, 60,
+			"over the bytes the oldest that succeeded go first", LogBounds{4 * each, time.Hour, time.Hour}, 100, 60,
+			all[1:],
+		},
+		{
+			"then the next that succeeded",
+			LogBounds{3 * each, time.Hour, time.Hour},
+			100, 60,
 			[]string{"j.g.1/1", "j.g.2/1", "j.g.5/1"},
 		},
 		{
-			"failed ones go when no other is left, the oldest first", LogBounds{each, time.Hour, time.Hour}, 100, 60,
+			"failed ones go when no other is left, the oldest first",
+			LogBounds{each, time.Hour, time.Hour},
+			100, 60,
 			[]string{"j.g.2/1"},
 		},
-		{"by age those that succeeded go", day, 100, 20 + 24*3600, []string{"j.g.1/1", "j.g.1/2", "j.g.2/1", "j.g.5/1"}},
+		{
+			"by age those that succeeded go", day, 100, 20 + 24*3600,
+			[]string{"j.g.1/1", "j.g.1/2", "j.g.2/1", "j.g.5/1"},
+		},
 		{"and the failed ones later", day, 100, 30 + 48*3600, []string{"j.g.2/1"}},
 		{"half of the uids stay free", day, 3, 60, []string{"j.g.1/1", "j.g.2/1", "j.g.5/1"}},
 	}
@@ -188,8 +198,8 @@ func TestAnEndCostsTheSameWithManyLogsKept(t *testing.T) {
 	}
 }
 
-// BenchmarkEnd is the end of an attempt beside 10,000 that are kept, with its part of a sweep and
-// the list of live tasks after it.
+// BenchmarkEnd is the end of an attempt beside 10,000 that are kept. It includes a sweep and the
+// list of live tasks after it.
 func BenchmarkEnd(b *testing.B) {
 	for _, kept := range []int{10, 10_000} {
 		b.Run(fmt.Sprintf("kept=%d", kept), func(b *testing.B) {

@@ -97,7 +97,9 @@ func (h *logHandler) ReadTaskLog(
 		return wire.ConnectError(plimsoll.Invalid("tailLines", "is negative; give the number of lines, or 0 for all"))
 	}
 	if m.SinceNanos < 0 {
-		return wire.ConnectError(plimsoll.Invalid("sinceNanos", "is negative; give a number of nanoseconds, or 0 for all"))
+		return wire.ConnectError(
+			plimsoll.Invalid("sinceNanos", "is negative; give a number of nanoseconds, or 0 for all"),
+		)
 	}
 	if err := h.slots.acquire(h.ledger.node); err != nil {
 		return wire.ConnectError(err)
@@ -115,7 +117,9 @@ func (h *logHandler) ReadTaskLog(
 	}
 	defer t.close()
 	err := t.run(ctx, func(p piece) error {
-		return stream.Send(&pb.ReadTaskLogResponse{Stream: p.stream, Data: p.data, After: p.span.After, Time: p.span.At})
+		return stream.Send(
+			&pb.ReadTaskLogResponse{Stream: p.stream, Data: p.data, After: p.span.After, Time: p.span.At},
+		)
 	})
 	if err != nil && ctx.Err() == nil && plimsoll.CodeOf(err) == plimsoll.CodeInternal {
 		// The caller does not see the cause.
@@ -289,8 +293,8 @@ func (t *tail) open(s *tailed, dir string) (found bool, err error) {
 }
 
 // skip moves over a hole to the next bytes of the log, and returns the end of those bytes. The
-// oldest blocks are given back over the limit, and a seek of the task leaves a hole. lastWrite is in
-// Unix nanoseconds.
+// oldest blocks are given back over the limit, and a seek of the task leaves a hole. lastWrite is
+// in Unix nanoseconds.
 func (s *tailed) skip() (end, lastWrite int64, err error) {
 	info, err := s.file.Stat()
 	if err != nil {

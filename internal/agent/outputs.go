@@ -79,8 +79,8 @@ func (h *logHandler) sendOutputs(
 	return nil
 }
 
-// sendOutput sends a file. If the file has changed since it was found, fewer bytes are sent than were
-// announced, so that the receiver knows.
+// sendOutput sends a file. If the file has changed since it was found, fewer bytes are sent than
+// were announced, so that the receiver knows.
 func sendOutput(
 	ctx context.Context, found *executor.Outputs, f *executor.OutputFile, buffer []byte,
 	send func(*pb.ReadTaskOutputsResponse) error,

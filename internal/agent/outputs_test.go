@@ -30,7 +30,8 @@ func TestOutputsOverTheNetwork(t *testing.T) {
 		for stream.Receive() {
 			switch p := stream.Msg().GetPart().(type) {
 			case *pb.ReadTaskOutputsResponse_Summary:
-				fmt.Fprintf(&text, "%d files, %d bytes, %d refused", p.Summary.GetFiles(), p.Summary.GetBytes(), p.Summary.GetRefused())
+				s := p.Summary
+				fmt.Fprintf(&text, "%d files, %d bytes, %d refused", s.GetFiles(), s.GetBytes(), s.GetRefused())
 			case *pb.ReadTaskOutputsResponse_File:
 				fmt.Fprintf(&text, "; %s %d %t:", p.File.GetPath(), p.File.GetSize(), p.File.GetExecutable())
 			case *pb.ReadTaskOutputsResponse_Data:
@@ -75,8 +76,8 @@ func TestOutputsOverTheNetwork(t *testing.T) {
 	}
 }
 
-// A file that has changed since it was found is sent with fewer bytes than were announced, and never
-// with more.
+// A file that has changed since it was found is sent with fewer bytes than were announced, and
+// never with more.
 func TestOutputsThatChangeWhileTheyAreSent(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"grows", "shrinks", "vanishes"} {

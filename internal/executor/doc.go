@@ -101,9 +101,9 @@
 // to nothing.
 //
 // With that check the supervisor also notes how far each log has grown, and between which instants
-// (LogSpan). So the times of output are known to the second. The notes of a log take 48 KiB at most:
-// when they are full, each two become one, and the times of older output get coarser. What is written
-// in the last second has the time of the log's last write.
+// (LogSpan). So the times of output are known to the second. The notes of a log take 48 KiB at
+// most: when they are full, each two become one, and the times of older output get coarser. Output
+// of the last second has the time of the log's last write.
 //
 // The supervisor holds the program's files open and cuts these, even if the task has changed their
 // names. Between two checks, and while no supervisor runs, a file can exceed its limit.

@@ -14,8 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Programs write their logs themselves, so no line has a time. While an attempt runs, the supervisor
-// looks at the sizes of its logs once a second, and notes each growth in a file beside the log.
+// Programs write their logs themselves, so no line has a time. While an attempt runs, the
+// supervisor looks at the sizes of its logs once a second. It notes each growth in a file beside
+// the log.
 
 // timesSuffix, after the name of a log, names the file with its spans.
 const timesSuffix = ".times"
@@ -126,8 +127,8 @@ type logTimer struct {
 	failing bool // the last look failed, and that was reported
 }
 
-// newLogTimer continues the file of an earlier supervisor. What was written since that one's last
-// note counts as written since then.
+// newLogTimer continues the file of an earlier supervisor. Output since that one's last note
+// counts as written since then.
 func newLogTimer(log string, started int64) (*logTimer, error) {
 	t := &logTimer{path: log + timesSuffix, looked: started}
 	spans, err := readSpans(t.path)

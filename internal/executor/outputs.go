@@ -20,9 +20,10 @@ import (
 
 // Bounds of the outputs of a task.
 const (
-	// MaxOutputFiles is the largest number of files that are sent, MaxOutputPathBytes the largest
-	// sum of the bytes of their paths and of the directories that wait to be listed.
-	MaxOutputFiles     = 10_000
+	// MaxOutputFiles is the largest number of files that are sent.
+	MaxOutputFiles = 10_000
+	// MaxOutputPathBytes bounds the bytes of their paths, with those of the directories that wait
+	// to be listed.
 	MaxOutputPathBytes = 1 << 20
 	// maxOutputEntries bounds the entries of directories that are looked at.
 	maxOutputEntries = 100_000
@@ -47,8 +48,8 @@ type OutputRefusal struct {
 
 // Outputs are the files of a task that match its declared outputs. The caller closes them.
 //
-// The task may have put anything in its directory, and other tasks may be changing it. The agent may
-// be root. So each file is reached from descriptor to descriptor, no link is followed, and only
+// The task may have put anything in its directory, and other tasks may be changing it. The agent
+// may be root. So each file is reached from descriptor to descriptor, no link is followed, and only
 // regular files are opened that the task's user may read.
 type Outputs struct {
 	Files    []OutputFile // in the order of their paths
@@ -64,8 +65,8 @@ type Outputs struct {
 }
 
 // FindOutputs lists the files below a directory that match one of the outputs, which are as
-// plimsoll.ValidateOutputs takes them. A directory that matches stands for everything below it. Most
-// bounds the bytes of all files. The error is CodeExhausted if there is more than a bound.
+// plimsoll.ValidateOutputs takes them. A directory that matches stands for everything below it.
+// Most bounds the bytes of all files. The error is CodeExhausted if there is more than a bound.
 func FindOutputs(ctx context.Context, dir string, outputs []string, most int64) (*Outputs, error) {
 	if err := plimsoll.ValidateOutputs("outputs", outputs); err != nil {
 		return nil, err
@@ -96,8 +97,8 @@ func (o *Outputs) Open(f *OutputFile) (*os.File, error) {
 	return file, errors.Join(err, o.leave(parent))
 }
 
-// openFile opens a regular file of a directory. O_NONBLOCK keeps a FIFO or a lease that has taken the
-// place of the file from holding the caller up.
+// openFile opens a regular file of a directory. O_NONBLOCK keeps a FIFO or a lease that has taken
+// the place of the file from holding the caller up.
 func (o *Outputs) openFile(dir *os.File, name string) (*os.File, error) {
 	fd, err := unix.Openat(
 		int(dir.Fd()), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0,
@@ -267,7 +268,7 @@ func (o *Outputs) look(dir *os.File, at *outputsBelow, names []string) (below []
 	for _, name := range names {
 		if o.entries++; o.entries > maxOutputEntries {
 			return nil, plimsoll.Errorf(plimsoll.CodeExhausted,
-				"the directories of the outputs have more than %d entries; write what is to be fetched to a directory of its own",
+				"the directories of the outputs have more than %d entries; write the outputs to a directory of their own",
 				maxOutputEntries)
 		}
 		left, matched := at.match(name)
@@ -310,14 +311,15 @@ func (o *Outputs) add(file string, st *unix.Stat_t) error {
 	}
 	if len(o.Files) == MaxOutputFiles {
 		return plimsoll.Errorf(
-			plimsoll.CodeExhausted, "the outputs are more than %d files, as many as are sent; declare fewer, or pack them into one",
-			MaxOutputFiles,
+			plimsoll.CodeExhausted,
+			"the outputs are more than %d files, as many as are sent; declare fewer, or pack them into one", MaxOutputFiles,
 		)
 	}
 	if st.Size > o.most-o.Bytes {
 		return plimsoll.Errorf(
-			plimsoll.CodeExhausted, "the outputs up to %s are more than %s, which the node keeps and sends at most; declare fewer of them",
-			file, plimsoll.FormatQuantity(plimsoll.Disk, o.most),
+			plimsoll.CodeExhausted,
+			"the outputs up to %s are more than %s, which the node keeps and sends at most; declare fewer of them", file,
+			plimsoll.FormatQuantity(plimsoll.Disk, o.most),
 		)
 	}
 	o.Bytes += st.Size
@@ -329,7 +331,8 @@ func (o *Outputs) add(file string, st *unix.Stat_t) error {
 func (o *Outputs) hold(file string) error {
 	if o.pathBytes += len(file); o.pathBytes > MaxOutputPathBytes {
 		return plimsoll.Errorf(
-			plimsoll.CodeExhausted, "the paths of the outputs take more than %d bytes; declare fewer, or pack them into one file",
+			plimsoll.CodeExhausted,
+			"the paths of the outputs take more than %d bytes; declare fewer, or pack them into one file",
 			MaxOutputPathBytes,
 		)
 	}

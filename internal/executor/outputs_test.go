@@ -39,7 +39,7 @@ func putFile(t *testing.T, path, text string) {
 	}
 }
 
-// found lists the paths of the outputs, and what was refused.
+// found lists the paths of the outputs, and the refused entries with their reasons.
 func found(t *testing.T, dir string, outputs ...string) (paths, refused []string) {
 	t.Helper()
 	o, err := FindOutputs(t.Context(), dir, outputs, 1<<30)

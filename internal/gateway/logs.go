@@ -90,7 +90,9 @@ func checkLogRequest(req *pb.ReadLogsRequest) error {
 		return plimsoll.Invalid("tailLines", "is negative; give how many of the last lines are wanted, or 0 for all")
 	}
 	if req.GetSinceNanos() < 0 {
-		return plimsoll.Invalid("sinceNanos", "is negative; give how many of the last nanoseconds are wanted, or 0 for all")
+		return plimsoll.Invalid(
+			"sinceNanos", "is negative; give how many of the last nanoseconds are wanted, or 0 for all",
+		)
 	}
 	return nil
 }

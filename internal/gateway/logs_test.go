@@ -118,7 +118,8 @@ func TestLogsAreRelayedFromTheTasksNode(t *testing.T) {
 	}
 	asked := <-agent.asked
 	if asked.GetTask() != "a.map.0" || asked.GetAttempt() != 2 || asked.GetStream() != "stdout" || asked.GetFollow() ||
-		asked.GetTailBytes() != 9 || asked.GetTailLines() != 7 || asked.GetSinceNanos() != 11 || !asked.GetTimestamps() {
+		asked.GetTailBytes() != 9 || asked.GetTailLines() != 7 || asked.GetSinceNanos() != 11 ||
+		!asked.GetTimestamps() {
 		t.Errorf("the agent was asked %v", asked)
 	}
 	older := open(t, s.jobs.ReadLogs, &pb.ReadLogsRequest{Task: "a.map.0", Attempt: 1})

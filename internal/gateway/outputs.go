@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 
 	"connectrpc.com/connect"
 
@@ -84,7 +85,9 @@ func (s jobService) outputsOf(snapshot *replica.Snapshot, id string) (*pb.Task, 
 	case len(outputs) == 0:
 		return nil, nil, &plimsoll.Error{
 			Code: plimsoll.CodeConflict, Field: "outputs",
-			Msg: "group " + task.GetGroup() + " of job " + task.GetJob() + " declares none; name the files in the job file",
+			Msg: fmt.Sprintf(
+				"group %s of job %s declares none; name the files in the job file", task.GetGroup(), task.GetJob(),
+			),
 		}
 	case plimsoll.TaskState(task.GetState()) != plimsoll.TaskFinished:
 		return nil, nil, plimsoll.Errorf(
