@@ -46,12 +46,12 @@ func validateOutput(field, output string) error {
 		return Invalid(field, "%.60q holds a control character, or is no UTF-8; give a path of plain characters", output)
 	}
 	for part := range strings.SplitSeq(output, "/") {
-		switch {
-		case part == "..":
+		switch part {
+		case "..":
 			return Invalid(
 				field, "%.60q leads upwards; outputs are below the task's own directory: leave out the ..", output,
 			)
-		case part == "" || part == ".":
+		case "", ".":
 			return Invalid(field, "%.60q has a part that is empty or a dot; leave that part out", output)
 		}
 		if _, err := path.Match(part, ""); err != nil {

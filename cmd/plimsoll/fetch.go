@@ -265,7 +265,7 @@ func (f *fetch) finish(task string) error {
 	}
 	if file.got < file.Size {
 		if f.changed++; f.example == "" {
-			f.example = task + "/" + file.OutputFile.Path + " changed"
+			f.example = file.path + " changed"
 		}
 		return f.abandon()
 	}

@@ -20,7 +20,8 @@ func TestFlagsOfLogs(t *testing.T) {
 		{logsFlags{}, agent.LogBounds{}, ""},
 		{
 			logsFlags{"1Gi", time.Hour, 2 * time.Hour},
-			agent.LogBounds{Bytes: 1 << 30, Age: time.Hour, FailedAge: 2 * time.Hour}, "",
+			agent.LogBounds{Bytes: 1 << 30, Age: time.Hour, FailedAge: 2 * time.Hour},
+			"",
 		},
 		{logsFlags{LogsAge: 10000 * time.Hour}, agent.LogBounds{Age: 10000 * time.Hour}, ""},
 		{logsFlags{LogsBytes: "63Ki"}, agent.LogBounds{}, "logs-bytes"},

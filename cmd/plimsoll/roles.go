@@ -130,7 +130,6 @@ type devCmd struct {
 	agentAddressFlags
 	nodeFlags
 	userFlags
-	logsFlags
 	qosFlags
 }
 
@@ -166,10 +165,6 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	logs, err := cmd.logsFlags.parse()
-	if err != nil {
-		return err
-	}
 	agents, err := cmd.agentNetworks()
 	if err != nil {
 		return err
@@ -190,7 +185,7 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 		Node: cmd.Node, Capacity: node.capacity, Queues: queues,
 		Attributes: cmd.Attributes, Facts: node.facts, Networks: cmd.Network, TaskPids: cmd.TaskPids,
 		Supervisor: supervisor, Logger: log,
-		QOS: qos, Users: users, Logs: logs,
+		QOS: qos, Users: users, Logs: node.logs,
 	}
 	cfg.Gateway.MaxConnections = cmd.MaxConnections
 	cfg.Coordinator.State.Chain, cfg.Coordinator.State.EvictedFor = chosen.Chain, int64(chosen.EvictedFor)
@@ -424,7 +419,6 @@ type agentCmd struct {
 	LogTokenFile   string `help:"File with the token of a --listen with a port, made if it is not there; default: log.token in --data." env:"PLIMSOLL_LOG_TOKEN_FILE" placeholder:"FILE"`
 	nodeFlags
 	userFlags
-	logsFlags
 	qosFlags
 }
 
@@ -445,10 +439,6 @@ func (cmd *agentCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	qos, err := cmd.qosFlags.parse()
-	if err != nil {
-		return err
-	}
-	logs, err := cmd.logsFlags.parse()
 	if err != nil {
 		return err
 	}
@@ -480,7 +470,7 @@ func (cmd *agentCmd) Run(ctx context.Context, a *app) error {
 		Insecure: cmd.Insecure,
 		Capacity: node.capacity, Attributes: cmd.Attributes, Facts: node.facts, Networks: cmd.Network,
 		TaskPids: cmd.TaskPids,
-		QOS:      qos, Users: users, Logs: logs, LeaveTimeout: leaveTimeout,
+		QOS:      qos, Users: users, Logs: node.logs, LeaveTimeout: leaveTimeout,
 	}, agent.Deps{Executor: supervised, Retire: supervised.Retire, Events: dev.AgentEvents(log)})
 	if err != nil {
 		return err

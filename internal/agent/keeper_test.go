@@ -72,7 +72,9 @@ func TestWhichLogsAreKept(t *testing.T) {
 	}{
 		{"within the bounds all stay", day, 100, 60, all},
 		{
-			"over the bytes the oldest that succeeded go first", LogBounds{4 * each, time.Hour, time.Hour}, 100, 60,
+			"over the bytes the oldest that succeeded go first",
+			LogBounds{4 * each, time.Hour, time.Hour},
+			100, 60,
 			all[1:],
 		},
 		{
