@@ -89,6 +89,9 @@ type GroupSpec struct {
 	MaxRuntime time.Duration // longest run of one attempt; 0: no limit
 	KillGrace  time.Duration // time between SIGTERM and SIGKILL; 0: DefaultKillGrace
 	LogLimit   int64         // bytes kept of each of stdout and stderr; 0: DefaultLogLimit
+	// Outputs are paths and patterns below the task's own directory: files that can be fetched once
+	// the task has ended. See ValidateOutputs.
+	Outputs []string
 
 	Class    Class // how much the tasks are worth to their node; see Worth
 	Priority int32 // order within the class: higher is acted on later
@@ -386,6 +389,9 @@ func (g *GroupSpec) validate(field string) error {
 	}
 	if g.LogLimit < 0 {
 		return Invalid(field+".logLimit", "is negative; give an amount of bytes such as 64Mi")
+	}
+	if err := ValidateOutputs(field+".outputs", g.Outputs); err != nil {
+		return err
 	}
 	if err := g.Constraints.validate(field + ".constraints"); err != nil {
 		return err

@@ -71,6 +71,7 @@ func GroupSpecToProto(g *plimsoll.GroupSpec) *pb.GroupSpec {
 		Preferences:     PreferencesToProto(&g.Preferences),
 		Class:           pb.Class(g.Class),
 		Priority:        g.Priority,
+		Outputs:         textsToProto(g.Outputs),
 	}
 	if r := &g.Retry; *r != (plimsoll.RetryPolicy{}) {
 		m.Retry = &pb.RetryPolicy{
@@ -106,6 +107,7 @@ func GroupSpecFromProto(m *pb.GroupSpec) plimsoll.GroupSpec {
 		Preferences: PreferencesFromProto(m.GetPreferences()),
 		Class:       EnumFromProto[plimsoll.Class](m.GetClass()),
 		Priority:    m.GetPriority(),
+		Outputs:     textsFromProto(m.GetOutputs()),
 	}
 }
 
