@@ -4987,8 +4987,12 @@ type ListEventsRequest struct {
 	// Bound on the answer; 0: the server's bound (10,000).
 	Count uint64 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
 	// Only events whose object or reference has this id, or is a task of this job; empty: all.
-	Object        string       `protobuf:"bytes,3,opt,name=object,proto3" json:"object,omitempty"`
-	Consistency   *Consistency `protobuf:"bytes,4,opt,name=consistency,proto3" json:"consistency,omitempty"`
+	Object      string       `protobuf:"bytes,3,opt,name=object,proto3" json:"object,omitempty"`
+	Consistency *Consistency `protobuf:"bytes,4,opt,name=consistency,proto3" json:"consistency,omitempty"`
+	// Only events at this time or later, in Unix nanoseconds; 0: no bound.
+	Since int64 `protobuf:"varint,5,opt,name=since,proto3" json:"since,omitempty"`
+	// Only events of these types, as in Event.type; empty: all.
+	Types         []int32 `protobuf:"varint,6,rep,packed,name=types,proto3" json:"types,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5047,6 +5051,20 @@ func (x *ListEventsRequest) GetObject() string {
 func (x *ListEventsRequest) GetConsistency() *Consistency {
 	if x != nil {
 		return x.Consistency
+	}
+	return nil
+}
+
+func (x *ListEventsRequest) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *ListEventsRequest) GetTypes() []int32 {
+	if x != nil {
+		return x.Types
 	}
 	return nil
 }
@@ -5501,12 +5519,14 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x15SetQueueConfigRequest\x120\n" +
 	"\x06config\x18\x01 \x01(\v2\x18.plimsoll.v1.QueueConfigR\x06config\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\tR\x05token\"\x18\n" +
-	"\x16SetQueueConfigResponse\"\xa2\x01\n" +
+	"\x16SetQueueConfigResponse\"\xce\x01\n" +
 	"\x11ListEventsRequest\x12\x19\n" +
 	"\x05start\x18\x01 \x01(\x04H\x00R\x05start\x88\x01\x01\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x16\n" +
 	"\x06object\x18\x03 \x01(\tR\x06object\x12:\n" +
-	"\vconsistency\x18\x04 \x01(\v2\x18.plimsoll.v1.ConsistencyR\vconsistencyB\b\n" +
+	"\vconsistency\x18\x04 \x01(\v2\x18.plimsoll.v1.ConsistencyR\vconsistency\x12\x14\n" +
+	"\x05since\x18\x05 \x01(\x03R\x05since\x12\x14\n" +
+	"\x05types\x18\x06 \x03(\x05R\x05typesB\b\n" +
 	"\x06_start\"\x96\x02\n" +
 	"\x12ListEventsResponse\x12#\n" +
 	"\rinstance_uuid\x18\x01 \x01(\tR\finstanceUuid\x12\x1b\n" +

@@ -886,7 +886,10 @@ type WatchEventsRequest struct {
 	Object string `protobuf:"bytes,2,opt,name=object,proto3" json:"object,omitempty"`
 	// Instance whose ids start is of. If another one leads, the watch begins with the oldest event.
 	// Empty: the present one.
-	InstanceUuid  string `protobuf:"bytes,3,opt,name=instance_uuid,json=instanceUuid,proto3" json:"instance_uuid,omitempty"`
+	InstanceUuid string `protobuf:"bytes,3,opt,name=instance_uuid,json=instanceUuid,proto3" json:"instance_uuid,omitempty"`
+	// As ListEventsRequest.
+	Since         int64   `protobuf:"varint,4,opt,name=since,proto3" json:"since,omitempty"`
+	Types         []int32 `protobuf:"varint,5,rep,packed,name=types,proto3" json:"types,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -940,6 +943,20 @@ func (x *WatchEventsRequest) GetInstanceUuid() string {
 		return x.InstanceUuid
 	}
 	return ""
+}
+
+func (x *WatchEventsRequest) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *WatchEventsRequest) GetTypes() []int32 {
+	if x != nil {
+		return x.Types
+	}
+	return nil
 }
 
 type WatchEventsResponse struct {
@@ -1069,11 +1086,13 @@ const file_plimsoll_v1_watch_proto_rawDesc = "" +
 	"\x13WatchQueuesResponse\x121\n" +
 	"\x06queues\x18\x01 \x03(\v2\x19.plimsoll.v1.WatchedQueueR\x06queues\x12-\n" +
 	"\x05point\x18\x02 \x01(\v2\x17.plimsoll.v1.WatchPointR\x05point\x12!\n" +
-	"\fsnapshot_end\x18\x03 \x01(\bR\vsnapshotEnd\"v\n" +
+	"\fsnapshot_end\x18\x03 \x01(\bR\vsnapshotEnd\"\xa2\x01\n" +
 	"\x12WatchEventsRequest\x12\x19\n" +
 	"\x05start\x18\x01 \x01(\x04H\x00R\x05start\x88\x01\x01\x12\x16\n" +
 	"\x06object\x18\x02 \x01(\tR\x06object\x12#\n" +
-	"\rinstance_uuid\x18\x03 \x01(\tR\finstanceUuidB\b\n" +
+	"\rinstance_uuid\x18\x03 \x01(\tR\finstanceUuid\x12\x14\n" +
+	"\x05since\x18\x04 \x01(\x03R\x05since\x12\x14\n" +
+	"\x05types\x18\x05 \x03(\x05R\x05typesB\b\n" +
 	"\x06_start\"\x8c\x01\n" +
 	"\x13WatchEventsResponse\x12#\n" +
 	"\rinstance_uuid\x18\x01 \x01(\tR\finstanceUuid\x12\x10\n" +
