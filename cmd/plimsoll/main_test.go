@@ -144,6 +144,7 @@ func TestGolden(t *testing.T) {
 		"events":             "events",
 		"events-last":        "events -n 2",
 		"events-object":      "events --object wordcount",
+		"events-yunikorn":    "events --words yunikorn",
 		"events-object-last": "events --object wordcount -n 2",
 		"events-json":        "events --start 4 -o json",
 		"explain":            "explain waiting.map.1",

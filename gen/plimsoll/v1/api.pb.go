@@ -355,6 +355,63 @@ func (PolicyChange) EnumDescriptor() ([]byte, []int) {
 	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{5}
 }
 
+// The kind of object that an event is about. An event of a job that names one of its tasks is about
+// the task.
+type EventSubject int32
+
+const (
+	EventSubject_EVENT_SUBJECT_UNSPECIFIED EventSubject = 0
+	EventSubject_EVENT_SUBJECT_JOB         EventSubject = 1
+	EventSubject_EVENT_SUBJECT_TASK        EventSubject = 2
+	EventSubject_EVENT_SUBJECT_NODE        EventSubject = 3
+	EventSubject_EVENT_SUBJECT_QUEUE       EventSubject = 4
+)
+
+// Enum value maps for EventSubject.
+var (
+	EventSubject_name = map[int32]string{
+		0: "EVENT_SUBJECT_UNSPECIFIED",
+		1: "EVENT_SUBJECT_JOB",
+		2: "EVENT_SUBJECT_TASK",
+		3: "EVENT_SUBJECT_NODE",
+		4: "EVENT_SUBJECT_QUEUE",
+	}
+	EventSubject_value = map[string]int32{
+		"EVENT_SUBJECT_UNSPECIFIED": 0,
+		"EVENT_SUBJECT_JOB":         1,
+		"EVENT_SUBJECT_TASK":        2,
+		"EVENT_SUBJECT_NODE":        3,
+		"EVENT_SUBJECT_QUEUE":       4,
+	}
+)
+
+func (x EventSubject) Enum() *EventSubject {
+	p := new(EventSubject)
+	*p = x
+	return p
+}
+
+func (x EventSubject) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (EventSubject) Descriptor() protoreflect.EnumDescriptor {
+	return file_plimsoll_v1_api_proto_enumTypes[6].Descriptor()
+}
+
+func (EventSubject) Type() protoreflect.EnumType {
+	return &file_plimsoll_v1_api_proto_enumTypes[6]
+}
+
+func (x EventSubject) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use EventSubject.Descriptor instead.
+func (EventSubject) EnumDescriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{6}
+}
+
 // The consistency of a read. Epoch and revision belong to FRESHNESS_AT_LEAST alone: those of an
 // earlier answer. A copy of a later epoch holds everything that was stored in an earlier one.
 type Consistency struct {
@@ -4991,8 +5048,8 @@ type ListEventsRequest struct {
 	Consistency *Consistency `protobuf:"bytes,4,opt,name=consistency,proto3" json:"consistency,omitempty"`
 	// Only events at this time or later, in Unix nanoseconds; 0: no bound.
 	Since int64 `protobuf:"varint,5,opt,name=since,proto3" json:"since,omitempty"`
-	// Only events of these types, as in Event.type; empty: all.
-	Types         []int32 `protobuf:"varint,6,rep,packed,name=types,proto3" json:"types,omitempty"`
+	// Only events about objects of these kinds; empty: all.
+	Types         []EventSubject `protobuf:"varint,6,rep,packed,name=types,proto3,enum=plimsoll.v1.EventSubject" json:"types,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5062,7 +5119,7 @@ func (x *ListEventsRequest) GetSince() int64 {
 	return 0
 }
 
-func (x *ListEventsRequest) GetTypes() []int32 {
+func (x *ListEventsRequest) GetTypes() []EventSubject {
 	if x != nil {
 		return x.Types
 	}
@@ -5519,14 +5576,14 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x15SetQueueConfigRequest\x120\n" +
 	"\x06config\x18\x01 \x01(\v2\x18.plimsoll.v1.QueueConfigR\x06config\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\tR\x05token\"\x18\n" +
-	"\x16SetQueueConfigResponse\"\xce\x01\n" +
+	"\x16SetQueueConfigResponse\"\xe9\x01\n" +
 	"\x11ListEventsRequest\x12\x19\n" +
 	"\x05start\x18\x01 \x01(\x04H\x00R\x05start\x88\x01\x01\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x16\n" +
 	"\x06object\x18\x03 \x01(\tR\x06object\x12:\n" +
 	"\vconsistency\x18\x04 \x01(\v2\x18.plimsoll.v1.ConsistencyR\vconsistency\x12\x14\n" +
-	"\x05since\x18\x05 \x01(\x03R\x05since\x12\x14\n" +
-	"\x05types\x18\x06 \x03(\x05R\x05typesB\b\n" +
+	"\x05since\x18\x05 \x01(\x03R\x05since\x12/\n" +
+	"\x05types\x18\x06 \x03(\x0e2\x19.plimsoll.v1.EventSubjectR\x05typesB\b\n" +
 	"\x06_start\"\x96\x02\n" +
 	"\x12ListEventsResponse\x12#\n" +
 	"\rinstance_uuid\x18\x01 \x01(\tR\finstanceUuid\x12\x1b\n" +
@@ -5569,7 +5626,13 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x19POLICY_CHANGE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15POLICY_CHANGE_CREATED\x10\x01\x12\x19\n" +
 	"\x15POLICY_CHANGE_CHANGED\x10\x02\x12\x1b\n" +
-	"\x17POLICY_CHANGE_UNCHANGED\x10\x032\xd7\a\n" +
+	"\x17POLICY_CHANGE_UNCHANGED\x10\x03*\x8d\x01\n" +
+	"\fEventSubject\x12\x1d\n" +
+	"\x19EVENT_SUBJECT_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11EVENT_SUBJECT_JOB\x10\x01\x12\x16\n" +
+	"\x12EVENT_SUBJECT_TASK\x10\x02\x12\x16\n" +
+	"\x12EVENT_SUBJECT_NODE\x10\x03\x12\x17\n" +
+	"\x13EVENT_SUBJECT_QUEUE\x10\x042\xd7\a\n" +
 	"\n" +
 	"JobService\x12J\n" +
 	"\tSubmitJob\x12\x1d.plimsoll.v1.SubmitJobRequest\x1a\x1e.plimsoll.v1.SubmitJobResponse\x12A\n" +
@@ -5619,7 +5682,7 @@ func file_plimsoll_v1_api_proto_rawDescGZIP() []byte {
 	return file_plimsoll_v1_api_proto_rawDescData
 }
 
-var file_plimsoll_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_plimsoll_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
 var file_plimsoll_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
 var file_plimsoll_v1_api_proto_goTypes = []any{
 	(Freshness)(0),                 // 0: plimsoll.v1.Freshness
@@ -5628,233 +5691,235 @@ var file_plimsoll_v1_api_proto_goTypes = []any{
 	(TaskSort)(0),                  // 3: plimsoll.v1.TaskSort
 	(StageKind)(0),                 // 4: plimsoll.v1.StageKind
 	(PolicyChange)(0),              // 5: plimsoll.v1.PolicyChange
-	(*Consistency)(nil),            // 6: plimsoll.v1.Consistency
-	(*SubmitJobRequest)(nil),       // 7: plimsoll.v1.SubmitJobRequest
-	(*SubmitJobResponse)(nil),      // 8: plimsoll.v1.SubmitJobResponse
-	(*GetJobRequest)(nil),          // 9: plimsoll.v1.GetJobRequest
-	(*GetJobResponse)(nil),         // 10: plimsoll.v1.GetJobResponse
-	(*ListJobsRequest)(nil),        // 11: plimsoll.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),       // 12: plimsoll.v1.ListJobsResponse
-	(*WatchJobRequest)(nil),        // 13: plimsoll.v1.WatchJobRequest
-	(*WatchJobResponse)(nil),       // 14: plimsoll.v1.WatchJobResponse
-	(*KillJobRequest)(nil),         // 15: plimsoll.v1.KillJobRequest
-	(*KillJobResponse)(nil),        // 16: plimsoll.v1.KillJobResponse
-	(*ScaleJobRequest)(nil),        // 17: plimsoll.v1.ScaleJobRequest
-	(*ScaleJobResponse)(nil),       // 18: plimsoll.v1.ScaleJobResponse
-	(*DeleteJobRequest)(nil),       // 19: plimsoll.v1.DeleteJobRequest
-	(*DeleteJobResponse)(nil),      // 20: plimsoll.v1.DeleteJobResponse
-	(*GetTaskRequest)(nil),         // 21: plimsoll.v1.GetTaskRequest
-	(*GetTaskResponse)(nil),        // 22: plimsoll.v1.GetTaskResponse
-	(*ListTasksRequest)(nil),       // 23: plimsoll.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),      // 24: plimsoll.v1.ListTasksResponse
-	(*ListAttemptsRequest)(nil),    // 25: plimsoll.v1.ListAttemptsRequest
-	(*ListAttemptsResponse)(nil),   // 26: plimsoll.v1.ListAttemptsResponse
-	(*ExplainTaskRequest)(nil),     // 27: plimsoll.v1.ExplainTaskRequest
-	(*ExplainStep)(nil),            // 28: plimsoll.v1.ExplainStep
-	(*ExplainReason)(nil),          // 29: plimsoll.v1.ExplainReason
-	(*ExplainTaskResponse)(nil),    // 30: plimsoll.v1.ExplainTaskResponse
-	(*SpreadCount)(nil),            // 31: plimsoll.v1.SpreadCount
-	(*NodeCounts)(nil),             // 32: plimsoll.v1.NodeCounts
-	(*NodeVerdict)(nil),            // 33: plimsoll.v1.NodeVerdict
-	(*PlacementDecision)(nil),      // 34: plimsoll.v1.PlacementDecision
-	(*PlacementCandidate)(nil),     // 35: plimsoll.v1.PlacementCandidate
-	(*PlaceJobRequest)(nil),        // 36: plimsoll.v1.PlaceJobRequest
-	(*PlaceJobResponse)(nil),       // 37: plimsoll.v1.PlaceJobResponse
-	(*PlacedGroup)(nil),            // 38: plimsoll.v1.PlacedGroup
-	(*PlacedTask)(nil),             // 39: plimsoll.v1.PlacedTask
-	(*PlacementRefusal)(nil),       // 40: plimsoll.v1.PlacementRefusal
-	(*ReadLogsRequest)(nil),        // 41: plimsoll.v1.ReadLogsRequest
-	(*ReadLogsResponse)(nil),       // 42: plimsoll.v1.ReadLogsResponse
-	(*ListNodesRequest)(nil),       // 43: plimsoll.v1.ListNodesRequest
-	(*NodeInfo)(nil),               // 44: plimsoll.v1.NodeInfo
-	(*ListNodesResponse)(nil),      // 45: plimsoll.v1.ListNodesResponse
-	(*SetNodeModeRequest)(nil),     // 46: plimsoll.v1.SetNodeModeRequest
-	(*SetNodeModeResponse)(nil),    // 47: plimsoll.v1.SetNodeModeResponse
-	(*RemoveNodeRequest)(nil),      // 48: plimsoll.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),     // 49: plimsoll.v1.RemoveNodeResponse
-	(*NodeCapacityRequest)(nil),    // 50: plimsoll.v1.NodeCapacityRequest
-	(*NodeCapacityResponse)(nil),   // 51: plimsoll.v1.NodeCapacityResponse
-	(*NodeRoom)(nil),               // 52: plimsoll.v1.NodeRoom
-	(*PlanMovesRequest)(nil),       // 53: plimsoll.v1.PlanMovesRequest
-	(*PlanMovesResponse)(nil),      // 54: plimsoll.v1.PlanMovesResponse
-	(*PlannedMove)(nil),            // 55: plimsoll.v1.PlannedMove
-	(*KeptNode)(nil),               // 56: plimsoll.v1.KeptNode
-	(*WatchNodeQOSRequest)(nil),    // 57: plimsoll.v1.WatchNodeQOSRequest
-	(*WatchNodeQOSResponse)(nil),   // 58: plimsoll.v1.WatchNodeQOSResponse
-	(*ApplyPoliciesRequest)(nil),   // 59: plimsoll.v1.ApplyPoliciesRequest
-	(*PolicyOutcome)(nil),          // 60: plimsoll.v1.PolicyOutcome
-	(*ApplyPoliciesResponse)(nil),  // 61: plimsoll.v1.ApplyPoliciesResponse
-	(*GetPolicyRequest)(nil),       // 62: plimsoll.v1.GetPolicyRequest
-	(*GetPolicyResponse)(nil),      // 63: plimsoll.v1.GetPolicyResponse
-	(*ListPoliciesRequest)(nil),    // 64: plimsoll.v1.ListPoliciesRequest
-	(*ListPoliciesResponse)(nil),   // 65: plimsoll.v1.ListPoliciesResponse
-	(*DeletePolicyRequest)(nil),    // 66: plimsoll.v1.DeletePolicyRequest
-	(*DeletePolicyResponse)(nil),   // 67: plimsoll.v1.DeletePolicyResponse
-	(*ListQueuesRequest)(nil),      // 68: plimsoll.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),     // 69: plimsoll.v1.ListQueuesResponse
-	(*GetQueueConfigRequest)(nil),  // 70: plimsoll.v1.GetQueueConfigRequest
-	(*GetQueueConfigResponse)(nil), // 71: plimsoll.v1.GetQueueConfigResponse
-	(*SetQueueConfigRequest)(nil),  // 72: plimsoll.v1.SetQueueConfigRequest
-	(*SetQueueConfigResponse)(nil), // 73: plimsoll.v1.SetQueueConfigResponse
-	(*ListEventsRequest)(nil),      // 74: plimsoll.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),     // 75: plimsoll.v1.ListEventsResponse
-	(*JobSpec)(nil),                // 76: plimsoll.v1.JobSpec
-	(*Job)(nil),                    // 77: plimsoll.v1.Job
-	(JobState)(0),                  // 78: plimsoll.v1.JobState
-	(TaskResult)(0),                // 79: plimsoll.v1.TaskResult
-	(*JobStatus)(nil),              // 80: plimsoll.v1.JobStatus
-	(*Task)(nil),                   // 81: plimsoll.v1.Task
-	(TaskState)(0),                 // 82: plimsoll.v1.TaskState
-	(*Attempt)(nil),                // 83: plimsoll.v1.Attempt
-	(WaitCode)(0),                  // 84: plimsoll.v1.WaitCode
-	(*Resources)(nil),              // 85: plimsoll.v1.Resources
-	(*Node)(nil),                   // 86: plimsoll.v1.Node
-	(*NodeStatus)(nil),             // 87: plimsoll.v1.NodeStatus
-	(NodeMode)(0),                  // 88: plimsoll.v1.NodeMode
-	(*NodeQOSStatus)(nil),          // 89: plimsoll.v1.NodeQOSStatus
-	(*Policy)(nil),                 // 90: plimsoll.v1.Policy
-	(*PolicyRef)(nil),              // 91: plimsoll.v1.PolicyRef
-	(PolicyKind)(0),                // 92: plimsoll.v1.PolicyKind
-	(*QueueStatus)(nil),            // 93: plimsoll.v1.QueueStatus
-	(*QueueConfig)(nil),            // 94: plimsoll.v1.QueueConfig
-	(*Event)(nil),                  // 95: plimsoll.v1.Event
+	(EventSubject)(0),              // 6: plimsoll.v1.EventSubject
+	(*Consistency)(nil),            // 7: plimsoll.v1.Consistency
+	(*SubmitJobRequest)(nil),       // 8: plimsoll.v1.SubmitJobRequest
+	(*SubmitJobResponse)(nil),      // 9: plimsoll.v1.SubmitJobResponse
+	(*GetJobRequest)(nil),          // 10: plimsoll.v1.GetJobRequest
+	(*GetJobResponse)(nil),         // 11: plimsoll.v1.GetJobResponse
+	(*ListJobsRequest)(nil),        // 12: plimsoll.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),       // 13: plimsoll.v1.ListJobsResponse
+	(*WatchJobRequest)(nil),        // 14: plimsoll.v1.WatchJobRequest
+	(*WatchJobResponse)(nil),       // 15: plimsoll.v1.WatchJobResponse
+	(*KillJobRequest)(nil),         // 16: plimsoll.v1.KillJobRequest
+	(*KillJobResponse)(nil),        // 17: plimsoll.v1.KillJobResponse
+	(*ScaleJobRequest)(nil),        // 18: plimsoll.v1.ScaleJobRequest
+	(*ScaleJobResponse)(nil),       // 19: plimsoll.v1.ScaleJobResponse
+	(*DeleteJobRequest)(nil),       // 20: plimsoll.v1.DeleteJobRequest
+	(*DeleteJobResponse)(nil),      // 21: plimsoll.v1.DeleteJobResponse
+	(*GetTaskRequest)(nil),         // 22: plimsoll.v1.GetTaskRequest
+	(*GetTaskResponse)(nil),        // 23: plimsoll.v1.GetTaskResponse
+	(*ListTasksRequest)(nil),       // 24: plimsoll.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),      // 25: plimsoll.v1.ListTasksResponse
+	(*ListAttemptsRequest)(nil),    // 26: plimsoll.v1.ListAttemptsRequest
+	(*ListAttemptsResponse)(nil),   // 27: plimsoll.v1.ListAttemptsResponse
+	(*ExplainTaskRequest)(nil),     // 28: plimsoll.v1.ExplainTaskRequest
+	(*ExplainStep)(nil),            // 29: plimsoll.v1.ExplainStep
+	(*ExplainReason)(nil),          // 30: plimsoll.v1.ExplainReason
+	(*ExplainTaskResponse)(nil),    // 31: plimsoll.v1.ExplainTaskResponse
+	(*SpreadCount)(nil),            // 32: plimsoll.v1.SpreadCount
+	(*NodeCounts)(nil),             // 33: plimsoll.v1.NodeCounts
+	(*NodeVerdict)(nil),            // 34: plimsoll.v1.NodeVerdict
+	(*PlacementDecision)(nil),      // 35: plimsoll.v1.PlacementDecision
+	(*PlacementCandidate)(nil),     // 36: plimsoll.v1.PlacementCandidate
+	(*PlaceJobRequest)(nil),        // 37: plimsoll.v1.PlaceJobRequest
+	(*PlaceJobResponse)(nil),       // 38: plimsoll.v1.PlaceJobResponse
+	(*PlacedGroup)(nil),            // 39: plimsoll.v1.PlacedGroup
+	(*PlacedTask)(nil),             // 40: plimsoll.v1.PlacedTask
+	(*PlacementRefusal)(nil),       // 41: plimsoll.v1.PlacementRefusal
+	(*ReadLogsRequest)(nil),        // 42: plimsoll.v1.ReadLogsRequest
+	(*ReadLogsResponse)(nil),       // 43: plimsoll.v1.ReadLogsResponse
+	(*ListNodesRequest)(nil),       // 44: plimsoll.v1.ListNodesRequest
+	(*NodeInfo)(nil),               // 45: plimsoll.v1.NodeInfo
+	(*ListNodesResponse)(nil),      // 46: plimsoll.v1.ListNodesResponse
+	(*SetNodeModeRequest)(nil),     // 47: plimsoll.v1.SetNodeModeRequest
+	(*SetNodeModeResponse)(nil),    // 48: plimsoll.v1.SetNodeModeResponse
+	(*RemoveNodeRequest)(nil),      // 49: plimsoll.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),     // 50: plimsoll.v1.RemoveNodeResponse
+	(*NodeCapacityRequest)(nil),    // 51: plimsoll.v1.NodeCapacityRequest
+	(*NodeCapacityResponse)(nil),   // 52: plimsoll.v1.NodeCapacityResponse
+	(*NodeRoom)(nil),               // 53: plimsoll.v1.NodeRoom
+	(*PlanMovesRequest)(nil),       // 54: plimsoll.v1.PlanMovesRequest
+	(*PlanMovesResponse)(nil),      // 55: plimsoll.v1.PlanMovesResponse
+	(*PlannedMove)(nil),            // 56: plimsoll.v1.PlannedMove
+	(*KeptNode)(nil),               // 57: plimsoll.v1.KeptNode
+	(*WatchNodeQOSRequest)(nil),    // 58: plimsoll.v1.WatchNodeQOSRequest
+	(*WatchNodeQOSResponse)(nil),   // 59: plimsoll.v1.WatchNodeQOSResponse
+	(*ApplyPoliciesRequest)(nil),   // 60: plimsoll.v1.ApplyPoliciesRequest
+	(*PolicyOutcome)(nil),          // 61: plimsoll.v1.PolicyOutcome
+	(*ApplyPoliciesResponse)(nil),  // 62: plimsoll.v1.ApplyPoliciesResponse
+	(*GetPolicyRequest)(nil),       // 63: plimsoll.v1.GetPolicyRequest
+	(*GetPolicyResponse)(nil),      // 64: plimsoll.v1.GetPolicyResponse
+	(*ListPoliciesRequest)(nil),    // 65: plimsoll.v1.ListPoliciesRequest
+	(*ListPoliciesResponse)(nil),   // 66: plimsoll.v1.ListPoliciesResponse
+	(*DeletePolicyRequest)(nil),    // 67: plimsoll.v1.DeletePolicyRequest
+	(*DeletePolicyResponse)(nil),   // 68: plimsoll.v1.DeletePolicyResponse
+	(*ListQueuesRequest)(nil),      // 69: plimsoll.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),     // 70: plimsoll.v1.ListQueuesResponse
+	(*GetQueueConfigRequest)(nil),  // 71: plimsoll.v1.GetQueueConfigRequest
+	(*GetQueueConfigResponse)(nil), // 72: plimsoll.v1.GetQueueConfigResponse
+	(*SetQueueConfigRequest)(nil),  // 73: plimsoll.v1.SetQueueConfigRequest
+	(*SetQueueConfigResponse)(nil), // 74: plimsoll.v1.SetQueueConfigResponse
+	(*ListEventsRequest)(nil),      // 75: plimsoll.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),     // 76: plimsoll.v1.ListEventsResponse
+	(*JobSpec)(nil),                // 77: plimsoll.v1.JobSpec
+	(*Job)(nil),                    // 78: plimsoll.v1.Job
+	(JobState)(0),                  // 79: plimsoll.v1.JobState
+	(TaskResult)(0),                // 80: plimsoll.v1.TaskResult
+	(*JobStatus)(nil),              // 81: plimsoll.v1.JobStatus
+	(*Task)(nil),                   // 82: plimsoll.v1.Task
+	(TaskState)(0),                 // 83: plimsoll.v1.TaskState
+	(*Attempt)(nil),                // 84: plimsoll.v1.Attempt
+	(WaitCode)(0),                  // 85: plimsoll.v1.WaitCode
+	(*Resources)(nil),              // 86: plimsoll.v1.Resources
+	(*Node)(nil),                   // 87: plimsoll.v1.Node
+	(*NodeStatus)(nil),             // 88: plimsoll.v1.NodeStatus
+	(NodeMode)(0),                  // 89: plimsoll.v1.NodeMode
+	(*NodeQOSStatus)(nil),          // 90: plimsoll.v1.NodeQOSStatus
+	(*Policy)(nil),                 // 91: plimsoll.v1.Policy
+	(*PolicyRef)(nil),              // 92: plimsoll.v1.PolicyRef
+	(PolicyKind)(0),                // 93: plimsoll.v1.PolicyKind
+	(*QueueStatus)(nil),            // 94: plimsoll.v1.QueueStatus
+	(*QueueConfig)(nil),            // 95: plimsoll.v1.QueueConfig
+	(*Event)(nil),                  // 96: plimsoll.v1.Event
 }
 var file_plimsoll_v1_api_proto_depIdxs = []int32{
 	0,   // 0: plimsoll.v1.Consistency.level:type_name -> plimsoll.v1.Freshness
-	76,  // 1: plimsoll.v1.SubmitJobRequest.spec:type_name -> plimsoll.v1.JobSpec
-	77,  // 2: plimsoll.v1.SubmitJobResponse.job:type_name -> plimsoll.v1.Job
-	6,   // 3: plimsoll.v1.GetJobRequest.consistency:type_name -> plimsoll.v1.Consistency
-	77,  // 4: plimsoll.v1.GetJobResponse.job:type_name -> plimsoll.v1.Job
-	78,  // 5: plimsoll.v1.ListJobsRequest.states:type_name -> plimsoll.v1.JobState
-	6,   // 6: plimsoll.v1.ListJobsRequest.consistency:type_name -> plimsoll.v1.Consistency
-	79,  // 7: plimsoll.v1.ListJobsRequest.results:type_name -> plimsoll.v1.TaskResult
+	77,  // 1: plimsoll.v1.SubmitJobRequest.spec:type_name -> plimsoll.v1.JobSpec
+	78,  // 2: plimsoll.v1.SubmitJobResponse.job:type_name -> plimsoll.v1.Job
+	7,   // 3: plimsoll.v1.GetJobRequest.consistency:type_name -> plimsoll.v1.Consistency
+	78,  // 4: plimsoll.v1.GetJobResponse.job:type_name -> plimsoll.v1.Job
+	79,  // 5: plimsoll.v1.ListJobsRequest.states:type_name -> plimsoll.v1.JobState
+	7,   // 6: plimsoll.v1.ListJobsRequest.consistency:type_name -> plimsoll.v1.Consistency
+	80,  // 7: plimsoll.v1.ListJobsRequest.results:type_name -> plimsoll.v1.TaskResult
 	1,   // 8: plimsoll.v1.ListJobsRequest.scope:type_name -> plimsoll.v1.Scope
 	2,   // 9: plimsoll.v1.ListJobsRequest.sort:type_name -> plimsoll.v1.JobSort
-	80,  // 10: plimsoll.v1.ListJobsResponse.jobs:type_name -> plimsoll.v1.JobStatus
-	80,  // 11: plimsoll.v1.WatchJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	80,  // 12: plimsoll.v1.KillJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	80,  // 13: plimsoll.v1.ScaleJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	6,   // 14: plimsoll.v1.GetTaskRequest.consistency:type_name -> plimsoll.v1.Consistency
-	81,  // 15: plimsoll.v1.GetTaskResponse.task:type_name -> plimsoll.v1.Task
-	82,  // 16: plimsoll.v1.ListTasksRequest.states:type_name -> plimsoll.v1.TaskState
-	6,   // 17: plimsoll.v1.ListTasksRequest.consistency:type_name -> plimsoll.v1.Consistency
-	79,  // 18: plimsoll.v1.ListTasksRequest.results:type_name -> plimsoll.v1.TaskResult
+	81,  // 10: plimsoll.v1.ListJobsResponse.jobs:type_name -> plimsoll.v1.JobStatus
+	81,  // 11: plimsoll.v1.WatchJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	81,  // 12: plimsoll.v1.KillJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	81,  // 13: plimsoll.v1.ScaleJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	7,   // 14: plimsoll.v1.GetTaskRequest.consistency:type_name -> plimsoll.v1.Consistency
+	82,  // 15: plimsoll.v1.GetTaskResponse.task:type_name -> plimsoll.v1.Task
+	83,  // 16: plimsoll.v1.ListTasksRequest.states:type_name -> plimsoll.v1.TaskState
+	7,   // 17: plimsoll.v1.ListTasksRequest.consistency:type_name -> plimsoll.v1.Consistency
+	80,  // 18: plimsoll.v1.ListTasksRequest.results:type_name -> plimsoll.v1.TaskResult
 	1,   // 19: plimsoll.v1.ListTasksRequest.scope:type_name -> plimsoll.v1.Scope
 	3,   // 20: plimsoll.v1.ListTasksRequest.sort:type_name -> plimsoll.v1.TaskSort
-	81,  // 21: plimsoll.v1.ListTasksResponse.tasks:type_name -> plimsoll.v1.Task
-	6,   // 22: plimsoll.v1.ListAttemptsRequest.consistency:type_name -> plimsoll.v1.Consistency
-	83,  // 23: plimsoll.v1.ListAttemptsResponse.attempts:type_name -> plimsoll.v1.Attempt
-	29,  // 24: plimsoll.v1.ExplainStep.reasons:type_name -> plimsoll.v1.ExplainReason
+	82,  // 21: plimsoll.v1.ListTasksResponse.tasks:type_name -> plimsoll.v1.Task
+	7,   // 22: plimsoll.v1.ListAttemptsRequest.consistency:type_name -> plimsoll.v1.Consistency
+	84,  // 23: plimsoll.v1.ListAttemptsResponse.attempts:type_name -> plimsoll.v1.Attempt
+	30,  // 24: plimsoll.v1.ExplainStep.reasons:type_name -> plimsoll.v1.ExplainReason
 	4,   // 25: plimsoll.v1.ExplainStep.kind:type_name -> plimsoll.v1.StageKind
-	81,  // 26: plimsoll.v1.ExplainTaskResponse.task:type_name -> plimsoll.v1.Task
-	84,  // 27: plimsoll.v1.ExplainTaskResponse.wait_code:type_name -> plimsoll.v1.WaitCode
-	28,  // 28: plimsoll.v1.ExplainTaskResponse.steps:type_name -> plimsoll.v1.ExplainStep
-	32,  // 29: plimsoll.v1.ExplainTaskResponse.nodes:type_name -> plimsoll.v1.NodeCounts
-	33,  // 30: plimsoll.v1.ExplainTaskResponse.verdicts:type_name -> plimsoll.v1.NodeVerdict
-	34,  // 31: plimsoll.v1.ExplainTaskResponse.decision:type_name -> plimsoll.v1.PlacementDecision
-	31,  // 32: plimsoll.v1.ExplainTaskResponse.spreads:type_name -> plimsoll.v1.SpreadCount
+	82,  // 26: plimsoll.v1.ExplainTaskResponse.task:type_name -> plimsoll.v1.Task
+	85,  // 27: plimsoll.v1.ExplainTaskResponse.wait_code:type_name -> plimsoll.v1.WaitCode
+	29,  // 28: plimsoll.v1.ExplainTaskResponse.steps:type_name -> plimsoll.v1.ExplainStep
+	33,  // 29: plimsoll.v1.ExplainTaskResponse.nodes:type_name -> plimsoll.v1.NodeCounts
+	34,  // 30: plimsoll.v1.ExplainTaskResponse.verdicts:type_name -> plimsoll.v1.NodeVerdict
+	35,  // 31: plimsoll.v1.ExplainTaskResponse.decision:type_name -> plimsoll.v1.PlacementDecision
+	32,  // 32: plimsoll.v1.ExplainTaskResponse.spreads:type_name -> plimsoll.v1.SpreadCount
 	4,   // 33: plimsoll.v1.NodeVerdict.kind:type_name -> plimsoll.v1.StageKind
-	28,  // 34: plimsoll.v1.PlacementDecision.steps:type_name -> plimsoll.v1.ExplainStep
-	35,  // 35: plimsoll.v1.PlacementDecision.candidates:type_name -> plimsoll.v1.PlacementCandidate
-	85,  // 36: plimsoll.v1.PlacementCandidate.free:type_name -> plimsoll.v1.Resources
-	76,  // 37: plimsoll.v1.PlaceJobRequest.spec:type_name -> plimsoll.v1.JobSpec
-	38,  // 38: plimsoll.v1.PlaceJobResponse.groups:type_name -> plimsoll.v1.PlacedGroup
-	39,  // 39: plimsoll.v1.PlacedGroup.placed:type_name -> plimsoll.v1.PlacedTask
-	40,  // 40: plimsoll.v1.PlacedGroup.refused:type_name -> plimsoll.v1.PlacementRefusal
-	85,  // 41: plimsoll.v1.PlacedTask.free:type_name -> plimsoll.v1.Resources
-	84,  // 42: plimsoll.v1.PlacementRefusal.wait_code:type_name -> plimsoll.v1.WaitCode
-	28,  // 43: plimsoll.v1.PlacementRefusal.steps:type_name -> plimsoll.v1.ExplainStep
-	32,  // 44: plimsoll.v1.PlacementRefusal.nodes:type_name -> plimsoll.v1.NodeCounts
-	6,   // 45: plimsoll.v1.ListNodesRequest.consistency:type_name -> plimsoll.v1.Consistency
-	86,  // 46: plimsoll.v1.NodeInfo.node:type_name -> plimsoll.v1.Node
-	87,  // 47: plimsoll.v1.NodeInfo.status:type_name -> plimsoll.v1.NodeStatus
-	44,  // 48: plimsoll.v1.ListNodesResponse.nodes:type_name -> plimsoll.v1.NodeInfo
-	88,  // 49: plimsoll.v1.SetNodeModeRequest.mode:type_name -> plimsoll.v1.NodeMode
-	86,  // 50: plimsoll.v1.SetNodeModeResponse.node:type_name -> plimsoll.v1.Node
-	52,  // 51: plimsoll.v1.NodeCapacityResponse.nodes:type_name -> plimsoll.v1.NodeRoom
-	85,  // 52: plimsoll.v1.NodeRoom.unreserved:type_name -> plimsoll.v1.Resources
-	85,  // 53: plimsoll.v1.NodeRoom.whole:type_name -> plimsoll.v1.Resources
-	76,  // 54: plimsoll.v1.PlanMovesRequest.spec:type_name -> plimsoll.v1.JobSpec
-	55,  // 55: plimsoll.v1.PlanMovesResponse.moves:type_name -> plimsoll.v1.PlannedMove
-	56,  // 56: plimsoll.v1.PlanMovesResponse.kept:type_name -> plimsoll.v1.KeptNode
-	89,  // 57: plimsoll.v1.WatchNodeQOSResponse.status:type_name -> plimsoll.v1.NodeQOSStatus
-	90,  // 58: plimsoll.v1.ApplyPoliciesRequest.policies:type_name -> plimsoll.v1.Policy
-	91,  // 59: plimsoll.v1.PolicyOutcome.policy:type_name -> plimsoll.v1.PolicyRef
+	29,  // 34: plimsoll.v1.PlacementDecision.steps:type_name -> plimsoll.v1.ExplainStep
+	36,  // 35: plimsoll.v1.PlacementDecision.candidates:type_name -> plimsoll.v1.PlacementCandidate
+	86,  // 36: plimsoll.v1.PlacementCandidate.free:type_name -> plimsoll.v1.Resources
+	77,  // 37: plimsoll.v1.PlaceJobRequest.spec:type_name -> plimsoll.v1.JobSpec
+	39,  // 38: plimsoll.v1.PlaceJobResponse.groups:type_name -> plimsoll.v1.PlacedGroup
+	40,  // 39: plimsoll.v1.PlacedGroup.placed:type_name -> plimsoll.v1.PlacedTask
+	41,  // 40: plimsoll.v1.PlacedGroup.refused:type_name -> plimsoll.v1.PlacementRefusal
+	86,  // 41: plimsoll.v1.PlacedTask.free:type_name -> plimsoll.v1.Resources
+	85,  // 42: plimsoll.v1.PlacementRefusal.wait_code:type_name -> plimsoll.v1.WaitCode
+	29,  // 43: plimsoll.v1.PlacementRefusal.steps:type_name -> plimsoll.v1.ExplainStep
+	33,  // 44: plimsoll.v1.PlacementRefusal.nodes:type_name -> plimsoll.v1.NodeCounts
+	7,   // 45: plimsoll.v1.ListNodesRequest.consistency:type_name -> plimsoll.v1.Consistency
+	87,  // 46: plimsoll.v1.NodeInfo.node:type_name -> plimsoll.v1.Node
+	88,  // 47: plimsoll.v1.NodeInfo.status:type_name -> plimsoll.v1.NodeStatus
+	45,  // 48: plimsoll.v1.ListNodesResponse.nodes:type_name -> plimsoll.v1.NodeInfo
+	89,  // 49: plimsoll.v1.SetNodeModeRequest.mode:type_name -> plimsoll.v1.NodeMode
+	87,  // 50: plimsoll.v1.SetNodeModeResponse.node:type_name -> plimsoll.v1.Node
+	53,  // 51: plimsoll.v1.NodeCapacityResponse.nodes:type_name -> plimsoll.v1.NodeRoom
+	86,  // 52: plimsoll.v1.NodeRoom.unreserved:type_name -> plimsoll.v1.Resources
+	86,  // 53: plimsoll.v1.NodeRoom.whole:type_name -> plimsoll.v1.Resources
+	77,  // 54: plimsoll.v1.PlanMovesRequest.spec:type_name -> plimsoll.v1.JobSpec
+	56,  // 55: plimsoll.v1.PlanMovesResponse.moves:type_name -> plimsoll.v1.PlannedMove
+	57,  // 56: plimsoll.v1.PlanMovesResponse.kept:type_name -> plimsoll.v1.KeptNode
+	90,  // 57: plimsoll.v1.WatchNodeQOSResponse.status:type_name -> plimsoll.v1.NodeQOSStatus
+	91,  // 58: plimsoll.v1.ApplyPoliciesRequest.policies:type_name -> plimsoll.v1.Policy
+	92,  // 59: plimsoll.v1.PolicyOutcome.policy:type_name -> plimsoll.v1.PolicyRef
 	5,   // 60: plimsoll.v1.PolicyOutcome.change:type_name -> plimsoll.v1.PolicyChange
-	60,  // 61: plimsoll.v1.ApplyPoliciesResponse.outcomes:type_name -> plimsoll.v1.PolicyOutcome
-	92,  // 62: plimsoll.v1.GetPolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
-	6,   // 63: plimsoll.v1.GetPolicyRequest.consistency:type_name -> plimsoll.v1.Consistency
-	90,  // 64: plimsoll.v1.GetPolicyResponse.policy:type_name -> plimsoll.v1.Policy
-	92,  // 65: plimsoll.v1.ListPoliciesRequest.kind:type_name -> plimsoll.v1.PolicyKind
-	6,   // 66: plimsoll.v1.ListPoliciesRequest.consistency:type_name -> plimsoll.v1.Consistency
-	90,  // 67: plimsoll.v1.ListPoliciesResponse.policies:type_name -> plimsoll.v1.Policy
-	92,  // 68: plimsoll.v1.DeletePolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
-	6,   // 69: plimsoll.v1.ListQueuesRequest.consistency:type_name -> plimsoll.v1.Consistency
-	93,  // 70: plimsoll.v1.ListQueuesResponse.queues:type_name -> plimsoll.v1.QueueStatus
-	6,   // 71: plimsoll.v1.GetQueueConfigRequest.consistency:type_name -> plimsoll.v1.Consistency
-	94,  // 72: plimsoll.v1.GetQueueConfigResponse.config:type_name -> plimsoll.v1.QueueConfig
-	94,  // 73: plimsoll.v1.SetQueueConfigRequest.config:type_name -> plimsoll.v1.QueueConfig
-	6,   // 74: plimsoll.v1.ListEventsRequest.consistency:type_name -> plimsoll.v1.Consistency
-	95,  // 75: plimsoll.v1.ListEventsResponse.events:type_name -> plimsoll.v1.Event
-	7,   // 76: plimsoll.v1.JobService.SubmitJob:input_type -> plimsoll.v1.SubmitJobRequest
-	9,   // 77: plimsoll.v1.JobService.GetJob:input_type -> plimsoll.v1.GetJobRequest
-	11,  // 78: plimsoll.v1.JobService.ListJobs:input_type -> plimsoll.v1.ListJobsRequest
-	13,  // 79: plimsoll.v1.JobService.WatchJob:input_type -> plimsoll.v1.WatchJobRequest
-	15,  // 80: plimsoll.v1.JobService.KillJob:input_type -> plimsoll.v1.KillJobRequest
-	17,  // 81: plimsoll.v1.JobService.ScaleJob:input_type -> plimsoll.v1.ScaleJobRequest
-	19,  // 82: plimsoll.v1.JobService.DeleteJob:input_type -> plimsoll.v1.DeleteJobRequest
-	21,  // 83: plimsoll.v1.JobService.GetTask:input_type -> plimsoll.v1.GetTaskRequest
-	23,  // 84: plimsoll.v1.JobService.ListTasks:input_type -> plimsoll.v1.ListTasksRequest
-	25,  // 85: plimsoll.v1.JobService.ListAttempts:input_type -> plimsoll.v1.ListAttemptsRequest
-	27,  // 86: plimsoll.v1.JobService.ExplainTask:input_type -> plimsoll.v1.ExplainTaskRequest
-	36,  // 87: plimsoll.v1.JobService.PlaceJob:input_type -> plimsoll.v1.PlaceJobRequest
-	41,  // 88: plimsoll.v1.JobService.ReadLogs:input_type -> plimsoll.v1.ReadLogsRequest
-	43,  // 89: plimsoll.v1.NodeService.ListNodes:input_type -> plimsoll.v1.ListNodesRequest
-	46,  // 90: plimsoll.v1.NodeService.SetNodeMode:input_type -> plimsoll.v1.SetNodeModeRequest
-	48,  // 91: plimsoll.v1.NodeService.RemoveNode:input_type -> plimsoll.v1.RemoveNodeRequest
-	50,  // 92: plimsoll.v1.NodeService.NodeCapacity:input_type -> plimsoll.v1.NodeCapacityRequest
-	53,  // 93: plimsoll.v1.NodeService.PlanMoves:input_type -> plimsoll.v1.PlanMovesRequest
-	57,  // 94: plimsoll.v1.NodeService.WatchNodeQOS:input_type -> plimsoll.v1.WatchNodeQOSRequest
-	59,  // 95: plimsoll.v1.PolicyService.ApplyPolicies:input_type -> plimsoll.v1.ApplyPoliciesRequest
-	62,  // 96: plimsoll.v1.PolicyService.GetPolicy:input_type -> plimsoll.v1.GetPolicyRequest
-	64,  // 97: plimsoll.v1.PolicyService.ListPolicies:input_type -> plimsoll.v1.ListPoliciesRequest
-	66,  // 98: plimsoll.v1.PolicyService.DeletePolicy:input_type -> plimsoll.v1.DeletePolicyRequest
-	68,  // 99: plimsoll.v1.QueueService.ListQueues:input_type -> plimsoll.v1.ListQueuesRequest
-	70,  // 100: plimsoll.v1.QueueService.GetQueueConfig:input_type -> plimsoll.v1.GetQueueConfigRequest
-	72,  // 101: plimsoll.v1.QueueService.SetQueueConfig:input_type -> plimsoll.v1.SetQueueConfigRequest
-	74,  // 102: plimsoll.v1.EventService.ListEvents:input_type -> plimsoll.v1.ListEventsRequest
-	8,   // 103: plimsoll.v1.JobService.SubmitJob:output_type -> plimsoll.v1.SubmitJobResponse
-	10,  // 104: plimsoll.v1.JobService.GetJob:output_type -> plimsoll.v1.GetJobResponse
-	12,  // 105: plimsoll.v1.JobService.ListJobs:output_type -> plimsoll.v1.ListJobsResponse
-	14,  // 106: plimsoll.v1.JobService.WatchJob:output_type -> plimsoll.v1.WatchJobResponse
-	16,  // 107: plimsoll.v1.JobService.KillJob:output_type -> plimsoll.v1.KillJobResponse
-	18,  // 108: plimsoll.v1.JobService.ScaleJob:output_type -> plimsoll.v1.ScaleJobResponse
-	20,  // 109: plimsoll.v1.JobService.DeleteJob:output_type -> plimsoll.v1.DeleteJobResponse
-	22,  // 110: plimsoll.v1.JobService.GetTask:output_type -> plimsoll.v1.GetTaskResponse
-	24,  // 111: plimsoll.v1.JobService.ListTasks:output_type -> plimsoll.v1.ListTasksResponse
-	26,  // 112: plimsoll.v1.JobService.ListAttempts:output_type -> plimsoll.v1.ListAttemptsResponse
-	30,  // 113: plimsoll.v1.JobService.ExplainTask:output_type -> plimsoll.v1.ExplainTaskResponse
-	37,  // 114: plimsoll.v1.JobService.PlaceJob:output_type -> plimsoll.v1.PlaceJobResponse
-	42,  // 115: plimsoll.v1.JobService.ReadLogs:output_type -> plimsoll.v1.ReadLogsResponse
-	45,  // 116: plimsoll.v1.NodeService.ListNodes:output_type -> plimsoll.v1.ListNodesResponse
-	47,  // 117: plimsoll.v1.NodeService.SetNodeMode:output_type -> plimsoll.v1.SetNodeModeResponse
-	49,  // 118: plimsoll.v1.NodeService.RemoveNode:output_type -> plimsoll.v1.RemoveNodeResponse
-	51,  // 119: plimsoll.v1.NodeService.NodeCapacity:output_type -> plimsoll.v1.NodeCapacityResponse
-	54,  // 120: plimsoll.v1.NodeService.PlanMoves:output_type -> plimsoll.v1.PlanMovesResponse
-	58,  // 121: plimsoll.v1.NodeService.WatchNodeQOS:output_type -> plimsoll.v1.WatchNodeQOSResponse
-	61,  // 122: plimsoll.v1.PolicyService.ApplyPolicies:output_type -> plimsoll.v1.ApplyPoliciesResponse
-	63,  // 123: plimsoll.v1.PolicyService.GetPolicy:output_type -> plimsoll.v1.GetPolicyResponse
-	65,  // 124: plimsoll.v1.PolicyService.ListPolicies:output_type -> plimsoll.v1.ListPoliciesResponse
-	67,  // 125: plimsoll.v1.PolicyService.DeletePolicy:output_type -> plimsoll.v1.DeletePolicyResponse
-	69,  // 126: plimsoll.v1.QueueService.ListQueues:output_type -> plimsoll.v1.ListQueuesResponse
-	71,  // 127: plimsoll.v1.QueueService.GetQueueConfig:output_type -> plimsoll.v1.GetQueueConfigResponse
-	73,  // 128: plimsoll.v1.QueueService.SetQueueConfig:output_type -> plimsoll.v1.SetQueueConfigResponse
-	75,  // 129: plimsoll.v1.EventService.ListEvents:output_type -> plimsoll.v1.ListEventsResponse
-	103, // [103:130] is the sub-list for method output_type
-	76,  // [76:103] is the sub-list for method input_type
-	76,  // [76:76] is the sub-list for extension type_name
-	76,  // [76:76] is the sub-list for extension extendee
-	0,   // [0:76] is the sub-list for field type_name
+	61,  // 61: plimsoll.v1.ApplyPoliciesResponse.outcomes:type_name -> plimsoll.v1.PolicyOutcome
+	93,  // 62: plimsoll.v1.GetPolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	7,   // 63: plimsoll.v1.GetPolicyRequest.consistency:type_name -> plimsoll.v1.Consistency
+	91,  // 64: plimsoll.v1.GetPolicyResponse.policy:type_name -> plimsoll.v1.Policy
+	93,  // 65: plimsoll.v1.ListPoliciesRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	7,   // 66: plimsoll.v1.ListPoliciesRequest.consistency:type_name -> plimsoll.v1.Consistency
+	91,  // 67: plimsoll.v1.ListPoliciesResponse.policies:type_name -> plimsoll.v1.Policy
+	93,  // 68: plimsoll.v1.DeletePolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	7,   // 69: plimsoll.v1.ListQueuesRequest.consistency:type_name -> plimsoll.v1.Consistency
+	94,  // 70: plimsoll.v1.ListQueuesResponse.queues:type_name -> plimsoll.v1.QueueStatus
+	7,   // 71: plimsoll.v1.GetQueueConfigRequest.consistency:type_name -> plimsoll.v1.Consistency
+	95,  // 72: plimsoll.v1.GetQueueConfigResponse.config:type_name -> plimsoll.v1.QueueConfig
+	95,  // 73: plimsoll.v1.SetQueueConfigRequest.config:type_name -> plimsoll.v1.QueueConfig
+	7,   // 74: plimsoll.v1.ListEventsRequest.consistency:type_name -> plimsoll.v1.Consistency
+	6,   // 75: plimsoll.v1.ListEventsRequest.types:type_name -> plimsoll.v1.EventSubject
+	96,  // 76: plimsoll.v1.ListEventsResponse.events:type_name -> plimsoll.v1.Event
+	8,   // 77: plimsoll.v1.JobService.SubmitJob:input_type -> plimsoll.v1.SubmitJobRequest
+	10,  // 78: plimsoll.v1.JobService.GetJob:input_type -> plimsoll.v1.GetJobRequest
+	12,  // 79: plimsoll.v1.JobService.ListJobs:input_type -> plimsoll.v1.ListJobsRequest
+	14,  // 80: plimsoll.v1.JobService.WatchJob:input_type -> plimsoll.v1.WatchJobRequest
+	16,  // 81: plimsoll.v1.JobService.KillJob:input_type -> plimsoll.v1.KillJobRequest
+	18,  // 82: plimsoll.v1.JobService.ScaleJob:input_type -> plimsoll.v1.ScaleJobRequest
+	20,  // 83: plimsoll.v1.JobService.DeleteJob:input_type -> plimsoll.v1.DeleteJobRequest
+	22,  // 84: plimsoll.v1.JobService.GetTask:input_type -> plimsoll.v1.GetTaskRequest
+	24,  // 85: plimsoll.v1.JobService.ListTasks:input_type -> plimsoll.v1.ListTasksRequest
+	26,  // 86: plimsoll.v1.JobService.ListAttempts:input_type -> plimsoll.v1.ListAttemptsRequest
+	28,  // 87: plimsoll.v1.JobService.ExplainTask:input_type -> plimsoll.v1.ExplainTaskRequest
+	37,  // 88: plimsoll.v1.JobService.PlaceJob:input_type -> plimsoll.v1.PlaceJobRequest
+	42,  // 89: plimsoll.v1.JobService.ReadLogs:input_type -> plimsoll.v1.ReadLogsRequest
+	44,  // 90: plimsoll.v1.NodeService.ListNodes:input_type -> plimsoll.v1.ListNodesRequest
+	47,  // 91: plimsoll.v1.NodeService.SetNodeMode:input_type -> plimsoll.v1.SetNodeModeRequest
+	49,  // 92: plimsoll.v1.NodeService.RemoveNode:input_type -> plimsoll.v1.RemoveNodeRequest
+	51,  // 93: plimsoll.v1.NodeService.NodeCapacity:input_type -> plimsoll.v1.NodeCapacityRequest
+	54,  // 94: plimsoll.v1.NodeService.PlanMoves:input_type -> plimsoll.v1.PlanMovesRequest
+	58,  // 95: plimsoll.v1.NodeService.WatchNodeQOS:input_type -> plimsoll.v1.WatchNodeQOSRequest
+	60,  // 96: plimsoll.v1.PolicyService.ApplyPolicies:input_type -> plimsoll.v1.ApplyPoliciesRequest
+	63,  // 97: plimsoll.v1.PolicyService.GetPolicy:input_type -> plimsoll.v1.GetPolicyRequest
+	65,  // 98: plimsoll.v1.PolicyService.ListPolicies:input_type -> plimsoll.v1.ListPoliciesRequest
+	67,  // 99: plimsoll.v1.PolicyService.DeletePolicy:input_type -> plimsoll.v1.DeletePolicyRequest
+	69,  // 100: plimsoll.v1.QueueService.ListQueues:input_type -> plimsoll.v1.ListQueuesRequest
+	71,  // 101: plimsoll.v1.QueueService.GetQueueConfig:input_type -> plimsoll.v1.GetQueueConfigRequest
+	73,  // 102: plimsoll.v1.QueueService.SetQueueConfig:input_type -> plimsoll.v1.SetQueueConfigRequest
+	75,  // 103: plimsoll.v1.EventService.ListEvents:input_type -> plimsoll.v1.ListEventsRequest
+	9,   // 104: plimsoll.v1.JobService.SubmitJob:output_type -> plimsoll.v1.SubmitJobResponse
+	11,  // 105: plimsoll.v1.JobService.GetJob:output_type -> plimsoll.v1.GetJobResponse
+	13,  // 106: plimsoll.v1.JobService.ListJobs:output_type -> plimsoll.v1.ListJobsResponse
+	15,  // 107: plimsoll.v1.JobService.WatchJob:output_type -> plimsoll.v1.WatchJobResponse
+	17,  // 108: plimsoll.v1.JobService.KillJob:output_type -> plimsoll.v1.KillJobResponse
+	19,  // 109: plimsoll.v1.JobService.ScaleJob:output_type -> plimsoll.v1.ScaleJobResponse
+	21,  // 110: plimsoll.v1.JobService.DeleteJob:output_type -> plimsoll.v1.DeleteJobResponse
+	23,  // 111: plimsoll.v1.JobService.GetTask:output_type -> plimsoll.v1.GetTaskResponse
+	25,  // 112: plimsoll.v1.JobService.ListTasks:output_type -> plimsoll.v1.ListTasksResponse
+	27,  // 113: plimsoll.v1.JobService.ListAttempts:output_type -> plimsoll.v1.ListAttemptsResponse
+	31,  // 114: plimsoll.v1.JobService.ExplainTask:output_type -> plimsoll.v1.ExplainTaskResponse
+	38,  // 115: plimsoll.v1.JobService.PlaceJob:output_type -> plimsoll.v1.PlaceJobResponse
+	43,  // 116: plimsoll.v1.JobService.ReadLogs:output_type -> plimsoll.v1.ReadLogsResponse
+	46,  // 117: plimsoll.v1.NodeService.ListNodes:output_type -> plimsoll.v1.ListNodesResponse
+	48,  // 118: plimsoll.v1.NodeService.SetNodeMode:output_type -> plimsoll.v1.SetNodeModeResponse
+	50,  // 119: plimsoll.v1.NodeService.RemoveNode:output_type -> plimsoll.v1.RemoveNodeResponse
+	52,  // 120: plimsoll.v1.NodeService.NodeCapacity:output_type -> plimsoll.v1.NodeCapacityResponse
+	55,  // 121: plimsoll.v1.NodeService.PlanMoves:output_type -> plimsoll.v1.PlanMovesResponse
+	59,  // 122: plimsoll.v1.NodeService.WatchNodeQOS:output_type -> plimsoll.v1.WatchNodeQOSResponse
+	62,  // 123: plimsoll.v1.PolicyService.ApplyPolicies:output_type -> plimsoll.v1.ApplyPoliciesResponse
+	64,  // 124: plimsoll.v1.PolicyService.GetPolicy:output_type -> plimsoll.v1.GetPolicyResponse
+	66,  // 125: plimsoll.v1.PolicyService.ListPolicies:output_type -> plimsoll.v1.ListPoliciesResponse
+	68,  // 126: plimsoll.v1.PolicyService.DeletePolicy:output_type -> plimsoll.v1.DeletePolicyResponse
+	70,  // 127: plimsoll.v1.QueueService.ListQueues:output_type -> plimsoll.v1.ListQueuesResponse
+	72,  // 128: plimsoll.v1.QueueService.GetQueueConfig:output_type -> plimsoll.v1.GetQueueConfigResponse
+	74,  // 129: plimsoll.v1.QueueService.SetQueueConfig:output_type -> plimsoll.v1.SetQueueConfigResponse
+	76,  // 130: plimsoll.v1.EventService.ListEvents:output_type -> plimsoll.v1.ListEventsResponse
+	104, // [104:131] is the sub-list for method output_type
+	77,  // [77:104] is the sub-list for method input_type
+	77,  // [77:77] is the sub-list for extension type_name
+	77,  // [77:77] is the sub-list for extension extendee
+	0,   // [0:77] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_api_proto_init() }
@@ -5870,7 +5935,7 @@ func file_plimsoll_v1_api_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_api_proto_rawDesc), len(file_plimsoll_v1_api_proto_rawDesc)),
-			NumEnums:      6,
+			NumEnums:      7,
 			NumMessages:   70,
 			NumExtensions: 0,
 			NumServices:   5,

@@ -888,8 +888,8 @@ type WatchEventsRequest struct {
 	// Empty: the present one.
 	InstanceUuid string `protobuf:"bytes,3,opt,name=instance_uuid,json=instanceUuid,proto3" json:"instance_uuid,omitempty"`
 	// As ListEventsRequest.
-	Since         int64   `protobuf:"varint,4,opt,name=since,proto3" json:"since,omitempty"`
-	Types         []int32 `protobuf:"varint,5,rep,packed,name=types,proto3" json:"types,omitempty"`
+	Since         int64          `protobuf:"varint,4,opt,name=since,proto3" json:"since,omitempty"`
+	Types         []EventSubject `protobuf:"varint,5,rep,packed,name=types,proto3,enum=plimsoll.v1.EventSubject" json:"types,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -952,7 +952,7 @@ func (x *WatchEventsRequest) GetSince() int64 {
 	return 0
 }
 
-func (x *WatchEventsRequest) GetTypes() []int32 {
+func (x *WatchEventsRequest) GetTypes() []EventSubject {
 	if x != nil {
 		return x.Types
 	}
@@ -1086,13 +1086,13 @@ const file_plimsoll_v1_watch_proto_rawDesc = "" +
 	"\x13WatchQueuesResponse\x121\n" +
 	"\x06queues\x18\x01 \x03(\v2\x19.plimsoll.v1.WatchedQueueR\x06queues\x12-\n" +
 	"\x05point\x18\x02 \x01(\v2\x17.plimsoll.v1.WatchPointR\x05point\x12!\n" +
-	"\fsnapshot_end\x18\x03 \x01(\bR\vsnapshotEnd\"\xa2\x01\n" +
+	"\fsnapshot_end\x18\x03 \x01(\bR\vsnapshotEnd\"\xbd\x01\n" +
 	"\x12WatchEventsRequest\x12\x19\n" +
 	"\x05start\x18\x01 \x01(\x04H\x00R\x05start\x88\x01\x01\x12\x16\n" +
 	"\x06object\x18\x02 \x01(\tR\x06object\x12#\n" +
 	"\rinstance_uuid\x18\x03 \x01(\tR\finstanceUuid\x12\x14\n" +
-	"\x05since\x18\x04 \x01(\x03R\x05since\x12\x14\n" +
-	"\x05types\x18\x05 \x03(\x05R\x05typesB\b\n" +
+	"\x05since\x18\x04 \x01(\x03R\x05since\x12/\n" +
+	"\x05types\x18\x05 \x03(\x0e2\x19.plimsoll.v1.EventSubjectR\x05typesB\b\n" +
 	"\x06_start\"\x8c\x01\n" +
 	"\x13WatchEventsResponse\x12#\n" +
 	"\rinstance_uuid\x18\x01 \x01(\tR\finstanceUuid\x12\x10\n" +
@@ -1152,7 +1152,8 @@ var file_plimsoll_v1_watch_proto_goTypes = []any{
 	(*Task)(nil),                // 19: plimsoll.v1.Task
 	(*NodeInfo)(nil),            // 20: plimsoll.v1.NodeInfo
 	(*QueueStatus)(nil),         // 21: plimsoll.v1.QueueStatus
-	(*Event)(nil),               // 22: plimsoll.v1.Event
+	(EventSubject)(0),           // 22: plimsoll.v1.EventSubject
+	(*Event)(nil),               // 23: plimsoll.v1.Event
 }
 var file_plimsoll_v1_watch_proto_depIdxs = []int32{
 	16, // 0: plimsoll.v1.WatchJobsRequest.states:type_name -> plimsoll.v1.JobState
@@ -1177,22 +1178,23 @@ var file_plimsoll_v1_watch_proto_depIdxs = []int32{
 	21, // 19: plimsoll.v1.WatchedQueue.queue:type_name -> plimsoll.v1.QueueStatus
 	12, // 20: plimsoll.v1.WatchQueuesResponse.queues:type_name -> plimsoll.v1.WatchedQueue
 	1,  // 21: plimsoll.v1.WatchQueuesResponse.point:type_name -> plimsoll.v1.WatchPoint
-	22, // 22: plimsoll.v1.WatchEventsResponse.events:type_name -> plimsoll.v1.Event
-	2,  // 23: plimsoll.v1.WatchService.WatchJobs:input_type -> plimsoll.v1.WatchJobsRequest
-	5,  // 24: plimsoll.v1.WatchService.WatchTasks:input_type -> plimsoll.v1.WatchTasksRequest
-	8,  // 25: plimsoll.v1.WatchService.WatchNodes:input_type -> plimsoll.v1.WatchNodesRequest
-	11, // 26: plimsoll.v1.WatchService.WatchQueues:input_type -> plimsoll.v1.WatchQueuesRequest
-	14, // 27: plimsoll.v1.WatchService.WatchEvents:input_type -> plimsoll.v1.WatchEventsRequest
-	4,  // 28: plimsoll.v1.WatchService.WatchJobs:output_type -> plimsoll.v1.WatchJobsResponse
-	7,  // 29: plimsoll.v1.WatchService.WatchTasks:output_type -> plimsoll.v1.WatchTasksResponse
-	10, // 30: plimsoll.v1.WatchService.WatchNodes:output_type -> plimsoll.v1.WatchNodesResponse
-	13, // 31: plimsoll.v1.WatchService.WatchQueues:output_type -> plimsoll.v1.WatchQueuesResponse
-	15, // 32: plimsoll.v1.WatchService.WatchEvents:output_type -> plimsoll.v1.WatchEventsResponse
-	28, // [28:33] is the sub-list for method output_type
-	23, // [23:28] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	22, // 22: plimsoll.v1.WatchEventsRequest.types:type_name -> plimsoll.v1.EventSubject
+	23, // 23: plimsoll.v1.WatchEventsResponse.events:type_name -> plimsoll.v1.Event
+	2,  // 24: plimsoll.v1.WatchService.WatchJobs:input_type -> plimsoll.v1.WatchJobsRequest
+	5,  // 25: plimsoll.v1.WatchService.WatchTasks:input_type -> plimsoll.v1.WatchTasksRequest
+	8,  // 26: plimsoll.v1.WatchService.WatchNodes:input_type -> plimsoll.v1.WatchNodesRequest
+	11, // 27: plimsoll.v1.WatchService.WatchQueues:input_type -> plimsoll.v1.WatchQueuesRequest
+	14, // 28: plimsoll.v1.WatchService.WatchEvents:input_type -> plimsoll.v1.WatchEventsRequest
+	4,  // 29: plimsoll.v1.WatchService.WatchJobs:output_type -> plimsoll.v1.WatchJobsResponse
+	7,  // 30: plimsoll.v1.WatchService.WatchTasks:output_type -> plimsoll.v1.WatchTasksResponse
+	10, // 31: plimsoll.v1.WatchService.WatchNodes:output_type -> plimsoll.v1.WatchNodesResponse
+	13, // 32: plimsoll.v1.WatchService.WatchQueues:output_type -> plimsoll.v1.WatchQueuesResponse
+	15, // 33: plimsoll.v1.WatchService.WatchEvents:output_type -> plimsoll.v1.WatchEventsResponse
+	29, // [29:34] is the sub-list for method output_type
+	24, // [24:29] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_watch_proto_init() }
