@@ -48,6 +48,7 @@ func orZero[T enumeration](parse func(string) T) func(string) (T, bool) {
 
 // enums lists all enumerations of the vocabulary.
 var enums = map[string]enum{
+	"ArchiveMode":  written[plimsoll.ArchiveMode](),
 	"ChangeDetail": written[plimsoll.ChangeDetail](),
 	"ChangeType":   written[plimsoll.ChangeType](),
 	"Class":        read(plimsoll.ParseClass),
@@ -62,6 +63,7 @@ var enums = map[string]enum{
 	"ReservoirUse": read(plimsoll.ParseReservoirUse),
 	"RetryKind":    read(plimsoll.ParseRetryKind),
 	"Scope":        read(orZero(plimsoll.ParseScope)),
+	"StepReason":   written[plimsoll.StepReason](),
 	"Strategy":     read(plimsoll.ParseStrategy),
 	"TaskResult":   read(plimsoll.ParseTaskResult),
 	"TaskState":    read(orZero(plimsoll.ParseTaskState)),

@@ -207,6 +207,10 @@ type JobStatus struct {
 	Finished  int64
 	Groups    []GroupStatus
 	Revision  uint64
+	UID       UID       // names this lifetime of the id
+	History   []JobStep // the last changes of the state, oldest first: at most MaxSteps
+	// Deleted says that the job is about to disappear from the active store and the archive.
+	Deleted bool
 }
 
 // Result returns how a job ended, in the words of tasks. A killed job is in the state JobFailed,

@@ -109,7 +109,13 @@ type Task struct {
 	NotBefore int64 // of a pending task: earliest instant at which it is placed
 	Revision  uint64
 
-	Earlier []NodeAttempts // attempts before those on Node, oldest first
+	Starting int64
+	Stopping int64
+	// Attempts are the last attempts before the present one, oldest first: at most MaxAttempts.
+	Attempts []Attempt
+	// Earlier are the nodes of attempts that are no longer in Attempts, oldest first. In a record
+	// of an older version they are the nodes before Node.
+	Earlier []NodeAttempts
 }
 
 // NodeAttempts are consecutive attempts of a task on one node.
@@ -128,12 +134,18 @@ func (t *Task) NodeOf(attempt int32) (node string, ok bool) {
 	if attempt < 1 || attempt > t.Attempt {
 		return "", false
 	}
-	here := int32(1) // first attempt on t.Node
+	here := int32(1) // first attempt on t.Node, in a record without Attempts
 	for _, e := range t.Earlier {
 		if e.First <= attempt && attempt <= e.Last {
 			return e.Node, true
 		}
 		here = e.Last + 1
+	}
+	for i := range t.Attempts {
+		if t.Attempts[i].Number == attempt {
+			return t.Attempts[i].Node, true
+		}
+		here = t.Attempts[i].Number + 1
 	}
 	return t.Node, attempt >= here
 }
@@ -147,4 +159,5 @@ type TaskReport struct {
 	ExitCode int32
 	Message  string
 	At       int64 // instant of the change on the node, Unix nanoseconds
+	UID      UID   // of the job; zero: the agent does not know it
 }

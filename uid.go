@@ -27,6 +27,9 @@ func MakeUID(submitted int64, revision uint64) UID {
 // String returns the uid in 26 digits and lower-case letters, which sort as the uids do.
 func (u UID) String() string { return uidEncoding.EncodeToString(u[:]) }
 
+// Append appends the text of String to dst.
+func (u UID) Append(dst []byte) []byte { return uidEncoding.AppendEncode(dst, u[:]) }
+
 // ParseUID is the inverse of String. It takes no other text for a uid than String gives.
 func ParseUID(s string) (UID, error) {
 	var u UID

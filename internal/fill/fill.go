@@ -77,6 +77,10 @@ func (f *filler) fill(v reflect.Value, path string) {
 		f.fillSlice(v, path)
 	case reflect.Map:
 		f.fillMap(v, path)
+	case reflect.Array:
+		for i := range v.Len() {
+			f.fill(v.Index(i), path+"[]")
+		}
 	default:
 		f.fillScalar(v, path)
 	}

@@ -39,7 +39,7 @@ func newNewsBench(t *testing.T, maxGateways int) *newsBench {
 func (b *newsBench) open(t *testing.T, gateway string) *stream {
 	t.Helper()
 	st := &stream{gateway: gateway, wake: make(chan struct{}, 1), prove: make(chan struct{}, 1)}
-	if err := b.relay.source.open(st, &pb.ReplicateHello{Gateway: gateway}); err != nil {
+	if err := b.relay.source.open(st, &pb.ReplicateHello{Gateway: gateway, Protocol: protocol}); err != nil {
 		t.Fatal(err)
 	}
 	b.relay.source.connected(st, gateway, false)
@@ -165,7 +165,7 @@ func TestOneGatewayTooManyBehindARelayIsRefusedAlone(t *testing.T) {
 		t.Errorf("the commands are answered with %v and %v", a, c)
 	}
 	extra := &stream{wake: make(chan struct{}, 1)}
-	err := b.relay.source.open(extra, &pb.ReplicateHello{Gateway: "extra"})
+	err := b.relay.source.open(extra, &pb.ReplicateHello{Gateway: "extra", Protocol: protocol})
 	if plimsoll.CodeOf(err) != plimsoll.CodeExhausted {
 		t.Errorf("a fifth gateway that follows the relay itself: %v", err)
 	}

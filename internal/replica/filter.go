@@ -55,6 +55,24 @@ func readFilter(m *pb.ReplicateFilter) (*filter, error) {
 	return f, nil
 }
 
+// known returns the filter for a follower of a version of the protocol: an older follower ends its
+// stream at a kind of record that it does not know.
+func (f *filter) known(version uint32) *filter {
+	if version >= archiveProtocol {
+		return f
+	}
+	out := &filter{events: true}
+	if f != nil {
+		*out = *f
+	} else {
+		for kind := range out.kinds {
+			out.kinds[kind] = kind > 0
+		}
+	}
+	out.kinds[wire.KindArchive] = false
+	return out
+}
+
 func (f *filter) has(kind wire.Kind) bool { return f == nil || f.kinds[kind] }
 
 func (f *filter) hasEvents() bool { return f == nil || f.events }

@@ -13,7 +13,7 @@ import (
 func (b *bench) filtered(t *testing.T, f *Filter, epoch, revision uint64) *session {
 	t.Helper()
 	s := &session{log: &b.log, transfers: b.newTransfers(), maxReplies: 3, recent: &b.recent}
-	hello := &pb.ReplicateHello{Gateway: "g", Epoch: epoch, Revision: revision, Filter: f.toProto()}
+	hello := &pb.ReplicateHello{Gateway: "g", Protocol: protocol, Epoch: epoch, Revision: revision, Filter: f.toProto()}
 	if err := s.hello(hello, b.tables.Snapshot()); err != nil {
 		t.Fatal(err)
 	}

@@ -129,6 +129,7 @@ func (s *session) hello(h *pb.ReplicateHello, latest *Snapshot) error {
 		return plimsoll.Errorf(plimsoll.CodeConflict,
 			"this relay holds a part of the state only, and the gateway asks for more; let it follow the leader, or a relay without a filter")
 	}
+	s.filter = s.filter.known(version)
 	welcome := &pb.ReplicateWelcome{
 		Epoch: latest.epoch, InstanceUuid: latest.instance, Protocol: version, Version: s.version,
 	}

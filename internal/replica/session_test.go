@@ -39,7 +39,7 @@ func (b *bench) session(t *testing.T, epoch, revision uint64) *session {
 	t.Helper()
 	s := &session{log: &b.log, transfers: b.newTransfers(), maxReplies: 3, proof: b.proof}
 	if err := s.hello(
-		&pb.ReplicateHello{Gateway: "g", Epoch: epoch, Revision: revision}, b.tables.Snapshot(),
+		&pb.ReplicateHello{Gateway: "g", Protocol: protocol, Epoch: epoch, Revision: revision}, b.tables.Snapshot(),
 	); err != nil {
 		t.Fatal(err)
 	}

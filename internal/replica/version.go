@@ -9,10 +9,11 @@ import (
 )
 
 // The versions of the protocol. Version 1 has no numbers in its handshake. Version 2 has relays and
-// filters. A source takes both, because the coordinator is upgraded before the gateways. A follower
-// needs what version 2 has.
+// filters. Version 3 has the status of the archive. A source takes all, because the coordinator is
+// upgraded before the gateways. A follower needs what version 2 has.
 const (
-	protocol               = 2
+	protocol               = 3
+	archiveProtocol        = 3 // the first whose followers know wire.KindArchive
 	oldestProtocolAtSource = 1
 	oldestProtocolBelow    = 2
 )

@@ -116,6 +116,8 @@ func element(v reflect.Value, tag int) int {
 		return tag + varint(v.Uint())
 	case reflect.Float32, reflect.Float64:
 		return tag + float
+	case reflect.Array: // a uid
+		return message(plimsoll.UIDText, tag)
 	case reflect.Pointer, reflect.Struct, reflect.Slice, reflect.Map:
 		return message(content(v, 1), tag)
 	}
@@ -148,6 +150,8 @@ func fixed(t reflect.Type) int {
 			sum += varint(1<<f.Bits() - 1)
 		case reflect.Struct:
 			sum += lengthPrefix + fixed(f)
+		case reflect.Array:
+			sum += lengthPrefix + plimsoll.UIDText
 		case reflect.String, reflect.Slice, reflect.Map:
 			sum += lengthPrefix
 		default:
@@ -172,10 +176,12 @@ var (
 	eventFixed  = fixed(reflect.TypeFor[plimsoll.Event]()) + ringRow
 
 	attemptsFixed = fixed(reflect.TypeFor[plimsoll.NodeAttempts]()) + longTag + lengthPrefix
+	attemptFixed  = fixed(reflect.TypeFor[plimsoll.Attempt]()) + longTag + lengthPrefix
+	stepFixed     = fixed(reflect.TypeFor[plimsoll.JobStep]()) + 1 + lengthPrefix
 )
 
-// Task bounds the record of a task with its key, without its earlier attempts. The arguments are
-// all texts of the record.
+// Task bounds the record of a task with its key, without its former attempts. The arguments are all
+// texts of the record.
 func Task(job, group, node, message string) int {
 	return taskFixed + 2*(len(job)+len(group)) + len(node) + len(message)
 }
@@ -183,8 +189,14 @@ func Task(job, group, node, message string) int {
 // NodeAttempts bounds an entry of the earlier attempts of a task.
 func NodeAttempts(node string) int { return attemptsFixed + len(node) }
 
-// JobStatus bounds the record of a job's status with its key, without its groups. The arguments
-// are all texts of the record.
+// Attempt bounds a former attempt of a task. The arguments are all texts of the attempt.
+func Attempt(node, message string) int { return attemptFixed + len(node) + len(message) }
+
+// JobStep bounds an entry of the history in a job's status.
+func JobStep() int { return stepFixed }
+
+// JobStatus bounds the record of a job's status with its key, without groups and history. The
+// arguments are all texts of the record.
 func JobStatus(id, owner, queue, reason string) int {
 	return statusFixed + 2*len(id) + length(owner) + len(queue) + len(reason)
 }

@@ -58,6 +58,10 @@ func (f *filler) fill(v reflect.Value, depth int) {
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		f.fill(v.Elem(), depth)
+	case reflect.Array:
+		for i := range v.Len() {
+			v.Index(i).SetUint(255)
+		}
 	case reflect.Struct:
 		for i := range v.NumField() {
 			f.fill(v.Field(i), depth)
@@ -163,22 +167,27 @@ func TestBoundsOfRecordsThatChangeOftenCountEveryField(t *testing.T) {
 	task := filled[plimsoll.Task](f)
 	task.Index = plimsoll.MaxTasksPerJob - 1
 	key := len(wire.TaskKey(task.Job, task.Group, task.Index))
-	earlier := task.Earlier
-	task.Earlier = nil
+	earlier, attempts := task.Earlier, task.Attempts
+	task.Earlier, task.Attempts = nil, nil
 	record := len(wire.AppendTask(nil, task))
 	near(t, "Task", size.Task(task.Job, task.Group, task.Node, task.Message), record+key)
 	task.Earlier = earlier[:1]
 	near(t, "NodeAttempts", size.NodeAttempts(earlier[0].Node), len(wire.AppendTask(nil, task))-record)
+	task.Earlier, task.Attempts = nil, attempts[:1]
+	a := &attempts[0]
+	near(t, "Attempt", size.Attempt(a.Node, a.Message), len(wire.AppendTask(nil, task))-record)
 
 	st := filled[plimsoll.JobStatus](f)
-	groups := st.Groups
-	st.Groups = nil
+	groups, history := st.Groups, st.History
+	st.Groups, st.History = nil, nil
 	near(
 		t, "JobStatus", size.JobStatus(st.ID, st.Owner, st.Queue, st.Reason),
 		len(wire.AppendJobStatus(nil, st))+len(st.ID),
 	)
 	alone := len(wire.AppendJobStatus(nil, st))
-	st.Groups = groups[:1]
+	st.History = history[:1]
+	near(t, "JobStep", size.JobStep(), len(wire.AppendJobStatus(nil, st))-alone)
+	st.Groups, st.History = groups[:1], nil
 	g := &groups[0]
 	near(
 		t, "GroupStatus", size.GroupStatus(g.Name, g.Wait.Queue, g.Wait.Resource, g.Wait.Known),

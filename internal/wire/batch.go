@@ -6,19 +6,20 @@ type Kind byte
 
 // The kinds of record. The value is the encoded message of the same name in objects.proto.
 const (
-	KindJobSpec     Kind = 1 // key: job id
-	KindJobStatus   Kind = 2 // key: job id
-	KindTask        Kind = 3 // key: TaskKey
-	KindNode        Kind = 4 // key: node id
-	KindNodeStatus  Kind = 5 // key: node id; never stored
-	KindQueueConfig Kind = 6 // key: empty; there is one
-	KindQueueStatus Kind = 7 // key: queue path; never stored
-	KindPolicy      Kind = 8 // key: PolicyKey
-	KindOutcome     Kind = 9 // key: token of a command; stored and not replicated
+	KindJobSpec     Kind = 1  // key: job id
+	KindJobStatus   Kind = 2  // key: job id
+	KindTask        Kind = 3  // key: TaskKey
+	KindNode        Kind = 4  // key: node id
+	KindNodeStatus  Kind = 5  // key: node id; never stored
+	KindQueueConfig Kind = 6  // key: empty; there is one
+	KindQueueStatus Kind = 7  // key: queue path; never stored
+	KindPolicy      Kind = 8  // key: PolicyKey
+	KindOutcome     Kind = 9  // key: token of a command; stored and not replicated
+	KindArchive     Kind = 10 // key: empty; there is one
 )
 
 // NumKinds is one more than the highest kind.
-const NumKinds = 10
+const NumKinds = 11
 
 // Mutation is a put or delete of one encoded record.
 type Mutation struct {

@@ -79,6 +79,9 @@ func drawTask(t *rapid.T) plimsoll.Task {
 		NotBefore: drawInt64(t, "not before"),
 		Revision:  drawUint64(t, "revision"),
 		Earlier:   drawSlice(t, "earlier", drawNodeAttempts),
+		Starting:  drawInt64(t, "starting"),
+		Stopping:  drawInt64(t, "stopping"),
+		Attempts:  drawSlice(t, "attempts", drawAttempt),
 	}
 	task.ID = plimsoll.TaskID(task.Job, task.Group, task.Index)
 	return task
@@ -86,6 +89,33 @@ func drawTask(t *rapid.T) plimsoll.Task {
 
 func drawNodeAttempts(t *rapid.T) plimsoll.NodeAttempts {
 	return plimsoll.NodeAttempts{Node: drawText(t, "node"), First: drawInt32(t, "first"), Last: drawInt32(t, "last")}
+}
+
+func drawAttempt(t *rapid.T) plimsoll.Attempt {
+	return plimsoll.Attempt{
+		Number:   drawInt32(t, "number"),
+		Node:     drawText(t, "node"),
+		Result:   drawEnum[plimsoll.TaskResult](t, "result"),
+		ExitCode: drawInt32(t, "exit code"),
+		Message:  drawText(t, "message"),
+		Pending:  drawInt64(t, "pending"),
+		Bound:    drawInt64(t, "bound"),
+		Starting: drawInt64(t, "starting"),
+		Started:  drawInt64(t, "started"),
+		Stopping: drawInt64(t, "stopping"),
+		Finished: drawInt64(t, "finished"),
+	}
+}
+
+func drawJobStep(t *rapid.T) plimsoll.JobStep {
+	return plimsoll.JobStep{
+		State: drawEnum[plimsoll.JobState](t, "state"), At: drawInt64(t, "at"),
+		Reason: drawEnum[plimsoll.StepReason](t, "reason"),
+	}
+}
+
+func drawUID(t *rapid.T) plimsoll.UID {
+	return plimsoll.MakeUID(drawInt64(t, "uid's time"), drawUint64(t, "uid's revision"))
 }
 
 func drawTaskReport(t *rapid.T) plimsoll.TaskReport {
@@ -97,6 +127,7 @@ func drawTaskReport(t *rapid.T) plimsoll.TaskReport {
 		ExitCode: drawInt32(t, "exit code"),
 		Message:  drawText(t, "message"),
 		At:       drawInt64(t, "at"),
+		UID:      drawUID(t),
 	}
 }
 
@@ -113,6 +144,9 @@ func drawJobStatus(t *rapid.T) plimsoll.JobStatus {
 		Finished:  drawInt64(t, "finished"),
 		Groups:    drawSlice(t, "groups", drawGroupStatus),
 		Revision:  drawUint64(t, "revision"),
+		UID:       drawUID(t),
+		History:   drawSlice(t, "history", drawJobStep),
+		Deleted:   rapid.Bool().Draw(t, "deleted"),
 	}
 }
 

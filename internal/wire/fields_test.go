@@ -28,7 +28,17 @@ func (p place) String() string {
 
 var places = map[string]place{
 	"Action": {"Action", "qos.proto", "actionToProto and actionFromProto in policy.go", ""},
-	"Batch":  {"Batch", "replication.proto", "AppendBatch and decodeBatch in batchcode.go", ""},
+	"ArchiveStatus": {
+		"ArchiveStatus", "objects.proto",
+		"ArchiveStatusToProto and ArchiveStatusFromProto in archivestatus.go",
+		"",
+	},
+	"Attempt": {
+		"Attempt", "objects.proto",
+		"AttemptToProto, AttemptFromProto, AppendAttempt, sizeAttempt and decodeAttemptField in attempt.go",
+		"; size.Attempt",
+	},
+	"Batch": {"Batch", "replication.proto", "AppendBatch and decodeBatch in batchcode.go", ""},
 	"Constraints": {
 		"Constraints", "objects.proto",
 		"ConstraintsToProto and ConstraintsFromProto in constraints.go",
@@ -56,6 +66,11 @@ var places = map[string]place{
 	},
 	"Job":     {"Job", "objects.proto", "JobToProto and JobFromProto in job.go", ""},
 	"JobSpec": {"JobSpec", "objects.proto", "JobSpecToProto and JobSpecFromProto in job.go", jobFile},
+	"JobStep": {
+		"JobStep", "objects.proto",
+		"JobStatusToProto, JobStatusFromProto, appendJobStep, sizeJobStep and decodeJobStep in jobstatus.go",
+		"; size.JobStep",
+	},
 	"JobStatus": {
 		"JobStatus", "objects.proto",
 		"JobStatusToProto, JobStatusFromProto, AppendJobStatus and decodeJobStatusField in " +
@@ -123,7 +138,7 @@ var places = map[string]place{
 		"; Total and Plus of the type",
 	},
 	"TaskQOS":        {"TaskQOS", "qos.proto", "taskQOSToProto and taskQOSFromProto in policy.go", ""},
-	"TaskReport":     {"TaskReport", "objects.proto", "TaskReportToProto and TaskReportFromProto in task.go", ""},
+	"TaskReport":     {"TaskReport", "agent.proto", "TaskReportToProto and TaskReportFromProto in task.go", ""},
 	"ThrottleAction": {"ThrottleAction", "qos.proto", "actionToProto and actionFromProto in policy.go", ""},
 	"Trait":          {"Trait", "objects.proto", "traitsToProto and traitsFromProto in constraints.go", jobFile},
 	"WeightAction":   {"WeightAction", "qos.proto", "actionToProto and actionFromProto in policy.go", ""},
@@ -131,9 +146,10 @@ var places = map[string]place{
 
 // otherwise are the types of the vocabulary that do not pass here, or pass in another way.
 var otherwise = map[string]string{
-	"Backoff": "it is a setting of programs, and goes nowhere",
-	"Version": "its two numbers are fields of each answer",
-	"Error":   "its cause stays behind and its code passes as a word; TestErrorsOverRPC has it",
+	"TaskStep": "it is derived from the attempts of a task",
+	"Backoff":  "it is a setting of programs, and goes nowhere",
+	"Version":  "its two numbers are fields of each answer",
+	"Error":    "its cause stays behind and its code passes as a word; TestErrorsOverRPC has it",
 }
 
 // guard is the way of one type through this package.
@@ -193,6 +209,11 @@ func guards() []guard {
 		passes(free, nil, message(JobToProto, JobFromProto)),
 		passes(free, nil, message(JobStatusToProto, JobStatusFromProto), record(AppendJobStatus, DecodeJobStatus)),
 		passes(task, taskID, message(TaskToProto, TaskFromProto), record(AppendTask, DecodeTask)),
+		passes(free, nil, message(AttemptToProto, AttemptFromProto), record(AppendAttempt, DecodeAttempt)),
+		passes(
+			free, nil, message(ArchiveStatusToProto, ArchiveStatusFromProto),
+			record(AppendArchiveStatus, DecodeArchiveStatus),
+		),
 		passes(free, nil, message(TaskReportToProto, TaskReportFromProto)),
 		passes(free, nil, message(NodeToProto, NodeFromProto), record(AppendNode, DecodeNode)),
 		passes(free, nil, message(NodeStatusToProto, NodeStatusFromProto), record(AppendNodeStatus, DecodeNodeStatus)),

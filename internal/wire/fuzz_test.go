@@ -45,6 +45,11 @@ func FuzzTask(f *testing.F) {
 	f.Add([]byte{0x0b, 0x0c, 0x30, 0x07})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		known := func(m *pb.Task) bool {
+			for _, a := range m.GetAttempts() {
+				if pb.TaskResult_name[int32(a.GetResult())] == "" {
+					return false
+				}
+			}
 			return pb.TaskState_name[int32(m.GetState())] != "" && pb.TaskResult_name[int32(m.GetResult())] != ""
 		}
 		agree(t, data, new(pb.Task), known, DecodeTask, AppendTask, TaskToProto, TaskFromProto)
@@ -60,6 +65,14 @@ func FuzzJobStatus(f *testing.F) {
 				if pb.WaitCode_name[int32(g.GetWaitCode())] == "" {
 					return false
 				}
+			}
+			for _, step := range m.GetHistory() {
+				if pb.JobState_name[int32(step.GetState())] == "" || pb.StepReason_name[int32(step.GetReason())] == "" {
+					return false
+				}
+			}
+			if _, err := plimsoll.ParseUID(m.GetUid()); err != nil && m.GetUid() != "" {
+				return false
 			}
 			return pb.JobState_name[int32(m.GetState())] != ""
 		}
@@ -129,13 +142,22 @@ var sampleTask = plimsoll.Task{
 	Result: plimsoll.ResultFailed, Node: "node-0042", ExitCode: -1, Message: "exit code 1",
 	Created: 1_700_000_000_000_000_000,
 	Bound:   1_700_000_000_100_000_000, Started: 1_700_000_000_200_000_000, Finished: 1_700_000_001_000_000_000,
-	Revision: 123456,
+	Revision: 123456, Starting: 1_700_000_000_150_000_000, Stopping: 1_700_000_000_900_000_000,
+	Attempts: []plimsoll.Attempt{{
+		Number: 1, Node: "node-0041", Result: plimsoll.ResultLost, ExitCode: -1, Message: "lost",
+		Pending: 1_700_000_000_000_000_000, Bound: 1_700_000_000_010_000_000, Finished: 1_700_000_000_020_000_000,
+	}},
 }
 
 var sampleJobStatus = plimsoll.JobStatus{
 	ID: "wordcount", Owner: "alice", Queue: "root.batch", State: plimsoll.JobRunning,
 	Submitted: 1_700_000_000_000_000_000,
-	Started:   1_700_000_000_200_000_000, Revision: 123456,
+	Started:   1_700_000_000_200_000_000, Revision: 123456, Deleted: true,
+	UID: plimsoll.MakeUID(1_700_000_000_000_000_000, 77),
+	History: []plimsoll.JobStep{
+		{State: plimsoll.JobNew, At: 1_700_000_000_000_000_000, Reason: plimsoll.ReasonSubmitted},
+		{State: plimsoll.JobAccepted, At: 1_700_000_000_000_000_000, Reason: plimsoll.ReasonCreated},
+	},
 	Groups: []plimsoll.GroupStatus{
 		{
 			Name: "map", Count: 20, Counts: plimsoll.TaskCounts{Pending: 3, Running: 12, Succeeded: 5},

@@ -18,6 +18,13 @@ func JobStatusToProto(s *plimsoll.JobStatus) *pb.JobStatus {
 		Started:   s.Started,
 		Finished:  s.Finished,
 		Revision:  s.Revision,
+		Uid:       uidText(s.UID),
+		Deleted:   s.Deleted,
+	}
+	for _, step := range s.History {
+		m.History = append(m.History, &pb.JobStep{
+			State: pb.JobState(step.State), At: step.At, Reason: pb.StepReason(step.Reason),
+		})
 	}
 	for i := range s.Groups {
 		g := &s.Groups[i]
@@ -54,6 +61,14 @@ func JobStatusFromProto(m *pb.JobStatus) plimsoll.JobStatus {
 		Started:   m.GetStarted(),
 		Finished:  m.GetFinished(),
 		Revision:  m.GetRevision(),
+		UID:       uidOf(m.GetUid()),
+		Deleted:   m.GetDeleted(),
+	}
+	for _, step := range m.GetHistory() {
+		s.History = append(s.History, plimsoll.JobStep{
+			State: EnumFromProto[plimsoll.JobState](step.GetState()), At: step.GetAt(),
+			Reason: EnumFromProto[plimsoll.StepReason](step.GetReason()),
+		})
 	}
 	for _, g := range m.GetGroups() {
 		c := g.GetCounts()
@@ -89,7 +104,43 @@ func AppendJobStatus(dst []byte, s *plimsoll.JobStatus) []byte {
 		g := &s.Groups[i]
 		dst = appendGroupStatus(appendHeader(dst, 10, sizeGroupStatus(g)), g)
 	}
-	return appendVarint(dst, 11, s.Revision)
+	dst = appendVarint(dst, 11, s.Revision)
+	dst = appendUID(dst, 12, s.UID)
+	for i := range s.History {
+		dst = appendJobStep(appendHeader(dst, 13, sizeJobStep(&s.History[i])), &s.History[i])
+	}
+	return appendBool(dst, 14, s.Deleted)
+}
+
+func appendJobStep(dst []byte, s *plimsoll.JobStep) []byte {
+	dst = appendVarint(dst, 1, uint64(s.State))
+	dst = appendVarint(dst, 2, uint64(s.At))
+	return appendVarint(dst, 3, uint64(s.Reason))
+}
+
+func sizeJobStep(s *plimsoll.JobStep) int {
+	return sizeVarint(1, uint64(s.State)) + sizeVarint(2, uint64(s.At)) + sizeVarint(3, uint64(s.Reason))
+}
+
+func decodeJobStep(data []byte) (s plimsoll.JobStep, err error) {
+	for len(data) > 0 {
+		var f field
+		if f, data, err = nextField(data); err != nil {
+			return s, err
+		}
+		switch f.tag {
+		case 1<<3 | varintType:
+			s.State = plimsoll.JobState(enum(&f))
+		case 2<<3 | varintType:
+			s.At = int64(f.v)
+		case 3<<3 | varintType:
+			s.Reason = plimsoll.StepReason(enum(&f))
+		}
+	}
+	if err := checkEnum[plimsoll.JobState]("state", s.State); err != nil {
+		return s, err
+	}
+	return s, checkEnum[plimsoll.StepReason]("reason of a state", s.Reason)
 }
 
 func appendGroupStatus(dst []byte, g *plimsoll.GroupStatus) []byte {
@@ -173,6 +224,14 @@ func decodeJobStatusField(s *plimsoll.JobStatus, f *field) (err error) {
 		s.Groups = append(s.Groups, g)
 	case 11<<3 | varintType:
 		s.Revision = f.v
+	case 12<<3 | bytesType:
+		s.UID, err = decodeUID(f.b)
+	case 13<<3 | bytesType:
+		var step plimsoll.JobStep
+		step, err = decodeJobStep(f.b)
+		s.History = append(s.History, step)
+	case 14<<3 | varintType:
+		s.Deleted = f.v != 0
 	}
 	return err
 }

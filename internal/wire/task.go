@@ -29,6 +29,11 @@ func TaskToProto(t *plimsoll.Task) *pb.Task {
 		Finished:  t.Finished,
 		NotBefore: t.NotBefore,
 		Revision:  t.Revision,
+		Starting:  t.Starting,
+		Stopping:  t.Stopping,
+	}
+	for i := range t.Attempts {
+		m.Attempts = append(m.Attempts, AttemptToProto(&t.Attempts[i]))
 	}
 	for _, e := range t.Earlier {
 		m.Earlier = append(m.Earlier, &pb.NodeAttempts{Node: text(e.Node), First: e.First, Last: e.Last})
@@ -56,6 +61,11 @@ func TaskFromProto(m *pb.Task) plimsoll.Task {
 		Finished:  m.GetFinished(),
 		NotBefore: m.GetNotBefore(),
 		Revision:  m.GetRevision(),
+		Starting:  m.GetStarting(),
+		Stopping:  m.GetStopping(),
+	}
+	for _, a := range m.GetAttempts() {
+		t.Attempts = append(t.Attempts, AttemptFromProto(a))
 	}
 	for _, e := range m.GetEarlier() {
 		t.Earlier = append(t.Earlier, plimsoll.NodeAttempts{Node: e.GetNode(), First: e.GetFirst(), Last: e.GetLast()})
@@ -83,6 +93,11 @@ func AppendTask(dst []byte, t *plimsoll.Task) []byte {
 	dst = appendVarint(dst, 16, t.Revision)
 	for i := range t.Earlier {
 		dst = appendNodeAttempts(dst, 17, &t.Earlier[i])
+	}
+	dst = appendVarint(dst, 18, uint64(t.Starting))
+	dst = appendVarint(dst, 19, uint64(t.Stopping))
+	for i := range t.Attempts {
+		dst = AppendAttempt(appendHeader(dst, 20, sizeAttempt(&t.Attempts[i])), &t.Attempts[i])
 	}
 	return dst
 }
@@ -190,6 +205,14 @@ func decodeTaskField(t *plimsoll.Task, f *field) (err error) {
 		var e plimsoll.NodeAttempts
 		e, err = decodeNodeAttempts(f.b)
 		t.Earlier = append(t.Earlier, e)
+	case 18<<3 | varintType:
+		t.Starting = int64(f.v)
+	case 19<<3 | varintType:
+		t.Stopping = int64(f.v)
+	case 20<<3 | bytesType:
+		var a plimsoll.Attempt
+		a, err = DecodeAttempt(f.b)
+		t.Attempts = append(t.Attempts, a)
 	}
 	return err
 }
@@ -204,6 +227,7 @@ func TaskReportToProto(r *plimsoll.TaskReport) *pb.TaskReport {
 		ExitCode: r.ExitCode,
 		Message:  text(r.Message),
 		At:       r.At,
+		Uid:      uidText(r.UID),
 	}
 }
 
@@ -217,5 +241,6 @@ func TaskReportFromProto(m *pb.TaskReport) plimsoll.TaskReport {
 		ExitCode: m.GetExitCode(),
 		Message:  m.GetMessage(),
 		At:       m.GetAt(),
+		UID:      uidOf(m.GetUid()),
 	}
 }

@@ -279,7 +279,9 @@ type Assignment struct {
 	// Labels of the job.
 	Labels map[string]string `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Full path of the job's queue.
-	Queue         string `protobuf:"bytes,5,opt,name=queue,proto3" json:"queue,omitempty"`
+	Queue string `protobuf:"bytes,5,opt,name=queue,proto3" json:"queue,omitempty"`
+	// The job's uid: a later job with the same id has tasks with the same ids.
+	Uid           string `protobuf:"bytes,6,opt,name=uid,proto3" json:"uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -345,6 +347,13 @@ func (x *Assignment) GetLabels() map[string]string {
 func (x *Assignment) GetQueue() string {
 	if x != nil {
 		return x.Queue
+	}
+	return ""
+}
+
+func (x *Assignment) GetUid() string {
+	if x != nil {
+		return x.Uid
 	}
 	return ""
 }
@@ -432,14 +441,16 @@ func (x *WatchAssignmentsResponse) GetRemovedPolicies() []*PolicyRef {
 }
 
 type TaskReport struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Task          string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	Attempt       int32                  `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	State         TaskState              `protobuf:"varint,3,opt,name=state,proto3,enum=plimsoll.v1.TaskState" json:"state,omitempty"`
-	Result        TaskResult             `protobuf:"varint,4,opt,name=result,proto3,enum=plimsoll.v1.TaskResult" json:"result,omitempty"`
-	ExitCode      int32                  `protobuf:"varint,5,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
-	Message       string                 `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
-	At            int64                  `protobuf:"varint,7,opt,name=at,proto3" json:"at,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Task     string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	Attempt  int32                  `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	State    TaskState              `protobuf:"varint,3,opt,name=state,proto3,enum=plimsoll.v1.TaskState" json:"state,omitempty"`
+	Result   TaskResult             `protobuf:"varint,4,opt,name=result,proto3,enum=plimsoll.v1.TaskResult" json:"result,omitempty"`
+	ExitCode int32                  `protobuf:"varint,5,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	Message  string                 `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	At       int64                  `protobuf:"varint,7,opt,name=at,proto3" json:"at,omitempty"`
+	// Assignment.uid of the attempt; empty: the agent does not know it.
+	Uid           string `protobuf:"bytes,8,opt,name=uid,proto3" json:"uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -521,6 +532,13 @@ func (x *TaskReport) GetAt() int64 {
 		return x.At
 	}
 	return 0
+}
+
+func (x *TaskReport) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
 }
 
 type ReportTasksRequest struct {
@@ -1854,14 +1872,15 @@ const file_plimsoll_v1_agent_proto_rawDesc = "" +
 	"registered\"O\n" +
 	"\x17WatchAssignmentsRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12 \n" +
-	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\"\x83\x02\n" +
+	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\"\x95\x02\n" +
 	"\n" +
 	"Assignment\x12%\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.plimsoll.v1.TaskR\x04task\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12*\n" +
 	"\x04spec\x18\x03 \x01(\v2\x16.plimsoll.v1.GroupSpecR\x04spec\x12;\n" +
 	"\x06labels\x18\x04 \x03(\v2#.plimsoll.v1.Assignment.LabelsEntryR\x06labels\x12\x14\n" +
-	"\x05queue\x18\x05 \x01(\tR\x05queue\x1a9\n" +
+	"\x05queue\x18\x05 \x01(\tR\x05queue\x12\x10\n" +
+	"\x03uid\x18\x06 \x01(\tR\x03uid\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8d\x02\n" +
@@ -1870,7 +1889,7 @@ const file_plimsoll_v1_agent_proto_rawDesc = "" +
 	"\aremoved\x18\x02 \x03(\tR\aremoved\x12!\n" +
 	"\fsnapshot_end\x18\x03 \x01(\bR\vsnapshotEnd\x12>\n" +
 	"\x10changed_policies\x18\x04 \x03(\v2\x13.plimsoll.v1.PolicyR\x0fchangedPolicies\x12A\n" +
-	"\x10removed_policies\x18\x05 \x03(\v2\x16.plimsoll.v1.PolicyRefR\x0fremovedPolicies\"\xe0\x01\n" +
+	"\x10removed_policies\x18\x05 \x03(\v2\x16.plimsoll.v1.PolicyRefR\x0fremovedPolicies\"\xf2\x01\n" +
 	"\n" +
 	"TaskReport\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x18\n" +
@@ -1879,7 +1898,8 @@ const file_plimsoll_v1_agent_proto_rawDesc = "" +
 	"\x06result\x18\x04 \x01(\x0e2\x17.plimsoll.v1.TaskResultR\x06result\x12\x1b\n" +
 	"\texit_code\x18\x05 \x01(\x05R\bexitCode\x12\x18\n" +
 	"\amessage\x18\x06 \x01(\tR\amessage\x12\x0e\n" +
-	"\x02at\x18\a \x01(\x03R\x02at\"\x99\x01\n" +
+	"\x02at\x18\a \x01(\x03R\x02at\x12\x10\n" +
+	"\x03uid\x18\b \x01(\tR\x03uid\"\x99\x01\n" +
 	"\x12ReportTasksRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x1a\n" +

@@ -139,7 +139,7 @@ func (Scope) EnumDescriptor() ([]byte, []int) {
 type JobSort int32
 
 const (
-	// The order of the ids if after is set, and of the submits if not.
+	// The lowest id first; beside pin, or another scope than the active one, that of the submits.
 	JobSort_JOB_SORT_UNSPECIFIED JobSort = 0
 	JobSort_JOB_SORT_SUBMITTED   JobSort = 1
 	JobSort_JOB_SORT_FINISHED    JobSort = 2
@@ -189,15 +189,17 @@ func (JobSort) EnumDescriptor() ([]byte, []int) {
 	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{2}
 }
 
-// The order of a list of tasks. Unspecified: by job, group and index.
+// The order of a list of tasks. Unspecified: that of the ids.
 type TaskSort int32
 
 const (
 	TaskSort_TASK_SORT_UNSPECIFIED TaskSort = 0
-	TaskSort_TASK_SORT_ID          TaskSort = 1
-	// Tasks that have failed first.
+	// By job, group and index.
+	TaskSort_TASK_SORT_ID TaskSort = 1
+	// Tasks that have ended without success first, both parts by job, group and index.
 	TaskSort_TASK_SORT_FAILED_FIRST TaskSort = 2
-	TaskSort_TASK_SORT_FINISHED     TaskSort = 3
+	// By the end of the last attempt. Only for the active scope.
+	TaskSort_TASK_SORT_FINISHED TaskSort = 3
 )
 
 // Enum value maps for TaskSort.
@@ -729,7 +731,7 @@ type ListJobsRequest struct {
 	States []JobState             `protobuf:"varint,3,rep,packed,name=states,proto3,enum=plimsoll.v1.JobState" json:"states,omitempty"`
 	// Bound on the answer; 0: the server's bound (10,000).
 	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
-	// Start after this job id. The list is in the order of ids; not beside cursor, sort or scope.
+	// Start after this job id. The list is in the order of ids; not beside cursor, sort, pin or scope.
 	After       string       `protobuf:"bytes,5,opt,name=after,proto3" json:"after,omitempty"`
 	Consistency *Consistency `protobuf:"bytes,6,opt,name=consistency,proto3" json:"consistency,omitempty"`
 	Ids         []string     `protobuf:"bytes,7,rep,name=ids,proto3" json:"ids,omitempty"`
@@ -741,7 +743,8 @@ type ListJobsRequest struct {
 	Since int64   `protobuf:"varint,11,opt,name=since,proto3" json:"since,omitempty"`
 	Until int64   `protobuf:"varint,12,opt,name=until,proto3" json:"until,omitempty"`
 	Sort  JobSort `protobuf:"varint,13,opt,name=sort,proto3,enum=plimsoll.v1.JobSort" json:"sort,omitempty"`
-	// The oldest, or the lowest id, first. Otherwise the newest, or the highest id, is first.
+	// The oldest, or the lowest id, first. Otherwise the newest, or the highest id, is first. It needs
+	// a sort.
 	Ascending bool `protobuf:"varint,14,opt,name=ascending,proto3" json:"ascending,omitempty"`
 	// next of the previous answer, with the same criteria and order.
 	Cursor string `protobuf:"bytes,15,opt,name=cursor,proto3" json:"cursor,omitempty"`
@@ -1017,8 +1020,11 @@ func (x *ListJobsResponse) GetPinUntil() int64 {
 }
 
 type WatchJobRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// May be empty beside a uid.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// As GetJobRequest.uid.
+	Uid           string `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1060,9 +1066,18 @@ func (x *WatchJobRequest) GetId() string {
 	return ""
 }
 
+func (x *WatchJobRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
 type WatchJobResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Status        *JobStatus             `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Status *JobStatus             `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	// As GetJobResponse.archived.
+	Archived      bool `protobuf:"varint,2,opt,name=archived,proto3" json:"archived,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1102,6 +1117,13 @@ func (x *WatchJobResponse) GetStatus() *JobStatus {
 		return x.Status
 	}
 	return nil
+}
+
+func (x *WatchJobResponse) GetArchived() bool {
+	if x != nil {
+		return x.Archived
+	}
+	return false
 }
 
 type KillJobRequest struct {
@@ -1578,7 +1600,7 @@ type ListTasksRequest struct {
 	States []TaskState            `protobuf:"varint,3,rep,packed,name=states,proto3,enum=plimsoll.v1.TaskState" json:"states,omitempty"`
 	// Bound on the answer; 0: the server's bound (10,000).
 	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
-	// Start after this task: next of the previous answer. Not beside cursor, sort or scope.
+	// Start after this task, or next of the previous answer. Not beside cursor, sort, pin or scope.
 	After       string       `protobuf:"bytes,5,opt,name=after,proto3" json:"after,omitempty"`
 	Consistency *Consistency `protobuf:"bytes,6,opt,name=consistency,proto3" json:"consistency,omitempty"`
 	// The lifetime of the job; empty: the newest. Tasks in the archive are listed by their job.
@@ -1590,9 +1612,10 @@ type ListTasksRequest struct {
 	Queue  string   `protobuf:"bytes,11,opt,name=queue,proto3" json:"queue,omitempty"`
 	Labels []string `protobuf:"bytes,12,rep,name=labels,proto3" json:"labels,omitempty"`
 	// Tasks whose last attempt ended at since or later, and before until; Unix nanoseconds.
-	Since         int64    `protobuf:"varint,13,opt,name=since,proto3" json:"since,omitempty"`
-	Until         int64    `protobuf:"varint,14,opt,name=until,proto3" json:"until,omitempty"`
-	Sort          TaskSort `protobuf:"varint,15,opt,name=sort,proto3,enum=plimsoll.v1.TaskSort" json:"sort,omitempty"`
+	Since int64    `protobuf:"varint,13,opt,name=since,proto3" json:"since,omitempty"`
+	Until int64    `protobuf:"varint,14,opt,name=until,proto3" json:"until,omitempty"`
+	Sort  TaskSort `protobuf:"varint,15,opt,name=sort,proto3,enum=plimsoll.v1.TaskSort" json:"sort,omitempty"`
+	// With TASK_SORT_FINISHED the oldest first. The other orders have one direction.
 	Ascending     bool     `protobuf:"varint,16,opt,name=ascending,proto3" json:"ascending,omitempty"`
 	Cursor        string   `protobuf:"bytes,17,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	Pin           bool     `protobuf:"varint,18,opt,name=pin,proto3" json:"pin,omitempty"`
@@ -1886,8 +1909,10 @@ type ListAttemptsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Task  string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	// The lifetime of the job; empty: the newest.
-	JobUid        string       `protobuf:"bytes,2,opt,name=job_uid,json=jobUid,proto3" json:"job_uid,omitempty"`
-	Consistency   *Consistency `protobuf:"bytes,3,opt,name=consistency,proto3" json:"consistency,omitempty"`
+	JobUid      string       `protobuf:"bytes,2,opt,name=job_uid,json=jobUid,proto3" json:"job_uid,omitempty"`
+	Consistency *Consistency `protobuf:"bytes,3,opt,name=consistency,proto3" json:"consistency,omitempty"`
+	// Start after the attempt with this number.
+	After         int32 `protobuf:"varint,4,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1943,6 +1968,13 @@ func (x *ListAttemptsRequest) GetConsistency() *Consistency {
 	return nil
 }
 
+func (x *ListAttemptsRequest) GetAfter() int32 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
 type ListAttemptsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The attempts, the oldest first. The last one may not have ended.
@@ -1950,8 +1982,10 @@ type ListAttemptsResponse struct {
 	Revision uint64     `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	Epoch    uint64     `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// As GetJobResponse.age_nanos.
-	AgeNanos      int64 `protobuf:"varint,4,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
-	Archived      bool  `protobuf:"varint,5,opt,name=archived,proto3" json:"archived,omitempty"`
+	AgeNanos int64 `protobuf:"varint,4,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
+	Archived bool  `protobuf:"varint,5,opt,name=archived,proto3" json:"archived,omitempty"`
+	// Set if there are more attempts: the value of after for the next call.
+	Next          int32 `protobuf:"varint,6,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2019,6 +2053,13 @@ func (x *ListAttemptsResponse) GetArchived() bool {
 		return x.Archived
 	}
 	return false
+}
+
+func (x *ListAttemptsResponse) GetNext() int32 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
 }
 
 type ExplainTaskRequest struct {
@@ -5290,11 +5331,13 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\tage_nanos\x18\x05 \x01(\x03R\bageNanos\x12\x14\n" +
 	"\x05total\x18\x06 \x01(\x03R\x05total\x12$\n" +
 	"\x0etotal_at_least\x18\a \x01(\bR\ftotalAtLeast\x12\x1b\n" +
-	"\tpin_until\x18\b \x01(\x03R\bpinUntil\"!\n" +
+	"\tpin_until\x18\b \x01(\x03R\bpinUntil\"3\n" +
 	"\x0fWatchJobRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"B\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
+	"\x03uid\x18\x02 \x01(\tR\x03uid\"^\n" +
 	"\x10WatchJobResponse\x12.\n" +
-	"\x06status\x18\x01 \x01(\v2\x16.plimsoll.v1.JobStatusR\x06status\"N\n" +
+	"\x06status\x18\x01 \x01(\v2\x16.plimsoll.v1.JobStatusR\x06status\x12\x1a\n" +
+	"\barchived\x18\x02 \x01(\bR\barchived\"N\n" +
 	"\x0eKillJobRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x14\n" +
@@ -5356,17 +5399,19 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\tage_nanos\x18\x05 \x01(\x03R\bageNanos\x12\x14\n" +
 	"\x05total\x18\x06 \x01(\x03R\x05total\x12$\n" +
 	"\x0etotal_at_least\x18\a \x01(\bR\ftotalAtLeast\x12\x1b\n" +
-	"\tpin_until\x18\b \x01(\x03R\bpinUntil\"~\n" +
+	"\tpin_until\x18\b \x01(\x03R\bpinUntil\"\x94\x01\n" +
 	"\x13ListAttemptsRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x17\n" +
 	"\ajob_uid\x18\x02 \x01(\tR\x06jobUid\x12:\n" +
-	"\vconsistency\x18\x03 \x01(\v2\x18.plimsoll.v1.ConsistencyR\vconsistency\"\xb3\x01\n" +
+	"\vconsistency\x18\x03 \x01(\v2\x18.plimsoll.v1.ConsistencyR\vconsistency\x12\x14\n" +
+	"\x05after\x18\x04 \x01(\x05R\x05after\"\xc7\x01\n" +
 	"\x14ListAttemptsResponse\x120\n" +
 	"\battempts\x18\x01 \x03(\v2\x14.plimsoll.v1.AttemptR\battempts\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x1b\n" +
 	"\tage_nanos\x18\x04 \x01(\x03R\bageNanos\x12\x1a\n" +
-	"\barchived\x18\x05 \x01(\bR\barchived\"P\n" +
+	"\barchived\x18\x05 \x01(\bR\barchived\x12\x12\n" +
+	"\x04next\x18\x06 \x01(\x05R\x04next\"P\n" +
 	"\x12ExplainTaskRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x16\n" +

@@ -574,6 +574,101 @@ func (Strategy) EnumDescriptor() ([]byte, []int) {
 	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{8}
 }
 
+// The cause of a change of a job's or a task's state.
+type StepReason int32
+
+const (
+	StepReason_STEP_REASON_UNSPECIFIED   StepReason = 0
+	StepReason_STEP_REASON_SUBMITTED     StepReason = 1
+	StepReason_STEP_REASON_CREATED       StepReason = 2
+	StepReason_STEP_REASON_BOUND         StepReason = 3
+	StepReason_STEP_REASON_PREPARED      StepReason = 4
+	StepReason_STEP_REASON_STARTED       StepReason = 5
+	StepReason_STEP_REASON_SUCCEEDED     StepReason = 6
+	StepReason_STEP_REASON_FAILED        StepReason = 7
+	StepReason_STEP_REASON_KILLED        StepReason = 8
+	StepReason_STEP_REASON_EVICTED       StepReason = 9
+	StepReason_STEP_REASON_PREEMPTED     StepReason = 10
+	StepReason_STEP_REASON_LOST          StepReason = 11
+	StepReason_STEP_REASON_OUT_OF_MEMORY StepReason = 12
+	StepReason_STEP_REASON_TIMED_OUT     StepReason = 13
+	StepReason_STEP_REASON_NEVER_STARTED StepReason = 14
+	StepReason_STEP_REASON_UNKNOWN_EXIT  StepReason = 15
+	StepReason_STEP_REASON_NODE_FAULT    StepReason = 16
+	StepReason_STEP_REASON_OUT_OF_DISK   StepReason = 17
+)
+
+// Enum value maps for StepReason.
+var (
+	StepReason_name = map[int32]string{
+		0:  "STEP_REASON_UNSPECIFIED",
+		1:  "STEP_REASON_SUBMITTED",
+		2:  "STEP_REASON_CREATED",
+		3:  "STEP_REASON_BOUND",
+		4:  "STEP_REASON_PREPARED",
+		5:  "STEP_REASON_STARTED",
+		6:  "STEP_REASON_SUCCEEDED",
+		7:  "STEP_REASON_FAILED",
+		8:  "STEP_REASON_KILLED",
+		9:  "STEP_REASON_EVICTED",
+		10: "STEP_REASON_PREEMPTED",
+		11: "STEP_REASON_LOST",
+		12: "STEP_REASON_OUT_OF_MEMORY",
+		13: "STEP_REASON_TIMED_OUT",
+		14: "STEP_REASON_NEVER_STARTED",
+		15: "STEP_REASON_UNKNOWN_EXIT",
+		16: "STEP_REASON_NODE_FAULT",
+		17: "STEP_REASON_OUT_OF_DISK",
+	}
+	StepReason_value = map[string]int32{
+		"STEP_REASON_UNSPECIFIED":   0,
+		"STEP_REASON_SUBMITTED":     1,
+		"STEP_REASON_CREATED":       2,
+		"STEP_REASON_BOUND":         3,
+		"STEP_REASON_PREPARED":      4,
+		"STEP_REASON_STARTED":       5,
+		"STEP_REASON_SUCCEEDED":     6,
+		"STEP_REASON_FAILED":        7,
+		"STEP_REASON_KILLED":        8,
+		"STEP_REASON_EVICTED":       9,
+		"STEP_REASON_PREEMPTED":     10,
+		"STEP_REASON_LOST":          11,
+		"STEP_REASON_OUT_OF_MEMORY": 12,
+		"STEP_REASON_TIMED_OUT":     13,
+		"STEP_REASON_NEVER_STARTED": 14,
+		"STEP_REASON_UNKNOWN_EXIT":  15,
+		"STEP_REASON_NODE_FAULT":    16,
+		"STEP_REASON_OUT_OF_DISK":   17,
+	}
+)
+
+func (x StepReason) Enum() *StepReason {
+	p := new(StepReason)
+	*p = x
+	return p
+}
+
+func (x StepReason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (StepReason) Descriptor() protoreflect.EnumDescriptor {
+	return file_plimsoll_v1_objects_proto_enumTypes[9].Descriptor()
+}
+
+func (StepReason) Type() protoreflect.EnumType {
+	return &file_plimsoll_v1_objects_proto_enumTypes[9]
+}
+
+func (x StepReason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use StepReason.Descriptor instead.
+func (StepReason) EnumDescriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{9}
+}
+
 // What a cell does with jobs that have ended.
 type ArchiveMode int32
 
@@ -610,11 +705,11 @@ func (x ArchiveMode) String() string {
 }
 
 func (ArchiveMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_plimsoll_v1_objects_proto_enumTypes[9].Descriptor()
+	return file_plimsoll_v1_objects_proto_enumTypes[10].Descriptor()
 }
 
 func (ArchiveMode) Type() protoreflect.EnumType {
-	return &file_plimsoll_v1_objects_proto_enumTypes[9]
+	return &file_plimsoll_v1_objects_proto_enumTypes[10]
 }
 
 func (x ArchiveMode) Number() protoreflect.EnumNumber {
@@ -623,7 +718,7 @@ func (x ArchiveMode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ArchiveMode.Descriptor instead.
 func (ArchiveMode) EnumDescriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{9}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{10}
 }
 
 // Resource amounts by name: cpu in milli-cores, memory and disk in bytes, others as counts.
@@ -1836,7 +1931,7 @@ type JobStep struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	State         JobState               `protobuf:"varint,1,opt,name=state,proto3,enum=plimsoll.v1.JobState" json:"state,omitempty"`
 	At            int64                  `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"` // Unix nanoseconds
-	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason        StepReason             `protobuf:"varint,3,opt,name=reason,proto3,enum=plimsoll.v1.StepReason" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1885,11 +1980,11 @@ func (x *JobStep) GetAt() int64 {
 	return 0
 }
 
-func (x *JobStep) GetReason() string {
+func (x *JobStep) GetReason() StepReason {
 	if x != nil {
 		return x.Reason
 	}
-	return ""
+	return StepReason_STEP_REASON_UNSPECIFIED
 }
 
 type Job struct {
@@ -3449,11 +3544,11 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\brevision\x18\v \x01(\x04R\brevision\x12\x10\n" +
 	"\x03uid\x18\f \x01(\tR\x03uid\x12.\n" +
 	"\ahistory\x18\r \x03(\v2\x14.plimsoll.v1.JobStepR\ahistory\x12\x18\n" +
-	"\adeleted\x18\x0e \x01(\bR\adeleted\"^\n" +
+	"\adeleted\x18\x0e \x01(\bR\adeleted\"w\n" +
 	"\aJobStep\x12+\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x15.plimsoll.v1.JobStateR\x05state\x12\x0e\n" +
-	"\x02at\x18\x02 \x01(\x03R\x02at\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"_\n" +
+	"\x02at\x18\x02 \x01(\x03R\x02at\x12/\n" +
+	"\x06reason\x18\x03 \x01(\x0e2\x17.plimsoll.v1.StepReasonR\x06reason\"_\n" +
 	"\x03Job\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.plimsoll.v1.JobSpecR\x04spec\x12.\n" +
 	"\x06status\x18\x02 \x01(\v2\x16.plimsoll.v1.JobStatusR\x06status\"\xe4\x04\n" +
@@ -3684,7 +3779,28 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\rSTRATEGY_PACK\x10\x01\x12\x13\n" +
 	"\x0fSTRATEGY_SPREAD\x10\x02\x12\x19\n" +
 	"\x15STRATEGY_FEWEST_OWNER\x10\x03\x12\x13\n" +
-	"\x0fSTRATEGY_RANDOM\x10\x04*Y\n" +
+	"\x0fSTRATEGY_RANDOM\x10\x04*\xec\x03\n" +
+	"\n" +
+	"StepReason\x12\x1b\n" +
+	"\x17STEP_REASON_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15STEP_REASON_SUBMITTED\x10\x01\x12\x17\n" +
+	"\x13STEP_REASON_CREATED\x10\x02\x12\x15\n" +
+	"\x11STEP_REASON_BOUND\x10\x03\x12\x18\n" +
+	"\x14STEP_REASON_PREPARED\x10\x04\x12\x17\n" +
+	"\x13STEP_REASON_STARTED\x10\x05\x12\x19\n" +
+	"\x15STEP_REASON_SUCCEEDED\x10\x06\x12\x16\n" +
+	"\x12STEP_REASON_FAILED\x10\a\x12\x16\n" +
+	"\x12STEP_REASON_KILLED\x10\b\x12\x17\n" +
+	"\x13STEP_REASON_EVICTED\x10\t\x12\x19\n" +
+	"\x15STEP_REASON_PREEMPTED\x10\n" +
+	"\x12\x14\n" +
+	"\x10STEP_REASON_LOST\x10\v\x12\x1d\n" +
+	"\x19STEP_REASON_OUT_OF_MEMORY\x10\f\x12\x19\n" +
+	"\x15STEP_REASON_TIMED_OUT\x10\r\x12\x1d\n" +
+	"\x19STEP_REASON_NEVER_STARTED\x10\x0e\x12\x1c\n" +
+	"\x18STEP_REASON_UNKNOWN_EXIT\x10\x0f\x12\x1a\n" +
+	"\x16STEP_REASON_NODE_FAULT\x10\x10\x12\x1b\n" +
+	"\x17STEP_REASON_OUT_OF_DISK\x10\x11*Y\n" +
 	"\vArchiveMode\x12\x1c\n" +
 	"\x18ARCHIVE_MODE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11ARCHIVE_MODE_NONE\x10\x01\x12\x15\n" +
@@ -3702,7 +3818,7 @@ func file_plimsoll_v1_objects_proto_rawDescGZIP() []byte {
 	return file_plimsoll_v1_objects_proto_rawDescData
 }
 
-var file_plimsoll_v1_objects_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
+var file_plimsoll_v1_objects_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
 var file_plimsoll_v1_objects_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_plimsoll_v1_objects_proto_goTypes = []any{
 	(JobState)(0),         // 0: plimsoll.v1.JobState
@@ -3714,114 +3830,116 @@ var file_plimsoll_v1_objects_proto_goTypes = []any{
 	(Class)(0),            // 6: plimsoll.v1.Class
 	(ReservoirUse)(0),     // 7: plimsoll.v1.ReservoirUse
 	(Strategy)(0),         // 8: plimsoll.v1.Strategy
-	(ArchiveMode)(0),      // 9: plimsoll.v1.ArchiveMode
-	(*Resources)(nil),     // 10: plimsoll.v1.Resources
-	(*RetryPolicy)(nil),   // 11: plimsoll.v1.RetryPolicy
-	(*Trait)(nil),         // 12: plimsoll.v1.Trait
-	(*PlatformRange)(nil), // 13: plimsoll.v1.PlatformRange
-	(*Selector)(nil),      // 14: plimsoll.v1.Selector
-	(*Spread)(nil),        // 15: plimsoll.v1.Spread
-	(*NetworkChoice)(nil), // 16: plimsoll.v1.NetworkChoice
-	(*Constraints)(nil),   // 17: plimsoll.v1.Constraints
-	(*Preferences)(nil),   // 18: plimsoll.v1.Preferences
-	(*GroupSpec)(nil),     // 19: plimsoll.v1.GroupSpec
-	(*JobSpec)(nil),       // 20: plimsoll.v1.JobSpec
-	(*TaskCounts)(nil),    // 21: plimsoll.v1.TaskCounts
-	(*GroupStatus)(nil),   // 22: plimsoll.v1.GroupStatus
-	(*JobStatus)(nil),     // 23: plimsoll.v1.JobStatus
-	(*JobStep)(nil),       // 24: plimsoll.v1.JobStep
-	(*Job)(nil),           // 25: plimsoll.v1.Job
-	(*Task)(nil),          // 26: plimsoll.v1.Task
-	(*Attempt)(nil),       // 27: plimsoll.v1.Attempt
-	(*NodeAttempts)(nil),  // 28: plimsoll.v1.NodeAttempts
-	(*NodeFacts)(nil),     // 29: plimsoll.v1.NodeFacts
-	(*NodeGate)(nil),      // 30: plimsoll.v1.NodeGate
-	(*Eviction)(nil),      // 31: plimsoll.v1.Eviction
-	(*Node)(nil),          // 32: plimsoll.v1.Node
-	(*ArchiveStatus)(nil), // 33: plimsoll.v1.ArchiveStatus
-	(*NodeStatus)(nil),    // 34: plimsoll.v1.NodeStatus
-	(*QueueConfig)(nil),   // 35: plimsoll.v1.QueueConfig
-	(*QueueStatus)(nil),   // 36: plimsoll.v1.QueueStatus
-	(*Event)(nil),         // 37: plimsoll.v1.Event
-	(*Error)(nil),         // 38: plimsoll.v1.Error
-	nil,                   // 39: plimsoll.v1.Resources.AmountsEntry
-	nil,                   // 40: plimsoll.v1.PlatformRange.MinEntry
-	nil,                   // 41: plimsoll.v1.PlatformRange.MaxEntry
-	nil,                   // 42: plimsoll.v1.Constraints.TraitsEntry
-	nil,                   // 43: plimsoll.v1.Constraints.ClassEntry
-	nil,                   // 44: plimsoll.v1.GroupSpec.EnvEntry
-	nil,                   // 45: plimsoll.v1.JobSpec.LabelsEntry
-	nil,                   // 46: plimsoll.v1.NodeFacts.TraitsEntry
-	nil,                   // 47: plimsoll.v1.NodeFacts.NetworksEntry
-	nil,                   // 48: plimsoll.v1.NodeFacts.ReserveEntry
-	nil,                   // 49: plimsoll.v1.NodeFacts.OverprovisionEntry
-	nil,                   // 50: plimsoll.v1.Node.AttributesEntry
+	(StepReason)(0),       // 9: plimsoll.v1.StepReason
+	(ArchiveMode)(0),      // 10: plimsoll.v1.ArchiveMode
+	(*Resources)(nil),     // 11: plimsoll.v1.Resources
+	(*RetryPolicy)(nil),   // 12: plimsoll.v1.RetryPolicy
+	(*Trait)(nil),         // 13: plimsoll.v1.Trait
+	(*PlatformRange)(nil), // 14: plimsoll.v1.PlatformRange
+	(*Selector)(nil),      // 15: plimsoll.v1.Selector
+	(*Spread)(nil),        // 16: plimsoll.v1.Spread
+	(*NetworkChoice)(nil), // 17: plimsoll.v1.NetworkChoice
+	(*Constraints)(nil),   // 18: plimsoll.v1.Constraints
+	(*Preferences)(nil),   // 19: plimsoll.v1.Preferences
+	(*GroupSpec)(nil),     // 20: plimsoll.v1.GroupSpec
+	(*JobSpec)(nil),       // 21: plimsoll.v1.JobSpec
+	(*TaskCounts)(nil),    // 22: plimsoll.v1.TaskCounts
+	(*GroupStatus)(nil),   // 23: plimsoll.v1.GroupStatus
+	(*JobStatus)(nil),     // 24: plimsoll.v1.JobStatus
+	(*JobStep)(nil),       // 25: plimsoll.v1.JobStep
+	(*Job)(nil),           // 26: plimsoll.v1.Job
+	(*Task)(nil),          // 27: plimsoll.v1.Task
+	(*Attempt)(nil),       // 28: plimsoll.v1.Attempt
+	(*NodeAttempts)(nil),  // 29: plimsoll.v1.NodeAttempts
+	(*NodeFacts)(nil),     // 30: plimsoll.v1.NodeFacts
+	(*NodeGate)(nil),      // 31: plimsoll.v1.NodeGate
+	(*Eviction)(nil),      // 32: plimsoll.v1.Eviction
+	(*Node)(nil),          // 33: plimsoll.v1.Node
+	(*ArchiveStatus)(nil), // 34: plimsoll.v1.ArchiveStatus
+	(*NodeStatus)(nil),    // 35: plimsoll.v1.NodeStatus
+	(*QueueConfig)(nil),   // 36: plimsoll.v1.QueueConfig
+	(*QueueStatus)(nil),   // 37: plimsoll.v1.QueueStatus
+	(*Event)(nil),         // 38: plimsoll.v1.Event
+	(*Error)(nil),         // 39: plimsoll.v1.Error
+	nil,                   // 40: plimsoll.v1.Resources.AmountsEntry
+	nil,                   // 41: plimsoll.v1.PlatformRange.MinEntry
+	nil,                   // 42: plimsoll.v1.PlatformRange.MaxEntry
+	nil,                   // 43: plimsoll.v1.Constraints.TraitsEntry
+	nil,                   // 44: plimsoll.v1.Constraints.ClassEntry
+	nil,                   // 45: plimsoll.v1.GroupSpec.EnvEntry
+	nil,                   // 46: plimsoll.v1.JobSpec.LabelsEntry
+	nil,                   // 47: plimsoll.v1.NodeFacts.TraitsEntry
+	nil,                   // 48: plimsoll.v1.NodeFacts.NetworksEntry
+	nil,                   // 49: plimsoll.v1.NodeFacts.ReserveEntry
+	nil,                   // 50: plimsoll.v1.NodeFacts.OverprovisionEntry
+	nil,                   // 51: plimsoll.v1.Node.AttributesEntry
 }
 var file_plimsoll_v1_objects_proto_depIdxs = []int32{
-	39, // 0: plimsoll.v1.Resources.amounts:type_name -> plimsoll.v1.Resources.AmountsEntry
+	40, // 0: plimsoll.v1.Resources.amounts:type_name -> plimsoll.v1.Resources.AmountsEntry
 	1,  // 1: plimsoll.v1.RetryPolicy.kind:type_name -> plimsoll.v1.RetryKind
-	40, // 2: plimsoll.v1.PlatformRange.min:type_name -> plimsoll.v1.PlatformRange.MinEntry
-	41, // 3: plimsoll.v1.PlatformRange.max:type_name -> plimsoll.v1.PlatformRange.MaxEntry
-	42, // 4: plimsoll.v1.Constraints.traits:type_name -> plimsoll.v1.Constraints.TraitsEntry
-	16, // 5: plimsoll.v1.Constraints.networks:type_name -> plimsoll.v1.NetworkChoice
-	13, // 6: plimsoll.v1.Constraints.platform:type_name -> plimsoll.v1.PlatformRange
-	14, // 7: plimsoll.v1.Constraints.near:type_name -> plimsoll.v1.Selector
-	14, // 8: plimsoll.v1.Constraints.far:type_name -> plimsoll.v1.Selector
-	15, // 9: plimsoll.v1.Constraints.spread:type_name -> plimsoll.v1.Spread
+	41, // 2: plimsoll.v1.PlatformRange.min:type_name -> plimsoll.v1.PlatformRange.MinEntry
+	42, // 3: plimsoll.v1.PlatformRange.max:type_name -> plimsoll.v1.PlatformRange.MaxEntry
+	43, // 4: plimsoll.v1.Constraints.traits:type_name -> plimsoll.v1.Constraints.TraitsEntry
+	17, // 5: plimsoll.v1.Constraints.networks:type_name -> plimsoll.v1.NetworkChoice
+	14, // 6: plimsoll.v1.Constraints.platform:type_name -> plimsoll.v1.PlatformRange
+	15, // 7: plimsoll.v1.Constraints.near:type_name -> plimsoll.v1.Selector
+	15, // 8: plimsoll.v1.Constraints.far:type_name -> plimsoll.v1.Selector
+	16, // 9: plimsoll.v1.Constraints.spread:type_name -> plimsoll.v1.Spread
 	7,  // 10: plimsoll.v1.Constraints.reservoir:type_name -> plimsoll.v1.ReservoirUse
-	43, // 11: plimsoll.v1.Constraints.class:type_name -> plimsoll.v1.Constraints.ClassEntry
-	14, // 12: plimsoll.v1.Preferences.near:type_name -> plimsoll.v1.Selector
-	14, // 13: plimsoll.v1.Preferences.far:type_name -> plimsoll.v1.Selector
-	15, // 14: plimsoll.v1.Preferences.spread:type_name -> plimsoll.v1.Spread
+	44, // 11: plimsoll.v1.Constraints.class:type_name -> plimsoll.v1.Constraints.ClassEntry
+	15, // 12: plimsoll.v1.Preferences.near:type_name -> plimsoll.v1.Selector
+	15, // 13: plimsoll.v1.Preferences.far:type_name -> plimsoll.v1.Selector
+	16, // 14: plimsoll.v1.Preferences.spread:type_name -> plimsoll.v1.Spread
 	8,  // 15: plimsoll.v1.Preferences.strategy:type_name -> plimsoll.v1.Strategy
-	44, // 16: plimsoll.v1.GroupSpec.env:type_name -> plimsoll.v1.GroupSpec.EnvEntry
-	10, // 17: plimsoll.v1.GroupSpec.resources:type_name -> plimsoll.v1.Resources
-	11, // 18: plimsoll.v1.GroupSpec.retry:type_name -> plimsoll.v1.RetryPolicy
-	17, // 19: plimsoll.v1.GroupSpec.constraints:type_name -> plimsoll.v1.Constraints
-	18, // 20: plimsoll.v1.GroupSpec.preferences:type_name -> plimsoll.v1.Preferences
+	45, // 16: plimsoll.v1.GroupSpec.env:type_name -> plimsoll.v1.GroupSpec.EnvEntry
+	11, // 17: plimsoll.v1.GroupSpec.resources:type_name -> plimsoll.v1.Resources
+	12, // 18: plimsoll.v1.GroupSpec.retry:type_name -> plimsoll.v1.RetryPolicy
+	18, // 19: plimsoll.v1.GroupSpec.constraints:type_name -> plimsoll.v1.Constraints
+	19, // 20: plimsoll.v1.GroupSpec.preferences:type_name -> plimsoll.v1.Preferences
 	6,  // 21: plimsoll.v1.GroupSpec.class:type_name -> plimsoll.v1.Class
-	45, // 22: plimsoll.v1.JobSpec.labels:type_name -> plimsoll.v1.JobSpec.LabelsEntry
-	19, // 23: plimsoll.v1.JobSpec.groups:type_name -> plimsoll.v1.GroupSpec
-	21, // 24: plimsoll.v1.GroupStatus.counts:type_name -> plimsoll.v1.TaskCounts
+	46, // 22: plimsoll.v1.JobSpec.labels:type_name -> plimsoll.v1.JobSpec.LabelsEntry
+	20, // 23: plimsoll.v1.JobSpec.groups:type_name -> plimsoll.v1.GroupSpec
+	22, // 24: plimsoll.v1.GroupStatus.counts:type_name -> plimsoll.v1.TaskCounts
 	2,  // 25: plimsoll.v1.GroupStatus.wait_code:type_name -> plimsoll.v1.WaitCode
 	0,  // 26: plimsoll.v1.JobStatus.state:type_name -> plimsoll.v1.JobState
-	22, // 27: plimsoll.v1.JobStatus.groups:type_name -> plimsoll.v1.GroupStatus
-	24, // 28: plimsoll.v1.JobStatus.history:type_name -> plimsoll.v1.JobStep
+	23, // 27: plimsoll.v1.JobStatus.groups:type_name -> plimsoll.v1.GroupStatus
+	25, // 28: plimsoll.v1.JobStatus.history:type_name -> plimsoll.v1.JobStep
 	0,  // 29: plimsoll.v1.JobStep.state:type_name -> plimsoll.v1.JobState
-	20, // 30: plimsoll.v1.Job.spec:type_name -> plimsoll.v1.JobSpec
-	23, // 31: plimsoll.v1.Job.status:type_name -> plimsoll.v1.JobStatus
-	3,  // 32: plimsoll.v1.Task.state:type_name -> plimsoll.v1.TaskState
-	4,  // 33: plimsoll.v1.Task.result:type_name -> plimsoll.v1.TaskResult
-	28, // 34: plimsoll.v1.Task.earlier:type_name -> plimsoll.v1.NodeAttempts
-	27, // 35: plimsoll.v1.Task.attempts:type_name -> plimsoll.v1.Attempt
-	4,  // 36: plimsoll.v1.Attempt.result:type_name -> plimsoll.v1.TaskResult
-	46, // 37: plimsoll.v1.NodeFacts.traits:type_name -> plimsoll.v1.NodeFacts.TraitsEntry
-	47, // 38: plimsoll.v1.NodeFacts.networks:type_name -> plimsoll.v1.NodeFacts.NetworksEntry
-	48, // 39: plimsoll.v1.NodeFacts.reserve:type_name -> plimsoll.v1.NodeFacts.ReserveEntry
-	49, // 40: plimsoll.v1.NodeFacts.overprovision:type_name -> plimsoll.v1.NodeFacts.OverprovisionEntry
-	10, // 41: plimsoll.v1.Node.capacity:type_name -> plimsoll.v1.Resources
-	50, // 42: plimsoll.v1.Node.attributes:type_name -> plimsoll.v1.Node.AttributesEntry
-	5,  // 43: plimsoll.v1.Node.mode:type_name -> plimsoll.v1.NodeMode
-	29, // 44: plimsoll.v1.Node.facts:type_name -> plimsoll.v1.NodeFacts
-	30, // 45: plimsoll.v1.Node.gate:type_name -> plimsoll.v1.NodeGate
-	31, // 46: plimsoll.v1.Node.evictions:type_name -> plimsoll.v1.Eviction
-	9,  // 47: plimsoll.v1.ArchiveStatus.mode:type_name -> plimsoll.v1.ArchiveMode
-	10, // 48: plimsoll.v1.NodeStatus.allocated:type_name -> plimsoll.v1.Resources
-	10, // 49: plimsoll.v1.QueueConfig.guaranteed:type_name -> plimsoll.v1.Resources
-	10, // 50: plimsoll.v1.QueueConfig.max:type_name -> plimsoll.v1.Resources
-	35, // 51: plimsoll.v1.QueueConfig.queues:type_name -> plimsoll.v1.QueueConfig
-	10, // 52: plimsoll.v1.QueueStatus.guaranteed:type_name -> plimsoll.v1.Resources
-	10, // 53: plimsoll.v1.QueueStatus.max:type_name -> plimsoll.v1.Resources
-	10, // 54: plimsoll.v1.QueueStatus.allocated:type_name -> plimsoll.v1.Resources
-	10, // 55: plimsoll.v1.QueueStatus.pending:type_name -> plimsoll.v1.Resources
-	10, // 56: plimsoll.v1.Event.resources:type_name -> plimsoll.v1.Resources
-	12, // 57: plimsoll.v1.Constraints.TraitsEntry.value:type_name -> plimsoll.v1.Trait
-	12, // 58: plimsoll.v1.NodeFacts.TraitsEntry.value:type_name -> plimsoll.v1.Trait
-	59, // [59:59] is the sub-list for method output_type
-	59, // [59:59] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	9,  // 30: plimsoll.v1.JobStep.reason:type_name -> plimsoll.v1.StepReason
+	21, // 31: plimsoll.v1.Job.spec:type_name -> plimsoll.v1.JobSpec
+	24, // 32: plimsoll.v1.Job.status:type_name -> plimsoll.v1.JobStatus
+	3,  // 33: plimsoll.v1.Task.state:type_name -> plimsoll.v1.TaskState
+	4,  // 34: plimsoll.v1.Task.result:type_name -> plimsoll.v1.TaskResult
+	29, // 35: plimsoll.v1.Task.earlier:type_name -> plimsoll.v1.NodeAttempts
+	28, // 36: plimsoll.v1.Task.attempts:type_name -> plimsoll.v1.Attempt
+	4,  // 37: plimsoll.v1.Attempt.result:type_name -> plimsoll.v1.TaskResult
+	47, // 38: plimsoll.v1.NodeFacts.traits:type_name -> plimsoll.v1.NodeFacts.TraitsEntry
+	48, // 39: plimsoll.v1.NodeFacts.networks:type_name -> plimsoll.v1.NodeFacts.NetworksEntry
+	49, // 40: plimsoll.v1.NodeFacts.reserve:type_name -> plimsoll.v1.NodeFacts.ReserveEntry
+	50, // 41: plimsoll.v1.NodeFacts.overprovision:type_name -> plimsoll.v1.NodeFacts.OverprovisionEntry
+	11, // 42: plimsoll.v1.Node.capacity:type_name -> plimsoll.v1.Resources
+	51, // 43: plimsoll.v1.Node.attributes:type_name -> plimsoll.v1.Node.AttributesEntry
+	5,  // 44: plimsoll.v1.Node.mode:type_name -> plimsoll.v1.NodeMode
+	30, // 45: plimsoll.v1.Node.facts:type_name -> plimsoll.v1.NodeFacts
+	31, // 46: plimsoll.v1.Node.gate:type_name -> plimsoll.v1.NodeGate
+	32, // 47: plimsoll.v1.Node.evictions:type_name -> plimsoll.v1.Eviction
+	10, // 48: plimsoll.v1.ArchiveStatus.mode:type_name -> plimsoll.v1.ArchiveMode
+	11, // 49: plimsoll.v1.NodeStatus.allocated:type_name -> plimsoll.v1.Resources
+	11, // 50: plimsoll.v1.QueueConfig.guaranteed:type_name -> plimsoll.v1.Resources
+	11, // 51: plimsoll.v1.QueueConfig.max:type_name -> plimsoll.v1.Resources
+	36, // 52: plimsoll.v1.QueueConfig.queues:type_name -> plimsoll.v1.QueueConfig
+	11, // 53: plimsoll.v1.QueueStatus.guaranteed:type_name -> plimsoll.v1.Resources
+	11, // 54: plimsoll.v1.QueueStatus.max:type_name -> plimsoll.v1.Resources
+	11, // 55: plimsoll.v1.QueueStatus.allocated:type_name -> plimsoll.v1.Resources
+	11, // 56: plimsoll.v1.QueueStatus.pending:type_name -> plimsoll.v1.Resources
+	11, // 57: plimsoll.v1.Event.resources:type_name -> plimsoll.v1.Resources
+	13, // 58: plimsoll.v1.Constraints.TraitsEntry.value:type_name -> plimsoll.v1.Trait
+	13, // 59: plimsoll.v1.NodeFacts.TraitsEntry.value:type_name -> plimsoll.v1.Trait
+	60, // [60:60] is the sub-list for method output_type
+	60, // [60:60] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_objects_proto_init() }
@@ -3834,7 +3952,7 @@ func file_plimsoll_v1_objects_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_objects_proto_rawDesc), len(file_plimsoll_v1_objects_proto_rawDesc)),
-			NumEnums:      10,
+			NumEnums:      11,
 			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   0,

@@ -1,0 +1,39 @@
+package wire
+
+import (
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// uidText returns a uid for a message; a zero one is empty.
+func uidText(u plimsoll.UID) string {
+	if u.IsZero() {
+		return ""
+	}
+	return u.String()
+}
+
+// uidOf reads a uid of a message. Any other text becomes zero.
+func uidOf(s string) plimsoll.UID {
+	u, err := plimsoll.ParseUID(s)
+	if err != nil {
+		return plimsoll.UID{}
+	}
+	return u
+}
+
+func appendUID(dst []byte, number uint64, u plimsoll.UID) []byte {
+	if u.IsZero() {
+		return dst
+	}
+	dst = protowire.AppendVarint(dst, number<<3|bytesType)
+	return u.Append(protowire.AppendVarint(dst, plimsoll.UIDText))
+}
+
+func decodeUID(b []byte) (plimsoll.UID, error) {
+	if len(b) == 0 {
+		return plimsoll.UID{}, nil
+	}
+	return plimsoll.ParseUID(string(b)) //nolint:wrapcheck // the caller says in which record it stands
+}
