@@ -110,6 +110,7 @@ func TestGolden(t *testing.T) {
 		"job-get-waiting":    "job get waiting",
 		"job-get-json":       "job get flaky -o json",
 		"job-get-yaml":       "job get waiting -o yaml",
+		"job-get-yaml-view":  "job get waiting -o yaml --view",
 		"job-get-nothing":    "job get nothing",
 		"job-kill":           "job kill waiting --reason enough",
 		"job-kill-nothing":   "job kill nothing",
