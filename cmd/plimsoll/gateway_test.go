@@ -545,7 +545,7 @@ func (g *fakeGateway) ListEvents(
 ) (*connect.Response[pb.ListEventsResponse], error) {
 	events := []plimsoll.Event{
 		{Type: plimsoll.EventNode, Change: plimsoll.ChangeAdd, Object: "n1"},
-		{Type: plimsoll.EventApp, Change: plimsoll.ChangeAdd, Detail: plimsoll.AppNew, Object: "wordcount"},
+		{Type: plimsoll.EventApp, Change: plimsoll.ChangeSet, Detail: plimsoll.AppNew, Object: "wordcount"},
 		{
 			Type: plimsoll.EventApp, Change: plimsoll.ChangeAdd, Detail: plimsoll.AppAlloc, Object: "wordcount",
 			Reference: "wordcount.map.0",
@@ -554,7 +554,7 @@ func (g *fakeGateway) ListEvents(
 		{Type: plimsoll.EventApp, Change: plimsoll.ChangeSet, Detail: plimsoll.AppRunning, Object: "wordcount"},
 		{
 			Type: plimsoll.EventNode, Change: plimsoll.ChangeSet, Detail: plimsoll.NodeSchedulable, Object: "n2",
-			Message: "drained\nby alice",
+			Message: "schedulable: false (drained\nby alice)",
 		},
 	}
 	res := &pb.ListEventsResponse{InstanceUuid: "u", HighestId: uint64(len(events) - 1)}

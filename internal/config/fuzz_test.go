@@ -17,6 +17,7 @@ import (
 func FuzzParseJob(f *testing.F) {
 	f.Add([]byte(wordcount))
 	f.Add([]byte(constrained))
+	f.Add([]byte("job: a\ngroups: [{name: g, command: [a], indexes: [3, 17, 4711]}]\n"))
 	for _, c := range readCases(f, "testdata/job_errors.txtar") {
 		f.Add([]byte(c.text))
 	}

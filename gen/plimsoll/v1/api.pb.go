@@ -357,6 +357,63 @@ func (PolicyChange) EnumDescriptor() ([]byte, []int) {
 	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{5}
 }
 
+// The kind of object that an event is about. An event of a job that names one of its tasks is about
+// the task.
+type EventSubject int32
+
+const (
+	EventSubject_EVENT_SUBJECT_UNSPECIFIED EventSubject = 0
+	EventSubject_EVENT_SUBJECT_JOB         EventSubject = 1
+	EventSubject_EVENT_SUBJECT_TASK        EventSubject = 2
+	EventSubject_EVENT_SUBJECT_NODE        EventSubject = 3
+	EventSubject_EVENT_SUBJECT_QUEUE       EventSubject = 4
+)
+
+// Enum value maps for EventSubject.
+var (
+	EventSubject_name = map[int32]string{
+		0: "EVENT_SUBJECT_UNSPECIFIED",
+		1: "EVENT_SUBJECT_JOB",
+		2: "EVENT_SUBJECT_TASK",
+		3: "EVENT_SUBJECT_NODE",
+		4: "EVENT_SUBJECT_QUEUE",
+	}
+	EventSubject_value = map[string]int32{
+		"EVENT_SUBJECT_UNSPECIFIED": 0,
+		"EVENT_SUBJECT_JOB":         1,
+		"EVENT_SUBJECT_TASK":        2,
+		"EVENT_SUBJECT_NODE":        3,
+		"EVENT_SUBJECT_QUEUE":       4,
+	}
+)
+
+func (x EventSubject) Enum() *EventSubject {
+	p := new(EventSubject)
+	*p = x
+	return p
+}
+
+func (x EventSubject) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (EventSubject) Descriptor() protoreflect.EnumDescriptor {
+	return file_plimsoll_v1_api_proto_enumTypes[6].Descriptor()
+}
+
+func (EventSubject) Type() protoreflect.EnumType {
+	return &file_plimsoll_v1_api_proto_enumTypes[6]
+}
+
+func (x EventSubject) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use EventSubject.Descriptor instead.
+func (EventSubject) EnumDescriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{6}
+}
+
 // The consistency of a read. Epoch and revision belong to FRESHNESS_AT_LEAST alone: those of an
 // earlier answer. A copy of a later epoch holds everything that was stored in an earlier one.
 type Consistency struct {
@@ -5226,8 +5283,12 @@ type ListEventsRequest struct {
 	// Bound on the answer; 0: the server's bound (10,000).
 	Count uint64 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
 	// Only events whose object or reference has this id, or is a task of this job; empty: all.
-	Object        string       `protobuf:"bytes,3,opt,name=object,proto3" json:"object,omitempty"`
-	Consistency   *Consistency `protobuf:"bytes,4,opt,name=consistency,proto3" json:"consistency,omitempty"`
+	Object      string       `protobuf:"bytes,3,opt,name=object,proto3" json:"object,omitempty"`
+	Consistency *Consistency `protobuf:"bytes,4,opt,name=consistency,proto3" json:"consistency,omitempty"`
+	// Only events at this time or later, in Unix nanoseconds; 0: no bound.
+	Since int64 `protobuf:"varint,5,opt,name=since,proto3" json:"since,omitempty"`
+	// Only events about objects of these kinds; empty: all.
+	Types         []EventSubject `protobuf:"varint,6,rep,packed,name=types,proto3,enum=plimsoll.v1.EventSubject" json:"types,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5286,6 +5347,20 @@ func (x *ListEventsRequest) GetObject() string {
 func (x *ListEventsRequest) GetConsistency() *Consistency {
 	if x != nil {
 		return x.Consistency
+	}
+	return nil
+}
+
+func (x *ListEventsRequest) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *ListEventsRequest) GetTypes() []EventSubject {
+	if x != nil {
+		return x.Types
 	}
 	return nil
 }
@@ -5760,12 +5835,14 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x15SetQueueConfigRequest\x120\n" +
 	"\x06config\x18\x01 \x01(\v2\x18.plimsoll.v1.QueueConfigR\x06config\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\tR\x05token\"\x18\n" +
-	"\x16SetQueueConfigResponse\"\xa2\x01\n" +
+	"\x16SetQueueConfigResponse\"\xe9\x01\n" +
 	"\x11ListEventsRequest\x12\x19\n" +
 	"\x05start\x18\x01 \x01(\x04H\x00R\x05start\x88\x01\x01\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x16\n" +
 	"\x06object\x18\x03 \x01(\tR\x06object\x12:\n" +
-	"\vconsistency\x18\x04 \x01(\v2\x18.plimsoll.v1.ConsistencyR\vconsistencyB\b\n" +
+	"\vconsistency\x18\x04 \x01(\v2\x18.plimsoll.v1.ConsistencyR\vconsistency\x12\x14\n" +
+	"\x05since\x18\x05 \x01(\x03R\x05since\x12/\n" +
+	"\x05types\x18\x06 \x03(\x0e2\x19.plimsoll.v1.EventSubjectR\x05typesB\b\n" +
 	"\x06_start\"\x96\x02\n" +
 	"\x12ListEventsResponse\x12#\n" +
 	"\rinstance_uuid\x18\x01 \x01(\tR\finstanceUuid\x12\x1b\n" +
@@ -5808,7 +5885,13 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x19POLICY_CHANGE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15POLICY_CHANGE_CREATED\x10\x01\x12\x19\n" +
 	"\x15POLICY_CHANGE_CHANGED\x10\x02\x12\x1b\n" +
-	"\x17POLICY_CHANGE_UNCHANGED\x10\x032\xae\b\n" +
+	"\x17POLICY_CHANGE_UNCHANGED\x10\x03*\x8d\x01\n" +
+	"\fEventSubject\x12\x1d\n" +
+	"\x19EVENT_SUBJECT_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11EVENT_SUBJECT_JOB\x10\x01\x12\x16\n" +
+	"\x12EVENT_SUBJECT_TASK\x10\x02\x12\x16\n" +
+	"\x12EVENT_SUBJECT_NODE\x10\x03\x12\x17\n" +
+	"\x13EVENT_SUBJECT_QUEUE\x10\x042\xae\b\n" +
 	"\n" +
 	"JobService\x12J\n" +
 	"\tSubmitJob\x12\x1d.plimsoll.v1.SubmitJobRequest\x1a\x1e.plimsoll.v1.SubmitJobResponse\x12A\n" +
@@ -5859,7 +5942,7 @@ func file_plimsoll_v1_api_proto_rawDescGZIP() []byte {
 	return file_plimsoll_v1_api_proto_rawDescData
 }
 
-var file_plimsoll_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_plimsoll_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
 var file_plimsoll_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
 var file_plimsoll_v1_api_proto_goTypes = []any{
 	(Freshness)(0),                 // 0: plimsoll.v1.Freshness
@@ -5868,241 +5951,243 @@ var file_plimsoll_v1_api_proto_goTypes = []any{
 	(TaskSort)(0),                  // 3: plimsoll.v1.TaskSort
 	(StageKind)(0),                 // 4: plimsoll.v1.StageKind
 	(PolicyChange)(0),              // 5: plimsoll.v1.PolicyChange
-	(*Consistency)(nil),            // 6: plimsoll.v1.Consistency
-	(*SubmitJobRequest)(nil),       // 7: plimsoll.v1.SubmitJobRequest
-	(*SubmitJobResponse)(nil),      // 8: plimsoll.v1.SubmitJobResponse
-	(*GetJobRequest)(nil),          // 9: plimsoll.v1.GetJobRequest
-	(*GetJobResponse)(nil),         // 10: plimsoll.v1.GetJobResponse
-	(*ListJobsRequest)(nil),        // 11: plimsoll.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),       // 12: plimsoll.v1.ListJobsResponse
-	(*WatchJobRequest)(nil),        // 13: plimsoll.v1.WatchJobRequest
-	(*WatchJobResponse)(nil),       // 14: plimsoll.v1.WatchJobResponse
-	(*KillJobRequest)(nil),         // 15: plimsoll.v1.KillJobRequest
-	(*KillJobResponse)(nil),        // 16: plimsoll.v1.KillJobResponse
-	(*ScaleJobRequest)(nil),        // 17: plimsoll.v1.ScaleJobRequest
-	(*ScaleJobResponse)(nil),       // 18: plimsoll.v1.ScaleJobResponse
-	(*DeleteJobRequest)(nil),       // 19: plimsoll.v1.DeleteJobRequest
-	(*DeleteJobResponse)(nil),      // 20: plimsoll.v1.DeleteJobResponse
-	(*GetTaskRequest)(nil),         // 21: plimsoll.v1.GetTaskRequest
-	(*GetTaskResponse)(nil),        // 22: plimsoll.v1.GetTaskResponse
-	(*ListTasksRequest)(nil),       // 23: plimsoll.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),      // 24: plimsoll.v1.ListTasksResponse
-	(*ListAttemptsRequest)(nil),    // 25: plimsoll.v1.ListAttemptsRequest
-	(*ListAttemptsResponse)(nil),   // 26: plimsoll.v1.ListAttemptsResponse
-	(*ExplainTaskRequest)(nil),     // 27: plimsoll.v1.ExplainTaskRequest
-	(*ExplainStep)(nil),            // 28: plimsoll.v1.ExplainStep
-	(*ExplainReason)(nil),          // 29: plimsoll.v1.ExplainReason
-	(*ExplainTaskResponse)(nil),    // 30: plimsoll.v1.ExplainTaskResponse
-	(*SpreadCount)(nil),            // 31: plimsoll.v1.SpreadCount
-	(*NodeCounts)(nil),             // 32: plimsoll.v1.NodeCounts
-	(*NodeVerdict)(nil),            // 33: plimsoll.v1.NodeVerdict
-	(*PlacementDecision)(nil),      // 34: plimsoll.v1.PlacementDecision
-	(*PlacementCandidate)(nil),     // 35: plimsoll.v1.PlacementCandidate
-	(*PlaceJobRequest)(nil),        // 36: plimsoll.v1.PlaceJobRequest
-	(*PlaceJobResponse)(nil),       // 37: plimsoll.v1.PlaceJobResponse
-	(*PlacedGroup)(nil),            // 38: plimsoll.v1.PlacedGroup
-	(*PlacedTask)(nil),             // 39: plimsoll.v1.PlacedTask
-	(*PlacementRefusal)(nil),       // 40: plimsoll.v1.PlacementRefusal
-	(*ReadLogsRequest)(nil),        // 41: plimsoll.v1.ReadLogsRequest
-	(*ReadLogsResponse)(nil),       // 42: plimsoll.v1.ReadLogsResponse
-	(*FetchOutputsRequest)(nil),    // 43: plimsoll.v1.FetchOutputsRequest
-	(*FetchOutputsResponse)(nil),   // 44: plimsoll.v1.FetchOutputsResponse
-	(*ListNodesRequest)(nil),       // 45: plimsoll.v1.ListNodesRequest
-	(*NodeInfo)(nil),               // 46: plimsoll.v1.NodeInfo
-	(*ListNodesResponse)(nil),      // 47: plimsoll.v1.ListNodesResponse
-	(*SetNodeModeRequest)(nil),     // 48: plimsoll.v1.SetNodeModeRequest
-	(*SetNodeModeResponse)(nil),    // 49: plimsoll.v1.SetNodeModeResponse
-	(*RemoveNodeRequest)(nil),      // 50: plimsoll.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),     // 51: plimsoll.v1.RemoveNodeResponse
-	(*NodeCapacityRequest)(nil),    // 52: plimsoll.v1.NodeCapacityRequest
-	(*NodeCapacityResponse)(nil),   // 53: plimsoll.v1.NodeCapacityResponse
-	(*NodeRoom)(nil),               // 54: plimsoll.v1.NodeRoom
-	(*PlanMovesRequest)(nil),       // 55: plimsoll.v1.PlanMovesRequest
-	(*PlanMovesResponse)(nil),      // 56: plimsoll.v1.PlanMovesResponse
-	(*PlannedMove)(nil),            // 57: plimsoll.v1.PlannedMove
-	(*KeptNode)(nil),               // 58: plimsoll.v1.KeptNode
-	(*WatchNodeQOSRequest)(nil),    // 59: plimsoll.v1.WatchNodeQOSRequest
-	(*WatchNodeQOSResponse)(nil),   // 60: plimsoll.v1.WatchNodeQOSResponse
-	(*ApplyPoliciesRequest)(nil),   // 61: plimsoll.v1.ApplyPoliciesRequest
-	(*PolicyOutcome)(nil),          // 62: plimsoll.v1.PolicyOutcome
-	(*ApplyPoliciesResponse)(nil),  // 63: plimsoll.v1.ApplyPoliciesResponse
-	(*GetPolicyRequest)(nil),       // 64: plimsoll.v1.GetPolicyRequest
-	(*GetPolicyResponse)(nil),      // 65: plimsoll.v1.GetPolicyResponse
-	(*ListPoliciesRequest)(nil),    // 66: plimsoll.v1.ListPoliciesRequest
-	(*ListPoliciesResponse)(nil),   // 67: plimsoll.v1.ListPoliciesResponse
-	(*DeletePolicyRequest)(nil),    // 68: plimsoll.v1.DeletePolicyRequest
-	(*DeletePolicyResponse)(nil),   // 69: plimsoll.v1.DeletePolicyResponse
-	(*ListQueuesRequest)(nil),      // 70: plimsoll.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),     // 71: plimsoll.v1.ListQueuesResponse
-	(*GetQueueConfigRequest)(nil),  // 72: plimsoll.v1.GetQueueConfigRequest
-	(*GetQueueConfigResponse)(nil), // 73: plimsoll.v1.GetQueueConfigResponse
-	(*SetQueueConfigRequest)(nil),  // 74: plimsoll.v1.SetQueueConfigRequest
-	(*SetQueueConfigResponse)(nil), // 75: plimsoll.v1.SetQueueConfigResponse
-	(*ListEventsRequest)(nil),      // 76: plimsoll.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),     // 77: plimsoll.v1.ListEventsResponse
-	(*JobSpec)(nil),                // 78: plimsoll.v1.JobSpec
-	(*Job)(nil),                    // 79: plimsoll.v1.Job
-	(JobState)(0),                  // 80: plimsoll.v1.JobState
-	(TaskResult)(0),                // 81: plimsoll.v1.TaskResult
-	(*JobStatus)(nil),              // 82: plimsoll.v1.JobStatus
-	(*Task)(nil),                   // 83: plimsoll.v1.Task
-	(TaskState)(0),                 // 84: plimsoll.v1.TaskState
-	(*Attempt)(nil),                // 85: plimsoll.v1.Attempt
-	(WaitCode)(0),                  // 86: plimsoll.v1.WaitCode
-	(*Resources)(nil),              // 87: plimsoll.v1.Resources
-	(*OutputSummary)(nil),          // 88: plimsoll.v1.OutputSummary
-	(*OutputFile)(nil),             // 89: plimsoll.v1.OutputFile
-	(*Node)(nil),                   // 90: plimsoll.v1.Node
-	(*NodeStatus)(nil),             // 91: plimsoll.v1.NodeStatus
-	(NodeMode)(0),                  // 92: plimsoll.v1.NodeMode
-	(*NodeQOSStatus)(nil),          // 93: plimsoll.v1.NodeQOSStatus
-	(*Policy)(nil),                 // 94: plimsoll.v1.Policy
-	(*PolicyRef)(nil),              // 95: plimsoll.v1.PolicyRef
-	(PolicyKind)(0),                // 96: plimsoll.v1.PolicyKind
-	(*QueueStatus)(nil),            // 97: plimsoll.v1.QueueStatus
-	(*QueueConfig)(nil),            // 98: plimsoll.v1.QueueConfig
-	(*Event)(nil),                  // 99: plimsoll.v1.Event
+	(EventSubject)(0),              // 6: plimsoll.v1.EventSubject
+	(*Consistency)(nil),            // 7: plimsoll.v1.Consistency
+	(*SubmitJobRequest)(nil),       // 8: plimsoll.v1.SubmitJobRequest
+	(*SubmitJobResponse)(nil),      // 9: plimsoll.v1.SubmitJobResponse
+	(*GetJobRequest)(nil),          // 10: plimsoll.v1.GetJobRequest
+	(*GetJobResponse)(nil),         // 11: plimsoll.v1.GetJobResponse
+	(*ListJobsRequest)(nil),        // 12: plimsoll.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),       // 13: plimsoll.v1.ListJobsResponse
+	(*WatchJobRequest)(nil),        // 14: plimsoll.v1.WatchJobRequest
+	(*WatchJobResponse)(nil),       // 15: plimsoll.v1.WatchJobResponse
+	(*KillJobRequest)(nil),         // 16: plimsoll.v1.KillJobRequest
+	(*KillJobResponse)(nil),        // 17: plimsoll.v1.KillJobResponse
+	(*ScaleJobRequest)(nil),        // 18: plimsoll.v1.ScaleJobRequest
+	(*ScaleJobResponse)(nil),       // 19: plimsoll.v1.ScaleJobResponse
+	(*DeleteJobRequest)(nil),       // 20: plimsoll.v1.DeleteJobRequest
+	(*DeleteJobResponse)(nil),      // 21: plimsoll.v1.DeleteJobResponse
+	(*GetTaskRequest)(nil),         // 22: plimsoll.v1.GetTaskRequest
+	(*GetTaskResponse)(nil),        // 23: plimsoll.v1.GetTaskResponse
+	(*ListTasksRequest)(nil),       // 24: plimsoll.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),      // 25: plimsoll.v1.ListTasksResponse
+	(*ListAttemptsRequest)(nil),    // 26: plimsoll.v1.ListAttemptsRequest
+	(*ListAttemptsResponse)(nil),   // 27: plimsoll.v1.ListAttemptsResponse
+	(*ExplainTaskRequest)(nil),     // 28: plimsoll.v1.ExplainTaskRequest
+	(*ExplainStep)(nil),            // 29: plimsoll.v1.ExplainStep
+	(*ExplainReason)(nil),          // 30: plimsoll.v1.ExplainReason
+	(*ExplainTaskResponse)(nil),    // 31: plimsoll.v1.ExplainTaskResponse
+	(*SpreadCount)(nil),            // 32: plimsoll.v1.SpreadCount
+	(*NodeCounts)(nil),             // 33: plimsoll.v1.NodeCounts
+	(*NodeVerdict)(nil),            // 34: plimsoll.v1.NodeVerdict
+	(*PlacementDecision)(nil),      // 35: plimsoll.v1.PlacementDecision
+	(*PlacementCandidate)(nil),     // 36: plimsoll.v1.PlacementCandidate
+	(*PlaceJobRequest)(nil),        // 37: plimsoll.v1.PlaceJobRequest
+	(*PlaceJobResponse)(nil),       // 38: plimsoll.v1.PlaceJobResponse
+	(*PlacedGroup)(nil),            // 39: plimsoll.v1.PlacedGroup
+	(*PlacedTask)(nil),             // 40: plimsoll.v1.PlacedTask
+	(*PlacementRefusal)(nil),       // 41: plimsoll.v1.PlacementRefusal
+	(*ReadLogsRequest)(nil),        // 42: plimsoll.v1.ReadLogsRequest
+	(*ReadLogsResponse)(nil),       // 43: plimsoll.v1.ReadLogsResponse
+	(*FetchOutputsRequest)(nil),    // 44: plimsoll.v1.FetchOutputsRequest
+	(*FetchOutputsResponse)(nil),   // 45: plimsoll.v1.FetchOutputsResponse
+	(*ListNodesRequest)(nil),       // 46: plimsoll.v1.ListNodesRequest
+	(*NodeInfo)(nil),               // 47: plimsoll.v1.NodeInfo
+	(*ListNodesResponse)(nil),      // 48: plimsoll.v1.ListNodesResponse
+	(*SetNodeModeRequest)(nil),     // 49: plimsoll.v1.SetNodeModeRequest
+	(*SetNodeModeResponse)(nil),    // 50: plimsoll.v1.SetNodeModeResponse
+	(*RemoveNodeRequest)(nil),      // 51: plimsoll.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),     // 52: plimsoll.v1.RemoveNodeResponse
+	(*NodeCapacityRequest)(nil),    // 53: plimsoll.v1.NodeCapacityRequest
+	(*NodeCapacityResponse)(nil),   // 54: plimsoll.v1.NodeCapacityResponse
+	(*NodeRoom)(nil),               // 55: plimsoll.v1.NodeRoom
+	(*PlanMovesRequest)(nil),       // 56: plimsoll.v1.PlanMovesRequest
+	(*PlanMovesResponse)(nil),      // 57: plimsoll.v1.PlanMovesResponse
+	(*PlannedMove)(nil),            // 58: plimsoll.v1.PlannedMove
+	(*KeptNode)(nil),               // 59: plimsoll.v1.KeptNode
+	(*WatchNodeQOSRequest)(nil),    // 60: plimsoll.v1.WatchNodeQOSRequest
+	(*WatchNodeQOSResponse)(nil),   // 61: plimsoll.v1.WatchNodeQOSResponse
+	(*ApplyPoliciesRequest)(nil),   // 62: plimsoll.v1.ApplyPoliciesRequest
+	(*PolicyOutcome)(nil),          // 63: plimsoll.v1.PolicyOutcome
+	(*ApplyPoliciesResponse)(nil),  // 64: plimsoll.v1.ApplyPoliciesResponse
+	(*GetPolicyRequest)(nil),       // 65: plimsoll.v1.GetPolicyRequest
+	(*GetPolicyResponse)(nil),      // 66: plimsoll.v1.GetPolicyResponse
+	(*ListPoliciesRequest)(nil),    // 67: plimsoll.v1.ListPoliciesRequest
+	(*ListPoliciesResponse)(nil),   // 68: plimsoll.v1.ListPoliciesResponse
+	(*DeletePolicyRequest)(nil),    // 69: plimsoll.v1.DeletePolicyRequest
+	(*DeletePolicyResponse)(nil),   // 70: plimsoll.v1.DeletePolicyResponse
+	(*ListQueuesRequest)(nil),      // 71: plimsoll.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),     // 72: plimsoll.v1.ListQueuesResponse
+	(*GetQueueConfigRequest)(nil),  // 73: plimsoll.v1.GetQueueConfigRequest
+	(*GetQueueConfigResponse)(nil), // 74: plimsoll.v1.GetQueueConfigResponse
+	(*SetQueueConfigRequest)(nil),  // 75: plimsoll.v1.SetQueueConfigRequest
+	(*SetQueueConfigResponse)(nil), // 76: plimsoll.v1.SetQueueConfigResponse
+	(*ListEventsRequest)(nil),      // 77: plimsoll.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),     // 78: plimsoll.v1.ListEventsResponse
+	(*JobSpec)(nil),                // 79: plimsoll.v1.JobSpec
+	(*Job)(nil),                    // 80: plimsoll.v1.Job
+	(JobState)(0),                  // 81: plimsoll.v1.JobState
+	(TaskResult)(0),                // 82: plimsoll.v1.TaskResult
+	(*JobStatus)(nil),              // 83: plimsoll.v1.JobStatus
+	(*Task)(nil),                   // 84: plimsoll.v1.Task
+	(TaskState)(0),                 // 85: plimsoll.v1.TaskState
+	(*Attempt)(nil),                // 86: plimsoll.v1.Attempt
+	(WaitCode)(0),                  // 87: plimsoll.v1.WaitCode
+	(*Resources)(nil),              // 88: plimsoll.v1.Resources
+	(*OutputSummary)(nil),          // 89: plimsoll.v1.OutputSummary
+	(*OutputFile)(nil),             // 90: plimsoll.v1.OutputFile
+	(*Node)(nil),                   // 91: plimsoll.v1.Node
+	(*NodeStatus)(nil),             // 92: plimsoll.v1.NodeStatus
+	(NodeMode)(0),                  // 93: plimsoll.v1.NodeMode
+	(*NodeQOSStatus)(nil),          // 94: plimsoll.v1.NodeQOSStatus
+	(*Policy)(nil),                 // 95: plimsoll.v1.Policy
+	(*PolicyRef)(nil),              // 96: plimsoll.v1.PolicyRef
+	(PolicyKind)(0),                // 97: plimsoll.v1.PolicyKind
+	(*QueueStatus)(nil),            // 98: plimsoll.v1.QueueStatus
+	(*QueueConfig)(nil),            // 99: plimsoll.v1.QueueConfig
+	(*Event)(nil),                  // 100: plimsoll.v1.Event
 }
 var file_plimsoll_v1_api_proto_depIdxs = []int32{
 	0,   // 0: plimsoll.v1.Consistency.level:type_name -> plimsoll.v1.Freshness
-	78,  // 1: plimsoll.v1.SubmitJobRequest.spec:type_name -> plimsoll.v1.JobSpec
-	79,  // 2: plimsoll.v1.SubmitJobResponse.job:type_name -> plimsoll.v1.Job
-	6,   // 3: plimsoll.v1.GetJobRequest.consistency:type_name -> plimsoll.v1.Consistency
-	79,  // 4: plimsoll.v1.GetJobResponse.job:type_name -> plimsoll.v1.Job
-	80,  // 5: plimsoll.v1.ListJobsRequest.states:type_name -> plimsoll.v1.JobState
-	6,   // 6: plimsoll.v1.ListJobsRequest.consistency:type_name -> plimsoll.v1.Consistency
-	81,  // 7: plimsoll.v1.ListJobsRequest.results:type_name -> plimsoll.v1.TaskResult
+	79,  // 1: plimsoll.v1.SubmitJobRequest.spec:type_name -> plimsoll.v1.JobSpec
+	80,  // 2: plimsoll.v1.SubmitJobResponse.job:type_name -> plimsoll.v1.Job
+	7,   // 3: plimsoll.v1.GetJobRequest.consistency:type_name -> plimsoll.v1.Consistency
+	80,  // 4: plimsoll.v1.GetJobResponse.job:type_name -> plimsoll.v1.Job
+	81,  // 5: plimsoll.v1.ListJobsRequest.states:type_name -> plimsoll.v1.JobState
+	7,   // 6: plimsoll.v1.ListJobsRequest.consistency:type_name -> plimsoll.v1.Consistency
+	82,  // 7: plimsoll.v1.ListJobsRequest.results:type_name -> plimsoll.v1.TaskResult
 	1,   // 8: plimsoll.v1.ListJobsRequest.scope:type_name -> plimsoll.v1.Scope
 	2,   // 9: plimsoll.v1.ListJobsRequest.sort:type_name -> plimsoll.v1.JobSort
-	82,  // 10: plimsoll.v1.ListJobsResponse.jobs:type_name -> plimsoll.v1.JobStatus
-	82,  // 11: plimsoll.v1.WatchJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	82,  // 12: plimsoll.v1.KillJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	82,  // 13: plimsoll.v1.ScaleJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	6,   // 14: plimsoll.v1.GetTaskRequest.consistency:type_name -> plimsoll.v1.Consistency
-	83,  // 15: plimsoll.v1.GetTaskResponse.task:type_name -> plimsoll.v1.Task
-	84,  // 16: plimsoll.v1.ListTasksRequest.states:type_name -> plimsoll.v1.TaskState
-	6,   // 17: plimsoll.v1.ListTasksRequest.consistency:type_name -> plimsoll.v1.Consistency
-	81,  // 18: plimsoll.v1.ListTasksRequest.results:type_name -> plimsoll.v1.TaskResult
+	83,  // 10: plimsoll.v1.ListJobsResponse.jobs:type_name -> plimsoll.v1.JobStatus
+	83,  // 11: plimsoll.v1.WatchJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	83,  // 12: plimsoll.v1.KillJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	83,  // 13: plimsoll.v1.ScaleJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	7,   // 14: plimsoll.v1.GetTaskRequest.consistency:type_name -> plimsoll.v1.Consistency
+	84,  // 15: plimsoll.v1.GetTaskResponse.task:type_name -> plimsoll.v1.Task
+	85,  // 16: plimsoll.v1.ListTasksRequest.states:type_name -> plimsoll.v1.TaskState
+	7,   // 17: plimsoll.v1.ListTasksRequest.consistency:type_name -> plimsoll.v1.Consistency
+	82,  // 18: plimsoll.v1.ListTasksRequest.results:type_name -> plimsoll.v1.TaskResult
 	1,   // 19: plimsoll.v1.ListTasksRequest.scope:type_name -> plimsoll.v1.Scope
 	3,   // 20: plimsoll.v1.ListTasksRequest.sort:type_name -> plimsoll.v1.TaskSort
-	83,  // 21: plimsoll.v1.ListTasksResponse.tasks:type_name -> plimsoll.v1.Task
-	6,   // 22: plimsoll.v1.ListAttemptsRequest.consistency:type_name -> plimsoll.v1.Consistency
-	85,  // 23: plimsoll.v1.ListAttemptsResponse.attempts:type_name -> plimsoll.v1.Attempt
-	29,  // 24: plimsoll.v1.ExplainStep.reasons:type_name -> plimsoll.v1.ExplainReason
+	84,  // 21: plimsoll.v1.ListTasksResponse.tasks:type_name -> plimsoll.v1.Task
+	7,   // 22: plimsoll.v1.ListAttemptsRequest.consistency:type_name -> plimsoll.v1.Consistency
+	86,  // 23: plimsoll.v1.ListAttemptsResponse.attempts:type_name -> plimsoll.v1.Attempt
+	30,  // 24: plimsoll.v1.ExplainStep.reasons:type_name -> plimsoll.v1.ExplainReason
 	4,   // 25: plimsoll.v1.ExplainStep.kind:type_name -> plimsoll.v1.StageKind
-	83,  // 26: plimsoll.v1.ExplainTaskResponse.task:type_name -> plimsoll.v1.Task
-	86,  // 27: plimsoll.v1.ExplainTaskResponse.wait_code:type_name -> plimsoll.v1.WaitCode
-	28,  // 28: plimsoll.v1.ExplainTaskResponse.steps:type_name -> plimsoll.v1.ExplainStep
-	32,  // 29: plimsoll.v1.ExplainTaskResponse.nodes:type_name -> plimsoll.v1.NodeCounts
-	33,  // 30: plimsoll.v1.ExplainTaskResponse.verdicts:type_name -> plimsoll.v1.NodeVerdict
-	34,  // 31: plimsoll.v1.ExplainTaskResponse.decision:type_name -> plimsoll.v1.PlacementDecision
-	31,  // 32: plimsoll.v1.ExplainTaskResponse.spreads:type_name -> plimsoll.v1.SpreadCount
+	84,  // 26: plimsoll.v1.ExplainTaskResponse.task:type_name -> plimsoll.v1.Task
+	87,  // 27: plimsoll.v1.ExplainTaskResponse.wait_code:type_name -> plimsoll.v1.WaitCode
+	29,  // 28: plimsoll.v1.ExplainTaskResponse.steps:type_name -> plimsoll.v1.ExplainStep
+	33,  // 29: plimsoll.v1.ExplainTaskResponse.nodes:type_name -> plimsoll.v1.NodeCounts
+	34,  // 30: plimsoll.v1.ExplainTaskResponse.verdicts:type_name -> plimsoll.v1.NodeVerdict
+	35,  // 31: plimsoll.v1.ExplainTaskResponse.decision:type_name -> plimsoll.v1.PlacementDecision
+	32,  // 32: plimsoll.v1.ExplainTaskResponse.spreads:type_name -> plimsoll.v1.SpreadCount
 	4,   // 33: plimsoll.v1.NodeVerdict.kind:type_name -> plimsoll.v1.StageKind
-	28,  // 34: plimsoll.v1.PlacementDecision.steps:type_name -> plimsoll.v1.ExplainStep
-	35,  // 35: plimsoll.v1.PlacementDecision.candidates:type_name -> plimsoll.v1.PlacementCandidate
-	87,  // 36: plimsoll.v1.PlacementCandidate.free:type_name -> plimsoll.v1.Resources
-	78,  // 37: plimsoll.v1.PlaceJobRequest.spec:type_name -> plimsoll.v1.JobSpec
-	38,  // 38: plimsoll.v1.PlaceJobResponse.groups:type_name -> plimsoll.v1.PlacedGroup
-	39,  // 39: plimsoll.v1.PlacedGroup.placed:type_name -> plimsoll.v1.PlacedTask
-	40,  // 40: plimsoll.v1.PlacedGroup.refused:type_name -> plimsoll.v1.PlacementRefusal
-	87,  // 41: plimsoll.v1.PlacedTask.free:type_name -> plimsoll.v1.Resources
-	86,  // 42: plimsoll.v1.PlacementRefusal.wait_code:type_name -> plimsoll.v1.WaitCode
-	28,  // 43: plimsoll.v1.PlacementRefusal.steps:type_name -> plimsoll.v1.ExplainStep
-	32,  // 44: plimsoll.v1.PlacementRefusal.nodes:type_name -> plimsoll.v1.NodeCounts
-	88,  // 45: plimsoll.v1.FetchOutputsResponse.summary:type_name -> plimsoll.v1.OutputSummary
-	89,  // 46: plimsoll.v1.FetchOutputsResponse.file:type_name -> plimsoll.v1.OutputFile
-	6,   // 47: plimsoll.v1.ListNodesRequest.consistency:type_name -> plimsoll.v1.Consistency
-	90,  // 48: plimsoll.v1.NodeInfo.node:type_name -> plimsoll.v1.Node
-	91,  // 49: plimsoll.v1.NodeInfo.status:type_name -> plimsoll.v1.NodeStatus
-	46,  // 50: plimsoll.v1.ListNodesResponse.nodes:type_name -> plimsoll.v1.NodeInfo
-	92,  // 51: plimsoll.v1.SetNodeModeRequest.mode:type_name -> plimsoll.v1.NodeMode
-	90,  // 52: plimsoll.v1.SetNodeModeResponse.node:type_name -> plimsoll.v1.Node
-	54,  // 53: plimsoll.v1.NodeCapacityResponse.nodes:type_name -> plimsoll.v1.NodeRoom
-	87,  // 54: plimsoll.v1.NodeRoom.unreserved:type_name -> plimsoll.v1.Resources
-	87,  // 55: plimsoll.v1.NodeRoom.whole:type_name -> plimsoll.v1.Resources
-	78,  // 56: plimsoll.v1.PlanMovesRequest.spec:type_name -> plimsoll.v1.JobSpec
-	57,  // 57: plimsoll.v1.PlanMovesResponse.moves:type_name -> plimsoll.v1.PlannedMove
-	58,  // 58: plimsoll.v1.PlanMovesResponse.kept:type_name -> plimsoll.v1.KeptNode
-	93,  // 59: plimsoll.v1.WatchNodeQOSResponse.status:type_name -> plimsoll.v1.NodeQOSStatus
-	94,  // 60: plimsoll.v1.ApplyPoliciesRequest.policies:type_name -> plimsoll.v1.Policy
-	95,  // 61: plimsoll.v1.PolicyOutcome.policy:type_name -> plimsoll.v1.PolicyRef
+	29,  // 34: plimsoll.v1.PlacementDecision.steps:type_name -> plimsoll.v1.ExplainStep
+	36,  // 35: plimsoll.v1.PlacementDecision.candidates:type_name -> plimsoll.v1.PlacementCandidate
+	88,  // 36: plimsoll.v1.PlacementCandidate.free:type_name -> plimsoll.v1.Resources
+	79,  // 37: plimsoll.v1.PlaceJobRequest.spec:type_name -> plimsoll.v1.JobSpec
+	39,  // 38: plimsoll.v1.PlaceJobResponse.groups:type_name -> plimsoll.v1.PlacedGroup
+	40,  // 39: plimsoll.v1.PlacedGroup.placed:type_name -> plimsoll.v1.PlacedTask
+	41,  // 40: plimsoll.v1.PlacedGroup.refused:type_name -> plimsoll.v1.PlacementRefusal
+	88,  // 41: plimsoll.v1.PlacedTask.free:type_name -> plimsoll.v1.Resources
+	87,  // 42: plimsoll.v1.PlacementRefusal.wait_code:type_name -> plimsoll.v1.WaitCode
+	29,  // 43: plimsoll.v1.PlacementRefusal.steps:type_name -> plimsoll.v1.ExplainStep
+	33,  // 44: plimsoll.v1.PlacementRefusal.nodes:type_name -> plimsoll.v1.NodeCounts
+	89,  // 45: plimsoll.v1.FetchOutputsResponse.summary:type_name -> plimsoll.v1.OutputSummary
+	90,  // 46: plimsoll.v1.FetchOutputsResponse.file:type_name -> plimsoll.v1.OutputFile
+	7,   // 47: plimsoll.v1.ListNodesRequest.consistency:type_name -> plimsoll.v1.Consistency
+	91,  // 48: plimsoll.v1.NodeInfo.node:type_name -> plimsoll.v1.Node
+	92,  // 49: plimsoll.v1.NodeInfo.status:type_name -> plimsoll.v1.NodeStatus
+	47,  // 50: plimsoll.v1.ListNodesResponse.nodes:type_name -> plimsoll.v1.NodeInfo
+	93,  // 51: plimsoll.v1.SetNodeModeRequest.mode:type_name -> plimsoll.v1.NodeMode
+	91,  // 52: plimsoll.v1.SetNodeModeResponse.node:type_name -> plimsoll.v1.Node
+	55,  // 53: plimsoll.v1.NodeCapacityResponse.nodes:type_name -> plimsoll.v1.NodeRoom
+	88,  // 54: plimsoll.v1.NodeRoom.unreserved:type_name -> plimsoll.v1.Resources
+	88,  // 55: plimsoll.v1.NodeRoom.whole:type_name -> plimsoll.v1.Resources
+	79,  // 56: plimsoll.v1.PlanMovesRequest.spec:type_name -> plimsoll.v1.JobSpec
+	58,  // 57: plimsoll.v1.PlanMovesResponse.moves:type_name -> plimsoll.v1.PlannedMove
+	59,  // 58: plimsoll.v1.PlanMovesResponse.kept:type_name -> plimsoll.v1.KeptNode
+	94,  // 59: plimsoll.v1.WatchNodeQOSResponse.status:type_name -> plimsoll.v1.NodeQOSStatus
+	95,  // 60: plimsoll.v1.ApplyPoliciesRequest.policies:type_name -> plimsoll.v1.Policy
+	96,  // 61: plimsoll.v1.PolicyOutcome.policy:type_name -> plimsoll.v1.PolicyRef
 	5,   // 62: plimsoll.v1.PolicyOutcome.change:type_name -> plimsoll.v1.PolicyChange
-	62,  // 63: plimsoll.v1.ApplyPoliciesResponse.outcomes:type_name -> plimsoll.v1.PolicyOutcome
-	96,  // 64: plimsoll.v1.GetPolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
-	6,   // 65: plimsoll.v1.GetPolicyRequest.consistency:type_name -> plimsoll.v1.Consistency
-	94,  // 66: plimsoll.v1.GetPolicyResponse.policy:type_name -> plimsoll.v1.Policy
-	96,  // 67: plimsoll.v1.ListPoliciesRequest.kind:type_name -> plimsoll.v1.PolicyKind
-	6,   // 68: plimsoll.v1.ListPoliciesRequest.consistency:type_name -> plimsoll.v1.Consistency
-	94,  // 69: plimsoll.v1.ListPoliciesResponse.policies:type_name -> plimsoll.v1.Policy
-	96,  // 70: plimsoll.v1.DeletePolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
-	6,   // 71: plimsoll.v1.ListQueuesRequest.consistency:type_name -> plimsoll.v1.Consistency
-	97,  // 72: plimsoll.v1.ListQueuesResponse.queues:type_name -> plimsoll.v1.QueueStatus
-	6,   // 73: plimsoll.v1.GetQueueConfigRequest.consistency:type_name -> plimsoll.v1.Consistency
-	98,  // 74: plimsoll.v1.GetQueueConfigResponse.config:type_name -> plimsoll.v1.QueueConfig
-	98,  // 75: plimsoll.v1.SetQueueConfigRequest.config:type_name -> plimsoll.v1.QueueConfig
-	6,   // 76: plimsoll.v1.ListEventsRequest.consistency:type_name -> plimsoll.v1.Consistency
-	99,  // 77: plimsoll.v1.ListEventsResponse.events:type_name -> plimsoll.v1.Event
-	7,   // 78: plimsoll.v1.JobService.SubmitJob:input_type -> plimsoll.v1.SubmitJobRequest
-	9,   // 79: plimsoll.v1.JobService.GetJob:input_type -> plimsoll.v1.GetJobRequest
-	11,  // 80: plimsoll.v1.JobService.ListJobs:input_type -> plimsoll.v1.ListJobsRequest
-	13,  // 81: plimsoll.v1.JobService.WatchJob:input_type -> plimsoll.v1.WatchJobRequest
-	15,  // 82: plimsoll.v1.JobService.KillJob:input_type -> plimsoll.v1.KillJobRequest
-	17,  // 83: plimsoll.v1.JobService.ScaleJob:input_type -> plimsoll.v1.ScaleJobRequest
-	19,  // 84: plimsoll.v1.JobService.DeleteJob:input_type -> plimsoll.v1.DeleteJobRequest
-	21,  // 85: plimsoll.v1.JobService.GetTask:input_type -> plimsoll.v1.GetTaskRequest
-	23,  // 86: plimsoll.v1.JobService.ListTasks:input_type -> plimsoll.v1.ListTasksRequest
-	25,  // 87: plimsoll.v1.JobService.ListAttempts:input_type -> plimsoll.v1.ListAttemptsRequest
-	27,  // 88: plimsoll.v1.JobService.ExplainTask:input_type -> plimsoll.v1.ExplainTaskRequest
-	36,  // 89: plimsoll.v1.JobService.PlaceJob:input_type -> plimsoll.v1.PlaceJobRequest
-	41,  // 90: plimsoll.v1.JobService.ReadLogs:input_type -> plimsoll.v1.ReadLogsRequest
-	43,  // 91: plimsoll.v1.JobService.FetchOutputs:input_type -> plimsoll.v1.FetchOutputsRequest
-	45,  // 92: plimsoll.v1.NodeService.ListNodes:input_type -> plimsoll.v1.ListNodesRequest
-	48,  // 93: plimsoll.v1.NodeService.SetNodeMode:input_type -> plimsoll.v1.SetNodeModeRequest
-	50,  // 94: plimsoll.v1.NodeService.RemoveNode:input_type -> plimsoll.v1.RemoveNodeRequest
-	52,  // 95: plimsoll.v1.NodeService.NodeCapacity:input_type -> plimsoll.v1.NodeCapacityRequest
-	55,  // 96: plimsoll.v1.NodeService.PlanMoves:input_type -> plimsoll.v1.PlanMovesRequest
-	59,  // 97: plimsoll.v1.NodeService.WatchNodeQOS:input_type -> plimsoll.v1.WatchNodeQOSRequest
-	61,  // 98: plimsoll.v1.PolicyService.ApplyPolicies:input_type -> plimsoll.v1.ApplyPoliciesRequest
-	64,  // 99: plimsoll.v1.PolicyService.GetPolicy:input_type -> plimsoll.v1.GetPolicyRequest
-	66,  // 100: plimsoll.v1.PolicyService.ListPolicies:input_type -> plimsoll.v1.ListPoliciesRequest
-	68,  // 101: plimsoll.v1.PolicyService.DeletePolicy:input_type -> plimsoll.v1.DeletePolicyRequest
-	70,  // 102: plimsoll.v1.QueueService.ListQueues:input_type -> plimsoll.v1.ListQueuesRequest
-	72,  // 103: plimsoll.v1.QueueService.GetQueueConfig:input_type -> plimsoll.v1.GetQueueConfigRequest
-	74,  // 104: plimsoll.v1.QueueService.SetQueueConfig:input_type -> plimsoll.v1.SetQueueConfigRequest
-	76,  // 105: plimsoll.v1.EventService.ListEvents:input_type -> plimsoll.v1.ListEventsRequest
-	8,   // 106: plimsoll.v1.JobService.SubmitJob:output_type -> plimsoll.v1.SubmitJobResponse
-	10,  // 107: plimsoll.v1.JobService.GetJob:output_type -> plimsoll.v1.GetJobResponse
-	12,  // 108: plimsoll.v1.JobService.ListJobs:output_type -> plimsoll.v1.ListJobsResponse
-	14,  // 109: plimsoll.v1.JobService.WatchJob:output_type -> plimsoll.v1.WatchJobResponse
-	16,  // 110: plimsoll.v1.JobService.KillJob:output_type -> plimsoll.v1.KillJobResponse
-	18,  // 111: plimsoll.v1.JobService.ScaleJob:output_type -> plimsoll.v1.ScaleJobResponse
-	20,  // 112: plimsoll.v1.JobService.DeleteJob:output_type -> plimsoll.v1.DeleteJobResponse
-	22,  // 113: plimsoll.v1.JobService.GetTask:output_type -> plimsoll.v1.GetTaskResponse
-	24,  // 114: plimsoll.v1.JobService.ListTasks:output_type -> plimsoll.v1.ListTasksResponse
-	26,  // 115: plimsoll.v1.JobService.ListAttempts:output_type -> plimsoll.v1.ListAttemptsResponse
-	30,  // 116: plimsoll.v1.JobService.ExplainTask:output_type -> plimsoll.v1.ExplainTaskResponse
-	37,  // 117: plimsoll.v1.JobService.PlaceJob:output_type -> plimsoll.v1.PlaceJobResponse
-	42,  // 118: plimsoll.v1.JobService.ReadLogs:output_type -> plimsoll.v1.ReadLogsResponse
-	44,  // 119: plimsoll.v1.JobService.FetchOutputs:output_type -> plimsoll.v1.FetchOutputsResponse
-	47,  // 120: plimsoll.v1.NodeService.ListNodes:output_type -> plimsoll.v1.ListNodesResponse
-	49,  // 121: plimsoll.v1.NodeService.SetNodeMode:output_type -> plimsoll.v1.SetNodeModeResponse
-	51,  // 122: plimsoll.v1.NodeService.RemoveNode:output_type -> plimsoll.v1.RemoveNodeResponse
-	53,  // 123: plimsoll.v1.NodeService.NodeCapacity:output_type -> plimsoll.v1.NodeCapacityResponse
-	56,  // 124: plimsoll.v1.NodeService.PlanMoves:output_type -> plimsoll.v1.PlanMovesResponse
-	60,  // 125: plimsoll.v1.NodeService.WatchNodeQOS:output_type -> plimsoll.v1.WatchNodeQOSResponse
-	63,  // 126: plimsoll.v1.PolicyService.ApplyPolicies:output_type -> plimsoll.v1.ApplyPoliciesResponse
-	65,  // 127: plimsoll.v1.PolicyService.GetPolicy:output_type -> plimsoll.v1.GetPolicyResponse
-	67,  // 128: plimsoll.v1.PolicyService.ListPolicies:output_type -> plimsoll.v1.ListPoliciesResponse
-	69,  // 129: plimsoll.v1.PolicyService.DeletePolicy:output_type -> plimsoll.v1.DeletePolicyResponse
-	71,  // 130: plimsoll.v1.QueueService.ListQueues:output_type -> plimsoll.v1.ListQueuesResponse
-	73,  // 131: plimsoll.v1.QueueService.GetQueueConfig:output_type -> plimsoll.v1.GetQueueConfigResponse
-	75,  // 132: plimsoll.v1.QueueService.SetQueueConfig:output_type -> plimsoll.v1.SetQueueConfigResponse
-	77,  // 133: plimsoll.v1.EventService.ListEvents:output_type -> plimsoll.v1.ListEventsResponse
-	106, // [106:134] is the sub-list for method output_type
-	78,  // [78:106] is the sub-list for method input_type
-	78,  // [78:78] is the sub-list for extension type_name
-	78,  // [78:78] is the sub-list for extension extendee
-	0,   // [0:78] is the sub-list for field type_name
+	63,  // 63: plimsoll.v1.ApplyPoliciesResponse.outcomes:type_name -> plimsoll.v1.PolicyOutcome
+	97,  // 64: plimsoll.v1.GetPolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	7,   // 65: plimsoll.v1.GetPolicyRequest.consistency:type_name -> plimsoll.v1.Consistency
+	95,  // 66: plimsoll.v1.GetPolicyResponse.policy:type_name -> plimsoll.v1.Policy
+	97,  // 67: plimsoll.v1.ListPoliciesRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	7,   // 68: plimsoll.v1.ListPoliciesRequest.consistency:type_name -> plimsoll.v1.Consistency
+	95,  // 69: plimsoll.v1.ListPoliciesResponse.policies:type_name -> plimsoll.v1.Policy
+	97,  // 70: plimsoll.v1.DeletePolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	7,   // 71: plimsoll.v1.ListQueuesRequest.consistency:type_name -> plimsoll.v1.Consistency
+	98,  // 72: plimsoll.v1.ListQueuesResponse.queues:type_name -> plimsoll.v1.QueueStatus
+	7,   // 73: plimsoll.v1.GetQueueConfigRequest.consistency:type_name -> plimsoll.v1.Consistency
+	99,  // 74: plimsoll.v1.GetQueueConfigResponse.config:type_name -> plimsoll.v1.QueueConfig
+	99,  // 75: plimsoll.v1.SetQueueConfigRequest.config:type_name -> plimsoll.v1.QueueConfig
+	7,   // 76: plimsoll.v1.ListEventsRequest.consistency:type_name -> plimsoll.v1.Consistency
+	6,   // 77: plimsoll.v1.ListEventsRequest.types:type_name -> plimsoll.v1.EventSubject
+	100, // 78: plimsoll.v1.ListEventsResponse.events:type_name -> plimsoll.v1.Event
+	8,   // 79: plimsoll.v1.JobService.SubmitJob:input_type -> plimsoll.v1.SubmitJobRequest
+	10,  // 80: plimsoll.v1.JobService.GetJob:input_type -> plimsoll.v1.GetJobRequest
+	12,  // 81: plimsoll.v1.JobService.ListJobs:input_type -> plimsoll.v1.ListJobsRequest
+	14,  // 82: plimsoll.v1.JobService.WatchJob:input_type -> plimsoll.v1.WatchJobRequest
+	16,  // 83: plimsoll.v1.JobService.KillJob:input_type -> plimsoll.v1.KillJobRequest
+	18,  // 84: plimsoll.v1.JobService.ScaleJob:input_type -> plimsoll.v1.ScaleJobRequest
+	20,  // 85: plimsoll.v1.JobService.DeleteJob:input_type -> plimsoll.v1.DeleteJobRequest
+	22,  // 86: plimsoll.v1.JobService.GetTask:input_type -> plimsoll.v1.GetTaskRequest
+	24,  // 87: plimsoll.v1.JobService.ListTasks:input_type -> plimsoll.v1.ListTasksRequest
+	26,  // 88: plimsoll.v1.JobService.ListAttempts:input_type -> plimsoll.v1.ListAttemptsRequest
+	28,  // 89: plimsoll.v1.JobService.ExplainTask:input_type -> plimsoll.v1.ExplainTaskRequest
+	37,  // 90: plimsoll.v1.JobService.PlaceJob:input_type -> plimsoll.v1.PlaceJobRequest
+	42,  // 91: plimsoll.v1.JobService.ReadLogs:input_type -> plimsoll.v1.ReadLogsRequest
+	44,  // 92: plimsoll.v1.JobService.FetchOutputs:input_type -> plimsoll.v1.FetchOutputsRequest
+	46,  // 93: plimsoll.v1.NodeService.ListNodes:input_type -> plimsoll.v1.ListNodesRequest
+	49,  // 94: plimsoll.v1.NodeService.SetNodeMode:input_type -> plimsoll.v1.SetNodeModeRequest
+	51,  // 95: plimsoll.v1.NodeService.RemoveNode:input_type -> plimsoll.v1.RemoveNodeRequest
+	53,  // 96: plimsoll.v1.NodeService.NodeCapacity:input_type -> plimsoll.v1.NodeCapacityRequest
+	56,  // 97: plimsoll.v1.NodeService.PlanMoves:input_type -> plimsoll.v1.PlanMovesRequest
+	60,  // 98: plimsoll.v1.NodeService.WatchNodeQOS:input_type -> plimsoll.v1.WatchNodeQOSRequest
+	62,  // 99: plimsoll.v1.PolicyService.ApplyPolicies:input_type -> plimsoll.v1.ApplyPoliciesRequest
+	65,  // 100: plimsoll.v1.PolicyService.GetPolicy:input_type -> plimsoll.v1.GetPolicyRequest
+	67,  // 101: plimsoll.v1.PolicyService.ListPolicies:input_type -> plimsoll.v1.ListPoliciesRequest
+	69,  // 102: plimsoll.v1.PolicyService.DeletePolicy:input_type -> plimsoll.v1.DeletePolicyRequest
+	71,  // 103: plimsoll.v1.QueueService.ListQueues:input_type -> plimsoll.v1.ListQueuesRequest
+	73,  // 104: plimsoll.v1.QueueService.GetQueueConfig:input_type -> plimsoll.v1.GetQueueConfigRequest
+	75,  // 105: plimsoll.v1.QueueService.SetQueueConfig:input_type -> plimsoll.v1.SetQueueConfigRequest
+	77,  // 106: plimsoll.v1.EventService.ListEvents:input_type -> plimsoll.v1.ListEventsRequest
+	9,   // 107: plimsoll.v1.JobService.SubmitJob:output_type -> plimsoll.v1.SubmitJobResponse
+	11,  // 108: plimsoll.v1.JobService.GetJob:output_type -> plimsoll.v1.GetJobResponse
+	13,  // 109: plimsoll.v1.JobService.ListJobs:output_type -> plimsoll.v1.ListJobsResponse
+	15,  // 110: plimsoll.v1.JobService.WatchJob:output_type -> plimsoll.v1.WatchJobResponse
+	17,  // 111: plimsoll.v1.JobService.KillJob:output_type -> plimsoll.v1.KillJobResponse
+	19,  // 112: plimsoll.v1.JobService.ScaleJob:output_type -> plimsoll.v1.ScaleJobResponse
+	21,  // 113: plimsoll.v1.JobService.DeleteJob:output_type -> plimsoll.v1.DeleteJobResponse
+	23,  // 114: plimsoll.v1.JobService.GetTask:output_type -> plimsoll.v1.GetTaskResponse
+	25,  // 115: plimsoll.v1.JobService.ListTasks:output_type -> plimsoll.v1.ListTasksResponse
+	27,  // 116: plimsoll.v1.JobService.ListAttempts:output_type -> plimsoll.v1.ListAttemptsResponse
+	31,  // 117: plimsoll.v1.JobService.ExplainTask:output_type -> plimsoll.v1.ExplainTaskResponse
+	38,  // 118: plimsoll.v1.JobService.PlaceJob:output_type -> plimsoll.v1.PlaceJobResponse
+	43,  // 119: plimsoll.v1.JobService.ReadLogs:output_type -> plimsoll.v1.ReadLogsResponse
+	45,  // 120: plimsoll.v1.JobService.FetchOutputs:output_type -> plimsoll.v1.FetchOutputsResponse
+	48,  // 121: plimsoll.v1.NodeService.ListNodes:output_type -> plimsoll.v1.ListNodesResponse
+	50,  // 122: plimsoll.v1.NodeService.SetNodeMode:output_type -> plimsoll.v1.SetNodeModeResponse
+	52,  // 123: plimsoll.v1.NodeService.RemoveNode:output_type -> plimsoll.v1.RemoveNodeResponse
+	54,  // 124: plimsoll.v1.NodeService.NodeCapacity:output_type -> plimsoll.v1.NodeCapacityResponse
+	57,  // 125: plimsoll.v1.NodeService.PlanMoves:output_type -> plimsoll.v1.PlanMovesResponse
+	61,  // 126: plimsoll.v1.NodeService.WatchNodeQOS:output_type -> plimsoll.v1.WatchNodeQOSResponse
+	64,  // 127: plimsoll.v1.PolicyService.ApplyPolicies:output_type -> plimsoll.v1.ApplyPoliciesResponse
+	66,  // 128: plimsoll.v1.PolicyService.GetPolicy:output_type -> plimsoll.v1.GetPolicyResponse
+	68,  // 129: plimsoll.v1.PolicyService.ListPolicies:output_type -> plimsoll.v1.ListPoliciesResponse
+	70,  // 130: plimsoll.v1.PolicyService.DeletePolicy:output_type -> plimsoll.v1.DeletePolicyResponse
+	72,  // 131: plimsoll.v1.QueueService.ListQueues:output_type -> plimsoll.v1.ListQueuesResponse
+	74,  // 132: plimsoll.v1.QueueService.GetQueueConfig:output_type -> plimsoll.v1.GetQueueConfigResponse
+	76,  // 133: plimsoll.v1.QueueService.SetQueueConfig:output_type -> plimsoll.v1.SetQueueConfigResponse
+	78,  // 134: plimsoll.v1.EventService.ListEvents:output_type -> plimsoll.v1.ListEventsResponse
+	107, // [107:135] is the sub-list for method output_type
+	79,  // [79:107] is the sub-list for method input_type
+	79,  // [79:79] is the sub-list for extension type_name
+	79,  // [79:79] is the sub-list for extension extendee
+	0,   // [0:79] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_api_proto_init() }
@@ -6123,7 +6208,7 @@ func file_plimsoll_v1_api_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_api_proto_rawDesc), len(file_plimsoll_v1_api_proto_rawDesc)),
-			NumEnums:      6,
+			NumEnums:      7,
 			NumMessages:   72,
 			NumExtensions: 0,
 			NumServices:   5,

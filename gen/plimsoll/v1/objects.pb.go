@@ -1322,7 +1322,11 @@ type GroupSpec struct {
 	Class           Class             `protobuf:"varint,15,opt,name=class,proto3,enum=plimsoll.v1.Class" json:"class,omitempty"`
 	Priority        int32             `protobuf:"varint,16,opt,name=priority,proto3" json:"priority,omitempty"`
 	// Paths and patterns below the task's own directory: the files to keep for who fetches them.
-	Outputs       []string `protobuf:"bytes,17,rep,name=outputs,proto3" json:"outputs,omitempty"`
+	Outputs []string `protobuf:"bytes,17,rep,name=outputs,proto3" json:"outputs,omitempty"`
+	// The numbers of the pieces of work that the tasks do, in rising order. PLIMSOLL_TASK_INDEX of the
+	// task with index i is indexes[i]; if the list is empty, it is i. count is its length. An
+	// Assignment holds the number of its own task alone.
+	Indexes       []int32 `protobuf:"varint,18,rep,packed,name=indexes,proto3" json:"indexes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1472,6 +1476,13 @@ func (x *GroupSpec) GetPriority() int32 {
 func (x *GroupSpec) GetOutputs() []string {
 	if x != nil {
 		return x.Outputs
+	}
+	return nil
+}
+
+func (x *GroupSpec) GetIndexes() []int32 {
+	if x != nil {
+		return x.Indexes
 	}
 	return nil
 }
@@ -1663,13 +1674,15 @@ func (x *OutputFile) GetExecutable() bool {
 }
 
 type JobSpec struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Owner         string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
-	Queue         string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
-	Labels        map[string]string      `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Groups        []*GroupSpec           `protobuf:"bytes,5,rep,name=groups,proto3" json:"groups,omitempty"`
-	Token         string                 `protobuf:"bytes,6,opt,name=token,proto3" json:"token,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Id     string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Owner  string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
+	Queue  string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
+	Labels map[string]string      `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Groups []*GroupSpec           `protobuf:"bytes,5,rep,name=groups,proto3" json:"groups,omitempty"`
+	Token  string                 `protobuf:"bytes,6,opt,name=token,proto3" json:"token,omitempty"`
+	// Uid of the job that this one does again; empty: none.
+	AgainOf       string `protobuf:"bytes,7,opt,name=again_of,json=againOf,proto3" json:"again_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1742,6 +1755,13 @@ func (x *JobSpec) GetGroups() []*GroupSpec {
 func (x *JobSpec) GetToken() string {
 	if x != nil {
 		return x.Token
+	}
+	return ""
+}
+
+func (x *JobSpec) GetAgainOf() string {
+	if x != nil {
+		return x.AgainOf
 	}
 	return ""
 }
@@ -3648,7 +3668,7 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x04near\x18\x01 \x03(\v2\x15.plimsoll.v1.SelectorR\x04near\x12'\n" +
 	"\x03far\x18\x02 \x03(\v2\x15.plimsoll.v1.SelectorR\x03far\x12+\n" +
 	"\x06spread\x18\x03 \x03(\v2\x13.plimsoll.v1.SpreadR\x06spread\x121\n" +
-	"\bstrategy\x18\x04 \x01(\x0e2\x15.plimsoll.v1.StrategyR\bstrategy\"\xb9\x05\n" +
+	"\bstrategy\x18\x04 \x01(\x0e2\x15.plimsoll.v1.StrategyR\bstrategy\"\xd3\x05\n" +
 	"\tGroupSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x18\n" +
@@ -3668,7 +3688,8 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\vpreferences\x18\x0e \x01(\v2\x18.plimsoll.v1.PreferencesR\vpreferences\x12(\n" +
 	"\x05class\x18\x0f \x01(\x0e2\x12.plimsoll.v1.ClassR\x05class\x12\x1a\n" +
 	"\bpriority\x18\x10 \x01(\x05R\bpriority\x12\x18\n" +
-	"\aoutputs\x18\x11 \x03(\tR\aoutputs\x1a6\n" +
+	"\aoutputs\x18\x11 \x03(\tR\aoutputs\x12\x18\n" +
+	"\aindexes\x18\x12 \x03(\x05R\aindexes\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8d\x01\n" +
@@ -3686,14 +3707,15 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\x12\x1e\n" +
 	"\n" +
 	"executable\x18\x03 \x01(\bR\n" +
-	"executable\"\x80\x02\n" +
+	"executable\"\x9b\x02\n" +
 	"\aJobSpec\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x14\n" +
 	"\x05queue\x18\x03 \x01(\tR\x05queue\x128\n" +
 	"\x06labels\x18\x04 \x03(\v2 .plimsoll.v1.JobSpec.LabelsEntryR\x06labels\x12.\n" +
 	"\x06groups\x18\x05 \x03(\v2\x16.plimsoll.v1.GroupSpecR\x06groups\x12\x14\n" +
-	"\x05token\x18\x06 \x01(\tR\x05token\x1a9\n" +
+	"\x05token\x18\x06 \x01(\tR\x05token\x12\x19\n" +
+	"\bagain_of\x18\a \x01(\tR\aagainOf\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc4\x01\n" +
