@@ -75,6 +75,7 @@ type Gateway struct {
 	rendered jsonCache
 	pins     pins
 	archived *archived
+	few      int // records up to which a list looks at all of a range
 	watchers watchers
 	explains chan struct{} // a slot for each question to the leader under way
 	slots    *slots
@@ -102,6 +103,7 @@ func New(cfg Config, r Replica) (*Gateway, error) {
 		explains: make(chan struct{}, cfg.MaxExplains),
 		slots:    newSlots(&cfg),
 		archived: newArchived(cfg.Archive),
+		few:      chosenRecords,
 		refuser:  connect.NewErrorWriter(),
 	}
 	g.connections = transport.NewConnections(transport.ConnectionsConfig{

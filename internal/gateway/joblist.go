@@ -15,9 +15,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// chosenJobs is the number of jobs up to which all are looked at, and the first ones of the order
-// picked. Of more, those of the order are walked until the page is full.
-const chosenJobs = 20_000
+// chosenRecords is the number of records of a range up to which all are looked at, and the first ones
+// of the order picked. Of more, those of the order are walked until the page is full.
+const chosenRecords = 20_000
 
 // scope is the part of the jobs that a list looks at.
 type scope struct {
@@ -351,7 +351,7 @@ func (l *jobLook) entry(want *jobList, id string, data []byte) (e jobEntry, met 
 // walked is set if they are in the order of the list, and not set if they are few.
 func (l *jobLook) inOrder(want *jobList) (jobs iter.Seq2[string, []byte], most int, walked bool) {
 	chosen := l.snapshot.JobRange(want.jobs())
-	few := chosen.Len() <= chosenJobs
+	few := chosen.Len() <= l.few
 	var at archive.Position
 	if want.from != nil {
 		at = want.from.place()

@@ -239,10 +239,13 @@ type jobLook struct {
 	leaving  bool // there are jobs that are about to be deleted, or that have begun to leave
 	kept     bool // those that leave are in the archive
 	labels   bool // labels are looked at
+	few      int  // as Gateway.few
 }
 
 func (g *Gateway) lookAtJobs(s *replica.Snapshot, want *criteria) (jobLook, error) {
-	l := jobLook{snapshot: s, want: want, leaving: s.JobsLeaving() > 0, labels: len(want.labels) > 0}
+	l := jobLook{
+		snapshot: s, want: want, leaving: s.JobsLeaving() > 0, labels: len(want.labels) > 0, few: g.few,
+	}
 	if l.leaving {
 		v, err := g.archiveOf(s)
 		if err != nil {

@@ -122,7 +122,7 @@ func (g *Gateway) lookAtTasks(s *replica.Snapshot, want *taskList) (*taskLook, e
 // criteria.
 func (l *taskLook) tasks(after string) iter.Seq2[string, []byte] {
 	chosen := l.snapshot.TaskRange(l.want.tasks())
-	if !l.want.jobFilter.restricts() || l.want.job != "" || chosen.Len() <= chosenJobs {
+	if !l.want.jobFilter.restricts() || l.want.job != "" || chosen.Len() <= l.job.few {
 		return chosen.After(after)
 	}
 	return func(yield func(string, []byte) bool) {
