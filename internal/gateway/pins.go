@@ -18,10 +18,10 @@ const (
 
 // pins are the states that are kept for the next pages of lists. All lists of a version share one.
 //
-// A pin keeps the records that have been replaced since, so its cost is what was written to the
-// copy since it was made. When that exceeds maxPinBytes the oldest pins go. When there are maxPins,
-// a list that wants another one is refused; those under way are not disturbed. Pins do not know
-// their callers: one caller can hold all of them, and the others are told to try again. A list
+// A pin keeps the records that have been replaced since, so it costs the bytes that were written
+// to the copy since it was made. When that exceeds maxPinBytes the oldest pins go. When there are
+// maxPins, a list that wants another one is refused; those under way are not disturbed. Pins do not
+// know their callers: one caller can hold all of them, and the others are told to try again. A list
 // without a pin is never refused for that.
 type pins struct {
 	mu struct {

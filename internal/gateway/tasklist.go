@@ -64,7 +64,10 @@ func taskListOf(g *Gateway, req *pb.ListTasksRequest) (l taskList, err error) {
 	}
 	l.sort, l.ascending, l.count, l.pin = req.GetSort(), req.GetAscending(), req.GetCount(), req.GetPin()
 	if l.sort == pb.TaskSort_TASK_SORT_FINISHED && l.scope.archive {
-		return l, plimsoll.Invalid("sort", "by the end is possible in the active scope only; list the jobs by their end instead")
+		return l, plimsoll.Invalid(
+			"sort",
+			"by the end is possible in the active scope only; list the jobs by their end instead",
+		)
 	}
 	direction := uint64(0)
 	if l.ascending {
@@ -78,7 +81,10 @@ func taskListOf(g *Gateway, req *pb.ListTasksRequest) (l taskList, err error) {
 		return l, err
 	}
 	if req.GetAfter() != "" {
-		return l, plimsoll.Invalid("after", "is possible only in a list without cursor, sort, pin and scope; give cursor")
+		return l, plimsoll.Invalid(
+			"after",
+			"is possible only in a list without cursor, sort, pin and scope; give cursor",
+		)
 	}
 	l.from, err = cursorOf(g, "cursor", req.GetCursor(), listOfTasks, l.hash)
 	return l, err
@@ -102,7 +108,7 @@ type taskLook struct {
 	ofJobs   bool    // jobs are looked at
 	facts    bool    // records of tasks are looked at
 
-	// What is known of the job of the last task.
+	// Facts about the job of the last task.
 	last    string
 	lastMet bool
 	lastUID plimsoll.UID
@@ -276,8 +282,8 @@ func (l *taskList) phases() (from, to uint8) {
 	return from, numPhases - 1
 }
 
-// orderedTasks is a list in any order, of the copy and perhaps of the archive. If the list is of one
-// job and that is in the archive, stored is set.
+// orderedTasks is a list in any order, of the copy and perhaps of the archive. If the list is of
+// one job and that is in the archive, stored is set.
 func (s jobService) orderedTasks(
 	ctx context.Context, req *pb.ListTasksRequest, want *taskList, v *pinned, stored *sought, a *answer,
 ) error {
@@ -442,7 +448,8 @@ func (p *taskPages) ofCopy(phase uint8) (page taskPage, err error) {
 		most: want.limit + 1 - p.listed, compare: func(a, b taskEntry) int { return want.compare(a.at, b.at) },
 	}
 	byEnd := want.sort == pb.TaskSort_TASK_SORT_FINISHED
-	if err := chargeOf(p.ctx).holdAnswer(2 * min(first.most, l.snapshot.TaskRange(want.tasks()).Len()) * entryBytes); err != nil {
+	most := min(first.most, l.snapshot.TaskRange(want.tasks()).Len())
+	if err := chargeOf(p.ctx).holdAnswer(2 * most * entryBytes); err != nil {
 		return page, err
 	}
 	after := ""
