@@ -44,7 +44,7 @@ type sizes struct {
 
 // usual has the sizes outside of tests. A block is below a quarter of a page, up to which a row of
 // the list stays in its page.
-var usual = sizes{fold: 16384, block: 160, work: 2000, gather: 1000}
+var usual = sizes{fold: 16384, block: 160, work: 1000, gather: 1000}
 
 // openConn opens a file. With write it makes one that is not there. cache is the memory for its
 // pages, in bytes.
