@@ -28,6 +28,7 @@ func newCommands() []command {
 		row("submit_job", (*pb.Command).GetSubmitJob, decodeSubmit, done),
 		row("kill_job", (*pb.Command).GetKillJob, decodeKill, done),
 		row("scale_job", (*pb.Command).GetScaleJob, decodeScale, done),
+		row("delete_job", (*pb.Command).GetDeleteJob, decodeDelete, done),
 		row("set_node_mode", (*pb.Command).GetSetNodeMode, decodeNodeMode, done),
 		row("remove_node", (*pb.Command).GetRemoveNode, decodeRemove, done),
 		row("set_queue_config", (*pb.Command).GetSetQueueConfig, decodeQueues, done),
@@ -122,7 +123,7 @@ func encodeReply(c *command, r *engine.Reply, revision uint64) *pb.Reply {
 
 func decodeSubmit(_ string, m *pb.SubmitJobRequest) (*engine.SubmitJob, error) {
 	spec := wire.JobSpecFromProto(m.GetSpec())
-	return &engine.SubmitJob{Spec: &spec}, nil
+	return &engine.SubmitJob{Spec: &spec, Replace: m.GetReplace()}, nil
 }
 
 func decodeKill(_ string, m *pb.KillJobRequest) (*engine.KillJob, error) {
@@ -131,6 +132,16 @@ func decodeKill(_ string, m *pb.KillJobRequest) (*engine.KillJob, error) {
 
 func decodeScale(_ string, m *pb.ScaleJobRequest) (*engine.ScaleJob, error) {
 	return &engine.ScaleJob{ID: m.GetId(), Group: m.GetGroup(), Count: m.GetCount()}, nil
+}
+
+func decodeDelete(_ string, m *pb.DeleteJobRequest) (*engine.DeleteJob, error) {
+	do := &engine.DeleteJob{ID: m.GetId()}
+	if m.GetUid() == "" {
+		return do, nil
+	}
+	var err error
+	do.UID, err = plimsoll.ParseUID(m.GetUid())
+	return do, err //nolint:wrapcheck // it names the field
 }
 
 func decodeNodeMode(_ string, m *pb.SetNodeModeRequest) (*engine.SetNodeMode, error) {

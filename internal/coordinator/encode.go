@@ -25,7 +25,7 @@ func (e *encoder) encode(b *engine.Batch) *wire.Batch {
 	n := len(c.JobSpecs) + len(c.JobStatuses) + len(c.Tasks) + len(c.Nodes) + len(c.NodeStatuses) +
 		len(c.QueueStatuses) +
 		len(c.DeletedTasks) + 2*len(c.DeletedJobs) + 2*len(c.DeletedNodes) + len(c.DeletedQueues) +
-		len(c.Policies) + len(c.DeletedPolicies) + len(c.Outcomes) + len(c.DeletedOutcomes) + 1
+		len(c.Policies) + len(c.DeletedPolicies) + len(c.Outcomes) + len(c.DeletedOutcomes) + 2
 	out := &wire.Batch{Epoch: e.epoch, Revision: b.Revision, Time: b.Time, Mutations: make([]wire.Mutation, 0, n)}
 	e.ends = e.ends[:0]
 	buf := e.puts(out, make([]byte, 0, n*averageRecord), c)
@@ -79,6 +79,9 @@ func (e *encoder) puts(out *wire.Batch, buf []byte, c *state.Changes) []byte {
 	for i := range c.Policies {
 		p := &c.Policies[i]
 		put(wire.Mutation{Kind: wire.KindPolicy, Key: wire.PolicyKey(p.Ref())}, wire.AppendPolicy(buf, p))
+	}
+	if c.Archive != nil {
+		put(wire.Mutation{Kind: wire.KindArchive}, wire.AppendArchiveStatus(buf, c.Archive))
 	}
 	for i := range c.Outcomes {
 		o := &c.Outcomes[i]

@@ -47,6 +47,14 @@ func good() []*pb.Command {
 			},
 		},
 		kill("a"),
+		reportTasks("n", &pb.TaskReport{
+			Task: "a.work.0", Attempt: 1, State: pb.TaskState(plimsoll.TaskFinished),
+			Result: pb.TaskResult(plimsoll.ResultKilled),
+		}, &pb.TaskReport{
+			Task: "a.work.1", Attempt: 1, State: pb.TaskState(plimsoll.TaskFinished),
+			Result: pb.TaskResult(plimsoll.ResultKilled),
+		}),
+		{Kind: &pb.Command_DeleteJob{DeleteJob: &pb.DeleteJobRequest{Id: "a"}}},
 		{
 			Kind: &pb.Command_SetNodeMode{
 				SetNodeMode: &pb.SetNodeModeRequest{Id: "n", Mode: pb.NodeMode(plimsoll.NodeDraining)},

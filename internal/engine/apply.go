@@ -1,7 +1,7 @@
 package engine
 
 func (do *SubmitJob) apply(e *Engine, id uint64, out *Batch) {
-	job, err := e.state.Submit(do.Spec)
+	job, err := e.state.Submit(do.Spec, do.Replace)
 	if err == nil && job.Growing() {
 		e.submits = append(e.submits, pendingSubmit{id, do, job})
 		return
@@ -42,6 +42,16 @@ func (do *NodeSilent) apply(e *Engine, id uint64, out *Batch) {
 func (do *GatewayLost) apply(e *Engine, _ uint64, _ *Batch) { e.state.GatewayLost(do.Gateway) }
 
 func (do *DiskShortage) apply(e *Engine, _ uint64, _ *Batch) { e.state.SetShortage(do.Why) }
+
+func (do *Archived) apply(e *Engine, _ uint64, _ *Batch) {
+	e.state.Archived(do.ID, do.Sequence, do.Written, do.Deleted)
+}
+
+func (do *ArchiveTrouble) apply(e *Engine, _ uint64, _ *Batch) { e.state.ArchiveTrouble(do.Why) }
+
+func (do *DeleteJob) apply(e *Engine, id uint64, out *Batch) {
+	reply(out, id, do, Done{}, e.state.DeleteJob(do.ID, do.UID))
+}
 
 func (do *ReportTasks) apply(e *Engine, id uint64, out *Batch) {
 	e.reports = append(e.reports, pendingReport{id: id, do: do})

@@ -22,8 +22,8 @@ type Operation interface {
 	apply(e *Engine, id uint64, out *Batch)
 }
 
-// Answering is an Operation whose reply holds an A. All operations but GatewayLost and DiskShortage
-// implement it; those two have no reply.
+// Answering is an Operation whose reply holds an A. All operations but GatewayLost, DiskShortage,
+// Archived and ArchiveTrouble implement it; those have no reply.
 type Answering[A any] interface {
 	Operation
 	answer(A) any // for Reply.Answer
@@ -58,11 +58,13 @@ func reply[A any](out *Batch, id uint64, do Answering[A], answer A, err error) {
 
 // The operations.
 type (
-	// SubmitJob takes in a job; the specification must not be changed afterwards.
+	// SubmitJob takes in a job; the specification must not be changed afterwards. With Replace, an
+	// earlier job with its id that has ended gives way.
 	SubmitJob struct {
 		answers[Done]
 
-		Spec *plimsoll.JobSpec
+		Spec    *plimsoll.JobSpec
+		Replace bool
 	}
 	// KillJob begins to stop a job.
 	KillJob struct {
@@ -77,6 +79,23 @@ type (
 		ID, Group string
 		Count     int32
 	}
+	// DeleteJob deletes a job that has ended. A zero UID is the present lifetime of the id.
+	DeleteJob struct {
+		answers[Done]
+
+		ID  string
+		UID plimsoll.UID
+	}
+	// Archived says that the archive with an ID holds the Written jobs, and that it has deleted the
+	// Deleted ones. Sequence is that of its last write. It has no reply.
+	Archived struct {
+		ID               string
+		Sequence         uint64
+		Written, Deleted []state.JobName
+	}
+	// ArchiveTrouble says why the archive takes no jobs; an empty Why says that it takes them. It
+	// has no reply.
+	ArchiveTrouble struct{ Why string }
 	// SetNodeMode opens a node for tasks, closes it, or drains it.
 	SetNodeMode struct {
 		answers[Done]

@@ -21,6 +21,7 @@ type records struct {
 	queues   *plimsoll.QueueConfig
 	policies map[plimsoll.PolicyRef]plimsoll.Policy
 	outcomes map[string]state.Outcome
+	archive  plimsoll.ArchiveStatus
 }
 
 func newRecords() *records {
@@ -32,6 +33,7 @@ func newRecords() *records {
 		nil,
 		map[plimsoll.PolicyRef]plimsoll.Policy{},
 		map[string]state.Outcome{},
+		plimsoll.ArchiveStatus{},
 	}
 }
 
@@ -67,6 +69,9 @@ func (r *records) commit(c *state.Changes) error {
 	}
 	if c.QueueConfig != nil {
 		r.queues = c.QueueConfig
+	}
+	if c.Archive != nil {
+		r.archive = *c.Archive
 	}
 	return r.drop(c, put)
 }
@@ -112,6 +117,7 @@ func (r *records) load(cfg state.Config, at int64) (*state.State, error) {
 	if r.queues != nil {
 		l.QueueConfig(*r.queues)
 	}
+	l.Archive(r.archive)
 	for _, spec := range r.specs {
 		l.JobSpec(*spec)
 	}
@@ -137,7 +143,7 @@ func (r *records) load(cfg state.Config, at int64) (*state.State, error) {
 func (r *records) clone() *records {
 	return &records{
 		maps.Clone(r.specs), maps.Clone(r.statuses), maps.Clone(r.tasks), maps.Clone(r.nodes), r.queues,
-		maps.Clone(r.policies), maps.Clone(r.outcomes),
+		maps.Clone(r.policies), maps.Clone(r.outcomes), r.archive,
 	}
 }
 

@@ -40,6 +40,7 @@ type world struct {
 	lacking int                          // groups that waited for a resource that no node has, by turns
 	full    map[string]int               // submits and scalings that were refused, by the bound that was reached
 	handed  map[string]handed            // attempts on nodes after the turn before, by task
+	archive *modelArchive                // nil: without an archive
 	log     *bytes.Buffer                // what the turns made; nil: nobody reads it
 }
 
@@ -120,12 +121,14 @@ func (w *world) turn() (more bool) {
 	w.checkPlaced()
 	w.checkHeld()
 	w.checkHanded()
+	w.archive.checkDeletes(w)
 	if !more {
 		w.checkWaiting()
 	}
 	if err := w.records.commit(&w.out.Changes); err != nil {
 		w.t.Fatal(err)
 	}
+	w.archive.checkAll(w)
 	if w.log != nil {
 		fmt.Fprintf(w.log, "%d %+v %+v\n", w.out.Revision, w.out.Changes.Tasks, w.out.Changes.Events)
 	}
@@ -343,6 +346,7 @@ func soonWell(change func(*placement.Settings)) *placement.Chain {
 
 func (w *world) step() {
 	w.now += w.rng.Int64N(3e9)
+	w.archive.step(w)
 	for more := true; more; more = w.rng.IntN(4) == 0 { // sometimes several commands arrive between two turns
 		w.command()
 	}
@@ -350,7 +354,7 @@ func (w *world) step() {
 }
 
 func (w *world) command() {
-	switch w.rng.IntN(28) {
+	switch w.rng.IntN(29) {
 	case 0, 1, 2, 3:
 		w.submit()
 	case 4:
@@ -383,6 +387,8 @@ func (w *world) command() {
 		w.policy()
 	case 14, 15:
 		w.reportNode()
+	case 16:
+		w.send(&engine.DeleteJob{ID: w.pick(w.jobs)})
 	default:
 		w.report()
 	}
@@ -456,7 +462,7 @@ func (w *world) submit() {
 		spec.Groups[0].Env = map[string]string{"LONG": strings.Repeat("x", w.rng.IntN(w.cfg.MaxBytes/4))}
 	}
 	w.constrain(spec)
-	w.submits[w.send(&engine.SubmitJob{Spec: spec})] = id
+	w.submits[w.send(&engine.SubmitJob{Spec: spec, Replace: w.rng.IntN(4) == 0})] = id
 }
 
 func (w *world) register() {

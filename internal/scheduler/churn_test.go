@@ -33,7 +33,8 @@ func TestRelationsThatChangeHoldUpNobody(t *testing.T) {
 				Name: "g", Count: count, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": cpu},
 			}
 			change(&g.Constraints)
-			_, err := c.s.Submit(&plimsoll.JobSpec{ID: id, Queue: "root.default", Groups: []plimsoll.GroupSpec{g}})
+			spec := &plimsoll.JobSpec{ID: id, Queue: "root.default", Groups: []plimsoll.GroupSpec{g}}
+			_, err := c.s.Submit(spec, false)
 			return err
 		}
 		free := func(*plimsoll.Constraints) {}

@@ -64,7 +64,7 @@ func (c *cluster) submit(id, leaf string, count int32, cpu int64) []string {
 	return c.turn(func() error {
 		_, err := c.s.Submit(&plimsoll.JobSpec{ID: id, Queue: leaf, Groups: []plimsoll.GroupSpec{
 			{Name: "g", Count: count, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": cpu}},
-		}})
+		}}, false)
 		return err
 	})
 }

@@ -34,7 +34,7 @@ func (c *cluster) submitSpread(id string, count int32, change ...func(*plimsoll.
 		for _, f := range change {
 			f(&g)
 		}
-		_, err := c.s.Submit(&plimsoll.JobSpec{ID: id, Queue: "root.a", Groups: []plimsoll.GroupSpec{g}})
+		_, err := c.s.Submit(&plimsoll.JobSpec{ID: id, Queue: "root.a", Groups: []plimsoll.GroupSpec{g}}, false)
 		return err
 	})
 }
@@ -116,7 +116,7 @@ func TestNeighboursThatComeWakeWhatIsSpread(t *testing.T) {
 	bound := c.turn(func() error {
 		g := plimsoll.GroupSpec{Name: "g", Count: 1, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": 1}}
 		g.Constraints.Nodes = []string{"n1"}
-		_, err := c.s.Submit(&plimsoll.JobSpec{ID: "loud", Queue: "root.a", Groups: []plimsoll.GroupSpec{g}})
+		_, err := c.s.Submit(&plimsoll.JobSpec{ID: "loud", Queue: "root.a", Groups: []plimsoll.GroupSpec{g}}, false)
 		return err
 	})
 	if fmt.Sprint(bound) != "[loud.g.0 j.g.3 j.g.4]" {

@@ -25,7 +25,7 @@ func TestTasksThatComeWakeThoseWhoseNodesTheyMake(t *testing.T) {
 		return c.turn(func() error {
 			_, err := s.Submit(&plimsoll.JobSpec{ID: owner, Owner: owner, Queue: "root.a", Groups: []plimsoll.GroupSpec{
 				{Name: "g", Count: 1, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": cpu}},
-			}})
+			}}, false)
 			return err
 		})
 	}
@@ -50,7 +50,7 @@ func TestLostNodesOpenNobody(t *testing.T) {
 			Name: "g", Count: 1, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": 800},
 		}
 		g.Constraints.Far = []plimsoll.Selector{{Job: "nobody"}}
-		_, err := c.s.Submit(&plimsoll.JobSpec{ID: "far", Queue: "root.a", Groups: []plimsoll.GroupSpec{g}})
+		_, err := c.s.Submit(&plimsoll.JobSpec{ID: "far", Queue: "root.a", Groups: []plimsoll.GroupSpec{g}}, false)
 		return err
 	})
 	resize := func(id string, cpu int64) {
@@ -91,7 +91,7 @@ func TestTooLargeAlikeLearnThatTheirNodeIsGone(t *testing.T) {
 				Name: "g", Count: 1, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": int64(2000 + i)},
 			}
 			g.Constraints.Nodes = []string{"only"}
-			_, err := c.s.Submit(&plimsoll.JobSpec{ID: id, Queue: "root.a", Groups: []plimsoll.GroupSpec{g}})
+			_, err := c.s.Submit(&plimsoll.JobSpec{ID: id, Queue: "root.a", Groups: []plimsoll.GroupSpec{g}}, false)
 			return err
 		})
 	}

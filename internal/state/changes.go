@@ -32,6 +32,7 @@ type Changes struct {
 	QueueConfig   *plimsoll.QueueConfig
 	QueueStatuses []plimsoll.QueueStatus
 	Policies      []plimsoll.Policy
+	Archive       *plimsoll.ArchiveStatus
 	DeletedJobs   []string
 	DeletedTasks  []TaskName
 	DeletedNodes  []string
@@ -51,7 +52,8 @@ func (c *Changes) Empty() bool {
 	return len(c.JobSpecs) == 0 && len(c.JobStatuses) == 0 && len(c.Tasks) == 0 && len(c.Nodes) == 0 &&
 		len(c.NodeStatuses) == 0 && c.QueueConfig == nil && len(c.QueueStatuses) == 0 && len(c.DeletedJobs) == 0 &&
 		len(c.DeletedTasks) == 0 && len(c.DeletedNodes) == 0 && len(c.DeletedQueues) == 0 && len(c.Events) == 0 &&
-		len(c.Policies) == 0 && len(c.DeletedPolicies) == 0 && len(c.Outcomes) == 0 && len(c.DeletedOutcomes) == 0
+		c.Archive == nil && len(c.Policies) == 0 && len(c.DeletedPolicies) == 0 && len(c.Outcomes) == 0 &&
+		len(c.DeletedOutcomes) == 0
 }
 
 func (c *Changes) reset() {
@@ -78,6 +80,7 @@ type dirtyLists struct {
 	nodes         []*Node
 	nodeStatuses  []*Node
 	queueConfig   bool
+	archive       bool
 	deletedJobs   []string
 	deletedTasks  []TaskName
 	deletedNodes  []string
@@ -103,7 +106,7 @@ func (s *State) Forget(budget Budget) {
 	s.forgetOutcomes(budget)
 	s.forgetting = runSteps(s.forgetting, budget, s.forgetTasks)
 	for len(s.forgetting) == 0 && s.mustExpire() && !s.Over(budget) {
-		j := s.ended.pop()
+		j := s.nextToForget()
 		s.setJobState(j, jobForgotten)
 		j.forgetting = true
 		if !s.forgetTasks(j, budget) {
@@ -126,7 +129,7 @@ func (s *State) Continue(budget Budget) {
 func (s *State) Behind() bool {
 	return len(s.stopping)+len(s.emptying)+len(s.growing)+len(s.excluded)+len(s.forgetting) > 0 || s.tree.HasNextCause() ||
 		s.tree.Readmitting() ||
-		s.mustExpire() || s.mustForgetOutcome() || s.isDue()
+		s.mustExpire() || s.mustForgetOutcome() || s.isDue() || s.dirty.archive
 }
 
 // runSteps does a step for each item until one is not done, and returns the items that are left.
@@ -247,6 +250,10 @@ func (s *State) Take(c *Changes) {
 		config := s.QueueConfig()
 		c.QueueConfig = &config
 	}
+	if d.archive {
+		status := s.archiving.status
+		c.Archive = &status
+	}
 	s.takePolicies(c)
 	s.takeDeleted(c)
 	s.takeOutcomes(c)
@@ -324,13 +331,14 @@ func (d *dirtyLists) reset() {
 
 // TaskRecord returns the record of a task, without its ID.
 func (s *State) TaskRecord(r Ref) plimsoll.Task {
-	t := r.Task()
+	t, f := r.Task(), r.former()
 	return plimsoll.Task{
 		Job: r.Group.Job.Spec.ID, Group: r.Group.Spec.Name, Index: r.Index, Attempt: t.Attempt, Failures: t.Failures,
 		State:  t.State,
 		Result: t.Result, Node: t.Node, ExitCode: t.ExitCode, Message: t.Message, Created: t.Created, Bound: t.Bound,
 		Started:  t.Started,
-		Finished: t.Finished, NotBefore: t.NotBefore, Revision: t.revision, Earlier: r.earlier(),
+		Finished: t.Finished, NotBefore: t.NotBefore, Revision: t.revision, Starting: t.Starting, Stopping: t.Stopping,
+		Attempts: f.attempts, Earlier: f.earlier,
 	}
 }
 
@@ -340,7 +348,7 @@ func (s *State) JobStatus(j *Job) plimsoll.JobStatus {
 		ID: j.Spec.ID, Owner: j.Spec.Owner, Queue: j.Queue.Path, State: j.State, Reason: j.Reason, Killed: j.Killed,
 		Submitted: j.Submitted, Started: j.Started, Finished: j.Finished,
 		Groups:   make([]plimsoll.GroupStatus, len(j.Groups)),
-		Revision: j.revision,
+		Revision: j.revision, UID: j.UID, History: j.history[:len(j.history):len(j.history)], Deleted: j.deleted,
 	}
 	for i := range j.Groups {
 		g := &j.Groups[i]

@@ -95,6 +95,9 @@ func (s *State) checkSums() error {
 	if err := s.checkUsageSums(); err != nil {
 		return err
 	}
+	if err := s.checkArchiving(); err != nil {
+		return err
+	}
 	if err := s.checkNames(unknown); err != nil {
 		return err
 	}
@@ -187,33 +190,33 @@ func (s *State) checkNames(unknown map[string]int64) error {
 
 // checkUsageSums compares the counted usage of the jobs, and its sums, with the rows.
 func (s *State) checkUsageSums() error {
-	var all, ended usage
+	var all, givable usage
 	made := 0
 	for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
 		j, texts := s.jobs[id], 0
 		for i := range j.Groups {
 			made += len(j.Groups[i].Tasks)
 			for k := range j.Groups[i].Tasks {
-				earlier := earlierBytes(Ref{&j.Groups[i], int32(k)}.earlier())
-				texts += tableShare * (len(j.Groups[i].Tasks[k].Message) + earlier)
+				attempts := formerBytes(Ref{&j.Groups[i], int32(k)}.former())
+				texts += tableShare * (len(j.Groups[i].Tasks[k].Message) + attempts)
 			}
 		}
-		takes, hasEnded := j.usageWith(j.Spec), j.State.Ended() || j.forgetting
-		if takes != j.usage || texts != j.texts || j.countedEnded != hasEnded {
+		takes, gives := j.usageWith(j.Spec), j.givable || j.forgetting
+		if takes != j.usage || texts != j.texts || j.countedGivable != gives {
 			return fmt.Errorf(
-				"job %s: holds %+v with %d bytes of texts, ended %t, but that is %+v, %d", id, j.usage, j.texts,
-				j.countedEnded, takes, texts,
+				"job %s: holds %+v with %d bytes of texts, givable %t, but that is %+v, %d", id, j.usage, j.texts,
+				j.countedGivable, takes, texts,
 			)
 		}
 		all.add(j.usage, 1)
-		if j.countedEnded {
-			ended.add(j.usage, 1)
+		if j.countedGivable {
+			givable.add(j.usage, 1)
 		}
 	}
-	if all != s.usage || ended != s.usageEnded || made != s.taskCount {
+	if all != s.usage || givable != s.usageGivable || made != s.taskCount {
 		return fmt.Errorf(
-			"jobs hold %+v, ended ones %+v, and %d tasks are there, but that is %+v, %+v, %d", s.usage, s.usageEnded,
-			s.taskCount, all, ended, made,
+			"jobs hold %+v, givable ones %+v, and %d tasks are there, but that is %+v, %+v, %d", s.usage,
+			s.usageGivable, s.taskCount, all, givable, made,
 		)
 	}
 	return nil
@@ -404,6 +407,11 @@ func (s *State) Dump(w io.Writer) error {
 	}
 	for _, p := range s.Policies() {
 		if _, err := fmt.Fprintf(w, "policy %d %+v %+v %+v\n", p.Revision, p.Action, p.TaskQOS, p.NodeQOS); err != nil {
+			return err
+		}
+	}
+	if a := s.archiving.status; a != (plimsoll.ArchiveStatus{}) {
+		if _, err := fmt.Fprintf(w, "archive %+v\n", a); err != nil {
 			return err
 		}
 	}

@@ -4,7 +4,7 @@
 // The engine owns the State and is its only caller; there are no locks. A turn is:
 //
 //	s.Begin(now, revision)
-//	job, err := s.Submit(spec)  // and other operations
+//	job, err := s.Submit(spec, false) // and other operations
 //	s.Bind(ref, slot)           // package scheduler decides on the slot
 //	s.RecordCauses(budget)      // why the other tasks wait
 //	s.Take(&changes)            // the batch of the turn

@@ -5,42 +5,90 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/size"
 )
 
-// earlier returns the nodes of the task's attempts before those on its present node.
-func (r Ref) earlier() []plimsoll.NodeAttempts { return r.Group.earlier[r.Index] }
+// former are the attempts of a task before the present one. Records share the slices: they are
+// replaced, never changed.
+type former struct {
+	attempts []plimsoll.Attempt      // the last ones, oldest first
+	earlier  []plimsoll.NodeAttempts // nodes of those before, oldest first
+}
 
-// rememberNode notes the node of a task's attempts so far, before the task is bound to another one.
-func (s *State) rememberNode(r Ref, to string) {
+func (r Ref) former() former { return r.Group.former[r.Index] }
+
+// keepAttempt keeps the last attempt of a task, before the row takes up something else. It may be
+// kept already.
+func (s *State) keepAttempt(r Ref) {
 	t := r.Task()
-	if t.Attempt == 0 || t.Node == to {
+	was := r.former()
+	n := len(was.attempts)
+	if t.Attempt == 0 || n > 0 && was.attempts[n-1].Number == t.Attempt {
 		return
 	}
-	was := r.earlier()
-	first := int32(1)
-	if len(was) > 0 {
-		first = was[len(was)-1].Last + 1
+	now := former{earlier: was.earlier}
+	switch n {
+	case 0: // a record of an older version has only the nodes of the attempts before
+		now.earlier = withNode(now.earlier, t.Node, t.Attempt-1)
+	case plimsoll.MaxAttempts:
+		oldest := &was.attempts[0]
+		now.earlier = withNode(now.earlier, oldest.Node, oldest.Number)
+		was.attempts = was.attempts[1:]
 	}
-	was = was[max(0, len(was)-plimsoll.MaxEarlier+1):]
-	s.setEarlier(r, append(was[:len(was):len(was)], plimsoll.NodeAttempts{Node: t.Node, First: first, Last: t.Attempt}))
-	s.dirty.bytes += size.NodeAttempts(t.Node) // it may be marked already
+	now.attempts = append(make([]plimsoll.Attempt, 0, len(was.attempts)+1), was.attempts...)
+	now.attempts = append(now.attempts, s.attemptOf(t, was))
+	s.dirty.bytes += max(0, formerBytes(now)-formerBytes(r.former())) // the task may be marked already
+	s.setFormer(r, now)
 }
 
-// setEarlier replaces the earlier attempts of a task.
-func (s *State) setEarlier(r Ref, list []plimsoll.NodeAttempts) {
+// attemptOf returns the last attempt of a task as it is kept.
+func (s *State) attemptOf(t *Task, was former) plimsoll.Attempt {
+	pending := t.Created
+	if n := len(was.attempts); n > 0 {
+		pending = was.attempts[n-1].Finished
+	}
+	return plimsoll.Attempt{
+		Number: t.Attempt, Node: t.Node, Result: t.Result, ExitCode: t.ExitCode,
+		Message: cutTo(t.Message, plimsoll.MaxAttemptMessage), Pending: pending, Bound: t.Bound, Starting: t.Starting,
+		Started: t.Started, Stopping: t.Stopping, Finished: t.Finished,
+	}
+}
+
+// withNode returns the list with the attempts up to last on a node. The oldest entry gives way.
+func withNode(list []plimsoll.NodeAttempts, node string, last int32) []plimsoll.NodeAttempts {
+	n, first := len(list), int32(1)
+	if n > 0 {
+		first = list[n-1].Last + 1
+	}
+	if first > last {
+		return list
+	}
+	if n > 0 && list[n-1].Node == node {
+		list = append(make([]plimsoll.NodeAttempts, 0, n), list...)
+		list[n-1].Last = last
+		return list
+	}
+	list = list[max(0, n-plimsoll.MaxEarlier+1):]
+	return append(list[:len(list):len(list)], plimsoll.NodeAttempts{Node: node, First: first, Last: last})
+}
+
+// setFormer replaces the former attempts of a task.
+func (s *State) setFormer(r Ref, f former) {
 	g := r.Group
-	s.countTexts(g.Job, earlierBytes(list)-earlierBytes(r.earlier()))
-	if len(list) == 0 {
-		delete(g.earlier, r.Index)
+	s.countTexts(g.Job, formerBytes(f)-formerBytes(r.former()))
+	if len(f.attempts)+len(f.earlier) == 0 {
+		delete(g.former, r.Index)
 		return
 	}
-	if g.earlier == nil {
-		g.earlier = map[int32][]plimsoll.NodeAttempts{}
+	if g.former == nil {
+		g.former = map[int32]former{}
 	}
-	g.earlier[r.Index] = list
+	g.former[r.Index] = f
 }
 
-func earlierBytes(list []plimsoll.NodeAttempts) (sum int) {
-	for i := range list {
-		sum += size.NodeAttempts(list[i].Node)
+func formerBytes(f former) (sum int) {
+	for i := range f.attempts {
+		sum += size.Attempt(f.attempts[i].Node, f.attempts[i].Message)
+	}
+	for i := range f.earlier {
+		sum += size.NodeAttempts(f.earlier[i].Node)
 	}
 	return sum
 }

@@ -255,7 +255,7 @@ func TestEveryFieldOfAStatusIsDerived(t *testing.T) {
 	}
 	j, err := s.Submit(&plimsoll.JobSpec{ID: "j", Queue: "root.leaf", Groups: []plimsoll.GroupSpec{
 		{Name: "g", Count: 2, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": 1}},
-	}})
+	}}, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func (p *nodeless) submit(id string, count int32, cpu int64, retry plimsoll.Retr
 				Name: "g", Count: count, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": cpu},
 				Retry: retry,
 			},
-		}})
+		}}, false)
 		if err != nil {
 			p.t.Fatal(err)
 		}

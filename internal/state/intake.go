@@ -20,14 +20,18 @@ type intake struct {
 // Submit takes in a job. From this turn on the job is certain: a new leader goes on to create its
 // tasks. The submit is acknowledged when all tasks are created, that is when Growing is false. A
 // second submit with the same id and token returns the first job.
-func (s *State) Submit(spec *plimsoll.JobSpec) (*Job, error) {
-	in, first, err := s.examine(spec)
+//
+// With replace, an earlier job with the id that has ended gives way. Its records are deleted first,
+// and until then the submit is refused with CodeUnavailable.
+func (s *State) Submit(spec *plimsoll.JobSpec, replace bool) (*Job, error) {
+	in, first, err := s.examine(spec, replace)
 	if first != nil || err != nil {
 		return first, err
 	}
 	s.lastSubmitted = max(s.at, s.lastSubmitted+1)
 	j := s.addJob(spec, in.queue, s.lastSubmitted, true, in.prepared, nil)
 	j.specBytes, j.memory = int32(in.bytes), in.memory
+	j.UID = plimsoll.MakeUID(j.Submitted, s.revision)
 	s.addAllAsked(j, 1)
 	s.countUsage(j)
 	s.markSpec(j)
@@ -42,11 +46,11 @@ func (s *State) Submit(spec *plimsoll.JobSpec) (*Job, error) {
 // examine makes all checks of a job before it is taken in. The order:
 //
 //  1. The fields by themselves are valid (invalid). All later checks rely on them.
-//  2. The id is new (already exists; unavailable while an earlier job is being forgotten). A
+//  2. The id is new (already exists; unavailable while an earlier job gives way to this one). A
 //     repeated submit is answered as the first was, so this check precedes the later ones.
 //  3. The disk has room for more records (exhausted).
 //  4. The queue is a leaf that takes jobs (invalid, conflict).
-//  5. There is room for one more job (exhausted).
+//  5. There is room for one more job, and the archive keeps up (exhausted).
 //  6. The specification fits in a batch (invalid). Its size bounds the cost of the later checks.
 //  7. The tasks and bytes fit in the bounds on all jobs and in those of the queues (exhausted). The
 //     memory of a job is bounded by this check.
@@ -56,22 +60,16 @@ func (s *State) Submit(spec *plimsoll.JobSpec) (*Job, error) {
 // 10. The chain understands the constraints (invalid). The check costs most. Its result is kept.
 //
 // A gateway checks the fields too, to refuse without the leader. first is the job of a repeated
-// submit. A refused submit has changed nothing.
-func (s *State) examine(spec *plimsoll.JobSpec) (in intake, first *Job, err error) {
+// submit. A refused submit has changed nothing, but for an earlier job that gives way.
+func (s *State) examine(spec *plimsoll.JobSpec, replace bool) (in intake, first *Job, err error) {
 	if err := spec.Validate(); err != nil {
 		return in, nil, err
 	}
 	if old := s.jobs[spec.ID]; old != nil {
-		switch {
-		case old.forgetting: // also if its submit was never acknowledged: the new job is another one
-			return in, nil, plimsoll.Errorf(
-				plimsoll.CodeUnavailable, "an earlier job %q is being forgotten; try again", spec.ID,
-			)
-		case spec.Token != "" && spec.Token == old.Spec.Token:
+		if spec.Token != "" && spec.Token == old.Spec.Token && !old.gone() {
 			return in, old, nil
 		}
-		return in, nil, &plimsoll.Error{Code: plimsoll.CodeAlreadyExists, Field: "job", Msg: fmt.Sprintf(
-			"%q already exists (%s); choose another id", spec.ID, old.State)}
+		return in, nil, s.giveWay(old, replace)
 	}
 	if err := s.checkDisk(); err != nil {
 		return in, nil, err
@@ -85,6 +83,9 @@ func (s *State) examine(spec *plimsoll.JobSpec) (in intake, first *Job, err erro
 			plimsoll.CodeExhausted, "%d jobs are known, as many as are possible; wait until some have ended",
 			len(s.jobs),
 		)
+	}
+	if err := s.checkArchive(); err != nil {
+		return in, nil, err
 	}
 	if err := s.checkSpecBytes(spec, in.bytes); err != nil {
 		return in, nil, err

@@ -284,19 +284,8 @@ func (s *State) finishIfDone(j *Job) {
 	s.emitQueue(j.Queue, plimsoll.ChangeRemove, plimsoll.QueueApp, j.Spec.ID, nil, "")
 	s.addAllAsked(j, -1)
 	s.leaveQueue(j)
-	s.countUsage(j)
-	s.ended.push(j)
+	s.noteEnd(j)
 	s.tellQueues(s.tree.Tidy(j.Queue))
-}
-
-// mustExpire reports whether the oldest ended job is to be forgotten.
-func (s *State) mustExpire() bool {
-	n := s.ended.len()
-	if n == 0 {
-		return false
-	}
-	oldest := *s.ended.front()
-	return n > s.cfg.MaxEnded || s.overBounds() || s.at >= later(oldest.Finished, s.cfg.KeepEnded)
 }
 
 // forgetTasks deletes the records of a job as far as the budget goes and reports whether it is
@@ -314,7 +303,7 @@ func (s *State) forgetTasks(j *Job, budget Budget) bool {
 			}
 			s.dirty.deletedTasks = append(s.dirty.deletedTasks, TaskName{j.Spec.ID, g.Spec.Name, int32(n - 1)})
 			s.dirty.bytes += taskBytes(Ref{g, int32(n - 1)})
-			s.setEarlier(Ref{g, int32(n - 1)}, nil)
+			s.setFormer(Ref{g, int32(n - 1)}, former{})
 			s.countTexts(j, -len(g.Tasks[n-1].Message))
 			s.taskCount--
 			g.Tasks[n-1] = Task{}

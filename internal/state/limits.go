@@ -88,6 +88,9 @@ func (s *State) Over(b Budget) bool {
 	if d.queueConfig {
 		ops++
 	}
+	if d.archive {
+		ops++
+	}
 	return b.Ops > 0 && ops >= b.Ops || b.Bytes > 0 && d.bytes > b.Bytes
 }
 
@@ -125,7 +128,7 @@ func largestGroup(spec *plimsoll.JobSpec) string {
 
 // mostStatus bounds the bytes of the job's status at any time, with the events of its tasks.
 func mostStatus(spec *plimsoll.JobSpec) int {
-	sum := size.JobStatus(spec.ID, spec.Owner, spec.Queue, "") + maxMessage
+	sum := size.JobStatus(spec.ID, spec.Owner, spec.Queue, "") + maxMessage + plimsoll.MaxSteps*size.JobStep()
 	for i := range spec.Groups {
 		sum += size.GroupStatus(spec.Groups[i].Name, spec.Queue, "", "") + maxName + size.Of(spec.Groups[i].Resources)
 	}

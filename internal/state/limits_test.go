@@ -67,7 +67,7 @@ func tree(queues, depth int, name func(i int) string) *plimsoll.QueueConfig {
 // changes.
 func TestWhatNoBatchHasRoomForIsRefused(t *testing.T) {
 	submit := func(spec *plimsoll.JobSpec) func(*state.State) error {
-		return func(s *state.State) error { _, err := s.Submit(spec); return err }
+		return func(s *state.State) error { _, err := s.Submit(spec, false); return err }
 	}
 	apply := func(set []plimsoll.Policy, dryRun bool) func(*state.State) error {
 		return func(s *state.State) error { _, err := s.ApplyPolicies(set, dryRun); return err }
@@ -179,7 +179,7 @@ func TestQueuesThatDrainCountWhenTheTreeIsReplaced(t *testing.T) {
 			return err
 		}
 		for i := range queues {
-			if _, err := s.Submit(small(name(i), "root."+name(i))); err != nil {
+			if _, err := s.Submit(small(name(i), "root."+name(i)), false); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -234,7 +234,7 @@ func TestEvictionsTakeOnlyTheRoomThatIsLeft(t *testing.T) {
 	for i := range 30 {
 		s.Begin(int64(i+1)*1e9, uint64(i+1))
 		id := numbered(128, i)
-		if _, err := s.Submit(small(id, "root.default")); err != nil {
+		if _, err := s.Submit(small(id, "root.default"), false); err != nil {
 			t.Fatal(err)
 		}
 		s.Continue(state.Budget{})

@@ -27,6 +27,7 @@ type Loader struct {
 	nodes    []plimsoll.Node
 	policies []plimsoll.Policy
 	outcomes []Outcome
+	archive  plimsoll.ArchiveStatus
 }
 
 // NewLoader returns a Loader that uses the given queues if none are stored.
@@ -52,6 +53,9 @@ func (l *Loader) Node(n plimsoll.Node) { l.nodes = append(l.nodes, n) }
 // Policy adds a stored policy.
 func (l *Loader) Policy(p plimsoll.Policy) { l.policies = append(l.policies, p) }
 
+// Archive sets the stored status of the archive.
+func (l *Loader) Archive(st plimsoll.ArchiveStatus) { l.archive = st }
+
 // End builds the state at the given time. Records that contradict each other give a CodeCorrupt
 // error. An empty store gives a state with the queues of NewLoader, and with the events that add
 // them.
@@ -66,6 +70,7 @@ func (l *Loader) End(at int64) (*State, error) {
 			return nil, err
 		}
 		s.EmitTree()
+		s.loadArchive(l.archive)
 		return s, nil
 	}
 	slices.SortFunc(l.nodes, func(a, b plimsoll.Node) int { return strings.Compare(a.ID, b.ID) })
@@ -98,6 +103,7 @@ func (l *Loader) End(at int64) (*State, error) {
 	s.resume(l.statuses)
 	s.dirty.forget()
 	s.tree.Changed(func(*queue.Queue) {})
+	s.loadArchive(l.archive)
 	return s, nil
 }
 
@@ -237,6 +243,10 @@ func (s *State) loadJob(spec *plimsoll.JobSpec, st *plimsoll.JobStatus) error {
 	j.memory = memoryOf(spec, j.specSize())
 	j.State, j.Reason, j.Killed, j.revision = st.State, st.Reason, st.Killed, st.Revision
 	j.Started, j.Finished = st.Started, st.Finished
+	j.UID, j.history, j.deleted = st.UID, st.History, st.Deleted
+	if j.UID.IsZero() { // of an older version
+		j.UID = plimsoll.MakeUID(st.Submitted, 0)
+	}
 	j.forgetting = dropped
 	s.lastSubmitted = max(s.lastSubmitted, st.Submitted)
 	return nil
@@ -284,11 +294,11 @@ func (s *State) loadTask(t *plimsoll.Task) error {
 		ID: id, State: t.State, Result: t.Result, Attempt: t.Attempt, Failures: t.Failures,
 		ExitCode: t.ExitCode, slot: -1, Node: t.Node, Message: t.Message, Created: t.Created, Bound: t.Bound,
 		Started:  t.Started,
-		Finished: t.Finished, NotBefore: t.NotBefore, revision: t.Revision,
+		Finished: t.Finished, NotBefore: t.NotBefore, revision: t.Revision, Starting: t.Starting, Stopping: t.Stopping,
 	})
 	s.taskCount++
 	s.countTexts(j, len(t.Message))
-	s.setEarlier(Ref{g, t.Index}, t.Earlier)
+	s.setFormer(Ref{g, t.Index}, former{t.Attempts, t.Earlier})
 	if !t.State.OnNode() {
 		return nil
 	}
@@ -307,6 +317,7 @@ func (s *State) loadTask(t *plimsoll.Task) error {
 // resume goes on with the work that the last leader left over, in the order of submission.
 func (s *State) resume(statuses []plimsoll.JobStatus) {
 	var live []*Job
+	var ended []*Job
 	for i := range statuses {
 		j := s.jobs[statuses[i].ID]
 		s.recount(j)
@@ -317,14 +328,17 @@ func (s *State) resume(statuses []plimsoll.JobStatus) {
 			s.countUsage(j)
 			s.forgetting = append(s.forgetting, j)
 		case j.State.Ended():
-			s.ended.push(j)
+			ended = append(ended, j)
 			s.scheduleExclusionDrop(j)
 		default:
 			s.addAllAsked(j, 1)
 			live = append(live, j)
 		}
 	}
-	slices.SortStableFunc(s.ended.items, func(a, b *Job) int { return cmp.Compare(a.Finished, b.Finished) })
+	slices.SortStableFunc(ended, func(a, b *Job) int { return cmp.Compare(a.Finished, b.Finished) })
+	for _, j := range ended {
+		s.noteEnd(j)
+	}
 	for _, j := range live {
 		s.resumeJob(j)
 	}
@@ -389,5 +403,8 @@ func (s *State) All(c *Changes) {
 	}
 	config := s.QueueConfig()
 	c.QueueConfig = &config
+	if status := s.archiving.status; status != (plimsoll.ArchiveStatus{}) {
+		c.Archive = &status
+	}
 	s.tree.Root.Walk(func(q *queue.Queue) { c.QueueStatuses = append(c.QueueStatuses, s.QueueStatus(q)) })
 }

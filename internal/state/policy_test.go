@@ -292,7 +292,7 @@ func TestEvictionsAreBounded(t *testing.T) {
 		id := fmt.Sprint("j", i)
 		if _, err := s.Submit(&plimsoll.JobSpec{ID: id, Queue: "root.default", Groups: []plimsoll.GroupSpec{
 			{Name: "g", Count: 1, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": 1}},
-		}}); err != nil {
+		}}, false); err != nil {
 			t.Fatal(err)
 		}
 		s.Continue(state.Budget{})

@@ -24,7 +24,7 @@ func TestRefusedJobsBringNoNames(t *testing.T) {
 				Resources: plimsoll.Resources{fmt.Sprintf("example.com/r%d", i): 1},
 			},
 			wrong,
-		}})
+		}}, false)
 		want := "groups[1].constraints.where: the expression is not understood: the node has no field zone (1:6)  | node.zone == 1  | .....^"
 		if err == nil || err.Error() != want {
 			t.Fatalf("job %d: error\n%v, want\n%s", i, err, want)

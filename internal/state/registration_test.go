@@ -22,6 +22,7 @@ func claimed(t *testing.T) (*State, Ref) {
 			ID: "j", Queue: "root.default",
 			Groups: []plimsoll.GroupSpec{{Name: "g", Count: 1, Command: []string{"true"}}},
 		},
+		false,
 	)
 	if err != nil {
 		t.Fatal(err)

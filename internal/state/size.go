@@ -17,13 +17,13 @@ const (
 
 func taskBytes(r Ref) int {
 	t := r.Task()
-	return size.Task(r.Group.Job.Spec.ID, r.Group.Spec.Name, t.Node, t.Message) + earlierBytes(r.earlier())
+	return size.Task(r.Group.Job.Spec.ID, r.Group.Spec.Name, t.Node, t.Message) + formerBytes(r.former())
 }
 
 // statusBytes bounds the status of a job. It counts the resources of each group too, which events
 // of the group's tasks hold once in a batch.
 func statusBytes(j *Job) int {
-	sum := size.JobStatus(j.Spec.ID, j.Spec.Owner, j.Queue.Path, j.Reason)
+	sum := size.JobStatus(j.Spec.ID, j.Spec.Owner, j.Queue.Path, j.Reason) + len(j.history)*size.JobStep()
 	for i := range j.Groups {
 		g := &j.Groups[i]
 		sum += size.GroupStatus(g.Spec.Name, g.Wait.Queue, g.Wait.Resource, g.Wait.Known) + int(g.resourceBytes)

@@ -17,12 +17,16 @@ type Config struct {
 	// leader was lost. After it the node counts as not ready. Default: 15 s.
 	NodeGrace int64
 	LostAfter int64 // ns after which the tasks of a node that is not ready are given up; 60 s
-	KeepEnded int64 // ns that an ended job is kept; 72 h
+	KeepEnded int64 // ns that an ended job is kept, from its end or from Archived on; 72 h
 	MaxEnded  int   // ended jobs that are kept; the oldest are deleted first; 10,000
-	MaxJobs   int   // jobs known at once; 1,000,000
-	MaxNodes  int   // nodes known at once; 200,000
-	MaxTasks  int   // tasks of all jobs; none
-	MaxBytes  int   // bytes of memory that jobs take beside their tasks; none
+	// Archive says that an archive keeps ended jobs. A job then leaves the state KeepEnded after
+	// Archived has named it, and never before.
+	Archive      bool
+	MaxToArchive int // ended jobs that may wait for the archive before submits are refused; 100,000
+	MaxJobs      int // jobs known at once; 1,000,000
+	MaxNodes     int // nodes known at once; 200,000
+	MaxTasks     int // tasks of all jobs; none
+	MaxBytes     int // bytes of memory that jobs take beside their tasks; none
 
 	MaxNodeBytes int   // bytes of the stored records of all nodes; none
 	MaxSpecBytes int   // bytes of one job's specification; 1 MiB, at most a sixteenth of a batch
@@ -58,6 +62,7 @@ func (c Config) withDefaults() Config {
 	set(&c.EvictedFor, int64(DefaultEvictedFor))
 	set(&c.KeepOutcomes, 600*second)
 	setInt(&c.MaxEnded, 10_000)
+	setInt(&c.MaxToArchive, 100_000)
 	setInt(&c.MaxJobs, 1_000_000)
 	setInt(&c.MaxNodes, 200_000)
 	setInt(&c.MaxSpecBytes, maxSpec)
@@ -106,8 +111,8 @@ type State struct {
 	eligible int
 	// usage is the sum of Job.usage over all jobs.
 	usage usage
-	// usageEnded is the part of usage of the jobs with countedEnded.
-	usageEnded usage
+	// usageGivable is the part of usage of the jobs with countedGivable.
+	usageGivable usage
 	// taskCount is the number of task rows of all jobs.
 	taskCount int
 	// nodeBytes is the sum of storedNode over all nodes.
@@ -132,8 +137,9 @@ type State struct {
 
 	// forgetting holds the jobs whose records are being deleted, over one turn or several.
 	forgetting []*Job
-	// ended holds the ended jobs that are still kept, in the order of their ends.
-	ended      fifo[*Job]
+	// archiving holds the jobs that have ended and are still kept.
+	archiving archiving
+
 	timers     timerHeap
 	tidyTimers int // number of timers at which stale timers are dropped
 
@@ -180,7 +186,10 @@ type Job struct {
 	Submitted int64
 	Started   int64
 	Finished  int64
+	UID       plimsoll.UID // names this lifetime of the id
 	revision  uint64
+	// history are the changes of State. Statuses share the slice: its elements are never changed.
+	history []plimsoll.JobStep
 
 	account    queue.Account // the job in the tree of queues; only while it has not ended
 	unfinished int32         // number of created tasks that are not finished
@@ -188,15 +197,20 @@ type Job struct {
 	growing    bool          // the job is in State.growing
 	stopping   bool          // the job is in State.stopping
 	forgetting bool          // the records are being deleted
+	deleted    bool          // the job is to disappear from the state and the archive
+	givable    bool          // the job has ended, and the archive has it or there is none
+	dropping   bool          // the job is in archiving.dropping
 	dirty      bool          // the status is in dirty.jobs
 	persist    bool          // the dirty status must be stored, not only replicated
 	dirtySpec  bool          // the specification is in dirty.specs
 
 	memory int // bytes of memory of the specification and the rows, without tasks
 	texts  int // bytes of memory of the texts of the tasks
-	// usage is the job's part of State.usage, and of State.usageEnded if countedEnded is set.
-	usage        usage
-	countedEnded bool
+	// usage is the job's part of State.usage, and of State.usageGivable if countedGivable is set.
+	usage          usage
+	countedGivable bool
+
+	keptUntil int64 // time at which a givable job is forgotten, in Unix nanoseconds
 
 	// specBytes bounds the bytes of the specification in a batch, for any count of its groups.
 	// 0: not measured yet.
@@ -249,10 +263,9 @@ type Group struct {
 
 	resourceBytes int32 // bytes of a task's resources in a batch
 
-	// earlier holds the former nodes of tasks, by index. Few tasks have been on more than one node,
-	// so a map costs the others nothing. Records share the slices: they are replaced, never
-	// changed.
-	earlier map[int32][]plimsoll.NodeAttempts
+	// former holds the former attempts of tasks, by index. Few tasks have more than one attempt, so
+	// a map costs the others nothing.
+	former map[int32]former
 }
 
 // Task is a task's row. Its index in the group and its ID never change.
@@ -272,10 +285,10 @@ type Task struct {
 	Node     string // node of the current or last attempt
 	Message  string // message of the last attempt or of the stop
 
-	// Times in Unix nanoseconds; 0 if not reached. Bound, Started and Finished are of the last
-	// attempt. NotBefore is the earliest time of the next attempt.
-	Created, Bound, Started, Finished, NotBefore int64
-	revision                                     uint64 // revision of the last turn that changed it
+	// Times in Unix nanoseconds; 0 if not reached. Bound to Finished are of the last attempt.
+	// NotBefore is the earliest time of the next attempt.
+	Created, Bound, Starting, Started, Stopping, Finished, NotBefore int64
+	revision                                                         uint64 // of the last turn that changed it
 }
 
 // Ref is a reference to a task's row. The row itself may move when the group grows.

@@ -89,10 +89,10 @@ func (s *State) recount(j *Job) {
 func (s *State) Bind(r Ref, slot int32) {
 	g, t := r.Group, r.Task()
 	j, n := g.Job, s.slots[slot]
-	s.rememberNode(r, n.ID)
+	s.keepAttempt(r)
 	t.Attempt++
 	t.Node, t.slot = s.text(n.ID), slot
-	t.Bound, t.Started, t.Finished, t.NotBefore = s.at, 0, 0, 0
+	t.Bound, t.Starting, t.Started, t.Stopping, t.Finished, t.NotBefore = s.at, 0, 0, 0, 0, 0
 	t.Result, t.ExitCode = plimsoll.ResultNone, 0
 	s.setMessage(r, "")
 	s.setTaskState(r, taskBound)
@@ -140,6 +140,7 @@ func (s *State) stopTask(r Ref, result plimsoll.TaskResult, message string) {
 	if t.State == plimsoll.TaskPending {
 		s.dequeue(r.Group, t)
 		s.tree.Pend(&r.Group.lane, -1)
+		s.keepAttempt(r) // its result gives way to the one of the stop
 		t.Result, t.Finished = result, s.at
 		s.setMessage(r, message)
 		s.setTaskState(r, taskCanceled)
@@ -149,16 +150,17 @@ func (s *State) stopTask(r Ref, result plimsoll.TaskResult, message string) {
 		}
 		return
 	}
-	t.Result = result
+	t.Result, t.Stopping = result, s.at
 	s.setMessage(r, message)
 	s.setTaskState(r, taskToStop)
 }
 
-// report applies an agent's report about an attempt. A report about an earlier attempt, or a
-// repeated one, changes nothing.
+// report applies an agent's report about an attempt. A report about an earlier attempt or an
+// earlier job with the same id, or a repeated one, changes nothing.
 func (s *State) report(n *Node, ref Ref, report *plimsoll.TaskReport) {
 	t, j := ref.Task(), ref.Group.Job
-	if t.Attempt != report.Attempt || !t.State.OnNode() || t.Node != n.ID {
+	if t.Attempt != report.Attempt || !t.State.OnNode() || t.Node != n.ID ||
+		!report.UID.IsZero() && report.UID != j.UID {
 		return
 	}
 	at := report.At
@@ -169,6 +171,7 @@ func (s *State) report(n *Node, ref Ref, report *plimsoll.TaskReport) {
 	switch report.State {
 	case plimsoll.TaskStarting:
 		if t.State == plimsoll.TaskBound {
+			t.Starting = at
 			s.setTaskState(ref, taskPrepared)
 		}
 	case plimsoll.TaskRunning:

@@ -108,10 +108,8 @@ func (s *State) Wake() int64 {
 	if len(s.timers) > 0 {
 		wake = s.timers[0].at
 	}
-	if s.ended.len() > 0 {
-		if due := later((*s.ended.front()).Finished, s.cfg.KeepEnded); wake == 0 || due < wake {
-			wake = due
-		}
+	if j := s.oldestKept(); j != nil && (wake == 0 || j.keptUntil < wake) {
+		wake = j.keptUntil
 	}
 	for _, list := range []*outcomeList{&s.outcomes.changes, &s.outcomes.refused} {
 		if list.order.len() == 0 {

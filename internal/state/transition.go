@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/size"
 )
 
 // transition is a change of the state of a job or a task. DESIGN.md draws all transitions.
@@ -13,6 +14,7 @@ type transition[S plimsoll.JobState | plimsoll.TaskState] struct {
 	to     S
 	change plimsoll.ChangeType   // change of the event
 	detail plimsoll.ChangeDetail // detail of the event; DetailNone: there is no event
+	reason plimsoll.StepReason   // of a job's transition, in its history; 0: it is not noted
 }
 
 // stateSet is a set of states of jobs or tasks, with a bit for each.
@@ -65,44 +67,53 @@ var jobTransitions = [numJobCauses]transition[plimsoll.JobState]{
 	jobSubmitted: {
 		cause: "it is submitted",
 		to:    plimsoll.JobNew, change: plimsoll.ChangeSet, detail: plimsoll.AppNew,
+		reason: plimsoll.ReasonSubmitted,
 	},
 	jobCreated: {
 		cause: "its tasks are created", from: from(plimsoll.JobNew),
 		to: plimsoll.JobAccepted, change: plimsoll.ChangeSet, detail: plimsoll.AppAccepted,
+		reason: plimsoll.ReasonCreated,
 	},
 	jobBound: {
 		cause: "a first task is bound", from: from(plimsoll.JobAccepted),
 		to: plimsoll.JobStarting, change: plimsoll.ChangeSet, detail: plimsoll.AppStarting,
+		reason: plimsoll.ReasonBound,
 	},
 	jobStarted: {
 		cause: "a task runs", from: from(plimsoll.JobAccepted, plimsoll.JobStarting),
 		to: plimsoll.JobRunning, change: plimsoll.ChangeSet, detail: plimsoll.AppRunning,
+		reason: plimsoll.ReasonStarted,
 	},
 	jobKilled: {
 		cause: "it is killed",
 		from:  from(plimsoll.JobNew, plimsoll.JobAccepted, plimsoll.JobStarting, plimsoll.JobRunning),
 		to:    plimsoll.JobFailing, change: plimsoll.ChangeSet, detail: plimsoll.AppFailing,
+		reason: plimsoll.ReasonKilled,
 	},
 	jobEndedBadly: {
 		cause: "all tasks have ended, some by their own fault",
 		from:  from(plimsoll.JobAccepted, plimsoll.JobStarting, plimsoll.JobRunning),
 		to:    plimsoll.JobFailing, change: plimsoll.ChangeSet, detail: plimsoll.AppFailing,
+		reason: plimsoll.ReasonFailed,
 	},
 	jobEndedWell: {
 		cause: "all tasks have ended well",
 		from:  from(plimsoll.JobAccepted, plimsoll.JobStarting, plimsoll.JobRunning),
 		to:    plimsoll.JobCompleting, change: plimsoll.ChangeSet, detail: plimsoll.AppCompleting,
+		reason: plimsoll.ReasonSucceeded,
 	},
 	jobFailed: {
 		cause: "none of its tasks is left", from: from(plimsoll.JobFailing),
 		to: plimsoll.JobFailed, change: plimsoll.ChangeSet, detail: plimsoll.AppFailed,
+		reason: plimsoll.ReasonFailed,
 	},
 	jobCompleted: {
 		cause: "none of its tasks is left", from: from(plimsoll.JobCompleting),
 		to: plimsoll.JobCompleted, change: plimsoll.ChangeSet, detail: plimsoll.AppCompleted,
+		reason: plimsoll.ReasonSucceeded,
 	},
 	jobForgotten: {
-		cause: "it ended long ago", from: from(plimsoll.JobCompleted, plimsoll.JobFailed),
+		cause: "it has ended, and is kept no longer", from: from(plimsoll.JobCompleted, plimsoll.JobFailed),
 		to: plimsoll.JobExpired, change: plimsoll.ChangeSet, detail: plimsoll.AppExpired,
 	},
 }
@@ -126,12 +137,35 @@ func (s *State) setJobState(j *Job, cause jobCause) {
 	t.mustAllow("job", j.Spec.ID, j.State)
 	j.State = t.to
 	s.markStatus(j, true)
+	s.noteStep(j, t)
 	message := ""
 	if t.to == plimsoll.JobFailing || t.to == plimsoll.JobFailed {
 		message = j.Reason
 	}
 	s.emitApp(j, t.change, t.detail, "", nil, message)
 }
+
+// noteStep adds a transition to the history of a job.
+func (s *State) noteStep(j *Job, t *transition[plimsoll.JobState]) {
+	if t.reason == 0 {
+		return
+	}
+	step := plimsoll.JobStep{State: t.to, At: s.at, Reason: t.reason}
+	if j.Killed && t.to == plimsoll.JobFailed {
+		step.Reason = plimsoll.ReasonKilled
+	}
+	switch n := len(j.history); {
+	case n == 0:
+		j.history = make([]plimsoll.JobStep, 0, usualSteps)
+	case n == plimsoll.MaxSteps:
+		j.history = append(make([]plimsoll.JobStep, 0, plimsoll.MaxSteps), j.history[1:]...)
+	}
+	j.history = append(j.history, step)
+	s.dirty.bytes += size.JobStep() // the status is marked already
+}
+
+// usualSteps is the number of steps in the life of a job.
+const usualSteps = 6
 
 // taskCause is the cause of a transition of a task.
 type taskCause uint8

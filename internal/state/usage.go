@@ -10,8 +10,8 @@ import (
 
 // The bounds on the tasks and bytes of all jobs together. A submit, or a scaling that adds tasks,
 // is refused if it would go over a bound. After a load with lower bounds the jobs may be over one:
-// they stay, and everything but submits and scaling up goes on. Ended jobs make room: Forget
-// deletes the oldest of them while all jobs together are over a bound.
+// they stay, and everything but submits and scaling up goes on. Ended jobs that the archive has
+// make room: Forget deletes the oldest of them while all jobs together are over a bound.
 
 const (
 	tableShare = 2 // copies of a task's text in memory: in its row and in the replicated record
@@ -73,30 +73,32 @@ func (h *usage) add(o usage, sign int) {
 // ended jobs and those that are still to be created.
 func (s *State) Usage() (tasks, bytes int) { return s.usage.tasks, s.usage.bytes }
 
-// liveUsage returns the usage of the jobs that have not ended.
+// liveUsage returns the usage of the jobs that have not ended, and of those that wait for the
+// archive.
 func (s *State) liveUsage() usage {
-	return usage{s.usage.tasks - s.usageEnded.tasks, s.usage.bytes - s.usageEnded.bytes}
+	return usage{s.usage.tasks - s.usageGivable.tasks, s.usage.bytes - s.usageGivable.bytes}
 }
 
 // countUsage counts the usage of a job anew.
 func (s *State) countUsage(j *Job) {
 	s.uncountUsage(j)
-	j.usage, j.countedEnded = j.usageWith(j.Spec), j.State.Ended() || j.forgetting
+	j.usage, j.countedGivable = j.usageWith(j.Spec), j.givable || j.forgetting
 	s.usage.add(j.usage, 1)
-	if j.countedEnded {
-		s.usageEnded.add(j.usage, 1)
-		return
+	switch {
+	case j.countedGivable:
+		s.usageGivable.add(j.usage, 1)
+	case !j.State.Ended():
+		s.tree.Count(&j.account, int64(j.usage.tasks))
 	}
-	s.tree.Count(&j.account, int64(j.usage.tasks))
 }
 
 // uncountUsage takes the usage of a job out of the sums.
 func (s *State) uncountUsage(j *Job) {
 	s.usage.add(j.usage, -1)
-	if j.countedEnded {
-		s.usageEnded.add(j.usage, -1)
+	if j.countedGivable {
+		s.usageGivable.add(j.usage, -1)
 	}
-	j.usage, j.countedEnded = usage{}, false
+	j.usage, j.countedGivable = usage{}, false
 }
 
 // usageWith returns the usage of a job with a specification: its own, or a scaled one.
@@ -128,7 +130,7 @@ func fullUsage(spec *plimsoll.JobSpec, memory int) usage {
 // memoryOf returns the bytes of memory of a specification and the rows of its groups. encoded is
 // the size of the specification's record.
 func memoryOf(spec *plimsoll.JobSpec, encoded int) int {
-	return size.Memory(spec) + encoded + int(unsafe.Sizeof(Job{})) +
+	return size.Memory(spec) + encoded + int(unsafe.Sizeof(Job{})) + usualSteps*int(unsafe.Sizeof(plimsoll.JobStep{})) +
 		len(spec.Groups)*(int(unsafe.Sizeof(Group{}))+groupRow)
 }
 
@@ -143,13 +145,13 @@ func (s *State) checkUsage(leaf *queue.Queue, was, wants usage) error {
 	live := s.liveUsage()
 	if most := s.cfg.MaxTasks; most > 0 && live.tasks-was.tasks+wants.tasks > most {
 		return plimsoll.Errorf(plimsoll.CodeExhausted,
-			"%s: jobs that have not ended have %d tasks, and this would make it %d; at most %d are possible; wait until jobs have ended, kill some, or start the coordinator with a higher --%s",
-			TasksBound, live.tasks, live.tasks-was.tasks+wants.tasks, most, TasksBound)
+			"%s: jobs that have not ended%s have %d tasks, and this would make it %d; at most %d are possible; wait until jobs have ended, kill some, or start the coordinator with a higher --%s",
+			TasksBound, s.orWait(), live.tasks, live.tasks-was.tasks+wants.tasks, most, TasksBound)
 	}
 	if most := s.cfg.MaxBytes; most > 0 && live.bytes-was.bytes+wants.bytes > most {
 		return plimsoll.Errorf(plimsoll.CodeExhausted,
-			"%s: jobs that have not ended take %d bytes of memory, and this would make it %d; at most %d are possible; wait until jobs have ended, kill some, or start the coordinator with a higher --%s",
-			BytesBound, live.bytes, live.bytes-was.bytes+wants.bytes, most, BytesBound)
+			"%s: jobs that have not ended%s take %d bytes of memory, and this would make it %d; at most %d are possible; wait until jobs have ended, kill some, or start the coordinator with a higher --%s",
+			BytesBound, s.orWait(), live.bytes, live.bytes-was.bytes+wants.bytes, most, BytesBound)
 	}
 	for q := leaf; q != nil; q = q.Parent {
 		if most := int64(q.MaxTasks); most > 0 && q.Tasks+int64(wants.tasks-was.tasks) > most {
@@ -166,12 +168,12 @@ func (s *State) checkUsage(leaf *queue.Queue, was, wants usage) error {
 func (s *State) overBounds() bool {
 	tasks, bytes := s.cfg.MaxTasks, s.cfg.MaxBytes
 	return tasks > 0 && s.usage.tasks > tasks || bytes > 0 &&
-		(s.usage.bytes > bytes || s.usageEnded.bytes > bytes/endedShare)
+		(s.usage.bytes > bytes || s.usageGivable.bytes > bytes/endedShare)
 }
 
 // atTaskBound reports whether tasks of ended jobs must be deleted before a task can be created.
 func (s *State) atTaskBound() bool {
-	return s.cfg.MaxTasks > 0 && s.taskCount >= s.cfg.MaxTasks && (len(s.forgetting) > 0 || s.ended.len() > 0)
+	return s.cfg.MaxTasks > 0 && s.taskCount >= s.cfg.MaxTasks && (len(s.forgetting) > 0 || s.hasGivable())
 }
 
 // setMessage sets the message of a task. While the bytes are over their bound the message is cut; a
@@ -191,7 +193,7 @@ func (s *State) countTexts(j *Job, n int) {
 	j.texts += n
 	j.usage.bytes += n
 	s.usage.bytes += n
-	if j.countedEnded {
-		s.usageEnded.bytes += n
+	if j.countedGivable {
+		s.usageGivable.bytes += n
 	}
 }

@@ -305,16 +305,16 @@ type JobFacts struct {
 	Killed       bool
 	Submitted    int64
 	Finished     int64
-	UIDText      []byte // empty in a record from before uids existed
+	UID          []byte // as text; empty in a record from before uids existed
 	Deleted      bool
 }
 
-// UID returns the uid of the job. One from before uids existed has the time of its submit only.
-func (facts *JobFacts) UID() (plimsoll.UID, error) {
-	if len(facts.UIDText) == 0 {
+// Lifetime returns the uid of the job. One from before uids existed has the time of its submit only.
+func (facts *JobFacts) Lifetime() (plimsoll.UID, error) {
+	if len(facts.UID) == 0 {
 		return plimsoll.MakeUID(facts.Submitted, 0), nil
 	}
-	return plimsoll.ParseUID(string(facts.UIDText)) //nolint:wrapcheck // the caller names the record
+	return plimsoll.ParseUID(string(facts.UID)) //nolint:wrapcheck // the caller names the record
 }
 
 // Result returns how the job ended, as plimsoll.JobStatus.Result does.
@@ -351,7 +351,7 @@ func (facts *JobFacts) take(f *field) {
 	case 9<<3 | varintType:
 		facts.Finished = int64(f.v)
 	case 12<<3 | bytesType:
-		facts.UIDText = f.b
+		facts.UID = f.b
 	case 14<<3 | varintType:
 		facts.Deleted = f.v != 0
 	}

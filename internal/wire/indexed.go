@@ -56,8 +56,8 @@ func PeekLife(data []byte) (uid string, leaving, ok bool) {
 		return "", false, false
 	}
 	leaving = facts.Deleted || plimsoll.JobState(enumOf(facts.State)) == plimsoll.JobExpired
-	if len(facts.UIDText) > 0 {
-		return string(facts.UIDText), leaving, true
+	if len(facts.UID) > 0 {
+		return string(facts.UID), leaving, true
 	}
 	return plimsoll.MakeUID(facts.Submitted, 0).String(), leaving, true
 }

@@ -15,7 +15,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-func statusFields() protoreflect.MessageDescriptor { return (&pb.JobStatus{}).ProtoReflect().Descriptor() }
+func statusFields() protoreflect.MessageDescriptor {
+	return (&pb.JobStatus{}).ProtoReflect().Descriptor()
+}
 
 // wholeStatus is the status of a job with two groups.
 func wholeStatus() *pb.JobStatus {

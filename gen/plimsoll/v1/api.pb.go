@@ -928,7 +928,9 @@ type ListJobsResponse struct {
 	// There are at least so many: the work of counting has a bound.
 	TotalAtLeast bool `protobuf:"varint,7,opt,name=total_at_least,json=totalAtLeast,proto3" json:"total_at_least,omitempty"`
 	// Unix nanoseconds until which the state of a pinned list is kept; each page renews it.
-	PinUntil      int64 `protobuf:"varint,8,opt,name=pin_until,json=pinUntil,proto3" json:"pin_until,omitempty"`
+	PinUntil int64 `protobuf:"varint,8,opt,name=pin_until,json=pinUntil,proto3" json:"pin_until,omitempty"`
+	// Uids of jobs that belong to this page and cannot be read: the archive is damaged there.
+	Damaged       []string `protobuf:"bytes,9,rep,name=damaged,proto3" json:"damaged,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1017,6 +1019,13 @@ func (x *ListJobsResponse) GetPinUntil() int64 {
 		return x.PinUntil
 	}
 	return 0
+}
+
+func (x *ListJobsResponse) GetDamaged() []string {
+	if x != nil {
+		return x.Damaged
+	}
+	return nil
 }
 
 type WatchJobRequest struct {
@@ -1812,9 +1821,10 @@ type ListTasksResponse struct {
 	// As GetJobResponse.age_nanos.
 	AgeNanos int64 `protobuf:"varint,5,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
 	// As ListJobsResponse.
-	Total         int64 `protobuf:"varint,6,opt,name=total,proto3" json:"total,omitempty"`
-	TotalAtLeast  bool  `protobuf:"varint,7,opt,name=total_at_least,json=totalAtLeast,proto3" json:"total_at_least,omitempty"`
-	PinUntil      int64 `protobuf:"varint,8,opt,name=pin_until,json=pinUntil,proto3" json:"pin_until,omitempty"`
+	Total         int64    `protobuf:"varint,6,opt,name=total,proto3" json:"total,omitempty"`
+	TotalAtLeast  bool     `protobuf:"varint,7,opt,name=total_at_least,json=totalAtLeast,proto3" json:"total_at_least,omitempty"`
+	PinUntil      int64    `protobuf:"varint,8,opt,name=pin_until,json=pinUntil,proto3" json:"pin_until,omitempty"`
+	Damaged       []string `protobuf:"bytes,9,rep,name=damaged,proto3" json:"damaged,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1903,6 +1913,13 @@ func (x *ListTasksResponse) GetPinUntil() int64 {
 		return x.PinUntil
 	}
 	return 0
+}
+
+func (x *ListTasksResponse) GetDamaged() []string {
+	if x != nil {
+		return x.Damaged
+	}
+	return nil
 }
 
 type ListAttemptsRequest struct {
@@ -5322,7 +5339,7 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x06cursor\x18\x0f \x01(\tR\x06cursor\x12\x10\n" +
 	"\x03pin\x18\x10 \x01(\bR\x03pin\x12\x16\n" +
 	"\x06fields\x18\x11 \x03(\tR\x06fields\x12\x14\n" +
-	"\x05count\x18\x12 \x01(\bR\x05count\"\xfa\x01\n" +
+	"\x05count\x18\x12 \x01(\bR\x05count\"\x94\x02\n" +
 	"\x10ListJobsResponse\x12*\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x16.plimsoll.v1.JobStatusR\x04jobs\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\tR\x04next\x12\x1a\n" +
@@ -5331,7 +5348,8 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\tage_nanos\x18\x05 \x01(\x03R\bageNanos\x12\x14\n" +
 	"\x05total\x18\x06 \x01(\x03R\x05total\x12$\n" +
 	"\x0etotal_at_least\x18\a \x01(\bR\ftotalAtLeast\x12\x1b\n" +
-	"\tpin_until\x18\b \x01(\x03R\bpinUntil\"3\n" +
+	"\tpin_until\x18\b \x01(\x03R\bpinUntil\x12\x18\n" +
+	"\adamaged\x18\t \x03(\tR\adamaged\"3\n" +
 	"\x0fWatchJobRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\"^\n" +
@@ -5390,7 +5408,7 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x06fields\x18\x13 \x03(\tR\x06fields\x12\x14\n" +
 	"\x05count\x18\x14 \x01(\bR\x05count\x12\x1d\n" +
 	"\n" +
-	"exit_codes\x18\x15 \x03(\x05R\texitCodes\"\xf8\x01\n" +
+	"exit_codes\x18\x15 \x03(\x05R\texitCodes\"\x92\x02\n" +
 	"\x11ListTasksResponse\x12'\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x11.plimsoll.v1.TaskR\x05tasks\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\tR\x04next\x12\x1a\n" +
@@ -5399,7 +5417,8 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\tage_nanos\x18\x05 \x01(\x03R\bageNanos\x12\x14\n" +
 	"\x05total\x18\x06 \x01(\x03R\x05total\x12$\n" +
 	"\x0etotal_at_least\x18\a \x01(\bR\ftotalAtLeast\x12\x1b\n" +
-	"\tpin_until\x18\b \x01(\x03R\bpinUntil\"\x94\x01\n" +
+	"\tpin_until\x18\b \x01(\x03R\bpinUntil\x12\x18\n" +
+	"\adamaged\x18\t \x03(\tR\adamaged\"\x94\x01\n" +
 	"\x13ListAttemptsRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x17\n" +
 	"\ajob_uid\x18\x02 \x01(\tR\x06jobUid\x12:\n" +

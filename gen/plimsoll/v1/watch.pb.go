@@ -260,7 +260,7 @@ type WatchedJob struct {
 	Job *Job `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
 	// Revision of the change; 0 in the snapshot.
 	Revision uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
-	// The job was deleted from the active store and is in the archive.
+	// With WATCH_CHANGE_DELETED: the job has left the active store and is in the archive.
 	Archived      bool `protobuf:"varint,4,opt,name=archived,proto3" json:"archived,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -397,7 +397,6 @@ type WatchTasksRequest struct {
 	// As ListTasksRequest.
 	Results       []TaskResult `protobuf:"varint,5,rep,packed,name=results,proto3,enum=plimsoll.v1.TaskResult" json:"results,omitempty"`
 	ExitCodes     []int32      `protobuf:"varint,6,rep,packed,name=exit_codes,json=exitCodes,proto3" json:"exit_codes,omitempty"`
-	JobUid        string       `protobuf:"bytes,7,opt,name=job_uid,json=jobUid,proto3" json:"job_uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -474,21 +473,12 @@ func (x *WatchTasksRequest) GetExitCodes() []int32 {
 	return nil
 }
 
-func (x *WatchTasksRequest) GetJobUid() string {
-	if x != nil {
-		return x.JobUid
-	}
-	return ""
-}
-
 type WatchedTask struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Change WatchChange            `protobuf:"varint,1,opt,name=change,proto3,enum=plimsoll.v1.WatchChange" json:"change,omitempty"`
 	Task   *Task                  `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
 	// As WatchedJob.revision.
-	Revision uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
-	// As WatchedJob.archived, of the task's job.
-	Archived      bool `protobuf:"varint,4,opt,name=archived,proto3" json:"archived,omitempty"`
+	Revision      uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -542,13 +532,6 @@ func (x *WatchedTask) GetRevision() uint64 {
 		return x.Revision
 	}
 	return 0
-}
-
-func (x *WatchedTask) GetArchived() bool {
-	if x != nil {
-		return x.Archived
-	}
-	return false
 }
 
 type WatchTasksResponse struct {
@@ -1125,7 +1108,7 @@ const file_plimsoll_v1_watch_proto_rawDesc = "" +
 	"\x11WatchJobsResponse\x12+\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x17.plimsoll.v1.WatchedJobR\x04jobs\x12-\n" +
 	"\x05point\x18\x02 \x01(\v2\x17.plimsoll.v1.WatchPointR\x05point\x12!\n" +
-	"\fsnapshot_end\x18\x03 \x01(\bR\vsnapshotEnd\"\x81\x02\n" +
+	"\fsnapshot_end\x18\x03 \x01(\bR\vsnapshotEnd\"\xe8\x01\n" +
 	"\x11WatchTasksRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12.\n" +
@@ -1133,13 +1116,11 @@ const file_plimsoll_v1_watch_proto_rawDesc = "" +
 	"\x04from\x18\x04 \x01(\v2\x17.plimsoll.v1.WatchPointR\x04from\x121\n" +
 	"\aresults\x18\x05 \x03(\x0e2\x17.plimsoll.v1.TaskResultR\aresults\x12\x1d\n" +
 	"\n" +
-	"exit_codes\x18\x06 \x03(\x05R\texitCodes\x12\x17\n" +
-	"\ajob_uid\x18\a \x01(\tR\x06jobUid\"\x9e\x01\n" +
+	"exit_codes\x18\x06 \x03(\x05R\texitCodes\"\x82\x01\n" +
 	"\vWatchedTask\x120\n" +
 	"\x06change\x18\x01 \x01(\x0e2\x18.plimsoll.v1.WatchChangeR\x06change\x12%\n" +
 	"\x04task\x18\x02 \x01(\v2\x11.plimsoll.v1.TaskR\x04task\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x04R\brevision\x12\x1a\n" +
-	"\barchived\x18\x04 \x01(\bR\barchived\"\x96\x01\n" +
+	"\brevision\x18\x03 \x01(\x04R\brevision\"\x96\x01\n" +
 	"\x12WatchTasksResponse\x12.\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x18.plimsoll.v1.WatchedTaskR\x05tasks\x12-\n" +
 	"\x05point\x18\x02 \x01(\v2\x17.plimsoll.v1.WatchPointR\x05point\x12!\n" +
