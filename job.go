@@ -92,6 +92,9 @@ type GroupSpec struct {
 	MaxRuntime time.Duration // longest run of one attempt; 0: no limit
 	KillGrace  time.Duration // time between SIGTERM and SIGKILL; 0: DefaultKillGrace
 	LogLimit   int64         // bytes kept of each of stdout and stderr; 0: DefaultLogLimit
+	// Outputs are paths and patterns below the task's own directory: files that can be fetched once
+	// the task has ended. See ValidateOutputs.
+	Outputs []string
 
 	Class    Class // how much the tasks are worth to their node; see Worth
 	Priority int32 // order within the class: higher is acted on later
@@ -414,6 +417,9 @@ func (g *GroupSpec) validate(field string) error {
 	if g.LogLimit > MaxAmount {
 		return Invalid(field+".logLimit", "is larger than %s; leave it out for %s",
 			FormatQuantity(Memory, MaxAmount), FormatQuantity(Memory, DefaultLogLimit))
+	}
+	if err := ValidateOutputs(field+".outputs", g.Outputs); err != nil {
+		return err
 	}
 	if err := g.Constraints.validate(field + ".constraints"); err != nil {
 		return err

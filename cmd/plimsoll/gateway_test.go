@@ -37,6 +37,9 @@ type fakeGateway struct {
 		tasks  []plimsoll.Task
 		nodes  []plimsoll.Node
 		config plimsoll.QueueConfig
+		// unread are the errors of logs and outputs, by task.
+		unread  map[string]error
+		outputs map[string][]*pb.FetchOutputsResponse
 	}
 	killed chan string // ids of jobs that were killed
 }
@@ -403,6 +406,9 @@ func (g *fakeGateway) ExplainTask(
 func (g *fakeGateway) ReadLogs(
 	_ context.Context, req *connect.Request[pb.ReadLogsRequest], s *connect.ServerStream[pb.ReadLogsResponse],
 ) error {
+	if err := g.missing(req.Msg.GetTask()); err != nil {
+		return err
+	}
 	for _, m := range []*pb.ReadLogsResponse{
 		{Stream: "stdout", Data: []byte("this is ")},
 		{Stream: "stderr", Data: []byte("no line end")},
@@ -411,6 +417,31 @@ func (g *fakeGateway) ReadLogs(
 		if req.Msg.GetStream() != "" && req.Msg.GetStream() != m.GetStream() {
 			continue
 		}
+		if err := s.Send(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// missing returns the error for the logs and outputs of a task.
+func (g *fakeGateway) missing(task string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return wire.ConnectError(g.mu.unread[task])
+}
+
+// FetchOutputs answers with the parts that the test has set.
+func (g *fakeGateway) FetchOutputs(
+	_ context.Context, req *connect.Request[pb.FetchOutputsRequest], s *connect.ServerStream[pb.FetchOutputsResponse],
+) error {
+	if err := g.missing(req.Msg.GetTask()); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	parts := g.mu.outputs[req.Msg.GetTask()]
+	g.mu.Unlock()
+	for _, m := range parts {
 		if err := s.Send(m); err != nil {
 			return err
 		}

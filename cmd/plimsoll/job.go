@@ -16,6 +16,7 @@ type jobCmd struct {
 	Get   jobGetCmd   `cmd:"" help:"Read one job with its tasks."`
 	Kill  jobKillCmd  `cmd:"" help:"Stop all tasks of jobs."`
 	Logs  jobLogsCmd  `cmd:"" help:"Print the output of a task, or of all tasks of a job."`
+	Fetch jobFetchCmd `cmd:"" help:"Write the outputs of a task, or of all tasks of a job, to a directory."`
 	Wait  jobWaitCmd  `cmd:"" help:"Show the progress of a job until it has ended. The exit code is 1 unless it completed."`
 	Scale jobScaleCmd `cmd:"" help:"Change the number of tasks of a group."`
 }

@@ -155,6 +155,9 @@ func FuzzJobText(f *testing.F) {
 		if s != "" {
 			spec.Groups[0].Env = map[string]string{s: s}
 		}
+		if plimsoll.ValidateOutputs("outputs", []string{s}) == nil {
+			spec.Groups[0].Outputs = []string{s}
+		}
 		withPlacement(&spec, s)
 		if spec.Validate() != nil || !utf8.ValidString(s) {
 			t.Skip("no possible job")

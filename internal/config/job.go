@@ -60,6 +60,7 @@ func (d *decoder) group(v *value, path string) plimsoll.GroupSpec {
 		field{"userGroup", d.text(&g.UserGroup)},
 		field{"workDir", d.text(&g.WorkDir)},
 		field{"logLimit", d.quantity(plimsoll.Memory, &g.LogLimit)},
+		field{"outputs", d.texts(&g.Outputs)},
 		field{"constraints", d.constraints(&g.Constraints)},
 		field{"preferences", d.preferences(&g.Preferences)},
 		field{"class", word(d, &g.Class, plimsoll.ParseClass, wordsFrom(plimsoll.ClassBestEffort))},
@@ -175,6 +176,7 @@ type groupFile struct {
 	UserGroup  string            `json:"userGroup,omitempty"`
 	WorkDir    string            `json:"workDir,omitempty"`
 	LogLimit   quantity          `json:"logLimit,omitempty"`
+	Outputs    []string          `json:"outputs,omitempty"`
 
 	Class    string `json:"class,omitempty"`
 	Priority int32  `json:"priority,omitempty"`
@@ -209,7 +211,7 @@ func JobFile(spec *plimsoll.JobSpec) any {
 		f.Groups[i] = groupFile{
 			Name: g.Name, Count: g.Count, Command: g.Command, Env: g.Env, Resources: amountsOf(g.Resources, false),
 			MaxRuntime: FormatDuration(g.MaxRuntime), KillGrace: FormatDuration(g.KillGrace),
-			User: g.User, UserGroup: g.UserGroup, WorkDir: g.WorkDir,
+			User: g.User, UserGroup: g.UserGroup, WorkDir: g.WorkDir, Outputs: g.Outputs,
 			Class: g.Class.String(), Priority: g.Priority,
 			Constraints: constraintsOf(&g.Constraints), Preferences: preferencesOf(&g.Preferences),
 			Indexes: g.Indexes,

@@ -72,6 +72,7 @@ func GroupSpecToProto(g *plimsoll.GroupSpec) *pb.GroupSpec {
 		Class:           pb.Class(g.Class),
 		Priority:        g.Priority,
 		Indexes:         slices.Clone(g.Indexes),
+		Outputs:         textsToProto(g.Outputs),
 	}
 	if r := &g.Retry; *r != (plimsoll.RetryPolicy{}) {
 		m.Retry = &pb.RetryPolicy{
@@ -108,6 +109,7 @@ func GroupSpecFromProto(m *pb.GroupSpec) plimsoll.GroupSpec {
 		Class:       EnumFromProto[plimsoll.Class](m.GetClass()),
 		Priority:    m.GetPriority(),
 		Indexes:     slices.Clone(m.GetIndexes()),
+		Outputs:     textsFromProto(m.GetOutputs()),
 	}
 }
 
