@@ -414,12 +414,12 @@ func (g *GroupSpec) validate(field string) error {
 	if g.LogLimit < 0 {
 		return Invalid(field+".logLimit", "is negative; give an amount of bytes such as 64Mi")
 	}
-	if err := ValidateOutputs(field+".outputs", g.Outputs); err != nil {
-		return err
-	}
 	if g.LogLimit > MaxAmount {
 		return Invalid(field+".logLimit", "is larger than %s; leave it out for %s",
 			FormatQuantity(Memory, MaxAmount), FormatQuantity(Memory, DefaultLogLimit))
+	}
+	if err := ValidateOutputs(field+".outputs", g.Outputs); err != nil {
+		return err
 	}
 	if err := g.Constraints.validate(field + ".constraints"); err != nil {
 		return err

@@ -15,69 +15,77 @@ import (
 // empty a random one is sent, so that a retry does not submit the job twice. A caller that repeats
 // a submit after a restart of its process sets the token itself.
 func (c *Client) SubmitJob(ctx context.Context, spec plimsoll.JobSpec) (plimsoll.Job, error) {
+	return c.submit(ctx, spec, false)
+}
+
+// ReplaceJob is SubmitJob for an id that an earlier job may have, if that has ended. The earlier job
+// stays in the archive.
+func (c *Client) ReplaceJob(ctx context.Context, spec plimsoll.JobSpec) (plimsoll.Job, error) {
+	return c.submit(ctx, spec, true)
+}
+
+func (c *Client) submit(ctx context.Context, spec plimsoll.JobSpec, replace bool) (plimsoll.Job, error) {
 	if spec.Token == "" {
 		spec.Token = tokenOf(ctx)
 	}
-	res, err := change(ctx, c, c.jobs.SubmitJob, &pb.SubmitJobRequest{Spec: wire.JobSpecToProto(&spec)})
+	req := &pb.SubmitJobRequest{Spec: wire.JobSpecToProto(&spec), Replace: replace}
+	res, err := change(ctx, c, c.jobs.SubmitJob, req)
 	if err != nil {
 		return plimsoll.Job{}, err
 	}
 	return wire.JobFromProto(res.GetJob()), nil
 }
 
-// Job reads a job with its specification.
+// Job reads the newest job with an id, with its specification.
 func (c *Client) Job(ctx context.Context, id string) (plimsoll.Job, error) {
-	res, err := call(ctx, c, c.jobs.GetJob, &pb.GetJobRequest{Id: id, Consistency: c.consistency(ctx)})
+	found, err := c.FindJob(ctx, JobName{ID: id})
+	return found.Job, err
+}
+
+// JobName names a job: the newest with an id, or one lifetime of the id.
+type JobName struct {
+	ID     string   // may be empty beside a UID
+	UID    string   // empty: the newest
+	Fields []string // of the job that are read, such as "status.state"; empty: all
+}
+
+// FoundJob is a job with its place.
+type FoundJob struct {
+	plimsoll.Job
+	Archived bool // it has left the active store, and was read from the archive
+}
+
+// FindJob reads a job with its specification, from the active store or the archive.
+func (c *Client) FindJob(ctx context.Context, name JobName) (FoundJob, error) {
+	res, err := call(ctx, c, c.jobs.GetJob, &pb.GetJobRequest{
+		Id: name.ID, Uid: name.UID, Fields: name.Fields, Consistency: c.consistency(ctx),
+	})
 	if err != nil {
-		return plimsoll.Job{}, err
+		return FoundJob{}, err
 	}
-	return wire.JobFromProto(res.GetJob()), nil
+	return FoundJob{wire.JobFromProto(res.GetJob()), res.GetArchived()}, nil
 }
 
-// JobFilter chooses jobs. An empty field does not restrict.
-type JobFilter struct {
-	Queue  string
-	Owner  string
-	States []plimsoll.JobState
-	// PageSize is the most jobs of one request. 0: the server's bound.
-	PageSize int32
-}
-
-// Jobs reads the jobs that the filter chooses, in the order of their ids. It stops after the first
-// error.
-func (c *Client) Jobs(ctx context.Context, filter JobFilter) iter.Seq2[plimsoll.JobStatus, error] {
-	return func(yield func(plimsoll.JobStatus, error) bool) {
-		req := &pb.ListJobsRequest{
-			Queue: filter.Queue, Owner: filter.Owner, Limit: filter.PageSize, Consistency: c.consistency(ctx),
-		}
-		for _, s := range filter.States {
-			req.States = append(req.States, pb.JobState(s))
-		}
-		for {
-			res, err := call(ctx, c, c.jobs.ListJobs, req)
-			if err != nil {
-				yield(plimsoll.JobStatus{}, err)
-				return
-			}
-			for _, m := range res.GetJobs() {
-				if !yield(wire.JobStatusFromProto(m), nil) {
-					return
-				}
-			}
-			if req.After = res.GetNext(); req.After == "" {
-				return
-			}
-		}
+// DeleteJob removes a job that has ended from the active store and from the archive, with its tasks
+// and attempts. A zero uid stands for the newest job with the id, and the id may be empty beside a
+// uid.
+func (c *Client) DeleteJob(ctx context.Context, id string, uid plimsoll.UID) error {
+	req := &pb.DeleteJobRequest{Id: id, Token: tokenOf(ctx)}
+	if !uid.IsZero() {
+		req.Uid = uid.String()
 	}
+	_, err := change(ctx, c, c.jobs.DeleteJob, req)
+	return err
 }
 
 // WatchJob sends the job's status now and after each change. Its last status is the one that says
-// that the job has ended. The watch survives an absence of the gateway that is shorter than the
+// that the job has ended, also if that is in the archive already. The watch survives an absence of the gateway that is shorter than the
 // retry budget; it does not see states that came and went meanwhile.
 func (c *Client) WatchJob(ctx context.Context, id string) iter.Seq2[plimsoll.JobStatus, error] {
 	return func(yield func(plimsoll.JobStatus, error) bool) {
+		req := &pb.WatchJobRequest{Id: id}
 		for r := c.newRetry(); ; {
-			done, err := c.watchOnce(ctx, id, r, yield)
+			done, err := c.watchOnce(ctx, req, r, yield)
 			if done {
 				return
 			}
@@ -89,19 +97,21 @@ func (c *Client) WatchJob(ctx context.Context, id string) iter.Seq2[plimsoll.Job
 	}
 }
 
-// watchOnce reads one stream. done reports that the watch is over.
+// watchOnce reads one stream. done reports that the watch is over. The uid of the job is kept in the
+// request: a later job with the id is another one.
 func (c *Client) watchOnce(
-	ctx context.Context, id string, r *retry, yield func(plimsoll.JobStatus, error) bool,
+	ctx context.Context, req *pb.WatchJobRequest, r *retry, yield func(plimsoll.JobStatus, error) bool,
 ) (done bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := c.jobs.WatchJob(ctx, connect.NewRequest(&pb.WatchJobRequest{Id: id}))
+	stream, err := c.jobs.WatchJob(ctx, connect.NewRequest(req))
 	if err != nil {
 		return false, wire.FromReadError(ctx, err)
 	}
 	defer func() { _ = stream.Close() }() // nothing was written, and Err has the stream's error
 	for stream.Receive() {
 		r.reset()
+		req.Uid = stream.Msg().GetStatus().GetUid()
 		status := wire.JobStatusFromProto(stream.Msg().GetStatus())
 		if !yield(status, nil) || status.State.Ended() {
 			return true, nil
@@ -111,7 +121,7 @@ func (c *Client) watchOnce(
 		return false, wire.FromReadError(ctx, err)
 	}
 	return false, plimsoll.Errorf(
-		plimsoll.CodeUnavailable, "the server ended the watch of job %s before the job had ended", id,
+		plimsoll.CodeUnavailable, "the server ended the watch of job %s before the job had ended", req.GetId(),
 	)
 }
 

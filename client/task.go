@@ -9,46 +9,54 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// Task reads a task.
+// Task reads a task of the newest job with its id.
 func (c *Client) Task(ctx context.Context, id string) (plimsoll.Task, error) {
-	res, err := call(ctx, c, c.jobs.GetTask, &pb.GetTaskRequest{Id: id, Consistency: c.consistency(ctx)})
+	found, err := c.FindTask(ctx, TaskName{ID: id})
+	return found.Task, err
+}
+
+// TaskName names a task.
+type TaskName struct {
+	ID     string
+	JobUID string   // the lifetime of the job; empty: the newest
+	Fields []string // that are read, such as "state"; empty: all
+}
+
+// FoundTask is a task with its place.
+type FoundTask struct {
+	plimsoll.Task
+	Archived bool // as FoundJob.Archived
+}
+
+// FindTask reads a task, from the active store or the archive.
+func (c *Client) FindTask(ctx context.Context, name TaskName) (FoundTask, error) {
+	res, err := call(ctx, c, c.jobs.GetTask, &pb.GetTaskRequest{
+		Id: name.ID, JobUid: name.JobUID, Fields: name.Fields, Consistency: c.consistency(ctx),
+	})
 	if err != nil {
-		return plimsoll.Task{}, err
+		return FoundTask{}, err
 	}
-	return wire.TaskFromProto(res.GetTask()), nil
+	return FoundTask{wire.TaskFromProto(res.GetTask()), res.GetArchived()}, nil
 }
 
-// TaskFilter chooses tasks. An empty field does not restrict.
-type TaskFilter struct {
-	Job    string
-	Node   string // tasks that are on it now
-	States []plimsoll.TaskState
-	// PageSize is the most tasks of one request. 0: the server's bound.
-	PageSize int32
-}
-
-// Tasks reads the tasks that the filter chooses, in the order of job, group and index. It stops
-// after the first error.
-func (c *Client) Tasks(ctx context.Context, filter TaskFilter) iter.Seq2[plimsoll.Task, error] {
-	return func(yield func(plimsoll.Task, error) bool) {
-		req := &pb.ListTasksRequest{
-			Job: filter.Job, Node: filter.Node, Limit: filter.PageSize, Consistency: c.consistency(ctx),
-		}
-		for _, s := range filter.States {
-			req.States = append(req.States, pb.TaskState(s))
-		}
+// Attempts reads the attempts of a task, the oldest first. The last one may not have ended. The
+// number of the first is above 1 if earlier ones are forgotten: those of a cell without an archive.
+// An empty jobUID stands for the newest job. It stops after the first error.
+func (c *Client) Attempts(ctx context.Context, task, jobUID string) iter.Seq2[plimsoll.Attempt, error] {
+	return func(yield func(plimsoll.Attempt, error) bool) {
+		req := &pb.ListAttemptsRequest{Task: task, JobUid: jobUID, Consistency: c.consistency(ctx)}
 		for {
-			res, err := call(ctx, c, c.jobs.ListTasks, req)
+			res, err := call(ctx, c, c.jobs.ListAttempts, req)
 			if err != nil {
-				yield(plimsoll.Task{}, err)
+				yield(plimsoll.Attempt{}, err)
 				return
 			}
-			for _, m := range res.GetTasks() {
-				if !yield(wire.TaskFromProto(m), nil) {
+			for _, m := range res.GetAttempts() {
+				if !yield(wire.AttemptFromProto(m), nil) {
 					return
 				}
 			}
-			if req.After = res.GetNext(); req.After == "" {
+			if req.After = res.GetNext(); req.After == 0 {
 				return
 			}
 		}

@@ -58,6 +58,8 @@ type Change[T any] struct {
 	// Revision is the revision of the change; 0 if Type is not ChangeAdded, ChangeUpdated,
 	// ChangeLeft or ChangeDeleted.
 	Revision uint64
+	// Archived is set with ChangeDeleted for a job that is in the archive now.
+	Archived bool
 	// Point is where a later watch with the same criteria resumes. Changes that arrived together
 	// have the point before them, except the last, which has the point behind it. Zero: the
 	// snapshot is not complete.
@@ -89,11 +91,11 @@ func (c *Client) WatchWholeJobs(
 }
 
 func jobsRequest(filter JobFilter, from *pb.WatchPoint, specs bool) *pb.WatchJobsRequest {
-	req := &pb.WatchJobsRequest{Queue: filter.Queue, Owner: filter.Owner, Specs: specs, From: from}
-	for _, s := range filter.States {
-		req.States = append(req.States, pb.JobState(s))
+	return &pb.WatchJobsRequest{
+		Ids: filter.IDs, Queue: filter.Queue, Owner: filter.Owner, Labels: filter.Labels,
+		States: numbersOf[pb.JobState](filter.States), Results: numbersOf[pb.TaskResult](filter.Results),
+		Specs: specs, From: from,
 	}
-	return req
 }
 
 // WatchTasks sends all tasks that the filter chooses, and then each change, as WatchJobs does.
@@ -105,11 +107,10 @@ func (c *Client) WatchTasks(
 
 // watch returns the request of a watch that resumes at a point; nil: it begins with a snapshot.
 func (f TaskFilter) watch(from *pb.WatchPoint) *pb.WatchTasksRequest {
-	req := &pb.WatchTasksRequest{Job: f.Job, Node: f.Node, From: from}
-	for _, s := range f.States {
-		req.States = append(req.States, pb.TaskState(s))
+	return &pb.WatchTasksRequest{
+		Job: f.Job, Node: f.Node, States: numbersOf[pb.TaskState](f.States),
+		Results: numbersOf[pb.TaskResult](f.Results), ExitCodes: f.ExitCodes, From: from,
 	}
-	return req
 }
 
 // WatchNodes sends all nodes, and then each change, as WatchJobs does.
@@ -252,6 +253,9 @@ func objectChanges[E watchedObject, T any](point WatchPoint, objects []E, object
 	changes := make([]Change[T], len(objects))
 	for i, m := range objects {
 		changes[i] = Change[T]{Type: typeOf(m.GetChange()), Object: object(m), Revision: m.GetRevision(), Point: point}
+		if of, ok := any(m).(interface{ GetArchived() bool }); ok { // a job
+			changes[i].Archived = of.GetArchived()
+		}
 	}
 	return changes
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -324,6 +325,7 @@ type gatewayCmd struct {
 	LogTokenFile     string `help:"File with the token of the agents' ports; default: found for agents on this machine." env:"PLIMSOLL_LOG_TOKEN_FILE" placeholder:"FILE"`
 	connectionFlags
 	copyFlags
+	archiveReadFlags
 	ListenAgents string `help:"Further address, for agents alone: its slots and connections cannot be taken by users." env:"PLIMSOLL_LISTEN_AGENTS" placeholder:"ADDRESS"`
 	agentAddressFlags
 	ListenReplication    string `help:"Further address, for gateways that follow this one instead of the coordinator." env:"PLIMSOLL_LISTEN_REPLICATION" placeholder:"ADDRESS"`
@@ -377,6 +379,13 @@ func (cmd *gatewayCmd) Run(ctx context.Context, a *app) error {
 	if err := cmd.relay(&cfg, follower, log); err != nil {
 		return err
 	}
+	archived := cmd.archiveReadFlags.reader(cmd.Data)
+	cfg.Archive = archived
+	return errors.Join(serveGateway(ctx, cfg, follower), archived.Close())
+}
+
+// serveGateway serves a gateway until its context ends.
+func serveGateway(ctx context.Context, cfg gateway.Config, follower *replica.Follower) error {
 	g, err := gateway.New(cfg, follower)
 	if err != nil {
 		return err

@@ -42,6 +42,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/agent"
+	"github.com/plimsoll-dev/plimsoll/internal/archive/sqlite"
 	"github.com/plimsoll-dev/plimsoll/internal/coordinator"
 	"github.com/plimsoll-dev/plimsoll/internal/disk"
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
@@ -82,7 +83,7 @@ type Config struct {
 	UserTokenFile, AgentTokenFile string
 
 	Coordinator coordinator.Config // Listen, Queues, Events and Metrics are set here
-	Gateway     gateway.Config     // Listen, ListenAgents, Insecure, Hosts, Access, Events and Registry are set here
+	Gateway     gateway.Config     // Listen, ListenAgents, Insecure, Hosts, Access, Archive, Events and Registry are set here
 }
 
 // Dev is the process.
@@ -250,6 +251,10 @@ func (f *firstStore) close() error {
 	return f.opened.Close()
 }
 
+// ArchivePath returns the path of the archive of a role, by the role's own data directory: roles that
+// have their directories side by side on one machine share it.
+func ArchivePath(data string) string { return filepath.Join(filepath.Dir(data), "archive", "jobs.db") }
+
 func (d *Dev) makeReaders() error {
 	follower, err := replica.NewFollower(replica.FollowerConfig{
 		Gateway: d.cfg.Gateway.ID, Leader: d.cfg.Coordinator.Listen, EventCapacity: d.cfg.Coordinator.EventCapacity,
@@ -258,14 +263,17 @@ func (d *Dev) makeReaders() error {
 	if err != nil {
 		return err
 	}
+	archived := sqlite.OpenReader(ArchivePath(d.cfg.Store.Dir))
+	d.cfg.Gateway.Archive = archived
 	g, err := gateway.New(d.cfg.Gateway, follower)
 	if err != nil {
-		return err
+		return errors.Join(err, archived.Close())
 	}
 	d.follower = follower
 	d.parts = append(
 		d.parts, follower.Run, func(ctx context.Context) error {
-			return g.Serve(ctx, gateway.Listeners{Users: d.listener, Agents: d.agents})
+			err := g.Serve(ctx, gateway.Listeners{Users: d.listener, Agents: d.agents})
+			return errors.Join(err, archived.Close())
 		},
 	)
 	return nil

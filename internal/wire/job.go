@@ -71,8 +71,8 @@ func GroupSpecToProto(g *plimsoll.GroupSpec) *pb.GroupSpec {
 		Preferences:     PreferencesToProto(&g.Preferences),
 		Class:           pb.Class(g.Class),
 		Priority:        g.Priority,
-		Outputs:         textsToProto(g.Outputs),
 		Indexes:         slices.Clone(g.Indexes),
+		Outputs:         textsToProto(g.Outputs),
 	}
 	if r := &g.Retry; *r != (plimsoll.RetryPolicy{}) {
 		m.Retry = &pb.RetryPolicy{
@@ -108,8 +108,8 @@ func GroupSpecFromProto(m *pb.GroupSpec) plimsoll.GroupSpec {
 		Preferences: PreferencesFromProto(m.GetPreferences()),
 		Class:       EnumFromProto[plimsoll.Class](m.GetClass()),
 		Priority:    m.GetPriority(),
-		Outputs:     textsFromProto(m.GetOutputs()),
 		Indexes:     slices.Clone(m.GetIndexes()),
+		Outputs:     textsFromProto(m.GetOutputs()),
 	}
 }
 
