@@ -70,6 +70,18 @@ func (s *Snapshot[T]) Range(prefix, after string) iter.Seq2[string, T] {
 	}
 }
 
+// Backward yields, in descending key order, the objects whose keys are less than before. An empty
+// before stands for the end.
+func (s *Snapshot[T]) Backward(before string) iter.Seq2[string, T] {
+	return func(yield func(string, T) bool) {
+		if before == "" {
+			s.objects.Reverse(yield)
+			return
+		}
+		s.objects.Descend(before, func(key string, object T) bool { return key == before || yield(key, object) })
+	}
+}
+
 // Cursor returns a cursor over all objects, before the first. It can be kept between the parts of
 // a long transfer.
 func (s *Snapshot[T]) Cursor() Cursor[T] { return Cursor[T]{records: s.objects.Iter()} }
@@ -161,6 +173,40 @@ func (s *Snapshot[T]) IndexValues(name string) (iter.Seq2[string, int], error) {
 	}
 	return func(yield func(string, int) bool) {
 		byValue.Scan(func(value string, list *keyList) bool { return yield(value, list.len()) })
+	}, nil
+}
+
+// IndexFrom yields the keys under each value of an index, in the order of the values, behind the
+// value after: those that are greater, or less if descending is set. An empty after stands for the
+// beginning. The keys under one value are in ascending order.
+func (s *Snapshot[T]) IndexFrom(name, after string, descending bool) (iter.Seq2[string, string], error) {
+	byValue, err := s.index(name)
+	if err != nil {
+		return nil, err
+	}
+	return func(yield func(value, key string) bool) {
+		each := func(value string, list *keyList) bool {
+			if after != "" && value == after {
+				return true
+			}
+			if list.keys == nil {
+				return yield(value, list.one)
+			}
+			more := true
+			list.keys.Scan(func(key string, _ struct{}) bool {
+				more = yield(value, key)
+				return more
+			})
+			return more
+		}
+		switch {
+		case !descending:
+			byValue.Ascend(after, each)
+		case after == "":
+			byValue.Reverse(each)
+		default:
+			byValue.Descend(after, each)
+		}
 	}, nil
 }
 

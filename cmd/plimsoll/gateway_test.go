@@ -37,6 +37,9 @@ type fakeGateway struct {
 		tasks  []plimsoll.Task
 		nodes  []plimsoll.Node
 		config plimsoll.QueueConfig
+		// unread are the errors of logs and outputs, by task.
+		unread  map[string]error
+		outputs map[string][]*pb.FetchOutputsResponse
 	}
 	killed chan string // ids of jobs that were killed
 }
@@ -403,6 +406,9 @@ func (g *fakeGateway) ExplainTask(
 func (g *fakeGateway) ReadLogs(
 	_ context.Context, req *connect.Request[pb.ReadLogsRequest], s *connect.ServerStream[pb.ReadLogsResponse],
 ) error {
+	if err := g.missing(req.Msg.GetTask()); err != nil {
+		return err
+	}
 	for _, m := range []*pb.ReadLogsResponse{
 		{Stream: "stdout", Data: []byte("this is ")},
 		{Stream: "stderr", Data: []byte("no line end")},
@@ -411,6 +417,31 @@ func (g *fakeGateway) ReadLogs(
 		if req.Msg.GetStream() != "" && req.Msg.GetStream() != m.GetStream() {
 			continue
 		}
+		if err := s.Send(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// missing returns the error for the logs and outputs of a task.
+func (g *fakeGateway) missing(task string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return wire.ConnectError(g.mu.unread[task])
+}
+
+// FetchOutputs answers with the parts that the test has set.
+func (g *fakeGateway) FetchOutputs(
+	_ context.Context, req *connect.Request[pb.FetchOutputsRequest], s *connect.ServerStream[pb.FetchOutputsResponse],
+) error {
+	if err := g.missing(req.Msg.GetTask()); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	parts := g.mu.outputs[req.Msg.GetTask()]
+	g.mu.Unlock()
+	for _, m := range parts {
 		if err := s.Send(m); err != nil {
 			return err
 		}
@@ -514,7 +545,7 @@ func (g *fakeGateway) ListEvents(
 ) (*connect.Response[pb.ListEventsResponse], error) {
 	events := []plimsoll.Event{
 		{Type: plimsoll.EventNode, Change: plimsoll.ChangeAdd, Object: "n1"},
-		{Type: plimsoll.EventApp, Change: plimsoll.ChangeAdd, Detail: plimsoll.AppNew, Object: "wordcount"},
+		{Type: plimsoll.EventApp, Change: plimsoll.ChangeSet, Detail: plimsoll.AppNew, Object: "wordcount"},
 		{
 			Type: plimsoll.EventApp, Change: plimsoll.ChangeAdd, Detail: plimsoll.AppAlloc, Object: "wordcount",
 			Reference: "wordcount.map.0",
@@ -523,7 +554,7 @@ func (g *fakeGateway) ListEvents(
 		{Type: plimsoll.EventApp, Change: plimsoll.ChangeSet, Detail: plimsoll.AppRunning, Object: "wordcount"},
 		{
 			Type: plimsoll.EventNode, Change: plimsoll.ChangeSet, Detail: plimsoll.NodeSchedulable, Object: "n2",
-			Message: "drained\nby alice",
+			Message: "schedulable: false (drained\nby alice)",
 		},
 	}
 	res := &pb.ListEventsResponse{InstanceUuid: "u", HighestId: uint64(len(events) - 1)}

@@ -285,6 +285,8 @@ type eventView struct {
 	Reference string             `json:"reference"`
 	Resources plimsoll.Resources `json:"resources"`
 	Message   string             `json:"message"`
+	Subject   string             `json:"subject"` // job, task, node or queue
+	Text      string             `json:"text"`    // the event in plain words
 }
 
 func viewEvent(r *client.EventRecord) eventView {
@@ -292,5 +294,6 @@ func viewEvent(r *client.EventRecord) eventView {
 	return eventView{
 		ID: r.ID, Type: e.Type.String(), Change: e.Change.String(), Detail: e.Detail.String(), Time: stamp(e.Time),
 		Object: e.Object, Reference: e.Reference, Resources: amounts(e.Resources), Message: e.Message,
+		Subject: e.Subject().String(), Text: e.Sentence(),
 	}
 }

@@ -61,6 +61,11 @@ type Head struct {
 	Failed   int32 // tasks that ended without success
 }
 
+// Good reports whether all went well in a job: Retention keeps it for Age.
+func (h *Head) Good() bool {
+	return h.State == plimsoll.JobCompleted && h.Result == plimsoll.ResultSucceeded && h.Failed == 0
+}
+
 // Job is a job that has ended. Its bytes are those of the active store. They are shared and never
 // changed.
 type Job struct {
@@ -99,9 +104,9 @@ type Stored struct {
 
 // Retention says what Trim removes. Zero means no bound.
 type Retention struct {
-	Age       time.Duration // since the end of a job in which every task succeeded
+	Age       time.Duration // since the end of a job that is Good
 	FailedAge time.Duration // since the end of any other job
-	Jobs      int64         // in the archive; beyond it the oldest go, those that succeeded first
+	Jobs      int64         // in the archive; beyond it the oldest go, good ones first
 	Bytes     int64         // as Mark.Bytes; beyond it the same
 }
 
@@ -159,4 +164,45 @@ type Reader interface {
 	Count(ctx context.Context, q JobQuery, most int) (n int64, exact bool, err error)
 	// Close gives up the files and waits for calls under way. A second call does nothing.
 	Close() error
+}
+
+// CheckWrite returns a CodeInvalid error for jobs and attempts that no Write takes.
+func CheckWrite(jobs []Job, attempts []Attempts) error {
+	if len(jobs) > MaxWriteJobs {
+		return plimsoll.Invalid("jobs", "there are %d; write at most %d at once", len(jobs), MaxWriteJobs)
+	}
+	bytes := 0
+	for i := range jobs {
+		j := &jobs[i]
+		switch {
+		case j.UID.IsZero() || j.UID.Submitted() < 0:
+			return plimsoll.Invalid("uid", "job %s has none, or one of a time before 1970", j.ID)
+		case !j.State.Ended():
+			return plimsoll.Invalid("state", "job %s is %s; only a job that has ended is archived", j.ID, j.State)
+		case j.Finished <= 0:
+			return plimsoll.Invalid("finished", "job %s has no time of its end", j.ID)
+		}
+		bytes += j.Bytes()
+	}
+	for i := range attempts {
+		bytes += len(attempts[i].TaskKey) + len(attempts[i].Value)
+	}
+	if bytes > MaxWriteBytes && len(jobs)+len(attempts) > 1 {
+		return plimsoll.Invalid(
+			"jobs", "%d jobs and %d attempts have %d bytes; write at most %d at once, or one alone", len(jobs),
+			len(attempts), bytes, MaxWriteBytes,
+		)
+	}
+	return nil
+}
+
+// CheckTasks returns a CodeInvalid error if a job's records are not what its head says.
+func CheckTasks(h *Head, tasks, failed int32) error {
+	if tasks != h.Tasks || failed != h.Failed {
+		return plimsoll.Invalid(
+			"tasks", "job %s has %d tasks of which %d failed, and its head says %d and %d", h.UID, tasks, failed,
+			h.Tasks, h.Failed,
+		)
+	}
+	return nil
 }

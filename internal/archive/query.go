@@ -95,6 +95,14 @@ func (p Position) Compare(o Position) int {
 	return slices.Compare(p.UID[:], o.UID[:])
 }
 
+// Compare returns a negative number if a comes before b in a list of the query.
+func (q *JobQuery) Compare(a, b Position) int {
+	if q.Ascending {
+		return a.Compare(b)
+	}
+	return b.Compare(a)
+}
+
 // Page is a part of a list, with the place where the next part begins.
 type Page[T, P any] struct {
 	Items   []T

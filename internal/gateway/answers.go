@@ -182,6 +182,74 @@ func (a *answer) jobStatus(s *replica.Snapshot, id string, data []byte) ([]byte,
 	return made, a.hold(len(made))
 }
 
+// The fields of objects, for masks.
+var ( //nolint:gochecknoglobals // constants
+	jobFields    = (&pb.Job{}).ProtoReflect().Descriptor()
+	statusFields = (&pb.JobStatus{}).ProtoReflect().Descriptor()
+	taskFields   = (&pb.Task{}).ProtoReflect().Descriptor()
+)
+
+// chosen returns the fields of a record that a mask leaves, in the encoding of the answer. A nil
+// mask leaves all. passing is set for a record that is not kept: one of the archive.
+func (a *answer) chosen(kind wire.Kind, key string, data []byte, mask *wire.Mask, passing bool) ([]byte, error) {
+	if mask == nil && !passing {
+		return a.encoded(kind, key, data)
+	}
+	if mask != nil {
+		var err error
+		if data, err = mask.Append(nil, data); err != nil {
+			return nil, undecodable(kind, key, err)
+		}
+	}
+	return a.passing(kind, key, data)
+}
+
+// chosenStatus is chosen for the status of a job.
+func (a *answer) chosenStatus(
+	s *replica.Snapshot, id string, data []byte, mask *wire.Mask, passing bool,
+) ([]byte, error) {
+	if !passing {
+		if mask == nil {
+			return a.jobStatus(s, id, data)
+		}
+		var err error
+		if data, err = known(s, id, data); err != nil {
+			return nil, err
+		}
+	}
+	return a.chosen(wire.KindJobStatus, id, data, mask, passing)
+}
+
+// known returns the record of a job as addKnown completes it.
+func known(s *replica.Snapshot, id string, data []byte) ([]byte, error) {
+	o, err := completed(s, wire.KindJobStatus, id, replica.Object{Value: data})
+	return o.Value, err
+}
+
+// passing returns a record that belongs to this answer alone in its encoding. It is not kept for
+// other answers: nobody will find it at the place of its bytes.
+func (a *answer) passing(kind wire.Kind, key string, data []byte) ([]byte, error) {
+	a.records += len(data)
+	if !a.JSON() {
+		if err := checkFields(kind, key, data); err != nil {
+			return nil, err
+		}
+		return data, a.hold(2 * len(data)) // it is a copy, and stands in the answer
+	}
+	if err := holding(a.request, len(data)); err != nil {
+		return nil, err
+	}
+	m := messageOf(kind)
+	if err := decode(kind, key, data, m); err != nil {
+		return nil, err
+	}
+	text, err := wire.AppendJSON(nil, m)
+	if err != nil {
+		return nil, err
+	}
+	return text, a.hold(2 * len(text))
+}
+
 // messageOf returns an empty message for the records of a kind that answers hold.
 func messageOf(kind wire.Kind) proto.Message {
 	switch kind {

@@ -116,7 +116,9 @@ func randomRecords(r *rand.Rand) []wire.Mutation {
 		id := fmt.Sprintf("x%d", i)
 		all = append(
 			all,
-			randomRecord(r, wire.KindJobStatus, id, func(m *pb.JobStatus) { m.Id = id }),
+			randomRecord(r, wire.KindJobStatus, id, func(m *pb.JobStatus) {
+				m.Id, m.Uid, m.Deleted = id, "", false // one that is about to be deleted is in no answer
+			}),
 			randomRecord(r, wire.KindNode, id, func(m *pb.Node) { m.Id = id }),
 			randomRecord(r, wire.KindQueueStatus, "root."+id, func(m *pb.QueueStatus) { m.Path = "root." + id }),
 			randomRecord(r, wire.KindTask, wire.TaskKey(id, "g", int32(i)), func(m *pb.Task) {

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/archive"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/token"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
@@ -106,6 +107,10 @@ type Config struct {
 	// AgentAddresses are networks in which agents may be called, beside the addresses from which
 	// they call.
 	AgentAddresses []netip.Prefix
+
+	// Archive answers questions about jobs that have left the active store; nil: this gateway
+	// cannot read them. The caller closes it once Run has returned.
+	Archive archive.Reader
 
 	// Clock returns the time since some fixed instant, suspension of the machine included; default
 	// CLOCK_BOOTTIME.

@@ -73,6 +73,9 @@ type Gateway struct {
 	agents   *agentClients
 	specs    specCache
 	rendered jsonCache
+	pins     pins
+	archived *archived
+	few      int // records up to which a list looks at all of a range
 	watchers watchers
 	explains chan struct{} // a slot for each question to the leader under way
 	slots    *slots
@@ -99,6 +102,8 @@ func New(cfg Config, r Replica) (*Gateway, error) {
 		agents:   newAgentClients(cfg.MaxAgents, newAgentAddresses(cfg.AgentAddresses), cfg.LogTokens),
 		explains: make(chan struct{}, cfg.MaxExplains),
 		slots:    newSlots(&cfg),
+		archived: newArchived(cfg.Archive),
+		few:      chosenRecords,
 		refuser:  connect.NewErrorWriter(),
 	}
 	g.connections = transport.NewConnections(transport.ConnectionsConfig{
@@ -182,6 +187,7 @@ func (g *Gateway) Serve(ctx context.Context, l Listeners) error {
 		})
 	}
 	group.Go(func() error { return g.watchNodes(ctx) })
+	group.Go(func() error { return g.expirePins(ctx) })
 	return group.Wait()
 }
 

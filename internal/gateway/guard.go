@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -40,14 +41,36 @@ func (gd guard) call(ctx context.Context, procedure string, read func() error) (
 	return read()
 }
 
-// checkRequest fails for unknown enumeration numbers in a user's request. An agent may be of a
+// checkRequest fails for unknown enumeration numbers in a user's request, and for unknown fields in
+// one for a read. An agent may be of a
 // newer version, so AgentService checks its own enumerations.
 func checkRequest(procedure string, request any) error {
 	m, ok := request.(proto.Message)
 	if !ok || strings.HasPrefix(procedure, agentPaths) {
 		return nil
 	}
+	if err := checkKnown(procedure, m); err != nil {
+		return err
+	}
 	return wire.CheckEnums(m)
+}
+
+// checkKnown fails for a read with a field that this version does not know. Such a field comes from
+// a newer caller: a criterion that was ignored would choose too much. Writes are left to the
+// leader.
+func checkKnown(procedure string, m proto.Message) error {
+	unknown := m.ProtoReflect().GetUnknown()
+	if len(unknown) == 0 {
+		return nil
+	}
+	_, method, _ := strings.Cut(strings.TrimPrefix(procedure, "/"), "/")
+	if !strings.HasPrefix(method, "Get") && !strings.HasPrefix(method, "List") && !strings.HasPrefix(method, "Watch") {
+		return nil
+	}
+	number, _, _ := protowire.ConsumeTag(unknown)
+	return plimsoll.Invalid(fmt.Sprintf("field %d", number),
+		"of %s is not known to this gateway, which may be older than the caller; leave it out, or ask a newer one",
+		m.ProtoReflect().Descriptor().Name())
 }
 
 // WrapStreamingHandler implements connect.Interceptor.

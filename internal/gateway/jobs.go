@@ -3,7 +3,6 @@ package gateway
 import (
 	"bytes"
 	"context"
-	"iter"
 
 	"connectrpc.com/connect"
 
@@ -41,6 +40,15 @@ func (s jobService) SubmitJob(
 	if err := checkSpec(spec); err != nil {
 		return nil, err
 	}
+	if !req.Msg.GetReplace() {
+		earlier, err := s.g.earlier(ctx, spec)
+		if err != nil {
+			return nil, err
+		}
+		if earlier != nil {
+			return connect.NewResponse(&pb.SubmitJobResponse{Job: earlier}), nil
+		}
+	}
 	reply, err := s.g.do(ctx, &pb.Command{Kind: &pb.Command_SubmitJob{SubmitJob: req.Msg}})
 	if err != nil {
 		return nil, err
@@ -57,6 +65,46 @@ func (s jobService) SubmitJob(
 		return nil, unseen(err)
 	}
 	return connect.NewResponse(&pb.SubmitJobResponse{Job: job}), nil
+}
+
+// earlier looks for an earlier job with the id of a submitted one in the archive: such an id is
+// taken, unless the submit says replace. The earlier job is returned if the submit has its token:
+// it is the same submit, sent again. The leader looks at the jobs of the active store.
+//
+// The check is for people, who do not want to lose sight of a job by a typo; nothing rests on it.
+// It is left out when the archive cannot be read now. It does not see a job that leaves the active
+// store while the submit is under way: the id is free then as it is with replace.
+func (g *Gateway) earlier(ctx context.Context, spec *pb.JobSpec) (*pb.Job, error) {
+	s := g.replica.Latest()
+	if s == nil {
+		return nil, nil
+	}
+	if _, has := s.Get(wire.KindJobStatus, spec.GetId()); has {
+		return nil, nil
+	}
+	v, err := g.archiveOf(s)
+	if err != nil || !v.kept() {
+		return nil, err
+	}
+	stored, err := v.job(ctx, spec.GetId(), plimsoll.UID{})
+	if err != nil {
+		return nil, nil //nolint:nilerr // there is none, or it is not known: the leader decides
+	}
+	job := &pb.Job{Spec: &pb.JobSpec{}, Status: &pb.JobStatus{}}
+	if err := decode(wire.KindJobSpec, stored.ID, stored.Spec, job.Spec); err != nil {
+		return nil, err
+	}
+	if err := decode(wire.KindJobStatus, stored.ID, stored.Status, job.Status); err != nil {
+		return nil, err
+	}
+	if token := spec.GetToken(); token != "" && token == job.Spec.GetToken() {
+		return job, nil
+	}
+	return nil, plimsoll.Errorf(
+		plimsoll.CodeAlreadyExists,
+		"job %q has ended and is in the archive; submit with replace to use its id again, or choose another id",
+		stored.ID,
+	)
 }
 
 func checkSpec(spec *pb.JobSpec) error {
@@ -81,65 +129,91 @@ func loadJob(ctx context.Context, snapshot *replica.Snapshot, id string) (*pb.Jo
 	return job, err
 }
 
-// getJob answers with one job.
+// getJob answers with one job, of the copy or of the archive.
 func (s jobService) getJob(ctx context.Context, req *pb.GetJobRequest, a *answer) error {
-	id := req.GetId()
-	if err := plimsoll.ValidateID("id", id); err != nil {
+	wanted, err := parseLifetime("id", req.GetId(), "uid", req.GetUid())
+	if err != nil {
+		return err
+	}
+	mask, err := wire.CompileMask(jobFields, req.GetFields())
+	if err != nil {
 		return err
 	}
 	v, err := s.g.view(ctx, req)
 	if err != nil {
 		return err
 	}
-	data, ok := v.Get(wire.KindJobStatus, id)
-	if !ok {
-		return noJob(id)
+	found, err := s.g.find(ctx, v.Snapshot, wanted)
+	if err != nil {
+		return err
+	}
+	spec, status, archived := []byte(nil), found.status, found.stored != nil
+	if archived {
+		spec, status = found.stored.Spec, found.stored.Status
+	} else {
+		spec, _ = v.Get(wire.KindJobSpec, found.id)
 	}
 	var job []wire.Encoded
-	if spec, has := v.Get(wire.KindJobSpec, id); has {
-		if spec, err = a.encoded(wire.KindJobSpec, id, spec); err != nil {
+	ofSpec, wantSpec := mask.Inner(fieldSpec.Number)
+	if wantSpec && spec != nil {
+		if spec, err = a.chosen(wire.KindJobSpec, found.id, spec, ofSpec, archived); err != nil {
 			return err
 		}
 		job = append(job, wire.Encoded{Field: fieldSpec, Data: spec})
 	}
-	status, err := a.jobStatus(v.Snapshot, id, data)
-	if err != nil {
-		return err
+	if ofStatus, wantStatus := mask.Inner(fieldStatus.Number); wantStatus {
+		if status, err = a.chosenStatus(v.Snapshot, found.id, status, ofStatus, archived); err != nil {
+			return err
+		}
+		job = append(job, wire.Encoded{Field: fieldStatus, Data: status})
 	}
-	a.AddNested(fieldJob, append(job, wire.Encoded{Field: fieldStatus, Data: status})...)
-	return a.Finish(&pb.GetJobResponse{Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age)})
+	a.AddNested(fieldJob, job...)
+	return a.Finish(
+		&pb.GetJobResponse{Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age), Archived: archived},
+	)
 }
 
-// listJobs answers with the jobs that pass all filters, in the order of their ids. A queue stands
-// for itself and all queues below it.
+// listJobs answers with the jobs that meet all criteria. A queue stands for itself and all queues
+// below it.
 func (s jobService) listJobs(ctx context.Context, req *pb.ListJobsRequest, a *answer) error {
-	limit, err := s.g.limit(req.GetLimit())
+	want, err := jobListOf(s.g, req)
 	if err != nil {
 		return err
 	}
+	if want.plain {
+		return s.plainJobs(ctx, req, &want, a)
+	}
+	return s.orderedJobs(ctx, req, &want, a)
+}
+
+// plainJobs is a list of the active jobs in the order of their ids.
+func (s jobService) plainJobs(ctx context.Context, req *pb.ListJobsRequest, want *jobList, a *answer) error {
 	v, err := s.g.view(ctx, req)
 	if err != nil {
 		return err
 	}
+	look, err := s.g.lookAtJobs(v.Snapshot, &want.criteria)
+	if err != nil {
+		return err
+	}
 	resp := &pb.ListJobsResponse{Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age)}
-	want := jobCriteria(req)
 	seen, listed, inQueue, last := 0, 0, false, ""
-	for id, data := range jobsOf(v.Snapshot, req) {
+	for id, data := range v.Jobs(want.criteria.jobs(), req.GetAfter()) {
 		if seen++; seen%lookEvery == 0 && ctx.Err() != nil {
 			return callerGone(ctx)
 		}
-		here, matches, err := jobMatches(&want, id, data)
+		here, matches, err := look.matches(id, data)
 		if err != nil {
 			return err
 		}
 		if inQueue = inQueue || here; !matches {
 			continue
 		}
-		if listed == limit || a.records > pageBytes {
+		if listed == want.limit || a.records > pageBytes {
 			resp.Next = last
 			break
 		}
-		status, err := a.jobStatus(v.Snapshot, id, data)
+		status, err := a.chosenStatus(v.Snapshot, id, data, want.mask, false)
 		if err != nil {
 			return err
 		}
@@ -152,28 +226,100 @@ func (s jobService) listJobs(ctx context.Context, req *pb.ListJobsRequest, a *an
 			return err
 		}
 	}
+	if want.count {
+		if resp.Total, resp.TotalAtLeast, err = look.count(ctx); err != nil {
+			return err
+		}
+	}
 	return a.Finish(resp)
 }
 
-// jobsOf yields a range of statuses behind the cursor that contains all requested ones.
-func jobsOf(s *replica.Snapshot, want *pb.ListJobsRequest) iter.Seq2[string, []byte] {
-	return s.Jobs(replica.JobCriteria{
-		Queue: want.GetQueue(), Owner: want.GetOwner(), States: wire.EnumsFromProto[plimsoll.JobState](want.GetStates()),
-	}, want.GetAfter())
+// jobLook looks at the jobs of a snapshot for a list.
+type jobLook struct {
+	snapshot *replica.Snapshot
+	want     *criteria
+	all      bool // every job is listed, and no record is looked at
+	leaving  bool // there are jobs that are about to be deleted, or that have begun to leave
+	kept     bool // those that leave are in the archive
+	labels   bool // labels are looked at
+	few      int  // as Gateway.few
 }
 
-// jobMatches reports whether a job is in the queue of a list, and whether it passes all filters. It
-// looks at the fields of the record, which it does not decode; without filters at none.
-func jobMatches(want *criteria, id string, data []byte) (inQueue, all bool, err error) {
-	if want.queue == "" && want.owner == "" && len(want.states) == 0 {
+func (g *Gateway) lookAtJobs(s *replica.Snapshot, want *criteria) (jobLook, error) {
+	l := jobLook{
+		snapshot: s, want: want, leaving: s.JobsLeaving() > 0, labels: len(want.labels) > 0, few: g.few,
+	}
+	if l.leaving {
+		v, err := g.archiveOf(s)
+		if err != nil {
+			return l, err
+		}
+		l.kept = v.kept()
+	}
+	l.all = !l.leaving && !want.restricts()
+	return l, nil
+}
+
+// matches reports whether a job is in the queue of a list, and whether it meets all criteria. It
+// looks at the fields of the record, which it does not decode; without criteria at none.
+func (l *jobLook) matches(id string, data []byte) (inQueue, all bool, err error) {
+	if l.all {
 		return true, true, nil
 	}
 	job, err := wire.LookAtJob(data)
 	if err != nil {
 		return false, false, undecodable(wire.KindJobStatus, id, err)
 	}
-	f := facts{exists: true, key: id, queue: job.Queue, owner: job.Owner, state: job.State}
-	return isOrBelow(f.queue, want.queue), want.met(&f), nil
+	inQueue, all = l.look(id, &job)
+	return inQueue, all, nil
+}
+
+// look is matches for the facts of a record.
+func (l *jobLook) look(id string, job *wire.JobFacts) (inQueue, all bool) {
+	f := jobFacts(id, job)
+	inQueue = isOrBelow(f.queue, l.want.queue)
+	if l.leaving && l.hides(job) || l.want.ended && !plimsoll.JobState(job.State).Ended() {
+		return inQueue, false
+	}
+	if l.labels {
+		f.spec, _ = l.snapshot.Get(wire.KindJobSpec, id)
+	}
+	return inQueue, l.want.met(&f)
+}
+
+// hides reports whether a job of the snapshot is not shown: it is about to be deleted, or it is
+// found in the archive.
+func (l *jobLook) hides(job *wire.JobFacts) bool {
+	return job.Deleted || l.kept && plimsoll.JobState(job.State) == plimsoll.JobExpired
+}
+
+// maxCounted bounds the records that are looked at to count.
+const maxCounted = 100_000
+
+// count counts the jobs of the snapshot that meet the criteria. atLeast reports that there may be
+// more.
+func (l *jobLook) count(ctx context.Context) (n int64, atLeast bool, err error) {
+	jobs := l.snapshot.JobRange(l.want.jobs())
+	if !l.leaving && l.want.indexed() {
+		return int64(jobs.Len()), false, nil
+	}
+	seen := 0
+	for id, data := range jobs.After("") {
+		if seen++; seen%lookEvery == 0 && ctx.Err() != nil {
+			return 0, false, callerGone(ctx)
+		}
+		if seen > maxCounted {
+			return n, true, nil
+		}
+		_, matches, err := l.matches(id, data)
+		if err != nil {
+			return 0, false, err
+		}
+		if matches {
+			n++
+		}
+	}
+	return n, false, nil
 }
 
 // limit returns the limit of a list. 0, and a number above Config.PageSize, stand for
@@ -203,6 +349,20 @@ func (s jobService) KillJob(
 		return nil, err
 	}
 	return connect.NewResponse(&pb.KillJobResponse{Status: status}), nil
+}
+
+// DeleteJob asks the leader to remove a job that has ended, from the active store and the archive.
+func (s jobService) DeleteJob(
+	ctx context.Context, req *connect.Request[pb.DeleteJobRequest],
+) (*connect.Response[pb.DeleteJobResponse], error) {
+	if _, err := parseLifetime("id", req.Msg.GetId(), "uid", req.Msg.GetUid()); err != nil {
+		return nil, err
+	}
+	cmd := &pb.Command{Kind: &pb.Command_DeleteJob{DeleteJob: req.Msg}}
+	if _, err := s.g.change(ctx, req.Msg.GetToken(), cmd); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&pb.DeleteJobResponse{}), nil
 }
 
 // ScaleJob asks the leader to change how many tasks a group has.
@@ -255,15 +415,23 @@ func forgotten(id string) *pb.JobStatus {
 	return &pb.JobStatus{Id: id, State: pb.JobState_JOB_STATE_EXPIRED}
 }
 
-// WatchJob sends a job's status now and after each change, and ends when the job has ended.
+// WatchJob sends a job's status now and after each change, and ends when the job has ended. A job
+// that leaves the copy meanwhile, or has left it, is sent as it stands in the archive.
 func (s jobService) WatchJob(
 	ctx context.Context, req *connect.Request[pb.WatchJobRequest], stream *connect.ServerStream[pb.WatchJobResponse],
 ) error {
-	id := req.Msg.GetId()
-	if err := plimsoll.ValidateID("id", id); err != nil {
+	wanted, err := parseLifetime("id", req.Msg.GetId(), "uid", req.Msg.GetUid())
+	if err != nil {
 		return err
 	}
-	changed, cancel := s.g.replica.Watch(wire.KindJobStatus, id)
+	if wanted.id == "" {
+		snapshot, err := s.g.read(ctx)
+		if err != nil {
+			return err
+		}
+		wanted.id, _ = snapshot.JobOf(wanted.uid.String())
+	}
+	changed, cancel := s.g.replica.Watch(wire.KindJobStatus, wanted.id)
 	defer cancel()
 	defer s.g.metrics.watching("WatchJob")()
 	snapshot, err := s.g.read(ctx)
@@ -272,14 +440,24 @@ func (s jobService) WatchJob(
 	}
 	var sent []byte // the record that was sent last
 	for {
-		data, ok := snapshot.Get(wire.KindJobStatus, id)
-		if !ok {
-			return noJob(id)
+		found, err := s.g.find(ctx, snapshot, wanted)
+		if err != nil {
+			return err
 		}
-		if sent == nil || !bytes.Equal(data, sent) {
+		if found.stored != nil {
+			status, err := decodedStatus(found.stored)
+			if err != nil {
+				return err
+			}
+			return stream.Send(&pb.WatchJobResponse{Status: status, Archived: true})
+		}
+		if data := found.status; sent == nil || !bytes.Equal(data, sent) {
 			sent = data
 			status := &pb.JobStatus{}
-			if err := decode(wire.KindJobStatus, id, data, status); err != nil {
+			if err := decode(wire.KindJobStatus, found.id, data, status); err != nil {
+				return err
+			}
+			if wanted, err = lifetimeOf(status); err != nil {
 				return err
 			}
 			if err := addKnown(snapshot, status); err != nil {
@@ -300,4 +478,17 @@ func (s jobService) WatchJob(
 		}
 		snapshot = s.g.replica.Latest()
 	}
+}
+
+// lifetimeOf returns the lifetime of a job: a later job with the same id is another one.
+func lifetimeOf(status *pb.JobStatus) (lifetime, error) {
+	l := lifetime{id: status.GetId(), uid: plimsoll.MakeUID(status.GetSubmitted(), 0)}
+	if status.GetUid() == "" {
+		return l, nil
+	}
+	var err error
+	if l.uid, err = plimsoll.ParseUID(status.GetUid()); err != nil {
+		return l, undecodable(wire.KindJobStatus, l.id, err)
+	}
+	return l, nil
 }

@@ -2,7 +2,7 @@ package gateway
 
 import (
 	"context"
-	"iter"
+	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
@@ -10,97 +10,177 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// getTask answers with one task.
+// getTask answers with one task, of the copy or of the archive.
 func (s jobService) getTask(ctx context.Context, req *pb.GetTaskRequest, a *answer) error {
 	key, err := taskKey("id", req.GetId())
 	if err != nil {
 		return err
 	}
+	wanted, err := parseLifetime("id", wire.JobOfTaskKey(key), "jobUid", req.GetJobUid())
+	if err != nil {
+		return err
+	}
+	mask, err := wire.CompileMask(taskFields, req.GetFields())
+	if err != nil {
+		return err //nolint:wrapcheck // it names the field
+	}
 	v, err := s.g.view(ctx, req)
 	if err != nil {
 		return err
 	}
-	data, ok := v.Get(wire.KindTask, key)
-	if !ok {
-		return noTask(req.GetId())
-	}
-	if err := a.add(fieldTask, wire.KindTask, key, data); err != nil {
-		return err
-	}
-	return a.Finish(&pb.GetTaskResponse{Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age)})
-}
-
-// listTasks answers with the tasks that pass all filters, in the order of job, group and index.
-func (s jobService) listTasks(ctx context.Context, req *pb.ListTasksRequest, a *answer) error {
-	limit, err := s.g.limit(req.GetLimit())
+	found, err := s.g.findTask(ctx, v.Snapshot, wanted, key, req.GetId())
 	if err != nil {
 		return err
 	}
-	after := ""
-	if cursor := req.GetAfter(); cursor != "" {
-		if after, err = taskKey("after", cursor); err != nil {
+	record, err := a.chosen(wire.KindTask, key, found.record, mask, found.archived)
+	if err != nil {
+		return err
+	}
+	a.Add(fieldTask, record)
+	return a.Finish(&pb.GetTaskResponse{
+		Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age), Archived: found.archived,
+	})
+}
+
+// soughtTask is the record of a task, and its place.
+type soughtTask struct {
+	record   []byte
+	archived bool
+	uid      plimsoll.UID // of the job, if archived
+}
+
+// findTask finds a task as find finds its job.
+func (g *Gateway) findTask(
+	ctx context.Context, s *replica.Snapshot, wanted lifetime, key, id string,
+) (t soughtTask, err error) {
+	data, ok := s.Get(wire.KindTask, key)
+	if ok && wanted.uid.IsZero() && s.JobsLeaving() == 0 {
+		return soughtTask{record: data}, nil
+	}
+	job, err := g.find(ctx, s, wanted)
+	switch {
+	case plimsoll.CodeOf(err) == plimsoll.CodeNotFound:
+		return t, noTask(id)
+	case err != nil:
+		return t, err
+	case job.stored == nil && !ok:
+		return t, noTask(id)
+	case job.stored == nil:
+		return soughtTask{record: data}, nil
+	}
+	v, err := g.archiveOf(s)
+	if err != nil {
+		return t, err
+	}
+	t.archived, t.uid = true, job.stored.UID
+	t.record, err = v.archivedTask(ctx, t.uid, key, id)
+	return t, err
+}
+
+// listTasks answers with the tasks that meet all criteria.
+func (s jobService) listTasks(ctx context.Context, req *pb.ListTasksRequest, a *answer) error {
+	want, err := taskListOf(s.g, req)
+	if err != nil {
+		return err
+	}
+	v, err := s.g.pinnedView(ctx, req, want.from, want.pin)
+	if err != nil {
+		return err
+	}
+	var stored *sought
+	if want.names && !want.inSnapshot(v.Snapshot) {
+		if stored, err = s.foundJob(ctx, &v, &want); err != nil {
 			return err
 		}
 	}
-	v, err := s.g.view(ctx, req)
+	if want.plain && stored == nil && want.from == nil {
+		return s.plainTasks(ctx, req, &want, &v, a)
+	}
+	return s.orderedTasks(ctx, req, &want, &v, stored, a)
+}
+
+// foundJob returns the job of a list of tasks if that is in the archive; nil: it is not.
+func (s jobService) foundJob(ctx context.Context, v *pinned, want *taskList) (*sought, error) {
+	found, err := s.g.find(ctx, v.Snapshot, want.life)
+	if err == nil {
+		want.criteria.job = found.id
+		if found.stored == nil {
+			return nil, nil
+		}
+		return &found, nil
+	}
+	if plimsoll.CodeOf(err) == plimsoll.CodeNotFound && want.life.uid.IsZero() {
+		if want.after != "" {
+			return nil, nil // the rest of a list whose job was removed meanwhile is empty
+		}
+		if near := checkFilter(v.Snapshot, wire.KindJobStatus, "job", want.life.id); near != nil {
+			return nil, near
+		}
+	}
+	return nil, err
+}
+
+// plainTasks is a list of the tasks in the copy, in the order of job, group and index.
+func (s jobService) plainTasks(
+	ctx context.Context, req *pb.ListTasksRequest, want *taskList, v *pinned, a *answer,
+) error {
+	look, err := s.g.lookAtTasks(v.Snapshot, want)
 	if err != nil {
 		return err
 	}
 	resp := &pb.ListTasksResponse{Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age)}
-	want := taskCriteria(req)
 	seen, listed, last := 0, 0, ""
-	for key, data := range tasksOf(v.Snapshot, req, after) {
+	for key, data := range look.tasks(want.after) {
 		if seen++; seen%lookEvery == 0 && ctx.Err() != nil {
 			return callerGone(ctx)
 		}
-		if key <= after {
+		if key <= want.after {
 			continue
 		}
-		matches, err := taskMatches(&want, key, data)
+		matches, err := look.matches(key, data)
 		if err != nil {
 			return err
 		}
 		if !matches {
 			continue
 		}
-		if listed == limit || a.records > pageBytes {
+		if listed == want.limit || a.records > pageBytes {
 			resp.Next = idOfTask(last)
 			break
 		}
-		if err := a.add(fieldTasks, wire.KindTask, key, data); err != nil {
+		record, err := a.chosen(wire.KindTask, key, data, want.mask, false)
+		if err != nil {
 			return err
 		}
+		a.Add(fieldTasks, record)
 		listed++
 		last = key
 	}
-	if listed == 0 && after == "" {
+	if listed == 0 && want.after == "" {
 		if err := checkTaskFilters(v.Snapshot, req); err != nil {
+			return err
+		}
+	}
+	if want.count {
+		if resp.Total, resp.TotalAtLeast, err = look.count(ctx); err != nil {
 			return err
 		}
 	}
 	return a.Finish(resp)
 }
 
-// tasksOf yields a range of task records that contains all requested ones.
-func tasksOf(s *replica.Snapshot, want *pb.ListTasksRequest, after string) iter.Seq2[string, []byte] {
-	return s.Tasks(replica.TaskCriteria{
-		Job: want.GetJob(), Node: want.GetNode(), States: wire.EnumsFromProto[plimsoll.TaskState](want.GetStates()),
-	}, after)
-}
+// cursorMark begins the text of a cursor in the place of a task's id, for a caller that pages with
+// ids. No id begins with it.
+const cursorMark = "~"
 
-// taskMatches reports whether a task passes all filters. The filter of a node passes the tasks that
-// are on it now. It looks at the fields of the record, which it does not decode.
-func taskMatches(want *criteria, key string, data []byte) (bool, error) {
-	if want.job != "" && !wire.IsTaskKeyOf(key, want.job) {
-		return false, nil
+// afterOf reads the field after: the key of a task, or a cursor.
+func afterOf(g *Gateway, after string, hash uint64) (key string, from *cursor, err error) {
+	if text, isCursor := strings.CutPrefix(after, cursorMark); isCursor {
+		from, err = cursorOf(g, "after", text, listOfTasks, hash)
+		return "", from, err
 	}
-	if want.node == "" && len(want.states) == 0 {
-		return true, nil
+	if after != "" {
+		key, err = taskKey("after", after)
 	}
-	looked, err := wire.LookAtTask(data)
-	if err != nil {
-		return false, undecodable(wire.KindTask, key, err)
-	}
-	f := taskFacts(key, looked.Node, looked.State)
-	return want.met(&f), nil
+	return key, nil, err
 }

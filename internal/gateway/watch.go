@@ -183,7 +183,7 @@ func (w *watch) sendSnapshot(ctx context.Context, snapshot *replica.Snapshot) er
 		if !met {
 			continue
 		}
-		w.message.add(pb.WatchChange_WATCH_CHANGE_PRESENT, w.kind, &object, w.want.specs, 0)
+		w.message.add(pb.WatchChange_WATCH_CHANGE_PRESENT, w.kind, &object, w.want.specs, 0, false)
 		if len(w.message.data) < watchMessageBytes {
 			continue
 		}
@@ -191,8 +191,11 @@ func (w *watch) sendSnapshot(ctx context.Context, snapshot *replica.Snapshot) er
 			return err
 		}
 		if time.Now().After(deadline) {
-			return w.cut(cutSnapshot, plimsoll.Errorf(plimsoll.CodeExhausted,
-				"the snapshot of this watch was not read within %s; narrow the criteria, or read faster", w.g.cfg.AnswerTimeout))
+			return w.cut(cutSnapshot, plimsoll.Errorf(
+				plimsoll.CodeExhausted,
+				"the snapshot of this watch was not read within %s; narrow the criteria, or read faster",
+				w.g.cfg.AnswerTimeout,
+			))
 		}
 	}
 	w.message.end(w.point, true)
@@ -330,8 +333,24 @@ func (w *watch) take(c *replica.Change) error {
 	case !is:
 		kind = pb.WatchChange_WATCH_CHANGE_LEFT
 	}
-	w.message.add(kind, w.kind, &object, w.want.specs, c.Revision)
+	w.message.add(
+		kind,
+		w.kind,
+		&object,
+		w.want.specs,
+		c.Revision,
+		kind == pb.WatchChange_WATCH_CHANGE_DELETED && w.archives(f),
+	)
 	return nil
+}
+
+// archives reports whether an object that was deleted is a job that is in the archive.
+func (w *watch) archives(f *frame) bool {
+	if w.kind != wire.KindJobStatus || f.old.deleted {
+		return false
+	}
+	v, err := w.g.archiveOf(w.g.replica.Latest())
+	return err == nil && v.kept()
 }
 
 // flush sends the message. Its bytes count as the request's until the caller has taken them.
@@ -364,6 +383,7 @@ type watchMessage struct {
 const (
 	fieldChanges, fieldPoint, fieldSnapshotEnd     = 1, 2, 3
 	fieldChange, fieldObject, fieldRevision        = 1, 2, 3
+	fieldArchived                                  = 4 // of jobs
 	fieldEpoch, fieldPointRevision, fieldPointPart = 1, 2, 3
 )
 
@@ -386,7 +406,9 @@ func (m *watchMessage) reset() {
 }
 
 // add appends a change. The records in it are copied as the leader has encoded them.
-func (m *watchMessage) add(change pb.WatchChange, kind wire.Kind, o *replica.Object, specs bool, revision uint64) {
+func (m *watchMessage) add(
+	change pb.WatchChange, kind wire.Kind, o *replica.Object, specs bool, revision uint64, archived bool,
+) {
 	m.open()
 	m.changes++
 	object := encodedObject{kind: kind, object: o, specs: specs}
@@ -396,6 +418,9 @@ func (m *watchMessage) add(change pb.WatchChange, kind wire.Kind, o *replica.Obj
 	if revision > 0 {
 		inner += protowire.SizeTag(fieldRevision) + protowire.SizeVarint(revision)
 	}
+	if archived {
+		inner += protowire.SizeTag(fieldArchived) + protowire.SizeVarint(1)
+	}
 	m.data = protowire.AppendTag(m.data, fieldChanges, protowire.BytesType)
 	m.data = protowire.AppendVarint(m.data, uint64(inner))
 	m.varint(fieldChange, uint64(change))
@@ -404,6 +429,9 @@ func (m *watchMessage) add(change pb.WatchChange, kind wire.Kind, o *replica.Obj
 	m.data = object.append(m.data)
 	if revision > 0 {
 		m.varint(fieldRevision, revision)
+	}
+	if archived {
+		m.varint(fieldArchived, 1)
 	}
 }
 

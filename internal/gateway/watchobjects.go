@@ -3,93 +3,23 @@ package gateway
 import (
 	"bytes"
 	"iter"
-	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// criteria are the criteria of a list or a watch. Zero values do not restrict. Those that a kind of
-// object does not have are zero.
-type criteria struct {
-	job, node    string  // of tasks
-	queue, owner string  // of jobs
-	states       []int32 // of jobs or tasks
-	specs        bool    // send jobs with their specifications
-}
-
-// taskCriteria returns the criteria of a list or a watch of tasks.
-func taskCriteria(m interface {
-	GetJob() string
-	GetNode() string
-	GetStates() []pb.TaskState
-},
-) criteria {
-	return criteria{job: m.GetJob(), node: m.GetNode(), states: numbers(m.GetStates())}
-}
-
-// jobCriteria returns the criteria of a list or a watch of jobs.
-func jobCriteria(m interface {
-	GetQueue() string
-	GetOwner() string
-	GetStates() []pb.JobState
-},
-) criteria {
-	return criteria{queue: m.GetQueue(), owner: m.GetOwner(), states: numbers(m.GetStates())}
-}
-
-// part returns a part of the objects of a kind that holds all those which meet the criteria. It is
-// the smallest that a reader of changes can have.
-func (c *criteria) part(kind wire.Kind) replica.Part {
-	for _, p := range [...]replica.Part{
-		{Kind: wire.KindTask, By: replica.ByJob, Value: c.job},
-		{Kind: wire.KindTask, By: replica.ByNode, Value: c.node},
-		{Kind: wire.KindJobStatus, By: replica.ByOwner, Value: c.owner},
-		{Kind: wire.KindJobStatus, By: replica.ByQueue, Value: c.queue},
-	} {
-		if p.Kind == kind && p.Value != "" {
-			return p
-		}
-	}
-	return replica.Part{Kind: kind}
-}
-
-// facts are the properties of an object that criteria look at. Its slices may be parts of the
-// record.
-type facts struct {
-	exists       bool
-	key          string // of the record
-	node         []byte // on which a task is now; empty: none
-	queue, owner []byte
-	state        int32
-}
-
-// taskFacts returns the facts of a task. Its record keeps the node after the end too.
-func taskFacts(key string, node []byte, state int32) facts {
-	f := facts{exists: true, key: key, state: state}
-	if plimsoll.TaskState(state).OnNode() {
-		f.node = node
-	}
-	return f
-}
-
-// met reports whether an object meets the criteria.
-func (c *criteria) met(f *facts) bool {
-	return (c.job == "" || wire.IsTaskKeyOf(f.key, c.job)) && (c.node == "" || string(f.node) == c.node) &&
-		(c.owner == "" || string(f.owner) == c.owner) && isOrBelow(f.queue, c.queue) &&
-		(len(c.states) == 0 || slices.Contains(c.states, f.state))
-}
-
 // objects yields the smallest range of objects of a kind that holds all that meet the criteria.
 func (c *criteria) objects(s *replica.Snapshot, kind wire.Kind) iter.Seq2[string, replica.Object] {
 	records := s.Scan(kind, "", "")
 	if kind == wire.KindTask {
-		records = tasksOf(s, &pb.ListTasksRequest{Job: c.job, Node: c.node}, "")
+		records = s.Tasks(c.tasks(), "")
+	}
+	if kind == wire.KindJobStatus {
+		records = s.Jobs(c.jobs(), "")
 	}
 	return func(yield func(string, replica.Object) bool) {
 		for key, value := range records {
@@ -110,31 +40,14 @@ func (c *criteria) objects(s *replica.Snapshot, kind wire.Kind) iter.Seq2[string
 // meets reports whether an object of a snapshot meets the criteria. It completes a job that does.
 func (c *criteria) meets(s *replica.Snapshot, kind wire.Kind, key string, o *replica.Object) (bool, error) {
 	f, err := factsOf(kind, key, o.Value)
+	if len(c.labels) > 0 {
+		f.spec, _ = s.Get(wire.KindJobSpec, key)
+	}
 	if err != nil || !c.met(&f) {
 		return false, err
 	}
 	*o, err = completed(s, kind, key, *o)
 	return true, err
-}
-
-// factsOf decodes a record for criteria.
-func factsOf(kind wire.Kind, key string, value []byte) (facts, error) {
-	f := facts{exists: true, key: key}
-	switch kind {
-	case wire.KindTask:
-		task := &pb.Task{}
-		if err := decode(kind, key, value, task); err != nil {
-			return f, err
-		}
-		f = taskFacts(key, []byte(task.GetNode()), int32(task.GetState()))
-	case wire.KindJobStatus:
-		status := &pb.JobStatus{}
-		if err := decode(kind, key, value, status); err != nil {
-			return f, err
-		}
-		f.queue, f.owner, f.state = []byte(status.GetQueue()), []byte(status.GetOwner()), int32(status.GetState())
-	}
-	return f, nil
 }
 
 // completed returns an object as it is sent: the record of a job is completed as addKnown does, if
@@ -174,11 +87,13 @@ func (g *Gateway) frame(c *replica.Change) any {
 		bytes.Equal(c.New.Value, c.Old.Value)
 	if c.Old.Value != nil {
 		f.old, f.err = factsOf(c.Kind, c.Key, c.Old.Value)
+		f.old.spec = c.Old.Extra
 	}
 	if c.New.Value == nil || f.err != nil {
 		return f
 	}
 	f.new, f.err = factsOf(c.Kind, c.Key, c.New.Value)
+	f.new.spec = c.New.Extra
 	return f
 }
 

@@ -17,10 +17,14 @@ func (s watchService) WatchJobs(
 	ctx context.Context, req *connect.Request[pb.WatchJobsRequest], stream *connect.ServerStream[pb.WatchJobsResponse],
 ) error {
 	m := req.Msg
+	want, err := jobCriteria(m)
+	if err != nil {
+		return err
+	}
 	w := watch{
 		g: s.g, rpc: "WatchJobs", kind: wire.KindJobStatus, from: m.GetFrom(),
 		send: encodedSender(stream), json: inJSON(req.Header()),
-		want: jobCriteria(m),
+		want: want,
 	}
 	w.want.specs = m.GetSpecs()
 	return w.run(ctx)
@@ -32,10 +36,14 @@ func (s watchService) WatchTasks(
 	stream *connect.ServerStream[pb.WatchTasksResponse],
 ) error {
 	m := req.Msg
+	want, err := taskCriteria(m)
+	if err != nil {
+		return err
+	}
 	w := watch{
 		g: s.g, rpc: "WatchTasks", kind: wire.KindTask, from: m.GetFrom(),
 		send: encodedSender(stream), json: inJSON(req.Header()),
-		want: taskCriteria(m),
+		want: want,
 	}
 	return w.run(ctx)
 }

@@ -19,7 +19,12 @@ type Snapshot struct {
 	kinds    [wire.NumKinds]*informer.Snapshot[record]
 	events   ring.View
 	bytes    int64
+	written  int64
+	origin   *origin
 }
+
+// origin tells the snapshots of one Tables from those of others.
+type origin struct{ _ byte }
 
 // Epoch is the epoch of the leader that made the last batch.
 func (s *Snapshot) Epoch() uint64 { return s.epoch }
@@ -40,6 +45,16 @@ func (s *Snapshot) InstanceUUID() string { return s.instance }
 
 // Bytes is the total size of all keys and values.
 func (s *Snapshot) Bytes() int64 { return s.bytes }
+
+// WrittenSince returns the bytes that a reader keeps in memory by an earlier snapshot of the same
+// tables: those of the records that were replaced or deleted since, with some for each change. same
+// is false for a snapshot of other tables, all of which it keeps.
+func (s *Snapshot) WrittenSince(earlier *Snapshot) (bytes int64, same bool) {
+	if s == nil || s.origin != earlier.origin {
+		return 0, false
+	}
+	return s.written - earlier.written, true
+}
 
 // Events is the ring of recent events.
 func (s *Snapshot) Events() ring.View { return s.events }

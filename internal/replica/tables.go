@@ -41,9 +41,11 @@ type Tables struct {
 	time     int64
 	instance string
 
-	kinds  [wire.NumKinds]*informer.Indexer[record]
-	events *ring.Ring
-	bytes  int64
+	kinds   [wire.NumKinds]*informer.Indexer[record]
+	events  *ring.Ring
+	bytes   int64
+	written int64 // Snapshot.WrittenSince is a difference of it
+	origin  *origin
 
 	// loading holds the records of tables that are not complete yet; nil: they are.
 	loading *[wire.NumKinds]*informer.Rebuild[record]
@@ -59,7 +61,7 @@ func NewTables(eventCapacity int) *Tables {
 	if eventCapacity <= 0 {
 		eventCapacity = ring.DefaultCapacity
 	}
-	t := &Tables{events: ring.New(eventCapacity)}
+	t := &Tables{events: ring.New(eventCapacity), origin: new(origin)}
 	for kind := range t.kinds {
 		indexer, err := informer.NewIndexer(informer.IndexerConfig[record]{Indexes: criteria[kind]})
 		if err != nil {
@@ -160,8 +162,13 @@ func reused[E any](s []E) []E {
 	return s[:0]
 }
 
+// writtenOverhead is the approximate cost of a change to a reader of an earlier snapshot beside the
+// former record: its share of the tree nodes that are copied.
+const writtenOverhead = 256
+
 // count keeps the sum of the bytes. was is the record that a mutation replaced.
 func (t *Tables) count(m *wire.Mutation, was informer.Previous[record]) {
+	t.written += writtenOverhead + int64(len(was.Object.value))
 	if m.Value != nil {
 		t.bytes += int64(len(m.Key) + len(m.Value))
 	}
@@ -223,7 +230,7 @@ func (t *Tables) complete() error {
 func (t *Tables) Snapshot() *Snapshot {
 	s := &Snapshot{
 		epoch: t.epoch, revision: t.revision, time: t.time, instance: t.instance,
-		events: t.events.View(), bytes: t.bytes,
+		events: t.events.View(), bytes: t.bytes, written: t.written, origin: t.origin,
 	}
 	for kind := range t.kinds {
 		s.kinds[kind] = t.kinds[kind].Snapshot()

@@ -302,7 +302,26 @@ func AppendJSON(dst []byte, m proto.Message) ([]byte, error) {
 type JobFacts struct {
 	Queue, Owner []byte
 	State        int32
-	UID          []byte // as text
+	Killed       bool
+	Submitted    int64
+	Finished     int64
+	UID          []byte // as text; empty in a record from before uids existed
+	Deleted      bool
+}
+
+// Lifetime returns the uid of the job. One from before uids existed has the time of its submit
+// only.
+func (facts *JobFacts) Lifetime() (plimsoll.UID, error) {
+	if len(facts.UID) == 0 {
+		return plimsoll.MakeUID(facts.Submitted, 0), nil
+	}
+	return plimsoll.ParseUID(string(facts.UID)) //nolint:wrapcheck // the caller names the record
+}
+
+// Result returns how the job ended, as plimsoll.JobStatus.Result does.
+func (facts *JobFacts) Result() plimsoll.TaskResult {
+	s := plimsoll.JobStatus{State: plimsoll.JobState(enumOf(facts.State)), Killed: facts.Killed}
+	return s.Result()
 }
 
 // LookAtJob reads the facts of an encoded JobStatus without decoding it. It goes over all fields,
@@ -326,8 +345,16 @@ func (facts *JobFacts) take(f *field) {
 		facts.Queue = f.b
 	case 4<<3 | varintType:
 		facts.State = int32(f.v)
+	case 6<<3 | varintType:
+		facts.Killed = f.v != 0
+	case 7<<3 | varintType:
+		facts.Submitted = int64(f.v)
+	case 9<<3 | varintType:
+		facts.Finished = int64(f.v)
 	case 12<<3 | bytesType:
 		facts.UID = f.b
+	case 14<<3 | varintType:
+		facts.Deleted = f.v != 0
 	}
 }
 
@@ -335,6 +362,8 @@ func (facts *JobFacts) take(f *field) {
 type TaskFacts struct {
 	Node          []byte
 	State, Result int32
+	ExitCode      int32
+	Finished      int64
 }
 
 // LookAtTask is LookAtJob for a Task.
@@ -357,6 +386,10 @@ func (facts *TaskFacts) take(f *field) {
 		facts.Result = int32(f.v)
 	case 8<<3 | bytesType:
 		facts.Node = f.b
+	case 9<<3 | varintType:
+		facts.ExitCode = int32(f.v)
+	case 14<<3 | varintType:
+		facts.Finished = int64(f.v)
 	}
 }
 

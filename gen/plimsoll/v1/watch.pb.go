@@ -158,7 +158,11 @@ type WatchJobsRequest struct {
 	// Send specifications too.
 	Specs bool `protobuf:"varint,4,opt,name=specs,proto3" json:"specs,omitempty"`
 	// Resume behind this point; unset: begin with a snapshot.
-	From          *WatchPoint `protobuf:"bytes,5,opt,name=from,proto3" json:"from,omitempty"`
+	From *WatchPoint `protobuf:"bytes,5,opt,name=from,proto3" json:"from,omitempty"`
+	// As ListJobsRequest.
+	Ids           []string     `protobuf:"bytes,6,rep,name=ids,proto3" json:"ids,omitempty"`
+	Labels        []string     `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty"`
+	Results       []TaskResult `protobuf:"varint,8,rep,packed,name=results,proto3,enum=plimsoll.v1.TaskResult" json:"results,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -228,13 +232,36 @@ func (x *WatchJobsRequest) GetFrom() *WatchPoint {
 	return nil
 }
 
+func (x *WatchJobsRequest) GetIds() []string {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+func (x *WatchJobsRequest) GetLabels() []string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *WatchJobsRequest) GetResults() []TaskResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
 type WatchedJob struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Change WatchChange            `protobuf:"varint,1,opt,name=change,proto3,enum=plimsoll.v1.WatchChange" json:"change,omitempty"`
 	// Without its specification unless the request asks for it.
 	Job *Job `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
 	// Revision of the change; 0 in the snapshot.
-	Revision      uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	Revision uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	// With WATCH_CHANGE_DELETED: the job has left the active store and is in the archive.
+	Archived      bool `protobuf:"varint,4,opt,name=archived,proto3" json:"archived,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -288,6 +315,13 @@ func (x *WatchedJob) GetRevision() uint64 {
 		return x.Revision
 	}
 	return 0
+}
+
+func (x *WatchedJob) GetArchived() bool {
+	if x != nil {
+		return x.Archived
+	}
+	return false
 }
 
 type WatchJobsResponse struct {
@@ -359,7 +393,10 @@ type WatchTasksRequest struct {
 	Node   string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
 	States []TaskState            `protobuf:"varint,3,rep,packed,name=states,proto3,enum=plimsoll.v1.TaskState" json:"states,omitempty"`
 	// As WatchJobsRequest.from.
-	From          *WatchPoint `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`
+	From *WatchPoint `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`
+	// As ListTasksRequest.
+	Results       []TaskResult `protobuf:"varint,5,rep,packed,name=results,proto3,enum=plimsoll.v1.TaskResult" json:"results,omitempty"`
+	ExitCodes     []int32      `protobuf:"varint,6,rep,packed,name=exit_codes,json=exitCodes,proto3" json:"exit_codes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -418,6 +455,20 @@ func (x *WatchTasksRequest) GetStates() []TaskState {
 func (x *WatchTasksRequest) GetFrom() *WatchPoint {
 	if x != nil {
 		return x.From
+	}
+	return nil
+}
+
+func (x *WatchTasksRequest) GetResults() []TaskResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+func (x *WatchTasksRequest) GetExitCodes() []int32 {
+	if x != nil {
+		return x.ExitCodes
 	}
 	return nil
 }
@@ -886,7 +937,10 @@ type WatchEventsRequest struct {
 	Object string `protobuf:"bytes,2,opt,name=object,proto3" json:"object,omitempty"`
 	// Instance whose ids start is of. If another one leads, the watch begins with the oldest event.
 	// Empty: the present one.
-	InstanceUuid  string `protobuf:"bytes,3,opt,name=instance_uuid,json=instanceUuid,proto3" json:"instance_uuid,omitempty"`
+	InstanceUuid string `protobuf:"bytes,3,opt,name=instance_uuid,json=instanceUuid,proto3" json:"instance_uuid,omitempty"`
+	// As ListEventsRequest.
+	Since         int64          `protobuf:"varint,4,opt,name=since,proto3" json:"since,omitempty"`
+	Types         []EventSubject `protobuf:"varint,5,rep,packed,name=types,proto3,enum=plimsoll.v1.EventSubject" json:"types,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -940,6 +994,20 @@ func (x *WatchEventsRequest) GetInstanceUuid() string {
 		return x.InstanceUuid
 	}
 	return ""
+}
+
+func (x *WatchEventsRequest) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *WatchEventsRequest) GetTypes() []EventSubject {
+	if x != nil {
+		return x.Types
+	}
+	return nil
 }
 
 type WatchEventsResponse struct {
@@ -1021,27 +1089,34 @@ const file_plimsoll_v1_watch_proto_rawDesc = "" +
 	"WatchPoint\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x12\n" +
-	"\x04part\x18\x03 \x01(\rR\x04part\"\xb0\x01\n" +
+	"\x04part\x18\x03 \x01(\rR\x04part\"\x8d\x02\n" +
 	"\x10WatchJobsRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12-\n" +
 	"\x06states\x18\x03 \x03(\x0e2\x15.plimsoll.v1.JobStateR\x06states\x12\x14\n" +
 	"\x05specs\x18\x04 \x01(\bR\x05specs\x12+\n" +
-	"\x04from\x18\x05 \x01(\v2\x17.plimsoll.v1.WatchPointR\x04from\"~\n" +
+	"\x04from\x18\x05 \x01(\v2\x17.plimsoll.v1.WatchPointR\x04from\x12\x10\n" +
+	"\x03ids\x18\x06 \x03(\tR\x03ids\x12\x16\n" +
+	"\x06labels\x18\a \x03(\tR\x06labels\x121\n" +
+	"\aresults\x18\b \x03(\x0e2\x17.plimsoll.v1.TaskResultR\aresults\"\x9a\x01\n" +
 	"\n" +
 	"WatchedJob\x120\n" +
 	"\x06change\x18\x01 \x01(\x0e2\x18.plimsoll.v1.WatchChangeR\x06change\x12\"\n" +
 	"\x03job\x18\x02 \x01(\v2\x10.plimsoll.v1.JobR\x03job\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x04R\brevision\"\x92\x01\n" +
+	"\brevision\x18\x03 \x01(\x04R\brevision\x12\x1a\n" +
+	"\barchived\x18\x04 \x01(\bR\barchived\"\x92\x01\n" +
 	"\x11WatchJobsResponse\x12+\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x17.plimsoll.v1.WatchedJobR\x04jobs\x12-\n" +
 	"\x05point\x18\x02 \x01(\v2\x17.plimsoll.v1.WatchPointR\x05point\x12!\n" +
-	"\fsnapshot_end\x18\x03 \x01(\bR\vsnapshotEnd\"\x96\x01\n" +
+	"\fsnapshot_end\x18\x03 \x01(\bR\vsnapshotEnd\"\xe8\x01\n" +
 	"\x11WatchTasksRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12.\n" +
 	"\x06states\x18\x03 \x03(\x0e2\x16.plimsoll.v1.TaskStateR\x06states\x12+\n" +
-	"\x04from\x18\x04 \x01(\v2\x17.plimsoll.v1.WatchPointR\x04from\"\x82\x01\n" +
+	"\x04from\x18\x04 \x01(\v2\x17.plimsoll.v1.WatchPointR\x04from\x121\n" +
+	"\aresults\x18\x05 \x03(\x0e2\x17.plimsoll.v1.TaskResultR\aresults\x12\x1d\n" +
+	"\n" +
+	"exit_codes\x18\x06 \x03(\x05R\texitCodes\"\x82\x01\n" +
 	"\vWatchedTask\x120\n" +
 	"\x06change\x18\x01 \x01(\x0e2\x18.plimsoll.v1.WatchChangeR\x06change\x12%\n" +
 	"\x04task\x18\x02 \x01(\v2\x11.plimsoll.v1.TaskR\x04task\x12\x1a\n" +
@@ -1069,11 +1144,13 @@ const file_plimsoll_v1_watch_proto_rawDesc = "" +
 	"\x13WatchQueuesResponse\x121\n" +
 	"\x06queues\x18\x01 \x03(\v2\x19.plimsoll.v1.WatchedQueueR\x06queues\x12-\n" +
 	"\x05point\x18\x02 \x01(\v2\x17.plimsoll.v1.WatchPointR\x05point\x12!\n" +
-	"\fsnapshot_end\x18\x03 \x01(\bR\vsnapshotEnd\"v\n" +
+	"\fsnapshot_end\x18\x03 \x01(\bR\vsnapshotEnd\"\xbd\x01\n" +
 	"\x12WatchEventsRequest\x12\x19\n" +
 	"\x05start\x18\x01 \x01(\x04H\x00R\x05start\x88\x01\x01\x12\x16\n" +
 	"\x06object\x18\x02 \x01(\tR\x06object\x12#\n" +
-	"\rinstance_uuid\x18\x03 \x01(\tR\finstanceUuidB\b\n" +
+	"\rinstance_uuid\x18\x03 \x01(\tR\finstanceUuid\x12\x14\n" +
+	"\x05since\x18\x04 \x01(\x03R\x05since\x12/\n" +
+	"\x05types\x18\x05 \x03(\x0e2\x19.plimsoll.v1.EventSubjectR\x05typesB\b\n" +
 	"\x06_start\"\x8c\x01\n" +
 	"\x13WatchEventsResponse\x12#\n" +
 	"\rinstance_uuid\x18\x01 \x01(\tR\finstanceUuid\x12\x10\n" +
@@ -1128,52 +1205,57 @@ var file_plimsoll_v1_watch_proto_goTypes = []any{
 	(*WatchEventsRequest)(nil),  // 14: plimsoll.v1.WatchEventsRequest
 	(*WatchEventsResponse)(nil), // 15: plimsoll.v1.WatchEventsResponse
 	(JobState)(0),               // 16: plimsoll.v1.JobState
-	(*Job)(nil),                 // 17: plimsoll.v1.Job
-	(TaskState)(0),              // 18: plimsoll.v1.TaskState
-	(*Task)(nil),                // 19: plimsoll.v1.Task
-	(*NodeInfo)(nil),            // 20: plimsoll.v1.NodeInfo
-	(*QueueStatus)(nil),         // 21: plimsoll.v1.QueueStatus
-	(*Event)(nil),               // 22: plimsoll.v1.Event
+	(TaskResult)(0),             // 17: plimsoll.v1.TaskResult
+	(*Job)(nil),                 // 18: plimsoll.v1.Job
+	(TaskState)(0),              // 19: plimsoll.v1.TaskState
+	(*Task)(nil),                // 20: plimsoll.v1.Task
+	(*NodeInfo)(nil),            // 21: plimsoll.v1.NodeInfo
+	(*QueueStatus)(nil),         // 22: plimsoll.v1.QueueStatus
+	(EventSubject)(0),           // 23: plimsoll.v1.EventSubject
+	(*Event)(nil),               // 24: plimsoll.v1.Event
 }
 var file_plimsoll_v1_watch_proto_depIdxs = []int32{
 	16, // 0: plimsoll.v1.WatchJobsRequest.states:type_name -> plimsoll.v1.JobState
 	1,  // 1: plimsoll.v1.WatchJobsRequest.from:type_name -> plimsoll.v1.WatchPoint
-	0,  // 2: plimsoll.v1.WatchedJob.change:type_name -> plimsoll.v1.WatchChange
-	17, // 3: plimsoll.v1.WatchedJob.job:type_name -> plimsoll.v1.Job
-	3,  // 4: plimsoll.v1.WatchJobsResponse.jobs:type_name -> plimsoll.v1.WatchedJob
-	1,  // 5: plimsoll.v1.WatchJobsResponse.point:type_name -> plimsoll.v1.WatchPoint
-	18, // 6: plimsoll.v1.WatchTasksRequest.states:type_name -> plimsoll.v1.TaskState
-	1,  // 7: plimsoll.v1.WatchTasksRequest.from:type_name -> plimsoll.v1.WatchPoint
-	0,  // 8: plimsoll.v1.WatchedTask.change:type_name -> plimsoll.v1.WatchChange
-	19, // 9: plimsoll.v1.WatchedTask.task:type_name -> plimsoll.v1.Task
-	6,  // 10: plimsoll.v1.WatchTasksResponse.tasks:type_name -> plimsoll.v1.WatchedTask
-	1,  // 11: plimsoll.v1.WatchTasksResponse.point:type_name -> plimsoll.v1.WatchPoint
-	1,  // 12: plimsoll.v1.WatchNodesRequest.from:type_name -> plimsoll.v1.WatchPoint
-	0,  // 13: plimsoll.v1.WatchedNode.change:type_name -> plimsoll.v1.WatchChange
-	20, // 14: plimsoll.v1.WatchedNode.node:type_name -> plimsoll.v1.NodeInfo
-	9,  // 15: plimsoll.v1.WatchNodesResponse.nodes:type_name -> plimsoll.v1.WatchedNode
-	1,  // 16: plimsoll.v1.WatchNodesResponse.point:type_name -> plimsoll.v1.WatchPoint
-	1,  // 17: plimsoll.v1.WatchQueuesRequest.from:type_name -> plimsoll.v1.WatchPoint
-	0,  // 18: plimsoll.v1.WatchedQueue.change:type_name -> plimsoll.v1.WatchChange
-	21, // 19: plimsoll.v1.WatchedQueue.queue:type_name -> plimsoll.v1.QueueStatus
-	12, // 20: plimsoll.v1.WatchQueuesResponse.queues:type_name -> plimsoll.v1.WatchedQueue
-	1,  // 21: plimsoll.v1.WatchQueuesResponse.point:type_name -> plimsoll.v1.WatchPoint
-	22, // 22: plimsoll.v1.WatchEventsResponse.events:type_name -> plimsoll.v1.Event
-	2,  // 23: plimsoll.v1.WatchService.WatchJobs:input_type -> plimsoll.v1.WatchJobsRequest
-	5,  // 24: plimsoll.v1.WatchService.WatchTasks:input_type -> plimsoll.v1.WatchTasksRequest
-	8,  // 25: plimsoll.v1.WatchService.WatchNodes:input_type -> plimsoll.v1.WatchNodesRequest
-	11, // 26: plimsoll.v1.WatchService.WatchQueues:input_type -> plimsoll.v1.WatchQueuesRequest
-	14, // 27: plimsoll.v1.WatchService.WatchEvents:input_type -> plimsoll.v1.WatchEventsRequest
-	4,  // 28: plimsoll.v1.WatchService.WatchJobs:output_type -> plimsoll.v1.WatchJobsResponse
-	7,  // 29: plimsoll.v1.WatchService.WatchTasks:output_type -> plimsoll.v1.WatchTasksResponse
-	10, // 30: plimsoll.v1.WatchService.WatchNodes:output_type -> plimsoll.v1.WatchNodesResponse
-	13, // 31: plimsoll.v1.WatchService.WatchQueues:output_type -> plimsoll.v1.WatchQueuesResponse
-	15, // 32: plimsoll.v1.WatchService.WatchEvents:output_type -> plimsoll.v1.WatchEventsResponse
-	28, // [28:33] is the sub-list for method output_type
-	23, // [23:28] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	17, // 2: plimsoll.v1.WatchJobsRequest.results:type_name -> plimsoll.v1.TaskResult
+	0,  // 3: plimsoll.v1.WatchedJob.change:type_name -> plimsoll.v1.WatchChange
+	18, // 4: plimsoll.v1.WatchedJob.job:type_name -> plimsoll.v1.Job
+	3,  // 5: plimsoll.v1.WatchJobsResponse.jobs:type_name -> plimsoll.v1.WatchedJob
+	1,  // 6: plimsoll.v1.WatchJobsResponse.point:type_name -> plimsoll.v1.WatchPoint
+	19, // 7: plimsoll.v1.WatchTasksRequest.states:type_name -> plimsoll.v1.TaskState
+	1,  // 8: plimsoll.v1.WatchTasksRequest.from:type_name -> plimsoll.v1.WatchPoint
+	17, // 9: plimsoll.v1.WatchTasksRequest.results:type_name -> plimsoll.v1.TaskResult
+	0,  // 10: plimsoll.v1.WatchedTask.change:type_name -> plimsoll.v1.WatchChange
+	20, // 11: plimsoll.v1.WatchedTask.task:type_name -> plimsoll.v1.Task
+	6,  // 12: plimsoll.v1.WatchTasksResponse.tasks:type_name -> plimsoll.v1.WatchedTask
+	1,  // 13: plimsoll.v1.WatchTasksResponse.point:type_name -> plimsoll.v1.WatchPoint
+	1,  // 14: plimsoll.v1.WatchNodesRequest.from:type_name -> plimsoll.v1.WatchPoint
+	0,  // 15: plimsoll.v1.WatchedNode.change:type_name -> plimsoll.v1.WatchChange
+	21, // 16: plimsoll.v1.WatchedNode.node:type_name -> plimsoll.v1.NodeInfo
+	9,  // 17: plimsoll.v1.WatchNodesResponse.nodes:type_name -> plimsoll.v1.WatchedNode
+	1,  // 18: plimsoll.v1.WatchNodesResponse.point:type_name -> plimsoll.v1.WatchPoint
+	1,  // 19: plimsoll.v1.WatchQueuesRequest.from:type_name -> plimsoll.v1.WatchPoint
+	0,  // 20: plimsoll.v1.WatchedQueue.change:type_name -> plimsoll.v1.WatchChange
+	22, // 21: plimsoll.v1.WatchedQueue.queue:type_name -> plimsoll.v1.QueueStatus
+	12, // 22: plimsoll.v1.WatchQueuesResponse.queues:type_name -> plimsoll.v1.WatchedQueue
+	1,  // 23: plimsoll.v1.WatchQueuesResponse.point:type_name -> plimsoll.v1.WatchPoint
+	23, // 24: plimsoll.v1.WatchEventsRequest.types:type_name -> plimsoll.v1.EventSubject
+	24, // 25: plimsoll.v1.WatchEventsResponse.events:type_name -> plimsoll.v1.Event
+	2,  // 26: plimsoll.v1.WatchService.WatchJobs:input_type -> plimsoll.v1.WatchJobsRequest
+	5,  // 27: plimsoll.v1.WatchService.WatchTasks:input_type -> plimsoll.v1.WatchTasksRequest
+	8,  // 28: plimsoll.v1.WatchService.WatchNodes:input_type -> plimsoll.v1.WatchNodesRequest
+	11, // 29: plimsoll.v1.WatchService.WatchQueues:input_type -> plimsoll.v1.WatchQueuesRequest
+	14, // 30: plimsoll.v1.WatchService.WatchEvents:input_type -> plimsoll.v1.WatchEventsRequest
+	4,  // 31: plimsoll.v1.WatchService.WatchJobs:output_type -> plimsoll.v1.WatchJobsResponse
+	7,  // 32: plimsoll.v1.WatchService.WatchTasks:output_type -> plimsoll.v1.WatchTasksResponse
+	10, // 33: plimsoll.v1.WatchService.WatchNodes:output_type -> plimsoll.v1.WatchNodesResponse
+	13, // 34: plimsoll.v1.WatchService.WatchQueues:output_type -> plimsoll.v1.WatchQueuesResponse
+	15, // 35: plimsoll.v1.WatchService.WatchEvents:output_type -> plimsoll.v1.WatchEventsResponse
+	31, // [31:36] is the sub-list for method output_type
+	26, // [26:31] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_watch_proto_init() }

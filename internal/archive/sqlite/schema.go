@@ -1,0 +1,155 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/archive"
+)
+
+const (
+	// applicationID is in the file's header, so that another database is not taken for an archive.
+	applicationID = 0x506c6d61
+	format        = 1
+)
+
+// schema is described in DESIGN.md.
+const schema = `
+CREATE TABLE state (
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  id TEXT NOT NULL, epoch INTEGER NOT NULL, generation INTEGER NOT NULL, sequence INTEGER NOT NULL,
+  next INTEGER NOT NULL, jobs INTEGER NOT NULL, tasks INTEGER NOT NULL, bytes INTEGER NOT NULL,
+  pending INTEGER NOT NULL, pending_bytes INTEGER NOT NULL, deleted INTEGER NOT NULL,
+  longest INTEGER NOT NULL, before INTEGER NOT NULL
+);
+CREATE TABLE job (
+  n INTEGER PRIMARY KEY, uid BLOB NOT NULL, id TEXT NOT NULL, words INTEGER NOT NULL,
+  head BLOB NOT NULL, spec BLOB, status BLOB, tasks BLOB
+);
+CREATE UNIQUE INDEX job_uid ON job(uid);
+CREATE INDEX job_id ON job(id, uid, words);
+CREATE TABLE chunk (
+  n INTEGER PRIMARY KEY, results INTEGER NOT NULL, least TEXT NOT NULL, greatest TEXT NOT NULL, tasks BLOB NOT NULL
+);
+CREATE TABLE attempts (
+  uid BLOB NOT NULL, task TEXT NOT NULL, first INTEGER NOT NULL, value BLOB NOT NULL,
+  PRIMARY KEY (uid, task, first)
+) WITHOUT ROWID;
+CREATE TABLE recent (n INTEGER PRIMARY KEY, jobs BLOB NOT NULL);
+CREATE TABLE list (
+  word INTEGER NOT NULL, sort INTEGER NOT NULL, first BLOB NOT NULL, entries BLOB NOT NULL,
+  PRIMARY KEY (word, sort, first)
+) WITHOUT ROWID;
+CREATE TABLE deleted (uid BLOB PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX deleted_at ON deleted(at);
+`
+
+// state is the one row that each change reads and writes.
+type state struct {
+	id                                                    string
+	epoch, generation, sequence, next                     int64
+	jobs, tasks, bytes, pending, pendingBytes, tombstones int64
+
+	longest int64 // time between the submit and the end of any job up to now, in nanoseconds
+	before  int64 // the same for a job whose clock says that it ended before its submit
+}
+
+func (c *conn) readState() (*state, error) {
+	row, err := c.first(`SELECT id, epoch, generation, sequence, next, jobs, tasks, bytes, pending, pending_bytes,
+		deleted, longest, before FROM state`)
+	if err != nil {
+		return nil, err
+	}
+	if row == nil {
+		return nil, damaged(c.path, "the row with its state is missing")
+	}
+	s := &state{}
+	s.id, _ = row[0].(string)
+	for i, field := range s.numbers() {
+		n, ok := row[i+1].(int64)
+		if !ok || n < 0 {
+			return nil, damaged(c.path, "column %d of its state is %v", i+1, row[i+1])
+		}
+		*field = n
+	}
+	return s, nil
+}
+
+// numbers returns the fields behind the id, in the order of the columns.
+func (s *state) numbers() []*int64 {
+	return []*int64{
+		&s.epoch, &s.generation, &s.sequence, &s.next, &s.jobs, &s.tasks, &s.bytes, &s.pending, &s.pendingBytes,
+		&s.tombstones, &s.longest, &s.before,
+	}
+}
+
+func (c *conn) writeState(s *state) error {
+	var values []driver.Value
+	for _, field := range s.numbers() {
+		values = append(values, max(*field, 0))
+	}
+	_, err := c.exec(`UPDATE state SET epoch = ?, generation = ?, sequence = ?, next = ?, jobs = ?, tasks = ?,
+		bytes = ?, pending = ?, pending_bytes = ?, deleted = ?, longest = ?, before = ?`, values...)
+	return err
+}
+
+// mark returns what the state says to callers. oldest is the end of the job that ended first.
+func (s *state) mark(oldest int64) archive.Mark {
+	return archive.Mark{
+		ID: s.id, Epoch: uint64(s.epoch), Sequence: uint64(s.sequence), Jobs: s.jobs, Tasks: s.tasks,
+		Bytes: s.bytes, Oldest: oldest,
+	}
+}
+
+// made says whether the file has the tables, and refuses a file that is something else.
+func (c *conn) made() (bool, error) {
+	application, err := c.first("PRAGMA application_id")
+	if err != nil {
+		return false, err
+	}
+	version, err := c.first("PRAGMA user_version")
+	if err != nil {
+		return false, err
+	}
+	tables, err := c.first("SELECT count(*) FROM sqlite_schema")
+	if err != nil {
+		return false, err
+	}
+	switch {
+	case tables[0] == int64(0) && application[0] == int64(0):
+		return false, nil
+	case application[0] != int64(applicationID):
+		return false, plimsoll.Errorf(
+			plimsoll.CodeInvalid, "%s is a database, but not an archive; give another file", c.path,
+		)
+	case version[0] != int64(format):
+		return false, plimsoll.Errorf(
+			plimsoll.CodeUnavailable,
+			"the archive %s has format %v, and this program knows %d; run the version that wrote it", c.path, version[0],
+			format,
+		)
+	}
+	return true, nil
+}
+
+// create makes the tables, if they are not there.
+func (c *conn) create(ctx context.Context) error {
+	return c.change(ctx, func() error {
+		if made, err := c.made(); made || err != nil {
+			return err
+		}
+		if err := c.run(ctx, schema); err != nil {
+			return err
+		}
+		numbers := fmt.Sprintf("PRAGMA application_id=%d; PRAGMA user_version=%d", applicationID, format)
+		if err := c.run(ctx, numbers); err != nil {
+			return err
+		}
+		_, err := c.exec("INSERT INTO state VALUES (1, ?, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0)", uuid.NewString())
+		return err
+	})
+}

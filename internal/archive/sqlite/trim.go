@@ -1,0 +1,173 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/archive"
+)
+
+const (
+	// maxDeleted bounds the uids of deleted jobs that are remembered: 40 MiB in the file.
+	maxDeleted = 1_000_000
+	// vacuumPages is how many free pages a Trim gives back, and vacuumFrom from how many on.
+	vacuumPages = 512
+	vacuumFrom  = 4096
+)
+
+// Trim implements archive.Writer.
+func (w *Writer) Trim(
+	ctx context.Context, epoch uint64, keep archive.Retention, now int64, most int,
+) (removed int, more bool, err error) {
+	_, err = w.change(ctx, epoch, func(s *state) (bool, error) {
+		t := &trimmer{w: w, s: s, keep: keep, now: now, most: most, jobs: s.jobs, bytes: s.bytes, ctx: ctx}
+		if err := t.choose(); err != nil {
+			return false, err
+		}
+		forgotten, err := w.forget(s, now, most)
+		if err != nil {
+			return false, err
+		}
+		removed, more = len(t.chosen), t.full
+		if removed == 0 && len(t.stray) == 0 {
+			return forgotten > 0, nil
+		}
+		if err := w.unlist(s, t.stray); err != nil {
+			return false, err
+		}
+		return true, w.remove(ctx, s, t.chosen)
+	})
+	if err != nil {
+		return 0, false, fmt.Errorf("trim: %w", err)
+	}
+	if removed > 0 {
+		w.oldest = -1
+	}
+	if more {
+		return removed, more, nil
+	}
+	return removed, false, w.giveBack(ctx)
+}
+
+// trimmer chooses the jobs that go.
+type trimmer struct {
+	ctx  context.Context //nolint:containedctx // it lives as long as one call
+	w    *Writer
+	s    *state
+	keep archive.Retention
+	now  int64
+	most int
+
+	jobs, bytes int64 // without the chosen ones
+	chosen      []plimsoll.UID
+	stray       []recent // entries of the lists that lead nowhere
+	full        bool     // most were chosen, and another one would go
+}
+
+// choose takes those that are too old, then from the oldest on as many as are too many.
+func (t *trimmer) choose() error {
+	x, err := t.w.c.index(&budget{t.ctx, t.w.c.sizes.work + t.most})
+	if err != nil {
+		return err
+	}
+	d := direction{order: byFinish}
+	type class struct {
+		word   word
+		age    time.Duration
+		next   entry
+		behind bool
+	}
+	classes := []*class{{word: wordGood, age: t.keep.Age}, {word: wordBad, age: t.keep.FailedAge}}
+	walk := func(c *class, goes func(entry) bool) error {
+		l, err := x.of(d, c.word)
+		if err != nil {
+			return err
+		}
+		for {
+			e, ok, err := l.from(c.next, c.behind)
+			if errors.Is(err, errBudget) {
+				t.full = true
+				return nil
+			}
+			if !ok || err != nil || !goes(e) {
+				return err
+			}
+			if len(t.chosen)+len(t.stray) >= t.most {
+				t.full = true
+				return nil
+			}
+			if err := t.take(e, c.word); err != nil {
+				return err
+			}
+			c.next, c.behind = e, true
+		}
+	}
+	for _, c := range classes {
+		tooOld := func(e entry) bool { return c.age > 0 && int64(e.finished) < t.now-int64(c.age) }
+		if err := walk(c, tooOld); err != nil || t.full {
+			return err
+		}
+	}
+	tooMany := func(entry) bool {
+		return t.keep.Jobs > 0 && t.jobs > t.keep.Jobs || t.keep.Bytes > 0 && t.bytes > t.keep.Bytes
+	}
+	for _, c := range classes {
+		if err := walk(c, tooMany); err != nil || t.full {
+			return err
+		}
+	}
+	return nil
+}
+
+// take chooses the job of an entry.
+func (t *trimmer) take(e entry, of word) error {
+	uid := e.uid()
+	j, err := t.w.c.job(uid, false)
+	switch {
+	case errors.Is(err, errJobDamaged):
+		t.jobs--
+		t.stray = append(t.stray, recent{e, []word{of}})
+	case err != nil:
+		return err
+	case j == nil:
+		t.stray = append(t.stray, recent{e, []word{of}})
+		return nil
+	default:
+		t.jobs--
+		t.bytes -= int64(j.bytes)
+	}
+	t.chosen = append(t.chosen, uid)
+	return ended(t.ctx)
+}
+
+// forget forgets the deleted uids that are too old or too many.
+func (w *Writer) forget(s *state, now int64, most int) (int64, error) {
+	old, err := w.c.exec("DELETE FROM deleted WHERE uid IN (SELECT uid FROM deleted WHERE at < ? ORDER BY at LIMIT ?)",
+		now-int64(archive.DeletedAge), int64(most))
+	if err != nil {
+		return 0, err
+	}
+	s.tombstones -= old
+	if s.tombstones <= maxDeleted {
+		return old, nil
+	}
+	tooMany, err := w.c.exec("DELETE FROM deleted WHERE uid IN (SELECT uid FROM deleted ORDER BY at LIMIT ?)",
+		min(s.tombstones-maxDeleted, int64(most)))
+	s.tombstones -= tooMany
+	return old + tooMany, err
+}
+
+// giveBack shortens the file if much of it is free. It changes no content, so it needs no epoch.
+func (w *Writer) giveBack(ctx context.Context) error {
+	row, err := w.c.first("PRAGMA freelist_count")
+	if err != nil {
+		return err
+	}
+	if free, _ := row[0].(int64); free < vacuumFrom {
+		return nil
+	}
+	return w.c.run(ctx, fmt.Sprintf("PRAGMA incremental_vacuum(%d)", vacuumPages))
+}
