@@ -126,7 +126,8 @@ func (l *blocks) load(e entry, behind bool) (bool, error) {
 		if err := l.budget.take(1); err != nil {
 			return false, err
 		}
-		block, err := l.c.readBlock(l.dir.order, l.buffer, query, int64(l.word), int64(l.dir.order), l.dir.order.key(from))
+		block, err := l.c.readBlock(l.dir.order, l.buffer, query, int64(l.word), int64(l.dir.order),
+			l.dir.order.key(from))
 		if err != nil {
 			return false, err
 		}

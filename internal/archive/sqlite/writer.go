@@ -22,13 +22,9 @@ const (
 
 	// checkpointBytes is the size of the log at which a Write moves it into the file.
 	checkpointBytes = 32 << 20
-	// maxLogBytes is the size of the log at which nothing more is written: a reader that does not
-	// end keeps it from being moved.
-	maxLogBytes = 256 << 20
-
-	chunkBytes = 64 << 10 // of packed tasks
-	chunkTasks = 256
-	chunkShift = 24 // a chunk's number is its job's, then the number of its first task
+	chunkBytes      = 64 << 10 // of packed tasks
+	chunkTasks      = 256
+	chunkShift      = 24 // a chunk's number is its job's, then the number of its first task
 
 	foldBytes = 4 << 20 // bytes of the recent jobs at which their words go into the lists
 
@@ -81,9 +77,9 @@ func OpenWriter(ctx context.Context, path string) (*Writer, error) {
 	return &Writer{path: path, c: c, oldest: -1}, nil
 }
 
-// fileMode lets the group read: gateways of another user are in it. They write to the -shm file
-// beside it, which SQLite makes with the same mode.
-const fileMode = 0o660
+// fileMode lets the group read: gateways of another user are in it. SQLite gives it to the files
+// that it makes beside.
+const fileMode = 0o640
 
 // Close gives up the file.
 func (w *Writer) Close() error {
@@ -231,7 +227,7 @@ func (w *Writer) checkLog() error {
 		return w.closed()
 	}
 	info, err := os.Stat(w.path + "-wal")
-	if err != nil || info.Size() < maxLogBytes {
+	if err != nil || info.Size() < w.c.sizes.log {
 		return nil // without a log nothing is too large; a real fault shows in the Write
 	}
 	row, err := w.c.first("PRAGMA wal_checkpoint(TRUNCATE)")
