@@ -104,8 +104,8 @@ func (p *pins) drop(latest *replica.Snapshot, now time.Time) {
 func (p *pins) stats(latest *replica.Snapshot) (n int, bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, held := range p.mu.held {
-		written, _ := latest.WrittenSince(held.snapshot)
+	for i := range p.mu.held {
+		written, _ := latest.WrittenSince(p.mu.held[i].snapshot)
 		bytes = max(bytes, written) // what the oldest keeps holds what the others do
 	}
 	return len(p.mu.held), bytes
