@@ -190,7 +190,8 @@ func parseLifetime(idField, id, uidField, uid string) (l lifetime, err error) {
 	l.id = id
 	if uid != "" {
 		if l.uid, err = plimsoll.ParseUID(uid); err != nil {
-			return l, plimsoll.Invalid(uidField, "%.64q is not a uid; one has %d digits and letters from a to v", uid, plimsoll.UIDText)
+			return l, plimsoll.Invalid(uidField, "%.64q is not a uid; one has %d digits and letters from a to v", uid,
+				plimsoll.UIDText)
 		}
 	}
 	if id != "" || uid == "" {
@@ -206,8 +207,8 @@ type sought struct {
 	stored *archive.Stored // of the archive; nil: it was not asked
 }
 
-// find finds a job: in the snapshot, and if it has left that, in the archive. A job that is about to
-// be deleted is hidden. One that has begun to leave the snapshot is in the archive already.
+// find finds a job: in the snapshot, and if it has left that, in the archive. A job that is about
+// to be deleted is hidden. One that has begun to leave the snapshot is in the archive already.
 func (g *Gateway) find(ctx context.Context, s *replica.Snapshot, l lifetime) (sought, error) {
 	id := l.id
 	if id == "" {

@@ -45,7 +45,8 @@ var explained = [plimsoll.NumCodes]struct {
 		"try again after `Retry-After`, here or at another gateway", "UNAVAILABLE, 503",
 	},
 	plimsoll.CodeExhausted: {
-		"a bound was reached: requests, bytes, jobs of a queue, pinned lists", "try again after `Retry-After`, or ask for less",
+		"a bound was reached: requests, bytes, jobs of a queue, pinned lists",
+		"try again after `Retry-After`, or ask for less",
 		"RESOURCE_EXHAUSTED, 429",
 	},
 	plimsoll.CodeDenied: {
@@ -89,7 +90,8 @@ func errorsPage(t *testing.T) string {
 
 Every answer that is an error has one of these codes. Over gRPC and Connect it is the detail
 ` + "`plimsoll.v1.Error`" + ` of the status, and over HTTP the same message in the JSON of the answer: ` + "`code`" + `,
-` + "`op`" + `, ` + "`field`" + `, ` + "`message`" + ` and ` + "`reason`" + `. Two codes can share a gRPC code; the detail tells them apart.
+` + "`op`" + `, ` + "`field`" + `,
+	` + "`message`" + ` and ` + "`reason`" + `. Two codes can share a gRPC code; the detail tells them apart.
 
 The column *a change* says what became of a call that changes something: ` + "`reason`" + ` has it as a word,
 ` + "`no_effect`" + ` or ` + "`outcome_unknown`" + `. The last column has what Titus answers in such a case.
