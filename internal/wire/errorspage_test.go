@@ -83,25 +83,27 @@ var reasons = map[string]string{
 	wire.ReasonNoEffect: "nothing was changed", wire.ReasonOutcomeUnknown: "not known", "": "look",
 }
 
-// errorsPage is the page docs/reference/errors.md.
-func errorsPage(t *testing.T) string {
-	var b strings.Builder
-	b.WriteString(`# Errors
+// errorsHead is the beginning of the page, with ~ for a back quote.
+const errorsHead = `# Errors
 
 Every answer that is an error has one of these codes. Over gRPC and Connect it is the detail
-` + "`plimsoll.v1.Error`" + ` of the status, and over HTTP the same message in the JSON of the answer: ` + "`code`" + `,
-` + "`op`" + `, ` + "`field`" + `,
-	` + "`message`" + ` and ` + "`reason`" + `. Two codes can share a gRPC code; the detail tells them apart.
+~plimsoll.v1.Error~ of the status, and over HTTP the same message in the JSON of the answer: ~code~,
+~op~, ~field~, ~message~ and ~reason~. Two codes can share a gRPC code; the detail tells them apart.
 
-The column *a change* says what became of a call that changes something: ` + "`reason`" + ` has it as a word,
-` + "`no_effect`" + ` or ` + "`outcome_unknown`" + `. The last column has what Titus answers in such a case.
+The column *a change* says what became of a call that changes something: ~reason~ has it as a word,
+~no_effect~ or ~outcome_unknown~. The last column has what Titus answers in such a case.
 
 This page is made from the code's table by
-` + "`go test ./internal/wire -run TestErrorsPage -update`" + `.
+~go test ./internal/wire -run TestErrorsPage -update~.
 
 | code | gRPC | HTTP | means | what to do | a change | Titus |
 |---|---|---|---|---|---|---|
-`)
+`
+
+// errorsPage is the page docs/reference/errors.md.
+func errorsPage(t *testing.T) string {
+	var b strings.Builder
+	b.WriteString(strings.ReplaceAll(errorsHead, "~", "`"))
 	for code := range plimsoll.Code(plimsoll.NumCodes) {
 		e := explained[code]
 		if e.means == "" || e.todo == "" || e.titus == "" {
