@@ -113,11 +113,8 @@ func (c *cell) store(j *cellJob) {
 	for i := range j.tasks {
 		t := &j.tasks[i]
 		r := archive.TaskRecord{
-			Key: wire.TaskKey(
-				t.Job,
-				t.Group,
-				t.Index,
-			), State: t.State, Result: t.Result, Value: wire.AppendTask(nil, t),
+			Key: wire.TaskKey(t.Job, t.Group, t.Index), State: t.State, Result: t.Result, Value: wire.AppendTask(nil,
+				t),
 		}
 		if records = append(records, r); r.Failed() {
 			job.Failed++

@@ -134,8 +134,8 @@ func (c *criteria) restricts() bool {
 // indexed reports whether an index of jobs has exactly those that meet the criteria.
 func (c *criteria) indexed() bool {
 	n := 0
-	below := c.queue != "" && c.queue != plimsoll.RootQueue
-	for _, restricts := range [...]bool{c.owner != "", below, len(c.states) > 0} {
+	for _, restricts := range [...]bool{c.owner != "", c.queue != "" && c.queue != plimsoll.RootQueue,
+		len(c.states) > 0} {
 		if restricts {
 			n++
 		}
@@ -251,8 +251,8 @@ func (c *criteria) metRarer(f *facts) bool {
 	switch {
 	case len(c.results) > 0 && !slices.Contains(c.results, f.result),
 		len(c.exitCodes) > 0 && (f.result == 0 || !has(c.exitCodes, f.exitCode)),
-		(c.since > 0 || c.until > 0) &&
-			(f.finished == 0 || f.finished < c.since || c.until > 0 && f.finished >= c.until),
+		(c.since > 0 || c.until > 0) && (f.finished == 0 || f.finished < c.since || c.until > 0 &&
+			f.finished >= c.until),
 		len(c.ids) > 0 && !has(c.ids, f.key):
 		return false
 	}

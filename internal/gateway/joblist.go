@@ -75,10 +75,8 @@ func jobListOf(g *Gateway, req *pb.ListJobsRequest) (l jobList, err error) {
 		return l, nil
 	}
 	if req.GetAfter() != "" {
-		return l, plimsoll.Invalid(
-			"after",
-			"is possible only in a list without cursor, sort, pin and scope; give cursor",
-		)
+		return l, plimsoll.Invalid("after",
+			"is possible only in a list without cursor, sort, pin and scope; give cursor")
 	}
 	direction := uint64(0)
 	if l.ascending {
@@ -304,10 +302,10 @@ func (c *cursor) place() archive.Position {
 
 // page returns the part of the snapshot's jobs for one page.
 func (l *jobLook) page(ctx context.Context, want *jobList) (p jobPage, err error) {
-	first := firstOf[jobEntry]{
-		most:    want.limit + 1,
-		compare: func(a, b jobEntry) int { return want.compare(a.at, b.at) },
-	}
+	first := firstOf[jobEntry]{most: want.limit + 1, compare: func(a, b jobEntry) int {
+		return want.compare(a.at,
+			b.at)
+	}}
 	jobs, most, walked := l.inOrder(want)
 	if err := chargeOf(ctx).holdAnswer(2 * min(first.most, most) * entryBytes); err != nil {
 		return p, err

@@ -100,11 +100,9 @@ func (g *Gateway) earlier(ctx context.Context, spec *pb.JobSpec) (*pb.Job, error
 	if token := spec.GetToken(); token != "" && token == job.Spec.GetToken() {
 		return job, nil
 	}
-	return nil, plimsoll.Errorf(
-		plimsoll.CodeAlreadyExists,
+	return nil, plimsoll.Errorf(plimsoll.CodeAlreadyExists,
 		"job %q has ended and is in the archive; submit with replace to use its id again, or choose another id",
-		stored.ID,
-	)
+		stored.ID)
 }
 
 func checkSpec(spec *pb.JobSpec) error {

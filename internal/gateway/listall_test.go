@@ -152,8 +152,8 @@ func TestAPinnedListOfAllIsTheStateOfItsFirstPage(t *testing.T) {
 				if err != nil {
 					t.Fatalf("seed %d, run %d, %v: %v", first, run, req, err)
 				}
-				if pages == 0 &&
-					(res.GetTotal() != int64(len(want)) || res.GetTotalAtLeast() || res.GetPinUntil() == 0) {
+				if pages == 0 && (res.GetTotal() != int64(len(want)) || res.GetTotalAtLeast() ||
+					res.GetPinUntil() == 0) {
 					t.Fatalf("seed %d, run %d, %v: counted %d, want %d", first, run, req, res.GetTotal(), len(want))
 				}
 				got = append(got, idsOf(res.GetJobs())...)
@@ -222,10 +222,8 @@ type shortArchive struct {
 	rng *rand.Rand
 }
 
-func (a *shortArchive) Jobs(
-	ctx context.Context,
-	q archive.JobQuery,
-) (archive.Page[archive.Stored, archive.Position], error) {
+func (a *shortArchive) Jobs(ctx context.Context, q archive.JobQuery) (archive.Page[archive.Stored, archive.Position],
+	error) {
 	q.Limit = 1 + a.rng.IntN(q.Limit)
 	return a.Memory.Jobs(ctx, q)
 }
@@ -254,12 +252,8 @@ func (c *cell) tasksOfAll(req *pb.ListTasksRequest) (ids []string) {
 		t     *plimsoll.Task
 	}
 	var all []task
-	jobs := &pb.ListJobsRequest{
-		Owner:  req.GetOwner(),
-		Queue:  req.GetQueue(),
-		Labels: req.GetLabels(),
-		Scope:  req.GetScope(),
-	}
+	jobs := &pb.ListJobsRequest{Owner: req.GetOwner(), Queue: req.GetQueue(), Labels: req.GetLabels(),
+		Scope: req.GetScope()}
 	for _, j := range c.sorted() {
 		if !jobAnswers(jobs, j) {
 			continue
@@ -271,8 +265,8 @@ func (c *cell) tasksOfAll(req *pb.ListTasksRequest) (ids []string) {
 				continue
 			}
 			phase := 0
-			if req.GetSort() == pb.TaskSort_TASK_SORT_FAILED_FIRST &&
-				(t.Result == 0 || t.Result == plimsoll.ResultSucceeded) {
+			if req.GetSort() == pb.TaskSort_TASK_SORT_FAILED_FIRST && (t.Result == 0 ||
+				t.Result == plimsoll.ResultSucceeded) {
 				phase = 1
 			}
 			all = append(all, task{phase, j, t})
