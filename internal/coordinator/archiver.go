@@ -26,8 +26,8 @@ type Archive struct {
 	Read func() archive.Reader
 	// Retention bounds what the archive keeps.
 	Retention archive.Retention
-	// Accept is the id of an archive that is used even if it lacks jobs that have left the store,
-	// or if a later leader has written it.
+	// Accept is the id of an archive that is used even if it lacks jobs that have left the store.
+	// It may also have been written by a later leader.
 	Accept string
 }
 

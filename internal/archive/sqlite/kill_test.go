@@ -70,8 +70,8 @@ func writeForEver(ctx context.Context, path string) error {
 	return err
 }
 
-// A writer that is killed at any instant leaves each acknowledged Write whole, of any other all or
-// nothing, and a file that the next one writes on. A reader beside it sees what is acknowledged.
+// A writer that is killed at any instant leaves each acknowledged Write whole, and of any other all
+// or nothing. The next writer goes on with the file. A reader beside it sees what is acknowledged.
 func TestKilledWriter(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testrun.Seed(t), 4))
 	path := filepath.Join(t.TempDir(), "jobs.db")
