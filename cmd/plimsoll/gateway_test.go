@@ -220,7 +220,8 @@ func (g *fakeGateway) GetJob(
 	return connect.NewResponse(&pb.GetJobResponse{Job: wire.JobToProto(job)}), nil
 }
 
-// ListJobs lists the jobs in the states that are asked for.
+// ListJobs lists the jobs in the states and with the results that are asked for, in the order of
+// their ids or backwards. It has no second page.
 func (g *fakeGateway) ListJobs(
 	_ context.Context, req *connect.Request[pb.ListJobsRequest],
 ) (*connect.Response[pb.ListJobsResponse], error) {
@@ -229,9 +230,18 @@ func (g *fakeGateway) ListJobs(
 	res := &pb.ListJobsResponse{}
 	for i := range g.mu.jobs {
 		s := &g.mu.jobs[i].Status
-		if states := req.Msg.GetStates(); len(states) == 0 || slices.Contains(states, pb.JobState(s.State)) {
+		states, results := req.Msg.GetStates(), req.Msg.GetResults()
+		if (len(states) == 0 || slices.Contains(states, pb.JobState(s.State))) &&
+			(len(results) == 0 || slices.Contains(results, pb.TaskResult(s.Result()))) {
 			res.Jobs = append(res.Jobs, wire.JobStatusToProto(s))
 		}
+	}
+	if req.Msg.GetSort() != pb.JobSort_JOB_SORT_UNSPECIFIED && !req.Msg.GetAscending() {
+		slices.Reverse(res.Jobs)
+	}
+	res.Total = int64(len(res.Jobs))
+	if limit := int(req.Msg.GetLimit()); limit > 0 && limit < len(res.Jobs) {
+		res.Jobs, res.Next = res.Jobs[:limit], "next"
 	}
 	return connect.NewResponse(res), nil
 }
@@ -373,9 +383,27 @@ func (g *fakeGateway) ListTasks(
 		states := req.Msg.GetStates()
 		if (req.Msg.GetJob() == "" || t.Job == req.Msg.GetJob()) &&
 			(req.Msg.GetNode() == "" || t.Node == req.Msg.GetNode()) &&
-			(len(states) == 0 || slices.Contains(states, pb.TaskState(t.State))) {
+			(len(states) == 0 || slices.Contains(states, pb.TaskState(t.State))) &&
+			(len(req.Msg.GetResults()) == 0 || slices.Contains(req.Msg.GetResults(), pb.TaskResult(t.Result))) &&
+			(len(req.Msg.GetExitCodes()) == 0 || slices.Contains(req.Msg.GetExitCodes(), t.ExitCode)) {
 			res.Tasks = append(res.Tasks, wire.TaskToProto(t))
 		}
+	}
+	if req.Msg.GetSort() == pb.TaskSort_TASK_SORT_FAILED_FIRST {
+		good := func(t *pb.Task) bool { return t.GetResult() <= pb.TaskResult_TASK_RESULT_SUCCEEDED }
+		slices.SortStableFunc(res.Tasks, func(a, b *pb.Task) int {
+			switch {
+			case good(a) == good(b):
+				return 0
+			case good(b):
+				return -1
+			}
+			return 1
+		})
+	}
+	res.Total = int64(len(res.Tasks))
+	if limit := int(req.Msg.GetLimit()); limit > 0 && limit < len(res.Tasks) {
+		res.Tasks, res.Next = res.Tasks[:limit], "next"
 	}
 	return connect.NewResponse(res), nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/client"
@@ -10,8 +11,10 @@ import (
 )
 
 type jobGetCmd struct {
-	ID   string `arg:"" help:"Id of the job."`
-	View bool   `help:"With -o yaml: print the job and its tasks, as -o json does, and not the job file."`
+	ID       string `arg:"" optional:"" help:"Id of the job; the newest job that has it. It may be left out beside --uid."`
+	UID      string `name:"uid" help:"Uid of the job: an earlier one with the id, say. job list -o wide has it." placeholder:"UID"`
+	Attempts bool   `help:"Print each attempt of the tasks too."`
+	View     bool   `help:"With -o yaml: print the job and its tasks, as -o json does, and not the job file."`
 	formatFlag
 }
 
@@ -19,36 +22,109 @@ type jobGetCmd struct {
 func (jobGetCmd) Help() string {
 	return example(
 		"plimsoll job get wordcount", "plimsoll job get wordcount -o yaml > wordcount.yaml",
+		"plimsoll job get wordcount --attempts",
 		"plimsoll job get wordcount -o json | jq '.tasks[] | select(.exitCode != 0)'",
 	) +
-		"\n\n-o yaml prints the job file, with the defaults that the server has filled in. plimsoll submit takes it again."
+		"\n\n-o yaml prints the job file, with the defaults that the server has filled in. plimsoll submit takes it\n" +
+		"again. The table has the tasks that failed first, and 50 tasks at most."
 }
 
 // Run prints one job.
 func (cmd *jobGetCmd) Run(ctx context.Context, a *app) error {
+	if cmd.ID == "" && cmd.UID == "" {
+		return plimsoll.Invalid("id", "is missing; give the id of a job, or --uid")
+	}
 	c, err := a.client()
 	if err != nil {
 		return err
 	}
-	job, err := c.Job(ctx, cmd.ID)
+	job, err := c.FindJob(ctx, client.JobName{ID: cmd.ID, UID: cmd.UID})
 	if err != nil {
 		return err
 	}
 	if cmd.Output == "yaml" && !cmd.View {
-		return printJobFile(a, &job)
+		return printJobFile(a, &job.Job)
 	}
-	tasks, err := allTasks(ctx, c, client.TaskFilter{Job: cmd.ID})
+	filter, most := client.TaskFilter{Job: job.Status.ID, JobUID: uidText(&job.Status)}, 0
+	if cmd.Output == "table" {
+		filter.Sort, most = client.TaskSortFailedFirst, shownTasks
+	}
+	tasks, more, err := readTasks(ctx, c, filter, most)
 	if err != nil {
 		return err
 	}
 	v := viewJob(&job.Status)
-	v.Labels = job.Spec.Labels
+	v.Labels, v.AgainOf, v.Archived = job.Spec.Labels, job.Spec.AgainOf, job.Archived
 	for i := range v.Groups {
 		v.Groups[i].Resources = groupResources(&job.Spec, v.Groups[i].Name)
 	}
 	views := viewTasks(tasks, &job.Status)
+	if cmd.Attempts {
+		if err := readAttempts(ctx, c, tasks, views, filter.JobUID); err != nil {
+			return err
+		}
+	}
 	v.Tasks = views
-	return cmd.print(a, v, func(o *output) { printJob(a, o, &job, tasks, views) })
+	return cmd.print(a, v, func(o *output) {
+		printJob(a, o, &job)
+		if len(tasks) == 0 {
+			return
+		}
+		o.printf("\n")
+		printTasks(a, o, tasks, views)
+		if rest := max(more.total-int64(len(tasks)), 1); more.more {
+			o.printf("and %s; see plimsoll task list --job %s\n", plural(int(rest), "more task"), job.Status.ID)
+		}
+		if cmd.Attempts {
+			o.printf("\n")
+			printAttempts(a, o, views)
+		}
+	})
+}
+
+// readAttempts adds the attempts of tasks to their views. Most stand in the records of the tasks;
+// the server is asked for those of tasks with more.
+func readAttempts(ctx context.Context, c *client.Client, tasks []plimsoll.Task, views []taskView, uid string) error {
+	for i := range tasks {
+		attempts := tasks[i].AllAttempts()
+		if len(attempts) > 0 && attempts[0].Number > 1 {
+			attempts = nil
+			for attempt, err := range c.Attempts(ctx, tasks[i].ID, uid) {
+				if err != nil {
+					return err
+				}
+				attempts = append(attempts, attempt)
+			}
+		}
+		views[i].Attempts = viewAttempts(attempts)
+	}
+	return nil
+}
+
+// printAttempts prints a table of the attempts of tasks.
+func printAttempts(a *app, o *output, views []taskView) {
+	var rows [][]string
+	for i := range views {
+		for _, v := range views[i].Attempts {
+			ran := ""
+			switch {
+			case v.from.Started == 0:
+			case v.from.Finished == 0:
+				ran = span(a.now().Sub(time.Unix(0, v.from.Started)))
+			default:
+				ran = span(time.Duration(v.from.Finished - v.from.Started))
+			}
+			message := v.Message
+			if message == v.Result {
+				message = ""
+			}
+			rows = append(rows, []string{
+				views[i].ID, count(v.Number), v.Result, exitText(v.ExitCode), v.Node, ago(a.now(), v.from.Bound),
+				ago(a.now(), v.from.Started), ran, message,
+			})
+		}
+	}
+	columns(o, []string{"TASK", "ATTEMPT", "RESULT", "EXIT", "NODE", "BOUND", "STARTED", "TOOK", "REASON"}, rows)
 }
 
 // printJobFile prints the job file of a job. Comments before it say what became of the job.
@@ -62,8 +138,8 @@ func printJobFile(a *app, job *plimsoll.Job) error {
 	if at := stamp(s.Submitted); at != nil {
 		a.out.printf(", submitted %s", *at)
 	}
-	if !s.UID.IsZero() {
-		a.out.printf(", uid %s", s.UID)
+	if uid := uidText(s); uid != "" {
+		a.out.printf(", uid %s", uid)
 	}
 	a.out.printf("\n")
 	a.out.records(data)
@@ -84,13 +160,19 @@ func allTasks(ctx context.Context, c *client.Client, filter client.TaskFilter) (
 // shownTasks is the most tasks of one job that are printed for people.
 const shownTasks = 50
 
-func printJob(a *app, o *output, job *plimsoll.Job, tasks []plimsoll.Task, views []taskView) {
+// printJob prints a job and its groups.
+func printJob(a *app, o *output, job *client.FoundJob) {
+	archived := ""
+	if job.Archived {
+		archived = "yes"
+	}
 	s := &job.Status
 	fields(o, [2]string{"id", s.ID}, [2]string{"state", s.State.String()}, [2]string{"result", s.Result().String()},
 		[2]string{"reason", jobReason(s)}, [2]string{"queue", s.Queue},
 		[2]string{"owner", s.Owner}, [2]string{"submitted", ago(a.now(), s.Submitted)},
 		[2]string{"started", ago(a.now(), s.Started)},
-		[2]string{"finished", ago(a.now(), s.Finished)})
+		[2]string{"finished", ago(a.now(), s.Finished)}, [2]string{"uid", uidText(s)},
+		[2]string{"again of", job.Spec.AgainOf}, [2]string{"archived", archived})
 	o.printf("\n")
 	rows := make([][]string, len(s.Groups))
 	for i := range s.Groups {
@@ -104,14 +186,6 @@ func printJob(a *app, o *output, job *plimsoll.Job, tasks []plimsoll.Task, views
 	columns(o, []string{"GROUP", "TASKS", "SUCCEEDED", "FAILED", "RUNNING", "WAITING", "EACH", "WHY"}, rows)
 	if waitReason(s) != "" {
 		o.printf("\nplimsoll explain %s says more\n", s.ID)
-	}
-	if len(tasks) == 0 {
-		return
-	}
-	o.printf("\n")
-	printTasks(a, o, tasks[:min(len(tasks), shownTasks)], views)
-	if rest := len(tasks) - shownTasks; rest > 0 {
-		o.printf("and %s; see plimsoll task list --job %s\n", plural(rest, "more task"), s.ID)
 	}
 }
 
