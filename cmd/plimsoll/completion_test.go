@@ -27,14 +27,14 @@ func TestWordsAreCompleted(t *testing.T) {
 	root := grammar(t)
 	for _, test := range []struct{ line, want string }{
 		{"jo", "job"},
-		{"job ", "get kill list logs scale wait"},
+		{"job ", "delete fetch get kill list logs run-again scale wait"},
 		{"job l", "list logs"},
 		{"help", "help"},
 		{"job list -o ", "json table yaml"},
 		{"job list --output j", "json"},
 		{"job list --output=t", "--output=table"},
 		{"job list --output = y", "yaml"}, // as bash hands it over
-		{"job list --output =", "json table yaml"},
+		{"job list --output =", "json name table wide yaml"},
 		{"job logs a --tail 5 --str", "--stream"},
 		{"job logs --stream ", "both stderr stdout"},
 		{"--server x jo", "job"}, // a value is no command
