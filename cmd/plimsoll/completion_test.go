@@ -30,7 +30,7 @@ func TestWordsAreCompleted(t *testing.T) {
 		{"job ", "delete fetch get kill list logs run-again scale wait"},
 		{"job l", "list logs"},
 		{"help", "help"},
-		{"job list -o ", "json table yaml"},
+		{"job list -o ", "json name table wide yaml"},
 		{"job list --output j", "json"},
 		{"job list --output=t", "--output=table"},
 		{"job list --output = y", "yaml"}, // as bash hands it over
