@@ -137,7 +137,7 @@ func (a *archiveOf) jobs(t tester, q archive.JobQuery) []archive.Stored {
 		bytes := 0
 		for i := range page.Items {
 			s := &page.Items[i]
-			bytes += s.Head.Bytes() + len(s.Spec) + len(s.Status)
+			bytes += s.Bytes() + len(s.Spec) + len(s.Status)
 		}
 		switch {
 		case q.Limit > 0 && len(page.Items) > q.Limit:

@@ -310,7 +310,7 @@ func (m *Memory) Jobs(
 			continue
 		}
 		s := k.stored(q.Heads)
-		bytes += s.Head.Bytes() + len(s.Spec) + len(s.Status)
+		bytes += s.Bytes() + len(s.Spec) + len(s.Status)
 		if len(page.Items) == q.Limit || len(page.Items) > 0 && bytes > q.MaxBytes {
 			page.More = true
 			break

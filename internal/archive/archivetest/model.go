@@ -140,10 +140,10 @@ func jobWith(h archive.Head, spec, status string, results ...plimsoll.TaskResult
 			Value: fmt.Appendf(nil, "task %d of %s", i, h.UID),
 		})
 		if result != plimsoll.ResultSucceeded {
-			j.Head.Failed++
+			j.Failed++
 		}
 	}
-	j.Head.Tasks = int32(len(j.tasks))
+	j.Tasks = int32(len(j.tasks))
 	j.Records = slices.Values(j.tasks)
 	return j
 }

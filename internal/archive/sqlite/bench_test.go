@@ -49,7 +49,7 @@ func benchJob(i, tasks int) archive.Job {
 	}
 	failed := -1
 	if i%33 == 5 {
-		j.State, j.Result, j.Head.Failed, failed = plimsoll.JobFailed, plimsoll.ResultFailed, 1, tasks/2
+		j.State, j.Result, j.Failed, failed = plimsoll.JobFailed, plimsoll.ResultFailed, 1, tasks/2
 	}
 	j.Spec, j.Status = benchBytes[:320], benchBytes[320:500]
 	j.Records = records(j.ID, tasks, failed)
@@ -95,8 +95,11 @@ func cpu() time.Duration {
 // BenchmarkWrite writes jobs in rounds as a leader does: small ones when it keeps up, full ones
 // when it does not. b.N is in jobs.
 func BenchmarkWrite(b *testing.B) {
-	for _, shape := range []struct{ tasks, round int }{{1, 50}, {1, 512}, {100, 5}, {100, 100}} {
-		b.Run(fmt.Sprintf("tasks=%d/round=%d", shape.tasks, shape.round), func(b *testing.B) {
+	for _, shape := range []struct {
+		tasks, round int
+		unique       bool // each job has a label with a value of its own
+	}{{1, 50, false}, {1, 50, true}, {1, 512, false}, {100, 5, false}, {100, 100, false}} {
+		b.Run(fmt.Sprintf("tasks=%d/round=%d/unique=%v", shape.tasks, shape.round, shape.unique), func(b *testing.B) {
 			w, err := sqlite.OpenWriter(b.Context(), filepath.Join(b.TempDir(), "jobs.db"))
 			if err != nil {
 				b.Fatal(err)
@@ -105,18 +108,27 @@ func BenchmarkWrite(b *testing.B) {
 			if _, err := w.Fence(b.Context(), 1); err != nil {
 				b.Fatal(err)
 			}
-			jobs := make([]archive.Job, b.N)
+			jobs := make([]archive.Job, 5000)
 			for i := range jobs {
 				jobs[i] = benchJob(i, shape.tasks)
 			}
 			b.ResetTimer()
 			before := cpu()
-			for rest := jobs; len(rest) > 0; {
-				n := min(shape.round, len(rest))
-				if _, err := w.Write(b.Context(), 1, rest[:n], nil); err != nil {
+			round := make([]archive.Job, 0, shape.round)
+			for n := 0; n < b.N; n += len(round) {
+				round = round[:0]
+				for i := n; i < min(n+shape.round, b.N); i++ { // the same jobs again, with other uids and ids
+					j := jobs[i%len(jobs)]
+					j.UID = plimsoll.MakeUID(benchStart+int64(i)*200_000, uint64(i/50))
+					j.ID, j.Finished = "pipeline-"+strconv.Itoa(i), j.Finished-jobs[i%len(jobs)].UID.Submitted()+j.UID.Submitted()
+					if shape.unique {
+						j.Labels = map[string]string{"app": "app", "run": j.ID}
+					}
+					round = append(round, j)
+				}
+				if _, err := w.Write(b.Context(), 1, round, nil); err != nil {
 					b.Fatal(err)
 				}
-				rest = rest[n:]
 			}
 			seconds := b.Elapsed().Seconds()
 			b.ReportMetric(float64((cpu()-before).Nanoseconds())/float64(b.N), "cpu-ns/job")

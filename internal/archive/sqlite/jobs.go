@@ -55,7 +55,7 @@ func (r *Reader) Jobs(
 		}
 		bytes := 0
 		page.Next, page.Partial, err = s.each(!q.Heads, func(j *stored) error {
-			bytes += j.Head.Bytes() + len(j.spec) + len(j.status)
+			bytes += j.Bytes() + len(j.spec) + len(j.status)
 			if len(page.Items) >= q.Limit || len(page.Items) > 0 && bytes > q.MaxBytes {
 				page.More = true
 				return errFound

@@ -39,7 +39,7 @@ func killJob(i int) archive.Job {
 		tasks = 900
 	}
 	j := benchJob(i, tasks)
-	j.State, j.Result, j.Head.Failed = plimsoll.JobCompleted, plimsoll.ResultSucceeded, 0
+	j.State, j.Result, j.Failed = plimsoll.JobCompleted, plimsoll.ResultSucceeded, 0
 	j.Finished = j.UID.Submitted() + 1 // so that Trim takes the first
 	j.Records = records(j.ID, tasks, -1)
 	return j
@@ -71,7 +71,7 @@ func writeForEver(ctx context.Context, path string) error {
 }
 
 // A writer that is killed at any instant leaves each acknowledged Write whole, and of any other all
-// or nothing. The next writer goes on with the file. A reader beside it sees what is acknowledged.
+// or nothing. The next one writes on. A reader beside it sees what is acknowledged.
 func TestKilledWriter(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testrun.Seed(t), 4))
 	path := filepath.Join(t.TempDir(), "jobs.db")
@@ -148,7 +148,7 @@ func survived(t *testing.T, path string, r *sqlite.Reader, acknowledged int) int
 	}
 	tasks := int64(0)
 	for i := range stored {
-		tasks += int64(stored[i].Head.Tasks)
+		tasks += int64(stored[i].Tasks)
 	}
 	if tasks != mark.Tasks {
 		t.Fatalf("the mark is %+v, and there are %d tasks", mark, tasks)

@@ -60,7 +60,7 @@ type list interface {
 // budget is the work that may be done for one answer. It stands for time: a block or a row takes
 // some ten microseconds.
 type budget struct {
-	ctx  context.Context
+	ctx  context.Context //nolint:containedctx // it lives as long as one answer
 	left int
 }
 
@@ -190,7 +190,7 @@ type head struct {
 	ok     bool
 }
 
-func (l *union) from(e entry, behind bool) (best entry, any bool, err error) {
+func (l *union) from(e entry, behind bool) (best entry, ok bool, err error) {
 	for i := range l.lists {
 		h := &l.heads[i]
 		if !h.still(l.dir, e, behind) {
@@ -200,11 +200,11 @@ func (l *union) from(e entry, behind bool) (best entry, any bool, err error) {
 			}
 			*h = head{e, behind, true, found, ok}
 		}
-		if h.ok && (!any || l.dir.compare(h.entry, best) < 0) {
-			best, any = h.entry, true
+		if h.ok && (!ok || l.dir.compare(h.entry, best) < 0) {
+			best, ok = h.entry, true
 		}
 	}
-	return best, any, nil
+	return best, ok, nil
 }
 
 // still reports whether the list would answer the same from e on.

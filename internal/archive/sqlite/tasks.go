@@ -127,7 +127,7 @@ const allTasks = 1 << chunkShift
 
 // tasks finds the tasks of one job behind the first so many.
 func (t *taskSearch) tasks(j *stored, at archive.Position, from int32) error {
-	if j.results&t.mask == 0 || from >= j.Head.Tasks {
+	if j.results&t.mask == 0 || from >= j.Tasks {
 		t.page.Next = archive.TaskPosition{Job: at, Task: allTasks}
 		return nil
 	}

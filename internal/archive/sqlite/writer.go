@@ -270,7 +270,7 @@ func (w *Writer) writeJobs(ctx context.Context, s *state, jobs []archive.Job) ([
 		s.noteTimes(&j.Head)
 		s.next++
 		s.jobs++
-		s.tasks += int64(j.Head.Tasks)
+		s.tasks += int64(j.Tasks)
 		s.bytes += bytes
 	}
 	return jobsWritten, nil
