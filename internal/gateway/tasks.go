@@ -109,13 +109,18 @@ func (s jobService) foundJob(ctx context.Context, v *pinned, want *taskList) (*s
 		}
 		return &found, nil
 	}
-	if plimsoll.CodeOf(err) == plimsoll.CodeNotFound && want.life.uid.IsZero() {
-		if want.after != "" {
-			return nil, nil // the rest of a list whose job was removed meanwhile is empty
-		}
-		if near := checkFilter(v.Snapshot, wire.KindJobStatus, "job", want.life.id); near != nil {
-			return nil, near
-		}
+	if plimsoll.CodeOf(err) != plimsoll.CodeNotFound || !want.life.uid.IsZero() {
+		return nil, err
+	}
+	kept, failed := s.g.archiveOf(v.Snapshot)
+	switch {
+	case failed != nil:
+		return nil, failed
+	case !kept.kept() || want.after != "":
+		return nil, nil // the list is empty, and the rest of one whose job was removed meanwhile is
+	}
+	if near := checkFilter(v.Snapshot, wire.KindJobStatus, "job", want.life.id); near != nil {
+		return nil, near
 	}
 	return nil, err
 }
