@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
@@ -177,15 +176,3 @@ func (s jobService) plainTasks(
 // cursorMark begins a cursor that stands in the place of a task's id, in an answer to a caller that
 // pages with ids. No id begins with it.
 const cursorMark = "~"
-
-// afterOf reads the field after: the key of a task, or a cursor.
-func afterOf(g *Gateway, after string, hash uint64) (key string, from *cursor, err error) {
-	if text, isCursor := strings.CutPrefix(after, cursorMark); isCursor {
-		from, err = cursorOf(g, "after", text, listOfTasks, hash)
-		return "", from, err
-	}
-	if after != "" {
-		key, err = taskKey("after", after)
-	}
-	return key, nil, err
-}
