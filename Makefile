@@ -53,8 +53,10 @@ fmt: ## format the Go and proto files
 	@$(BUF) format -w
 
 .PHONY: generate
-generate: ## write gen/ anew from proto/
+generate: ## write gen/ and the reference of the calls anew from proto/
 	@$(BUF) generate
+	@mkdir -p .cache && $(BUF) build -o .cache/api.binpb
+	@go run ./internal/apidoc/write -in .cache/api.binpb -out .
 
 .PHONY: build
 build: ## build bin/plimsoll

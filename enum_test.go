@@ -53,6 +53,7 @@ var enums = map[string]enum{
 	"ChangeType":   written[plimsoll.ChangeType](),
 	"Class":        read(plimsoll.ParseClass),
 	"Code":         read(func(word string) (plimsoll.Code, bool) { return plimsoll.ParseCode(word), true }),
+	"EventSubject": read(plimsoll.ParseEventSubject),
 	"EventType":    written[plimsoll.EventType](),
 	"Freshness":    read(orZero(plimsoll.ParseFreshness)),
 	"JobState":     read(orZero(plimsoll.ParseJobState)),
@@ -70,7 +71,7 @@ var enums = map[string]enum{
 }
 
 // wordless lists values without a word: they mean that nothing is set.
-var wordless = []string{"ClassUnset", "ResultNone", "WaitNone"}
+var wordless = []string{"ClassUnset", "ResultNone", "SubjectNone", "WaitNone"}
 
 // TestEveryEnumIsComplete reads the enumerations from the source, so a value that was added only
 // there is found. Each enumeration has a sentinel behind its last value. Each value is known, and

@@ -19,6 +19,7 @@ const (
 	MaxLabelValue   = 1024 // bytes
 	MaxToken        = 128  // bytes
 	MaxPath         = 4096 // bytes
+	MaxIndexes      = 100_000
 )
 
 // JobState is a state of the event design's application state machine.
@@ -71,12 +72,14 @@ type JobSpec struct {
 	Labels map[string]string // free key=value pairs, for selection
 	Groups []GroupSpec
 	Token  string // idempotency token: a repeated submit with it gets the first answer; may be empty
+	// AgainOf is the uid of the job that this one does again; empty: none.
+	AgainOf string
 }
 
 // GroupSpec is the specification that the tasks of a group share. JobSpec.Validate checks it.
 type GroupSpec struct {
 	Name    string
-	Count   int32    // number of tasks; in a submitted job, 0 means DefaultCount
+	Count   int32    // number of tasks; in a submitted job, 0 means DefaultCount or the length of Indexes
 	Command []string // the program and its arguments; no shell is involved
 	Env     map[string]string
 	// WorkDir is the working directory. Empty means the task's own directory; a relative path is
@@ -89,12 +92,28 @@ type GroupSpec struct {
 	MaxRuntime time.Duration // longest run of one attempt; 0: no limit
 	KillGrace  time.Duration // time between SIGTERM and SIGKILL; 0: DefaultKillGrace
 	LogLimit   int64         // bytes kept of each of stdout and stderr; 0: DefaultLogLimit
+	// Outputs are paths and patterns below the task's own directory: files that can be fetched once
+	// the task has ended. See ValidateOutputs.
+	Outputs []string
 
 	Class    Class // how much the tasks are worth to their node; see Worth
 	Priority int32 // order within the class: higher is acted on later
 
 	Constraints Constraints
 	Preferences Preferences
+
+	// Indexes are the numbers of the pieces of work that the tasks do, in rising order: the task
+	// with index i does piece Indexes[i]. If the list is empty, it does piece i.
+	Indexes []int32
+}
+
+// Piece returns the number of the piece of work that a task does. Its program gets it as
+// PLIMSOLL_TASK_INDEX.
+func (g *GroupSpec) Piece(index int32) int32 {
+	if index >= 0 && int(index) < len(g.Indexes) {
+		return g.Indexes[index]
+	}
+	return index
 }
 
 // Worth returns Class or, if it is unset, the default that follows from the resources.
@@ -291,6 +310,11 @@ func (s *JobSpec) Validate() error {
 	if err := ValidateToken(s.Token); err != nil {
 		return err
 	}
+	if s.AgainOf != "" {
+		if _, err := ParseUID(s.AgainOf); err != nil {
+			return Invalid("againOf", "%q is not the uid of a job; leave it out", s.AgainOf)
+		}
+	}
 	return s.validateGroups()
 }
 
@@ -356,6 +380,9 @@ func (g *GroupSpec) validate(field string) error {
 			field+".command", `is empty; give the program and its arguments, such as ["sh", "-c", "echo hello"]`,
 		)
 	}
+	if err := g.validateIndexes(field); err != nil {
+		return err
+	}
 	if err := g.validateText(field); err != nil {
 		return err
 	}
@@ -387,10 +414,41 @@ func (g *GroupSpec) validate(field string) error {
 	if g.LogLimit < 0 {
 		return Invalid(field+".logLimit", "is negative; give an amount of bytes such as 64Mi")
 	}
+	if g.LogLimit > MaxAmount {
+		return Invalid(field+".logLimit", "is larger than %s; leave it out for %s",
+			FormatQuantity(Memory, MaxAmount), FormatQuantity(Memory, DefaultLogLimit))
+	}
+	if err := ValidateOutputs(field+".outputs", g.Outputs); err != nil {
+		return err
+	}
 	if err := g.Constraints.validate(field + ".constraints"); err != nil {
 		return err
 	}
 	return g.Preferences.validate(field + ".preferences")
+}
+
+func (g *GroupSpec) validateIndexes(field string) error {
+	n := len(g.Indexes)
+	switch {
+	case n == 0:
+		return nil
+	case n > MaxIndexes:
+		return Invalid(field+".indexes", "has %d entries; at most %d are possible", n, MaxIndexes)
+	case int(g.Count) != n:
+		return Invalid(field+".count", "is %d, and indexes has %d entries; make them equal, or leave count out",
+			g.Count, n)
+	}
+	for i, index := range g.Indexes {
+		if index < 0 || index >= MaxTasksPerJob {
+			return Invalid(fmt.Sprintf("%s.indexes[%d]", field, i), "is %d; give a number from 0 to %d", index,
+				MaxTasksPerJob-1)
+		}
+		if i > 0 && index <= g.Indexes[i-1] {
+			return Invalid(fmt.Sprintf("%s.indexes[%d]", field, i),
+				"is %d, behind %d; give each number once, in rising order", index, g.Indexes[i-1])
+		}
+	}
+	return nil
 }
 
 func (g *GroupSpec) validateWorth(field string) error {

@@ -72,6 +72,31 @@ func TestJobSpecValidateNamesTheFieldAndTheFix(t *testing.T) {
 			"token", "at most 128",
 		},
 
+		{"pieces of work", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) {
+			g.Count, g.Indexes = 3, []int32{0, 17, 999_999}
+		}, "", ""},
+		{"more tasks than pieces", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) {
+			g.Indexes = []int32{3, 17}
+		}, "groups[0].count", "is 20, and indexes has 2 entries; make them equal, or leave count out"},
+		{"a piece twice", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) {
+			g.Count, g.Indexes = 2, []int32{17, 17}
+		}, "groups[0].indexes[1]", "is 17, behind 17; give each number once, in rising order"},
+		{"a piece below zero", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) {
+			g.Count, g.Indexes = 1, []int32{-1}
+		}, "groups[0].indexes[0]", "is -1; give a number from 0 to 999999"},
+		{"many pieces", func(_ *plimsoll.JobSpec, g *plimsoll.GroupSpec) {
+			g.Indexes = make([]int32, plimsoll.MaxIndexes+1)
+		}, "groups[0].indexes", "has 100001 entries; at most 100000"},
+		{
+			"the job done again", func(s *plimsoll.JobSpec, _ *plimsoll.GroupSpec) {
+				s.AgainOf = plimsoll.MakeUID(1, 2).String()
+			}, "", "",
+		},
+		{
+			"no uid", func(s *plimsoll.JobSpec, _ *plimsoll.GroupSpec) { s.AgainOf = "wordcount" }, "againOf",
+			`"wordcount" is not the uid of a job`,
+		},
+
 		{
 			"no groups", func(s *plimsoll.JobSpec, _ *plimsoll.GroupSpec) { s.Groups = nil }, "groups",
 			"give at least one group",

@@ -44,12 +44,15 @@ func madeOf(s, extra string) bool {
 	return true
 }
 
-// ValidateID accepts 1 to 128 letters, digits and - _ . starting with a letter or digit.
+// MaxID is the longest id in bytes.
+const MaxID = 128
+
+// ValidateID accepts 1 to MaxID letters, digits and - _ . starting with a letter or digit.
 func ValidateID(field, id string) error {
 	if id == "" {
 		return Invalid(field, "is empty; give a name such as wordcount")
 	}
-	if len(id) > 128 || !madeOf(id, "-_.") || strings.HasSuffix(id, ".") || strings.Contains(id, "..") {
+	if len(id) > MaxID || !madeOf(id, "-_.") || strings.HasSuffix(id, ".") || strings.Contains(id, "..") {
 		return Invalid(
 			field, "%q is not a possible id: use at most 128 letters, digits and - _ . starting with a letter or digit",
 			id,

@@ -83,6 +83,26 @@ type EventFilter struct {
 	Count uint64
 	// Object restricts to events about this id, or about a task of this job; empty: all.
 	Object string
+	// Since restricts to events at this instant or later; zero: all.
+	Since time.Time
+	// Types restricts to events about objects of these kinds; empty: all.
+	Types []plimsoll.EventSubject
+}
+
+// since returns the lower bound of the times in Unix nanoseconds; 0: none.
+func (f *EventFilter) since() int64 {
+	if f.Since.IsZero() {
+		return 0
+	}
+	return f.Since.UnixNano()
+}
+
+func (f *EventFilter) types() []pb.EventSubject {
+	types := make([]pb.EventSubject, len(f.Types))
+	for i, t := range f.Types {
+		types[i] = pb.EventSubject(t)
+	}
+	return types
 }
 
 // EventRecord is an event with its id.
@@ -107,6 +127,7 @@ func (c *Client) Events(ctx context.Context, filter EventFilter) (EventPage, err
 		ctx, c, c.events.ListEvents,
 		&pb.ListEventsRequest{
 			Start: filter.Start, Count: filter.Count, Object: filter.Object, Consistency: c.consistency(ctx),
+			Since: filter.since(), Types: filter.types(),
 		},
 	)
 	if err != nil {

@@ -13,7 +13,9 @@ import (
 // streamEvents sends events of a watch until it is over. It reports false if the gateway does not
 // know the call.
 func (c *Client) streamEvents(ctx context.Context, filter EventFilter, yield func(EventRecord, error) bool) bool {
-	req := &pb.WatchEventsRequest{Start: filter.Start, Object: filter.Object}
+	req := &pb.WatchEventsRequest{
+		Start: filter.Start, Object: filter.Object, Since: filter.since(), Types: filter.types(),
+	}
 	for r := c.newRetry(); ; {
 		over, err := c.eventsOnce(ctx, req, r, yield)
 		if over {

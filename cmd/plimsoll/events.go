@@ -6,20 +6,28 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/client"
 )
 
 type eventsCmd struct {
 	Object string  `help:"Only events about this job (its tasks included), task, node or queue." placeholder:"ID"`
 	Start  *uint64 `help:"Id of the first event to print." placeholder:"ID"`
-	Count  uint64  `short:"n" help:"Most events to print: the latest, or the first ones from --start; 0 prints all." default:"100"`
-	Follow bool    `short:"f" help:"Keep printing new events."`
+	Count  *uint64 `short:"n" help:"Most events to print: the latest, or the first ones from --start; 0 prints all. Default: 100, and all with --since." placeholder:"N"`
+	sinceFlag
+	Type   []string `help:"Only events about jobs, tasks, nodes or queues: job, task, node or queue." placeholder:"TYPE"`
+	Words  string   `help:"Words of the table: plain, or those of YuniKorn's events." enum:"plain,yunikorn" default:"plain"`
+	Follow bool     `short:"f" help:"Keep printing new events."`
 	formatFlag
 }
 
+// usualEvents is the number of events that are printed unless the command line says otherwise.
+const usualEvents = 100
+
 // Help is the detail of the help text.
 func (eventsCmd) Help() string {
-	return example("plimsoll events --object wordcount", "plimsoll events -f -o json") +
+	return example("plimsoll events --object wordcount", "plimsoll events --since 10m --type node",
+		"plimsoll events -f -o json") +
 		"\n\nWith -f, JSON and YAML are printed as one object a line. An object that is not known is not " +
 		"refused then: its events may come."
 }
@@ -30,16 +38,19 @@ func (cmd *eventsCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	filter := client.EventFilter{Object: cmd.Object, Start: cmd.Start}
-	if cmd.Start == nil && cmd.Count > 0 {
-		if filter.Start, err = latest(ctx, c, cmd.Object, cmd.Count); err != nil {
+	filter, count, err := cmd.criteria(a.now())
+	if err != nil {
+		return err
+	}
+	if cmd.Start == nil && count > 0 {
+		if filter.Start, err = latest(ctx, c, filter, count); err != nil {
 			return err
 		}
 	}
 	if cmd.Follow {
 		return cmd.follow(ctx, a, c, filter)
 	}
-	records, err := cmd.read(ctx, c, filter)
+	records, err := readEvents(ctx, c, filter, count)
 	if err != nil {
 		return err
 	}
@@ -55,17 +66,51 @@ func (cmd *eventsCmd) Run(ctx context.Context, a *app) error {
 	return cmd.print(a, views, func(o *output) {
 		rows := make([][]string, len(records))
 		for i := range records {
-			rows[i] = eventRow(&records[i])
+			rows[i] = cmd.row(&records[i])
 		}
-		columns(o, eventHeader, rows)
+		columns(o, cmd.header(), rows)
 	})
 }
 
-// latest returns the id of the first of the last count events, of all or of one object. nil means
-// that there are no more than count. For one object it must read all events that the server holds.
-func latest(ctx context.Context, c *client.Client, object string, count uint64) (*uint64, error) {
-	if object != "" {
-		all, err := (&eventsCmd{}).read(ctx, c, client.EventFilter{Object: object})
+// criteria returns the filter of the flags, and the most events to print; 0: all.
+func (cmd *eventsCmd) criteria(now time.Time) (filter client.EventFilter, count uint64, err error) {
+	filter = client.EventFilter{Object: cmd.Object, Start: cmd.Start}
+	if filter.Since, err = cmd.since(now); err != nil {
+		return filter, 0, err
+	}
+	for _, word := range cmd.Type {
+		t, ok := plimsoll.ParseEventSubject(word)
+		if !ok || t == plimsoll.SubjectNone {
+			return filter, 0, plimsoll.Invalid(
+				"--type", "%q is no type of events; %s", word, plimsoll.Suggest(word, eventTypeWords()),
+			)
+		}
+		filter.Types = append(filter.Types, t)
+	}
+	switch {
+	case cmd.Count != nil:
+		count = *cmd.Count
+	case filter.Since.IsZero():
+		count = usualEvents
+	}
+	return filter, count, nil
+}
+
+// eventTypeWords returns the values of --type.
+func eventTypeWords() []string {
+	var words []string
+	for s := plimsoll.SubjectJob; s.Known(); s++ {
+		words = append(words, s.String())
+	}
+	return words
+}
+
+// latest returns the id of the first of the last count events that the filter chooses. nil means
+// that there are no more than count. Unless the filter chooses all events it must read all of its
+// events that the server holds.
+func latest(ctx context.Context, c *client.Client, filter client.EventFilter, count uint64) (*uint64, error) {
+	if filter.Object != "" || !filter.Since.IsZero() || len(filter.Types) > 0 {
+		all, err := readEvents(ctx, c, filter, 0)
 		if err != nil || uint64(len(all)) <= count {
 			return nil, err
 		}
@@ -79,21 +124,21 @@ func latest(ctx context.Context, c *client.Client, object string, count uint64) 
 	return &start, nil
 }
 
-// read prints pages until enough events are printed or there are no more.
-func (cmd *eventsCmd) read(
-	ctx context.Context, c *client.Client, filter client.EventFilter,
+// readEvents reads pages until it has count events or there are no more; 0: all.
+func readEvents(
+	ctx context.Context, c *client.Client, filter client.EventFilter, count uint64,
 ) ([]client.EventRecord, error) {
 	var records []client.EventRecord
 	for {
-		if cmd.Count > 0 {
-			filter.Count = cmd.Count - uint64(len(records))
+		if count > 0 {
+			filter.Count = count - uint64(len(records))
 		}
 		page, err := c.Events(ctx, filter)
 		if err != nil {
 			return nil, err
 		}
 		records = append(records, page.Records...)
-		enough := cmd.Count > 0 && uint64(len(records)) >= cmd.Count
+		enough := count > 0 && uint64(len(records)) >= count
 		if enough || page.Next > page.Highest || filter.Start != nil && page.Next <= *filter.Start {
 			return records, nil
 		}
@@ -102,10 +147,14 @@ func (cmd *eventsCmd) read(
 }
 
 func (cmd *eventsCmd) follow(ctx context.Context, a *app, c *client.Client, filter client.EventFilter) error {
-	table := newGrowingTable(a.out, eventHeader, []string{
-		"10000", "2006-01-02T15:04:05.000Z", "QUEUE", "REMOVE", "ALLOC_NODEREMOVED", "wordcount-4nioh4",
-		"wordcount-4nioh4.map.10", "cpu 1, memory 512Mi",
-	})
+	usual := []string{"10000", "2006-01-02T15:04:05.000Z", "queue"}
+	if cmd.Words == wordsOfYuniKorn {
+		usual = []string{
+			"10000", "2006-01-02T15:04:05.000Z", "QUEUE", "REMOVE", "ALLOC_NODEREMOVED", "wordcount-4nioh4",
+			"wordcount-4nioh4.map.10", "cpu 1, memory 512Mi",
+		}
+	}
+	table := newGrowingTable(a.out, cmd.header(), append(usual, make([]string, len(cmd.header())-len(usual))...))
 	if cmd.Output == "table" {
 		table.print(table.header)
 	}
@@ -123,7 +172,7 @@ func (cmd *eventsCmd) follow(ctx context.Context, a *app, c *client.Client, filt
 			}
 			a.out.records(append(line, '\n'))
 		} else {
-			table.print(eventRow(&r))
+			table.print(cmd.row(&r))
 		}
 		if err := a.out.failure(); err != nil {
 			return err
@@ -132,19 +181,27 @@ func (cmd *eventsCmd) follow(ctx context.Context, a *app, c *client.Client, filt
 	return nil
 }
 
-var eventHeader = []string{
-	"ID", "TIME", "TYPE", "CHANGE", "DETAIL", "OBJECT", "REFERENCE", "RESOURCES", "MESSAGE",
+// wordsOfYuniKorn is the value of --words for the words of YuniKorn's event design.
+const wordsOfYuniKorn = "yunikorn"
+
+func (cmd *eventsCmd) header() []string {
+	if cmd.Words == wordsOfYuniKorn {
+		return []string{"ID", "TIME", "TYPE", "CHANGE", "DETAIL", "OBJECT", "REFERENCE", "RESOURCES", "MESSAGE"}
+	}
+	return []string{"ID", "TIME", "TYPE", "EVENT"}
 }
 
-func eventRow(r *client.EventRecord) []string {
+func (cmd *eventsCmd) row(r *client.EventRecord) []string {
 	e := &r.Event
+	id, at := fmt.Sprint(r.ID), time.Unix(0, e.Time).UTC().Format("2006-01-02T15:04:05.000Z")
+	if cmd.Words != wordsOfYuniKorn {
+		return []string{id, at, e.Subject().String(), e.Sentence()}
+	}
 	resources := ""
 	if len(e.Resources) > 0 {
 		resources = listed(e.Resources)
 	}
 	return []string{
-		fmt.Sprint(r.ID), time.Unix(0, e.Time).UTC().Format("2006-01-02T15:04:05.000Z"), e.Type.String(),
-		e.Change.String(),
-		e.Detail.String(), e.Object, e.Reference, resources, e.Message,
+		id, at, e.Type.String(), e.Change.String(), e.Detail.String(), e.Object, e.Reference, resources, e.Message,
 	}
 }

@@ -38,9 +38,14 @@ func shows[T any](view func(*T) any, o fill.Options, hidden map[string]string) f
 func TestEveryFieldIsShown(t *testing.T) {
 	pending := fill.Options{Values: map[string]func(int) any{"State": func(int) any { return plimsoll.TaskPending }}}
 	t.Run("job", shows(func(s *plimsoll.JobStatus) any { return viewJob(s) }, fill.Options{}, map[string]string{
-		"Groups[].Wait.Known": "the reason has it",
+		"Groups[].Wait.Known": "the reason has it", "Deleted": "such a job is hidden",
 	}))
-	t.Run("task", shows(func(k *plimsoll.Task) any { return viewTask(k, "") }, pending, map[string]string{
+	task := func(k *plimsoll.Task) any {
+		v := viewTask(k, "")
+		v.Attempts = viewAttempts(k.AllAttempts())
+		return v
+	}
+	t.Run("task", shows(task, pending, map[string]string{
 		"NotBefore": "the group's reason says what its tasks wait for", "Revision": "nobody has asked for it yet",
 	}))
 	traits := fill.Options{OneOf: []string{"Traits[]"}} // a flag or words

@@ -37,6 +37,9 @@ type fakeGateway struct {
 		tasks  []plimsoll.Task
 		nodes  []plimsoll.Node
 		config plimsoll.QueueConfig
+		// unread are the errors of logs and outputs, by task.
+		unread  map[string]error
+		outputs map[string][]*pb.FetchOutputsResponse
 	}
 	killed chan string // ids of jobs that were killed
 }
@@ -217,7 +220,8 @@ func (g *fakeGateway) GetJob(
 	return connect.NewResponse(&pb.GetJobResponse{Job: wire.JobToProto(job)}), nil
 }
 
-// ListJobs lists the jobs in the states that are asked for.
+// ListJobs lists the jobs in the states and with the results that are asked for, in the order of
+// their ids or backwards. It has no second page.
 func (g *fakeGateway) ListJobs(
 	_ context.Context, req *connect.Request[pb.ListJobsRequest],
 ) (*connect.Response[pb.ListJobsResponse], error) {
@@ -226,9 +230,18 @@ func (g *fakeGateway) ListJobs(
 	res := &pb.ListJobsResponse{}
 	for i := range g.mu.jobs {
 		s := &g.mu.jobs[i].Status
-		if states := req.Msg.GetStates(); len(states) == 0 || slices.Contains(states, pb.JobState(s.State)) {
+		states, results := req.Msg.GetStates(), req.Msg.GetResults()
+		if (len(states) == 0 || slices.Contains(states, pb.JobState(s.State))) &&
+			(len(results) == 0 || slices.Contains(results, pb.TaskResult(s.Result()))) {
 			res.Jobs = append(res.Jobs, wire.JobStatusToProto(s))
 		}
+	}
+	if req.Msg.GetSort() != pb.JobSort_JOB_SORT_UNSPECIFIED && !req.Msg.GetAscending() {
+		slices.Reverse(res.Jobs)
+	}
+	res.Total = int64(len(res.Jobs))
+	if limit := int(req.Msg.GetLimit()); limit > 0 && limit < len(res.Jobs) {
+		res.Jobs, res.Next = res.Jobs[:limit], "next"
 	}
 	return connect.NewResponse(res), nil
 }
@@ -370,9 +383,27 @@ func (g *fakeGateway) ListTasks(
 		states := req.Msg.GetStates()
 		if (req.Msg.GetJob() == "" || t.Job == req.Msg.GetJob()) &&
 			(req.Msg.GetNode() == "" || t.Node == req.Msg.GetNode()) &&
-			(len(states) == 0 || slices.Contains(states, pb.TaskState(t.State))) {
+			(len(states) == 0 || slices.Contains(states, pb.TaskState(t.State))) &&
+			(len(req.Msg.GetResults()) == 0 || slices.Contains(req.Msg.GetResults(), pb.TaskResult(t.Result))) &&
+			(len(req.Msg.GetExitCodes()) == 0 || slices.Contains(req.Msg.GetExitCodes(), t.ExitCode)) {
 			res.Tasks = append(res.Tasks, wire.TaskToProto(t))
 		}
+	}
+	if req.Msg.GetSort() == pb.TaskSort_TASK_SORT_FAILED_FIRST {
+		good := func(t *pb.Task) bool { return t.GetResult() <= pb.TaskResult_TASK_RESULT_SUCCEEDED }
+		slices.SortStableFunc(res.Tasks, func(a, b *pb.Task) int {
+			switch {
+			case good(a) == good(b):
+				return 0
+			case good(b):
+				return -1
+			}
+			return 1
+		})
+	}
+	res.Total = int64(len(res.Tasks))
+	if limit := int(req.Msg.GetLimit()); limit > 0 && limit < len(res.Tasks) {
+		res.Tasks, res.Next = res.Tasks[:limit], "next"
 	}
 	return connect.NewResponse(res), nil
 }
@@ -403,6 +434,9 @@ func (g *fakeGateway) ExplainTask(
 func (g *fakeGateway) ReadLogs(
 	_ context.Context, req *connect.Request[pb.ReadLogsRequest], s *connect.ServerStream[pb.ReadLogsResponse],
 ) error {
+	if err := g.missing(req.Msg.GetTask()); err != nil {
+		return err
+	}
 	for _, m := range []*pb.ReadLogsResponse{
 		{Stream: "stdout", Data: []byte("this is ")},
 		{Stream: "stderr", Data: []byte("no line end")},
@@ -411,6 +445,31 @@ func (g *fakeGateway) ReadLogs(
 		if req.Msg.GetStream() != "" && req.Msg.GetStream() != m.GetStream() {
 			continue
 		}
+		if err := s.Send(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// missing returns the error for the logs and outputs of a task.
+func (g *fakeGateway) missing(task string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return wire.ConnectError(g.mu.unread[task])
+}
+
+// FetchOutputs answers with the parts that the test has set.
+func (g *fakeGateway) FetchOutputs(
+	_ context.Context, req *connect.Request[pb.FetchOutputsRequest], s *connect.ServerStream[pb.FetchOutputsResponse],
+) error {
+	if err := g.missing(req.Msg.GetTask()); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	parts := g.mu.outputs[req.Msg.GetTask()]
+	g.mu.Unlock()
+	for _, m := range parts {
 		if err := s.Send(m); err != nil {
 			return err
 		}
@@ -514,7 +573,7 @@ func (g *fakeGateway) ListEvents(
 ) (*connect.Response[pb.ListEventsResponse], error) {
 	events := []plimsoll.Event{
 		{Type: plimsoll.EventNode, Change: plimsoll.ChangeAdd, Object: "n1"},
-		{Type: plimsoll.EventApp, Change: plimsoll.ChangeAdd, Detail: plimsoll.AppNew, Object: "wordcount"},
+		{Type: plimsoll.EventApp, Change: plimsoll.ChangeSet, Detail: plimsoll.AppNew, Object: "wordcount"},
 		{
 			Type: plimsoll.EventApp, Change: plimsoll.ChangeAdd, Detail: plimsoll.AppAlloc, Object: "wordcount",
 			Reference: "wordcount.map.0",
@@ -523,7 +582,7 @@ func (g *fakeGateway) ListEvents(
 		{Type: plimsoll.EventApp, Change: plimsoll.ChangeSet, Detail: plimsoll.AppRunning, Object: "wordcount"},
 		{
 			Type: plimsoll.EventNode, Change: plimsoll.ChangeSet, Detail: plimsoll.NodeSchedulable, Object: "n2",
-			Message: "drained\nby alice",
+			Message: "schedulable: false (drained\nby alice)",
 		},
 	}
 	res := &pb.ListEventsResponse{InstanceUuid: "u", HighestId: uint64(len(events) - 1)}

@@ -4,131 +4,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
-	"github.com/plimsoll-dev/plimsoll/client"
 )
 
 type jobCmd struct {
-	List  jobListCmd  `cmd:"" help:"List jobs."`
-	Get   jobGetCmd   `cmd:"" help:"Read one job with its tasks."`
+	List  jobListCmd  `cmd:"" help:"List jobs, the newest first."`
+	Get   jobGetCmd   `cmd:"" help:"Read one job with its tasks, or print its job file."`
 	Kill  jobKillCmd  `cmd:"" help:"Stop all tasks of jobs."`
 	Logs  jobLogsCmd  `cmd:"" help:"Print the output of a task, or of all tasks of a job."`
+	Fetch jobFetchCmd `cmd:"" help:"Write the outputs of a task, or of all tasks of a job, to a directory."`
 	Wait  jobWaitCmd  `cmd:"" help:"Show the progress of a job until it has ended. The exit code is 1 unless it completed."`
 	Scale jobScaleCmd `cmd:"" help:"Change the number of tasks of a group."`
+
+	RunAgain jobRunAgainCmd `cmd:"" help:"Submit a job that has ended as a new one, or its failed tasks alone."`
+	Delete   jobDeleteCmd   `cmd:"" help:"Remove jobs that have ended, also from the archive."`
 }
 
 // Help is the detail of the help text.
 func (jobCmd) Help() string {
-	return example("plimsoll job list", "plimsoll job get wordcount", "plimsoll job logs -f wordcount")
-}
-
-type jobListCmd struct {
-	Queue string   `short:"q" help:"Only jobs of this queue." placeholder:"PATH"`
-	Owner string   `help:"Only jobs of this owner." placeholder:"NAME"`
-	State []string `help:"Only jobs in these states, such as Running." placeholder:"STATE"`
-
-	Result []string `help:"Only jobs with this result: succeeded, failed or killed." placeholder:"RESULT"`
-	watchFlag
-	formatFlag
-}
-
-// Help is the detail of the help text.
-func (jobListCmd) Help() string {
-	return example("plimsoll job list --queue root.batch --state Running", "plimsoll job list --result killed",
-		"plimsoll job list --watch -o json") + watchHelp
-}
-
-// Run lists jobs.
-func (cmd *jobListCmd) Run(ctx context.Context, a *app) error {
-	states, err := parseStates[plimsoll.JobState](cmd.State)
-	if err != nil {
-		return err
-	}
-	if err := checkResults(cmd.Result); err != nil {
-		return err
-	}
-	c, err := a.client()
-	if err != nil {
-		return err
-	}
-	filter := client.JobFilter{Queue: cmd.Queue, Owner: cmd.Owner, States: states}
-	if cmd.Watch {
-		return cmd.watch(ctx, a, c, filter)
-	}
-	jobs := []plimsoll.JobStatus{}
-	for s, err := range c.Jobs(ctx, filter) {
-		if err != nil {
-			return err
-		}
-		if len(cmd.Result) == 0 || slices.Contains(cmd.Result, s.Result().String()) {
-			jobs = append(jobs, s)
-		}
-	}
-	views := make([]jobView, len(jobs))
-	for i := range jobs {
-		views[i] = viewJob(&jobs[i])
-	}
-	return cmd.print(a, views, func(o *output) {
-		rows := make([][]string, len(jobs))
-		for i := range jobs {
-			rows[i] = jobRow(&jobs[i], relative(a.now()))
-		}
-		columns(o, jobHeader, rows)
-	})
-}
-
-var jobHeader = []string{
-	"ID", "STATE", "RESULT", "QUEUE", "OWNER", "DONE", "RUNNING", "WAITING", "FAILED", "SUBMITTED",
-}
-
-func jobRow(s *plimsoll.JobStatus, when instants) []string {
-	n := totals(s)
-	return []string{
-		s.ID, s.State.String(), s.Result().String(), s.Queue, s.Owner,
-		fmt.Sprintf("%d/%d", n.Succeeded+n.Failed, wanted(s)),
-		count(n.Running), count(n.Pending), count(n.Failed), when(s.Submitted),
-	}
-}
-
-// watch lists jobs and prints each change.
-func (cmd *jobListCmd) watch(ctx context.Context, a *app, c *client.Client, filter client.JobFilter) error {
-	if len(cmd.Result) > 0 {
-		return plimsoll.Invalid("--result", "does not go with --watch; give --state instead")
-	}
-	one := filter
-	one.PageSize = 1
-	for _, err := range c.Jobs(ctx, one) { // fails for a queue that there is not
-		if err != nil {
-			return err
-		}
-		break
-	}
-	return printChanges(ctx, a, cmd.formatFlag, c.WatchJobs(ctx, filter, client.WatchPoint{}),
-		watchedView[plimsoll.JobStatus]{
-			header: jobHeader,
-			usual:  []string{"wordcount-4nioh4", "Completed", "succeeded", "root.default", "alice", "100/100"},
-			row:    func(s *plimsoll.JobStatus) []string { return jobRow(s, clock) },
-			json:   func(s *plimsoll.JobStatus) any { return viewJob(s) },
-		})
-}
-
-// jobResults are the values of plimsoll.JobStatus.Result.
-var jobResults = []string{
-	plimsoll.ResultSucceeded.String(), plimsoll.ResultFailed.String(), plimsoll.ResultKilled.String(),
-}
-
-func checkResults(words []string) error {
-	for _, word := range words {
-		if !slices.Contains(jobResults, word) {
-			return plimsoll.Invalid(
-				"--result", "%q is not a result of a job; %s", word, plimsoll.Suggest(word, jobResults),
-			)
-		}
-	}
-	return nil
+	return example("plimsoll job list", "plimsoll job get wordcount", "plimsoll job logs -f wordcount",
+		"plimsoll job run-again wordcount --failed")
 }
 
 // stateEnum is the type of the states of jobs or of tasks.
@@ -165,95 +62,6 @@ func stateNames[S stateEnum]() []string {
 }
 
 func count(n int32) string { return fmt.Sprint(n) }
-
-type jobGetCmd struct {
-	ID string `arg:"" help:"Id of the job."`
-	formatFlag
-}
-
-// Help is the detail of the help text.
-func (jobGetCmd) Help() string {
-	return example(
-		"plimsoll job get wordcount", "plimsoll job get wordcount -o json | jq '.tasks[] | select(.exitCode != 0)'",
-	)
-}
-
-// Run prints one job.
-func (cmd *jobGetCmd) Run(ctx context.Context, a *app) error {
-	c, err := a.client()
-	if err != nil {
-		return err
-	}
-	job, err := c.Job(ctx, cmd.ID)
-	if err != nil {
-		return err
-	}
-	tasks, err := allTasks(ctx, c, client.TaskFilter{Job: cmd.ID})
-	if err != nil {
-		return err
-	}
-	v := viewJob(&job.Status)
-	v.Labels = job.Spec.Labels
-	for i := range v.Groups {
-		v.Groups[i].Resources = groupResources(&job.Spec, v.Groups[i].Name)
-	}
-	views := viewTasks(tasks, &job.Status)
-	v.Tasks = views
-	return cmd.print(a, v, func(o *output) { printJob(a, o, &job, tasks, views) })
-}
-
-func allTasks(ctx context.Context, c *client.Client, filter client.TaskFilter) ([]plimsoll.Task, error) {
-	var tasks []plimsoll.Task
-	for t, err := range c.Tasks(ctx, filter) {
-		if err != nil {
-			return nil, err
-		}
-		tasks = append(tasks, t)
-	}
-	return tasks, nil
-}
-
-// shownTasks is the most tasks of one job that are printed for people.
-const shownTasks = 50
-
-func printJob(a *app, o *output, job *plimsoll.Job, tasks []plimsoll.Task, views []taskView) {
-	s := &job.Status
-	fields(o, [2]string{"id", s.ID}, [2]string{"state", s.State.String()}, [2]string{"result", s.Result().String()},
-		[2]string{"reason", jobReason(s)}, [2]string{"queue", s.Queue},
-		[2]string{"owner", s.Owner}, [2]string{"submitted", ago(a.now(), s.Submitted)},
-		[2]string{"started", ago(a.now(), s.Started)},
-		[2]string{"finished", ago(a.now(), s.Finished)})
-	o.printf("\n")
-	rows := make([][]string, len(s.Groups))
-	for i := range s.Groups {
-		g := &s.Groups[i]
-		resources := groupResources(&job.Spec, g.Name).String()
-		rows[i] = []string{
-			g.Name, count(g.Count), count(g.Counts.Succeeded), count(g.Counts.Failed), count(g.Counts.Running),
-			count(g.Counts.Pending), resources, g.Wait.String(),
-		}
-	}
-	columns(o, []string{"GROUP", "TASKS", "SUCCEEDED", "FAILED", "RUNNING", "WAITING", "EACH", "WHY"}, rows)
-	if waitReason(s) != "" {
-		o.printf("\nplimsoll explain %s says more\n", s.ID)
-	}
-	if len(tasks) == 0 {
-		return
-	}
-	o.printf("\n")
-	printTasks(a, o, tasks[:min(len(tasks), shownTasks)], views)
-	if rest := len(tasks) - shownTasks; rest > 0 {
-		o.printf("and %s; see plimsoll task list --job %s\n", plural(rest, "more task"), s.ID)
-	}
-}
-
-// groupResources returns the resources that each task of a group asks for.
-func groupResources(spec *plimsoll.JobSpec, name string) plimsoll.Resources {
-	if i := slices.IndexFunc(spec.Groups, func(g plimsoll.GroupSpec) bool { return g.Name == name }); i >= 0 {
-		return spec.Groups[i].Resources
-	}
-	return nil
-}
 
 type jobKillCmd struct {
 	IDs    []string `arg:"" name:"id" help:"Ids of the jobs."`

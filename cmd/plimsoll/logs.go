@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -13,32 +16,60 @@ import (
 const followedTasks = 100
 
 type jobLogsCmd struct {
-	ID      string `arg:"" help:"Id of a job or of a task."`
-	Follow  bool   `short:"f" help:"Keep printing new output until the job has ended."`
-	Stream  string `help:"Only stdout or stderr." enum:"stdout,stderr,both" default:"both"`
-	Tail    int64  `help:"Print only this number of last lines of each stream of each task; 0: all." placeholder:"LINES"`
-	Attempt int32  `help:"Attempt of a task to read; default: the last one." placeholder:"N"`
+	ID          string        `arg:"" help:"Id of a job or of a task."`
+	Follow      bool          `short:"f" help:"Keep printing new output until the job has ended."`
+	Stream      string        `help:"Only stdout or stderr." enum:"stdout,stderr,both" default:"both"`
+	Tail        int64         `help:"Print only this number of last lines of each stream of each task; 0: all." placeholder:"LINES"`
+	Since       time.Duration `help:"Print only lines that were written so long ago at most, such as 10m." placeholder:"DURATION"`
+	Timestamps  bool          `help:"Begin each line with its time. Nodes note times once a second, and more coarsely for the older part of a long log."`
+	Failed      bool          `help:"Only tasks whose last attempt has ended and did not succeed."`
+	Attempt     int32         `help:"Attempt of a task to read; default: the last one." placeholder:"N"`
+	AllAttempts bool          `help:"All attempts, and not the last ones alone."`
 }
 
 // Help is the detail of the help text.
 func (jobLogsCmd) Help() string {
 	return example("plimsoll job logs wordcount", "plimsoll job logs -f --tail 20 wordcount",
-		"plimsoll job logs wordcount.map.3 --stream stderr")
+		"plimsoll job logs wordcount --failed --since 10m --timestamps",
+		"plimsoll job logs wordcount.map.3 --stream stderr") + `
+
+A task's stdout goes to stdout, and its stderr to stderr. The output of one task is printed as it is.
+If several are read, each line begins with its task, as in "wordcount.map.3 | ". With several attempts
+of a task it also has the attempt, as in "wordcount.map.3/2 | ".`
+}
+
+func (cmd *jobLogsCmd) validate() error {
+	switch {
+	case cmd.Tail < 0 || cmd.Attempt < 0:
+		return plimsoll.Invalid("--tail and --attempt", "give zero or more")
+	case cmd.Since < 0:
+		return plimsoll.Invalid("--since", "is negative; give how long ago, such as 10m")
+	case cmd.AllAttempts && cmd.Attempt > 0:
+		return plimsoll.Invalid("--all-attempts", "cannot be used beside --attempt; leave one of them out")
+	case cmd.Follow && (cmd.Failed || cmd.AllAttempts):
+		return plimsoll.Invalid(
+			"--follow", "cannot be used beside --failed and --all-attempts, which read what has been written; leave it out",
+		)
+	}
+	return nil
 }
 
 // Run prints logs. A task's stdout goes to stdout and its stderr to stderr.
 func (cmd *jobLogsCmd) Run(ctx context.Context, a *app) error {
-	if cmd.Tail < 0 || cmd.Attempt < 0 {
-		return plimsoll.Invalid("--tail and --attempt", "give zero or more")
+	if err := cmd.validate(); err != nil {
+		return err
 	}
 	c, err := a.client()
 	if err != nil {
 		return err
 	}
-	l := logs{a: a, c: c, options: client.LogOptions{Follow: cmd.Follow, TailLines: cmd.Tail, Attempt: cmd.Attempt}}
+	l := logs{a: a, c: c, failed: cmd.Failed, allAttempts: cmd.AllAttempts, options: client.LogOptions{
+		Follow: cmd.Follow, TailLines: cmd.Tail, Attempt: cmd.Attempt, Since: cmd.Since, Timestamps: cmd.Timestamps,
+	}}
 	if cmd.Stream != "both" {
 		l.options.Stream = cmd.Stream
 	}
+	defer l.times.tell(a.notes)
 	task, isTask, err := findTask(ctx, c, cmd.ID)
 	switch {
 	case err != nil:
@@ -46,8 +77,13 @@ func (cmd *jobLogsCmd) Run(ctx context.Context, a *app) error {
 	case isTask && task.Attempt == 0:
 		a.notes.printf("%s has not started: plimsoll explain %s says why\n", task.ID, task.ID)
 		return nil
+	case isTask && cmd.Failed && !unsuccessful(&task):
+		a.notes.printf("%s has not failed\n", task.ID)
+		return nil
+	case isTask && cmd.AllAttempts:
+		return l.attempts(ctx, []plimsoll.Task{task})
 	case isTask:
-		return l.task(ctx, task.ID, cmd.Attempt, false)
+		return l.task(ctx, task.ID, cmd.Attempt, "")
 	case cmd.Attempt > 0:
 		return plimsoll.Invalid("--attempt", "needs the id of a task, and %s is a job", cmd.ID)
 	case cmd.Follow:
@@ -55,6 +91,12 @@ func (cmd *jobLogsCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	return l.job(ctx, cmd.ID)
+}
+
+// unsuccessful reports whether the last attempt of a task has ended and did not succeed.
+func unsuccessful(t *plimsoll.Task) bool {
+	over := t.State == plimsoll.TaskFinished || t.State == plimsoll.TaskPending
+	return over && t.Attempt > 0 && t.Result != plimsoll.ResultNone && t.Result != plimsoll.ResultSucceeded
 }
 
 // findTask reads a task. ok is false if no task has the id: an id of a job may look like that of a
@@ -72,12 +114,15 @@ func findTask(ctx context.Context, c *client.Client, id string) (task plimsoll.T
 
 // logs prints the output of tasks.
 type logs struct {
-	a       *app
-	c       *client.Client
-	options client.LogOptions
+	a           *app
+	c           *client.Client
+	options     client.LogOptions
+	failed      bool // only tasks whose last attempt did not succeed
+	allAttempts bool
+	times       logTimes
 }
 
-// job prints the logs of all tasks of a job that have started, one after the other.
+// job prints the logs of the chosen tasks of a job, one after the other.
 func (l *logs) job(ctx context.Context, id string) error {
 	tasks, err := allTasks(ctx, l.c, client.TaskFilter{Job: id})
 	if err != nil {
@@ -87,13 +132,49 @@ func (l *logs) job(ctx context.Context, id string) error {
 		_, err := l.c.Job(ctx, id) // a job that does not exist is an error
 		return err
 	}
+	if l.failed {
+		tasks = slices.DeleteFunc(tasks, func(t plimsoll.Task) bool { return !unsuccessful(&t) })
+		if len(tasks) == 0 {
+			l.a.notes.printf("no task of %s has failed\n", id)
+		}
+	}
+	return l.attempts(ctx, tasks)
+}
+
+// attempts prints the logs of the last attempts of tasks, or of all their attempts.
+func (l *logs) attempts(ctx context.Context, tasks []plimsoll.Task) error {
+	several := len(tasks) > 1
+	lost, owners := unread{what: "logs"}, "tasks"
+	if l.allAttempts {
+		owners = "attempts"
+	}
 	for i := range tasks {
-		if t := &tasks[i]; t.Attempt > 0 {
-			if err := l.task(ctx, t.ID, 0, len(tasks) > 1); err != nil {
-				l.a.notes.printf("plimsoll: no more of %s: %s\n", t.ID, l.a.explainError(err))
+		t := &tasks[i]
+		first := t.Attempt
+		if l.allAttempts {
+			first = 1
+		}
+		for attempt := max(first, 1); attempt <= t.Attempt; attempt++ {
+			read, prefix := attempt, ""
+			if attempt == t.Attempt {
+				read = 0 // the last one that has begun
+			}
+			switch {
+			case l.allAttempts && (several || t.Attempt > 1):
+				prefix = fmt.Sprintf("%s/%d", t.ID, attempt)
+			case several:
+				prefix = t.ID
+			}
+			lost.read++
+			if err := l.task(ctx, t.ID, read, prefix); err != nil {
+				if ctx.Err() != nil {
+					return err
+				}
+				lost.add(t.ID, err)
 			}
 		}
 	}
+	lost.tell(l.a, owners)
 	return nil
 }
 
@@ -146,7 +227,7 @@ func errorOf(reader, watch error) error {
 func (l *logs) followNew(
 	ctx context.Context, readers *errgroup.Group, job *plimsoll.JobStatus, followed map[string]int32,
 ) error {
-	several, reader := wanted(job) > 1, *l
+	several := wanted(job) > 1
 	tasks, err := allTasks(ctx, l.c, client.TaskFilter{Job: job.ID})
 	if err != nil {
 		return err
@@ -159,8 +240,13 @@ func (l *logs) followNew(
 		}
 		for attempt := followed[t.ID] + 1; attempt <= begun; attempt++ {
 			followed[t.ID] = attempt
+			prefix := ""
+			if several {
+				prefix = t.ID
+			}
+			options := l.options
 			readers.Go(func() error {
-				err := reader.task(ctx, t.ID, attempt, several)
+				err := l.read(ctx, t.ID, attempt, prefix, options)
 				if plimsoll.CodeOf(err) == plimsoll.CodeCanceled {
 					return err
 				}
@@ -175,25 +261,33 @@ func (l *logs) followNew(
 	return nil
 }
 
-// task prints the log of one attempt; 0 is the last one that has started. With several tasks each
-// line begins with the task.
-func (l *logs) task(ctx context.Context, id string, attempt int32, several bool) error {
-	options := l.options
+// task prints the log of one attempt; 0 is the last one that has started.
+func (l *logs) task(ctx context.Context, id string, attempt int32, prefix string) error {
+	return l.read(ctx, id, attempt, prefix, l.options)
+}
+
+// read is task with options of its own.
+func (l *logs) read(ctx context.Context, id string, attempt int32, prefix string, options client.LogOptions) error {
 	options.Attempt = attempt
-	out, errOut := taskWriter{to: l.a.out}, taskWriter{to: l.a.notes}
-	if several {
-		out.prefix, errOut.prefix = id, id
-	}
+	out := taskWriter{prefix: prefix, to: l.a.out, timed: options.Timestamps}
+	errOut := taskWriter{prefix: prefix, to: l.a.notes, timed: options.Timestamps}
 	defer out.flush()
 	defer errOut.flush()
+	begun := false
 	for chunk, err := range l.c.Logs(ctx, id, options) {
+		if err != nil && begun {
+			return &brokenLog{err}
+		}
 		if err != nil {
 			return err
 		}
+		begun = true
+		l.times.note(&chunk)
 		w := &out
 		if chunk.Stream == "stderr" {
 			w = &errOut
 		}
+		w.at = chunk.Time
 		w.write(chunk.Data)
 	}
 	return nil

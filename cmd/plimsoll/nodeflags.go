@@ -11,6 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/agent"
 )
 
 // nodeFlags belong to the commands that make this machine a node.
@@ -30,6 +31,8 @@ type nodeFlags struct {
 	Headnode      bool              `help:"This machine runs the control plane and takes no tasks."`
 	Reservoir     bool              `help:"Keep this machine in reserve: it takes tasks only when no other node is left."`
 	NextReboot    string            `help:"Next planned restart of this machine, such as 2026-12-24T03:00:00Z. Machines that stay up longer are preferred." placeholder:"INSTANT"`
+
+	logsFlags
 }
 
 // pairFlags is a flag that may be repeated. Its value is a name, or a name and a value.
@@ -77,9 +80,13 @@ func (p *pairFlags) add(pair string) error {
 type nodeSettings struct {
 	capacity plimsoll.Resources
 	facts    plimsoll.NodeFacts
+	logs     agent.LogBounds
 }
 
 func (f *nodeFlags) parse() (s nodeSettings, err error) {
+	if s.logs, err = f.logsFlags.parse(); err != nil {
+		return s, err
+	}
 	if s.capacity, err = parseCapacity(f.Capacity); err != nil {
 		return s, err
 	}

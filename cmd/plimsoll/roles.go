@@ -186,7 +186,7 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 		Node: cmd.Node, Capacity: node.capacity, Queues: queues,
 		Attributes: cmd.Attributes, Facts: node.facts, Networks: cmd.Network, TaskPids: cmd.TaskPids,
 		Supervisor: supervisor, Logger: log,
-		QOS: qos, Users: users,
+		QOS: qos, Users: users, Logs: node.logs,
 	}
 	cfg.Gateway.MaxConnections = cmd.MaxConnections
 	cfg.Coordinator.State.Chain, cfg.Coordinator.State.EvictedFor = chosen.Chain, int64(chosen.EvictedFor)
@@ -479,7 +479,7 @@ func (cmd *agentCmd) Run(ctx context.Context, a *app) error {
 		Insecure: cmd.Insecure,
 		Capacity: node.capacity, Attributes: cmd.Attributes, Facts: node.facts, Networks: cmd.Network,
 		TaskPids: cmd.TaskPids,
-		QOS:      qos, Users: users, LeaveTimeout: leaveTimeout,
+		QOS:      qos, Users: users, Logs: node.logs, LeaveTimeout: leaveTimeout,
 	}, agent.Deps{Executor: supervised, Retire: supervised.Retire, Events: dev.AgentEvents(log)})
 	if err != nil {
 		return err

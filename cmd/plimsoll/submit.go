@@ -11,11 +11,12 @@ import (
 )
 
 type submitCmd struct {
-	File   string `arg:"" help:"Job file in YAML or JSON; - reads it from stdin." placeholder:"FILE"`
-	ID     string `help:"Id of the job, instead of the one in the file." placeholder:"ID"`
-	Unique bool   `help:"Add a short random suffix to the id, so that the same file can be submitted again."`
-	Strict bool   `help:"Refuse the job if a group asks for a resource that no node has, rather than warn."`
-	Wait   bool   `short:"w" help:"Show the progress until the job has ended. The exit code is 1 unless it completed."`
+	File    string `arg:"" help:"Job file in YAML or JSON; - reads it from stdin." placeholder:"FILE"`
+	ID      string `help:"Id of the job, instead of the one in the file." placeholder:"ID"`
+	Unique  bool   `help:"Add a short random suffix to the id, so that the same file can be submitted again."`
+	Replace bool   `help:"Take the id of an earlier job that has ended. That job stays in the archive, under its uid."`
+	Strict  bool   `help:"Refuse the job if a group asks for a resource that no node has, rather than warn."`
+	Wait    bool   `short:"w" help:"Show the progress until the job has ended. The exit code is 1 unless it completed."`
 	formatFlag
 }
 
@@ -60,19 +61,26 @@ func (cmd *submitCmd) Run(ctx context.Context, a *app) error {
 	if err := a.checkResources(ctx, c, &spec, cmd.Strict); err != nil {
 		return err
 	}
-	job, err := c.SubmitJob(ctx, spec)
+	submit := c.SubmitJob
+	if cmd.Replace {
+		submit = c.ReplaceJob
+	}
+	job, err := submit(ctx, spec)
 	if err != nil {
-		return withFlagHint(err, "--id names one, and --unique adds a suffix to it")
+		return withFlagHint(err, "--id names one, --unique adds a suffix to it, and --replace takes that of a job that has ended")
 	}
 	noteDefaults(a, &spec, &job.Spec)
 	if !cmd.Wait {
 		return cmd.print(a, viewJob(&job.Status), func(o *output) {
-			o.printf(
-				"%s submitted to %s: %s\n", job.Status.ID, job.Status.Queue, plural(int(wanted(&job.Status)), "task"),
-			)
+			o.printf("%s\n", submitted(&job.Status))
 		})
 	}
 	return a.waitAndPrint(ctx, c, job.Status.ID, cmd.formatFlag)
+}
+
+// submitted describes a job that was just submitted.
+func submitted(s *plimsoll.JobStatus) string {
+	return fmt.Sprintf("%s submitted to %s: %s", s.ID, s.Queue, plural(int(wanted(s)), "task"))
 }
 
 // noteDefaults prints the resources that the server has given to groups that ask for none.

@@ -55,7 +55,17 @@ type jobView struct {
 	Counts    countsView        `json:"counts"`
 	Groups    []groupView       `json:"groups"`
 	Revision  uint64            `json:"revision"`
+	UID       string            `json:"uid,omitempty"`
+	AgainOf   string            `json:"againOf,omitempty"` // uid of the job that it does again; not in a list
+	Archived  bool              `json:"archived,omitempty"`
+	History   []jobStepView     `json:"history,omitempty"`
 	Tasks     any               `json:"tasks"`
+}
+
+type jobStepView struct {
+	State  string  `json:"state"`
+	At     *string `json:"at"`
+	Reason string  `json:"reason"`
 }
 
 func totals(s *plimsoll.JobStatus) plimsoll.TaskCounts {
@@ -82,7 +92,10 @@ func viewJob(s *plimsoll.JobStatus) jobView {
 		Submitted: stamp(s.Submitted), Started: stamp(s.Started), Finished: stamp(s.Finished),
 		Counts: viewCounts(totals(s)), Groups: make([]groupView, len(s.Groups)), Revision: s.Revision,
 	}
-	v.Tasks = v.Counts
+	v.Tasks, v.UID = v.Counts, uidText(s)
+	for _, step := range s.History {
+		v.History = append(v.History, jobStepView{step.State.String(), stamp(step.At), step.Reason.String()})
+	}
 	for i := range s.Groups {
 		g := &s.Groups[i]
 		v.Groups[i] = groupView{
@@ -109,10 +122,49 @@ type taskView struct {
 	Failures int32   `json:"failures"`
 	Created  *string `json:"created"`
 	Bound    *string `json:"bound"`
+	Starting *string `json:"starting"`
 	Started  *string `json:"started"`
+	Stopping *string `json:"stopping"`
 	Finished *string `json:"finished"`
 
-	Earlier []attemptsView `json:"earlier,omitempty"` // where earlier attempts were
+	Earlier  []attemptsView `json:"earlier,omitempty"`  // where earlier attempts were
+	Attempts []attemptView  `json:"attempts,omitempty"` // all of them; only with --attempts
+}
+
+type attemptView struct {
+	Number   int32   `json:"number"`
+	Node     string  `json:"node"`
+	Result   string  `json:"result"` // empty: it has not ended
+	ExitCode *int32  `json:"exitCode"`
+	Message  string  `json:"message"`
+	Pending  *string `json:"pending"`
+	Bound    *string `json:"bound"`
+	Starting *string `json:"starting"`
+	Started  *string `json:"started"`
+	Stopping *string `json:"stopping"`
+	Finished *string `json:"finished"`
+
+	from plimsoll.Attempt
+}
+
+func viewAttempts(attempts []plimsoll.Attempt) []attemptView {
+	views := make([]attemptView, len(attempts))
+	for i := range attempts {
+		views[i] = viewAttempt(&attempts[i])
+	}
+	return views
+}
+
+func viewAttempt(a *plimsoll.Attempt) attemptView {
+	v := attemptView{
+		Number: a.Number, Node: a.Node, Result: a.Result.String(), Message: a.Message,
+		Pending: stamp(a.Pending), Bound: stamp(a.Bound), Starting: stamp(a.Starting), Started: stamp(a.Started),
+		Stopping: stamp(a.Stopping), Finished: stamp(a.Finished), from: *a,
+	}
+	if a.Result != plimsoll.ResultNone && a.ExitCode >= 0 {
+		v.ExitCode = &a.ExitCode
+	}
+	return v
 }
 
 type attemptsView struct {
@@ -127,7 +179,8 @@ func viewTask(t *plimsoll.Task, waits string) taskView {
 		ID: t.ID, Job: t.Job, Group: t.Group, Index: t.Index, State: t.State.String(), Node: t.Node,
 		Result: t.Result.String(), Reason: t.Result.String(),
 		Message: t.Message, Attempt: t.Attempt, Failures: t.Failures,
-		Created: stamp(t.Created), Bound: stamp(t.Bound), Started: stamp(t.Started), Finished: stamp(t.Finished),
+		Created: stamp(t.Created), Bound: stamp(t.Bound), Starting: stamp(t.Starting), Started: stamp(t.Started),
+		Stopping: stamp(t.Stopping), Finished: stamp(t.Finished),
 	}
 	if t.Result != plimsoll.ResultNone && t.Attempt > 0 && t.ExitCode >= 0 {
 		v.ExitCode = &t.ExitCode
@@ -285,6 +338,8 @@ type eventView struct {
 	Reference string             `json:"reference"`
 	Resources plimsoll.Resources `json:"resources"`
 	Message   string             `json:"message"`
+	Subject   string             `json:"subject"` // job, task, node or queue
+	Text      string             `json:"text"`    // the event in plain words
 }
 
 func viewEvent(r *client.EventRecord) eventView {
@@ -292,5 +347,6 @@ func viewEvent(r *client.EventRecord) eventView {
 	return eventView{
 		ID: r.ID, Type: e.Type.String(), Change: e.Change.String(), Detail: e.Detail.String(), Time: stamp(e.Time),
 		Object: e.Object, Reference: e.Reference, Resources: amounts(e.Resources), Message: e.Message,
+		Subject: e.Subject().String(), Text: e.Sentence(),
 	}
 }

@@ -231,7 +231,7 @@ func (a *Agent) work(ctx context.Context, s *sessionManager, proof proofHandler,
 	node, l, out := &s.node, s.ledger, s.out
 	hosts := append(slices.Clone(a.cfg.Hosts), a.cfg.Listen, node.Address)
 	watch := &qosHandler{node: node.ID}
-	logs := &logHandler{l, a.deps.Events.Trouble, newLogSlots()}
+	logs := &logHandler{l, a.deps.Events.Trouble, newLogSlots(), a.cfg.Logs.Bytes}
 	m := newMetrics(s.nodeOut, watch, logs.slots)
 	if a.deps.Metrics != nil {
 		if err := a.deps.Metrics.Register(m); err != nil {
@@ -239,7 +239,7 @@ func (a *Agent) work(ctx context.Context, s *sessionManager, proof proofHandler,
 		}
 		defer a.deps.Metrics.Unregister(m)
 	}
-	j := &janitor{ledger: l, count: a.cfg.KeepAttempts, bytes: a.cfg.KeepBytes}
+	k := newKeeper(l, a.cfg.Logs, mostAttempts(a.cfg.Users.UIDs))
 	held := make(chan struct{}) // closed when the supervisor has sent its first complete list
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
@@ -265,7 +265,10 @@ func (a *Agent) work(ctx context.Context, s *sessionManager, proof proofHandler,
 			return nil
 		}
 	})
-	group.Go(func() error { a.repeat(ctx, j.sweep); return nil })
+	group.Go(func() error {
+		a.repeat(ctx, func(ctx context.Context) error { return k.sweep(ctx, time.Now()) })
+		return nil
+	})
 	// A loop of its own, so that a task with millions of files does not delay the sweeps.
 	group.Go(func() error {
 		a.repeat(ctx, func(ctx context.Context) error { return emptyDir(ctx, l.trash) })
@@ -276,7 +279,7 @@ func (a *Agent) work(ctx context.Context, s *sessionManager, proof proofHandler,
 
 // repeat calls do at intervals, until ctx ends.
 func (a *Agent) repeat(ctx context.Context, do func(context.Context) error) {
-	ticker := time.NewTicker(janitorInterval)
+	ticker := time.NewTicker(keepInterval)
 	defer ticker.Stop()
 	for {
 		select {

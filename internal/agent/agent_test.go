@@ -434,8 +434,10 @@ func TestNewRefuses(t *testing.T) {
 		{"callTimeout", func(c *Config) { c.CallTimeout = -1 }},
 		{"qos.interval", func(c *Config) { c.QOS.Interval = time.Millisecond }},
 		{"qos.extended.cpuReserve", func(c *Config) { c.QOS.Extended.CPUReserve = 101 }},
-		{"keepAttempts", func(c *Config) { c.KeepAttempts = -1 }},
-		{"keepBytes", func(c *Config) { c.KeepBytes = -1 }},
+		{"logs.bytes", func(c *Config) { c.Logs.Bytes = AttemptBytes - 1 }},
+		{"logs.age", func(c *Config) { c.Logs.Age = -1 }},
+		{"logs.failedAge", func(c *Config) { c.Logs.FailedAge = -1 }},
+		{"logs.failedAge", func(c *Config) { c.Logs.FailedAge = time.Hour }},
 	}
 	for _, test := range tests {
 		cfg := good

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,11 +60,26 @@ type Config struct {
 	Users    executor.Users
 	TaskPids int64 // most processes and threads of a task at once; 0: DefaultTaskPids
 
-	// KeepAttempts is the number of ended attempts whose directories are kept; 0:
-	// DefaultKeepAttempts.
-	KeepAttempts int
-	KeepBytes    int64 // bytes of these directories together; 0: DefaultKeepBytes
+	Logs LogBounds // how long the logs of attempts are kept
 }
+
+// LogBounds bound what attempts leave on a node when they have ended: their logs and records, and
+// the files of their tasks.
+type LogBounds struct {
+	// Bytes of all attempts together, each of them at least AttemptBytes; 0: DefaultLogsBytes. When
+	// there are more, the oldest attempts that succeeded go first, and then the oldest others.
+	Bytes int64
+	// Age is the time after their end for which attempts that succeeded are kept; 0:
+	// DefaultLogsAge.
+	Age time.Duration
+	// FailedAge is that of all others, at least Age; 0: DefaultFailedLogsAge, or Age if that is
+	// more.
+	FailedAge time.Duration
+}
+
+// AttemptBytes are counted for an attempt whose files are smaller. They stand for its names and
+// inodes, its uid, and its place in the agent's memory.
+const AttemptBytes = int64(64 << 10)
 
 // Defaults for fields of Config that are zero.
 const (
@@ -71,8 +87,9 @@ const (
 	DefaultCallTimeout       = 15 * time.Second
 	DefaultMaxTasks          = int32(256)
 	DefaultTaskPids          = int64(4096)
-	DefaultKeepAttempts      = 1000
-	DefaultKeepBytes         = int64(2 << 30)
+	DefaultLogsBytes         = int64(2 << 30)
+	DefaultLogsAge           = 7 * 24 * time.Hour
+	DefaultFailedLogsAge     = 30 * 24 * time.Hour
 )
 
 // Deps are the agent's dependencies.
@@ -175,13 +192,30 @@ func (c *Config) validateBounds() error {
 			"taskPids", "is negative; give the most processes and threads that a task may have at once",
 		)
 	}
-	if c.KeepAttempts < 0 {
-		return plimsoll.Invalid("keepAttempts", "is negative; give zero or more")
-	}
-	if c.KeepBytes < 0 {
-		return plimsoll.Invalid("keepBytes", "is negative; give zero or more")
+	return c.Logs.validate()
+}
+
+func (b *LogBounds) validate() error {
+	switch {
+	case b.Bytes != 0 && b.Bytes < AttemptBytes:
+		return plimsoll.Invalid(
+			"logs.bytes", "is %d; give at least %d, as one attempt counts", b.Bytes, AttemptBytes,
+		)
+	case b.Age < 0:
+		return plimsoll.Invalid("logs.age", "is negative; give a duration such as 168h")
+	case b.FailedAge < 0:
+		return plimsoll.Invalid("logs.failedAge", "is negative; give a duration such as 720h")
+	case b.FailedAge != 0 && b.FailedAge < cmp.Or(b.Age, DefaultLogsAge):
+		return plimsoll.Invalid("logs.failedAge", "is %v, less than the %v for which attempts that succeeded are kept; give as much or more",
+			b.FailedAge, cmp.Or(b.Age, DefaultLogsAge))
 	}
 	return nil
+}
+
+func (b LogBounds) withDefaults() LogBounds {
+	b.Bytes, b.Age = cmp.Or(b.Bytes, DefaultLogsBytes), cmp.Or(b.Age, DefaultLogsAge)
+	b.FailedAge = cmp.Or(b.FailedAge, max(DefaultFailedLogsAge, b.Age))
+	return b
 }
 
 // withDefaults fills in fields that are zero. Dir becomes absolute, because other processes get
@@ -218,12 +252,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.TaskPids == 0 {
 		c.TaskPids = DefaultTaskPids
 	}
-	if c.KeepAttempts == 0 {
-		c.KeepAttempts = DefaultKeepAttempts
-	}
-	if c.KeepBytes == 0 {
-		c.KeepBytes = DefaultKeepBytes
-	}
+	c.Logs = c.Logs.withDefaults()
 	return c, nil
 }
 

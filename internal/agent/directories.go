@@ -8,9 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 )
@@ -115,35 +113,9 @@ func writeMark(dir string, end *plimsoll.TaskReport) error {
 	return err
 }
 
-// candidate is a directory that may be removed.
-type candidate struct {
-	key attemptKey
-	at  int64 // time of the attempt's end
-}
-
-// removable returns the directories that may be removed, the newest first. Their attempts have
-// ended, are acknowledged, and cannot be asked about again. The directory of an assigned attempt
-// stays, because it prevents a second start.
-func (l *ledger) removable() []candidate {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var list []candidate
-	for _, task := range sortedKeys(l.mu.entries) {
-		for _, e := range l.mu.entries[task] {
-			if l.isRemovable(task, e) {
-				list = append(list, candidate{attemptKey{task, e.attempt}, e.end.At})
-			}
-		}
-	}
-	slices.SortStableFunc(list, func(a, b candidate) int {
-		if a.at > b.at {
-			return -1
-		}
-		return 1
-	})
-	return list
-}
-
+// isRemovable reports whether a directory may be removed: its attempt has ended, is acknowledged,
+// and cannot be asked about again. The directory of an assigned attempt stays, because it prevents
+// a second start. The caller holds mu.
 func (l *ledger) isRemovable(task string, e *entry) bool {
 	if w, ok := l.wanted(task); !e.onDisk || !l.mu.synced || !l.mu.connected || ok && w.attempt == e.attempt {
 		return false
@@ -151,24 +123,28 @@ func (l *ledger) isRemovable(task string, e *entry) bool {
 	return e.phase == phaseEnded && e.acked || e.phase == phaseOrphan
 }
 
-// retire moves the directory of an attempt to the trash, if it may still be removed. With a task's
-// last attempt it also moves the task's own directory. It only renames; emptyDir removes.
-func (l *ledger) retire(key attemptKey) error {
+// retire moves the directory of an attempt to the trash, if it may be removed; gone is false if it
+// may not yet. With a task's last attempt it also moves the task's own directory. It only renames;
+// emptyDir removes.
+func (l *ledger) retire(key attemptKey) (gone bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.find(key)
-	if e == nil || !l.isRemovable(key.task, e) {
-		return nil
+	if e == nil {
+		return true, nil
+	}
+	if !l.isRemovable(key.task, e) {
+		return false, nil
 	}
 	if err := l.discard(l.attemptDir(key)); err != nil {
-		return err
+		return false, err
 	}
 	l.remove(key)
 	_, wanted := l.wanted(key.task)
 	if wanted || len(l.mu.entries[key.task]) > 0 {
-		return nil
+		return true, nil
 	}
-	return l.discard(filepath.Join(l.root, key.task))
+	return true, l.discard(filepath.Join(l.root, key.task))
 }
 
 func (l *ledger) discard(path string) error {
@@ -192,52 +168,6 @@ func discardedBefore(trash string) (last uint64, err error) {
 		}
 	}
 	return last, err
-}
-
-// janitor bounds the directories that are kept. Sizes are measured once, after an attempt's end.
-// The task's own directory counts with its newest attempt.
-type janitor struct {
-	ledger *ledger
-	count  int
-	bytes  int64
-	sizes  map[attemptKey]int64
-}
-
-// janitorInterval is the interval between sweeps.
-const janitorInterval = 10 * time.Second
-
-// sweep retires the oldest directories that exceed the bounds.
-func (j *janitor) sweep(ctx context.Context) error {
-	sizes := make(map[attemptKey]int64, len(j.sizes))
-	counted := map[string]bool{}
-	total, kept, over := int64(0), 0, false
-	var failed error
-	for _, c := range j.ledger.removable() {
-		if ctx.Err() != nil {
-			return nil
-		}
-		if kept++; over || kept > j.count { // once over a bound, all older ones go too
-			over = true
-			failed = errors.Join(failed, j.ledger.retire(c.key))
-			continue
-		}
-		size, ok := j.sizes[c.key]
-		if !ok {
-			size = diskUsage(ctx, j.ledger.attemptDir(c.key))
-			if !counted[c.key.task] {
-				size += diskUsage(ctx, filepath.Join(j.ledger.root, c.key.task, workDir))
-			}
-		}
-		counted[c.key.task] = true
-		if total += size; total > j.bytes {
-			over = true
-			failed = errors.Join(failed, j.ledger.retire(c.key))
-			continue
-		}
-		sizes[c.key] = size
-	}
-	j.sizes = sizes
-	return failed
 }
 
 // emptyDir removes the entries of the trash, until ctx ends. A task with many files takes long.

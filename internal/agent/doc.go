@@ -57,10 +57,10 @@
 //
 // A change costs one comparison of its task, a reconnect a comparison of all assigned tasks. A
 // start costs one small file that is not synced. The QoS loop costs 0.2 % of a core for 200 idle
-// tasks at a sample a second (measured on 2 shared vCPUs, cgroup v1). Config.KeepAttempts and
-// Config.KeepBytes bound the directories that are kept. At most 64 logs are read at a time, fewer
-// with few descriptors. A follower costs two descriptors, and a check each half second while its
-// task writes nothing.
+// tasks at a sample a second (measured on 2 shared vCPUs, cgroup v1). Config.Logs bounds the
+// directories that are kept, by bytes and age; the cost of an end does not grow with their number.
+// At most 64 logs are read at a time, fewer with few descriptors. A follower costs two descriptors,
+// and a check each half second while its task writes nothing.
 //
 // The comparison of wanted and present state is that of Kubernetes' kubelet. The outbox with an
 // incarnation and a sequence is from Titus' agent and Nomad's client.

@@ -93,6 +93,7 @@ const (
 	TroubleForeign      TroubleKind = "the supervisor holds an attempt that cannot be ours"
 	TroubleAssignment   TroubleKind = "an assignment was left out"
 	TroubleSendLog      TroubleKind = "a log could not be sent"
+	TroubleSendOutputs  TroubleKind = "the outputs of a task could not be sent"
 	TroubleUnread       TroubleKind = "a stream was cut because its caller did not read it"
 	TroubleNetworks     TroubleKind = "the networks of this machine cannot be read; their last known state stays"
 	TroubleIncarnation  TroubleKind = "another incarnation of the node could not be noted"

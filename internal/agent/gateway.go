@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"time"
 
 	"connectrpc.com/connect"
@@ -127,7 +128,7 @@ func assignmentsFromProto(m *pb.WatchAssignmentsResponse) *assignments {
 		a.changed = append(a.changed, assignmentOf{
 			task: t.ID, node: t.Node, assignment: assignment{
 				want: want{t.Attempt, t.State, t.Result, t.Message}, job: t.Job,
-				spec:  wire.GroupSpecFromProto(c.GetSpec()),
+				spec:  specOf(&t, c.GetSpec()),
 				owner: c.GetOwner(), queue: c.GetQueue(), labels: c.GetLabels(),
 			},
 		})
@@ -139,6 +140,21 @@ func assignmentsFromProto(m *pb.WatchAssignmentsResponse) *assignments {
 		a.policiesGone = append(a.policiesGone, wire.PolicyRefFromProto(r))
 	}
 	return a
+}
+
+// specOf returns the specification of a task, with the number of its piece of work in the
+// environment. The supervisor, which may be of an older version, sets the other variables.
+func specOf(t *plimsoll.Task, m *pb.GroupSpec) plimsoll.GroupSpec {
+	spec := wire.GroupSpecFromProto(m)
+	piece := spec.Piece(t.Index)
+	if len(spec.Indexes) == 1 { // an assignment has that of its task alone
+		piece = spec.Indexes[0]
+	}
+	if spec.Env == nil {
+		spec.Env = map[string]string{}
+	}
+	spec.Env["PLIMSOLL_TASK_INDEX"] = strconv.Itoa(int(piece))
+	return spec
 }
 
 func (g *connectGateway) report(

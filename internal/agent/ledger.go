@@ -60,6 +60,9 @@ type ledger struct {
 		queued map[attemptKey]bool
 		// discarded is the highest number in the trash.
 		discarded uint64
+		// ended has the attempts that have ended since the last call of takeEnded. Each is there
+		// once.
+		ended []keptAttempt
 
 		// evicting has the stops that this node has decided on itself. They are repeated for a new
 		// supervisor until the attempt has ended.
@@ -96,6 +99,8 @@ type entry struct {
 	void bool
 	// onDisk is true if the attempt's directory exists.
 	onDisk bool
+	// kept is true once the attempt was added to ended.
+	kept bool
 
 	// reported is the latest state that was reported. It never goes back.
 	reported plimsoll.TaskState
@@ -112,6 +117,11 @@ type entry struct {
 	worth *worth
 	// noted is true if worth is on disk, or waits in notes.
 	noted bool
+}
+
+// quiet reports whether nothing is left to be decided about an attempt that is no longer assigned.
+func (e *entry) quiet() bool {
+	return e.kept && (e.phase == phaseEnded && e.acked || e.phase == phaseOrphan)
 }
 
 type opKind uint8
@@ -198,15 +208,17 @@ func (l *ledger) markDirty(task string) {
 	l.notify()
 }
 
-// markAllDirty settles every task, always in the same order.
+// markAllDirty settles every task with something to decide, always in the same order.
 func (l *ledger) markAllDirty() {
 	wanted := l.mu.wanted.Index().Snapshot()
-	tasks := make([]string, 0, wanted.Len()+len(l.mu.entries))
+	tasks := make([]string, 0, wanted.Len())
 	for task := range wanted.Keys() {
 		tasks = append(tasks, task)
 	}
-	for task := range l.mu.entries {
-		tasks = append(tasks, task)
+	for task, entries := range l.mu.entries {
+		if slices.ContainsFunc(entries, func(e *entry) bool { return !e.quiet() }) {
+			tasks = append(tasks, task)
+		}
 	}
 	slices.Sort(tasks)
 	for _, task := range slices.Compact(tasks) {
@@ -439,6 +451,7 @@ func (l *ledger) settleTask(task string, now time.Time) {
 	}
 	l.recordWorth(task)
 	l.clean(task)
+	l.noteEnded(task)
 }
 
 // grace returns the task's own grace, if the task is still assigned. Otherwise it returns 0, and

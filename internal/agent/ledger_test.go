@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -311,86 +310,6 @@ func (b *book) dirs() []string {
 	return found
 }
 
-func TestJanitor(t *testing.T) {
-	ended := func(id string, attempt int32, at int64) executor.Status {
-		return executor.Status{
-			Task: id, Attempt: attempt, State: plimsoll.TaskFinished, Result: plimsoll.ResultFailed, Started: 1,
-			Finished: at,
-		}
-	}
-	held := []executor.Status{
-		ended("j.g.0", 1, 10), ended("j.g.1", 1, 20), ended("j.g.1", 2, 30), ended("j.g.2", 1, 40),
-		live("j.g.3", 1, plimsoll.TaskRunning),
-		ended("j.g.4", 1, 5),
-	}
-	// j.g.3 runs, and the coordinator does not know the end of j.g.4 yet. So both stay, whatever
-	// the bounds.
-	assigned := []assignmentOf{task("j.g.3", 1, plimsoll.TaskRunning), task("j.g.4", 1, plimsoll.TaskRunning)}
-	always := []string{"j.g.3/1", "j.g.4/1"}
-	tests := []struct {
-		name  string
-		count int
-		bytes int64
-		keep  []string
-	}{
-		{"within bounds", 10, 1 << 30, []string{"j.g.0/1", "j.g.1/1", "j.g.1/2", "j.g.2/1"}},
-		{"the oldest over the count goes", 3, 1 << 30, []string{"j.g.1/1", "j.g.1/2", "j.g.2/1"}},
-		{"the newest over the count stays", 1, 1 << 30, []string{"j.g.2/1"}},
-		{"the oldest over the bytes go", 10, 120 << 10, []string{"j.g.1/2", "j.g.2/1"}},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			b := newBook(t)
-			for _, a := range held {
-				b.keep(attemptKey{a.Task, a.Attempt}, 40<<10)
-			}
-			b.hold(held...)
-			b.list(assigned...)
-			b.settle(time.Unix(0, 1))
-			b.ack()
-			j := &janitor{ledger: b.ledger, count: test.count, bytes: test.bytes}
-			for range 2 { // the second time changes nothing
-				if err := j.sweep(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				if diff := cmp.Diff(
-					slices.Sorted(slices.Values(append(slices.Clone(test.keep), always...))), b.dirs(),
-				); diff != "" {
-					t.Errorf("directories that are kept (-want +got):\n%s", diff)
-				}
-			}
-			if _, err := os.Stat(filepath.Join(b.root, "j.g.0")); !slices.Contains(test.keep, "j.g.0/1") && err == nil {
-				t.Error("the last attempt of a task was removed, but not the task's own directory")
-			}
-			if err := emptyDir(t.Context(), b.trash); err != nil {
-				t.Error(err)
-			}
-			if left, err := os.ReadDir(b.trash); err != nil || len(left) != 0 {
-				t.Errorf("left in the trash: %v, error %v", left, err)
-			}
-		})
-	}
-}
-
-func TestTheJanitorWaitsForAcknowledgementAndConnection(t *testing.T) {
-	b := newBook(t)
-	b.keep(attemptKey{"j.g.0", 1}, 1)
-	b.hold(live("j.g.0", 1, plimsoll.TaskFinished))
-	b.list()
-	if got := b.removable(); len(got) != 0 {
-		t.Errorf("removable before it was acknowledged: %v", got)
-	}
-	b.ack()
-	b.disconnect()
-	if got := b.removable(); len(got) != 0 {
-		t.Errorf("removable while disconnected: %v", got)
-	}
-	b.list()
-	if got := b.removable(); len(got) != 1 {
-		t.Errorf("removable: %v, want one", got)
-	}
-}
-
 func TestMarksSurviveARestart(t *testing.T) {
 	b := newBook(t)
 	key, other := attemptKey{"j.g.0", 2}, attemptKey{"j.g.0", 1}
@@ -419,45 +338,4 @@ func TestMarksSurviveARestart(t *testing.T) {
 	b.list(task("j.g.0", 2, plimsoll.TaskRunning)) // acknowledged, but unknown to the coordinator
 	b.expect()
 	b.waiting("j.g.0 2 Finished out of memory")
-}
-
-// Removing a task's many files takes long, and delays no other work.
-func TestTheJanitorWaitsForNoRemoval(t *testing.T) {
-	b := newBook(t)
-	last := filepath.Join(b.trash, "7")
-	if err := os.MkdirAll(filepath.Join(last, "deep"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	before, err := discardedBefore(b.trash)
-	if err != nil || before != 7 {
-		t.Fatalf("the last number is %d, %v", before, err)
-	}
-	b.mu.discarded = before
-	b.keep(attemptKey{"j.g.0", 1}, 1)
-	b.hold(
-		executor.Status{
-			Task: "j.g.0", Attempt: 1, State: plimsoll.TaskFinished, Result: plimsoll.ResultFailed, Started: 1,
-			Finished: 10,
-		},
-	)
-	b.list()
-	b.settle(time.Unix(0, 1))
-	b.ack()
-	if err := (&janitor{ledger: b.ledger}).sweep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if left := b.dirs(); len(left) != 0 {
-		t.Errorf("in its place is %v", left)
-	}
-	if _, err := os.Stat(last); err != nil {
-		t.Errorf("the sweep has removed what was put away: %v", err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := emptyDir(ctx, b.trash); err != nil {
-		t.Error(err)
-	}
-	if left, err := os.ReadDir(b.trash); err != nil || len(left) < 2 {
-		t.Errorf("an agent that stops goes on removing: left is %v, %v", left, err)
-	}
 }

@@ -55,3 +55,19 @@ func lastLines(f *os.File, end, n int64, buffer []byte) (begin int64, err error)
 	}
 	return low, nil
 }
+
+// beginOfLine returns where the line begins that holds a position, or the position if a line begins
+// there.
+func beginOfLine(f *os.File, at int64, buffer []byte) (begin int64, err error) {
+	if at == 0 {
+		return 0, nil
+	}
+	var before [1]byte
+	if _, err := f.ReadAt(before[:], at-1); err != nil {
+		return 0, fmt.Errorf("read a log: %w", err)
+	}
+	if before[0] == '\n' {
+		return at, nil
+	}
+	return lastLines(f, at, 1, buffer)
+}

@@ -28,11 +28,12 @@ const (
 	answerTimeout = 10 * time.Second // for answers that are no stream
 )
 
-// logHandler serves the logs of tasks.
+// logHandler serves the logs and outputs of tasks.
 type logHandler struct {
-	ledger  *ledger
-	trouble func(Trouble)
-	slots   *logSlots
+	ledger      *ledger
+	trouble     func(Trouble)
+	slots       *logSlots
+	outputBytes int64 // most bytes of the outputs of a task
 }
 
 // newHandler serves the requests of gateways to an agent.
@@ -46,6 +47,7 @@ func newHandler(logs *logHandler, qos *qosHandler, proof proofHandler, metrics h
 	return transport.TimeAnswers(transport.AnswerConfig{
 		Stream: func(r *http.Request) bool {
 			return r.URL.Path == plimsollv1connect.LogServiceReadTaskLogProcedure ||
+				r.URL.Path == plimsollv1connect.LogServiceReadTaskOutputsProcedure ||
 				r.URL.Path == plimsollv1connect.QOSServiceWatchQOSProcedure
 		},
 		Total: answerTimeout,
@@ -94,19 +96,30 @@ func (h *logHandler) ReadTaskLog(
 	if m.TailLines < 0 {
 		return wire.ConnectError(plimsoll.Invalid("tailLines", "is negative; give the number of lines, or 0 for all"))
 	}
+	if m.SinceNanos < 0 {
+		return wire.ConnectError(
+			plimsoll.Invalid("sinceNanos", "is negative; give a number of nanoseconds, or 0 for all"),
+		)
+	}
 	if err := h.slots.acquire(h.ledger.node); err != nil {
 		return wire.ConnectError(err)
 	}
 	defer h.slots.release()
 	t := &tail{
 		ledger: h.ledger, task: m.Task, attempt: m.Attempt, follow: m.Follow, last: m.TailBytes, lines: m.TailLines,
+		timed: m.Timestamps,
+	}
+	if m.SinceNanos > 0 {
+		t.since = max(time.Now().UnixNano()-m.SinceNanos, 1)
 	}
 	for _, name := range names {
 		t.streams = append(t.streams, tailed{name: name})
 	}
 	defer t.close()
-	err := t.run(ctx, func(name string, data []byte) error {
-		return stream.Send(&pb.ReadTaskLogResponse{Stream: name, Data: data})
+	err := t.run(ctx, func(p piece) error {
+		return stream.Send(
+			&pb.ReadTaskLogResponse{Stream: p.stream, Data: p.data, After: p.span.After, Time: p.span.At},
+		)
 	})
 	if err != nil && ctx.Err() == nil && plimsoll.CodeOf(err) == plimsoll.CodeInternal {
 		// The caller does not see the cause.
@@ -123,8 +136,17 @@ type tail struct {
 	follow  bool
 	last    int64 // begin with the last bytes of each stream; 0: begin with all
 	lines   int64 // begin with the last lines of each stream
+	since   int64 // begin with the first line that may have been written at this instant or later; 0: with all
+	timed   bool  // send times too
 	streams []tailed
 	buffer  [logChunk]byte
+}
+
+// piece is a part of a log. Its span is zero unless the tail is timed.
+type piece struct {
+	stream string
+	data   []byte
+	span   executor.LogSpan
 }
 
 type tailed struct {
@@ -132,15 +154,17 @@ type tailed struct {
 	file *os.File // nil: not there yet
 	end  int64    // without follow: the size at the start of reading
 	at   int64
+
+	times executor.LogTimes // only for a tail that needs them
 }
 
-func (t *tail) run(ctx context.Context, send func(name string, data []byte) error) error {
+func (t *tail) run(ctx context.Context, send func(piece) error) error {
 	ticker := time.NewTicker(logPoll)
 	defer ticker.Stop()
 	found := false
-	note := func(name string, data []byte) error {
+	note := func(p piece) error {
 		found = true
-		return send(name, data)
+		return send(p)
 	}
 	for quiet := 0; ; quiet++ {
 		// The status is read before the files, so that the last output is not missed.
@@ -180,44 +204,30 @@ func (t *tail) unknown() error {
 	if t.attempt == 0 {
 		return plimsoll.Errorf(
 			plimsoll.CodeNotFound,
-			"this node has no logs of task %q; it never ran here, or its logs were removed to make room", t.task,
+			"this node has no logs of task %q; it never ran here, or its logs were removed to make room or for their age",
+			t.task,
 		)
 	}
 	return plimsoll.Errorf(plimsoll.CodeNotFound, "this node has no logs of attempt %d of task %q; it never ran here, or its logs were removed "+
-		"to make room", t.attempt, t.task)
+		"to make room or for their age", t.attempt, t.task)
 }
 
 // copy sends the new bytes of a stream.
-func (t *tail) copy(s *tailed, dir string, send func(name string, data []byte) error) error {
+func (t *tail) copy(s *tailed, dir string, send func(piece) error) error {
 	if s.file == nil {
-		f, err := executor.OpenLog(filepath.Join(dir, s.name))
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
+		if found, err := t.open(s, dir); !found || err != nil {
 			return err
-		}
-		s.file = f
-		info, err := f.Stat()
-		if err != nil {
-			return fmt.Errorf("measure a log: %w", err)
-		}
-		s.end = info.Size()
-		if t.last > 0 {
-			s.at = max(s.end-t.last, 0)
-		}
-		if t.lines > 0 {
-			begin, err := lastLines(f, s.end, t.lines, t.buffer[:])
-			if err != nil {
-				return err
-			}
-			s.at = max(s.at, begin)
 		}
 	}
 	for t.follow || s.at < s.end {
-		end, err := s.skip()
+		end, lastWrite, err := s.skip()
 		if err != nil {
 			return err
+		}
+		p := piece{stream: s.name}
+		if t.timed {
+			p.span = s.times.Span(s.at, lastWrite)
+			end = min(end, p.span.End)
 		}
 		n, err := s.file.ReadAt(t.buffer[:min(end-s.at, logChunk)], s.at)
 		if end == s.at {
@@ -227,7 +237,8 @@ func (t *tail) copy(s *tailed, dir string, send func(name string, data []byte) e
 			n = int(min(int64(n), max(s.end-s.at, 0)))
 		}
 		if s.at += int64(n); n > 0 {
-			if err := send(s.name, t.buffer[:n]); err != nil {
+			p.data = t.buffer[:n]
+			if err := send(p); err != nil {
 				return err
 			}
 		}
@@ -241,18 +252,59 @@ func (t *tail) copy(s *tailed, dir string, send func(name string, data []byte) e
 	return nil
 }
 
+// open opens a stream and finds where to begin. found is false if there is no file.
+func (t *tail) open(s *tailed, dir string) (found bool, err error) {
+	f, err := executor.OpenLog(filepath.Join(dir, s.name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	s.file = f
+	info, err := f.Stat()
+	if err != nil {
+		return false, fmt.Errorf("measure a log: %w", err)
+	}
+	s.end = info.Size()
+	if t.since > 0 || t.timed {
+		if s.times, err = executor.ReadLogTimes(dir, s.name); err != nil {
+			return false, err
+		}
+	}
+	if t.last > 0 {
+		s.at = max(s.end-t.last, 0)
+	}
+	if t.lines > 0 {
+		begin, err := lastLines(f, s.end, t.lines, t.buffer[:])
+		if err != nil {
+			return false, err
+		}
+		s.at = max(s.at, begin)
+	}
+	if t.since > 0 {
+		begin, err := beginOfLine(f, s.times.Since(t.since, info.ModTime().UnixNano(), s.end), t.buffer[:])
+		if err != nil {
+			return false, err
+		}
+		s.at = max(s.at, begin)
+	}
+	return true, nil
+}
+
 // skip moves over a hole to the next bytes of the log, and returns the end of those bytes. The
-// oldest blocks are given back over the limit, and a seek of the task leaves a hole.
-func (s *tailed) skip() (end int64, err error) {
+// oldest blocks are given back over the limit, and a seek of the task leaves a hole. lastWrite is
+// in Unix nanoseconds.
+func (s *tailed) skip() (end, lastWrite int64, err error) {
 	info, err := s.file.Stat()
 	if err != nil {
-		return 0, fmt.Errorf("measure a log: %w", err)
+		return 0, 0, fmt.Errorf("measure a log: %w", err)
 	}
 	if info.Size() < s.at {
 		s.at = 0 // the log was truncated to nothing
 	}
 	s.at, end, err = executor.LogData(s.file, s.at)
-	return end, err
+	return end, info.ModTime().UnixNano(), err
 }
 
 func (t *tail) close() {

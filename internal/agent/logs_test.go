@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,8 +21,8 @@ func tailOf(t *testing.T) (tl *tail, dir string, read func() (string, error)) {
 	t.Cleanup(tl.close)
 	return tl, dir, func() (string, error) {
 		var text strings.Builder
-		err := tl.copy(&tl.streams[0], dir, func(_ string, data []byte) error {
-			text.Write(data)
+		err := tl.copy(&tl.streams[0], dir, func(p piece) error {
+			text.Write(p.data)
 			return nil
 		})
 		return text.String(), err
@@ -81,5 +82,41 @@ func TestHolesOfALogAreSkipped(t *testing.T) {
 	write("anew", 0)
 	if got, err := read(); err != nil || got != "anew" {
 		t.Errorf("after it was cut to nothing it is %q, %v", got, err)
+	}
+}
+
+// A log is read from the first line on that may be new enough, with the times of its parts.
+func TestLogSinceAnInstantWithTimes(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, executor.Stdout), []byte("one\ntwo\nthree\nfour\n"))
+	var data []byte
+	for _, span := range [][3]int64{{10, 20, 5}, {20, 30, 14}} { // a line break is not where a span ends
+		for _, n := range span {
+			data = append(data, byte(n), 0, 0, 0, 0, 0, 0, 0)
+		}
+	}
+	write(t, filepath.Join(dir, "stdout.times"), data)
+	info, err := os.Stat(filepath.Join(dir, executor.Stdout))
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := info.ModTime().UnixNano()
+	for since, want := range map[int64]string{
+		0:        fmt.Sprintf(`10-20"one\nt" 20-30"wo\nthree\n" 30-%d"four\n"`, last),
+		20:       fmt.Sprintf(`10-20"one\nt" 20-30"wo\nthree\n" 30-%d"four\n"`, last),
+		21:       fmt.Sprintf(`10-20"t" 20-30"wo\nthree\n" 30-%d"four\n"`, last), // the line that goes on then
+		31:       fmt.Sprintf(`30-%d"four\n"`, last),
+		last + 1: "",
+	} {
+		again := &tail{since: since, timed: true, streams: []tailed{{name: executor.Stdout}}}
+		var pieces []string
+		err := again.copy(&again.streams[0], dir, func(p piece) error {
+			pieces = append(pieces, fmt.Sprintf("%d-%d%q", p.span.After, p.span.At, p.data))
+			return nil
+		})
+		if got := strings.Join(pieces, " "); err != nil || got != want {
+			t.Errorf("since %d: %s, %v, want %s", since, got, err, want)
+		}
+		again.close()
 	}
 }

@@ -260,7 +260,7 @@ func TestFollowingALog(t *testing.T) {
 		defer reader.close()
 		go func() {
 			ended <- reader.run(
-				t.Context(), func(name string, data []byte) error { got <- name + ":" + string(data); return nil },
+				t.Context(), func(p piece) error { got <- p.stream + ":" + string(p.data); return nil },
 			)
 		}()
 		expect := func(want ...string) {

@@ -1,10 +1,13 @@
 package agent
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
@@ -108,14 +111,18 @@ func (l *ledger) liveTasks() []nodeqos.Task {
 	if l.mu.tasks.list != nil && l.mu.tasks.version == l.mu.version {
 		return l.mu.tasks.list
 	}
-	list := make([]nodeqos.Task, 0, len(l.mu.entries))
-	for _, task := range sortedKeys(l.mu.entries) {
-		for _, e := range l.mu.entries[task] {
+	// Most attempts have ended, and are only kept; so the live ones alone are sorted.
+	list := []nodeqos.Task{}
+	for task, entries := range l.mu.entries {
+		for _, e := range entries {
 			if e.phase == phaseLive {
 				list = append(list, e.qosTask(task))
 			}
 		}
 	}
+	slices.SortFunc(list, func(a, b nodeqos.Task) int {
+		return cmp.Or(strings.Compare(a.ID, b.ID), cmp.Compare(a.Attempt, b.Attempt))
+	})
 	l.mu.tasks = liveTaskCache{l.mu.version, list}
 	return list
 }

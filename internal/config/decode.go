@@ -171,6 +171,16 @@ func (d *decoder) number(into *int32) func(v *value, path string) {
 	}
 }
 
+func (d *decoder) numbers(into *[]int32) func(v *value, path string) {
+	return func(v *value, path string) {
+		d.list(v, path, func(v *value, path string) {
+			var n int32
+			d.number(&n)(v, path)
+			*into = append(*into, n)
+		})
+	}
+}
+
 func (d *decoder) boolean(into *bool) func(v *value, path string) {
 	return func(v *value, path string) {
 		if v.kind != scalarKind || v.quoted || v.text != "true" && v.text != "false" {

@@ -110,6 +110,7 @@ var jobFiles = file[plimsoll.JobSpec]{
 			"Near[].Label":   numbered("near=%d"),
 			"Far[].Label":    numbered("far=%d"),
 			"Class":          always(plimsoll.ClassGuaranteed),
+			"Groups[].Count": always(int32(2)), // the number of entries of a list
 			"Constraints.Class": func(n int) any {
 				return map[string]float64{"cpu": float64(n) + 0.5, "memory": 2}
 			},
@@ -120,8 +121,11 @@ var jobFiles = file[plimsoll.JobSpec]{
 		OneOf: []string{"Near[]", "Far[]", "Traits[]"},
 		Leave: []string{"Preferences.Spread[].MaxSkew"}, // a preference has no bound
 	},
-	variants: [][]string{nil},
-	lost:     map[string]string{"Token": "it is that of one submit; the client makes it"},
+	variants: [][]string{nil, {"Groups[].Indexes"}}, // the count follows from indexes, if there are any
+	lost: map[string]string{
+		"Token":   "it is that of one submit; the client makes it",
+		"AgainOf": "it says what was done, not what is to be done; plimsoll job run-again sets it",
+	},
 }
 
 var queueFiles = file[plimsoll.QueueConfig]{ // a queue below root, because root has no fields of its own

@@ -17,6 +17,7 @@ import (
 func FuzzParseJob(f *testing.F) {
 	f.Add([]byte(wordcount))
 	f.Add([]byte(constrained))
+	f.Add([]byte("job: a\ngroups: [{name: g, command: [a], indexes: [3, 17, 4711]}]\n"))
 	for _, c := range readCases(f, "testdata/job_errors.txtar") {
 		f.Add([]byte(c.text))
 	}
@@ -153,6 +154,9 @@ func FuzzJobText(f *testing.F) {
 		}
 		if s != "" {
 			spec.Groups[0].Env = map[string]string{s: s}
+		}
+		if plimsoll.ValidateOutputs("outputs", []string{s}) == nil {
+			spec.Groups[0].Outputs = []string{s}
 		}
 		withPlacement(&spec, s)
 		if spec.Validate() != nil || !utf8.ValidString(s) {

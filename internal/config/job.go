@@ -39,11 +39,13 @@ func ParseJob(name string, data []byte) (plimsoll.JobSpec, error) {
 }
 
 func (d *decoder) group(v *value, path string) plimsoll.GroupSpec {
-	g := plimsoll.GroupSpec{Count: plimsoll.DefaultCount}
+	g := plimsoll.GroupSpec{}
+	counted := false
 	d.fields(v, path,
 		field{"name", d.text(&g.Name)},
 		field{"count", func(v *value, path string) {
 			before := len(d.problems)
+			counted = true
 			if d.number(&g.Count)(v, path); g.Count == 0 && len(d.problems) == before {
 				d.problem(v.line, path, "is 0; give 1 or more, or leave it out for one task")
 			}
@@ -58,11 +60,20 @@ func (d *decoder) group(v *value, path string) plimsoll.GroupSpec {
 		field{"userGroup", d.text(&g.UserGroup)},
 		field{"workDir", d.text(&g.WorkDir)},
 		field{"logLimit", d.quantity(plimsoll.Memory, &g.LogLimit)},
+		field{"outputs", d.texts(&g.Outputs)},
 		field{"constraints", d.constraints(&g.Constraints)},
 		field{"preferences", d.preferences(&g.Preferences)},
 		field{"class", word(d, &g.Class, plimsoll.ParseClass, wordsFrom(plimsoll.ClassBestEffort))},
 		field{"priority", d.number(&g.Priority)},
+		field{"indexes", d.numbers(&g.Indexes)},
 	)
+	switch {
+	case counted:
+	case len(g.Indexes) > 0:
+		g.Count = int32(len(g.Indexes)) // a file is smaller than 2 GiB
+	default:
+		g.Count = plimsoll.DefaultCount
+	}
 	return g
 }
 
@@ -165,12 +176,15 @@ type groupFile struct {
 	UserGroup  string            `json:"userGroup,omitempty"`
 	WorkDir    string            `json:"workDir,omitempty"`
 	LogLimit   quantity          `json:"logLimit,omitempty"`
+	Outputs    []string          `json:"outputs,omitempty"`
 
 	Class    string `json:"class,omitempty"`
 	Priority int32  `json:"priority,omitempty"`
 
 	Constraints *constraintsFile `json:"constraints,omitempty"`
 	Preferences *preferencesFile `json:"preferences,omitempty"`
+
+	Indexes []int32 `json:"indexes,omitempty"`
 }
 
 type retryFile struct {
@@ -180,8 +194,8 @@ type retryFile struct {
 	MaxDelay     string `json:"maxDelay,omitempty"`
 }
 
-// FormatJob prints a job as a job file in YAML. ParseJob reads it back to the same job, except for
-// the token, which is not part of a file.
+// FormatJob prints a job as a job file in YAML. ParseJob reads it back to the same job. The
+// token and the job that it does again are not part of a file.
 func FormatJob(spec *plimsoll.JobSpec) ([]byte, error) {
 	return FormatYAML(JobFile(spec))
 }
@@ -197,9 +211,10 @@ func JobFile(spec *plimsoll.JobSpec) any {
 		f.Groups[i] = groupFile{
 			Name: g.Name, Count: g.Count, Command: g.Command, Env: g.Env, Resources: amountsOf(g.Resources, false),
 			MaxRuntime: FormatDuration(g.MaxRuntime), KillGrace: FormatDuration(g.KillGrace),
-			User: g.User, UserGroup: g.UserGroup, WorkDir: g.WorkDir,
+			User: g.User, UserGroup: g.UserGroup, WorkDir: g.WorkDir, Outputs: g.Outputs,
 			Class: g.Class.String(), Priority: g.Priority,
 			Constraints: constraintsOf(&g.Constraints), Preferences: preferencesOf(&g.Preferences),
+			Indexes: g.Indexes,
 		}
 		if g.LogLimit != 0 {
 			f.Groups[i].LogLimit = quantity(plimsoll.FormatQuantity(plimsoll.Memory, g.LogLimit))

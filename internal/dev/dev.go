@@ -73,6 +73,7 @@ type Config struct {
 	Networks   map[string]string     // names of networks and their interfaces
 	TaskPids   int64                 // the most processes and threads of a task at once; 0: the agent's default
 	QOS        agent.QOSConfig       // how this machine is kept at its waterlines
+	Logs       agent.LogBounds       // how long the logs of attempts are kept
 	Queues     *plimsoll.QueueConfig // replaces the tree of queues; nil: keep what is stored, or the default
 	Store      pebble.Config         // Dir and Logger are set here
 	Logger     *slog.Logger          // nil: nothing is logged
@@ -346,7 +347,7 @@ func (d *Dev) makeAgent() error {
 	a, err := agent.New(agent.Config{
 		Node: cfg.Node, Dir: dir, Gateways: []string{cfg.Gateway.ListenAgents}, Capacity: cfg.Capacity,
 		Attributes: cfg.Attributes, Facts: cfg.Facts, Networks: cfg.Networks, TaskPids: cfg.TaskPids, QOS: cfg.QOS,
-		Users:  cfg.Users,
+		Users: cfg.Users, Logs: cfg.Logs,
 		Tokens: func(string) *token.Source { return d.agentToken },
 	}, agent.Deps{Executor: supervised, Events: AgentEvents(cfg.Logger), Metrics: cfg.Coordinator.Metrics})
 	if err != nil {

@@ -159,7 +159,8 @@ func AgentEvents(log *slog.Logger) agent.Events {
 		Trouble: func(t agent.Trouble) {
 			level := slog.LevelWarn
 			switch t.Kind {
-			case agent.TroubleDisk, agent.TroubleKeepReports, agent.TroubleSendLog, agent.TroubleReport,
+			case agent.TroubleDisk, agent.TroubleKeepReports, agent.TroubleSendLog, agent.TroubleSendOutputs,
+				agent.TroubleReport,
 				agent.TroubleKeepPolicies, agent.TroubleReadPolicies,
 				agent.TroubleQOS, agent.TroubleGroups:
 				level = slog.LevelError

@@ -24,6 +24,7 @@
 //	tasks/<task>/<attempt>/attempt.json  pid, start time and boot id; durable before the run
 //	tasks/<task>/<attempt>/exit.json     the end: complete or missing (rename)
 //	tasks/<task>/<attempt>/stdout, stderr
+//	tasks/<task>/<attempt>/stdout.times, stderr.times  when the logs grew
 //	tasks/<task>/<attempt>/forgotten     the end was reported; later supervisors skip the attempt
 //
 // # Start once
@@ -98,6 +99,11 @@
 // the supervisor gives the oldest blocks back by punching a hole. Offsets stay the same, and
 // LogData finds the remaining bytes. Without support for holes a file over its limit is truncated
 // to nothing.
+//
+// With that check the supervisor also notes how far each log has grown, and between which instants
+// (LogSpan). So the times of output are known to the second. The notes of a log take 48 KiB at
+// most: when they are full, each two become one, and the times of older output get coarser. Output
+// of the last second has the time of the log's last write.
 //
 // The supervisor holds the program's files open and cuts these, even if the task has changed their
 // names. Between two checks, and while no supervisor runs, a file can exceed its limit.

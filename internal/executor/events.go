@@ -46,6 +46,7 @@ const (
 	TroubleRecord      TroubleKind = "the end of an attempt could not be recorded"
 	TroubleRest        TroubleKind = "processes of an ended attempt cannot be killed"
 	TroubleTrim        TroubleKind = "logs could not be cut to their limit"
+	TroubleTimes       TroubleKind = "the times of a log could not be noted"
 	TroubleRemove      TroubleKind = "a control group could not be removed"
 	TroubleUnlock      TroubleKind = "a lock could not be given back"
 	TroubleTerminate   TroubleKind = "an attempt could not be asked to end; it will be killed"

@@ -87,10 +87,12 @@ func LogData(f *os.File, from int64) (begin, end int64, err error) {
 	return begin, end, nil
 }
 
-// trim keeps the logs of all running attempts at their limits, until ctx ends.
+// trim keeps the logs of all running attempts at their limits, and notes when they grow, until ctx
+// ends.
 func (s *Supervisor) trim(ctx context.Context) error {
 	timer := time.NewTimer(trimSlowly)
 	defer timer.Stop()
+	var times logTimers
 	for {
 		select {
 		case <-timer.C:
@@ -98,7 +100,9 @@ func (s *Supervisor) trim(ctx context.Context) error {
 			return nil
 		}
 		next := trimSlowly
-		for _, a := range s.running() {
+		running := s.running()
+		s.lookAtLogs(&times, running, time.Now())
+		for _, a := range running {
 			cut, err := trimLogs(a.logs, a.limits.LogLimit)
 			if err != nil {
 				s.trouble(TroubleTrim, a.key, err)

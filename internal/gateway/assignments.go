@@ -8,6 +8,7 @@ import (
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
@@ -291,14 +292,32 @@ func (a *assignments) assign(snapshot *replica.Snapshot, task *pb.Task) (*pb.Ass
 	for _, group := range spec.GetGroups() {
 		if group.GetName() == task.GetGroup() {
 			return &pb.Assignment{
-				Task: task, Owner: spec.GetOwner(), Spec: group, Labels: spec.GetLabels(), Queue: spec.GetQueue(),
-				Uid: uid,
+				Task: task, Owner: spec.GetOwner(), Spec: forTask(group, task.GetIndex()), Labels: spec.GetLabels(),
+				Queue: spec.GetQueue(), Uid: uid,
 			}, nil
 		}
 	}
 	return nil, plimsoll.Errorf(
 		plimsoll.CodeInternal, "task %s is on node %s, and its job has no such group", taskID(task), a.node,
 	)
+}
+
+// forTask returns the specification of a group for one of its tasks. All groups but those with
+// indexes have one specification for all tasks.
+func forTask(group *pb.GroupSpec, index int32) *pb.GroupSpec {
+	pieces := group.GetIndexes()
+	if index < 0 || int(index) >= len(pieces) {
+		return group
+	}
+	own := &pb.GroupSpec{}
+	from, to := group.ProtoReflect(), own.ProtoReflect()
+	from.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		to.Set(f, v) // both share what is behind it, which nobody changes
+		return true
+	})
+	to.SetUnknown(from.GetUnknown())
+	own.Indexes = pieces[index : index+1]
+	return own
 }
 
 // specOf returns a job's specification.

@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"math"
+
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
@@ -17,6 +19,9 @@ func complete(spec *pb.JobSpec) {
 		spec.Queue = plimsoll.DefaultQueue
 	}
 	for _, m := range spec.GetGroups() {
+		if m.Count == 0 && len(m.GetIndexes()) > 0 {
+			m.Count = int32(min(len(m.GetIndexes()), math.MaxInt32))
+		}
 		if m.Count == 0 {
 			m.Count = plimsoll.DefaultCount
 		}

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"slices"
 
 	"connectrpc.com/connect"
 
@@ -37,12 +38,12 @@ func (s eventService) ListEvents(
 	if !ok || start > high {
 		return connect.NewResponse(resp), nil
 	}
-	object := req.Msg.GetObject()
+	wanted := eventCriteria{object: req.Msg.GetObject(), since: req.Msg.GetSince(), types: req.Msg.GetTypes()}
 	looked, texts := 0, 0
 	var full error
 	err = recent.Batch(start, high-start+1, func(id uint64, ev *plimsoll.Event) bool {
 		resp.Next = id + 1
-		if object == "" || concerns(ev, object) {
+		if wanted.meets(ev) {
 			n := eventBytes(ev)
 			if full = holding(ctx, n); full != nil {
 				return false
@@ -69,6 +70,19 @@ func (s eventService) ListEvents(
 // eventBytes returns the approximate encoded size of an event.
 func eventBytes(ev *plimsoll.Event) int {
 	return 48 + len(ev.Object) + len(ev.Reference) + len(ev.Message) + 24*len(ev.Resources)
+}
+
+// eventCriteria are the criteria of a list or watch of events. A zero field does not restrict.
+type eventCriteria struct {
+	object string
+	since  int64 // Unix nanoseconds
+	types  []pb.EventSubject
+}
+
+// meets reports whether an event meets all criteria.
+func (c *eventCriteria) meets(ev *plimsoll.Event) bool {
+	return ev.Time >= c.since && (len(c.types) == 0 || slices.Contains(c.types, pb.EventSubject(ev.Subject()))) &&
+		(c.object == "" || concerns(ev, c.object))
 }
 
 // concerns reports whether an event's subject or reference is the object or, if the object is a

@@ -17,6 +17,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
+	"github.com/plimsoll-dev/plimsoll/internal/apidoc"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/rest"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
@@ -235,18 +236,22 @@ func (g *Gateway) routes() http.Handler {
 	rpc(plimsollv1connect.NewWatchServiceHandler(watchService{g},
 		append(g.guarded(math.MaxInt), wire.Bounded(g.requestBounds()))...))
 	g.methods = methodsOf(served...)
+	g.reflection(func(path string, h http.Handler) { mux.Handle(path, g.bounded(h)) })
 	g.encodedReads(func(path string, read *plainRead) { mux.Handle(path, g.admitted(read)) }, options)
 	events := rest.New(rest.Config{
 		ResponseSize: uint64(g.cfg.PageSize),
 		Fault:        func(err error) { g.cfg.Events.Fault("/ws/v1/events/batch", err) },
 	}, eventSource{g})
 	mux.Handle("/ws/v1/", g.boundedREST(events))
+	docs := transport.TimeAnswers(transport.AnswerConfig{Total: metricsTimeout}, apidoc.Handler())
+	mux.Handle(apidoc.Root, docs)
+	mux.Handle(strings.TrimSuffix(apidoc.Root, "/"), docs)
 	mux.HandleFunc("/healthz", g.health)
 	mux.HandleFunc("/readyz", g.ready)
 	mux.Handle("/metrics", transport.TimeAnswers(transport.AnswerConfig{Total: metricsTimeout}, g.metrics.handler()))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		rest.WriteError(w, http.StatusNotFound,
-			"there is nothing at this path; there are /healthz, /readyz, /metrics, /ws/v1/events/batch and the services of package plimsoll.v1")
+			"there is nothing at this path; there are /docs, /healthz, /readyz, /metrics, /ws/v1/events/batch and the services of package plimsoll.v1")
 	})
 	return g.timed(mux)
 }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 
 	"connectrpc.com/connect"
 
@@ -51,16 +52,17 @@ func (s jobService) ReadLogs(
 	logs, err := client.logs.ReadTaskLog(ctx, connect.NewRequest(&pb.ReadTaskLogRequest{
 		Task: req.Msg.GetTask(), Attempt: attempt, Stream: req.Msg.GetStream(), Follow: req.Msg.GetFollow(),
 		TailBytes: req.Msg.GetTailBytes(),
-		TailLines: req.Msg.GetTailLines(),
+		TailLines: req.Msg.GetTailLines(), SinceNanos: req.Msg.GetSinceNanos(), Timestamps: req.Msg.GetTimestamps(),
 	}))
 	if err != nil {
 		return relayError(ctx, task, node, err)
 	}
 	defer logs.Close() //nolint:errcheck // the stream is at its end or its context is: there is nothing to learn
 	for logs.Receive() {
-		if err := stream.Send(
-			&pb.ReadLogsResponse{Stream: logs.Msg().GetStream(), Data: logs.Msg().GetData()},
-		); err != nil {
+		m := logs.Msg()
+		if err := stream.Send(&pb.ReadLogsResponse{
+			Stream: m.GetStream(), Data: m.GetData(), After: m.GetAfter(), Time: m.GetTime(),
+		}); err != nil {
 			return err
 		}
 	}
@@ -86,6 +88,11 @@ func checkLogRequest(req *pb.ReadLogsRequest) error {
 	}
 	if req.GetTailLines() < 0 {
 		return plimsoll.Invalid("tailLines", "is negative; give how many of the last lines are wanted, or 0 for all")
+	}
+	if req.GetSinceNanos() < 0 {
+		return plimsoll.Invalid(
+			"sinceNanos", "is negative; give how many of the last nanoseconds are wanted, or 0 for all",
+		)
 	}
 	return nil
 }
@@ -162,8 +169,8 @@ func logNode(snapshot *replica.Snapshot, task *pb.Task, attempt int32) (*pb.Node
 	case err != nil:
 		return nil, err
 	case node == nil:
-		return nil, plimsoll.Errorf(plimsoll.CodeNotFound,
-			"node %q, where attempt %d of task %s ran, has been removed, and the log with it", id, attempt, t.ID)
+		return nil, &plimsoll.Error{Code: plimsoll.CodeNotFound, Field: "node", Msg: fmt.Sprintf(
+			"%q, where attempt %d of task %s ran, has been removed, and what it kept of it", id, attempt, t.ID)}
 	case node.GetAddress() == "":
 		return nil, plimsoll.Errorf(plimsoll.CodeConflict, "node %q serves no logs: its agent gave no address", id)
 	}

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -36,7 +37,9 @@ func (a *agentLogs) ReadTaskLog(
 		)
 	}
 	for _, text := range []string{"one\n", "two\n"} {
-		if err := stream.Send(&pb.ReadTaskLogResponse{Stream: "stdout", Data: []byte(text)}); err != nil {
+		if err := stream.Send(
+			&pb.ReadTaskLogResponse{Stream: "stdout", Data: []byte(text), After: 5, Time: 6},
+		); err != nil {
 			return err
 		}
 	}
@@ -47,6 +50,24 @@ func (a *agentLogs) ReadTaskLog(
 		case <-a.release:
 		}
 		return stream.Send(&pb.ReadTaskLogResponse{Stream: "stderr", Data: []byte("end\n")})
+	}
+	return nil
+}
+
+// ReadTaskOutputs answers with one file that holds the outputs of the request.
+func (a *agentLogs) ReadTaskOutputs(
+	_ context.Context, req *connect.Request[pb.ReadTaskOutputsRequest],
+	stream *connect.ServerStream[pb.ReadTaskOutputsResponse],
+) error {
+	text := strings.Join(req.Msg.GetOutputs(), " ")
+	for _, m := range []*pb.ReadTaskOutputsResponse{
+		{Part: &pb.ReadTaskOutputsResponse_Summary{Summary: &pb.OutputSummary{Files: 1, Bytes: int64(len(text))}}},
+		{Part: &pb.ReadTaskOutputsResponse_File{File: &pb.OutputFile{Path: "f", Size: int64(len(text))}}},
+		{Part: &pb.ReadTaskOutputsResponse_Data{Data: []byte(text)}},
+	} {
+		if err := stream.Send(m); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -85,18 +106,20 @@ func TestLogsAreRelayedFromTheTasksNode(t *testing.T) {
 	f.put(putNode(plimsoll.Node{ID: "n1", Address: address, Incarnation: 1}), running("n1"))
 	s := serve(t, Config{}, f)
 	stream := open(t, s.jobs.ReadLogs, &pb.ReadLogsRequest{
-		Task: "a.map.0", Stream: "stdout", TailBytes: 9, TailLines: 7,
+		Task: "a.map.0", Stream: "stdout", TailBytes: 9, TailLines: 7, SinceNanos: 11, Timestamps: true,
 	})
 	text := ""
 	for stream.Receive() {
-		text += stream.Msg().GetStream() + ":" + string(stream.Msg().GetData())
+		m := stream.Msg()
+		text += fmt.Sprintf("%s:%d-%d:%s", m.GetStream(), m.GetAfter(), m.GetTime(), m.GetData())
 	}
-	if err := stream.Err(); err != nil || text != "stdout:one\nstdout:two\n" {
+	if err := stream.Err(); err != nil || text != "stdout:5-6:one\nstdout:5-6:two\n" {
 		t.Errorf("got %q, %v", text, err)
 	}
 	asked := <-agent.asked
 	if asked.GetTask() != "a.map.0" || asked.GetAttempt() != 2 || asked.GetStream() != "stdout" || asked.GetFollow() ||
-		asked.GetTailBytes() != 9 || asked.GetTailLines() != 7 {
+		asked.GetTailBytes() != 9 || asked.GetTailLines() != 7 || asked.GetSinceNanos() != 11 ||
+		!asked.GetTimestamps() {
 		t.Errorf("the agent was asked %v", asked)
 	}
 	older := open(t, s.jobs.ReadLogs, &pb.ReadLogsRequest{Task: "a.map.0", Attempt: 1})
@@ -139,7 +162,7 @@ func TestLogsOfAnEarlierAttemptAreThoseOfItsNode(t *testing.T) {
 	}
 	for attempt, says := range map[int32]string{
 		1: "the node of attempt 1 of task a.map.0 is no longer remembered",
-		2: `node "gone", where attempt 2 of task a.map.0 ran, has been removed, and the log with it`,
+		2: `node: "gone", where attempt 2 of task a.map.0 ran, has been removed, and what it kept of it`,
 	} {
 		err := ending(t, open(t, s.jobs.ReadLogs, &pb.ReadLogsRequest{Task: "a.map.0", Attempt: attempt}))
 		if plimsoll.CodeOf(err) != plimsoll.CodeNotFound || !strings.Contains(err.Error(), says) {
@@ -230,6 +253,7 @@ func TestLogsThatCannotBeReadSayWhy(t *testing.T) {
 			"a negative tail of lines", &pb.ReadLogsRequest{Task: "a.map.0", TailLines: -1}, plimsoll.CodeInvalid,
 			"tailLines",
 		},
+		{"a negative time", &pb.ReadLogsRequest{Task: "a.map.0", SinceNanos: -1}, plimsoll.CodeInvalid, "sinceNanos"},
 		{"an unknown task", &pb.ReadLogsRequest{Task: "a.map.99"}, plimsoll.CodeNotFound, "there is no task"},
 		{"a task that waits", &pb.ReadLogsRequest{Task: "a.map.1"}, plimsoll.CodeConflict, "has not been started yet"},
 		{
@@ -248,7 +272,7 @@ func TestLogsThatCannotBeReadSayWhy(t *testing.T) {
 			"a task that never started", &pb.ReadLogsRequest{Task: "a.map.6", Follow: true}, plimsoll.CodeNotFound,
 			"without being started",
 		},
-		{"a node that was removed", &pb.ReadLogsRequest{Task: "a.map.3"}, plimsoll.CodeNotFound, `node "removed"`},
+		{"a node that was removed", &pb.ReadLogsRequest{Task: "a.map.3"}, plimsoll.CodeNotFound, `node: "removed"`},
 		{"a node without an address", &pb.ReadLogsRequest{Task: "a.map.4"}, plimsoll.CodeConflict, "gave no address"},
 		{"an address that is none", &pb.ReadLogsRequest{Task: "a.map.8"}, plimsoll.CodeConflict, `"nowhere"`},
 		{

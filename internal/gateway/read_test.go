@@ -204,10 +204,9 @@ func TestListEvents(t *testing.T) {
 	for _, pair := range [][2]string{
 		{"a", ""}, {"root.batch", "a"}, {"n1", "a.map.0"}, {"ab", ""}, {"a", "a.map.1"}, {"n1", "ab.map.0"},
 	} {
-		events = append(
-			events,
-			plimsoll.Event{Type: plimsoll.EventApp, Time: 7, Object: pair[0], Reference: pair[1], Message: pair[0]},
-		)
+		events = append(events, plimsoll.Event{
+			Type: plimsoll.EventApp, Time: int64(len(events)), Object: pair[0], Reference: pair[1], Message: pair[0],
+		})
 	}
 	f.emit(events...)
 	s := directly(newGateway(t, Config{PageSize: 5}, f))
@@ -227,6 +226,18 @@ func TestListEvents(t *testing.T) {
 		{"of a task", &pb.ListEventsRequest{Object: "a.map.1"}, []uint64{4}, 6},
 		{"of a node", &pb.ListEventsRequest{Object: "n1"}, []uint64{2, 5}, 6},
 		{"some of a job", &pb.ListEventsRequest{Object: "a", Count: 3}, []uint64{0, 1, 2}, 3},
+		{"since a time", &pb.ListEventsRequest{Since: 3}, []uint64{3, 4, 5}, 6},
+		{"since a time to come", &pb.ListEventsRequest{Since: 99}, nil, 6},
+		{
+			"about jobs", &pb.ListEventsRequest{Types: []pb.EventSubject{pb.EventSubject_EVENT_SUBJECT_JOB}},
+			[]uint64{0, 3},
+			6,
+		},
+		{
+			"about tasks of a job, since a time", &pb.ListEventsRequest{
+				Object: "a", Since: 2, Types: []pb.EventSubject{pb.EventSubject_EVENT_SUBJECT_TASK},
+			}, []uint64{2, 4}, 6,
+		},
 		{"of nobody", &pb.ListEventsRequest{Object: "nobody"}, nil, 6},
 	}
 	for _, test := range tests {
@@ -239,7 +250,7 @@ func TestListEvents(t *testing.T) {
 			}
 			for i, ev := range resp.GetEvents() {
 				want := events[resp.GetIds()[i]]
-				if ev.GetObject() != want.Object || ev.GetReference() != want.Reference || ev.GetTime() != 7 {
+				if ev.GetObject() != want.Object || ev.GetReference() != want.Reference || ev.GetTime() != want.Time {
 					t.Errorf("event %d is %v, want %+v", resp.GetIds()[i], ev, want)
 				}
 			}

@@ -24,7 +24,8 @@ func (s watchService) WatchEvents(
 	if err != nil {
 		return err
 	}
-	w := eventWatch{object: req.Msg.GetObject(), instance: snapshot.InstanceUUID(), send: stream.Send}
+	wanted := eventCriteria{object: req.Msg.GetObject(), since: req.Msg.GetSince(), types: req.Msg.GetTypes()}
+	w := eventWatch{wanted: wanted, instance: snapshot.InstanceUUID(), send: stream.Send}
 	w.charge, _ = ctx.Value(chargeKey{}).(*charge)
 	if asked := req.Msg.GetInstanceUuid(); asked == "" || asked == w.instance {
 		w.next = req.Msg.GetStart()
@@ -47,7 +48,7 @@ func (s watchService) WatchEvents(
 
 // eventWatch is the sent state of one watch of events.
 type eventWatch struct {
-	object   string
+	wanted   eventCriteria
 	send     func(*pb.WatchEventsResponse) error
 	charge   *charge
 	instance string // of the events that were looked at last
@@ -89,7 +90,7 @@ func (w *eventWatch) collect(view interface {
 	start, looked := w.next, 0
 	err = view.Batch(start, high-start+1, func(id uint64, ev *plimsoll.Event) bool {
 		w.next = id + 1
-		if w.object == "" || concerns(ev, w.object) {
+		if w.wanted.meets(ev) {
 			size += eventBytes(ev)
 			m.Ids = append(m.Ids, id)
 			m.Events = append(m.Events, wire.EventToProto(ev))

@@ -83,12 +83,24 @@ func field(v reflect.Value, tag int) int {
 		if v.IsNil() {
 			return 0
 		}
+		if v.Type().Elem().Kind() == reflect.Int32 {
+			return message(packed(v), tag) + listFlag
+		}
 		return content(v, tag) + listFlag
 	}
 	if v.IsZero() {
 		return 0
 	}
 	return element(v, tag)
+}
+
+// packed returns the size of numbers that are written one behind the other, without tags.
+func packed(v reflect.Value) int {
+	sum := 0
+	for i := range v.Len() {
+		sum += varint(uint64(v.Index(i).Int()))
+	}
+	return sum
 }
 
 // element returns the size of a value that is always written, such as an entry of a list.

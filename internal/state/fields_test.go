@@ -206,7 +206,8 @@ func TestEveryFieldOfAPolicyIsTakenIn(t *testing.T) {
 
 // unplaced names the fields of a specification that the placement ignores.
 var unplaced = map[string]string{
-	"Queue": "the queues'", "Token": "a repeated submit's",
+	"Queue": "the queues'", "Token": "a repeated submit's", "AgainOf": "what was done before",
+	"Indexes": "the program's",
 
 	"Count": "tasks are placed one by one", "Class": "the QoS agent's", "Priority": "the QoS agent's",
 	"Retry.Kind": "the state's", "Retry.Limit": "the state's", "Retry.InitialDelay": "the state's",
@@ -214,6 +215,7 @@ var unplaced = map[string]string{
 	"Command":        "the node's", "Env": "the node's", "WorkDir": "the node's", "User": "the node's",
 	"UserGroup":  "the node's",
 	"MaxRuntime": "the node's", "KillGrace": "the node's", "LogLimit": "the node's",
+	"Outputs": "the node's",
 }
 
 // TestEveryFieldOfASpecificationIsPlaced finds each field in the request or in the table of

@@ -42,7 +42,8 @@ type AccessConfig struct {
 }
 
 // Access decides by the token of a request whether a listener answers it. Requests for /healthz,
-// /readyz and /metrics need no token if they come from this machine and not through a proxy.
+// /readyz, /metrics and pages below /docs need no token if they come from this machine and not
+// through a proxy.
 type Access struct {
 	cfg     AccessConfig
 	server  string // name of the server whose own form of the tokens is accepted too; empty: none
@@ -161,7 +162,8 @@ func (a *Access) granted(sent string) (found *Grant) {
 // needsNone reports whether a request is answered without a token.
 func (a *Access) needsNone(r *http.Request) bool {
 	switch p := r.URL.Path; {
-	case p == "/healthz", p == "/readyz", p == "/metrics":
+	case p == "/healthz", p == "/readyz", p == "/metrics", p == "/docs",
+		strings.HasPrefix(p, "/docs/") && path.Clean(p) == strings.TrimSuffix(p, "/"):
 		return (r.Method == http.MethodGet || r.Method == http.MethodHead) && fromHere(r)
 	case a.cfg.Open == "" || r.Method != http.MethodGet:
 		return false

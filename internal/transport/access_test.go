@@ -97,6 +97,11 @@ func TestServeWantsTheTokenOfTheCaller(t *testing.T) {
 		{"POST /metrics", "", 401, ""},
 		{"GET /metrics/", "", 401, ""},
 		{"GET /metrics/../x", "", 401, ""},
+		{"GET /docs", "", 200, ""},
+		{"GET /docs/types.html", "", 200, ""},
+		{"GET /docs/../x", "", 401, ""},
+		{"GET /docsx", "", 401, ""},
+		{"POST /docs/", "", 401, ""},
 		{"GET /ws/v1/x", "", 401, ""},
 	} {
 		request := test.line + " HTTP/1.1\r\nHost: " + l.Addr().String() + "\r\n"

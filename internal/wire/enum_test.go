@@ -22,8 +22,11 @@ var contracts = map[string]struct {
 	"ArchiveMode": {
 		"Archive", pb.ArchiveMode_name, "ARCHIVE_MODE_", Known[plimsoll.ArchiveMode, int32], "objects.proto",
 	},
-	"StepReason":   {"Reason", pb.StepReason_name, "STEP_REASON_", Known[plimsoll.StepReason, int32], "objects.proto"},
-	"Class":        {"Class", pb.Class_name, "CLASS_", Known[plimsoll.Class, int32], "objects.proto"},
+	"StepReason": {"Reason", pb.StepReason_name, "STEP_REASON_", Known[plimsoll.StepReason, int32], "objects.proto"},
+	"Class":      {"Class", pb.Class_name, "CLASS_", Known[plimsoll.Class, int32], "objects.proto"},
+	"EventSubject": {
+		"Subject", pb.EventSubject_name, "EVENT_SUBJECT_", Known[plimsoll.EventSubject, int32], "api.proto",
+	},
 	"Freshness":    {"Freshness", pb.Freshness_name, "FRESHNESS_", Known[plimsoll.Freshness, int32], "api.proto"},
 	"JobState":     {"Job", pb.JobState_name, "JOB_STATE_", Known[plimsoll.JobState, int32], "objects.proto"},
 	"NodeMode":     {"Node", pb.NodeMode_name, "NODE_MODE_", Known[plimsoll.NodeMode, int32], "objects.proto"},

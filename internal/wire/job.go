@@ -71,6 +71,8 @@ func GroupSpecToProto(g *plimsoll.GroupSpec) *pb.GroupSpec {
 		Preferences:     PreferencesToProto(&g.Preferences),
 		Class:           pb.Class(g.Class),
 		Priority:        g.Priority,
+		Indexes:         slices.Clone(g.Indexes),
+		Outputs:         textsToProto(g.Outputs),
 	}
 	if r := &g.Retry; *r != (plimsoll.RetryPolicy{}) {
 		m.Retry = &pb.RetryPolicy{
@@ -106,6 +108,8 @@ func GroupSpecFromProto(m *pb.GroupSpec) plimsoll.GroupSpec {
 		Preferences: PreferencesFromProto(m.GetPreferences()),
 		Class:       EnumFromProto[plimsoll.Class](m.GetClass()),
 		Priority:    m.GetPriority(),
+		Indexes:     slices.Clone(m.GetIndexes()),
+		Outputs:     textsFromProto(m.GetOutputs()),
 	}
 }
 
@@ -117,6 +121,8 @@ func JobSpecToProto(s *plimsoll.JobSpec) *pb.JobSpec {
 		Queue:  text(s.Queue),
 		Labels: textMapToProto(s.Labels),
 		Token:  text(s.Token),
+
+		AgainOf: text(s.AgainOf),
 	}
 	for i := range s.Groups {
 		m.Groups = append(m.Groups, GroupSpecToProto(&s.Groups[i]))
@@ -132,6 +138,8 @@ func JobSpecFromProto(m *pb.JobSpec) plimsoll.JobSpec {
 		Queue:  m.GetQueue(),
 		Labels: textMapFromProto(m.GetLabels()),
 		Token:  m.GetToken(),
+
+		AgainOf: m.GetAgainOf(),
 	}
 	for _, g := range m.GetGroups() {
 		s.Groups = append(s.Groups, GroupSpecFromProto(g))

@@ -867,7 +867,11 @@ type ReadTaskLogRequest struct {
 	Follow    bool                   `protobuf:"varint,4,opt,name=follow,proto3" json:"follow,omitempty"`
 	TailBytes int64                  `protobuf:"varint,5,opt,name=tail_bytes,json=tailBytes,proto3" json:"tail_bytes,omitempty"`
 	// Number of last lines of each stream to send; 0: all lines.
-	TailLines     int64 `protobuf:"varint,6,opt,name=tail_lines,json=tailLines,proto3" json:"tail_lines,omitempty"`
+	TailLines int64 `protobuf:"varint,6,opt,name=tail_lines,json=tailLines,proto3" json:"tail_lines,omitempty"`
+	// Only lines that may have been written in so many last nanoseconds; 0: all.
+	SinceNanos int64 `protobuf:"varint,7,opt,name=since_nanos,json=sinceNanos,proto3" json:"since_nanos,omitempty"`
+	// Send the times of the output too.
+	Timestamps    bool `protobuf:"varint,8,opt,name=timestamps,proto3" json:"timestamps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -944,10 +948,27 @@ func (x *ReadTaskLogRequest) GetTailLines() int64 {
 	return 0
 }
 
+func (x *ReadTaskLogRequest) GetSinceNanos() int64 {
+	if x != nil {
+		return x.SinceNanos
+	}
+	return 0
+}
+
+func (x *ReadTaskLogRequest) GetTimestamps() bool {
+	if x != nil {
+		return x.Timestamps
+	}
+	return false
+}
+
+// Its fields are those of ReadLogsResponse.
 type ReadTaskLogResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stream        string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
 	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	After         int64                  `protobuf:"varint,3,opt,name=after,proto3" json:"after,omitempty"`
+	Time          int64                  `protobuf:"varint,4,opt,name=time,proto3" json:"time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -996,6 +1017,172 @@ func (x *ReadTaskLogResponse) GetData() []byte {
 	return nil
 }
 
+func (x *ReadTaskLogResponse) GetAfter() int64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+func (x *ReadTaskLogResponse) GetTime() int64 {
+	if x != nil {
+		return x.Time
+	}
+	return 0
+}
+
+type ReadTaskOutputsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Task  string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	// The declared outputs of the task's group.
+	Outputs       []string `protobuf:"bytes,2,rep,name=outputs,proto3" json:"outputs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadTaskOutputsRequest) Reset() {
+	*x = ReadTaskOutputsRequest{}
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadTaskOutputsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadTaskOutputsRequest) ProtoMessage() {}
+
+func (x *ReadTaskOutputsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadTaskOutputsRequest.ProtoReflect.Descriptor instead.
+func (*ReadTaskOutputsRequest) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ReadTaskOutputsRequest) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *ReadTaskOutputsRequest) GetOutputs() []string {
+	if x != nil {
+		return x.Outputs
+	}
+	return nil
+}
+
+// Its parts are those of FetchOutputsResponse.
+type ReadTaskOutputsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Part:
+	//
+	//	*ReadTaskOutputsResponse_Summary
+	//	*ReadTaskOutputsResponse_File
+	//	*ReadTaskOutputsResponse_Data
+	Part          isReadTaskOutputsResponse_Part `protobuf_oneof:"part"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadTaskOutputsResponse) Reset() {
+	*x = ReadTaskOutputsResponse{}
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadTaskOutputsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadTaskOutputsResponse) ProtoMessage() {}
+
+func (x *ReadTaskOutputsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadTaskOutputsResponse.ProtoReflect.Descriptor instead.
+func (*ReadTaskOutputsResponse) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ReadTaskOutputsResponse) GetPart() isReadTaskOutputsResponse_Part {
+	if x != nil {
+		return x.Part
+	}
+	return nil
+}
+
+func (x *ReadTaskOutputsResponse) GetSummary() *OutputSummary {
+	if x != nil {
+		if x, ok := x.Part.(*ReadTaskOutputsResponse_Summary); ok {
+			return x.Summary
+		}
+	}
+	return nil
+}
+
+func (x *ReadTaskOutputsResponse) GetFile() *OutputFile {
+	if x != nil {
+		if x, ok := x.Part.(*ReadTaskOutputsResponse_File); ok {
+			return x.File
+		}
+	}
+	return nil
+}
+
+func (x *ReadTaskOutputsResponse) GetData() []byte {
+	if x != nil {
+		if x, ok := x.Part.(*ReadTaskOutputsResponse_Data); ok {
+			return x.Data
+		}
+	}
+	return nil
+}
+
+type isReadTaskOutputsResponse_Part interface {
+	isReadTaskOutputsResponse_Part()
+}
+
+type ReadTaskOutputsResponse_Summary struct {
+	Summary *OutputSummary `protobuf:"bytes,1,opt,name=summary,proto3,oneof"`
+}
+
+type ReadTaskOutputsResponse_File struct {
+	File *OutputFile `protobuf:"bytes,2,opt,name=file,proto3,oneof"`
+}
+
+type ReadTaskOutputsResponse_Data struct {
+	Data []byte `protobuf:"bytes,3,opt,name=data,proto3,oneof"`
+}
+
+func (*ReadTaskOutputsResponse_Summary) isReadTaskOutputsResponse_Part() {}
+
+func (*ReadTaskOutputsResponse_File) isReadTaskOutputsResponse_Part() {}
+
+func (*ReadTaskOutputsResponse_Data) isReadTaskOutputsResponse_Part() {}
+
 type WatchQOSRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The agent's own node; another one is an error, which reveals a reused address.
@@ -1008,7 +1195,7 @@ type WatchQOSRequest struct {
 
 func (x *WatchQOSRequest) Reset() {
 	*x = WatchQOSRequest{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[16]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1020,7 +1207,7 @@ func (x *WatchQOSRequest) String() string {
 func (*WatchQOSRequest) ProtoMessage() {}
 
 func (x *WatchQOSRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[16]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1033,7 +1220,7 @@ func (x *WatchQOSRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchQOSRequest.ProtoReflect.Descriptor instead.
 func (*WatchQOSRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{16}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WatchQOSRequest) GetNode() string {
@@ -1059,7 +1246,7 @@ type WatchQOSResponse struct {
 
 func (x *WatchQOSResponse) Reset() {
 	*x = WatchQOSResponse{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[17]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1071,7 +1258,7 @@ func (x *WatchQOSResponse) String() string {
 func (*WatchQOSResponse) ProtoMessage() {}
 
 func (x *WatchQOSResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[17]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1084,7 +1271,7 @@ func (x *WatchQOSResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchQOSResponse.ProtoReflect.Descriptor instead.
 func (*WatchQOSResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{17}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WatchQOSResponse) GetStatus() *NodeQOSStatus {
@@ -1106,7 +1293,7 @@ type ProveNodeRequest struct {
 
 func (x *ProveNodeRequest) Reset() {
 	*x = ProveNodeRequest{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[18]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1118,7 +1305,7 @@ func (x *ProveNodeRequest) String() string {
 func (*ProveNodeRequest) ProtoMessage() {}
 
 func (x *ProveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[18]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1131,7 +1318,7 @@ func (x *ProveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProveNodeRequest.ProtoReflect.Descriptor instead.
 func (*ProveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{18}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ProveNodeRequest) GetNode() string {
@@ -1158,7 +1345,7 @@ type ProveNodeResponse struct {
 
 func (x *ProveNodeResponse) Reset() {
 	*x = ProveNodeResponse{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[19]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1170,7 +1357,7 @@ func (x *ProveNodeResponse) String() string {
 func (*ProveNodeResponse) ProtoMessage() {}
 
 func (x *ProveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[19]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1183,7 +1370,7 @@ func (x *ProveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProveNodeResponse.ProtoReflect.Descriptor instead.
 func (*ProveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{19}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ProveNodeResponse) GetSignature() []byte {
@@ -1217,7 +1404,7 @@ type StartAttemptRequest struct {
 
 func (x *StartAttemptRequest) Reset() {
 	*x = StartAttemptRequest{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[20]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1229,7 +1416,7 @@ func (x *StartAttemptRequest) String() string {
 func (*StartAttemptRequest) ProtoMessage() {}
 
 func (x *StartAttemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[20]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1242,7 +1429,7 @@ func (x *StartAttemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartAttemptRequest.ProtoReflect.Descriptor instead.
 func (*StartAttemptRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{20}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StartAttemptRequest) GetTask() string {
@@ -1341,7 +1528,7 @@ type TaskUsers struct {
 
 func (x *TaskUsers) Reset() {
 	*x = TaskUsers{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[21]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1353,7 +1540,7 @@ func (x *TaskUsers) String() string {
 func (*TaskUsers) ProtoMessage() {}
 
 func (x *TaskUsers) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[21]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1366,7 +1553,7 @@ func (x *TaskUsers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskUsers.ProtoReflect.Descriptor instead.
 func (*TaskUsers) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{21}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TaskUsers) GetFirstUid() uint32 {
@@ -1413,7 +1600,7 @@ type StartAttemptResponse struct {
 
 func (x *StartAttemptResponse) Reset() {
 	*x = StartAttemptResponse{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[22]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1425,7 +1612,7 @@ func (x *StartAttemptResponse) String() string {
 func (*StartAttemptResponse) ProtoMessage() {}
 
 func (x *StartAttemptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[22]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1438,7 +1625,7 @@ func (x *StartAttemptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartAttemptResponse.ProtoReflect.Descriptor instead.
 func (*StartAttemptResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{22}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *StartAttemptResponse) GetStatus() *AttemptStatus {
@@ -1466,7 +1653,7 @@ type AttemptStatus struct {
 
 func (x *AttemptStatus) Reset() {
 	*x = AttemptStatus{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[23]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1478,7 +1665,7 @@ func (x *AttemptStatus) String() string {
 func (*AttemptStatus) ProtoMessage() {}
 
 func (x *AttemptStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[23]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1491,7 +1678,7 @@ func (x *AttemptStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptStatus.ProtoReflect.Descriptor instead.
 func (*AttemptStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{23}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AttemptStatus) GetTask() string {
@@ -1578,7 +1765,7 @@ type StopAttemptRequest struct {
 
 func (x *StopAttemptRequest) Reset() {
 	*x = StopAttemptRequest{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[24]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1590,7 +1777,7 @@ func (x *StopAttemptRequest) String() string {
 func (*StopAttemptRequest) ProtoMessage() {}
 
 func (x *StopAttemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[24]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1603,7 +1790,7 @@ func (x *StopAttemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopAttemptRequest.ProtoReflect.Descriptor instead.
 func (*StopAttemptRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{24}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *StopAttemptRequest) GetTask() string {
@@ -1649,7 +1836,7 @@ type StopAttemptResponse struct {
 
 func (x *StopAttemptResponse) Reset() {
 	*x = StopAttemptResponse{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[25]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1661,7 +1848,7 @@ func (x *StopAttemptResponse) String() string {
 func (*StopAttemptResponse) ProtoMessage() {}
 
 func (x *StopAttemptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[25]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1674,7 +1861,7 @@ func (x *StopAttemptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopAttemptResponse.ProtoReflect.Descriptor instead.
 func (*StopAttemptResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{25}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{27}
 }
 
 type WatchAttemptsRequest struct {
@@ -1685,7 +1872,7 @@ type WatchAttemptsRequest struct {
 
 func (x *WatchAttemptsRequest) Reset() {
 	*x = WatchAttemptsRequest{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[26]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1697,7 +1884,7 @@ func (x *WatchAttemptsRequest) String() string {
 func (*WatchAttemptsRequest) ProtoMessage() {}
 
 func (x *WatchAttemptsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[26]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1710,7 +1897,7 @@ func (x *WatchAttemptsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAttemptsRequest.ProtoReflect.Descriptor instead.
 func (*WatchAttemptsRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{26}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{28}
 }
 
 type WatchAttemptsResponse struct {
@@ -1723,7 +1910,7 @@ type WatchAttemptsResponse struct {
 
 func (x *WatchAttemptsResponse) Reset() {
 	*x = WatchAttemptsResponse{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[27]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1735,7 +1922,7 @@ func (x *WatchAttemptsResponse) String() string {
 func (*WatchAttemptsResponse) ProtoMessage() {}
 
 func (x *WatchAttemptsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[27]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1748,7 +1935,7 @@ func (x *WatchAttemptsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAttemptsResponse.ProtoReflect.Descriptor instead.
 func (*WatchAttemptsResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{27}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WatchAttemptsResponse) GetAttempts() []*AttemptStatus {
@@ -1775,7 +1962,7 @@ type ForgetAttemptRequest struct {
 
 func (x *ForgetAttemptRequest) Reset() {
 	*x = ForgetAttemptRequest{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[28]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1787,7 +1974,7 @@ func (x *ForgetAttemptRequest) String() string {
 func (*ForgetAttemptRequest) ProtoMessage() {}
 
 func (x *ForgetAttemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[28]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1800,7 +1987,7 @@ func (x *ForgetAttemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetAttemptRequest.ProtoReflect.Descriptor instead.
 func (*ForgetAttemptRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{28}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ForgetAttemptRequest) GetTask() string {
@@ -1825,7 +2012,7 @@ type ForgetAttemptResponse struct {
 
 func (x *ForgetAttemptResponse) Reset() {
 	*x = ForgetAttemptResponse{}
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[29]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1837,7 +2024,7 @@ func (x *ForgetAttemptResponse) String() string {
 func (*ForgetAttemptResponse) ProtoMessage() {}
 
 func (x *ForgetAttemptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_agent_proto_msgTypes[29]
+	mi := &file_plimsoll_v1_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1850,7 +2037,7 @@ func (x *ForgetAttemptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetAttemptResponse.ProtoReflect.Descriptor instead.
 func (*ForgetAttemptResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{29}
+	return file_plimsoll_v1_agent_proto_rawDescGZIP(), []int{31}
 }
 
 var File_plimsoll_v1_agent_proto protoreflect.FileDescriptor
@@ -1917,7 +2104,7 @@ const file_plimsoll_v1_agent_proto_rawDesc = "" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x18\n" +
 	"\arunning\x18\x03 \x01(\x05R\arunning\x12\x14\n" +
 	"\x05empty\x18\x04 \x01(\bR\x05empty\"\x13\n" +
-	"\x11LeaveNodeResponse\"\xb0\x01\n" +
+	"\x11LeaveNodeResponse\"\xf1\x01\n" +
 	"\x12ReadTaskLogRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x16\n" +
@@ -1926,10 +2113,25 @@ const file_plimsoll_v1_agent_proto_rawDesc = "" +
 	"\n" +
 	"tail_bytes\x18\x05 \x01(\x03R\ttailBytes\x12\x1d\n" +
 	"\n" +
-	"tail_lines\x18\x06 \x01(\x03R\ttailLines\"A\n" +
+	"tail_lines\x18\x06 \x01(\x03R\ttailLines\x12\x1f\n" +
+	"\vsince_nanos\x18\a \x01(\x03R\n" +
+	"sinceNanos\x12\x1e\n" +
+	"\n" +
+	"timestamps\x18\b \x01(\bR\n" +
+	"timestamps\"k\n" +
 	"\x13ReadTaskLogResponse\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data\"L\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\x03R\x05after\x12\x12\n" +
+	"\x04time\x18\x04 \x01(\x03R\x04time\"F\n" +
+	"\x16ReadTaskOutputsRequest\x12\x12\n" +
+	"\x04task\x18\x01 \x01(\tR\x04task\x12\x18\n" +
+	"\aoutputs\x18\x02 \x03(\tR\aoutputs\"\x9e\x01\n" +
+	"\x17ReadTaskOutputsResponse\x126\n" +
+	"\asummary\x18\x01 \x01(\v2\x1a.plimsoll.v1.OutputSummaryH\x00R\asummary\x12-\n" +
+	"\x04file\x18\x02 \x01(\v2\x17.plimsoll.v1.OutputFileH\x00R\x04file\x12\x14\n" +
+	"\x04data\x18\x03 \x01(\fH\x00R\x04dataB\x06\n" +
+	"\x04part\"L\n" +
 	"\x0fWatchQOSRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12%\n" +
 	"\x0einterval_nanos\x18\x02 \x01(\x03R\rintervalNanos\"F\n" +
@@ -1997,10 +2199,11 @@ const file_plimsoll_v1_agent_proto_rawDesc = "" +
 	"\vReportTasks\x12\x1f.plimsoll.v1.ReportTasksRequest\x1a .plimsoll.v1.ReportTasksResponse\x12M\n" +
 	"\n" +
 	"ReportNode\x12\x1e.plimsoll.v1.ReportNodeRequest\x1a\x1f.plimsoll.v1.ReportNodeResponse\x12J\n" +
-	"\tLeaveNode\x12\x1d.plimsoll.v1.LeaveNodeRequest\x1a\x1e.plimsoll.v1.LeaveNodeResponse2`\n" +
+	"\tLeaveNode\x12\x1d.plimsoll.v1.LeaveNodeRequest\x1a\x1e.plimsoll.v1.LeaveNodeResponse2\xc0\x01\n" +
 	"\n" +
 	"LogService\x12R\n" +
-	"\vReadTaskLog\x12\x1f.plimsoll.v1.ReadTaskLogRequest\x1a .plimsoll.v1.ReadTaskLogResponse0\x012W\n" +
+	"\vReadTaskLog\x12\x1f.plimsoll.v1.ReadTaskLogRequest\x1a .plimsoll.v1.ReadTaskLogResponse0\x01\x12^\n" +
+	"\x0fReadTaskOutputs\x12#.plimsoll.v1.ReadTaskOutputsRequest\x1a$.plimsoll.v1.ReadTaskOutputsResponse0\x012W\n" +
 	"\n" +
 	"QOSService\x12I\n" +
 	"\bWatchQOS\x12\x1c.plimsoll.v1.WatchQOSRequest\x1a\x1d.plimsoll.v1.WatchQOSResponse0\x012Z\n" +
@@ -2024,7 +2227,7 @@ func file_plimsoll_v1_agent_proto_rawDescGZIP() []byte {
 	return file_plimsoll_v1_agent_proto_rawDescData
 }
 
-var file_plimsoll_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_plimsoll_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_plimsoll_v1_agent_proto_goTypes = []any{
 	(*RegisterNodeRequest)(nil),      // 0: plimsoll.v1.RegisterNodeRequest
 	(*RegisterNodeResponse)(nil),     // 1: plimsoll.v1.RegisterNodeResponse
@@ -2042,82 +2245,90 @@ var file_plimsoll_v1_agent_proto_goTypes = []any{
 	(*LeaveNodeResponse)(nil),        // 13: plimsoll.v1.LeaveNodeResponse
 	(*ReadTaskLogRequest)(nil),       // 14: plimsoll.v1.ReadTaskLogRequest
 	(*ReadTaskLogResponse)(nil),      // 15: plimsoll.v1.ReadTaskLogResponse
-	(*WatchQOSRequest)(nil),          // 16: plimsoll.v1.WatchQOSRequest
-	(*WatchQOSResponse)(nil),         // 17: plimsoll.v1.WatchQOSResponse
-	(*ProveNodeRequest)(nil),         // 18: plimsoll.v1.ProveNodeRequest
-	(*ProveNodeResponse)(nil),        // 19: plimsoll.v1.ProveNodeResponse
-	(*StartAttemptRequest)(nil),      // 20: plimsoll.v1.StartAttemptRequest
-	(*TaskUsers)(nil),                // 21: plimsoll.v1.TaskUsers
-	(*StartAttemptResponse)(nil),     // 22: plimsoll.v1.StartAttemptResponse
-	(*AttemptStatus)(nil),            // 23: plimsoll.v1.AttemptStatus
-	(*StopAttemptRequest)(nil),       // 24: plimsoll.v1.StopAttemptRequest
-	(*StopAttemptResponse)(nil),      // 25: plimsoll.v1.StopAttemptResponse
-	(*WatchAttemptsRequest)(nil),     // 26: plimsoll.v1.WatchAttemptsRequest
-	(*WatchAttemptsResponse)(nil),    // 27: plimsoll.v1.WatchAttemptsResponse
-	(*ForgetAttemptRequest)(nil),     // 28: plimsoll.v1.ForgetAttemptRequest
-	(*ForgetAttemptResponse)(nil),    // 29: plimsoll.v1.ForgetAttemptResponse
-	nil,                              // 30: plimsoll.v1.Assignment.LabelsEntry
-	(*Node)(nil),                     // 31: plimsoll.v1.Node
-	(*Task)(nil),                     // 32: plimsoll.v1.Task
-	(*GroupSpec)(nil),                // 33: plimsoll.v1.GroupSpec
-	(*Policy)(nil),                   // 34: plimsoll.v1.Policy
-	(*PolicyRef)(nil),                // 35: plimsoll.v1.PolicyRef
-	(TaskState)(0),                   // 36: plimsoll.v1.TaskState
-	(TaskResult)(0),                  // 37: plimsoll.v1.TaskResult
-	(*NodeReport)(nil),               // 38: plimsoll.v1.NodeReport
-	(*NodeQOSStatus)(nil),            // 39: plimsoll.v1.NodeQOSStatus
+	(*ReadTaskOutputsRequest)(nil),   // 16: plimsoll.v1.ReadTaskOutputsRequest
+	(*ReadTaskOutputsResponse)(nil),  // 17: plimsoll.v1.ReadTaskOutputsResponse
+	(*WatchQOSRequest)(nil),          // 18: plimsoll.v1.WatchQOSRequest
+	(*WatchQOSResponse)(nil),         // 19: plimsoll.v1.WatchQOSResponse
+	(*ProveNodeRequest)(nil),         // 20: plimsoll.v1.ProveNodeRequest
+	(*ProveNodeResponse)(nil),        // 21: plimsoll.v1.ProveNodeResponse
+	(*StartAttemptRequest)(nil),      // 22: plimsoll.v1.StartAttemptRequest
+	(*TaskUsers)(nil),                // 23: plimsoll.v1.TaskUsers
+	(*StartAttemptResponse)(nil),     // 24: plimsoll.v1.StartAttemptResponse
+	(*AttemptStatus)(nil),            // 25: plimsoll.v1.AttemptStatus
+	(*StopAttemptRequest)(nil),       // 26: plimsoll.v1.StopAttemptRequest
+	(*StopAttemptResponse)(nil),      // 27: plimsoll.v1.StopAttemptResponse
+	(*WatchAttemptsRequest)(nil),     // 28: plimsoll.v1.WatchAttemptsRequest
+	(*WatchAttemptsResponse)(nil),    // 29: plimsoll.v1.WatchAttemptsResponse
+	(*ForgetAttemptRequest)(nil),     // 30: plimsoll.v1.ForgetAttemptRequest
+	(*ForgetAttemptResponse)(nil),    // 31: plimsoll.v1.ForgetAttemptResponse
+	nil,                              // 32: plimsoll.v1.Assignment.LabelsEntry
+	(*Node)(nil),                     // 33: plimsoll.v1.Node
+	(*Task)(nil),                     // 34: plimsoll.v1.Task
+	(*GroupSpec)(nil),                // 35: plimsoll.v1.GroupSpec
+	(*Policy)(nil),                   // 36: plimsoll.v1.Policy
+	(*PolicyRef)(nil),                // 37: plimsoll.v1.PolicyRef
+	(TaskState)(0),                   // 38: plimsoll.v1.TaskState
+	(TaskResult)(0),                  // 39: plimsoll.v1.TaskResult
+	(*NodeReport)(nil),               // 40: plimsoll.v1.NodeReport
+	(*OutputSummary)(nil),            // 41: plimsoll.v1.OutputSummary
+	(*OutputFile)(nil),               // 42: plimsoll.v1.OutputFile
+	(*NodeQOSStatus)(nil),            // 43: plimsoll.v1.NodeQOSStatus
 }
 var file_plimsoll_v1_agent_proto_depIdxs = []int32{
-	31, // 0: plimsoll.v1.RegisterNodeRequest.node:type_name -> plimsoll.v1.Node
-	32, // 1: plimsoll.v1.Assignment.task:type_name -> plimsoll.v1.Task
-	33, // 2: plimsoll.v1.Assignment.spec:type_name -> plimsoll.v1.GroupSpec
-	30, // 3: plimsoll.v1.Assignment.labels:type_name -> plimsoll.v1.Assignment.LabelsEntry
+	33, // 0: plimsoll.v1.RegisterNodeRequest.node:type_name -> plimsoll.v1.Node
+	34, // 1: plimsoll.v1.Assignment.task:type_name -> plimsoll.v1.Task
+	35, // 2: plimsoll.v1.Assignment.spec:type_name -> plimsoll.v1.GroupSpec
+	32, // 3: plimsoll.v1.Assignment.labels:type_name -> plimsoll.v1.Assignment.LabelsEntry
 	5,  // 4: plimsoll.v1.WatchAssignmentsResponse.changed:type_name -> plimsoll.v1.Assignment
-	34, // 5: plimsoll.v1.WatchAssignmentsResponse.changed_policies:type_name -> plimsoll.v1.Policy
-	35, // 6: plimsoll.v1.WatchAssignmentsResponse.removed_policies:type_name -> plimsoll.v1.PolicyRef
-	36, // 7: plimsoll.v1.TaskReport.state:type_name -> plimsoll.v1.TaskState
-	37, // 8: plimsoll.v1.TaskReport.result:type_name -> plimsoll.v1.TaskResult
+	36, // 5: plimsoll.v1.WatchAssignmentsResponse.changed_policies:type_name -> plimsoll.v1.Policy
+	37, // 6: plimsoll.v1.WatchAssignmentsResponse.removed_policies:type_name -> plimsoll.v1.PolicyRef
+	38, // 7: plimsoll.v1.TaskReport.state:type_name -> plimsoll.v1.TaskState
+	39, // 8: plimsoll.v1.TaskReport.result:type_name -> plimsoll.v1.TaskResult
 	7,  // 9: plimsoll.v1.ReportTasksRequest.reports:type_name -> plimsoll.v1.TaskReport
-	38, // 10: plimsoll.v1.ReportNodeRequest.report:type_name -> plimsoll.v1.NodeReport
-	39, // 11: plimsoll.v1.WatchQOSResponse.status:type_name -> plimsoll.v1.NodeQOSStatus
-	33, // 12: plimsoll.v1.StartAttemptRequest.spec:type_name -> plimsoll.v1.GroupSpec
-	21, // 13: plimsoll.v1.StartAttemptRequest.users:type_name -> plimsoll.v1.TaskUsers
-	23, // 14: plimsoll.v1.StartAttemptResponse.status:type_name -> plimsoll.v1.AttemptStatus
-	36, // 15: plimsoll.v1.AttemptStatus.state:type_name -> plimsoll.v1.TaskState
-	37, // 16: plimsoll.v1.AttemptStatus.result:type_name -> plimsoll.v1.TaskResult
-	37, // 17: plimsoll.v1.StopAttemptRequest.result:type_name -> plimsoll.v1.TaskResult
-	23, // 18: plimsoll.v1.WatchAttemptsResponse.attempts:type_name -> plimsoll.v1.AttemptStatus
-	0,  // 19: plimsoll.v1.AgentService.RegisterNode:input_type -> plimsoll.v1.RegisterNodeRequest
-	2,  // 20: plimsoll.v1.AgentService.Heartbeat:input_type -> plimsoll.v1.HeartbeatRequest
-	4,  // 21: plimsoll.v1.AgentService.WatchAssignments:input_type -> plimsoll.v1.WatchAssignmentsRequest
-	8,  // 22: plimsoll.v1.AgentService.ReportTasks:input_type -> plimsoll.v1.ReportTasksRequest
-	10, // 23: plimsoll.v1.AgentService.ReportNode:input_type -> plimsoll.v1.ReportNodeRequest
-	12, // 24: plimsoll.v1.AgentService.LeaveNode:input_type -> plimsoll.v1.LeaveNodeRequest
-	14, // 25: plimsoll.v1.LogService.ReadTaskLog:input_type -> plimsoll.v1.ReadTaskLogRequest
-	16, // 26: plimsoll.v1.QOSService.WatchQOS:input_type -> plimsoll.v1.WatchQOSRequest
-	18, // 27: plimsoll.v1.ProofService.ProveNode:input_type -> plimsoll.v1.ProveNodeRequest
-	20, // 28: plimsoll.v1.SupervisorService.StartAttempt:input_type -> plimsoll.v1.StartAttemptRequest
-	24, // 29: plimsoll.v1.SupervisorService.StopAttempt:input_type -> plimsoll.v1.StopAttemptRequest
-	26, // 30: plimsoll.v1.SupervisorService.WatchAttempts:input_type -> plimsoll.v1.WatchAttemptsRequest
-	28, // 31: plimsoll.v1.SupervisorService.ForgetAttempt:input_type -> plimsoll.v1.ForgetAttemptRequest
-	1,  // 32: plimsoll.v1.AgentService.RegisterNode:output_type -> plimsoll.v1.RegisterNodeResponse
-	3,  // 33: plimsoll.v1.AgentService.Heartbeat:output_type -> plimsoll.v1.HeartbeatResponse
-	6,  // 34: plimsoll.v1.AgentService.WatchAssignments:output_type -> plimsoll.v1.WatchAssignmentsResponse
-	9,  // 35: plimsoll.v1.AgentService.ReportTasks:output_type -> plimsoll.v1.ReportTasksResponse
-	11, // 36: plimsoll.v1.AgentService.ReportNode:output_type -> plimsoll.v1.ReportNodeResponse
-	13, // 37: plimsoll.v1.AgentService.LeaveNode:output_type -> plimsoll.v1.LeaveNodeResponse
-	15, // 38: plimsoll.v1.LogService.ReadTaskLog:output_type -> plimsoll.v1.ReadTaskLogResponse
-	17, // 39: plimsoll.v1.QOSService.WatchQOS:output_type -> plimsoll.v1.WatchQOSResponse
-	19, // 40: plimsoll.v1.ProofService.ProveNode:output_type -> plimsoll.v1.ProveNodeResponse
-	22, // 41: plimsoll.v1.SupervisorService.StartAttempt:output_type -> plimsoll.v1.StartAttemptResponse
-	25, // 42: plimsoll.v1.SupervisorService.StopAttempt:output_type -> plimsoll.v1.StopAttemptResponse
-	27, // 43: plimsoll.v1.SupervisorService.WatchAttempts:output_type -> plimsoll.v1.WatchAttemptsResponse
-	29, // 44: plimsoll.v1.SupervisorService.ForgetAttempt:output_type -> plimsoll.v1.ForgetAttemptResponse
-	32, // [32:45] is the sub-list for method output_type
-	19, // [19:32] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	40, // 10: plimsoll.v1.ReportNodeRequest.report:type_name -> plimsoll.v1.NodeReport
+	41, // 11: plimsoll.v1.ReadTaskOutputsResponse.summary:type_name -> plimsoll.v1.OutputSummary
+	42, // 12: plimsoll.v1.ReadTaskOutputsResponse.file:type_name -> plimsoll.v1.OutputFile
+	43, // 13: plimsoll.v1.WatchQOSResponse.status:type_name -> plimsoll.v1.NodeQOSStatus
+	35, // 14: plimsoll.v1.StartAttemptRequest.spec:type_name -> plimsoll.v1.GroupSpec
+	23, // 15: plimsoll.v1.StartAttemptRequest.users:type_name -> plimsoll.v1.TaskUsers
+	25, // 16: plimsoll.v1.StartAttemptResponse.status:type_name -> plimsoll.v1.AttemptStatus
+	38, // 17: plimsoll.v1.AttemptStatus.state:type_name -> plimsoll.v1.TaskState
+	39, // 18: plimsoll.v1.AttemptStatus.result:type_name -> plimsoll.v1.TaskResult
+	39, // 19: plimsoll.v1.StopAttemptRequest.result:type_name -> plimsoll.v1.TaskResult
+	25, // 20: plimsoll.v1.WatchAttemptsResponse.attempts:type_name -> plimsoll.v1.AttemptStatus
+	0,  // 21: plimsoll.v1.AgentService.RegisterNode:input_type -> plimsoll.v1.RegisterNodeRequest
+	2,  // 22: plimsoll.v1.AgentService.Heartbeat:input_type -> plimsoll.v1.HeartbeatRequest
+	4,  // 23: plimsoll.v1.AgentService.WatchAssignments:input_type -> plimsoll.v1.WatchAssignmentsRequest
+	8,  // 24: plimsoll.v1.AgentService.ReportTasks:input_type -> plimsoll.v1.ReportTasksRequest
+	10, // 25: plimsoll.v1.AgentService.ReportNode:input_type -> plimsoll.v1.ReportNodeRequest
+	12, // 26: plimsoll.v1.AgentService.LeaveNode:input_type -> plimsoll.v1.LeaveNodeRequest
+	14, // 27: plimsoll.v1.LogService.ReadTaskLog:input_type -> plimsoll.v1.ReadTaskLogRequest
+	16, // 28: plimsoll.v1.LogService.ReadTaskOutputs:input_type -> plimsoll.v1.ReadTaskOutputsRequest
+	18, // 29: plimsoll.v1.QOSService.WatchQOS:input_type -> plimsoll.v1.WatchQOSRequest
+	20, // 30: plimsoll.v1.ProofService.ProveNode:input_type -> plimsoll.v1.ProveNodeRequest
+	22, // 31: plimsoll.v1.SupervisorService.StartAttempt:input_type -> plimsoll.v1.StartAttemptRequest
+	26, // 32: plimsoll.v1.SupervisorService.StopAttempt:input_type -> plimsoll.v1.StopAttemptRequest
+	28, // 33: plimsoll.v1.SupervisorService.WatchAttempts:input_type -> plimsoll.v1.WatchAttemptsRequest
+	30, // 34: plimsoll.v1.SupervisorService.ForgetAttempt:input_type -> plimsoll.v1.ForgetAttemptRequest
+	1,  // 35: plimsoll.v1.AgentService.RegisterNode:output_type -> plimsoll.v1.RegisterNodeResponse
+	3,  // 36: plimsoll.v1.AgentService.Heartbeat:output_type -> plimsoll.v1.HeartbeatResponse
+	6,  // 37: plimsoll.v1.AgentService.WatchAssignments:output_type -> plimsoll.v1.WatchAssignmentsResponse
+	9,  // 38: plimsoll.v1.AgentService.ReportTasks:output_type -> plimsoll.v1.ReportTasksResponse
+	11, // 39: plimsoll.v1.AgentService.ReportNode:output_type -> plimsoll.v1.ReportNodeResponse
+	13, // 40: plimsoll.v1.AgentService.LeaveNode:output_type -> plimsoll.v1.LeaveNodeResponse
+	15, // 41: plimsoll.v1.LogService.ReadTaskLog:output_type -> plimsoll.v1.ReadTaskLogResponse
+	17, // 42: plimsoll.v1.LogService.ReadTaskOutputs:output_type -> plimsoll.v1.ReadTaskOutputsResponse
+	19, // 43: plimsoll.v1.QOSService.WatchQOS:output_type -> plimsoll.v1.WatchQOSResponse
+	21, // 44: plimsoll.v1.ProofService.ProveNode:output_type -> plimsoll.v1.ProveNodeResponse
+	24, // 45: plimsoll.v1.SupervisorService.StartAttempt:output_type -> plimsoll.v1.StartAttemptResponse
+	27, // 46: plimsoll.v1.SupervisorService.StopAttempt:output_type -> plimsoll.v1.StopAttemptResponse
+	29, // 47: plimsoll.v1.SupervisorService.WatchAttempts:output_type -> plimsoll.v1.WatchAttemptsResponse
+	31, // 48: plimsoll.v1.SupervisorService.ForgetAttempt:output_type -> plimsoll.v1.ForgetAttemptResponse
+	35, // [35:49] is the sub-list for method output_type
+	21, // [21:35] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_agent_proto_init() }
@@ -2127,13 +2338,18 @@ func file_plimsoll_v1_agent_proto_init() {
 	}
 	file_plimsoll_v1_objects_proto_init()
 	file_plimsoll_v1_qos_proto_init()
+	file_plimsoll_v1_agent_proto_msgTypes[17].OneofWrappers = []any{
+		(*ReadTaskOutputsResponse_Summary)(nil),
+		(*ReadTaskOutputsResponse_File)(nil),
+		(*ReadTaskOutputsResponse_Data)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_agent_proto_rawDesc), len(file_plimsoll_v1_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   31,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

@@ -357,6 +357,63 @@ func (PolicyChange) EnumDescriptor() ([]byte, []int) {
 	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{5}
 }
 
+// The kind of object that an event is about. An event of a job that names one of its tasks is about
+// the task.
+type EventSubject int32
+
+const (
+	EventSubject_EVENT_SUBJECT_UNSPECIFIED EventSubject = 0
+	EventSubject_EVENT_SUBJECT_JOB         EventSubject = 1
+	EventSubject_EVENT_SUBJECT_TASK        EventSubject = 2
+	EventSubject_EVENT_SUBJECT_NODE        EventSubject = 3
+	EventSubject_EVENT_SUBJECT_QUEUE       EventSubject = 4
+)
+
+// Enum value maps for EventSubject.
+var (
+	EventSubject_name = map[int32]string{
+		0: "EVENT_SUBJECT_UNSPECIFIED",
+		1: "EVENT_SUBJECT_JOB",
+		2: "EVENT_SUBJECT_TASK",
+		3: "EVENT_SUBJECT_NODE",
+		4: "EVENT_SUBJECT_QUEUE",
+	}
+	EventSubject_value = map[string]int32{
+		"EVENT_SUBJECT_UNSPECIFIED": 0,
+		"EVENT_SUBJECT_JOB":         1,
+		"EVENT_SUBJECT_TASK":        2,
+		"EVENT_SUBJECT_NODE":        3,
+		"EVENT_SUBJECT_QUEUE":       4,
+	}
+)
+
+func (x EventSubject) Enum() *EventSubject {
+	p := new(EventSubject)
+	*p = x
+	return p
+}
+
+func (x EventSubject) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (EventSubject) Descriptor() protoreflect.EnumDescriptor {
+	return file_plimsoll_v1_api_proto_enumTypes[6].Descriptor()
+}
+
+func (EventSubject) Type() protoreflect.EnumType {
+	return &file_plimsoll_v1_api_proto_enumTypes[6]
+}
+
+func (x EventSubject) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use EventSubject.Descriptor instead.
+func (EventSubject) EnumDescriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{6}
+}
+
 // The consistency of a read. Epoch and revision belong to FRESHNESS_AT_LEAST alone: those of an
 // earlier answer. A copy of a later epoch holds everything that was stored in an earlier one.
 type Consistency struct {
@@ -3147,7 +3204,11 @@ type ReadLogsRequest struct {
 	// Number of last bytes to send; 0: all bytes.
 	TailBytes int64 `protobuf:"varint,5,opt,name=tail_bytes,json=tailBytes,proto3" json:"tail_bytes,omitempty"`
 	// Number of last lines of each stream to send; 0: all lines.
-	TailLines     int64 `protobuf:"varint,6,opt,name=tail_lines,json=tailLines,proto3" json:"tail_lines,omitempty"`
+	TailLines int64 `protobuf:"varint,6,opt,name=tail_lines,json=tailLines,proto3" json:"tail_lines,omitempty"`
+	// Only lines that may have been written in so many last nanoseconds, by the node's clock; 0: all.
+	SinceNanos int64 `protobuf:"varint,7,opt,name=since_nanos,json=sinceNanos,proto3" json:"since_nanos,omitempty"`
+	// Send the times of the output too.
+	Timestamps    bool `protobuf:"varint,8,opt,name=timestamps,proto3" json:"timestamps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3224,11 +3285,29 @@ func (x *ReadLogsRequest) GetTailLines() int64 {
 	return 0
 }
 
+func (x *ReadLogsRequest) GetSinceNanos() int64 {
+	if x != nil {
+		return x.SinceNanos
+	}
+	return 0
+}
+
+func (x *ReadLogsRequest) GetTimestamps() bool {
+	if x != nil {
+		return x.Timestamps
+	}
+	return false
+}
+
 type ReadLogsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "stdout" or "stderr".
-	Stream        string `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
-	Data          []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	Stream string `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
+	Data   []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	// With timestamps: the data were written after this instant, in Unix nanoseconds; 0: unknown.
+	After int64 `protobuf:"varint,3,opt,name=after,proto3" json:"after,omitempty"`
+	// With timestamps: the data had been written at this instant, in Unix nanoseconds; 0: unknown.
+	Time          int64 `protobuf:"varint,4,opt,name=time,proto3" json:"time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3277,6 +3356,165 @@ func (x *ReadLogsResponse) GetData() []byte {
 	return nil
 }
 
+func (x *ReadLogsResponse) GetAfter() int64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+func (x *ReadLogsResponse) GetTime() int64 {
+	if x != nil {
+		return x.Time
+	}
+	return 0
+}
+
+type FetchOutputsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Task          string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FetchOutputsRequest) Reset() {
+	*x = FetchOutputsRequest{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FetchOutputsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FetchOutputsRequest) ProtoMessage() {}
+
+func (x *FetchOutputsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FetchOutputsRequest.ProtoReflect.Descriptor instead.
+func (*FetchOutputsRequest) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *FetchOutputsRequest) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+// The first message has the summary. Then each file has one message that begins it, and as many
+// with its data as it takes. A file without all of its bytes was cut while it was read.
+type FetchOutputsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Part:
+	//
+	//	*FetchOutputsResponse_Summary
+	//	*FetchOutputsResponse_File
+	//	*FetchOutputsResponse_Data
+	Part          isFetchOutputsResponse_Part `protobuf_oneof:"part"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FetchOutputsResponse) Reset() {
+	*x = FetchOutputsResponse{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FetchOutputsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FetchOutputsResponse) ProtoMessage() {}
+
+func (x *FetchOutputsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FetchOutputsResponse.ProtoReflect.Descriptor instead.
+func (*FetchOutputsResponse) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *FetchOutputsResponse) GetPart() isFetchOutputsResponse_Part {
+	if x != nil {
+		return x.Part
+	}
+	return nil
+}
+
+func (x *FetchOutputsResponse) GetSummary() *OutputSummary {
+	if x != nil {
+		if x, ok := x.Part.(*FetchOutputsResponse_Summary); ok {
+			return x.Summary
+		}
+	}
+	return nil
+}
+
+func (x *FetchOutputsResponse) GetFile() *OutputFile {
+	if x != nil {
+		if x, ok := x.Part.(*FetchOutputsResponse_File); ok {
+			return x.File
+		}
+	}
+	return nil
+}
+
+func (x *FetchOutputsResponse) GetData() []byte {
+	if x != nil {
+		if x, ok := x.Part.(*FetchOutputsResponse_Data); ok {
+			return x.Data
+		}
+	}
+	return nil
+}
+
+type isFetchOutputsResponse_Part interface {
+	isFetchOutputsResponse_Part()
+}
+
+type FetchOutputsResponse_Summary struct {
+	Summary *OutputSummary `protobuf:"bytes,1,opt,name=summary,proto3,oneof"`
+}
+
+type FetchOutputsResponse_File struct {
+	File *OutputFile `protobuf:"bytes,2,opt,name=file,proto3,oneof"`
+}
+
+type FetchOutputsResponse_Data struct {
+	// The next bytes of the file that began last.
+	Data []byte `protobuf:"bytes,3,opt,name=data,proto3,oneof"`
+}
+
+func (*FetchOutputsResponse_Summary) isFetchOutputsResponse_Part() {}
+
+func (*FetchOutputsResponse_File) isFetchOutputsResponse_Part() {}
+
+func (*FetchOutputsResponse_Data) isFetchOutputsResponse_Part() {}
+
 type ListNodesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Consistency   *Consistency           `protobuf:"bytes,1,opt,name=consistency,proto3" json:"consistency,omitempty"`
@@ -3286,7 +3524,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[37]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3298,7 +3536,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[37]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3311,7 +3549,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{37}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListNodesRequest) GetConsistency() *Consistency {
@@ -3331,7 +3569,7 @@ type NodeInfo struct {
 
 func (x *NodeInfo) Reset() {
 	*x = NodeInfo{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[38]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3343,7 +3581,7 @@ func (x *NodeInfo) String() string {
 func (*NodeInfo) ProtoMessage() {}
 
 func (x *NodeInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[38]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3356,7 +3594,7 @@ func (x *NodeInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeInfo.ProtoReflect.Descriptor instead.
 func (*NodeInfo) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{38}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *NodeInfo) GetNode() *Node {
@@ -3386,7 +3624,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[39]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3398,7 +3636,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[39]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3411,7 +3649,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{39}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListNodesResponse) GetNodes() []*NodeInfo {
@@ -3454,7 +3692,7 @@ type SetNodeModeRequest struct {
 
 func (x *SetNodeModeRequest) Reset() {
 	*x = SetNodeModeRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[40]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3466,7 +3704,7 @@ func (x *SetNodeModeRequest) String() string {
 func (*SetNodeModeRequest) ProtoMessage() {}
 
 func (x *SetNodeModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[40]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3479,7 +3717,7 @@ func (x *SetNodeModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeModeRequest.ProtoReflect.Descriptor instead.
 func (*SetNodeModeRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{40}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SetNodeModeRequest) GetId() string {
@@ -3512,7 +3750,7 @@ type SetNodeModeResponse struct {
 
 func (x *SetNodeModeResponse) Reset() {
 	*x = SetNodeModeResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[41]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3524,7 +3762,7 @@ func (x *SetNodeModeResponse) String() string {
 func (*SetNodeModeResponse) ProtoMessage() {}
 
 func (x *SetNodeModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[41]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3537,7 +3775,7 @@ func (x *SetNodeModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeModeResponse.ProtoReflect.Descriptor instead.
 func (*SetNodeModeResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{41}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SetNodeModeResponse) GetNode() *Node {
@@ -3558,7 +3796,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[42]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3570,7 +3808,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[42]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3583,7 +3821,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{42}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RemoveNodeRequest) GetId() string {
@@ -3608,7 +3846,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[43]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3620,7 +3858,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[43]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3633,7 +3871,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{43}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{45}
 }
 
 type NodeCapacityRequest struct {
@@ -3646,7 +3884,7 @@ type NodeCapacityRequest struct {
 
 func (x *NodeCapacityRequest) Reset() {
 	*x = NodeCapacityRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[44]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3658,7 +3896,7 @@ func (x *NodeCapacityRequest) String() string {
 func (*NodeCapacityRequest) ProtoMessage() {}
 
 func (x *NodeCapacityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[44]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3671,7 +3909,7 @@ func (x *NodeCapacityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCapacityRequest.ProtoReflect.Descriptor instead.
 func (*NodeCapacityRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{44}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *NodeCapacityRequest) GetNodes() []string {
@@ -3694,7 +3932,7 @@ type NodeCapacityResponse struct {
 
 func (x *NodeCapacityResponse) Reset() {
 	*x = NodeCapacityResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[45]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3706,7 +3944,7 @@ func (x *NodeCapacityResponse) String() string {
 func (*NodeCapacityResponse) ProtoMessage() {}
 
 func (x *NodeCapacityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[45]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3719,7 +3957,7 @@ func (x *NodeCapacityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCapacityResponse.ProtoReflect.Descriptor instead.
 func (*NodeCapacityResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{45}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *NodeCapacityResponse) GetNodes() []*NodeRoom {
@@ -3755,7 +3993,7 @@ type NodeRoom struct {
 
 func (x *NodeRoom) Reset() {
 	*x = NodeRoom{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[46]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3767,7 +4005,7 @@ func (x *NodeRoom) String() string {
 func (*NodeRoom) ProtoMessage() {}
 
 func (x *NodeRoom) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[46]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3780,7 +4018,7 @@ func (x *NodeRoom) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRoom.ProtoReflect.Descriptor instead.
 func (*NodeRoom) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{46}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *NodeRoom) GetNode() string {
@@ -3839,7 +4077,7 @@ type PlanMovesRequest struct {
 
 func (x *PlanMovesRequest) Reset() {
 	*x = PlanMovesRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[47]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3851,7 +4089,7 @@ func (x *PlanMovesRequest) String() string {
 func (*PlanMovesRequest) ProtoMessage() {}
 
 func (x *PlanMovesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[47]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3864,7 +4102,7 @@ func (x *PlanMovesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanMovesRequest.ProtoReflect.Descriptor instead.
 func (*PlanMovesRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{47}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PlanMovesRequest) GetLimit() int32 {
@@ -3913,7 +4151,7 @@ type PlanMovesResponse struct {
 
 func (x *PlanMovesResponse) Reset() {
 	*x = PlanMovesResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[48]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3925,7 +4163,7 @@ func (x *PlanMovesResponse) String() string {
 func (*PlanMovesResponse) ProtoMessage() {}
 
 func (x *PlanMovesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[48]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3938,7 +4176,7 @@ func (x *PlanMovesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanMovesResponse.ProtoReflect.Descriptor instead.
 func (*PlanMovesResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{48}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *PlanMovesResponse) GetMoves() []*PlannedMove {
@@ -4008,7 +4246,7 @@ type PlannedMove struct {
 
 func (x *PlannedMove) Reset() {
 	*x = PlannedMove{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[49]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4020,7 +4258,7 @@ func (x *PlannedMove) String() string {
 func (*PlannedMove) ProtoMessage() {}
 
 func (x *PlannedMove) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[49]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4033,7 +4271,7 @@ func (x *PlannedMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlannedMove.ProtoReflect.Descriptor instead.
 func (*PlannedMove) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{49}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *PlannedMove) GetTask() string {
@@ -4069,7 +4307,7 @@ type KeptNode struct {
 
 func (x *KeptNode) Reset() {
 	*x = KeptNode{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[50]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4081,7 +4319,7 @@ func (x *KeptNode) String() string {
 func (*KeptNode) ProtoMessage() {}
 
 func (x *KeptNode) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[50]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4094,7 +4332,7 @@ func (x *KeptNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptNode.ProtoReflect.Descriptor instead.
 func (*KeptNode) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{50}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *KeptNode) GetNode() string {
@@ -4129,7 +4367,7 @@ type WatchNodeQOSRequest struct {
 
 func (x *WatchNodeQOSRequest) Reset() {
 	*x = WatchNodeQOSRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[51]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4141,7 +4379,7 @@ func (x *WatchNodeQOSRequest) String() string {
 func (*WatchNodeQOSRequest) ProtoMessage() {}
 
 func (x *WatchNodeQOSRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[51]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4154,7 +4392,7 @@ func (x *WatchNodeQOSRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchNodeQOSRequest.ProtoReflect.Descriptor instead.
 func (*WatchNodeQOSRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{51}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *WatchNodeQOSRequest) GetNode() string {
@@ -4180,7 +4418,7 @@ type WatchNodeQOSResponse struct {
 
 func (x *WatchNodeQOSResponse) Reset() {
 	*x = WatchNodeQOSResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[52]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4192,7 +4430,7 @@ func (x *WatchNodeQOSResponse) String() string {
 func (*WatchNodeQOSResponse) ProtoMessage() {}
 
 func (x *WatchNodeQOSResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[52]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4205,7 +4443,7 @@ func (x *WatchNodeQOSResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchNodeQOSResponse.ProtoReflect.Descriptor instead.
 func (*WatchNodeQOSResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{52}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *WatchNodeQOSResponse) GetStatus() *NodeQOSStatus {
@@ -4228,7 +4466,7 @@ type ApplyPoliciesRequest struct {
 
 func (x *ApplyPoliciesRequest) Reset() {
 	*x = ApplyPoliciesRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[53]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4240,7 +4478,7 @@ func (x *ApplyPoliciesRequest) String() string {
 func (*ApplyPoliciesRequest) ProtoMessage() {}
 
 func (x *ApplyPoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[53]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4253,7 +4491,7 @@ func (x *ApplyPoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyPoliciesRequest.ProtoReflect.Descriptor instead.
 func (*ApplyPoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{53}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ApplyPoliciesRequest) GetPolicies() []*Policy {
@@ -4287,7 +4525,7 @@ type PolicyOutcome struct {
 
 func (x *PolicyOutcome) Reset() {
 	*x = PolicyOutcome{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[54]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4299,7 +4537,7 @@ func (x *PolicyOutcome) String() string {
 func (*PolicyOutcome) ProtoMessage() {}
 
 func (x *PolicyOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[54]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4312,7 +4550,7 @@ func (x *PolicyOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyOutcome.ProtoReflect.Descriptor instead.
 func (*PolicyOutcome) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{54}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *PolicyOutcome) GetPolicy() *PolicyRef {
@@ -4339,7 +4577,7 @@ type ApplyPoliciesResponse struct {
 
 func (x *ApplyPoliciesResponse) Reset() {
 	*x = ApplyPoliciesResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[55]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4351,7 +4589,7 @@ func (x *ApplyPoliciesResponse) String() string {
 func (*ApplyPoliciesResponse) ProtoMessage() {}
 
 func (x *ApplyPoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[55]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4364,7 +4602,7 @@ func (x *ApplyPoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyPoliciesResponse.ProtoReflect.Descriptor instead.
 func (*ApplyPoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{55}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ApplyPoliciesResponse) GetOutcomes() []*PolicyOutcome {
@@ -4385,7 +4623,7 @@ type GetPolicyRequest struct {
 
 func (x *GetPolicyRequest) Reset() {
 	*x = GetPolicyRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[56]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4397,7 +4635,7 @@ func (x *GetPolicyRequest) String() string {
 func (*GetPolicyRequest) ProtoMessage() {}
 
 func (x *GetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[56]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4410,7 +4648,7 @@ func (x *GetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*GetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{56}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *GetPolicyRequest) GetKind() PolicyKind {
@@ -4447,7 +4685,7 @@ type GetPolicyResponse struct {
 
 func (x *GetPolicyResponse) Reset() {
 	*x = GetPolicyResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[57]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4459,7 +4697,7 @@ func (x *GetPolicyResponse) String() string {
 func (*GetPolicyResponse) ProtoMessage() {}
 
 func (x *GetPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[57]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4472,7 +4710,7 @@ func (x *GetPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPolicyResponse.ProtoReflect.Descriptor instead.
 func (*GetPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{57}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GetPolicyResponse) GetPolicy() *Policy {
@@ -4514,7 +4752,7 @@ type ListPoliciesRequest struct {
 
 func (x *ListPoliciesRequest) Reset() {
 	*x = ListPoliciesRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[58]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4526,7 +4764,7 @@ func (x *ListPoliciesRequest) String() string {
 func (*ListPoliciesRequest) ProtoMessage() {}
 
 func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[58]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4539,7 +4777,7 @@ func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesRequest.ProtoReflect.Descriptor instead.
 func (*ListPoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{58}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ListPoliciesRequest) GetKind() PolicyKind {
@@ -4570,7 +4808,7 @@ type ListPoliciesResponse struct {
 
 func (x *ListPoliciesResponse) Reset() {
 	*x = ListPoliciesResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[59]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4582,7 +4820,7 @@ func (x *ListPoliciesResponse) String() string {
 func (*ListPoliciesResponse) ProtoMessage() {}
 
 func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[59]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4595,7 +4833,7 @@ func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesResponse.ProtoReflect.Descriptor instead.
 func (*ListPoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{59}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListPoliciesResponse) GetPolicies() []*Policy {
@@ -4638,7 +4876,7 @@ type DeletePolicyRequest struct {
 
 func (x *DeletePolicyRequest) Reset() {
 	*x = DeletePolicyRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[60]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4650,7 +4888,7 @@ func (x *DeletePolicyRequest) String() string {
 func (*DeletePolicyRequest) ProtoMessage() {}
 
 func (x *DeletePolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[60]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4663,7 +4901,7 @@ func (x *DeletePolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePolicyRequest.ProtoReflect.Descriptor instead.
 func (*DeletePolicyRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{60}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *DeletePolicyRequest) GetKind() PolicyKind {
@@ -4695,7 +4933,7 @@ type DeletePolicyResponse struct {
 
 func (x *DeletePolicyResponse) Reset() {
 	*x = DeletePolicyResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[61]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4707,7 +4945,7 @@ func (x *DeletePolicyResponse) String() string {
 func (*DeletePolicyResponse) ProtoMessage() {}
 
 func (x *DeletePolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[61]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4720,7 +4958,7 @@ func (x *DeletePolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePolicyResponse.ProtoReflect.Descriptor instead.
 func (*DeletePolicyResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{61}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{63}
 }
 
 type ListQueuesRequest struct {
@@ -4732,7 +4970,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[62]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4744,7 +4982,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[62]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4757,7 +4995,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{62}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ListQueuesRequest) GetConsistency() *Consistency {
@@ -4780,7 +5018,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[63]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4792,7 +5030,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[63]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4805,7 +5043,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{63}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*QueueStatus {
@@ -4845,7 +5083,7 @@ type GetQueueConfigRequest struct {
 
 func (x *GetQueueConfigRequest) Reset() {
 	*x = GetQueueConfigRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[64]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4857,7 +5095,7 @@ func (x *GetQueueConfigRequest) String() string {
 func (*GetQueueConfigRequest) ProtoMessage() {}
 
 func (x *GetQueueConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[64]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4870,7 +5108,7 @@ func (x *GetQueueConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueConfigRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{64}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *GetQueueConfigRequest) GetConsistency() *Consistency {
@@ -4893,7 +5131,7 @@ type GetQueueConfigResponse struct {
 
 func (x *GetQueueConfigResponse) Reset() {
 	*x = GetQueueConfigResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[65]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4905,7 +5143,7 @@ func (x *GetQueueConfigResponse) String() string {
 func (*GetQueueConfigResponse) ProtoMessage() {}
 
 func (x *GetQueueConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[65]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4918,7 +5156,7 @@ func (x *GetQueueConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueConfigResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{65}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *GetQueueConfigResponse) GetConfig() *QueueConfig {
@@ -4960,7 +5198,7 @@ type SetQueueConfigRequest struct {
 
 func (x *SetQueueConfigRequest) Reset() {
 	*x = SetQueueConfigRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[66]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4972,7 +5210,7 @@ func (x *SetQueueConfigRequest) String() string {
 func (*SetQueueConfigRequest) ProtoMessage() {}
 
 func (x *SetQueueConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[66]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4985,7 +5223,7 @@ func (x *SetQueueConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueConfigRequest.ProtoReflect.Descriptor instead.
 func (*SetQueueConfigRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{66}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SetQueueConfigRequest) GetConfig() *QueueConfig {
@@ -5010,7 +5248,7 @@ type SetQueueConfigResponse struct {
 
 func (x *SetQueueConfigResponse) Reset() {
 	*x = SetQueueConfigResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[67]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5022,7 +5260,7 @@ func (x *SetQueueConfigResponse) String() string {
 func (*SetQueueConfigResponse) ProtoMessage() {}
 
 func (x *SetQueueConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[67]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5035,7 +5273,7 @@ func (x *SetQueueConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueConfigResponse.ProtoReflect.Descriptor instead.
 func (*SetQueueConfigResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{67}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{69}
 }
 
 type ListEventsRequest struct {
@@ -5045,15 +5283,19 @@ type ListEventsRequest struct {
 	// Bound on the answer; 0: the server's bound (10,000).
 	Count uint64 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
 	// Only events whose object or reference has this id, or is a task of this job; empty: all.
-	Object        string       `protobuf:"bytes,3,opt,name=object,proto3" json:"object,omitempty"`
-	Consistency   *Consistency `protobuf:"bytes,4,opt,name=consistency,proto3" json:"consistency,omitempty"`
+	Object      string       `protobuf:"bytes,3,opt,name=object,proto3" json:"object,omitempty"`
+	Consistency *Consistency `protobuf:"bytes,4,opt,name=consistency,proto3" json:"consistency,omitempty"`
+	// Only events at this time or later, in Unix nanoseconds; 0: no bound.
+	Since int64 `protobuf:"varint,5,opt,name=since,proto3" json:"since,omitempty"`
+	// Only events about objects of these kinds; empty: all.
+	Types         []EventSubject `protobuf:"varint,6,rep,packed,name=types,proto3,enum=plimsoll.v1.EventSubject" json:"types,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[68]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5065,7 +5307,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[68]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5078,7 +5320,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{68}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ListEventsRequest) GetStart() uint64 {
@@ -5109,6 +5351,20 @@ func (x *ListEventsRequest) GetConsistency() *Consistency {
 	return nil
 }
 
+func (x *ListEventsRequest) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *ListEventsRequest) GetTypes() []EventSubject {
+	if x != nil {
+		return x.Types
+	}
+	return nil
+}
+
 type ListEventsResponse struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	InstanceUuid string                 `protobuf:"bytes,1,opt,name=instance_uuid,json=instanceUuid,proto3" json:"instance_uuid,omitempty"`
@@ -5129,7 +5385,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[69]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5141,7 +5397,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[69]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5154,7 +5410,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{69}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ListEventsResponse) GetInstanceUuid() string {
@@ -5444,7 +5700,7 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\twait_code\x18\x01 \x01(\x0e2\x15.plimsoll.v1.WaitCodeR\bwaitCode\x12\x18\n" +
 	"\asummary\x18\x02 \x01(\tR\asummary\x12.\n" +
 	"\x05steps\x18\x03 \x03(\v2\x18.plimsoll.v1.ExplainStepR\x05steps\x12-\n" +
-	"\x05nodes\x18\x04 \x01(\v2\x17.plimsoll.v1.NodeCountsR\x05nodes\"\xad\x01\n" +
+	"\x05nodes\x18\x04 \x01(\v2\x17.plimsoll.v1.NodeCountsR\x05nodes\"\xee\x01\n" +
 	"\x0fReadLogsRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x16\n" +
@@ -5453,10 +5709,24 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\n" +
 	"tail_bytes\x18\x05 \x01(\x03R\ttailBytes\x12\x1d\n" +
 	"\n" +
-	"tail_lines\x18\x06 \x01(\x03R\ttailLines\">\n" +
+	"tail_lines\x18\x06 \x01(\x03R\ttailLines\x12\x1f\n" +
+	"\vsince_nanos\x18\a \x01(\x03R\n" +
+	"sinceNanos\x12\x1e\n" +
+	"\n" +
+	"timestamps\x18\b \x01(\bR\n" +
+	"timestamps\"h\n" +
 	"\x10ReadLogsResponse\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data\"N\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\x03R\x05after\x12\x12\n" +
+	"\x04time\x18\x04 \x01(\x03R\x04time\")\n" +
+	"\x13FetchOutputsRequest\x12\x12\n" +
+	"\x04task\x18\x01 \x01(\tR\x04task\"\x9b\x01\n" +
+	"\x14FetchOutputsResponse\x126\n" +
+	"\asummary\x18\x01 \x01(\v2\x1a.plimsoll.v1.OutputSummaryH\x00R\asummary\x12-\n" +
+	"\x04file\x18\x02 \x01(\v2\x17.plimsoll.v1.OutputFileH\x00R\x04file\x12\x14\n" +
+	"\x04data\x18\x03 \x01(\fH\x00R\x04dataB\x06\n" +
+	"\x04part\"N\n" +
 	"\x10ListNodesRequest\x12:\n" +
 	"\vconsistency\x18\x01 \x01(\v2\x18.plimsoll.v1.ConsistencyR\vconsistency\"b\n" +
 	"\bNodeInfo\x12%\n" +
@@ -5565,12 +5835,14 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x15SetQueueConfigRequest\x120\n" +
 	"\x06config\x18\x01 \x01(\v2\x18.plimsoll.v1.QueueConfigR\x06config\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\tR\x05token\"\x18\n" +
-	"\x16SetQueueConfigResponse\"\xa2\x01\n" +
+	"\x16SetQueueConfigResponse\"\xe9\x01\n" +
 	"\x11ListEventsRequest\x12\x19\n" +
 	"\x05start\x18\x01 \x01(\x04H\x00R\x05start\x88\x01\x01\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x16\n" +
 	"\x06object\x18\x03 \x01(\tR\x06object\x12:\n" +
-	"\vconsistency\x18\x04 \x01(\v2\x18.plimsoll.v1.ConsistencyR\vconsistencyB\b\n" +
+	"\vconsistency\x18\x04 \x01(\v2\x18.plimsoll.v1.ConsistencyR\vconsistency\x12\x14\n" +
+	"\x05since\x18\x05 \x01(\x03R\x05since\x12/\n" +
+	"\x05types\x18\x06 \x03(\x0e2\x19.plimsoll.v1.EventSubjectR\x05typesB\b\n" +
 	"\x06_start\"\x96\x02\n" +
 	"\x12ListEventsResponse\x12#\n" +
 	"\rinstance_uuid\x18\x01 \x01(\tR\finstanceUuid\x12\x1b\n" +
@@ -5613,7 +5885,13 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x19POLICY_CHANGE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15POLICY_CHANGE_CREATED\x10\x01\x12\x19\n" +
 	"\x15POLICY_CHANGE_CHANGED\x10\x02\x12\x1b\n" +
-	"\x17POLICY_CHANGE_UNCHANGED\x10\x032\xd7\a\n" +
+	"\x17POLICY_CHANGE_UNCHANGED\x10\x03*\x8d\x01\n" +
+	"\fEventSubject\x12\x1d\n" +
+	"\x19EVENT_SUBJECT_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11EVENT_SUBJECT_JOB\x10\x01\x12\x16\n" +
+	"\x12EVENT_SUBJECT_TASK\x10\x02\x12\x16\n" +
+	"\x12EVENT_SUBJECT_NODE\x10\x03\x12\x17\n" +
+	"\x13EVENT_SUBJECT_QUEUE\x10\x042\xae\b\n" +
 	"\n" +
 	"JobService\x12J\n" +
 	"\tSubmitJob\x12\x1d.plimsoll.v1.SubmitJobRequest\x1a\x1e.plimsoll.v1.SubmitJobResponse\x12A\n" +
@@ -5628,7 +5906,8 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\fListAttempts\x12 .plimsoll.v1.ListAttemptsRequest\x1a!.plimsoll.v1.ListAttemptsResponse\x12P\n" +
 	"\vExplainTask\x12\x1f.plimsoll.v1.ExplainTaskRequest\x1a .plimsoll.v1.ExplainTaskResponse\x12G\n" +
 	"\bPlaceJob\x12\x1c.plimsoll.v1.PlaceJobRequest\x1a\x1d.plimsoll.v1.PlaceJobResponse\x12I\n" +
-	"\bReadLogs\x12\x1c.plimsoll.v1.ReadLogsRequest\x1a\x1d.plimsoll.v1.ReadLogsResponse0\x012\xf2\x03\n" +
+	"\bReadLogs\x12\x1c.plimsoll.v1.ReadLogsRequest\x1a\x1d.plimsoll.v1.ReadLogsResponse0\x01\x12U\n" +
+	"\fFetchOutputs\x12 .plimsoll.v1.FetchOutputsRequest\x1a!.plimsoll.v1.FetchOutputsResponse0\x012\xf2\x03\n" +
 	"\vNodeService\x12J\n" +
 	"\tListNodes\x12\x1d.plimsoll.v1.ListNodesRequest\x1a\x1e.plimsoll.v1.ListNodesResponse\x12P\n" +
 	"\vSetNodeMode\x12\x1f.plimsoll.v1.SetNodeModeRequest\x1a .plimsoll.v1.SetNodeModeResponse\x12M\n" +
@@ -5663,8 +5942,8 @@ func file_plimsoll_v1_api_proto_rawDescGZIP() []byte {
 	return file_plimsoll_v1_api_proto_rawDescData
 }
 
-var file_plimsoll_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_plimsoll_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
+var file_plimsoll_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_plimsoll_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
 var file_plimsoll_v1_api_proto_goTypes = []any{
 	(Freshness)(0),                 // 0: plimsoll.v1.Freshness
 	(Scope)(0),                     // 1: plimsoll.v1.Scope
@@ -5672,233 +5951,243 @@ var file_plimsoll_v1_api_proto_goTypes = []any{
 	(TaskSort)(0),                  // 3: plimsoll.v1.TaskSort
 	(StageKind)(0),                 // 4: plimsoll.v1.StageKind
 	(PolicyChange)(0),              // 5: plimsoll.v1.PolicyChange
-	(*Consistency)(nil),            // 6: plimsoll.v1.Consistency
-	(*SubmitJobRequest)(nil),       // 7: plimsoll.v1.SubmitJobRequest
-	(*SubmitJobResponse)(nil),      // 8: plimsoll.v1.SubmitJobResponse
-	(*GetJobRequest)(nil),          // 9: plimsoll.v1.GetJobRequest
-	(*GetJobResponse)(nil),         // 10: plimsoll.v1.GetJobResponse
-	(*ListJobsRequest)(nil),        // 11: plimsoll.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),       // 12: plimsoll.v1.ListJobsResponse
-	(*WatchJobRequest)(nil),        // 13: plimsoll.v1.WatchJobRequest
-	(*WatchJobResponse)(nil),       // 14: plimsoll.v1.WatchJobResponse
-	(*KillJobRequest)(nil),         // 15: plimsoll.v1.KillJobRequest
-	(*KillJobResponse)(nil),        // 16: plimsoll.v1.KillJobResponse
-	(*ScaleJobRequest)(nil),        // 17: plimsoll.v1.ScaleJobRequest
-	(*ScaleJobResponse)(nil),       // 18: plimsoll.v1.ScaleJobResponse
-	(*DeleteJobRequest)(nil),       // 19: plimsoll.v1.DeleteJobRequest
-	(*DeleteJobResponse)(nil),      // 20: plimsoll.v1.DeleteJobResponse
-	(*GetTaskRequest)(nil),         // 21: plimsoll.v1.GetTaskRequest
-	(*GetTaskResponse)(nil),        // 22: plimsoll.v1.GetTaskResponse
-	(*ListTasksRequest)(nil),       // 23: plimsoll.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),      // 24: plimsoll.v1.ListTasksResponse
-	(*ListAttemptsRequest)(nil),    // 25: plimsoll.v1.ListAttemptsRequest
-	(*ListAttemptsResponse)(nil),   // 26: plimsoll.v1.ListAttemptsResponse
-	(*ExplainTaskRequest)(nil),     // 27: plimsoll.v1.ExplainTaskRequest
-	(*ExplainStep)(nil),            // 28: plimsoll.v1.ExplainStep
-	(*ExplainReason)(nil),          // 29: plimsoll.v1.ExplainReason
-	(*ExplainTaskResponse)(nil),    // 30: plimsoll.v1.ExplainTaskResponse
-	(*SpreadCount)(nil),            // 31: plimsoll.v1.SpreadCount
-	(*NodeCounts)(nil),             // 32: plimsoll.v1.NodeCounts
-	(*NodeVerdict)(nil),            // 33: plimsoll.v1.NodeVerdict
-	(*PlacementDecision)(nil),      // 34: plimsoll.v1.PlacementDecision
-	(*PlacementCandidate)(nil),     // 35: plimsoll.v1.PlacementCandidate
-	(*PlaceJobRequest)(nil),        // 36: plimsoll.v1.PlaceJobRequest
-	(*PlaceJobResponse)(nil),       // 37: plimsoll.v1.PlaceJobResponse
-	(*PlacedGroup)(nil),            // 38: plimsoll.v1.PlacedGroup
-	(*PlacedTask)(nil),             // 39: plimsoll.v1.PlacedTask
-	(*PlacementRefusal)(nil),       // 40: plimsoll.v1.PlacementRefusal
-	(*ReadLogsRequest)(nil),        // 41: plimsoll.v1.ReadLogsRequest
-	(*ReadLogsResponse)(nil),       // 42: plimsoll.v1.ReadLogsResponse
-	(*ListNodesRequest)(nil),       // 43: plimsoll.v1.ListNodesRequest
-	(*NodeInfo)(nil),               // 44: plimsoll.v1.NodeInfo
-	(*ListNodesResponse)(nil),      // 45: plimsoll.v1.ListNodesResponse
-	(*SetNodeModeRequest)(nil),     // 46: plimsoll.v1.SetNodeModeRequest
-	(*SetNodeModeResponse)(nil),    // 47: plimsoll.v1.SetNodeModeResponse
-	(*RemoveNodeRequest)(nil),      // 48: plimsoll.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),     // 49: plimsoll.v1.RemoveNodeResponse
-	(*NodeCapacityRequest)(nil),    // 50: plimsoll.v1.NodeCapacityRequest
-	(*NodeCapacityResponse)(nil),   // 51: plimsoll.v1.NodeCapacityResponse
-	(*NodeRoom)(nil),               // 52: plimsoll.v1.NodeRoom
-	(*PlanMovesRequest)(nil),       // 53: plimsoll.v1.PlanMovesRequest
-	(*PlanMovesResponse)(nil),      // 54: plimsoll.v1.PlanMovesResponse
-	(*PlannedMove)(nil),            // 55: plimsoll.v1.PlannedMove
-	(*KeptNode)(nil),               // 56: plimsoll.v1.KeptNode
-	(*WatchNodeQOSRequest)(nil),    // 57: plimsoll.v1.WatchNodeQOSRequest
-	(*WatchNodeQOSResponse)(nil),   // 58: plimsoll.v1.WatchNodeQOSResponse
-	(*ApplyPoliciesRequest)(nil),   // 59: plimsoll.v1.ApplyPoliciesRequest
-	(*PolicyOutcome)(nil),          // 60: plimsoll.v1.PolicyOutcome
-	(*ApplyPoliciesResponse)(nil),  // 61: plimsoll.v1.ApplyPoliciesResponse
-	(*GetPolicyRequest)(nil),       // 62: plimsoll.v1.GetPolicyRequest
-	(*GetPolicyResponse)(nil),      // 63: plimsoll.v1.GetPolicyResponse
-	(*ListPoliciesRequest)(nil),    // 64: plimsoll.v1.ListPoliciesRequest
-	(*ListPoliciesResponse)(nil),   // 65: plimsoll.v1.ListPoliciesResponse
-	(*DeletePolicyRequest)(nil),    // 66: plimsoll.v1.DeletePolicyRequest
-	(*DeletePolicyResponse)(nil),   // 67: plimsoll.v1.DeletePolicyResponse
-	(*ListQueuesRequest)(nil),      // 68: plimsoll.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),     // 69: plimsoll.v1.ListQueuesResponse
-	(*GetQueueConfigRequest)(nil),  // 70: plimsoll.v1.GetQueueConfigRequest
-	(*GetQueueConfigResponse)(nil), // 71: plimsoll.v1.GetQueueConfigResponse
-	(*SetQueueConfigRequest)(nil),  // 72: plimsoll.v1.SetQueueConfigRequest
-	(*SetQueueConfigResponse)(nil), // 73: plimsoll.v1.SetQueueConfigResponse
-	(*ListEventsRequest)(nil),      // 74: plimsoll.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),     // 75: plimsoll.v1.ListEventsResponse
-	(*JobSpec)(nil),                // 76: plimsoll.v1.JobSpec
-	(*Job)(nil),                    // 77: plimsoll.v1.Job
-	(JobState)(0),                  // 78: plimsoll.v1.JobState
-	(TaskResult)(0),                // 79: plimsoll.v1.TaskResult
-	(*JobStatus)(nil),              // 80: plimsoll.v1.JobStatus
-	(*Task)(nil),                   // 81: plimsoll.v1.Task
-	(TaskState)(0),                 // 82: plimsoll.v1.TaskState
-	(*Attempt)(nil),                // 83: plimsoll.v1.Attempt
-	(WaitCode)(0),                  // 84: plimsoll.v1.WaitCode
-	(*Resources)(nil),              // 85: plimsoll.v1.Resources
-	(*Node)(nil),                   // 86: plimsoll.v1.Node
-	(*NodeStatus)(nil),             // 87: plimsoll.v1.NodeStatus
-	(NodeMode)(0),                  // 88: plimsoll.v1.NodeMode
-	(*NodeQOSStatus)(nil),          // 89: plimsoll.v1.NodeQOSStatus
-	(*Policy)(nil),                 // 90: plimsoll.v1.Policy
-	(*PolicyRef)(nil),              // 91: plimsoll.v1.PolicyRef
-	(PolicyKind)(0),                // 92: plimsoll.v1.PolicyKind
-	(*QueueStatus)(nil),            // 93: plimsoll.v1.QueueStatus
-	(*QueueConfig)(nil),            // 94: plimsoll.v1.QueueConfig
-	(*Event)(nil),                  // 95: plimsoll.v1.Event
+	(EventSubject)(0),              // 6: plimsoll.v1.EventSubject
+	(*Consistency)(nil),            // 7: plimsoll.v1.Consistency
+	(*SubmitJobRequest)(nil),       // 8: plimsoll.v1.SubmitJobRequest
+	(*SubmitJobResponse)(nil),      // 9: plimsoll.v1.SubmitJobResponse
+	(*GetJobRequest)(nil),          // 10: plimsoll.v1.GetJobRequest
+	(*GetJobResponse)(nil),         // 11: plimsoll.v1.GetJobResponse
+	(*ListJobsRequest)(nil),        // 12: plimsoll.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),       // 13: plimsoll.v1.ListJobsResponse
+	(*WatchJobRequest)(nil),        // 14: plimsoll.v1.WatchJobRequest
+	(*WatchJobResponse)(nil),       // 15: plimsoll.v1.WatchJobResponse
+	(*KillJobRequest)(nil),         // 16: plimsoll.v1.KillJobRequest
+	(*KillJobResponse)(nil),        // 17: plimsoll.v1.KillJobResponse
+	(*ScaleJobRequest)(nil),        // 18: plimsoll.v1.ScaleJobRequest
+	(*ScaleJobResponse)(nil),       // 19: plimsoll.v1.ScaleJobResponse
+	(*DeleteJobRequest)(nil),       // 20: plimsoll.v1.DeleteJobRequest
+	(*DeleteJobResponse)(nil),      // 21: plimsoll.v1.DeleteJobResponse
+	(*GetTaskRequest)(nil),         // 22: plimsoll.v1.GetTaskRequest
+	(*GetTaskResponse)(nil),        // 23: plimsoll.v1.GetTaskResponse
+	(*ListTasksRequest)(nil),       // 24: plimsoll.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),      // 25: plimsoll.v1.ListTasksResponse
+	(*ListAttemptsRequest)(nil),    // 26: plimsoll.v1.ListAttemptsRequest
+	(*ListAttemptsResponse)(nil),   // 27: plimsoll.v1.ListAttemptsResponse
+	(*ExplainTaskRequest)(nil),     // 28: plimsoll.v1.ExplainTaskRequest
+	(*ExplainStep)(nil),            // 29: plimsoll.v1.ExplainStep
+	(*ExplainReason)(nil),          // 30: plimsoll.v1.ExplainReason
+	(*ExplainTaskResponse)(nil),    // 31: plimsoll.v1.ExplainTaskResponse
+	(*SpreadCount)(nil),            // 32: plimsoll.v1.SpreadCount
+	(*NodeCounts)(nil),             // 33: plimsoll.v1.NodeCounts
+	(*NodeVerdict)(nil),            // 34: plimsoll.v1.NodeVerdict
+	(*PlacementDecision)(nil),      // 35: plimsoll.v1.PlacementDecision
+	(*PlacementCandidate)(nil),     // 36: plimsoll.v1.PlacementCandidate
+	(*PlaceJobRequest)(nil),        // 37: plimsoll.v1.PlaceJobRequest
+	(*PlaceJobResponse)(nil),       // 38: plimsoll.v1.PlaceJobResponse
+	(*PlacedGroup)(nil),            // 39: plimsoll.v1.PlacedGroup
+	(*PlacedTask)(nil),             // 40: plimsoll.v1.PlacedTask
+	(*PlacementRefusal)(nil),       // 41: plimsoll.v1.PlacementRefusal
+	(*ReadLogsRequest)(nil),        // 42: plimsoll.v1.ReadLogsRequest
+	(*ReadLogsResponse)(nil),       // 43: plimsoll.v1.ReadLogsResponse
+	(*FetchOutputsRequest)(nil),    // 44: plimsoll.v1.FetchOutputsRequest
+	(*FetchOutputsResponse)(nil),   // 45: plimsoll.v1.FetchOutputsResponse
+	(*ListNodesRequest)(nil),       // 46: plimsoll.v1.ListNodesRequest
+	(*NodeInfo)(nil),               // 47: plimsoll.v1.NodeInfo
+	(*ListNodesResponse)(nil),      // 48: plimsoll.v1.ListNodesResponse
+	(*SetNodeModeRequest)(nil),     // 49: plimsoll.v1.SetNodeModeRequest
+	(*SetNodeModeResponse)(nil),    // 50: plimsoll.v1.SetNodeModeResponse
+	(*RemoveNodeRequest)(nil),      // 51: plimsoll.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),     // 52: plimsoll.v1.RemoveNodeResponse
+	(*NodeCapacityRequest)(nil),    // 53: plimsoll.v1.NodeCapacityRequest
+	(*NodeCapacityResponse)(nil),   // 54: plimsoll.v1.NodeCapacityResponse
+	(*NodeRoom)(nil),               // 55: plimsoll.v1.NodeRoom
+	(*PlanMovesRequest)(nil),       // 56: plimsoll.v1.PlanMovesRequest
+	(*PlanMovesResponse)(nil),      // 57: plimsoll.v1.PlanMovesResponse
+	(*PlannedMove)(nil),            // 58: plimsoll.v1.PlannedMove
+	(*KeptNode)(nil),               // 59: plimsoll.v1.KeptNode
+	(*WatchNodeQOSRequest)(nil),    // 60: plimsoll.v1.WatchNodeQOSRequest
+	(*WatchNodeQOSResponse)(nil),   // 61: plimsoll.v1.WatchNodeQOSResponse
+	(*ApplyPoliciesRequest)(nil),   // 62: plimsoll.v1.ApplyPoliciesRequest
+	(*PolicyOutcome)(nil),          // 63: plimsoll.v1.PolicyOutcome
+	(*ApplyPoliciesResponse)(nil),  // 64: plimsoll.v1.ApplyPoliciesResponse
+	(*GetPolicyRequest)(nil),       // 65: plimsoll.v1.GetPolicyRequest
+	(*GetPolicyResponse)(nil),      // 66: plimsoll.v1.GetPolicyResponse
+	(*ListPoliciesRequest)(nil),    // 67: plimsoll.v1.ListPoliciesRequest
+	(*ListPoliciesResponse)(nil),   // 68: plimsoll.v1.ListPoliciesResponse
+	(*DeletePolicyRequest)(nil),    // 69: plimsoll.v1.DeletePolicyRequest
+	(*DeletePolicyResponse)(nil),   // 70: plimsoll.v1.DeletePolicyResponse
+	(*ListQueuesRequest)(nil),      // 71: plimsoll.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),     // 72: plimsoll.v1.ListQueuesResponse
+	(*GetQueueConfigRequest)(nil),  // 73: plimsoll.v1.GetQueueConfigRequest
+	(*GetQueueConfigResponse)(nil), // 74: plimsoll.v1.GetQueueConfigResponse
+	(*SetQueueConfigRequest)(nil),  // 75: plimsoll.v1.SetQueueConfigRequest
+	(*SetQueueConfigResponse)(nil), // 76: plimsoll.v1.SetQueueConfigResponse
+	(*ListEventsRequest)(nil),      // 77: plimsoll.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),     // 78: plimsoll.v1.ListEventsResponse
+	(*JobSpec)(nil),                // 79: plimsoll.v1.JobSpec
+	(*Job)(nil),                    // 80: plimsoll.v1.Job
+	(JobState)(0),                  // 81: plimsoll.v1.JobState
+	(TaskResult)(0),                // 82: plimsoll.v1.TaskResult
+	(*JobStatus)(nil),              // 83: plimsoll.v1.JobStatus
+	(*Task)(nil),                   // 84: plimsoll.v1.Task
+	(TaskState)(0),                 // 85: plimsoll.v1.TaskState
+	(*Attempt)(nil),                // 86: plimsoll.v1.Attempt
+	(WaitCode)(0),                  // 87: plimsoll.v1.WaitCode
+	(*Resources)(nil),              // 88: plimsoll.v1.Resources
+	(*OutputSummary)(nil),          // 89: plimsoll.v1.OutputSummary
+	(*OutputFile)(nil),             // 90: plimsoll.v1.OutputFile
+	(*Node)(nil),                   // 91: plimsoll.v1.Node
+	(*NodeStatus)(nil),             // 92: plimsoll.v1.NodeStatus
+	(NodeMode)(0),                  // 93: plimsoll.v1.NodeMode
+	(*NodeQOSStatus)(nil),          // 94: plimsoll.v1.NodeQOSStatus
+	(*Policy)(nil),                 // 95: plimsoll.v1.Policy
+	(*PolicyRef)(nil),              // 96: plimsoll.v1.PolicyRef
+	(PolicyKind)(0),                // 97: plimsoll.v1.PolicyKind
+	(*QueueStatus)(nil),            // 98: plimsoll.v1.QueueStatus
+	(*QueueConfig)(nil),            // 99: plimsoll.v1.QueueConfig
+	(*Event)(nil),                  // 100: plimsoll.v1.Event
 }
 var file_plimsoll_v1_api_proto_depIdxs = []int32{
 	0,   // 0: plimsoll.v1.Consistency.level:type_name -> plimsoll.v1.Freshness
-	76,  // 1: plimsoll.v1.SubmitJobRequest.spec:type_name -> plimsoll.v1.JobSpec
-	77,  // 2: plimsoll.v1.SubmitJobResponse.job:type_name -> plimsoll.v1.Job
-	6,   // 3: plimsoll.v1.GetJobRequest.consistency:type_name -> plimsoll.v1.Consistency
-	77,  // 4: plimsoll.v1.GetJobResponse.job:type_name -> plimsoll.v1.Job
-	78,  // 5: plimsoll.v1.ListJobsRequest.states:type_name -> plimsoll.v1.JobState
-	6,   // 6: plimsoll.v1.ListJobsRequest.consistency:type_name -> plimsoll.v1.Consistency
-	79,  // 7: plimsoll.v1.ListJobsRequest.results:type_name -> plimsoll.v1.TaskResult
+	79,  // 1: plimsoll.v1.SubmitJobRequest.spec:type_name -> plimsoll.v1.JobSpec
+	80,  // 2: plimsoll.v1.SubmitJobResponse.job:type_name -> plimsoll.v1.Job
+	7,   // 3: plimsoll.v1.GetJobRequest.consistency:type_name -> plimsoll.v1.Consistency
+	80,  // 4: plimsoll.v1.GetJobResponse.job:type_name -> plimsoll.v1.Job
+	81,  // 5: plimsoll.v1.ListJobsRequest.states:type_name -> plimsoll.v1.JobState
+	7,   // 6: plimsoll.v1.ListJobsRequest.consistency:type_name -> plimsoll.v1.Consistency
+	82,  // 7: plimsoll.v1.ListJobsRequest.results:type_name -> plimsoll.v1.TaskResult
 	1,   // 8: plimsoll.v1.ListJobsRequest.scope:type_name -> plimsoll.v1.Scope
 	2,   // 9: plimsoll.v1.ListJobsRequest.sort:type_name -> plimsoll.v1.JobSort
-	80,  // 10: plimsoll.v1.ListJobsResponse.jobs:type_name -> plimsoll.v1.JobStatus
-	80,  // 11: plimsoll.v1.WatchJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	80,  // 12: plimsoll.v1.KillJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	80,  // 13: plimsoll.v1.ScaleJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	6,   // 14: plimsoll.v1.GetTaskRequest.consistency:type_name -> plimsoll.v1.Consistency
-	81,  // 15: plimsoll.v1.GetTaskResponse.task:type_name -> plimsoll.v1.Task
-	82,  // 16: plimsoll.v1.ListTasksRequest.states:type_name -> plimsoll.v1.TaskState
-	6,   // 17: plimsoll.v1.ListTasksRequest.consistency:type_name -> plimsoll.v1.Consistency
-	79,  // 18: plimsoll.v1.ListTasksRequest.results:type_name -> plimsoll.v1.TaskResult
+	83,  // 10: plimsoll.v1.ListJobsResponse.jobs:type_name -> plimsoll.v1.JobStatus
+	83,  // 11: plimsoll.v1.WatchJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	83,  // 12: plimsoll.v1.KillJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	83,  // 13: plimsoll.v1.ScaleJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	7,   // 14: plimsoll.v1.GetTaskRequest.consistency:type_name -> plimsoll.v1.Consistency
+	84,  // 15: plimsoll.v1.GetTaskResponse.task:type_name -> plimsoll.v1.Task
+	85,  // 16: plimsoll.v1.ListTasksRequest.states:type_name -> plimsoll.v1.TaskState
+	7,   // 17: plimsoll.v1.ListTasksRequest.consistency:type_name -> plimsoll.v1.Consistency
+	82,  // 18: plimsoll.v1.ListTasksRequest.results:type_name -> plimsoll.v1.TaskResult
 	1,   // 19: plimsoll.v1.ListTasksRequest.scope:type_name -> plimsoll.v1.Scope
 	3,   // 20: plimsoll.v1.ListTasksRequest.sort:type_name -> plimsoll.v1.TaskSort
-	81,  // 21: plimsoll.v1.ListTasksResponse.tasks:type_name -> plimsoll.v1.Task
-	6,   // 22: plimsoll.v1.ListAttemptsRequest.consistency:type_name -> plimsoll.v1.Consistency
-	83,  // 23: plimsoll.v1.ListAttemptsResponse.attempts:type_name -> plimsoll.v1.Attempt
-	29,  // 24: plimsoll.v1.ExplainStep.reasons:type_name -> plimsoll.v1.ExplainReason
+	84,  // 21: plimsoll.v1.ListTasksResponse.tasks:type_name -> plimsoll.v1.Task
+	7,   // 22: plimsoll.v1.ListAttemptsRequest.consistency:type_name -> plimsoll.v1.Consistency
+	86,  // 23: plimsoll.v1.ListAttemptsResponse.attempts:type_name -> plimsoll.v1.Attempt
+	30,  // 24: plimsoll.v1.ExplainStep.reasons:type_name -> plimsoll.v1.ExplainReason
 	4,   // 25: plimsoll.v1.ExplainStep.kind:type_name -> plimsoll.v1.StageKind
-	81,  // 26: plimsoll.v1.ExplainTaskResponse.task:type_name -> plimsoll.v1.Task
-	84,  // 27: plimsoll.v1.ExplainTaskResponse.wait_code:type_name -> plimsoll.v1.WaitCode
-	28,  // 28: plimsoll.v1.ExplainTaskResponse.steps:type_name -> plimsoll.v1.ExplainStep
-	32,  // 29: plimsoll.v1.ExplainTaskResponse.nodes:type_name -> plimsoll.v1.NodeCounts
-	33,  // 30: plimsoll.v1.ExplainTaskResponse.verdicts:type_name -> plimsoll.v1.NodeVerdict
-	34,  // 31: plimsoll.v1.ExplainTaskResponse.decision:type_name -> plimsoll.v1.PlacementDecision
-	31,  // 32: plimsoll.v1.ExplainTaskResponse.spreads:type_name -> plimsoll.v1.SpreadCount
+	84,  // 26: plimsoll.v1.ExplainTaskResponse.task:type_name -> plimsoll.v1.Task
+	87,  // 27: plimsoll.v1.ExplainTaskResponse.wait_code:type_name -> plimsoll.v1.WaitCode
+	29,  // 28: plimsoll.v1.ExplainTaskResponse.steps:type_name -> plimsoll.v1.ExplainStep
+	33,  // 29: plimsoll.v1.ExplainTaskResponse.nodes:type_name -> plimsoll.v1.NodeCounts
+	34,  // 30: plimsoll.v1.ExplainTaskResponse.verdicts:type_name -> plimsoll.v1.NodeVerdict
+	35,  // 31: plimsoll.v1.ExplainTaskResponse.decision:type_name -> plimsoll.v1.PlacementDecision
+	32,  // 32: plimsoll.v1.ExplainTaskResponse.spreads:type_name -> plimsoll.v1.SpreadCount
 	4,   // 33: plimsoll.v1.NodeVerdict.kind:type_name -> plimsoll.v1.StageKind
-	28,  // 34: plimsoll.v1.PlacementDecision.steps:type_name -> plimsoll.v1.ExplainStep
-	35,  // 35: plimsoll.v1.PlacementDecision.candidates:type_name -> plimsoll.v1.PlacementCandidate
-	85,  // 36: plimsoll.v1.PlacementCandidate.free:type_name -> plimsoll.v1.Resources
-	76,  // 37: plimsoll.v1.PlaceJobRequest.spec:type_name -> plimsoll.v1.JobSpec
-	38,  // 38: plimsoll.v1.PlaceJobResponse.groups:type_name -> plimsoll.v1.PlacedGroup
-	39,  // 39: plimsoll.v1.PlacedGroup.placed:type_name -> plimsoll.v1.PlacedTask
-	40,  // 40: plimsoll.v1.PlacedGroup.refused:type_name -> plimsoll.v1.PlacementRefusal
-	85,  // 41: plimsoll.v1.PlacedTask.free:type_name -> plimsoll.v1.Resources
-	84,  // 42: plimsoll.v1.PlacementRefusal.wait_code:type_name -> plimsoll.v1.WaitCode
-	28,  // 43: plimsoll.v1.PlacementRefusal.steps:type_name -> plimsoll.v1.ExplainStep
-	32,  // 44: plimsoll.v1.PlacementRefusal.nodes:type_name -> plimsoll.v1.NodeCounts
-	6,   // 45: plimsoll.v1.ListNodesRequest.consistency:type_name -> plimsoll.v1.Consistency
-	86,  // 46: plimsoll.v1.NodeInfo.node:type_name -> plimsoll.v1.Node
-	87,  // 47: plimsoll.v1.NodeInfo.status:type_name -> plimsoll.v1.NodeStatus
-	44,  // 48: plimsoll.v1.ListNodesResponse.nodes:type_name -> plimsoll.v1.NodeInfo
-	88,  // 49: plimsoll.v1.SetNodeModeRequest.mode:type_name -> plimsoll.v1.NodeMode
-	86,  // 50: plimsoll.v1.SetNodeModeResponse.node:type_name -> plimsoll.v1.Node
-	52,  // 51: plimsoll.v1.NodeCapacityResponse.nodes:type_name -> plimsoll.v1.NodeRoom
-	85,  // 52: plimsoll.v1.NodeRoom.unreserved:type_name -> plimsoll.v1.Resources
-	85,  // 53: plimsoll.v1.NodeRoom.whole:type_name -> plimsoll.v1.Resources
-	76,  // 54: plimsoll.v1.PlanMovesRequest.spec:type_name -> plimsoll.v1.JobSpec
-	55,  // 55: plimsoll.v1.PlanMovesResponse.moves:type_name -> plimsoll.v1.PlannedMove
-	56,  // 56: plimsoll.v1.PlanMovesResponse.kept:type_name -> plimsoll.v1.KeptNode
-	89,  // 57: plimsoll.v1.WatchNodeQOSResponse.status:type_name -> plimsoll.v1.NodeQOSStatus
-	90,  // 58: plimsoll.v1.ApplyPoliciesRequest.policies:type_name -> plimsoll.v1.Policy
-	91,  // 59: plimsoll.v1.PolicyOutcome.policy:type_name -> plimsoll.v1.PolicyRef
-	5,   // 60: plimsoll.v1.PolicyOutcome.change:type_name -> plimsoll.v1.PolicyChange
-	60,  // 61: plimsoll.v1.ApplyPoliciesResponse.outcomes:type_name -> plimsoll.v1.PolicyOutcome
-	92,  // 62: plimsoll.v1.GetPolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
-	6,   // 63: plimsoll.v1.GetPolicyRequest.consistency:type_name -> plimsoll.v1.Consistency
-	90,  // 64: plimsoll.v1.GetPolicyResponse.policy:type_name -> plimsoll.v1.Policy
-	92,  // 65: plimsoll.v1.ListPoliciesRequest.kind:type_name -> plimsoll.v1.PolicyKind
-	6,   // 66: plimsoll.v1.ListPoliciesRequest.consistency:type_name -> plimsoll.v1.Consistency
-	90,  // 67: plimsoll.v1.ListPoliciesResponse.policies:type_name -> plimsoll.v1.Policy
-	92,  // 68: plimsoll.v1.DeletePolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
-	6,   // 69: plimsoll.v1.ListQueuesRequest.consistency:type_name -> plimsoll.v1.Consistency
-	93,  // 70: plimsoll.v1.ListQueuesResponse.queues:type_name -> plimsoll.v1.QueueStatus
-	6,   // 71: plimsoll.v1.GetQueueConfigRequest.consistency:type_name -> plimsoll.v1.Consistency
-	94,  // 72: plimsoll.v1.GetQueueConfigResponse.config:type_name -> plimsoll.v1.QueueConfig
-	94,  // 73: plimsoll.v1.SetQueueConfigRequest.config:type_name -> plimsoll.v1.QueueConfig
-	6,   // 74: plimsoll.v1.ListEventsRequest.consistency:type_name -> plimsoll.v1.Consistency
-	95,  // 75: plimsoll.v1.ListEventsResponse.events:type_name -> plimsoll.v1.Event
-	7,   // 76: plimsoll.v1.JobService.SubmitJob:input_type -> plimsoll.v1.SubmitJobRequest
-	9,   // 77: plimsoll.v1.JobService.GetJob:input_type -> plimsoll.v1.GetJobRequest
-	11,  // 78: plimsoll.v1.JobService.ListJobs:input_type -> plimsoll.v1.ListJobsRequest
-	13,  // 79: plimsoll.v1.JobService.WatchJob:input_type -> plimsoll.v1.WatchJobRequest
-	15,  // 80: plimsoll.v1.JobService.KillJob:input_type -> plimsoll.v1.KillJobRequest
-	17,  // 81: plimsoll.v1.JobService.ScaleJob:input_type -> plimsoll.v1.ScaleJobRequest
-	19,  // 82: plimsoll.v1.JobService.DeleteJob:input_type -> plimsoll.v1.DeleteJobRequest
-	21,  // 83: plimsoll.v1.JobService.GetTask:input_type -> plimsoll.v1.GetTaskRequest
-	23,  // 84: plimsoll.v1.JobService.ListTasks:input_type -> plimsoll.v1.ListTasksRequest
-	25,  // 85: plimsoll.v1.JobService.ListAttempts:input_type -> plimsoll.v1.ListAttemptsRequest
-	27,  // 86: plimsoll.v1.JobService.ExplainTask:input_type -> plimsoll.v1.ExplainTaskRequest
-	36,  // 87: plimsoll.v1.JobService.PlaceJob:input_type -> plimsoll.v1.PlaceJobRequest
-	41,  // 88: plimsoll.v1.JobService.ReadLogs:input_type -> plimsoll.v1.ReadLogsRequest
-	43,  // 89: plimsoll.v1.NodeService.ListNodes:input_type -> plimsoll.v1.ListNodesRequest
-	46,  // 90: plimsoll.v1.NodeService.SetNodeMode:input_type -> plimsoll.v1.SetNodeModeRequest
-	48,  // 91: plimsoll.v1.NodeService.RemoveNode:input_type -> plimsoll.v1.RemoveNodeRequest
-	50,  // 92: plimsoll.v1.NodeService.NodeCapacity:input_type -> plimsoll.v1.NodeCapacityRequest
-	53,  // 93: plimsoll.v1.NodeService.PlanMoves:input_type -> plimsoll.v1.PlanMovesRequest
-	57,  // 94: plimsoll.v1.NodeService.WatchNodeQOS:input_type -> plimsoll.v1.WatchNodeQOSRequest
-	59,  // 95: plimsoll.v1.PolicyService.ApplyPolicies:input_type -> plimsoll.v1.ApplyPoliciesRequest
-	62,  // 96: plimsoll.v1.PolicyService.GetPolicy:input_type -> plimsoll.v1.GetPolicyRequest
-	64,  // 97: plimsoll.v1.PolicyService.ListPolicies:input_type -> plimsoll.v1.ListPoliciesRequest
-	66,  // 98: plimsoll.v1.PolicyService.DeletePolicy:input_type -> plimsoll.v1.DeletePolicyRequest
-	68,  // 99: plimsoll.v1.QueueService.ListQueues:input_type -> plimsoll.v1.ListQueuesRequest
-	70,  // 100: plimsoll.v1.QueueService.GetQueueConfig:input_type -> plimsoll.v1.GetQueueConfigRequest
-	72,  // 101: plimsoll.v1.QueueService.SetQueueConfig:input_type -> plimsoll.v1.SetQueueConfigRequest
-	74,  // 102: plimsoll.v1.EventService.ListEvents:input_type -> plimsoll.v1.ListEventsRequest
-	8,   // 103: plimsoll.v1.JobService.SubmitJob:output_type -> plimsoll.v1.SubmitJobResponse
-	10,  // 104: plimsoll.v1.JobService.GetJob:output_type -> plimsoll.v1.GetJobResponse
-	12,  // 105: plimsoll.v1.JobService.ListJobs:output_type -> plimsoll.v1.ListJobsResponse
-	14,  // 106: plimsoll.v1.JobService.WatchJob:output_type -> plimsoll.v1.WatchJobResponse
-	16,  // 107: plimsoll.v1.JobService.KillJob:output_type -> plimsoll.v1.KillJobResponse
-	18,  // 108: plimsoll.v1.JobService.ScaleJob:output_type -> plimsoll.v1.ScaleJobResponse
-	20,  // 109: plimsoll.v1.JobService.DeleteJob:output_type -> plimsoll.v1.DeleteJobResponse
-	22,  // 110: plimsoll.v1.JobService.GetTask:output_type -> plimsoll.v1.GetTaskResponse
-	24,  // 111: plimsoll.v1.JobService.ListTasks:output_type -> plimsoll.v1.ListTasksResponse
-	26,  // 112: plimsoll.v1.JobService.ListAttempts:output_type -> plimsoll.v1.ListAttemptsResponse
-	30,  // 113: plimsoll.v1.JobService.ExplainTask:output_type -> plimsoll.v1.ExplainTaskResponse
-	37,  // 114: plimsoll.v1.JobService.PlaceJob:output_type -> plimsoll.v1.PlaceJobResponse
-	42,  // 115: plimsoll.v1.JobService.ReadLogs:output_type -> plimsoll.v1.ReadLogsResponse
-	45,  // 116: plimsoll.v1.NodeService.ListNodes:output_type -> plimsoll.v1.ListNodesResponse
-	47,  // 117: plimsoll.v1.NodeService.SetNodeMode:output_type -> plimsoll.v1.SetNodeModeResponse
-	49,  // 118: plimsoll.v1.NodeService.RemoveNode:output_type -> plimsoll.v1.RemoveNodeResponse
-	51,  // 119: plimsoll.v1.NodeService.NodeCapacity:output_type -> plimsoll.v1.NodeCapacityResponse
-	54,  // 120: plimsoll.v1.NodeService.PlanMoves:output_type -> plimsoll.v1.PlanMovesResponse
-	58,  // 121: plimsoll.v1.NodeService.WatchNodeQOS:output_type -> plimsoll.v1.WatchNodeQOSResponse
-	61,  // 122: plimsoll.v1.PolicyService.ApplyPolicies:output_type -> plimsoll.v1.ApplyPoliciesResponse
-	63,  // 123: plimsoll.v1.PolicyService.GetPolicy:output_type -> plimsoll.v1.GetPolicyResponse
-	65,  // 124: plimsoll.v1.PolicyService.ListPolicies:output_type -> plimsoll.v1.ListPoliciesResponse
-	67,  // 125: plimsoll.v1.PolicyService.DeletePolicy:output_type -> plimsoll.v1.DeletePolicyResponse
-	69,  // 126: plimsoll.v1.QueueService.ListQueues:output_type -> plimsoll.v1.ListQueuesResponse
-	71,  // 127: plimsoll.v1.QueueService.GetQueueConfig:output_type -> plimsoll.v1.GetQueueConfigResponse
-	73,  // 128: plimsoll.v1.QueueService.SetQueueConfig:output_type -> plimsoll.v1.SetQueueConfigResponse
-	75,  // 129: plimsoll.v1.EventService.ListEvents:output_type -> plimsoll.v1.ListEventsResponse
-	103, // [103:130] is the sub-list for method output_type
-	76,  // [76:103] is the sub-list for method input_type
-	76,  // [76:76] is the sub-list for extension type_name
-	76,  // [76:76] is the sub-list for extension extendee
-	0,   // [0:76] is the sub-list for field type_name
+	29,  // 34: plimsoll.v1.PlacementDecision.steps:type_name -> plimsoll.v1.ExplainStep
+	36,  // 35: plimsoll.v1.PlacementDecision.candidates:type_name -> plimsoll.v1.PlacementCandidate
+	88,  // 36: plimsoll.v1.PlacementCandidate.free:type_name -> plimsoll.v1.Resources
+	79,  // 37: plimsoll.v1.PlaceJobRequest.spec:type_name -> plimsoll.v1.JobSpec
+	39,  // 38: plimsoll.v1.PlaceJobResponse.groups:type_name -> plimsoll.v1.PlacedGroup
+	40,  // 39: plimsoll.v1.PlacedGroup.placed:type_name -> plimsoll.v1.PlacedTask
+	41,  // 40: plimsoll.v1.PlacedGroup.refused:type_name -> plimsoll.v1.PlacementRefusal
+	88,  // 41: plimsoll.v1.PlacedTask.free:type_name -> plimsoll.v1.Resources
+	87,  // 42: plimsoll.v1.PlacementRefusal.wait_code:type_name -> plimsoll.v1.WaitCode
+	29,  // 43: plimsoll.v1.PlacementRefusal.steps:type_name -> plimsoll.v1.ExplainStep
+	33,  // 44: plimsoll.v1.PlacementRefusal.nodes:type_name -> plimsoll.v1.NodeCounts
+	89,  // 45: plimsoll.v1.FetchOutputsResponse.summary:type_name -> plimsoll.v1.OutputSummary
+	90,  // 46: plimsoll.v1.FetchOutputsResponse.file:type_name -> plimsoll.v1.OutputFile
+	7,   // 47: plimsoll.v1.ListNodesRequest.consistency:type_name -> plimsoll.v1.Consistency
+	91,  // 48: plimsoll.v1.NodeInfo.node:type_name -> plimsoll.v1.Node
+	92,  // 49: plimsoll.v1.NodeInfo.status:type_name -> plimsoll.v1.NodeStatus
+	47,  // 50: plimsoll.v1.ListNodesResponse.nodes:type_name -> plimsoll.v1.NodeInfo
+	93,  // 51: plimsoll.v1.SetNodeModeRequest.mode:type_name -> plimsoll.v1.NodeMode
+	91,  // 52: plimsoll.v1.SetNodeModeResponse.node:type_name -> plimsoll.v1.Node
+	55,  // 53: plimsoll.v1.NodeCapacityResponse.nodes:type_name -> plimsoll.v1.NodeRoom
+	88,  // 54: plimsoll.v1.NodeRoom.unreserved:type_name -> plimsoll.v1.Resources
+	88,  // 55: plimsoll.v1.NodeRoom.whole:type_name -> plimsoll.v1.Resources
+	79,  // 56: plimsoll.v1.PlanMovesRequest.spec:type_name -> plimsoll.v1.JobSpec
+	58,  // 57: plimsoll.v1.PlanMovesResponse.moves:type_name -> plimsoll.v1.PlannedMove
+	59,  // 58: plimsoll.v1.PlanMovesResponse.kept:type_name -> plimsoll.v1.KeptNode
+	94,  // 59: plimsoll.v1.WatchNodeQOSResponse.status:type_name -> plimsoll.v1.NodeQOSStatus
+	95,  // 60: plimsoll.v1.ApplyPoliciesRequest.policies:type_name -> plimsoll.v1.Policy
+	96,  // 61: plimsoll.v1.PolicyOutcome.policy:type_name -> plimsoll.v1.PolicyRef
+	5,   // 62: plimsoll.v1.PolicyOutcome.change:type_name -> plimsoll.v1.PolicyChange
+	63,  // 63: plimsoll.v1.ApplyPoliciesResponse.outcomes:type_name -> plimsoll.v1.PolicyOutcome
+	97,  // 64: plimsoll.v1.GetPolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	7,   // 65: plimsoll.v1.GetPolicyRequest.consistency:type_name -> plimsoll.v1.Consistency
+	95,  // 66: plimsoll.v1.GetPolicyResponse.policy:type_name -> plimsoll.v1.Policy
+	97,  // 67: plimsoll.v1.ListPoliciesRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	7,   // 68: plimsoll.v1.ListPoliciesRequest.consistency:type_name -> plimsoll.v1.Consistency
+	95,  // 69: plimsoll.v1.ListPoliciesResponse.policies:type_name -> plimsoll.v1.Policy
+	97,  // 70: plimsoll.v1.DeletePolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	7,   // 71: plimsoll.v1.ListQueuesRequest.consistency:type_name -> plimsoll.v1.Consistency
+	98,  // 72: plimsoll.v1.ListQueuesResponse.queues:type_name -> plimsoll.v1.QueueStatus
+	7,   // 73: plimsoll.v1.GetQueueConfigRequest.consistency:type_name -> plimsoll.v1.Consistency
+	99,  // 74: plimsoll.v1.GetQueueConfigResponse.config:type_name -> plimsoll.v1.QueueConfig
+	99,  // 75: plimsoll.v1.SetQueueConfigRequest.config:type_name -> plimsoll.v1.QueueConfig
+	7,   // 76: plimsoll.v1.ListEventsRequest.consistency:type_name -> plimsoll.v1.Consistency
+	6,   // 77: plimsoll.v1.ListEventsRequest.types:type_name -> plimsoll.v1.EventSubject
+	100, // 78: plimsoll.v1.ListEventsResponse.events:type_name -> plimsoll.v1.Event
+	8,   // 79: plimsoll.v1.JobService.SubmitJob:input_type -> plimsoll.v1.SubmitJobRequest
+	10,  // 80: plimsoll.v1.JobService.GetJob:input_type -> plimsoll.v1.GetJobRequest
+	12,  // 81: plimsoll.v1.JobService.ListJobs:input_type -> plimsoll.v1.ListJobsRequest
+	14,  // 82: plimsoll.v1.JobService.WatchJob:input_type -> plimsoll.v1.WatchJobRequest
+	16,  // 83: plimsoll.v1.JobService.KillJob:input_type -> plimsoll.v1.KillJobRequest
+	18,  // 84: plimsoll.v1.JobService.ScaleJob:input_type -> plimsoll.v1.ScaleJobRequest
+	20,  // 85: plimsoll.v1.JobService.DeleteJob:input_type -> plimsoll.v1.DeleteJobRequest
+	22,  // 86: plimsoll.v1.JobService.GetTask:input_type -> plimsoll.v1.GetTaskRequest
+	24,  // 87: plimsoll.v1.JobService.ListTasks:input_type -> plimsoll.v1.ListTasksRequest
+	26,  // 88: plimsoll.v1.JobService.ListAttempts:input_type -> plimsoll.v1.ListAttemptsRequest
+	28,  // 89: plimsoll.v1.JobService.ExplainTask:input_type -> plimsoll.v1.ExplainTaskRequest
+	37,  // 90: plimsoll.v1.JobService.PlaceJob:input_type -> plimsoll.v1.PlaceJobRequest
+	42,  // 91: plimsoll.v1.JobService.ReadLogs:input_type -> plimsoll.v1.ReadLogsRequest
+	44,  // 92: plimsoll.v1.JobService.FetchOutputs:input_type -> plimsoll.v1.FetchOutputsRequest
+	46,  // 93: plimsoll.v1.NodeService.ListNodes:input_type -> plimsoll.v1.ListNodesRequest
+	49,  // 94: plimsoll.v1.NodeService.SetNodeMode:input_type -> plimsoll.v1.SetNodeModeRequest
+	51,  // 95: plimsoll.v1.NodeService.RemoveNode:input_type -> plimsoll.v1.RemoveNodeRequest
+	53,  // 96: plimsoll.v1.NodeService.NodeCapacity:input_type -> plimsoll.v1.NodeCapacityRequest
+	56,  // 97: plimsoll.v1.NodeService.PlanMoves:input_type -> plimsoll.v1.PlanMovesRequest
+	60,  // 98: plimsoll.v1.NodeService.WatchNodeQOS:input_type -> plimsoll.v1.WatchNodeQOSRequest
+	62,  // 99: plimsoll.v1.PolicyService.ApplyPolicies:input_type -> plimsoll.v1.ApplyPoliciesRequest
+	65,  // 100: plimsoll.v1.PolicyService.GetPolicy:input_type -> plimsoll.v1.GetPolicyRequest
+	67,  // 101: plimsoll.v1.PolicyService.ListPolicies:input_type -> plimsoll.v1.ListPoliciesRequest
+	69,  // 102: plimsoll.v1.PolicyService.DeletePolicy:input_type -> plimsoll.v1.DeletePolicyRequest
+	71,  // 103: plimsoll.v1.QueueService.ListQueues:input_type -> plimsoll.v1.ListQueuesRequest
+	73,  // 104: plimsoll.v1.QueueService.GetQueueConfig:input_type -> plimsoll.v1.GetQueueConfigRequest
+	75,  // 105: plimsoll.v1.QueueService.SetQueueConfig:input_type -> plimsoll.v1.SetQueueConfigRequest
+	77,  // 106: plimsoll.v1.EventService.ListEvents:input_type -> plimsoll.v1.ListEventsRequest
+	9,   // 107: plimsoll.v1.JobService.SubmitJob:output_type -> plimsoll.v1.SubmitJobResponse
+	11,  // 108: plimsoll.v1.JobService.GetJob:output_type -> plimsoll.v1.GetJobResponse
+	13,  // 109: plimsoll.v1.JobService.ListJobs:output_type -> plimsoll.v1.ListJobsResponse
+	15,  // 110: plimsoll.v1.JobService.WatchJob:output_type -> plimsoll.v1.WatchJobResponse
+	17,  // 111: plimsoll.v1.JobService.KillJob:output_type -> plimsoll.v1.KillJobResponse
+	19,  // 112: plimsoll.v1.JobService.ScaleJob:output_type -> plimsoll.v1.ScaleJobResponse
+	21,  // 113: plimsoll.v1.JobService.DeleteJob:output_type -> plimsoll.v1.DeleteJobResponse
+	23,  // 114: plimsoll.v1.JobService.GetTask:output_type -> plimsoll.v1.GetTaskResponse
+	25,  // 115: plimsoll.v1.JobService.ListTasks:output_type -> plimsoll.v1.ListTasksResponse
+	27,  // 116: plimsoll.v1.JobService.ListAttempts:output_type -> plimsoll.v1.ListAttemptsResponse
+	31,  // 117: plimsoll.v1.JobService.ExplainTask:output_type -> plimsoll.v1.ExplainTaskResponse
+	38,  // 118: plimsoll.v1.JobService.PlaceJob:output_type -> plimsoll.v1.PlaceJobResponse
+	43,  // 119: plimsoll.v1.JobService.ReadLogs:output_type -> plimsoll.v1.ReadLogsResponse
+	45,  // 120: plimsoll.v1.JobService.FetchOutputs:output_type -> plimsoll.v1.FetchOutputsResponse
+	48,  // 121: plimsoll.v1.NodeService.ListNodes:output_type -> plimsoll.v1.ListNodesResponse
+	50,  // 122: plimsoll.v1.NodeService.SetNodeMode:output_type -> plimsoll.v1.SetNodeModeResponse
+	52,  // 123: plimsoll.v1.NodeService.RemoveNode:output_type -> plimsoll.v1.RemoveNodeResponse
+	54,  // 124: plimsoll.v1.NodeService.NodeCapacity:output_type -> plimsoll.v1.NodeCapacityResponse
+	57,  // 125: plimsoll.v1.NodeService.PlanMoves:output_type -> plimsoll.v1.PlanMovesResponse
+	61,  // 126: plimsoll.v1.NodeService.WatchNodeQOS:output_type -> plimsoll.v1.WatchNodeQOSResponse
+	64,  // 127: plimsoll.v1.PolicyService.ApplyPolicies:output_type -> plimsoll.v1.ApplyPoliciesResponse
+	66,  // 128: plimsoll.v1.PolicyService.GetPolicy:output_type -> plimsoll.v1.GetPolicyResponse
+	68,  // 129: plimsoll.v1.PolicyService.ListPolicies:output_type -> plimsoll.v1.ListPoliciesResponse
+	70,  // 130: plimsoll.v1.PolicyService.DeletePolicy:output_type -> plimsoll.v1.DeletePolicyResponse
+	72,  // 131: plimsoll.v1.QueueService.ListQueues:output_type -> plimsoll.v1.ListQueuesResponse
+	74,  // 132: plimsoll.v1.QueueService.GetQueueConfig:output_type -> plimsoll.v1.GetQueueConfigResponse
+	76,  // 133: plimsoll.v1.QueueService.SetQueueConfig:output_type -> plimsoll.v1.SetQueueConfigResponse
+	78,  // 134: plimsoll.v1.EventService.ListEvents:output_type -> plimsoll.v1.ListEventsResponse
+	107, // [107:135] is the sub-list for method output_type
+	79,  // [79:107] is the sub-list for method input_type
+	79,  // [79:79] is the sub-list for extension type_name
+	79,  // [79:79] is the sub-list for extension extendee
+	0,   // [0:79] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_api_proto_init() }
@@ -5908,14 +6197,19 @@ func file_plimsoll_v1_api_proto_init() {
 	}
 	file_plimsoll_v1_objects_proto_init()
 	file_plimsoll_v1_qos_proto_init()
-	file_plimsoll_v1_api_proto_msgTypes[68].OneofWrappers = []any{}
+	file_plimsoll_v1_api_proto_msgTypes[38].OneofWrappers = []any{
+		(*FetchOutputsResponse_Summary)(nil),
+		(*FetchOutputsResponse_File)(nil),
+		(*FetchOutputsResponse_Data)(nil),
+	}
+	file_plimsoll_v1_api_proto_msgTypes[70].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_api_proto_rawDesc), len(file_plimsoll_v1_api_proto_rawDesc)),
-			NumEnums:      6,
-			NumMessages:   70,
+			NumEnums:      7,
+			NumMessages:   72,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

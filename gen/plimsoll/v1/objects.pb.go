@@ -1321,8 +1321,14 @@ type GroupSpec struct {
 	Preferences     *Preferences      `protobuf:"bytes,14,opt,name=preferences,proto3" json:"preferences,omitempty"`
 	Class           Class             `protobuf:"varint,15,opt,name=class,proto3,enum=plimsoll.v1.Class" json:"class,omitempty"`
 	Priority        int32             `protobuf:"varint,16,opt,name=priority,proto3" json:"priority,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Paths and patterns below the task's own directory: the files to keep for who fetches them.
+	Outputs []string `protobuf:"bytes,17,rep,name=outputs,proto3" json:"outputs,omitempty"`
+	// The numbers of the pieces of work that the tasks do, in rising order. PLIMSOLL_TASK_INDEX of the
+	// task with index i is indexes[i]; if the list is empty, it is i. count is its length. An
+	// Assignment holds the number of its own task alone.
+	Indexes       []int32 `protobuf:"varint,18,rep,packed,name=indexes,proto3" json:"indexes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GroupSpec) Reset() {
@@ -1467,21 +1473,223 @@ func (x *GroupSpec) GetPriority() int32 {
 	return 0
 }
 
+func (x *GroupSpec) GetOutputs() []string {
+	if x != nil {
+		return x.Outputs
+	}
+	return nil
+}
+
+func (x *GroupSpec) GetIndexes() []int32 {
+	if x != nil {
+		return x.Indexes
+	}
+	return nil
+}
+
+// What will be sent of the outputs of a task.
+type OutputSummary struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Files int64                  `protobuf:"varint,1,opt,name=files,proto3" json:"files,omitempty"`
+	Bytes int64                  `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// Entries that are not sent.
+	Refused int64 `protobuf:"varint,3,opt,name=refused,proto3" json:"refused,omitempty"`
+	// The first of these, each with the reason.
+	Refusals      []*OutputRefusal `protobuf:"bytes,4,rep,name=refusals,proto3" json:"refusals,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OutputSummary) Reset() {
+	*x = OutputSummary{}
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OutputSummary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OutputSummary) ProtoMessage() {}
+
+func (x *OutputSummary) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OutputSummary.ProtoReflect.Descriptor instead.
+func (*OutputSummary) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *OutputSummary) GetFiles() int64 {
+	if x != nil {
+		return x.Files
+	}
+	return 0
+}
+
+func (x *OutputSummary) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *OutputSummary) GetRefused() int64 {
+	if x != nil {
+		return x.Refused
+	}
+	return 0
+}
+
+func (x *OutputSummary) GetRefusals() []*OutputRefusal {
+	if x != nil {
+		return x.Refusals
+	}
+	return nil
+}
+
+type OutputRefusal struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The path, as a quoted text if it holds anything but printable characters.
+	Path          string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OutputRefusal) Reset() {
+	*x = OutputRefusal{}
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OutputRefusal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OutputRefusal) ProtoMessage() {}
+
+func (x *OutputRefusal) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OutputRefusal.ProtoReflect.Descriptor instead.
+func (*OutputRefusal) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *OutputRefusal) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *OutputRefusal) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// A file below the task's own directory.
+type OutputFile struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Relative, with slashes, and without "." and "..".
+	Path          string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Size          int64  `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	Executable    bool   `protobuf:"varint,3,opt,name=executable,proto3" json:"executable,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OutputFile) Reset() {
+	*x = OutputFile{}
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OutputFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OutputFile) ProtoMessage() {}
+
+func (x *OutputFile) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OutputFile.ProtoReflect.Descriptor instead.
+func (*OutputFile) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *OutputFile) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *OutputFile) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *OutputFile) GetExecutable() bool {
+	if x != nil {
+		return x.Executable
+	}
+	return false
+}
+
 type JobSpec struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Owner         string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
-	Queue         string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
-	Labels        map[string]string      `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Groups        []*GroupSpec           `protobuf:"bytes,5,rep,name=groups,proto3" json:"groups,omitempty"`
-	Token         string                 `protobuf:"bytes,6,opt,name=token,proto3" json:"token,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Id     string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Owner  string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
+	Queue  string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
+	Labels map[string]string      `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Groups []*GroupSpec           `protobuf:"bytes,5,rep,name=groups,proto3" json:"groups,omitempty"`
+	Token  string                 `protobuf:"bytes,6,opt,name=token,proto3" json:"token,omitempty"`
+	// Uid of the job that this one does again; empty: none.
+	AgainOf       string `protobuf:"bytes,7,opt,name=again_of,json=againOf,proto3" json:"again_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JobSpec) Reset() {
 	*x = JobSpec{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[10]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1493,7 +1701,7 @@ func (x *JobSpec) String() string {
 func (*JobSpec) ProtoMessage() {}
 
 func (x *JobSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[10]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1506,7 +1714,7 @@ func (x *JobSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobSpec.ProtoReflect.Descriptor instead.
 func (*JobSpec) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{10}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *JobSpec) GetId() string {
@@ -1551,6 +1759,13 @@ func (x *JobSpec) GetToken() string {
 	return ""
 }
 
+func (x *JobSpec) GetAgainOf() string {
+	if x != nil {
+		return x.AgainOf
+	}
+	return ""
+}
+
 type TaskCounts struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Pending       int32                  `protobuf:"varint,1,opt,name=pending,proto3" json:"pending,omitempty"`
@@ -1566,7 +1781,7 @@ type TaskCounts struct {
 
 func (x *TaskCounts) Reset() {
 	*x = TaskCounts{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[11]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1578,7 +1793,7 @@ func (x *TaskCounts) String() string {
 func (*TaskCounts) ProtoMessage() {}
 
 func (x *TaskCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[11]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1591,7 +1806,7 @@ func (x *TaskCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskCounts.ProtoReflect.Descriptor instead.
 func (*TaskCounts) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{11}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TaskCounts) GetPending() int32 {
@@ -1669,7 +1884,7 @@ type GroupStatus struct {
 
 func (x *GroupStatus) Reset() {
 	*x = GroupStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[12]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1681,7 +1896,7 @@ func (x *GroupStatus) String() string {
 func (*GroupStatus) ProtoMessage() {}
 
 func (x *GroupStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[12]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1694,7 +1909,7 @@ func (x *GroupStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupStatus.ProtoReflect.Descriptor instead.
 func (*GroupStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{12}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GroupStatus) GetName() string {
@@ -1780,7 +1995,7 @@ type JobStatus struct {
 
 func (x *JobStatus) Reset() {
 	*x = JobStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[13]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1792,7 +2007,7 @@ func (x *JobStatus) String() string {
 func (*JobStatus) ProtoMessage() {}
 
 func (x *JobStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[13]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1805,7 +2020,7 @@ func (x *JobStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobStatus.ProtoReflect.Descriptor instead.
 func (*JobStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{13}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *JobStatus) GetId() string {
@@ -1918,7 +2133,7 @@ type JobStep struct {
 
 func (x *JobStep) Reset() {
 	*x = JobStep{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[14]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1930,7 +2145,7 @@ func (x *JobStep) String() string {
 func (*JobStep) ProtoMessage() {}
 
 func (x *JobStep) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[14]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1943,7 +2158,7 @@ func (x *JobStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobStep.ProtoReflect.Descriptor instead.
 func (*JobStep) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{14}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *JobStep) GetState() JobState {
@@ -1977,7 +2192,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[15]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1989,7 +2204,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[15]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2002,7 +2217,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{15}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Job) GetSpec() *JobSpec {
@@ -2049,7 +2264,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[16]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2061,7 +2276,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[16]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2074,7 +2289,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{16}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Task) GetJob() string {
@@ -2238,7 +2453,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[17]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2250,7 +2465,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[17]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2263,7 +2478,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{17}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Attempt) GetNumber() int32 {
@@ -2355,7 +2570,7 @@ type NodeAttempts struct {
 
 func (x *NodeAttempts) Reset() {
 	*x = NodeAttempts{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[18]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2367,7 +2582,7 @@ func (x *NodeAttempts) String() string {
 func (*NodeAttempts) ProtoMessage() {}
 
 func (x *NodeAttempts) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[18]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2380,7 +2595,7 @@ func (x *NodeAttempts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeAttempts.ProtoReflect.Descriptor instead.
 func (*NodeAttempts) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{18}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *NodeAttempts) GetNode() string {
@@ -2429,7 +2644,7 @@ type NodeFacts struct {
 
 func (x *NodeFacts) Reset() {
 	*x = NodeFacts{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[19]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2441,7 +2656,7 @@ func (x *NodeFacts) String() string {
 func (*NodeFacts) ProtoMessage() {}
 
 func (x *NodeFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[19]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2454,7 +2669,7 @@ func (x *NodeFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeFacts.ProtoReflect.Descriptor instead.
 func (*NodeFacts) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{19}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *NodeFacts) GetTraits() map[string]*Trait {
@@ -2555,7 +2770,7 @@ type NodeGate struct {
 
 func (x *NodeGate) Reset() {
 	*x = NodeGate{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[20]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2567,7 +2782,7 @@ func (x *NodeGate) String() string {
 func (*NodeGate) ProtoMessage() {}
 
 func (x *NodeGate) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[20]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2580,7 +2795,7 @@ func (x *NodeGate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeGate.ProtoReflect.Descriptor instead.
 func (*NodeGate) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{20}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *NodeGate) GetSequence() uint64 {
@@ -2619,7 +2834,7 @@ type Eviction struct {
 
 func (x *Eviction) Reset() {
 	*x = Eviction{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[21]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2631,7 +2846,7 @@ func (x *Eviction) String() string {
 func (*Eviction) ProtoMessage() {}
 
 func (x *Eviction) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[21]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2644,7 +2859,7 @@ func (x *Eviction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Eviction.ProtoReflect.Descriptor instead.
 func (*Eviction) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{21}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Eviction) GetJob() string {
@@ -2702,7 +2917,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[22]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2714,7 +2929,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[22]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2727,7 +2942,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{22}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Node) GetId() string {
@@ -2851,7 +3066,7 @@ type ArchiveStatus struct {
 
 func (x *ArchiveStatus) Reset() {
 	*x = ArchiveStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[23]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2863,7 +3078,7 @@ func (x *ArchiveStatus) String() string {
 func (*ArchiveStatus) ProtoMessage() {}
 
 func (x *ArchiveStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[23]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2876,7 +3091,7 @@ func (x *ArchiveStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveStatus.ProtoReflect.Descriptor instead.
 func (*ArchiveStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{23}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ArchiveStatus) GetMode() ArchiveMode {
@@ -2919,7 +3134,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[24]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2931,7 +3146,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[24]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2944,7 +3159,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{24}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *NodeStatus) GetId() string {
@@ -2994,7 +3209,7 @@ type QueueConfig struct {
 
 func (x *QueueConfig) Reset() {
 	*x = QueueConfig{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[25]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3006,7 +3221,7 @@ func (x *QueueConfig) String() string {
 func (*QueueConfig) ProtoMessage() {}
 
 func (x *QueueConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[25]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3019,7 +3234,7 @@ func (x *QueueConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueConfig.ProtoReflect.Descriptor instead.
 func (*QueueConfig) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{25}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *QueueConfig) GetName() string {
@@ -3099,7 +3314,7 @@ type QueueStatus struct {
 
 func (x *QueueStatus) Reset() {
 	*x = QueueStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[26]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3111,7 +3326,7 @@ func (x *QueueStatus) String() string {
 func (*QueueStatus) ProtoMessage() {}
 
 func (x *QueueStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[26]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3124,7 +3339,7 @@ func (x *QueueStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatus.ProtoReflect.Descriptor instead.
 func (*QueueStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{26}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *QueueStatus) GetPath() string {
@@ -3228,7 +3443,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[27]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3240,7 +3455,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[27]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3253,7 +3468,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{27}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Event) GetType() int32 {
@@ -3329,7 +3544,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[28]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3341,7 +3556,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[28]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3354,7 +3569,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{28}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Error) GetCode() string {
@@ -3453,7 +3668,7 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x04near\x18\x01 \x03(\v2\x15.plimsoll.v1.SelectorR\x04near\x12'\n" +
 	"\x03far\x18\x02 \x03(\v2\x15.plimsoll.v1.SelectorR\x03far\x12+\n" +
 	"\x06spread\x18\x03 \x03(\v2\x13.plimsoll.v1.SpreadR\x06spread\x121\n" +
-	"\bstrategy\x18\x04 \x01(\x0e2\x15.plimsoll.v1.StrategyR\bstrategy\"\x9f\x05\n" +
+	"\bstrategy\x18\x04 \x01(\x0e2\x15.plimsoll.v1.StrategyR\bstrategy\"\xd3\x05\n" +
 	"\tGroupSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x18\n" +
@@ -3472,17 +3687,35 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\vconstraints\x18\r \x01(\v2\x18.plimsoll.v1.ConstraintsR\vconstraints\x12:\n" +
 	"\vpreferences\x18\x0e \x01(\v2\x18.plimsoll.v1.PreferencesR\vpreferences\x12(\n" +
 	"\x05class\x18\x0f \x01(\x0e2\x12.plimsoll.v1.ClassR\x05class\x12\x1a\n" +
-	"\bpriority\x18\x10 \x01(\x05R\bpriority\x1a6\n" +
+	"\bpriority\x18\x10 \x01(\x05R\bpriority\x12\x18\n" +
+	"\aoutputs\x18\x11 \x03(\tR\aoutputs\x12\x18\n" +
+	"\aindexes\x18\x12 \x03(\x05R\aindexes\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x80\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8d\x01\n" +
+	"\rOutputSummary\x12\x14\n" +
+	"\x05files\x18\x01 \x01(\x03R\x05files\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12\x18\n" +
+	"\arefused\x18\x03 \x01(\x03R\arefused\x126\n" +
+	"\brefusals\x18\x04 \x03(\v2\x1a.plimsoll.v1.OutputRefusalR\brefusals\";\n" +
+	"\rOutputRefusal\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"T\n" +
+	"\n" +
+	"OutputFile\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04size\x18\x02 \x01(\x03R\x04size\x12\x1e\n" +
+	"\n" +
+	"executable\x18\x03 \x01(\bR\n" +
+	"executable\"\x9b\x02\n" +
 	"\aJobSpec\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x14\n" +
 	"\x05queue\x18\x03 \x01(\tR\x05queue\x128\n" +
 	"\x06labels\x18\x04 \x03(\v2 .plimsoll.v1.JobSpec.LabelsEntryR\x06labels\x12.\n" +
 	"\x06groups\x18\x05 \x03(\v2\x16.plimsoll.v1.GroupSpecR\x06groups\x12\x14\n" +
-	"\x05token\x18\x06 \x01(\tR\x05token\x1a9\n" +
+	"\x05token\x18\x06 \x01(\tR\x05token\x12\x19\n" +
+	"\bagain_of\x18\a \x01(\tR\aagainOf\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc4\x01\n" +
@@ -3797,7 +4030,7 @@ func file_plimsoll_v1_objects_proto_rawDescGZIP() []byte {
 }
 
 var file_plimsoll_v1_objects_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
-var file_plimsoll_v1_objects_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_plimsoll_v1_objects_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_plimsoll_v1_objects_proto_goTypes = []any{
 	(JobState)(0),         // 0: plimsoll.v1.JobState
 	(RetryKind)(0),        // 1: plimsoll.v1.RetryKind
@@ -3820,104 +4053,108 @@ var file_plimsoll_v1_objects_proto_goTypes = []any{
 	(*Constraints)(nil),   // 18: plimsoll.v1.Constraints
 	(*Preferences)(nil),   // 19: plimsoll.v1.Preferences
 	(*GroupSpec)(nil),     // 20: plimsoll.v1.GroupSpec
-	(*JobSpec)(nil),       // 21: plimsoll.v1.JobSpec
-	(*TaskCounts)(nil),    // 22: plimsoll.v1.TaskCounts
-	(*GroupStatus)(nil),   // 23: plimsoll.v1.GroupStatus
-	(*JobStatus)(nil),     // 24: plimsoll.v1.JobStatus
-	(*JobStep)(nil),       // 25: plimsoll.v1.JobStep
-	(*Job)(nil),           // 26: plimsoll.v1.Job
-	(*Task)(nil),          // 27: plimsoll.v1.Task
-	(*Attempt)(nil),       // 28: plimsoll.v1.Attempt
-	(*NodeAttempts)(nil),  // 29: plimsoll.v1.NodeAttempts
-	(*NodeFacts)(nil),     // 30: plimsoll.v1.NodeFacts
-	(*NodeGate)(nil),      // 31: plimsoll.v1.NodeGate
-	(*Eviction)(nil),      // 32: plimsoll.v1.Eviction
-	(*Node)(nil),          // 33: plimsoll.v1.Node
-	(*ArchiveStatus)(nil), // 34: plimsoll.v1.ArchiveStatus
-	(*NodeStatus)(nil),    // 35: plimsoll.v1.NodeStatus
-	(*QueueConfig)(nil),   // 36: plimsoll.v1.QueueConfig
-	(*QueueStatus)(nil),   // 37: plimsoll.v1.QueueStatus
-	(*Event)(nil),         // 38: plimsoll.v1.Event
-	(*Error)(nil),         // 39: plimsoll.v1.Error
-	nil,                   // 40: plimsoll.v1.Resources.AmountsEntry
-	nil,                   // 41: plimsoll.v1.PlatformRange.MinEntry
-	nil,                   // 42: plimsoll.v1.PlatformRange.MaxEntry
-	nil,                   // 43: plimsoll.v1.Constraints.TraitsEntry
-	nil,                   // 44: plimsoll.v1.Constraints.ClassEntry
-	nil,                   // 45: plimsoll.v1.GroupSpec.EnvEntry
-	nil,                   // 46: plimsoll.v1.JobSpec.LabelsEntry
-	nil,                   // 47: plimsoll.v1.NodeFacts.TraitsEntry
-	nil,                   // 48: plimsoll.v1.NodeFacts.NetworksEntry
-	nil,                   // 49: plimsoll.v1.NodeFacts.ReserveEntry
-	nil,                   // 50: plimsoll.v1.NodeFacts.OverprovisionEntry
-	nil,                   // 51: plimsoll.v1.Node.AttributesEntry
+	(*OutputSummary)(nil), // 21: plimsoll.v1.OutputSummary
+	(*OutputRefusal)(nil), // 22: plimsoll.v1.OutputRefusal
+	(*OutputFile)(nil),    // 23: plimsoll.v1.OutputFile
+	(*JobSpec)(nil),       // 24: plimsoll.v1.JobSpec
+	(*TaskCounts)(nil),    // 25: plimsoll.v1.TaskCounts
+	(*GroupStatus)(nil),   // 26: plimsoll.v1.GroupStatus
+	(*JobStatus)(nil),     // 27: plimsoll.v1.JobStatus
+	(*JobStep)(nil),       // 28: plimsoll.v1.JobStep
+	(*Job)(nil),           // 29: plimsoll.v1.Job
+	(*Task)(nil),          // 30: plimsoll.v1.Task
+	(*Attempt)(nil),       // 31: plimsoll.v1.Attempt
+	(*NodeAttempts)(nil),  // 32: plimsoll.v1.NodeAttempts
+	(*NodeFacts)(nil),     // 33: plimsoll.v1.NodeFacts
+	(*NodeGate)(nil),      // 34: plimsoll.v1.NodeGate
+	(*Eviction)(nil),      // 35: plimsoll.v1.Eviction
+	(*Node)(nil),          // 36: plimsoll.v1.Node
+	(*ArchiveStatus)(nil), // 37: plimsoll.v1.ArchiveStatus
+	(*NodeStatus)(nil),    // 38: plimsoll.v1.NodeStatus
+	(*QueueConfig)(nil),   // 39: plimsoll.v1.QueueConfig
+	(*QueueStatus)(nil),   // 40: plimsoll.v1.QueueStatus
+	(*Event)(nil),         // 41: plimsoll.v1.Event
+	(*Error)(nil),         // 42: plimsoll.v1.Error
+	nil,                   // 43: plimsoll.v1.Resources.AmountsEntry
+	nil,                   // 44: plimsoll.v1.PlatformRange.MinEntry
+	nil,                   // 45: plimsoll.v1.PlatformRange.MaxEntry
+	nil,                   // 46: plimsoll.v1.Constraints.TraitsEntry
+	nil,                   // 47: plimsoll.v1.Constraints.ClassEntry
+	nil,                   // 48: plimsoll.v1.GroupSpec.EnvEntry
+	nil,                   // 49: plimsoll.v1.JobSpec.LabelsEntry
+	nil,                   // 50: plimsoll.v1.NodeFacts.TraitsEntry
+	nil,                   // 51: plimsoll.v1.NodeFacts.NetworksEntry
+	nil,                   // 52: plimsoll.v1.NodeFacts.ReserveEntry
+	nil,                   // 53: plimsoll.v1.NodeFacts.OverprovisionEntry
+	nil,                   // 54: plimsoll.v1.Node.AttributesEntry
 }
 var file_plimsoll_v1_objects_proto_depIdxs = []int32{
-	40, // 0: plimsoll.v1.Resources.amounts:type_name -> plimsoll.v1.Resources.AmountsEntry
+	43, // 0: plimsoll.v1.Resources.amounts:type_name -> plimsoll.v1.Resources.AmountsEntry
 	1,  // 1: plimsoll.v1.RetryPolicy.kind:type_name -> plimsoll.v1.RetryKind
-	41, // 2: plimsoll.v1.PlatformRange.min:type_name -> plimsoll.v1.PlatformRange.MinEntry
-	42, // 3: plimsoll.v1.PlatformRange.max:type_name -> plimsoll.v1.PlatformRange.MaxEntry
-	43, // 4: plimsoll.v1.Constraints.traits:type_name -> plimsoll.v1.Constraints.TraitsEntry
+	44, // 2: plimsoll.v1.PlatformRange.min:type_name -> plimsoll.v1.PlatformRange.MinEntry
+	45, // 3: plimsoll.v1.PlatformRange.max:type_name -> plimsoll.v1.PlatformRange.MaxEntry
+	46, // 4: plimsoll.v1.Constraints.traits:type_name -> plimsoll.v1.Constraints.TraitsEntry
 	17, // 5: plimsoll.v1.Constraints.networks:type_name -> plimsoll.v1.NetworkChoice
 	14, // 6: plimsoll.v1.Constraints.platform:type_name -> plimsoll.v1.PlatformRange
 	15, // 7: plimsoll.v1.Constraints.near:type_name -> plimsoll.v1.Selector
 	15, // 8: plimsoll.v1.Constraints.far:type_name -> plimsoll.v1.Selector
 	16, // 9: plimsoll.v1.Constraints.spread:type_name -> plimsoll.v1.Spread
 	7,  // 10: plimsoll.v1.Constraints.reservoir:type_name -> plimsoll.v1.ReservoirUse
-	44, // 11: plimsoll.v1.Constraints.class:type_name -> plimsoll.v1.Constraints.ClassEntry
+	47, // 11: plimsoll.v1.Constraints.class:type_name -> plimsoll.v1.Constraints.ClassEntry
 	15, // 12: plimsoll.v1.Preferences.near:type_name -> plimsoll.v1.Selector
 	15, // 13: plimsoll.v1.Preferences.far:type_name -> plimsoll.v1.Selector
 	16, // 14: plimsoll.v1.Preferences.spread:type_name -> plimsoll.v1.Spread
 	8,  // 15: plimsoll.v1.Preferences.strategy:type_name -> plimsoll.v1.Strategy
-	45, // 16: plimsoll.v1.GroupSpec.env:type_name -> plimsoll.v1.GroupSpec.EnvEntry
+	48, // 16: plimsoll.v1.GroupSpec.env:type_name -> plimsoll.v1.GroupSpec.EnvEntry
 	11, // 17: plimsoll.v1.GroupSpec.resources:type_name -> plimsoll.v1.Resources
 	12, // 18: plimsoll.v1.GroupSpec.retry:type_name -> plimsoll.v1.RetryPolicy
 	18, // 19: plimsoll.v1.GroupSpec.constraints:type_name -> plimsoll.v1.Constraints
 	19, // 20: plimsoll.v1.GroupSpec.preferences:type_name -> plimsoll.v1.Preferences
 	6,  // 21: plimsoll.v1.GroupSpec.class:type_name -> plimsoll.v1.Class
-	46, // 22: plimsoll.v1.JobSpec.labels:type_name -> plimsoll.v1.JobSpec.LabelsEntry
-	20, // 23: plimsoll.v1.JobSpec.groups:type_name -> plimsoll.v1.GroupSpec
-	22, // 24: plimsoll.v1.GroupStatus.counts:type_name -> plimsoll.v1.TaskCounts
-	2,  // 25: plimsoll.v1.GroupStatus.wait_code:type_name -> plimsoll.v1.WaitCode
-	0,  // 26: plimsoll.v1.JobStatus.state:type_name -> plimsoll.v1.JobState
-	23, // 27: plimsoll.v1.JobStatus.groups:type_name -> plimsoll.v1.GroupStatus
-	25, // 28: plimsoll.v1.JobStatus.history:type_name -> plimsoll.v1.JobStep
-	0,  // 29: plimsoll.v1.JobStep.state:type_name -> plimsoll.v1.JobState
-	9,  // 30: plimsoll.v1.JobStep.reason:type_name -> plimsoll.v1.StepReason
-	21, // 31: plimsoll.v1.Job.spec:type_name -> plimsoll.v1.JobSpec
-	24, // 32: plimsoll.v1.Job.status:type_name -> plimsoll.v1.JobStatus
-	3,  // 33: plimsoll.v1.Task.state:type_name -> plimsoll.v1.TaskState
-	4,  // 34: plimsoll.v1.Task.result:type_name -> plimsoll.v1.TaskResult
-	29, // 35: plimsoll.v1.Task.earlier:type_name -> plimsoll.v1.NodeAttempts
-	28, // 36: plimsoll.v1.Task.attempts:type_name -> plimsoll.v1.Attempt
-	4,  // 37: plimsoll.v1.Attempt.result:type_name -> plimsoll.v1.TaskResult
-	47, // 38: plimsoll.v1.NodeFacts.traits:type_name -> plimsoll.v1.NodeFacts.TraitsEntry
-	48, // 39: plimsoll.v1.NodeFacts.networks:type_name -> plimsoll.v1.NodeFacts.NetworksEntry
-	49, // 40: plimsoll.v1.NodeFacts.reserve:type_name -> plimsoll.v1.NodeFacts.ReserveEntry
-	50, // 41: plimsoll.v1.NodeFacts.overprovision:type_name -> plimsoll.v1.NodeFacts.OverprovisionEntry
-	11, // 42: plimsoll.v1.Node.capacity:type_name -> plimsoll.v1.Resources
-	51, // 43: plimsoll.v1.Node.attributes:type_name -> plimsoll.v1.Node.AttributesEntry
-	5,  // 44: plimsoll.v1.Node.mode:type_name -> plimsoll.v1.NodeMode
-	30, // 45: plimsoll.v1.Node.facts:type_name -> plimsoll.v1.NodeFacts
-	31, // 46: plimsoll.v1.Node.gate:type_name -> plimsoll.v1.NodeGate
-	32, // 47: plimsoll.v1.Node.evictions:type_name -> plimsoll.v1.Eviction
-	10, // 48: plimsoll.v1.ArchiveStatus.mode:type_name -> plimsoll.v1.ArchiveMode
-	11, // 49: plimsoll.v1.NodeStatus.allocated:type_name -> plimsoll.v1.Resources
-	11, // 50: plimsoll.v1.QueueConfig.guaranteed:type_name -> plimsoll.v1.Resources
-	11, // 51: plimsoll.v1.QueueConfig.max:type_name -> plimsoll.v1.Resources
-	36, // 52: plimsoll.v1.QueueConfig.queues:type_name -> plimsoll.v1.QueueConfig
-	11, // 53: plimsoll.v1.QueueStatus.guaranteed:type_name -> plimsoll.v1.Resources
-	11, // 54: plimsoll.v1.QueueStatus.max:type_name -> plimsoll.v1.Resources
-	11, // 55: plimsoll.v1.QueueStatus.allocated:type_name -> plimsoll.v1.Resources
-	11, // 56: plimsoll.v1.QueueStatus.pending:type_name -> plimsoll.v1.Resources
-	11, // 57: plimsoll.v1.Event.resources:type_name -> plimsoll.v1.Resources
-	13, // 58: plimsoll.v1.Constraints.TraitsEntry.value:type_name -> plimsoll.v1.Trait
-	13, // 59: plimsoll.v1.NodeFacts.TraitsEntry.value:type_name -> plimsoll.v1.Trait
-	60, // [60:60] is the sub-list for method output_type
-	60, // [60:60] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	22, // 22: plimsoll.v1.OutputSummary.refusals:type_name -> plimsoll.v1.OutputRefusal
+	49, // 23: plimsoll.v1.JobSpec.labels:type_name -> plimsoll.v1.JobSpec.LabelsEntry
+	20, // 24: plimsoll.v1.JobSpec.groups:type_name -> plimsoll.v1.GroupSpec
+	25, // 25: plimsoll.v1.GroupStatus.counts:type_name -> plimsoll.v1.TaskCounts
+	2,  // 26: plimsoll.v1.GroupStatus.wait_code:type_name -> plimsoll.v1.WaitCode
+	0,  // 27: plimsoll.v1.JobStatus.state:type_name -> plimsoll.v1.JobState
+	26, // 28: plimsoll.v1.JobStatus.groups:type_name -> plimsoll.v1.GroupStatus
+	28, // 29: plimsoll.v1.JobStatus.history:type_name -> plimsoll.v1.JobStep
+	0,  // 30: plimsoll.v1.JobStep.state:type_name -> plimsoll.v1.JobState
+	9,  // 31: plimsoll.v1.JobStep.reason:type_name -> plimsoll.v1.StepReason
+	24, // 32: plimsoll.v1.Job.spec:type_name -> plimsoll.v1.JobSpec
+	27, // 33: plimsoll.v1.Job.status:type_name -> plimsoll.v1.JobStatus
+	3,  // 34: plimsoll.v1.Task.state:type_name -> plimsoll.v1.TaskState
+	4,  // 35: plimsoll.v1.Task.result:type_name -> plimsoll.v1.TaskResult
+	32, // 36: plimsoll.v1.Task.earlier:type_name -> plimsoll.v1.NodeAttempts
+	31, // 37: plimsoll.v1.Task.attempts:type_name -> plimsoll.v1.Attempt
+	4,  // 38: plimsoll.v1.Attempt.result:type_name -> plimsoll.v1.TaskResult
+	50, // 39: plimsoll.v1.NodeFacts.traits:type_name -> plimsoll.v1.NodeFacts.TraitsEntry
+	51, // 40: plimsoll.v1.NodeFacts.networks:type_name -> plimsoll.v1.NodeFacts.NetworksEntry
+	52, // 41: plimsoll.v1.NodeFacts.reserve:type_name -> plimsoll.v1.NodeFacts.ReserveEntry
+	53, // 42: plimsoll.v1.NodeFacts.overprovision:type_name -> plimsoll.v1.NodeFacts.OverprovisionEntry
+	11, // 43: plimsoll.v1.Node.capacity:type_name -> plimsoll.v1.Resources
+	54, // 44: plimsoll.v1.Node.attributes:type_name -> plimsoll.v1.Node.AttributesEntry
+	5,  // 45: plimsoll.v1.Node.mode:type_name -> plimsoll.v1.NodeMode
+	33, // 46: plimsoll.v1.Node.facts:type_name -> plimsoll.v1.NodeFacts
+	34, // 47: plimsoll.v1.Node.gate:type_name -> plimsoll.v1.NodeGate
+	35, // 48: plimsoll.v1.Node.evictions:type_name -> plimsoll.v1.Eviction
+	10, // 49: plimsoll.v1.ArchiveStatus.mode:type_name -> plimsoll.v1.ArchiveMode
+	11, // 50: plimsoll.v1.NodeStatus.allocated:type_name -> plimsoll.v1.Resources
+	11, // 51: plimsoll.v1.QueueConfig.guaranteed:type_name -> plimsoll.v1.Resources
+	11, // 52: plimsoll.v1.QueueConfig.max:type_name -> plimsoll.v1.Resources
+	39, // 53: plimsoll.v1.QueueConfig.queues:type_name -> plimsoll.v1.QueueConfig
+	11, // 54: plimsoll.v1.QueueStatus.guaranteed:type_name -> plimsoll.v1.Resources
+	11, // 55: plimsoll.v1.QueueStatus.max:type_name -> plimsoll.v1.Resources
+	11, // 56: plimsoll.v1.QueueStatus.allocated:type_name -> plimsoll.v1.Resources
+	11, // 57: plimsoll.v1.QueueStatus.pending:type_name -> plimsoll.v1.Resources
+	11, // 58: plimsoll.v1.Event.resources:type_name -> plimsoll.v1.Resources
+	13, // 59: plimsoll.v1.Constraints.TraitsEntry.value:type_name -> plimsoll.v1.Trait
+	13, // 60: plimsoll.v1.NodeFacts.TraitsEntry.value:type_name -> plimsoll.v1.Trait
+	61, // [61:61] is the sub-list for method output_type
+	61, // [61:61] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_objects_proto_init() }
@@ -3931,7 +4168,7 @@ func file_plimsoll_v1_objects_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_objects_proto_rawDesc), len(file_plimsoll_v1_objects_proto_rawDesc)),
 			NumEnums:      11,
-			NumMessages:   41,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

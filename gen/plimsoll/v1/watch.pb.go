@@ -937,7 +937,10 @@ type WatchEventsRequest struct {
 	Object string `protobuf:"bytes,2,opt,name=object,proto3" json:"object,omitempty"`
 	// Instance whose ids start is of. If another one leads, the watch begins with the oldest event.
 	// Empty: the present one.
-	InstanceUuid  string `protobuf:"bytes,3,opt,name=instance_uuid,json=instanceUuid,proto3" json:"instance_uuid,omitempty"`
+	InstanceUuid string `protobuf:"bytes,3,opt,name=instance_uuid,json=instanceUuid,proto3" json:"instance_uuid,omitempty"`
+	// As ListEventsRequest.
+	Since         int64          `protobuf:"varint,4,opt,name=since,proto3" json:"since,omitempty"`
+	Types         []EventSubject `protobuf:"varint,5,rep,packed,name=types,proto3,enum=plimsoll.v1.EventSubject" json:"types,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -991,6 +994,20 @@ func (x *WatchEventsRequest) GetInstanceUuid() string {
 		return x.InstanceUuid
 	}
 	return ""
+}
+
+func (x *WatchEventsRequest) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *WatchEventsRequest) GetTypes() []EventSubject {
+	if x != nil {
+		return x.Types
+	}
+	return nil
 }
 
 type WatchEventsResponse struct {
@@ -1127,11 +1144,13 @@ const file_plimsoll_v1_watch_proto_rawDesc = "" +
 	"\x13WatchQueuesResponse\x121\n" +
 	"\x06queues\x18\x01 \x03(\v2\x19.plimsoll.v1.WatchedQueueR\x06queues\x12-\n" +
 	"\x05point\x18\x02 \x01(\v2\x17.plimsoll.v1.WatchPointR\x05point\x12!\n" +
-	"\fsnapshot_end\x18\x03 \x01(\bR\vsnapshotEnd\"v\n" +
+	"\fsnapshot_end\x18\x03 \x01(\bR\vsnapshotEnd\"\xbd\x01\n" +
 	"\x12WatchEventsRequest\x12\x19\n" +
 	"\x05start\x18\x01 \x01(\x04H\x00R\x05start\x88\x01\x01\x12\x16\n" +
 	"\x06object\x18\x02 \x01(\tR\x06object\x12#\n" +
-	"\rinstance_uuid\x18\x03 \x01(\tR\finstanceUuidB\b\n" +
+	"\rinstance_uuid\x18\x03 \x01(\tR\finstanceUuid\x12\x14\n" +
+	"\x05since\x18\x04 \x01(\x03R\x05since\x12/\n" +
+	"\x05types\x18\x05 \x03(\x0e2\x19.plimsoll.v1.EventSubjectR\x05typesB\b\n" +
 	"\x06_start\"\x8c\x01\n" +
 	"\x13WatchEventsResponse\x12#\n" +
 	"\rinstance_uuid\x18\x01 \x01(\tR\finstanceUuid\x12\x10\n" +
@@ -1192,7 +1211,8 @@ var file_plimsoll_v1_watch_proto_goTypes = []any{
 	(*Task)(nil),                // 20: plimsoll.v1.Task
 	(*NodeInfo)(nil),            // 21: plimsoll.v1.NodeInfo
 	(*QueueStatus)(nil),         // 22: plimsoll.v1.QueueStatus
-	(*Event)(nil),               // 23: plimsoll.v1.Event
+	(EventSubject)(0),           // 23: plimsoll.v1.EventSubject
+	(*Event)(nil),               // 24: plimsoll.v1.Event
 }
 var file_plimsoll_v1_watch_proto_depIdxs = []int32{
 	16, // 0: plimsoll.v1.WatchJobsRequest.states:type_name -> plimsoll.v1.JobState
@@ -1219,22 +1239,23 @@ var file_plimsoll_v1_watch_proto_depIdxs = []int32{
 	22, // 21: plimsoll.v1.WatchedQueue.queue:type_name -> plimsoll.v1.QueueStatus
 	12, // 22: plimsoll.v1.WatchQueuesResponse.queues:type_name -> plimsoll.v1.WatchedQueue
 	1,  // 23: plimsoll.v1.WatchQueuesResponse.point:type_name -> plimsoll.v1.WatchPoint
-	23, // 24: plimsoll.v1.WatchEventsResponse.events:type_name -> plimsoll.v1.Event
-	2,  // 25: plimsoll.v1.WatchService.WatchJobs:input_type -> plimsoll.v1.WatchJobsRequest
-	5,  // 26: plimsoll.v1.WatchService.WatchTasks:input_type -> plimsoll.v1.WatchTasksRequest
-	8,  // 27: plimsoll.v1.WatchService.WatchNodes:input_type -> plimsoll.v1.WatchNodesRequest
-	11, // 28: plimsoll.v1.WatchService.WatchQueues:input_type -> plimsoll.v1.WatchQueuesRequest
-	14, // 29: plimsoll.v1.WatchService.WatchEvents:input_type -> plimsoll.v1.WatchEventsRequest
-	4,  // 30: plimsoll.v1.WatchService.WatchJobs:output_type -> plimsoll.v1.WatchJobsResponse
-	7,  // 31: plimsoll.v1.WatchService.WatchTasks:output_type -> plimsoll.v1.WatchTasksResponse
-	10, // 32: plimsoll.v1.WatchService.WatchNodes:output_type -> plimsoll.v1.WatchNodesResponse
-	13, // 33: plimsoll.v1.WatchService.WatchQueues:output_type -> plimsoll.v1.WatchQueuesResponse
-	15, // 34: plimsoll.v1.WatchService.WatchEvents:output_type -> plimsoll.v1.WatchEventsResponse
-	30, // [30:35] is the sub-list for method output_type
-	25, // [25:30] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	23, // 24: plimsoll.v1.WatchEventsRequest.types:type_name -> plimsoll.v1.EventSubject
+	24, // 25: plimsoll.v1.WatchEventsResponse.events:type_name -> plimsoll.v1.Event
+	2,  // 26: plimsoll.v1.WatchService.WatchJobs:input_type -> plimsoll.v1.WatchJobsRequest
+	5,  // 27: plimsoll.v1.WatchService.WatchTasks:input_type -> plimsoll.v1.WatchTasksRequest
+	8,  // 28: plimsoll.v1.WatchService.WatchNodes:input_type -> plimsoll.v1.WatchNodesRequest
+	11, // 29: plimsoll.v1.WatchService.WatchQueues:input_type -> plimsoll.v1.WatchQueuesRequest
+	14, // 30: plimsoll.v1.WatchService.WatchEvents:input_type -> plimsoll.v1.WatchEventsRequest
+	4,  // 31: plimsoll.v1.WatchService.WatchJobs:output_type -> plimsoll.v1.WatchJobsResponse
+	7,  // 32: plimsoll.v1.WatchService.WatchTasks:output_type -> plimsoll.v1.WatchTasksResponse
+	10, // 33: plimsoll.v1.WatchService.WatchNodes:output_type -> plimsoll.v1.WatchNodesResponse
+	13, // 34: plimsoll.v1.WatchService.WatchQueues:output_type -> plimsoll.v1.WatchQueuesResponse
+	15, // 35: plimsoll.v1.WatchService.WatchEvents:output_type -> plimsoll.v1.WatchEventsResponse
+	31, // [31:36] is the sub-list for method output_type
+	26, // [26:31] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_watch_proto_init() }

@@ -59,6 +59,9 @@ const (
 	AgentServiceLeaveNodeProcedure = "/plimsoll.v1.AgentService/LeaveNode"
 	// LogServiceReadTaskLogProcedure is the fully-qualified name of the LogService's ReadTaskLog RPC.
 	LogServiceReadTaskLogProcedure = "/plimsoll.v1.LogService/ReadTaskLog"
+	// LogServiceReadTaskOutputsProcedure is the fully-qualified name of the LogService's
+	// ReadTaskOutputs RPC.
+	LogServiceReadTaskOutputsProcedure = "/plimsoll.v1.LogService/ReadTaskOutputs"
 	// QOSServiceWatchQOSProcedure is the fully-qualified name of the QOSService's WatchQOS RPC.
 	QOSServiceWatchQOSProcedure = "/plimsoll.v1.QOSService/WatchQOS"
 	// ProofServiceProveNodeProcedure is the fully-qualified name of the ProofService's ProveNode RPC.
@@ -302,6 +305,8 @@ func (UnimplementedAgentServiceHandler) LeaveNode(context.Context, *connect.Requ
 // LogServiceClient is a client for the plimsoll.v1.LogService service.
 type LogServiceClient interface {
 	ReadTaskLog(context.Context, *connect.Request[v1.ReadTaskLogRequest]) (*connect.ServerStreamForClient[v1.ReadTaskLogResponse], error)
+	// ReadTaskOutputs sends the files of a task that match patterns.
+	ReadTaskOutputs(context.Context, *connect.Request[v1.ReadTaskOutputsRequest]) (*connect.ServerStreamForClient[v1.ReadTaskOutputsResponse], error)
 }
 
 // NewLogServiceClient constructs a client for the plimsoll.v1.LogService service. By default, it
@@ -321,12 +326,19 @@ func NewLogServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...
 			connect.WithSchema(logServiceMethods.ByName("ReadTaskLog")),
 			connect.WithClientOptions(opts...),
 		),
+		readTaskOutputs: connect.NewClient[v1.ReadTaskOutputsRequest, v1.ReadTaskOutputsResponse](
+			httpClient,
+			baseURL+LogServiceReadTaskOutputsProcedure,
+			connect.WithSchema(logServiceMethods.ByName("ReadTaskOutputs")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // logServiceClient implements LogServiceClient.
 type logServiceClient struct {
-	readTaskLog *connect.Client[v1.ReadTaskLogRequest, v1.ReadTaskLogResponse]
+	readTaskLog     *connect.Client[v1.ReadTaskLogRequest, v1.ReadTaskLogResponse]
+	readTaskOutputs *connect.Client[v1.ReadTaskOutputsRequest, v1.ReadTaskOutputsResponse]
 }
 
 // ReadTaskLog calls plimsoll.v1.LogService.ReadTaskLog.
@@ -334,9 +346,16 @@ func (c *logServiceClient) ReadTaskLog(ctx context.Context, req *connect.Request
 	return c.readTaskLog.CallServerStream(ctx, req)
 }
 
+// ReadTaskOutputs calls plimsoll.v1.LogService.ReadTaskOutputs.
+func (c *logServiceClient) ReadTaskOutputs(ctx context.Context, req *connect.Request[v1.ReadTaskOutputsRequest]) (*connect.ServerStreamForClient[v1.ReadTaskOutputsResponse], error) {
+	return c.readTaskOutputs.CallServerStream(ctx, req)
+}
+
 // LogServiceHandler is an implementation of the plimsoll.v1.LogService service.
 type LogServiceHandler interface {
 	ReadTaskLog(context.Context, *connect.Request[v1.ReadTaskLogRequest], *connect.ServerStream[v1.ReadTaskLogResponse]) error
+	// ReadTaskOutputs sends the files of a task that match patterns.
+	ReadTaskOutputs(context.Context, *connect.Request[v1.ReadTaskOutputsRequest], *connect.ServerStream[v1.ReadTaskOutputsResponse]) error
 }
 
 // NewLogServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -352,10 +371,18 @@ func NewLogServiceHandler(svc LogServiceHandler, opts ...connect.HandlerOption) 
 		connect.WithSchema(logServiceMethods.ByName("ReadTaskLog")),
 		connect.WithHandlerOptions(opts...),
 	)
+	logServiceReadTaskOutputsHandler := connect.NewServerStreamHandler(
+		LogServiceReadTaskOutputsProcedure,
+		svc.ReadTaskOutputs,
+		connect.WithSchema(logServiceMethods.ByName("ReadTaskOutputs")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/plimsoll.v1.LogService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case LogServiceReadTaskLogProcedure:
 			logServiceReadTaskLogHandler.ServeHTTP(w, r)
+		case LogServiceReadTaskOutputsProcedure:
+			logServiceReadTaskOutputsHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -367,6 +394,10 @@ type UnimplementedLogServiceHandler struct{}
 
 func (UnimplementedLogServiceHandler) ReadTaskLog(context.Context, *connect.Request[v1.ReadTaskLogRequest], *connect.ServerStream[v1.ReadTaskLogResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.LogService.ReadTaskLog is not implemented"))
+}
+
+func (UnimplementedLogServiceHandler) ReadTaskOutputs(context.Context, *connect.Request[v1.ReadTaskOutputsRequest], *connect.ServerStream[v1.ReadTaskOutputsResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.LogService.ReadTaskOutputs is not implemented"))
 }
 
 // QOSServiceClient is a client for the plimsoll.v1.QOSService service.

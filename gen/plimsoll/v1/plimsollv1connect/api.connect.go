@@ -68,6 +68,8 @@ const (
 	JobServicePlaceJobProcedure = "/plimsoll.v1.JobService/PlaceJob"
 	// JobServiceReadLogsProcedure is the fully-qualified name of the JobService's ReadLogs RPC.
 	JobServiceReadLogsProcedure = "/plimsoll.v1.JobService/ReadLogs"
+	// JobServiceFetchOutputsProcedure is the fully-qualified name of the JobService's FetchOutputs RPC.
+	JobServiceFetchOutputsProcedure = "/plimsoll.v1.JobService/FetchOutputs"
 	// NodeServiceListNodesProcedure is the fully-qualified name of the NodeService's ListNodes RPC.
 	NodeServiceListNodesProcedure = "/plimsoll.v1.NodeService/ListNodes"
 	// NodeServiceSetNodeModeProcedure is the fully-qualified name of the NodeService's SetNodeMode RPC.
@@ -127,6 +129,9 @@ type JobServiceClient interface {
 	PlaceJob(context.Context, *connect.Request[v1.PlaceJobRequest]) (*connect.Response[v1.PlaceJobResponse], error)
 	// ReadLogs sends the output of a task. The gateway fetches it from the task's node.
 	ReadLogs(context.Context, *connect.Request[v1.ReadLogsRequest]) (*connect.ServerStreamForClient[v1.ReadLogsResponse], error)
+	// FetchOutputs sends the declared outputs of a task that has ended. The gateway fetches them from
+	// the task's node.
+	FetchOutputs(context.Context, *connect.Request[v1.FetchOutputsRequest]) (*connect.ServerStreamForClient[v1.FetchOutputsResponse], error)
 }
 
 // NewJobServiceClient constructs a client for the plimsoll.v1.JobService service. By default, it
@@ -218,6 +223,12 @@ func NewJobServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...
 			connect.WithSchema(jobServiceMethods.ByName("ReadLogs")),
 			connect.WithClientOptions(opts...),
 		),
+		fetchOutputs: connect.NewClient[v1.FetchOutputsRequest, v1.FetchOutputsResponse](
+			httpClient,
+			baseURL+JobServiceFetchOutputsProcedure,
+			connect.WithSchema(jobServiceMethods.ByName("FetchOutputs")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -236,6 +247,7 @@ type jobServiceClient struct {
 	explainTask  *connect.Client[v1.ExplainTaskRequest, v1.ExplainTaskResponse]
 	placeJob     *connect.Client[v1.PlaceJobRequest, v1.PlaceJobResponse]
 	readLogs     *connect.Client[v1.ReadLogsRequest, v1.ReadLogsResponse]
+	fetchOutputs *connect.Client[v1.FetchOutputsRequest, v1.FetchOutputsResponse]
 }
 
 // SubmitJob calls plimsoll.v1.JobService.SubmitJob.
@@ -303,6 +315,11 @@ func (c *jobServiceClient) ReadLogs(ctx context.Context, req *connect.Request[v1
 	return c.readLogs.CallServerStream(ctx, req)
 }
 
+// FetchOutputs calls plimsoll.v1.JobService.FetchOutputs.
+func (c *jobServiceClient) FetchOutputs(ctx context.Context, req *connect.Request[v1.FetchOutputsRequest]) (*connect.ServerStreamForClient[v1.FetchOutputsResponse], error) {
+	return c.fetchOutputs.CallServerStream(ctx, req)
+}
+
 // JobServiceHandler is an implementation of the plimsoll.v1.JobService service.
 type JobServiceHandler interface {
 	SubmitJob(context.Context, *connect.Request[v1.SubmitJobRequest]) (*connect.Response[v1.SubmitJobResponse], error)
@@ -325,6 +342,9 @@ type JobServiceHandler interface {
 	PlaceJob(context.Context, *connect.Request[v1.PlaceJobRequest]) (*connect.Response[v1.PlaceJobResponse], error)
 	// ReadLogs sends the output of a task. The gateway fetches it from the task's node.
 	ReadLogs(context.Context, *connect.Request[v1.ReadLogsRequest], *connect.ServerStream[v1.ReadLogsResponse]) error
+	// FetchOutputs sends the declared outputs of a task that has ended. The gateway fetches them from
+	// the task's node.
+	FetchOutputs(context.Context, *connect.Request[v1.FetchOutputsRequest], *connect.ServerStream[v1.FetchOutputsResponse]) error
 }
 
 // NewJobServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -412,6 +432,12 @@ func NewJobServiceHandler(svc JobServiceHandler, opts ...connect.HandlerOption) 
 		connect.WithSchema(jobServiceMethods.ByName("ReadLogs")),
 		connect.WithHandlerOptions(opts...),
 	)
+	jobServiceFetchOutputsHandler := connect.NewServerStreamHandler(
+		JobServiceFetchOutputsProcedure,
+		svc.FetchOutputs,
+		connect.WithSchema(jobServiceMethods.ByName("FetchOutputs")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/plimsoll.v1.JobService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case JobServiceSubmitJobProcedure:
@@ -440,6 +466,8 @@ func NewJobServiceHandler(svc JobServiceHandler, opts ...connect.HandlerOption) 
 			jobServicePlaceJobHandler.ServeHTTP(w, r)
 		case JobServiceReadLogsProcedure:
 			jobServiceReadLogsHandler.ServeHTTP(w, r)
+		case JobServiceFetchOutputsProcedure:
+			jobServiceFetchOutputsHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -499,6 +527,10 @@ func (UnimplementedJobServiceHandler) PlaceJob(context.Context, *connect.Request
 
 func (UnimplementedJobServiceHandler) ReadLogs(context.Context, *connect.Request[v1.ReadLogsRequest], *connect.ServerStream[v1.ReadLogsResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.JobService.ReadLogs is not implemented"))
+}
+
+func (UnimplementedJobServiceHandler) FetchOutputs(context.Context, *connect.Request[v1.FetchOutputsRequest], *connect.ServerStream[v1.FetchOutputsResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.JobService.FetchOutputs is not implemented"))
 }
 
 // NodeServiceClient is a client for the plimsoll.v1.NodeService service.

@@ -1,0 +1,102 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// LogOptions chooses the part of a task's output to read.
+type LogOptions struct {
+	Attempt   int32  // 0: the last one that has started
+	Stream    string // "stdout" or "stderr"; empty: both
+	Follow    bool   // wait for more until the attempt has ended
+	TailBytes int64  // only this number of last bytes; 0: all
+	TailLines int64  // only this number of last lines of each stream; 0: all
+	// Since leaves out lines that were written longer ago, by the node's clock; 0: none. A line is
+	// sent whole.
+	Since      time.Duration
+	Timestamps bool // give chunks their times
+}
+
+// LogChunk is a piece of a task's output.
+type LogChunk struct {
+	Stream string // "stdout" or "stderr"
+	Data   []byte // the caller may keep and change it
+	// With LogOptions.Timestamps the data were written after the instant After, and not after Time,
+	// in Unix nanoseconds. The node notes both once a second, and more coarsely for the older part
+	// of a long log. 0: unknown.
+	After, Time int64
+}
+
+// Logs reads the output of a task. The call is retried only until the first chunk has come: a later
+// retry would send the same output again.
+func (c *Client) Logs(ctx context.Context, task string, options LogOptions) iter.Seq2[LogChunk, error] {
+	return func(yield func(LogChunk, error) bool) {
+		for r := c.newRetry(); ; {
+			begun, done, err := c.logsOnce(ctx, task, options, yield)
+			if done {
+				return
+			}
+			if !begun {
+				err = r.wait(ctx, err)
+			}
+			if err != nil {
+				yield(LogChunk{}, err)
+				return
+			}
+		}
+	}
+}
+
+// logsOnce reads one stream. begun reports that a chunk was read, done that the read is over.
+func (c *Client) logsOnce(
+	ctx context.Context, task string, options LogOptions, yield func(LogChunk, error) bool,
+) (begun, done bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.jobs.ReadLogs(ctx, connect.NewRequest(&pb.ReadLogsRequest{
+		Task: task, Attempt: options.Attempt, Stream: options.Stream, Follow: options.Follow,
+		TailBytes: options.TailBytes,
+		TailLines: options.TailLines, SinceNanos: int64(options.Since), Timestamps: options.Timestamps,
+	}))
+	if err != nil {
+		return false, false, wire.FromReadError(ctx, err)
+	}
+	defer func() { _ = stream.Close() }() // nothing was written, and Err has the stream's error
+	// pause is the longest time between two reads of the stream.
+	var pause time.Duration
+	for stream.Receive() {
+		begun = true
+		read := time.Now()
+		m := stream.Msg()
+		chunk := LogChunk{Stream: m.GetStream(), Data: m.GetData(), After: m.GetAfter(), Time: m.GetTime()}
+		if !yield(chunk, nil) {
+			return begun, true, nil
+		}
+		pause = max(pause, time.Since(read))
+	}
+	if err := stream.Err(); err != nil {
+		return begun, false, afterPause(wire.FromReadError(ctx, err), pause)
+	}
+	return begun, true, nil
+}
+
+// afterPause explains the error of a stream that the caller did not read for a while. Its server
+// cuts such a stream, and cannot send the reason on it.
+func afterPause(err error, pause time.Duration) error {
+	if plimsoll.CodeOf(err) != plimsoll.CodeUnavailable || pause < transport.DefaultUnreadTimeout {
+		return err
+	}
+	return &plimsoll.Error{Code: plimsoll.CodeUnavailable, Err: err, Msg: fmt.Sprintf(
+		"the connection broke after nothing was read for %s; servers cut a stream that is not read for %s: read it again",
+		pause.Round(time.Second), transport.DefaultUnreadTimeout)}
+}

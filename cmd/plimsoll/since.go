@@ -1,0 +1,56 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// sinceFlag is embedded in commands that look back in time.
+type sinceFlag struct {
+	Since string `help:"Only what happened since: a time ago, such as 10m, 2h or 7d, or an instant, such as 2026-11-23 or 2026-11-23T10:00:00Z." placeholder:"TIME"`
+}
+
+// since returns the instant that the flag names; zero: the flag was not given.
+func (f sinceFlag) since(now time.Time) (time.Time, error) {
+	if f.Since == "" {
+		return time.Time{}, nil
+	}
+	if ago, ok := parseAge(f.Since); ok {
+		return now.Add(-ago), nil
+	}
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05", time.DateOnly} {
+		if at, err := time.ParseInLocation(layout, f.Since, now.Location()); err == nil {
+			return at, nil
+		}
+	}
+	return time.Time{}, plimsoll.Invalid(
+		"--since", "%q is not a time; write for example 10m, 2h, 7d, 2026-11-23 or 2026-11-23T10:00:00Z", f.Since,
+	)
+}
+
+// maxAge is the longest time ago that parseAge takes: that a time.Duration holds.
+const maxAge = 100_000 * 24 * time.Hour
+
+// parseAge reads a duration of at least zero, which may begin with a number of days: 7d, 1d12h.
+func parseAge(text string) (time.Duration, bool) {
+	days, rest, found := strings.Cut(text, "d")
+	if !found {
+		days, rest = "0", text
+	}
+	n, err := strconv.ParseUint(days, 10, 31)
+	if err != nil || n > uint64(maxAge/(24*time.Hour)) {
+		return 0, false
+	}
+	age := time.Duration(n) * 24 * time.Hour
+	if rest != "" {
+		more, err := time.ParseDuration(rest)
+		if err != nil || more < 0 || more > maxAge-age {
+			return 0, false
+		}
+		age += more
+	}
+	return age, true
+}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestSinceIsATimeAgoOrAnInstant(t *testing.T) {
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	for _, tc := range []struct{ text, want string }{
+		{"10m", "2026-11-23T11:50:00Z"},
+		{"7d", "2026-11-16T12:00:00Z"},
+		{"1d12h", "2026-11-22T00:00:00Z"},
+		{"0s", "2026-11-23T12:00:00Z"},
+		{"2026-11-20", "2026-11-20T00:00:00Z"},
+		{"2026-11-20T10:30:00", "2026-11-20T10:30:00Z"},
+		{"2026-11-20T10:30:00+02:00", "2026-11-20T08:30:00Z"},
+	} {
+		got, err := sinceFlag{Since: tc.text}.since(now)
+		if err != nil || got.UTC().Format(time.RFC3339) != tc.want {
+			t.Errorf("--since %s is %s, %v; want %s", tc.text, got.UTC().Format(time.RFC3339), err, tc.want)
+		}
+	}
+	for _, text := range []string{"yesterday", "7", "-5m", "d", "7d-1h", "99999999d", "100000d1h", "2026-13-01"} {
+		_, err := sinceFlag{Since: text}.since(now)
+		if err == nil || !strings.Contains(err.Error(), "write for example 10m") {
+			t.Errorf("--since %s: %v", text, err)
+		}
+	}
+	if got, err := (sinceFlag{}).since(now); err != nil || !got.IsZero() {
+		t.Errorf("without --since: %s, %v", got, err)
+	}
+}

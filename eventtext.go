@@ -1,0 +1,181 @@
+package plimsoll
+
+import (
+	"slices"
+	"strings"
+)
+
+// EventSubject is the kind of object that an event is about.
+type EventSubject uint8
+
+// The subjects.
+const (
+	SubjectNone EventSubject = iota
+	SubjectJob
+	SubjectTask
+	SubjectNode
+	SubjectQueue
+
+	numEventSubjects
+)
+
+var eventSubjectNames = [numEventSubjects]string{"", "job", "task", "node", "queue"}
+
+// Known reports whether this version has the subject.
+func (s EventSubject) Known() bool { return s < numEventSubjects }
+
+// String returns the subject's name, such as "task"; empty for SubjectNone.
+func (s EventSubject) String() string { return wordOf(eventSubjectNames[:], s) }
+
+// ParseEventSubject reads a subject's name; ok is false for another text.
+func ParseEventSubject(s string) (subject EventSubject, ok bool) {
+	i := slices.Index(eventSubjectNames[:], s)
+	return EventSubject(max(i, 0)), i >= 0
+}
+
+// Subject returns what the event is about. An event of a job that names one of its tasks is about
+// the task.
+func (e *Event) Subject() EventSubject {
+	switch {
+	case e.Type == EventRequest || e.Type == EventApp && e.Reference != "":
+		return SubjectTask
+	case e.Type == EventApp:
+		return SubjectJob
+	case e.Type == EventNode:
+		return SubjectNode
+	case e.Type == EventQueue:
+		return SubjectQueue
+	}
+	return SubjectNone
+}
+
+// eventText is how an event is told for each way of changing. OBJECT, REFERENCE, RESOURCES and TASK
+// stand for the event's. TASK is the reference of an event of a job, and the object of a request. A
+// message follows behind a colon, unless it says only whether the object is usable; then no is the
+// text if it is not.
+type eventText struct{ set, add, remove, no string }
+
+// eventTexts has a text for each detail of the design and of this package.
+var eventTexts = map[ChangeDetail]eventText{
+	DetailNone: {
+		set: "OBJECT changed", add: "OBJECT was added", remove: "OBJECT was removed",
+	},
+
+	RequestCancel:  {remove: "TASK is not wanted any more, and was not started"},
+	RequestAlloc:   {add: "TASK got a place"},
+	RequestTimeout: {remove: "TASK found no place in time"},
+
+	AppAlloc:      {add: "TASK got a node", remove: "TASK gave its node back"},
+	AppRequest:    {add: "TASK waits for a node", remove: "TASK has ended for good"},
+	AppReject:     {set: "OBJECT was refused"},
+	AppNew:        {set: "OBJECT was submitted"},
+	AppAccepted:   {set: "OBJECT has all its tasks, which wait for nodes"},
+	AppStarting:   {set: "OBJECT has a node for its first task"},
+	AppRunning:    {set: "OBJECT runs"},
+	AppCompleting: {set: "OBJECT ends: all its tasks have succeeded"},
+	AppCompleted:  {set: "OBJECT completed"},
+	AppFailing:    {set: "OBJECT is failing"},
+	AppFailed:     {set: "OBJECT failed"},
+	AppResuming:   {set: "OBJECT gave its nodes back and starts again"},
+	AppExpired:    {set: "OBJECT leaves the active store"},
+
+	NodeDecomission: {remove: "OBJECT was removed; it had RESOURCES"},
+	NodeReady:       {set: "OBJECT is ready", no: "OBJECT is not ready"},
+	NodeSchedulable: {set: "OBJECT takes new tasks", no: "OBJECT takes no new tasks"},
+	NodeAlloc: {
+		add: "OBJECT got task REFERENCE, which takes RESOURCES", remove: "OBJECT has task REFERENCE no longer",
+	},
+	NodeCapacity: {set: "OBJECT has a new capacity: RESOURCES"},
+	NodeOccupied: {set: "others use RESOURCES of OBJECT"},
+	NodeReservation: {
+		add: "OBJECT is reserved for REFERENCE", remove: "OBJECT is reserved for REFERENCE no longer",
+	},
+	NodeQOSDetail: {set: "OBJECT has news of its QoS agent"},
+
+	QueueConfigured: {set: "OBJECT is in the queue file", add: "OBJECT was added to the queue file"},
+	QueueDynamic:    {add: "OBJECT was made for a job"},
+	QueueType:       {set: "OBJECT changed its type"},
+	QueueMax:        {set: "OBJECT has a new maximum: RESOURCES"},
+	QueueGuaranteed: {set: "OBJECT has a new guarantee: RESOURCES"},
+	QueueApp:        {add: "OBJECT got job REFERENCE", remove: "OBJECT has job REFERENCE no longer: it has ended"},
+	QueueAlloc:      {add: "OBJECT uses RESOURCES more", remove: "OBJECT uses RESOURCES less"},
+
+	AllocCancel:      {remove: "TASK ended an attempt"},
+	AllocPreempt:     {remove: "TASK lost its node to a more important task"},
+	AllocTimeout:     {remove: "TASK was stopped after its longest run"},
+	AllocReplaced:    {remove: "TASK was replaced"},
+	AllocNodeRemoved: {remove: "TASK was lost with its node"},
+	AllocQOSDetail:   {set: "TASK was acted on by the QoS agent of its node"},
+}
+
+// Sentence tells the event in plain words, such as "task a.map.1 got a node".
+func (e *Event) Sentence() string {
+	text, message := e.text()
+	task := e.Reference
+	if e.Type == EventRequest {
+		task = e.Object
+	}
+	object := e.Object
+	if name := e.objectKind(); name != "" {
+		object = name + " " + object
+	}
+	text = strings.NewReplacer(
+		"OBJECT", object, "REFERENCE", e.Reference, "RESOURCES", e.amounts(), "TASK", "task "+task,
+	).Replace(text)
+	if message != "" {
+		text += ": " + message
+	}
+	return text
+}
+
+// text returns the text of the event from the table, and the part of its message that follows.
+func (e *Event) text() (text, message string) {
+	texts, known := eventTexts[e.Detail]
+	message = e.Message
+	if texts.no != "" {
+		usable, why := readSwitch(message)
+		if !usable {
+			return texts.no, why
+		}
+		return texts.set, why
+	}
+	switch e.Change {
+	case ChangeSet:
+		text = texts.set
+	case ChangeAdd:
+		text = texts.add
+	case ChangeRemove:
+		text = texts.remove
+	}
+	if !known || text == "" {
+		text = "OBJECT: " + e.Change.String() + " " + e.Detail.String()
+	}
+	return text, message
+}
+
+// readSwitch reads a message such as "ready: false (no heartbeat)".
+func readSwitch(message string) (on bool, why string) {
+	_, value, found := strings.Cut(message, ": ")
+	word, why, _ := strings.Cut(value, " ")
+	if !found || word != "true" && word != "false" {
+		return true, message
+	}
+	return word == "true", strings.TrimSuffix(strings.TrimPrefix(why, "("), ")")
+}
+
+// objectKind returns the word for the object of the event, which is not its subject: an event of a
+// job may be about a task.
+func (e *Event) objectKind() string {
+	if e.Type == EventApp {
+		return SubjectJob.String()
+	}
+	return e.Subject().String()
+}
+
+// amounts returns the resources of the event in words.
+func (e *Event) amounts() string {
+	if len(e.Resources) == 0 {
+		return "none"
+	}
+	return e.Resources.String()
+}

@@ -1,0 +1,116 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+
+	"connectrpc.com/connect"
+
+	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// FetchOutputs relays the declared outputs of a task that has ended from the agent of its node. It
+// counts as a log that is read.
+func (s jobService) FetchOutputs(
+	ctx context.Context, req *connect.Request[pb.FetchOutputsRequest],
+	stream *connect.ServerStream[pb.FetchOutputsResponse],
+) error {
+	if _, err := taskKey("task", req.Msg.GetTask()); err != nil {
+		return err
+	}
+	var reading slot
+	if _, err := s.g.slots.logs.enter(&reading, nil, nil); err != nil {
+		s.g.metrics.refused(boundLogs)
+		return err
+	}
+	defer reading.leave()
+	defer s.g.metrics.watching("FetchOutputs")()
+	snapshot, err := s.g.read(ctx)
+	if err != nil {
+		return err
+	}
+	task, outputs, err := s.outputsOf(snapshot, req.Msg.GetTask())
+	if err != nil {
+		return err
+	}
+	node, err := logNode(snapshot, task, task.GetAttempt())
+	if err != nil {
+		return err
+	}
+	client, err := s.g.agents.get(ctx, node)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	files, err := client.logs.ReadTaskOutputs(ctx, connect.NewRequest(&pb.ReadTaskOutputsRequest{
+		Task: req.Msg.GetTask(), Outputs: outputs,
+	}))
+	if err != nil {
+		return relayError(ctx, task, node, err)
+	}
+	defer files.Close() //nolint:errcheck // the stream is at its end or its context is: there is nothing to learn
+	for files.Receive() {
+		if err := stream.Send(relayedOutputs(files.Msg())); err != nil {
+			return err
+		}
+	}
+	return relayError(ctx, task, node, files.Err())
+}
+
+// outputsOf returns a task that has ended, and the outputs that its group declares.
+func (s jobService) outputsOf(snapshot *replica.Snapshot, id string) (*pb.Task, []string, error) {
+	task, err := loadTask(snapshot, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	data, ok := snapshot.Get(wire.KindJobSpec, task.GetJob())
+	if !ok {
+		return nil, nil, noJob(task.GetJob())
+	}
+	spec, err := s.g.specs.get(task.GetJob(), data)
+	if err != nil {
+		return nil, nil, err
+	}
+	var outputs []string
+	for _, group := range spec.GetGroups() {
+		if group.GetName() == task.GetGroup() {
+			outputs = group.GetOutputs()
+		}
+	}
+	switch {
+	case len(outputs) == 0:
+		return nil, nil, &plimsoll.Error{
+			Code: plimsoll.CodeConflict, Field: "outputs",
+			Msg: fmt.Sprintf(
+				"group %s of job %s declares none; name the files in the job file", task.GetGroup(), task.GetJob(),
+			),
+		}
+	case plimsoll.TaskState(task.GetState()) != plimsoll.TaskFinished:
+		return nil, nil, plimsoll.Errorf(
+			plimsoll.CodeConflict, "task %s has not ended; its outputs can be fetched when it has", id,
+		)
+	case task.GetAttempt() == 0:
+		return nil, nil, plimsoll.Errorf(
+			plimsoll.CodeNotFound, "task %s ended without being started, so it has no outputs", id,
+		)
+	}
+	return task, outputs, nil
+}
+
+// relayedOutputs passes on a part of an agent's answer. A part of a newer agent that is not known
+// here is passed on as an empty one.
+func relayedOutputs(m *pb.ReadTaskOutputsResponse) *pb.FetchOutputsResponse {
+	switch part := m.GetPart().(type) {
+	case *pb.ReadTaskOutputsResponse_Summary:
+		return &pb.FetchOutputsResponse{Part: &pb.FetchOutputsResponse_Summary{Summary: part.Summary}}
+	case *pb.ReadTaskOutputsResponse_File:
+		return &pb.FetchOutputsResponse{Part: &pb.FetchOutputsResponse_File{File: part.File}}
+	case *pb.ReadTaskOutputsResponse_Data:
+		return &pb.FetchOutputsResponse{Part: &pb.FetchOutputsResponse_Data{Data: part.Data}}
+	}
+	return &pb.FetchOutputsResponse{}
+}
