@@ -29,6 +29,14 @@
 //     and answered exactly as that would answer it. Over HTTP/1 the bytes of the records go to the
 //     kernel without a copy. Requests that repeat word for word are decoded once: each read keeps
 //     at most 128 KiB of them, and drops all when there is no room.
+//   - A job that has left the active store is answered from the archive, in the same calls. When
+//     the archive cannot be read, or lacks what the copy says it has, the answer is
+//     CodeUnavailable and never CodeNotFound. Reads of the archive are bounded in number and time,
+//     and hold up no other.
+//   - A list has each object that is there all the time once, also one that moves into the archive
+//     between two pages, if its place in the order stays. With a pin it is one instant. Pages are
+//     bounded in objects and bytes, and pins in number, time and bytes.
+//   - A read with a field that this version does not know is refused.
 //   - A write is checked, sent to the leader once, and answered from a snapshot that shows its
 //     effect.
 //   - WatchJob begins with a strict read and then sends the newest status after each change; it may

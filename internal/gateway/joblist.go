@@ -103,7 +103,9 @@ func cursorOf(g *Gateway, field, text string, list uint8, hash uint64) (*cursor,
 // is not continued with other criteria by mistake. Gateways of one version have the same.
 func (c *criteria) hashOf(numbers ...uint64) uint64 {
 	sum := fnv.New64a()
-	number := func(n uint64) { _ = binary.Write(sum, binary.BigEndian, n) } // a hash takes everything
+	number := func(n uint64) {
+		_, _ = sum.Write(binary.BigEndian.AppendUint64(nil, n)) // a hash takes everything
+	}
 	text := func(s string) {
 		number(uint64(len(s)))
 		_, _ = sum.Write([]byte(s)) // as above

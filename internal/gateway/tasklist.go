@@ -66,15 +66,16 @@ func taskListOf(g *Gateway, req *pb.ListTasksRequest) (l taskList, err error) {
 		return l, plimsoll.Invalid("sort",
 			"by the end is possible in the active scope only; list the jobs by their end instead")
 	}
-	direction := uint64(0)
-	if l.ascending {
-		direction = 1
-	}
-	l.hash = l.hashOf(uint64(listOfTasks), uint64(req.GetScope()), uint64(l.sort), direction, l.jobFilter.hashOf(),
-		binary.BigEndian.Uint64(l.life.uid[:8]), binary.BigEndian.Uint64(l.life.uid[8:]))
 	l.plain = l.sort == pb.TaskSort_TASK_SORT_UNSPECIFIED && !l.scope.archive && !l.pin && req.GetCursor() == ""
+	if l.plain && !strings.HasPrefix(req.GetAfter(), cursorMark) { // as most lists are
+		if req.GetAfter() != "" {
+			l.after, err = taskKey("after", req.GetAfter())
+		}
+		return l, err
+	}
+	l.hash = l.hashFor(req)
 	if l.plain {
-		l.after, l.from, err = afterOf(g, req.GetAfter(), l.hash)
+		l.from, err = cursorOf(g, "after", req.GetAfter()[len(cursorMark):], listOfTasks, l.hash)
 		return l, err
 	}
 	if req.GetAfter() != "" {
@@ -83,6 +84,20 @@ func taskListOf(g *Gateway, req *pb.ListTasksRequest) (l taskList, err error) {
 	}
 	l.from, err = cursorOf(g, "cursor", req.GetCursor(), listOfTasks, l.hash)
 	return l, err
+}
+
+// hashFor returns the hash for the cursors of the list of a request.
+func (l *taskList) hashFor(req *pb.ListTasksRequest) uint64 {
+	asked := l.criteria
+	asked.job = req.GetJob() // it may be known by its uid alone
+	direction := uint64(0)
+	if l.ascending {
+		direction = 1
+	}
+	return asked.hashOf(
+		uint64(listOfTasks), uint64(req.GetScope()), uint64(l.sort), direction, l.jobFilter.hashOf(),
+		binary.BigEndian.Uint64(l.life.uid[:8]), binary.BigEndian.Uint64(l.life.uid[8:]),
+	)
 }
 
 // inSnapshot reports whether the job of the list is certainly in the snapshot: the newest of its id

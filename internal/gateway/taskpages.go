@@ -80,7 +80,7 @@ func (s jobService) orderedTasks(
 		resp.Damaged = append(resp.Damaged, uid.String())
 	}
 	if next != nil {
-		next.list, next.criteria = listOfTasks, want.hash
+		next.list, next.criteria = listOfTasks, want.hashFor(req)
 		if resp.Next = v.next(s.g, *next); want.plain {
 			resp.Next = cursorMark + resp.Next
 		}

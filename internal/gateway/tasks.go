@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
@@ -109,13 +108,18 @@ func (s jobService) foundJob(ctx context.Context, v *pinned, want *taskList) (*s
 		}
 		return &found, nil
 	}
-	if plimsoll.CodeOf(err) == plimsoll.CodeNotFound && want.life.uid.IsZero() {
-		if want.after != "" {
-			return nil, nil // the rest of a list whose job was removed meanwhile is empty
-		}
-		if near := checkFilter(v.Snapshot, wire.KindJobStatus, "job", want.life.id); near != nil {
-			return nil, near
-		}
+	if plimsoll.CodeOf(err) != plimsoll.CodeNotFound || !want.life.uid.IsZero() {
+		return nil, err
+	}
+	kept, failed := s.g.archiveOf(v.Snapshot)
+	switch {
+	case failed != nil:
+		return nil, failed
+	case !kept.kept() || want.after != "":
+		return nil, nil // the list is empty, and the rest of one whose job was removed meanwhile is
+	}
+	if near := checkFilter(v.Snapshot, wire.KindJobStatus, "job", want.life.id); near != nil {
+		return nil, near
 	}
 	return nil, err
 }
@@ -172,15 +176,3 @@ func (s jobService) plainTasks(
 // cursorMark begins a cursor that stands in the place of a task's id, in an answer to a caller that
 // pages with ids. No id begins with it.
 const cursorMark = "~"
-
-// afterOf reads the field after: the key of a task, or a cursor.
-func afterOf(g *Gateway, after string, hash uint64) (key string, from *cursor, err error) {
-	if text, isCursor := strings.CutPrefix(after, cursorMark); isCursor {
-		from, err = cursorOf(g, "after", text, listOfTasks, hash)
-		return "", from, err
-	}
-	if after != "" {
-		key, err = taskKey("after", after)
-	}
-	return key, nil, err
-}

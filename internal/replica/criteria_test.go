@@ -212,3 +212,121 @@ func checkChoice(t *rapid.T, s *Snapshot, want TaskCriteria) {
 		t.Fatalf("Tasks(%+v) has %q, want %q", want, chosen, all)
 	}
 }
+
+// life is the status and the specification of a job with its lifetime and labels.
+func life(id string, submitted int64, labels map[string]string, change func(*plimsoll.JobStatus)) []wire.Mutation {
+	status := plimsoll.JobStatus{
+		ID: id, State: plimsoll.JobRunning, Submitted: submitted, UID: plimsoll.MakeUID(submitted, 1),
+	}
+	if change != nil {
+		change(&status)
+	}
+	spec := plimsoll.JobSpec{ID: id, Labels: labels}
+	return []wire.Mutation{
+		{Kind: wire.KindJobStatus, Key: id, Value: wire.AppendJobStatus(nil, &status)},
+		{Kind: wire.KindJobSpec, Key: id, Value: wire.AppendJobSpec(nil, &spec)},
+	}
+}
+
+func TestJobsAreFoundByUIDLabelAndID(t *testing.T) {
+	s := apply(NewTables(0), 1, slices.Concat(
+		life("a", 3, map[string]string{"team": "red", "night": ""}, nil),
+		life("b", 1, map[string]string{"team": "blue"}, nil),
+		life("c", 2, map[string]string{"team": "red"}, func(s *plimsoll.JobStatus) { s.UID = plimsoll.UID{} }),
+		life("d", 5, nil, func(s *plimsoll.JobStatus) { s.Deleted = true }),
+		life("e", 4, nil, func(s *plimsoll.JobStatus) { s.State = plimsoll.JobExpired }),
+	)...)
+	for _, test := range []struct {
+		want        JobCriteria
+		after, keys string
+	}{
+		{JobCriteria{Labels: []string{"team"}}, "", "a b c"},
+		{JobCriteria{Labels: []string{"team=red"}}, "", "a c"},
+		{JobCriteria{Labels: []string{"team=red", "night"}}, "", "a"},
+		{JobCriteria{Labels: []string{"night="}}, "", "a"},
+		{JobCriteria{Labels: []string{"night=no"}}, "", ""},
+		{JobCriteria{IDs: []string{"e", "b", "x", "b"}}, "", "b e"},
+		{JobCriteria{IDs: []string{"e", "b", "x"}}, "b", "e"},
+		{JobCriteria{IDs: []string{"e", "b", "c"}, Labels: []string{"team=blue"}}, "", "b"},
+	} {
+		if got := keysIn(s.Jobs(test.want, test.after)); got != test.keys {
+			t.Errorf("Jobs(%+v, %q) walks %q, want %q", test.want, test.after, got, test.keys)
+		}
+	}
+	uid := func(submitted int64, revision uint64) string { return plimsoll.MakeUID(submitted, revision).String() }
+	for text, want := range map[string]string{
+		uid(3, 1): "a", uid(2, 0): "c", uid(5, 1): "d", uid(9, 9): "", "": "", leaving: "", unreadable: "",
+	} {
+		if id, ok := s.JobOf(text); id != want || ok != (want != "") {
+			t.Errorf("the uid %q is of %q, %v; want %q", text, id, ok, want)
+		}
+	}
+	if n := s.JobsLeaving(); n != 2 {
+		t.Errorf("%d jobs leave, want 2", n)
+	}
+	for _, test := range []struct {
+		after      string
+		descending bool
+		keys       string
+	}{
+		{"", false, "b c a e d"}, {"", true, "d e a c b"}, {uid(2, 0), false, "a e d"}, {uid(2, 0), true, "b"},
+		{uid(2, 7), true, "c b"}, {uid(2, 7), false, "a e d"},
+	} {
+		if got := keysIn(s.JobsBySubmit(test.after, test.descending)); got != test.keys {
+			t.Errorf("by submit behind %q, descending %v: %q, want %q", test.after, test.descending, got, test.keys)
+		}
+	}
+	if got := keysIn(s.JobsFrom("c", true)) + "|" + keysIn(s.JobsFrom("", true)) + "|" + keysIn(s.JobsFrom("c",
+		false)); got != "b a|e d c b a|d e" {
+		t.Errorf("by id: %s", got)
+	}
+}
+
+// The index of labels stays small whatever users write into them: their values share a bounded
+// number of index values.
+func TestLabelsTakeABoundedNumberOfIndexValues(t *testing.T) {
+	tables := NewTables(0)
+	var batch []wire.Mutation
+	for i := range 2000 {
+		labels := map[string]string{}
+		for k := range plimsoll.MaxLabels {
+			labels[fmt.Sprint("k", i, k)] = strings.Repeat("v", 100)
+		}
+		batch = append(batch, life(fmt.Sprint("j", i), int64(i+1), labels, nil)...)
+	}
+	s := apply(tables, 1, batch...)
+	values, err := s.kinds[wire.KindJobSpec].IndexValues(indexLabel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	count, bytes := 0, 0
+	for value := range values {
+		count++
+		bytes += len(value)
+	}
+	if count > 1<<16 || bytes > 2<<16 {
+		t.Errorf("%d values of %d bytes", count, bytes)
+	}
+}
+
+// WrittenSince counts the records that a kept snapshot holds alone.
+func TestWrittenSinceCountsTheRecordsThatWereReplaced(t *testing.T) {
+	tables := NewTables(0)
+	first := apply(tables, 1, put("a", strings.Repeat("x", 1000)), put("b", "y"))
+	second := apply(tables, 2, put("a", "z"))
+	third := apply(tables, 3, remove(wire.KindJobStatus, "a"), put("c", strings.Repeat("x", 5000)))
+	for _, c := range []struct {
+		earlier *Snapshot
+		want    int64
+	}{{first, 1000 + 1 + 3*writtenOverhead}, {second, 1 + 2*writtenOverhead}, {third, 0}} {
+		if n, same := third.WrittenSince(c.earlier); n != c.want || !same {
+			t.Errorf("%d bytes, %v; want %d", n, same, c.want)
+		}
+	}
+	if _, same := third.WrittenSince(apply(NewTables(0), 3)); same {
+		t.Error("snapshots of other tables are taken for the same")
+	}
+	if _, same := (*Snapshot)(nil).WrittenSince(first); same {
+		t.Error("no snapshot is taken for one of the same tables")
+	}
+}
