@@ -26,20 +26,23 @@ func TestStepsOfATask(t *testing.T) {
 			"[1 Pending created 2 Finished killed]",
 		},
 		{
-			"being stopped", plimsoll.Task{
+			"being stopped",
+			plimsoll.Task{
 				State: plimsoll.TaskStopping, Attempt: 2, Created: 1, Bound: 4, Started: 5, Stopping: 6,
 				Result: plimsoll.ResultEvicted, Attempts: []plimsoll.Attempt{lost},
 			},
 			"[1 Pending created 2 Bound bound 3 Pending lost 4 Bound bound 5 Running started 6 Stopping evicted]",
 		},
 		{
-			"with attempts that are no longer held", plimsoll.Task{
+			"with attempts that are no longer held",
+			plimsoll.Task{
 				State: plimsoll.TaskBound, Attempt: 10, Created: 1, Bound: 4, Attempts: []plimsoll.Attempt{late},
 			},
 			"[2 Bound bound 3 Pending lost 4 Bound bound]",
 		},
 		{
-			"succeeded while it was being stopped", plimsoll.Task{
+			"succeeded while it was being stopped",
+			plimsoll.Task{
 				State: plimsoll.TaskFinished, Attempt: 1, Created: 1, Bound: 2, Stopping: 3, Finished: 4,
 				Result: plimsoll.ResultSucceeded,
 			},

@@ -85,12 +85,12 @@ var eventTexts = map[ChangeDetail]eventText{
 	NodeAlloc: {
 		add: "OBJECT got task REFERENCE, which takes RESOURCES", remove: "OBJECT has task REFERENCE no longer",
 	},
-	NodeCapacity:    {set: "OBJECT has a new capacity: RESOURCES"},
-	NodeOccupied:    {set: "others use RESOURCES of OBJECT"},
+	NodeCapacity: {set: "OBJECT has a new capacity: RESOURCES"},
+	NodeOccupied: {set: "others use RESOURCES of OBJECT"},
 	NodeReservation: {
 		add: "OBJECT is reserved for REFERENCE", remove: "OBJECT is reserved for REFERENCE no longer",
 	},
-	NodeQOSDetail:   {set: "OBJECT has news of its QoS agent"},
+	NodeQOSDetail: {set: "OBJECT has news of its QoS agent"},
 
 	QueueConfigured: {set: "OBJECT is in the queue file", add: "OBJECT was added to the queue file"},
 	QueueDynamic:    {add: "OBJECT was made for a job"},

@@ -53,7 +53,7 @@ func TestParseUIDRefusesOtherTexts(t *testing.T) {
 			t.Errorf("the error has %d bytes", len(err.Error()))
 		}
 	}
-	if (plimsoll.MakeUID(0, 1)).IsZero() {
+	if plimsoll.MakeUID(0, 1).IsZero() {
 		t.Error("revision 1 at time 0 is taken for no uid")
 	}
 }

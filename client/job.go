@@ -18,8 +18,8 @@ func (c *Client) SubmitJob(ctx context.Context, spec plimsoll.JobSpec) (plimsoll
 	return c.submit(ctx, spec, false)
 }
 
-// ReplaceJob is SubmitJob for an id that an earlier job may have, if that has ended. The earlier job
-// stays in the archive.
+// ReplaceJob is SubmitJob for an id that an earlier job may have, if that has ended. The earlier
+// job stays in the archive.
 func (c *Client) ReplaceJob(ctx context.Context, spec plimsoll.JobSpec) (plimsoll.Job, error) {
 	return c.submit(ctx, spec, true)
 }
@@ -79,8 +79,9 @@ func (c *Client) DeleteJob(ctx context.Context, id string, uid plimsoll.UID) err
 }
 
 // WatchJob sends the job's status now and after each change. Its last status is the one that says
-// that the job has ended, also if that is in the archive already. The watch survives an absence of the gateway that is shorter than the
-// retry budget; it does not see states that came and went meanwhile.
+// that the job has ended, also if that is in the archive already. The watch survives an absence of
+// the gateway that is shorter than the retry budget; it does not see states that came and went
+// meanwhile.
 func (c *Client) WatchJob(ctx context.Context, id string) iter.Seq2[plimsoll.JobStatus, error] {
 	return func(yield func(plimsoll.JobStatus, error) bool) {
 		req := &pb.WatchJobRequest{Id: id}
@@ -97,8 +98,8 @@ func (c *Client) WatchJob(ctx context.Context, id string) iter.Seq2[plimsoll.Job
 	}
 }
 
-// watchOnce reads one stream. done reports that the watch is over. The uid of the job is kept in the
-// request: a later job with the id is another one.
+// watchOnce reads one stream. done reports that the watch is over. The uid of the job is kept in
+// the request: a later job with the id is another one.
 func (c *Client) watchOnce(
 	ctx context.Context, req *pb.WatchJobRequest, r *retry, yield func(plimsoll.JobStatus, error) bool,
 ) (done bool, err error) {

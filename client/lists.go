@@ -24,8 +24,8 @@ const (
 // JobSort is the order of a list of jobs.
 type JobSort uint8
 
-// The orders. Without one, a list is in the order of ids, and one with another scope than
-// ScopeActive or with a pin has the newest submit first.
+// The orders. Without one, a list is in the order of ids. With a pin, or with another scope than
+// ScopeActive, it has the newest submit first.
 const (
 	SortSubmitted JobSort = iota + 1
 	SortFinished
@@ -166,7 +166,8 @@ func (f *TaskFilter) request(consistency *pb.Consistency) *pb.ListTasksRequest {
 		Job: f.Job, JobUid: f.JobUID, Node: f.Node, States: numbersOf[pb.TaskState](f.States),
 		Results: numbersOf[pb.TaskResult](f.Results), ExitCodes: f.ExitCodes, Owner: f.Owner, Queue: f.Queue,
 		Labels: f.Labels, Since: f.Since, Until: f.Until, Scope: pb.Scope(f.Scope), Sort: pb.TaskSort(f.Sort),
-		Ascending: f.Ascending, Fields: f.Fields, Count: f.Count, Pin: f.Pin, Limit: f.PageSize, Consistency: consistency,
+		Ascending: f.Ascending, Fields: f.Fields, Count: f.Count, Pin: f.Pin, Limit: f.PageSize,
+		Consistency: consistency,
 	}
 }
 

@@ -48,7 +48,8 @@ func TestScopesAndOrdersAreThoseOfTheAPI(t *testing.T) {
 		ScopeAll != Scope(pb.Scope_SCOPE_ALL) {
 		t.Error("scopes differ")
 	}
-	if SortSubmitted != JobSort(pb.JobSort_JOB_SORT_SUBMITTED) || SortFinished != JobSort(pb.JobSort_JOB_SORT_FINISHED) ||
+	if SortSubmitted != JobSort(pb.JobSort_JOB_SORT_SUBMITTED) ||
+		SortFinished != JobSort(pb.JobSort_JOB_SORT_FINISHED) ||
 		SortID != JobSort(pb.JobSort_JOB_SORT_ID) {
 		t.Error("orders of jobs differ")
 	}

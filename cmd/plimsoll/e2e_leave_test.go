@@ -37,7 +37,7 @@ func TestAnAgentThatIsStoppedIsNotWaitedFor(t *testing.T) {
 	pid := r.supervisor()
 
 	r.agent.stop()
-	stdout, stderr, code := r.cli("events", "--object", "n1")
+	stdout, stderr, code := r.cli("events", "--words", "yunikorn", "--object", "n1")
 	const told = "ready: false (its agent was stopped; attempts that go on without it: 1)"
 	if code != 0 || !strings.Contains(stdout, told) {
 		t.Errorf("events: exit code %d, %s%s", code, stdout, stderr)

@@ -151,10 +151,10 @@ func TestThrottledAndGivenBack(t *testing.T) {
 	)
 	s.awaitHeld("burn.main.0", "throttled", func(h held) bool { return h.Quota.Micros == floor })
 	s.awaits(
-		[]string{"events", "--object", "burn.main.0"}, "ALLOC_QOS",
+		[]string{"events", "--words", "yunikorn", "--object", "burn.main.0"}, "ALLOC_QOS",
 		"throttled by busy/cpu (cpu_total_usage): quota 0.5 cores", "line 0.05 cores",
 	)
-	s.awaits([]string{"events", "--object", "n1"}, "NODE_QOS", "rule triggered by busy/cpu")
+	s.awaits([]string{"events", "--words", "yunikorn", "--object", "n1"}, "NODE_QOS", "rule triggered by busy/cpu")
 	s.awaits([]string{"node", "top", "n1", "--once"}, "busy/cpu", "throttled", "50m of 500m")
 
 	dev.kill() // without warning: the quota that it took is on record
@@ -164,7 +164,7 @@ func TestThrottledAndGivenBack(t *testing.T) {
 	s.dev("--qos-interval", "100ms")
 	s.policy("delete", "NodeQOS", "busy")
 	s.awaitHeld("burn.main.0", "given all back", func(h held) bool { return h == before })
-	s.awaits([]string{"events", "--object", "burn.main.0"}, "restored", "→ quota 0.5 cores")
+	s.awaits([]string{"events", "--words", "yunikorn", "--object", "burn.main.0"}, "restored", "→ quota 0.5 cores")
 	if _, tasks := s.job("burn"); len(tasks) != 1 || tasks[0].Attempt != 1 {
 		t.Errorf("the task was not left to run: %+v", tasks)
 	}
@@ -186,12 +186,12 @@ func TestEvictedGoesBackToItsQueue(t *testing.T) {
 		"line 0.05 cores",
 	)
 	s.awaits(
-		[]string{"events", "--object", "burn.main.0"}, "evicting by busy/cpu (cpu_total_usage)",
+		[]string{"events", "--words", "yunikorn", "--object", "burn.main.0"}, "evicting by busy/cpu (cpu_total_usage)",
 		"APP      REMOVE  ALLOC_CANCEL",
 	)
 	s.policy("delete", "NodeQOS", "busy")
 	s.awaits(
-		[]string{"events", "--object", "n1"}, "scheduling disabled: busy/cpu is above its line", "scheduling enabled",
+		[]string{"events", "--words", "yunikorn", "--object", "n1"}, "scheduling disabled: busy/cpu is above its line", "scheduling enabled",
 		"schedulable: true",
 	)
 	s.works("after")
@@ -212,7 +212,7 @@ func TestAFrozenTaskCanBeStopped(t *testing.T) {
 	s.submit("burn", 1, "trap 'exit 7' TERM; "+burner, bestEffort)
 	s.running("burn", 1)
 	s.policy("apply", "-f", s.write("freeze.yaml", policies("freeze: {for: 10m}")))
-	s.awaits([]string{"events", "--object", "burn.main.0"}, "frozen by busy/cpu")
+	s.awaits([]string{"events", "--words", "yunikorn", "--object", "burn.main.0"}, "frozen by busy/cpu")
 	frozen := func() (still bool, err error) {
 		g, err := s.group("burn.main.0")
 		if err != nil {
@@ -377,7 +377,7 @@ func TestTheCoordinatorIsAway(t *testing.T) {
 	r.startCoordinator()
 	r.startGateway()
 	r.awaits([]string{"task", "list", "--job", "gated"}, "evicted: busy/cpu: gauge is 10")
-	r.awaits([]string{"events", "--object", "gated.main.0"}, "evicting by busy/cpu (gauge)")
+	r.awaits([]string{"events", "--words", "yunikorn", "--object", "gated.main.0"}, "evicting by busy/cpu (gauge)")
 	_, tasks := r.job("gated")
 	for _, task := range tasks {
 		if task.Attempt != 1 || task.ID == "gated.kept.0" && task.State != "Running" {

@@ -175,8 +175,8 @@ func CheckWrite(jobs []Job, attempts []Attempts) error {
 	for i := range jobs {
 		j := &jobs[i]
 		switch {
-		case j.UID.IsZero():
-			return plimsoll.Invalid("uid", "job %s has none", j.ID)
+		case j.UID.IsZero() || j.UID.Submitted() < 0:
+			return plimsoll.Invalid("uid", "job %s has none, or one of a time before 1970", j.ID)
 		case !j.State.Ended():
 			return plimsoll.Invalid("state", "job %s is %s; only a job that has ended is archived", j.ID, j.State)
 		case j.Finished <= 0:

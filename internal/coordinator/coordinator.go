@@ -81,6 +81,7 @@ type Config struct {
 	Queues        plimsoll.QueueConfig // tree of queues of a store that has none; plimsoll.DefaultQueues
 	ReplaceQueues bool                 // make Queues the tree even if the store has one
 	State         state.Config
+	Archive       Archive      // archive of ended jobs; State.Archive follows from it
 	EventCapacity int          // number of recent events to keep; 100,000
 	MaxInbox      int          // most commands that wait for a turn, a quarter for agents alone; 65,536
 	MaxInboxBytes int          // most bytes of these commands, a quarter for agents alone; 256 MiB
@@ -122,6 +123,11 @@ type Events struct {
 	QueuesRefused func(err error)
 	// GatewayUnread is called when a gateway is cut off because it does not read its stream.
 	GatewayUnread func(gateway string)
+	// Archive is called with the reason when the archive begins to take no jobs, and when the
+	// reason changes. The text is empty when it takes them again.
+	Archive func(trouble string)
+	// ArchiveStep is called behind each step of archiving.
+	ArchiveStep func(step ArchiveStep)
 }
 
 const (
@@ -179,6 +185,12 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Events.GatewayUnread == nil {
 		c.Events.GatewayUnread = func(string) {}
+	}
+	if c.Events.Archive == nil {
+		c.Events.Archive = func(string) {}
+	}
+	if c.Events.ArchiveStep == nil {
+		c.Events.ArchiveStep = func(ArchiveStep) {}
 	}
 	return c
 }

@@ -14,6 +14,7 @@ type request struct {
 	do      engine.Operation
 	respond func(*pb.Reply) // nil: nobody waits for the reply
 	bytes   int             // approximate bytes of do
+	drained func()          // called when the writer loop takes the request; may be nil; must not block
 
 	repetition repetition
 }
@@ -172,6 +173,9 @@ func (b *inbox) drain(requests []request, n int) []request {
 			b.mu.load.own--
 		} else {
 			b.mu.load.commands--
+		}
+		if r.drained != nil {
+			r.drained()
 		}
 	}
 	rest := copy(b.mu.requests, b.mu.requests[n:])

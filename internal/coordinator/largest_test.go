@@ -114,7 +114,7 @@ func (d *largest) spec(id string) *plimsoll.JobSpec {
 			Retry: plimsoll.RetryPolicy{
 				Kind: plimsoll.RetryBackoff, Limit: 1, InitialDelay: 1e9, MaxDelay: 1 << 60,
 			},
-			MaxRuntime: 1 << 60, KillGrace: 1 << 60, LogLimit: 1 << 60,
+			MaxRuntime: 1 << 60, KillGrace: 1 << 60, LogLimit: plimsoll.MaxAmount,
 		}
 		if d.rng.IntN(2) == 0 {
 			g.Resources = d.resources(1 << 20)

@@ -127,6 +127,9 @@ func (c *Coordinator) begin(ctx context.Context, st store.Store) (*term, error) 
 	if err != nil {
 		return nil, err
 	}
+	if c.cfg.Archive.Open != nil {
+		t.archiver = newArchiver(&c.cfg, t)
+	}
 	t.watch = newDiskWatch(&c.cfg, t.inbox)
 	if err := t.watch.first(t.engine.State()); err != nil {
 		return nil, err

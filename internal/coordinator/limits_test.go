@@ -137,7 +137,7 @@ func longJob(i int, queue string) *engine.SubmitJob {
 			Retry: plimsoll.RetryPolicy{
 				Kind: plimsoll.RetryBackoff, Limit: 1, InitialDelay: 1 << 60, MaxDelay: 1 << 60,
 			},
-			MaxRuntime: 1 << 60, KillGrace: 1 << 60, LogLimit: 1 << 60,
+			MaxRuntime: 1 << 60, KillGrace: 1 << 60, LogLimit: plimsoll.MaxAmount,
 		})
 	}
 	return &engine.SubmitJob{Spec: job}

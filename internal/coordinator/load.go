@@ -27,6 +27,7 @@ type loaded struct {
 func (c *Coordinator) load(ctx context.Context, st store.Store, epoch uint64) (*loaded, error) {
 	l := &loaded{tables: replica.NewTables(c.cfg.EventCapacity)}
 	cfg := c.cfg.State
+	cfg.Archive = c.cfg.Archive.Open != nil
 	cfg.Limits = state.Limits(st.Limits())
 	loader := state.NewLoader(cfg, c.cfg.Queues)
 	revision, last, err := st.Load(ctx, func(kind wire.Kind, key string, value []byte) error {

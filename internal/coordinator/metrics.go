@@ -24,6 +24,7 @@ type metrics struct {
 	refused    *prometheus.CounterVec
 	terms      termMetrics
 	streams    prometheus.Collector // of the replication to gateways
+	archive    *archiveMetrics
 
 	inboxRefused    *prometheus.CounterVec
 	messagesRefused prometheus.Counter
@@ -75,6 +76,7 @@ func newMetrics(s *status) *metrics {
 			Help: "Connections refused because there were too many, by the bound.",
 		}, []string{"bound"}),
 		terms:   termMetrics{s},
+		archive: newArchiveMetrics(),
 		streams: replica.NewCollector("plimsoll_coordinator_replication_", s.replication),
 	}
 	// Shown as 0 before they count, so that rates are right.
@@ -88,10 +90,10 @@ func newMetrics(s *status) *metrics {
 }
 
 func (m *metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{
+	return append([]prometheus.Collector{
 		m.turns, m.commands, m.placements, m.events, m.commits, m.depth, m.inbox, m.cut, m.inboxBytes, m.inboxRefused,
 		m.messagesRefused, m.refused, m.terms, m.streams,
-	}
+	}, m.archive.all()...)
 }
 
 // Describe implements prometheus.Collector.

@@ -25,7 +25,8 @@ type term struct {
 	questions   *questions
 	workers     int // goroutines that answer questions
 	watch       *diskWatch
-	refusal     error // error for all commands of a read-only term; nil in others
+	archiver    *archiver // nil: there is no archive
+	refusal     error     // error for all commands of a read-only term; nil in others
 	source      *replica.Source
 	replication http.Handler   // handler of source
 	engine      *engine.Engine // only makeTurns uses it once run has begun
@@ -71,6 +72,12 @@ func (t *term) run(ctx context.Context) error {
 		t.watch.run(ctx)
 		return nil
 	})
+	if t.archiver != nil {
+		g.Go(func() error {
+			t.archiver.run(ctx)
+			return nil
+		})
+	}
 	for range t.workers {
 		g.Go(func() error {
 			t.questions.work(ctx)
@@ -116,6 +123,7 @@ func (t *term) command(
 	r := request{
 		command: c, do: do, respond: respond, bytes: commandBytes + replica.FootprintOf(ctx), repetition: again,
 	}
+	r.respond = t.archiver.orDelete(&r)
 	if bound := t.inbox.push(r); bound != "" {
 		t.metrics.inboxRefused.WithLabelValues(bound).Inc()
 		return t.inbox.inboxFull(bound)

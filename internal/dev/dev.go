@@ -83,7 +83,7 @@ type Config struct {
 	UserTokenFile, AgentTokenFile string
 
 	Coordinator coordinator.Config // Listen, Queues, Events and Metrics are set here
-	Gateway     gateway.Config     // Listen, ListenAgents, Insecure, Hosts, Access, Archive, Events and Registry are set here
+	Gateway     gateway.Config     // its addresses, Access, Archive, Events and Registry are set here
 }
 
 // Dev is the process.
@@ -251,8 +251,8 @@ func (f *firstStore) close() error {
 	return f.opened.Close()
 }
 
-// ArchivePath returns the path of the archive of a role, by the role's own data directory: roles that
-// have their directories side by side on one machine share it.
+// ArchivePath returns the path of the archive of a role, by the role's own data directory: roles
+// that have their directories side by side on one machine share it.
 func ArchivePath(data string) string { return filepath.Join(filepath.Dir(data), "archive", "jobs.db") }
 
 func (d *Dev) makeReaders() error {

@@ -92,6 +92,8 @@ type (
 		ID               string
 		Sequence         uint64
 		Written, Deleted []state.JobName
+		// Accept makes ID and Sequence the ones that the store needs, even if they are lower.
+		Accept bool
 	}
 	// ArchiveTrouble says why the archive takes no jobs; an empty Why says that it takes them. It
 	// has no reply.

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/archive"
@@ -26,6 +28,8 @@ type archived struct {
 	reader  archive.Reader // nil: this gateway has none
 	slots   chan struct{}  // one for each read under way
 	waiting atomic.Int64
+	failing atomic.Bool // the last read could not be made
+	seconds prometheus.Histogram
 
 	mu struct {
 		sync.Mutex
@@ -34,7 +38,7 @@ type archived struct {
 }
 
 func newArchived(r archive.Reader) *archived {
-	return &archived{reader: r, slots: make(chan struct{}, maxArchiveReads)}
+	return &archived{reader: r, slots: make(chan struct{}, maxArchiveReads), seconds: archiveSeconds()}
 }
 
 // archiveView is the archive as it completes a snapshot: whatever has left the active store in a
@@ -68,25 +72,27 @@ func (v *archiveView) kept() bool { return v.status.Mode == plimsoll.ArchiveKept
 // read runs a read of the archive, once it is certain that the archive completes the snapshot. All
 // that keeps it from an answer becomes CodeUnavailable: nothing is known then.
 func (v *archiveView) read(ctx context.Context, read func(context.Context, archive.Reader) error) error {
+	a := v.g.archived
 	bounded, cancel := context.WithTimeout(ctx, archiveTimeout)
 	defer cancel()
-	err := v.g.archived.enter(bounded)
+	began := time.Now()
+	err := a.enter(bounded)
 	if err == nil {
-		defer func() { <-v.g.archived.slots }()
+		defer func() { <-a.slots }()
 		if err = v.check(bounded); err == nil {
-			err = read(bounded, v.g.archived.reader)
+			err = read(bounded, a.reader)
 		}
 	}
-	if err == nil {
-		return nil
-	}
-	switch plimsoll.CodeOf(err) {
-	case plimsoll.CodeNotFound, plimsoll.CodeCorrupt, plimsoll.CodeInvalid:
+	a.seconds.Observe(time.Since(began).Seconds())
+	code := plimsoll.CodeOf(err)
+	if err == nil || code == plimsoll.CodeNotFound || code == plimsoll.CodeCorrupt || code == plimsoll.CodeInvalid {
+		a.failing.Store(false)
 		return err
 	}
 	if ended := callerGone(ctx); ended != nil {
 		return ended
 	}
+	a.failing.Store(true)
 	if bounded.Err() != nil {
 		err = plimsoll.Errorf(plimsoll.CodeDeadline, "it did not answer within %s", archiveTimeout)
 	}
@@ -184,7 +190,8 @@ func parseLifetime(idField, id, uidField, uid string) (l lifetime, err error) {
 	l.id = id
 	if uid != "" {
 		if l.uid, err = plimsoll.ParseUID(uid); err != nil {
-			return l, plimsoll.Invalid(uidField, "%.64q is not a uid; one has %d digits and letters from a to v", uid, plimsoll.UIDText)
+			return l, plimsoll.Invalid(uidField, "%.64q is not a uid; one has %d digits and letters from a to v", uid,
+				plimsoll.UIDText)
 		}
 	}
 	if id != "" || uid == "" {
@@ -200,8 +207,8 @@ type sought struct {
 	stored *archive.Stored // of the archive; nil: it was not asked
 }
 
-// find finds a job: in the snapshot, and if it has left that, in the archive. A job that is about to
-// be deleted is hidden. One that has begun to leave the snapshot is in the archive already.
+// find finds a job: in the snapshot, and if it has left that, in the archive. A job that is about
+// to be deleted is hidden. One that has begun to leave the snapshot is in the archive already.
 func (g *Gateway) find(ctx context.Context, s *replica.Snapshot, l lifetime) (sought, error) {
 	id := l.id
 	if id == "" {

@@ -27,7 +27,8 @@ func TestAJobIsFoundAtEachStepOfItsWayIntoTheArchive(t *testing.T) {
 	check := func(step string, archived bool) {
 		t.Helper()
 		got := must(t, s.jobs.GetJob, &pb.GetJobRequest{Id: "a"})
-		if !proto.Equal(got.GetJob().GetStatus(), j.message()) || got.GetJob().GetSpec().GetLabels()["team"] != "blue" ||
+		if !proto.Equal(got.GetJob().GetStatus(), j.message()) ||
+			got.GetJob().GetSpec().GetLabels()["team"] != "blue" ||
 			got.GetArchived() != archived {
 			t.Errorf("%s: %v", step, got)
 		}
@@ -98,7 +99,8 @@ func TestTheNewestLifetimeOfAnIDIsMeantUnlessAUIDIsGiven(t *testing.T) {
 	}
 	for _, uid := range []string{"x", strings.Repeat("z", 26), strings.Repeat("0", 100_000)} {
 		_, err := call(s.jobs.GetJob, &pb.GetJobRequest{Uid: uid})
-		if plimsoll.CodeOf(err) != plimsoll.CodeInvalid || !strings.Contains(err.Error(), "uid") || len(err.Error()) > 300 {
+		if plimsoll.CodeOf(err) != plimsoll.CodeInvalid || !strings.Contains(err.Error(), "uid") ||
+			len(err.Error()) > 300 {
 			t.Errorf("uid %.30q: %v", uid, err)
 		}
 	}
@@ -113,7 +115,8 @@ func TestAJobThatIsAboutToBeDeletedIsHidden(t *testing.T) {
 	j.status.Deleted = true
 	c.f.put(putStatus(j.status)) // the archive has it still
 	for _, req := range []*pb.ListJobsRequest{
-		{}, {Owner: "ann"}, {Scope: pb.Scope_SCOPE_ALL}, {Sort: pb.JobSort_JOB_SORT_FINISHED}, {Ids: []string{"a", "b"}},
+		{}, {Owner: "ann"}, {Scope: pb.Scope_SCOPE_ALL}, {Sort: pb.JobSort_JOB_SORT_FINISHED}, {Ids: []string{"a",
+			"b"}},
 	} {
 		got := must(t, s.jobs.ListJobs, req)
 		if len(got.GetJobs()) != 1 || got.GetJobs()[0].GetId() != other.spec.ID {
@@ -163,15 +166,17 @@ func (b *brokenArchive) Job(ctx context.Context, id string, uid plimsoll.UID) (a
 	return b.Memory.Job(ctx, id, uid)
 }
 
-func (b *brokenArchive) Jobs(ctx context.Context, q archive.JobQuery) (archive.Page[archive.Stored, archive.Position], error) {
+func (b *brokenArchive) Jobs(ctx context.Context, q archive.JobQuery) (archive.Page[archive.Stored, archive.Position],
+	error) {
 	if err := b.fail(ctx); err != nil {
 		return archive.Page[archive.Stored, archive.Position]{}, err
 	}
 	return b.Memory.Jobs(ctx, q)
 }
 
-// What only the archive knows is unavailable while it cannot be read, and never "not found". What
-// the copy has is answered.
+// TestWithoutTheArchiveNothingIsSaidNotToExist asks for jobs that only the archive knows, while it
+// cannot be read. Such an answer is unavailable, and never "not found". The jobs of the copy are
+// found.
 func TestWithoutTheArchiveNothingIsSaidNotToExist(t *testing.T) {
 	other := archive.Mark{ID: "another"}
 	for _, broken := range []struct {
@@ -181,7 +186,8 @@ func TestWithoutTheArchiveNothingIsSaidNotToExist(t *testing.T) {
 	}{
 		{"none", func(*cell) archive.Reader { return nil }, "started without --archive"},
 		{"failing", func(c *cell) archive.Reader {
-			return &brokenArchive{Memory: c.archive, err: plimsoll.Errorf(plimsoll.CodeUnavailable, "the file is not there")}
+			return &brokenArchive{Memory: c.archive, err: plimsoll.Errorf(plimsoll.CodeUnavailable,
+				"the file is not there")}
 		}, "the file is not there"},
 		{"another archive", func(c *cell) archive.Reader {
 			return &brokenArchive{Memory: c.archive, mark: &other}
@@ -241,8 +247,8 @@ func TestWithoutAnArchiveInTheCellAMissingJobIsNotFound(t *testing.T) {
 	}
 }
 
-// Reads of an archive that hangs end after archiveTimeout. Only so many wait meanwhile, and reads of
-// the copy do not.
+// Reads of an archive that hangs end after archiveTimeout. Only so many wait meanwhile, and reads
+// of the copy do not.
 func TestAnArchiveThatHangsHoldsUpNoReadOfTheCopy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCell(t)
@@ -384,7 +390,8 @@ func TestDeleteJobIsSentToTheLeader(t *testing.T) {
 	if len(sent) != 1 || sent[0].GetDeleteJob().GetId() != "a" || sent[0].GetDeleteJob().GetUid() != uid {
 		t.Errorf("sent: %v", sent)
 	}
-	for _, bad := range []*pb.DeleteJobRequest{{}, {Id: "..?"}, {Id: "a", Uid: "x"}, {Id: "a", Token: strings.Repeat("x", 200)}} {
+	for _, bad := range []*pb.DeleteJobRequest{{}, {Id: "..?"}, {Id: "a", Uid: "x"}, {Id: "a",
+		Token: strings.Repeat("x", 200)}} {
 		if _, err := call(s.jobs.DeleteJob, bad); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
 			t.Errorf("%v: %v", bad, err)
 		}
@@ -439,7 +446,8 @@ func TestAttemptsAreThoseOfTheArchiveThenThoseOfTheRecord(t *testing.T) {
 	c.end(j, 1)
 	c.archived(j)
 	check("in the archive", 0, true)
-	if _, err := call(s.jobs.ListAttempts, &pb.ListAttemptsRequest{Task: "a.map.0", After: -1}); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
+	if _, err := call(s.jobs.ListAttempts, &pb.ListAttemptsRequest{Task: "a.map.0",
+		After: -1}); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
 		t.Errorf("%v", err)
 	}
 }
@@ -462,7 +470,8 @@ type damagedArchive struct {
 	uid plimsoll.UID
 }
 
-func (d *damagedArchive) Jobs(ctx context.Context, q archive.JobQuery) (archive.Page[archive.Stored, archive.Position], error) {
+func (d *damagedArchive) Jobs(ctx context.Context, q archive.JobQuery) (archive.Page[archive.Stored,
+	archive.Position], error) {
 	page, err := d.Memory.Jobs(ctx, q)
 	page.Damaged = []plimsoll.UID{d.uid}
 	return page, err

@@ -16,8 +16,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// cell is a leader with an archive, in the process of the test: jobs are submitted, end, are written
-// to the archive and leave the active store, in the order and the batches of a leader.
+// cell is a leader with an archive, in the process of the test: jobs are submitted, end, are
+// written to the archive and leave the active store, in the order and the batches of a leader.
 type cell struct {
 	t       testing.TB
 	f       *fake
@@ -113,7 +113,8 @@ func (c *cell) store(j *cellJob) {
 	for i := range j.tasks {
 		t := &j.tasks[i]
 		r := archive.TaskRecord{
-			Key: wire.TaskKey(t.Job, t.Group, t.Index), State: t.State, Result: t.Result, Value: wire.AppendTask(nil, t),
+			Key: wire.TaskKey(t.Job, t.Group, t.Index), State: t.State, Result: t.Result, Value: wire.AppendTask(nil,
+				t),
 		}
 		if records = append(records, r); r.Failed() {
 			job.Failed++

@@ -108,8 +108,8 @@ type Config struct {
 	// they call.
 	AgentAddresses []netip.Prefix
 
-	// Archive answers questions about jobs that have left the active store; nil: this gateway cannot
-	// read them. The caller closes it once Run has returned.
+	// Archive answers questions about jobs that have left the active store; nil: this gateway
+	// cannot read them. The caller closes it once Run has returned.
 	Archive archive.Reader
 
 	// Clock returns the time since some fixed instant, suspension of the machine included; default

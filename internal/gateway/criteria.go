@@ -113,7 +113,7 @@ func ordered[E string | int32](list []E) []E {
 	return slices.Compact(list)
 }
 
-// period sets the criteria of a list of what has ended within a time.
+// period sets the criteria of a list of objects that have ended within a time.
 func (c *criteria) period(since, until int64) error {
 	if since < 0 || until < 0 {
 		return plimsoll.Invalid("since", "is before 1970; give Unix nanoseconds")
@@ -134,7 +134,8 @@ func (c *criteria) restricts() bool {
 // indexed reports whether an index of jobs has exactly those that meet the criteria.
 func (c *criteria) indexed() bool {
 	n := 0
-	for _, restricts := range [...]bool{c.owner != "", c.queue != "" && c.queue != plimsoll.RootQueue, len(c.states) > 0} {
+	for _, restricts := range [...]bool{c.owner != "", c.queue != "" && c.queue != plimsoll.RootQueue,
+		len(c.states) > 0} {
 		if restricts {
 			n++
 		}
@@ -213,8 +214,9 @@ func taskFacts(key string, t *wire.TaskFacts) facts {
 // jobFacts returns the facts of a job.
 func jobFacts(id string, j *wire.JobFacts) facts {
 	return facts{
-		exists: true, key: id, queue: j.Queue, owner: j.Owner, state: j.State, result: int32(j.Result()), finished: j.Finished,
-		deleted: j.Deleted,
+		exists: true, key: id, queue: j.Queue, owner: j.Owner, state: j.State, result: int32(j.Result()),
+		finished: j.Finished,
+		deleted:  j.Deleted,
 	}
 }
 
@@ -249,7 +251,8 @@ func (c *criteria) metRarer(f *facts) bool {
 	switch {
 	case len(c.results) > 0 && !slices.Contains(c.results, f.result),
 		len(c.exitCodes) > 0 && (f.result == 0 || !has(c.exitCodes, f.exitCode)),
-		(c.since > 0 || c.until > 0) && (f.finished == 0 || f.finished < c.since || c.until > 0 && f.finished >= c.until),
+		(c.since > 0 || c.until > 0) && (f.finished == 0 || f.finished < c.since || c.until > 0 &&
+			f.finished >= c.until),
 		len(c.ids) > 0 && !has(c.ids, f.key):
 		return false
 	}

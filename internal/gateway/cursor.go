@@ -154,11 +154,13 @@ func (r *cursorReader) position() (p archive.Position) {
 // check fails if a cursor is of another list, or of a pin of another gateway.
 func (c *cursor) check(field string, list uint8, criteria uint64, gateway string) error {
 	if c.list != list || c.criteria != criteria {
-		return plimsoll.Invalid(field, "belongs to a list with other criteria or another order; repeat those, or begin again without it")
+		return plimsoll.Invalid(field,
+			"belongs to a list with other criteria or another order; repeat those, or begin again without it")
 	}
 	if c.pinned && c.gateway != gateway {
 		return plimsoll.Errorf(plimsoll.CodeStale,
-			"the pinned state is held by the gateway %.200q, and this is %q; ask there, or begin again", c.gateway, gateway)
+			"the pinned state is held by the gateway %.200q, and this is %q; ask there, or begin again", c.gateway,
+			gateway)
 	}
 	return nil
 }

@@ -342,7 +342,8 @@ func (g *Gateway) do(ctx context.Context, cmd *pb.Command) (*pb.Reply, error) {
 			"the command could not be sent to the leader within %s; try again", g.cfg.WriteTimeout)
 	case bounded.Err() != nil:
 		return nil, plimsoll.Errorf(plimsoll.CodeOutcomeUnknown,
-			"the leader did not answer within %s: the change was made or not; look before you try again", g.cfg.WriteTimeout)
+			"the leader did not answer within %s: the change was made or not; look before you try again",
+			g.cfg.WriteTimeout)
 	}
 	return nil, err
 }

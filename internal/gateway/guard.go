@@ -56,7 +56,8 @@ func checkRequest(procedure string, request any) error {
 }
 
 // checkKnown fails for a read with a field that this version does not know. Such a field comes from
-// a newer caller: a criterion that was ignored would choose too much. Writes are left to the leader.
+// a newer caller: a criterion that was ignored would choose too much. Writes are left to the
+// leader.
 func checkKnown(procedure string, m proto.Message) error {
 	unknown := m.ProtoReflect().GetUnknown()
 	if len(unknown) == 0 {

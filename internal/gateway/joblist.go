@@ -15,8 +15,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// chosenRecords is the number of records of a range up to which all are looked at, and the first ones
-// of the order picked. Of more, those of the order are walked until the page is full.
+// chosenRecords is the number of records of a range up to which all are looked at, and the first
+// ones of the order picked. Of more, those of the order are walked until the page is full.
 const chosenRecords = 20_000
 
 // scope is the part of the jobs that a list looks at.
@@ -75,7 +75,8 @@ func jobListOf(g *Gateway, req *pb.ListJobsRequest) (l jobList, err error) {
 		return l, nil
 	}
 	if req.GetAfter() != "" {
-		return l, plimsoll.Invalid("after", "is possible only in a list without cursor, sort, pin and scope; give cursor")
+		return l, plimsoll.Invalid("after",
+			"is possible only in a list without cursor, sort, pin and scope; give cursor")
 	}
 	direction := uint64(0)
 	if l.ascending {
@@ -98,8 +99,8 @@ func cursorOf(g *Gateway, field, text string, list uint8, hash uint64) (*cursor,
 	return &c, err
 }
 
-// hashOf returns a hash of the criteria with a few more numbers. Cursors carry it, so that a page is
-// not continued with other criteria by mistake. Gateways of one version have the same.
+// hashOf returns a hash of the criteria with a few more numbers. Cursors carry it, so that a page
+// is not continued with other criteria by mistake. Gateways of one version have the same.
 func (c *criteria) hashOf(numbers ...uint64) uint64 {
 	sum := fnv.New64a()
 	number := func(n uint64) { _ = binary.Write(sum, binary.BigEndian, n) } // a hash takes everything
@@ -301,7 +302,10 @@ func (c *cursor) place() archive.Position {
 
 // page returns the part of the snapshot's jobs for one page.
 func (l *jobLook) page(ctx context.Context, want *jobList) (p jobPage, err error) {
-	first := firstOf[jobEntry]{most: want.limit + 1, compare: func(a, b jobEntry) int { return want.compare(a.at, b.at) }}
+	first := firstOf[jobEntry]{most: want.limit + 1, compare: func(a, b jobEntry) int {
+		return want.compare(a.at,
+			b.at)
+	}}
 	jobs, most, walked := l.inOrder(want)
 	if err := chargeOf(ctx).holdAnswer(2 * min(first.most, most) * entryBytes); err != nil {
 		return p, err
@@ -347,8 +351,8 @@ func (l *jobLook) entry(want *jobList, id string, data []byte) (e jobEntry, met 
 	return jobEntry{at: archive.PositionOf(want.sort, &head), id: id, status: data}, true, nil
 }
 
-// inOrder yields jobs that hold all which meet the criteria and lie behind the cursor, at most most.
-// walked is set if they are in the order of the list, and not set if they are few.
+// inOrder yields jobs that hold all which meet the criteria and lie behind the cursor, at most
+// most. walked is set if they are in the order of the list, and not set if they are few.
 func (l *jobLook) inOrder(want *jobList) (jobs iter.Seq2[string, []byte], most int, walked bool) {
 	chosen := l.snapshot.JobRange(want.jobs())
 	few := chosen.Len() <= l.few

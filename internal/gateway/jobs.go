@@ -68,11 +68,11 @@ func (s jobService) SubmitJob(
 }
 
 // earlier looks for an earlier job with the id of a submitted one in the archive: such an id is
-// taken, unless the submit says replace. The earlier job is returned if the submit has its token: it
-// is the same submit, sent again. The leader looks at the jobs of the active store.
+// taken, unless the submit says replace. The earlier job is returned if the submit has its token:
+// it is the same submit, sent again. The leader looks at the jobs of the active store.
 //
-// The check is for people, who do not want to lose sight of a job by a typo; nothing rests on it. It
-// is left out when the archive cannot be read now. It does not see a job that leaves the active
+// The check is for people, who do not want to lose sight of a job by a typo; nothing rests on it.
+// It is left out when the archive cannot be read now. It does not see a job that leaves the active
 // store while the submit is under way: the id is free then as it is with replace.
 func (g *Gateway) earlier(ctx context.Context, spec *pb.JobSpec) (*pb.Job, error) {
 	s := g.replica.Latest()
@@ -101,7 +101,8 @@ func (g *Gateway) earlier(ctx context.Context, spec *pb.JobSpec) (*pb.Job, error
 		return job, nil
 	}
 	return nil, plimsoll.Errorf(plimsoll.CodeAlreadyExists,
-		"job %q has ended and is in the archive; submit with replace to use its id again, or choose another id", stored.ID)
+		"job %q has ended and is in the archive; submit with replace to use its id again, or choose another id",
+		stored.ID)
 }
 
 func checkSpec(spec *pb.JobSpec) error {

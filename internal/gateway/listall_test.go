@@ -119,8 +119,8 @@ func (c *cell) answerOf(req *pb.ListJobsRequest) (ids []string) {
 	return idsOf(jobs)
 }
 
-// TestAPinnedListOfAllIsTheStateOfItsFirstPage pages through lists while jobs move into the archive.
-// With a pin the pages are the state of the first one, whatever happens meanwhile.
+// TestAPinnedListOfAllIsTheStateOfItsFirstPage pages through lists while jobs move into the
+// archive. With a pin the pages are the state of the first one, whatever happens meanwhile.
 func TestAPinnedListOfAllIsTheStateOfItsFirstPage(t *testing.T) {
 	first, runs := testrun.Seed(t), testrun.Count(20, 150, 5000)
 	for run := range runs {
@@ -152,7 +152,8 @@ func TestAPinnedListOfAllIsTheStateOfItsFirstPage(t *testing.T) {
 				if err != nil {
 					t.Fatalf("seed %d, run %d, %v: %v", first, run, req, err)
 				}
-				if pages == 0 && (res.GetTotal() != int64(len(want)) || res.GetTotalAtLeast() || res.GetPinUntil() == 0) {
+				if pages == 0 && (res.GetTotal() != int64(len(want)) || res.GetTotalAtLeast() ||
+					res.GetPinUntil() == 0) {
 					t.Fatalf("seed %d, run %d, %v: counted %d, want %d", first, run, req, res.GetTotal(), len(want))
 				}
 				got = append(got, idsOf(res.GetJobs())...)
@@ -221,7 +222,8 @@ type shortArchive struct {
 	rng *rand.Rand
 }
 
-func (a *shortArchive) Jobs(ctx context.Context, q archive.JobQuery) (archive.Page[archive.Stored, archive.Position], error) {
+func (a *shortArchive) Jobs(ctx context.Context, q archive.JobQuery) (archive.Page[archive.Stored, archive.Position],
+	error) {
 	q.Limit = 1 + a.rng.IntN(q.Limit)
 	return a.Memory.Jobs(ctx, q)
 }
@@ -250,7 +252,8 @@ func (c *cell) tasksOfAll(req *pb.ListTasksRequest) (ids []string) {
 		t     *plimsoll.Task
 	}
 	var all []task
-	jobs := &pb.ListJobsRequest{Owner: req.GetOwner(), Queue: req.GetQueue(), Labels: req.GetLabels(), Scope: req.GetScope()}
+	jobs := &pb.ListJobsRequest{Owner: req.GetOwner(), Queue: req.GetQueue(), Labels: req.GetLabels(),
+		Scope: req.GetScope()}
 	for _, j := range c.sorted() {
 		if !jobAnswers(jobs, j) {
 			continue
@@ -262,7 +265,8 @@ func (c *cell) tasksOfAll(req *pb.ListTasksRequest) (ids []string) {
 				continue
 			}
 			phase := 0
-			if req.GetSort() == pb.TaskSort_TASK_SORT_FAILED_FIRST && (t.Result == 0 || t.Result == plimsoll.ResultSucceeded) {
+			if req.GetSort() == pb.TaskSort_TASK_SORT_FAILED_FIRST && (t.Result == 0 ||
+				t.Result == plimsoll.ResultSucceeded) {
 				phase = 1
 			}
 			all = append(all, task{phase, j, t})
@@ -355,8 +359,8 @@ func TestAListOfAllTasksMissesNone(t *testing.T) {
 	}
 }
 
-// A list of the tasks of one job goes on when the job leaves the store between two pages, also for a
-// caller that pages with the ids of tasks.
+// A list of the tasks of one job goes on when the job leaves the store between two pages. So it
+// does for a caller that pages with the ids of tasks.
 func TestAListOfTheTasksOfAJobGoesOnInTheArchive(t *testing.T) {
 	for moves := range 5 {
 		for _, pin := range []bool{false, true} {

@@ -55,7 +55,8 @@ func TestListsOfJobsMeetEachCriterion(t *testing.T) {
 		{"labels of nobody", &pb.ListJobsRequest{Labels: []string{"night", "team=blue"}}, ""},
 		{"results", &pb.ListJobsRequest{Results: []pb.TaskResult{pb.TaskResult_TASK_RESULT_FAILED}}, "c"},
 		{"killed", &pb.ListJobsRequest{Results: []pb.TaskResult{3, 1}}, "b d"},
-		{"ended", &pb.ListJobsRequest{Scope: pb.Scope_SCOPE_ENDED, Sort: pb.JobSort_JOB_SORT_ID, Ascending: true}, "b c d"},
+		{"ended", &pb.ListJobsRequest{Scope: pb.Scope_SCOPE_ENDED, Sort: pb.JobSort_JOB_SORT_ID, Ascending: true},
+			"b c d"},
 		{"since", &pb.ListJobsRequest{Since: ended + 1}, "c d"},
 		{"until", &pb.ListJobsRequest{Until: ended + 1}, "b"},
 		{"newest first", &pb.ListJobsRequest{Sort: pb.JobSort_JOB_SORT_SUBMITTED}, "d c b a"},
@@ -89,7 +90,8 @@ func TestListsOfTasksMeetEachCriterion(t *testing.T) {
 		{"a job", &pb.ListTasksRequest{Job: "c"}, "c.map.0 c.map.1 c.map.2"},
 		{"results", &pb.ListTasksRequest{Results: []pb.TaskResult{2}}, "c.map.0 c.map.1 d.map.0"},
 		{"exit codes", &pb.ListTasksRequest{ExitCodes: []int32{2, 7}}, "c.map.1"},
-		{"exit code 0 is none of a task that runs", &pb.ListTasksRequest{ExitCodes: []int32{0}}, "b.map.0 b.map.1 c.map.2"},
+		{"exit code 0 is none of a task that runs", &pb.ListTasksRequest{ExitCodes: []int32{0}},
+			"b.map.0 b.map.1 c.map.2"},
 		{"owner", &pb.ListTasksRequest{Owner: "ann", Results: []pb.TaskResult{2}}, "c.map.0 c.map.1"},
 		{"queue", &pb.ListTasksRequest{Queue: "root.x"}, "a.map.0 a.map.1 b.map.0 b.map.1"},
 		{"label", &pb.ListTasksRequest{Labels: []string{"team=blue"}}, "b.map.0 b.map.1"},
@@ -187,8 +189,8 @@ func TestCriteriaThatCannotBeAreRefused(t *testing.T) {
 	}
 }
 
-// A newer caller may send a criterion that this gateway does not know. To ignore it would choose too
-// much, so a read with it is refused, in both encodings. A write goes to the leader.
+// A newer caller may send a criterion that this gateway does not know. To ignore it would choose
+// too much, so a read with it is refused, in both encodings. A write goes to the leader.
 func TestUnknownCriteriaAreRefused(t *testing.T) {
 	f := newFake()
 	g := newGateway(t, Config{}, f)
@@ -211,13 +213,14 @@ func TestUnknownCriteriaAreRefused(t *testing.T) {
 	req := &pb.WatchJobsRequest{}
 	req.ProtoReflect().SetUnknown(unknown)
 	stream := open(t, watchClient(t, serve(t, Config{}, f)).WatchJobs, req)
-	if err := ending(t, stream); plimsoll.CodeOf(err) != plimsoll.CodeInvalid || !strings.Contains(err.Error(), "field 999") {
+	if err := ending(t, stream); plimsoll.CodeOf(err) != plimsoll.CodeInvalid || !strings.Contains(err.Error(),
+		"field 999") {
 		t.Errorf("a watch: %v", err)
 	}
 }
 
-// Answers with some fields are those of the whole answer, in both encodings, from the copy and from
-// the archive, and the cache of JSON does not get them.
+// Answers with some fields are those of the whole answer: in both encodings, from the copy and from
+// the archive. The cache of JSON does not get them.
 func TestAnswersHaveTheFieldsThatWereAskedFor(t *testing.T) {
 	c := fourJobs(t)
 	c.archived(c.active["c"])
@@ -227,7 +230,8 @@ func TestAnswersHaveTheFieldsThatWereAskedFor(t *testing.T) {
 		for _, id := range []string{"b", "c"} {
 			whole := must(t, jobs.GetJob, &pb.GetJobRequest{Id: id}).GetJob()
 			cached := s.gateway.rendered.stats().size
-			got := must(t, jobs.GetJob, &pb.GetJobRequest{Id: id, Fields: []string{"status.state", "spec.labels"}}).GetJob()
+			got := must(t, jobs.GetJob, &pb.GetJobRequest{Id: id, Fields: []string{"status.state",
+				"spec.labels"}}).GetJob()
 			want := &pb.Job{
 				Spec:   &pb.JobSpec{Id: id, Labels: whole.GetSpec().GetLabels()},
 				Status: &pb.JobStatus{Id: id, Uid: whole.GetStatus().GetUid(), State: whole.GetStatus().GetState()},
@@ -246,12 +250,14 @@ func TestAnswersHaveTheFieldsThatWereAskedFor(t *testing.T) {
 		for _, scope := range []pb.Scope{pb.Scope_SCOPE_UNSPECIFIED, pb.Scope_SCOPE_ALL} {
 			list := must(t, jobs.ListJobs, &pb.ListJobsRequest{Scope: scope, Fields: []string{"owner"}})
 			for _, j := range list.GetJobs() {
-				if want := (&pb.JobStatus{Id: j.GetId(), Uid: j.GetUid(), Owner: j.GetOwner()}); !proto.Equal(j, want) ||
+				if want := (&pb.JobStatus{Id: j.GetId(), Uid: j.GetUid(), Owner: j.GetOwner()}); !proto.Equal(j,
+					want) ||
 					j.GetOwner() == "" || j.GetUid() == "" {
 					t.Errorf("%s, %v: %v", name, scope, j)
 				}
 			}
-			tasks := must(t, jobs.ListTasks, &pb.ListTasksRequest{Scope: scope, Fields: []string{"state"}, Results: []pb.TaskResult{2}})
+			tasks := must(t, jobs.ListTasks, &pb.ListTasksRequest{Scope: scope, Fields: []string{"state"},
+				Results: []pb.TaskResult{2}})
 			for _, task := range tasks.GetTasks() {
 				if task.GetNode() != "" || task.GetState() != pb.TaskState_TASK_STATE_FINISHED || task.GetJob() == "" {
 					t.Errorf("%s, %v: %v", name, scope, task)
@@ -273,7 +279,8 @@ func TestWatchesMeetTheCriteriaOfLists(t *testing.T) {
 				m := receive(t, stream)
 				if len(m.GetJobs()) > 0 {
 					j := m.GetJobs()[0]
-					return fmt.Sprint(j.GetJob().GetStatus().GetId(), " ", strings.ToLower(strings.TrimPrefix(j.GetChange().String(), "WATCH_CHANGE_")))
+					return fmt.Sprint(j.GetJob().GetStatus().GetId(), " ",
+						strings.ToLower(strings.TrimPrefix(j.GetChange().String(), "WATCH_CHANGE_")))
 				}
 			}
 		}
@@ -281,7 +288,8 @@ func TestWatchesMeetTheCriteriaOfLists(t *testing.T) {
 	blue := seen(&pb.WatchJobsRequest{Labels: []string{"team=blue"}})
 	byID := seen(&pb.WatchJobsRequest{Ids: []string{"z", "b"}})
 	failed := seen(&pb.WatchJobsRequest{Results: []pb.TaskResult{pb.TaskResult_TASK_RESULT_FAILED}})
-	tasks := open(t, watchClient(t, s).WatchTasks, &pb.WatchTasksRequest{ExitCodes: []int32{1}, Results: []pb.TaskResult{2}})
+	tasks := open(t, watchClient(t, s).WatchTasks, &pb.WatchTasksRequest{ExitCodes: []int32{1},
+		Results: []pb.TaskResult{2}})
 	for name, next := range map[string]func() string{"label": blue, "id": byID} {
 		if got := next(); got != "b present" {
 			t.Errorf("%s: %s", name, got)
@@ -300,7 +308,8 @@ func TestWatchesMeetTheCriteriaOfLists(t *testing.T) {
 	if got := failed(); got != "b added" {
 		t.Errorf("results: %s", got)
 	}
-	if got := receive(t, tasks).GetTasks()[0]; got.GetTask().GetJob() != "b" || got.GetChange() != pb.WatchChange_WATCH_CHANGE_ADDED {
+	if got := receive(t, tasks).GetTasks()[0]; got.GetTask().GetJob() != "b" ||
+		got.GetChange() != pb.WatchChange_WATCH_CHANGE_ADDED {
 		t.Errorf("tasks: %v", got)
 	}
 	bad := open(t, watchClient(t, s).WatchJobs, &pb.WatchJobsRequest{Labels: []string{""}})
@@ -314,7 +323,8 @@ func TestACountThatTakesTooLongIsALowerBound(t *testing.T) {
 	f := newFake()
 	var batch []wire.Mutation
 	for i := range maxCounted + 10 {
-		batch = append(batch, putTask(plimsoll.Task{Job: "a", Group: "map", Index: int32(i), State: plimsoll.TaskPending}))
+		batch = append(batch, putTask(plimsoll.Task{Job: "a", Group: "map", Index: int32(i),
+			State: plimsoll.TaskPending}))
 	}
 	f.put(append(batch, putStatus(plimsoll.JobStatus{ID: "a", State: plimsoll.JobRunning}))...)
 	s := directly(newGateway(t, Config{}, f))
@@ -387,21 +397,25 @@ func TestPinsAreBounded(t *testing.T) {
 			}
 		}
 		c.submit("one-more", "ann", "root.x", nil, 0)
-		if _, err := begin(); plimsoll.CodeOf(err) != plimsoll.CodeExhausted || !strings.Contains(err.Error(), "list without pin") {
+		if _, err := begin(); plimsoll.CodeOf(err) != plimsoll.CodeExhausted || !strings.Contains(err.Error(),
+			"list without pin") {
 			t.Errorf("beyond the bound: %v", err)
 		}
-		status, header, _ := post(s.gateway, plimsollv1connect.JobServiceListJobsProcedure, "application/json", []byte(`{"pin":true}`))
+		status, header, _ := post(s.gateway, plimsollv1connect.JobServiceListJobsProcedure, "application/json",
+			[]byte(`{"pin":true}`))
 		if status != http.StatusTooManyRequests || header.Get("Retry-After") == "" {
 			t.Errorf("beyond the bound: %d, %v", status, header)
 		}
 		must(t, s.jobs.ListJobs, &pb.ListJobsRequest{Sort: pb.JobSort_JOB_SORT_SUBMITTED})
 		other := directly(newGateway(t, Config{ID: "g2"}, c.f))
-		if _, err := call(other.jobs.ListJobs, first); plimsoll.CodeOf(err) != plimsoll.CodeStale || !strings.Contains(err.Error(), `"g1"`) {
+		if _, err := call(other.jobs.ListJobs, first); plimsoll.CodeOf(err) != plimsoll.CodeStale ||
+			!strings.Contains(err.Error(), `"g1"`) {
 			t.Errorf("at another gateway: %v", err)
 		}
 		time.Sleep(pinTime - time.Second)
 		page := must(t, s.jobs.ListJobs, first)
-		if until := time.Unix(0, page.GetPinUntil()); until != time.Now().Add(pinTime) || page.GetAgeNanos() != int64(pinTime-time.Second) {
+		if until := time.Unix(0, page.GetPinUntil()); until != time.Now().Add(pinTime) ||
+			page.GetAgeNanos() != int64(pinTime-time.Second) {
 			t.Errorf("a page keeps the pin until %s; the answer is %s old", until, time.Duration(page.GetAgeNanos()))
 		}
 		time.Sleep(2 * time.Second) // the others are over, and this one is not
@@ -410,7 +424,8 @@ func TestPinsAreBounded(t *testing.T) {
 			t.Errorf("when the others are over: %v", err)
 		}
 		time.Sleep(pinTime + time.Second)
-		if _, err := call(s.jobs.ListJobs, first); plimsoll.CodeOf(err) != plimsoll.CodeStale || !strings.Contains(err.Error(), "begin again") {
+		if _, err := call(s.jobs.ListJobs, first); plimsoll.CodeOf(err) != plimsoll.CodeStale ||
+			!strings.Contains(err.Error(), "begin again") {
 			t.Errorf("when it is over: %v", err)
 		}
 	})
@@ -446,24 +461,27 @@ func TestPinsGoWhenTheyKeepTooMuch(t *testing.T) {
 
 func TestACursorIsReadBack(t *testing.T) {
 	want := cursor{
-		list: listOfTasks, criteria: 7, phase: 1, finished: -5, uid: plimsoll.MakeUID(3, 4), id: "job", key: "job\x00map\x000000001",
-		archived: archive.TaskPosition{Job: archive.Position{UID: plimsoll.MakeUID(1, 2), Finished: 9, ID: "other"}, Task: 1 << 20},
-		pinned:   true, gateway: "g1", version: plimsoll.Version{Epoch: 2, Revision: 1 << 60},
+		list: listOfTasks, criteria: 7, phase: 1, finished: -5, uid: plimsoll.MakeUID(3, 4), id: "job",
+		key: "job\x00map\x000000001",
+		archived: archive.TaskPosition{Job: archive.Position{UID: plimsoll.MakeUID(1, 2), Finished: 9, ID: "other"},
+			Task: 1 << 20},
+		pinned: true, gateway: "g1", version: plimsoll.Version{Epoch: 2, Revision: 1 << 60},
 	}
 	got, err := parseCursor("cursor", want.text())
 	if err != nil || got != want {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	long := want
-	long.id, long.archived.Job.ID, long.gateway = strings.Repeat("i", 255), strings.Repeat("i", 255), strings.Repeat("g", 255)
+	long.id, long.archived.Job.ID, long.gateway = strings.Repeat("i", 255), strings.Repeat("i", 255),
+		strings.Repeat("g", 255)
 	long.key = long.id + "\x00" + strings.Repeat("m", 255) + "\x000000001"
 	if got, err := parseCursor("cursor", long.text()); err != nil || got != long {
 		t.Errorf("the longest: %v, %d bytes", err, len(long.text()))
 	}
 }
 
-// FuzzCursor reads any text as a cursor, and lists with what is taken for one: whoever makes one up
-// gets a page or an error, and nothing that lies outside of the list.
+// FuzzCursor reads any text as a cursor, and lists with each text that is one. A caller that makes
+// one up gets a page or an error, and nothing that lies outside of the list.
 func FuzzCursor(f *testing.F) {
 	c := newCell(f)
 	for i := range 6 {

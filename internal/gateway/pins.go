@@ -18,11 +18,11 @@ const (
 
 // pins are the states that are kept for the next pages of lists. All lists of a version share one.
 //
-// A pin keeps the records that have been replaced since, so its cost is what was written to the
-// copy since it was made. When that exceeds maxPinBytes the oldest pins go. When there are maxPins,
-// a list that wants another one is refused; those under way are not disturbed. Pins do not know
-// their callers: one caller can hold all of them, and the others are told to try again. A list
-// without a pin is never refused for that.
+// A pin keeps the records that have been replaced since: its cost is the bytes written to the copy
+// since it was made. When that exceeds maxPinBytes the oldest pins go. When there are maxPins, a
+// list that wants another one is refused; those under way are not disturbed. Pins do not know their
+// callers: one caller can hold all of them, and the others are told to try again. A list without a
+// pin is never refused for that.
 type pins struct {
 	mu struct {
 		sync.Mutex
@@ -51,7 +51,8 @@ func (p *pins) take(s, latest *replica.Snapshot, now time.Time) (until time.Time
 	}
 	if len(p.mu.held) == maxPins {
 		return time.Time{}, plimsoll.Errorf(plimsoll.CodeExhausted,
-			"this gateway holds %d pinned states, as many as it may; list without pin, or try again within %s", maxPins, pinTime)
+			"this gateway holds %d pinned states, as many as it may; list without pin, or try again within %s",
+			maxPins, pinTime)
 	}
 	at := len(p.mu.held)
 	for at > 0 && s.Revision() < p.mu.held[at-1].snapshot.Revision() {
@@ -104,8 +105,8 @@ func (p *pins) drop(latest *replica.Snapshot, now time.Time) {
 func (p *pins) stats(latest *replica.Snapshot) (n int, bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, held := range p.mu.held {
-		written, _ := latest.WrittenSince(held.snapshot)
+	for i := range p.mu.held {
+		written, _ := latest.WrittenSince(p.mu.held[i].snapshot)
 		bytes = max(bytes, written) // what the oldest keeps holds what the others do
 	}
 	return len(p.mu.held), bytes

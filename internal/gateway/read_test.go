@@ -230,7 +230,8 @@ func TestListEvents(t *testing.T) {
 		{"since a time to come", &pb.ListEventsRequest{Since: 99}, nil, 6},
 		{
 			"about jobs", &pb.ListEventsRequest{Types: []pb.EventSubject{pb.EventSubject_EVENT_SUBJECT_JOB}},
-			[]uint64{0, 3}, 6,
+			[]uint64{0, 3},
+			6,
 		},
 		{
 			"about tasks of a job, since a time", &pb.ListEventsRequest{

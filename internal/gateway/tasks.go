@@ -169,8 +169,8 @@ func (s jobService) plainTasks(
 	return a.Finish(resp)
 }
 
-// cursorMark begins the text of a cursor that stands in the place of a task's id, in an answer to a
-// caller that pages with ids. No id begins with it.
+// cursorMark begins a cursor that stands in the place of a task's id, in an answer to a caller that
+// pages with ids. No id begins with it.
 const cursorMark = "~"
 
 // afterOf reads the field after: the key of a task, or a cursor.

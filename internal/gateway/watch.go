@@ -192,7 +192,8 @@ func (w *watch) sendSnapshot(ctx context.Context, snapshot *replica.Snapshot) er
 		}
 		if time.Now().After(deadline) {
 			return w.cut(cutSnapshot, plimsoll.Errorf(plimsoll.CodeExhausted,
-				"the snapshot of this watch was not read within %s; narrow the criteria, or read faster", w.g.cfg.AnswerTimeout))
+				"the snapshot of this watch was not read within %s; narrow the criteria, or read faster",
+				w.g.cfg.AnswerTimeout))
 		}
 	}
 	w.message.end(w.point, true)
@@ -330,7 +331,8 @@ func (w *watch) take(c *replica.Change) error {
 	case !is:
 		kind = pb.WatchChange_WATCH_CHANGE_LEFT
 	}
-	w.message.add(kind, w.kind, &object, w.want.specs, c.Revision, kind == pb.WatchChange_WATCH_CHANGE_DELETED && w.archives(f))
+	w.message.add(kind, w.kind, &object, w.want.specs, c.Revision, kind == pb.WatchChange_WATCH_CHANGE_DELETED &&
+		w.archives(f))
 	return nil
 }
 

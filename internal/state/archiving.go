@@ -100,6 +100,12 @@ func (s *State) Archived(id string, sequence uint64, written, deleted []JobName)
 	}
 }
 
+// AcceptArchive makes an archive the one that the store needs, although it may lack jobs.
+func (s *State) AcceptArchive(id string, sequence uint64) {
+	s.archiving.status.ID, s.archiving.status.Sequence = id, sequence
+	s.markArchive()
+}
+
 // awaits returns the job of a name if it waits for the archive, and nil otherwise.
 func (s *State) awaits(name JobName) *Job {
 	if j := s.jobs[name.ID]; j != nil && j.UID == name.UID && j.waits() {

@@ -215,6 +215,7 @@ var unplaced = map[string]string{
 	"Command":        "the node's", "Env": "the node's", "WorkDir": "the node's", "User": "the node's",
 	"UserGroup":  "the node's",
 	"MaxRuntime": "the node's", "KillGrace": "the node's", "LogLimit": "the node's",
+	"Outputs": "the node's",
 }
 
 // TestEveryFieldOfASpecificationIsPlaced finds each field in the request or in the table of

@@ -309,7 +309,8 @@ type JobFacts struct {
 	Deleted      bool
 }
 
-// Lifetime returns the uid of the job. One from before uids existed has the time of its submit only.
+// Lifetime returns the uid of the job. One from before uids existed has the time of its submit
+// only.
 func (facts *JobFacts) Lifetime() (plimsoll.UID, error) {
 	if len(facts.UID) == 0 {
 		return plimsoll.MakeUID(facts.Submitted, 0), nil

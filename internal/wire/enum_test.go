@@ -22,8 +22,8 @@ var contracts = map[string]struct {
 	"ArchiveMode": {
 		"Archive", pb.ArchiveMode_name, "ARCHIVE_MODE_", Known[plimsoll.ArchiveMode, int32], "objects.proto",
 	},
-	"StepReason":   {"Reason", pb.StepReason_name, "STEP_REASON_", Known[plimsoll.StepReason, int32], "objects.proto"},
-	"Class":        {"Class", pb.Class_name, "CLASS_", Known[plimsoll.Class, int32], "objects.proto"},
+	"StepReason": {"Reason", pb.StepReason_name, "STEP_REASON_", Known[plimsoll.StepReason, int32], "objects.proto"},
+	"Class":      {"Class", pb.Class_name, "CLASS_", Known[plimsoll.Class, int32], "objects.proto"},
 	"EventSubject": {
 		"Subject", pb.EventSubject_name, "EVENT_SUBJECT_", Known[plimsoll.EventSubject, int32], "api.proto",
 	},

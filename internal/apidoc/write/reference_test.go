@@ -52,7 +52,8 @@ func TestTheReferenceHasEveryCallWithItsComment(t *testing.T) {
 			"| `env` | map of string to string |", "| `JOB_STATE_RUNNING` | 4 |",
 		},
 		pagesDir + "JobService.html": {
-			`<section id="SubmitJob">`, "<p>SubmitJob does &lt;this&gt;.</p>", `<a href="types.html#JobSpec">JobSpec</a>`,
+			`<section id="SubmitJob">`, "<p>SubmitJob does &lt;this&gt;.</p>",
+			`<a href="types.html#JobSpec">JobSpec</a>`,
 		},
 		pagesDir + "types.html": {`<section id="JobSpec">`, `<section id="JobState">`},
 		pagesDir + "index.html": {`<a href="WatchService.html#WatchJobs">WatchJobs</a>`},

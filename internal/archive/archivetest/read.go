@@ -97,9 +97,15 @@ var readCases = []testCase{
 	{"a question beyond its bounds is refused with the field", func(t tester, h Harness, _ uint64) {
 		a := open(t, h)
 		for _, q := range []archive.JobQuery{
-			{Limit: -1}, {Limit: archive.MaxLimit + 1}, {MaxBytes: -1}, {MaxBytes: archive.MaxPageBytes + 1},
-			{Sort: archive.Sort(archive.NumSorts)}, {FinishedFrom: -1}, {FinishedTo: -1},
-			{IDs: make([]string, archive.MaxIDs+1)}, {Labels: make([]string, archive.MaxLabels+1)},
+			{Limit: -1},
+			{Limit: archive.MaxLimit + 1},
+			{MaxBytes: -1},
+			{MaxBytes: archive.MaxPageBytes + 1},
+			{Sort: archive.Sort(archive.NumSorts)},
+			{FinishedFrom: -1},
+			{FinishedTo: -1},
+			{IDs: make([]string, archive.MaxIDs+1)},
+			{Labels: make([]string, archive.MaxLabels+1)},
 		} {
 			_, err := a.r.Jobs(t.Context(), q)
 			refused(t, show(q), plimsoll.CodeInvalid, err)

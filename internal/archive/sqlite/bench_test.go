@@ -1,10 +1,12 @@
 package sqlite_test
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -120,6 +122,128 @@ func BenchmarkWrite(b *testing.B) {
 			b.ReportMetric(float64((cpu()-before).Nanoseconds())/float64(b.N), "cpu-ns/job")
 			b.ReportMetric(float64(b.N)/seconds, "jobs/s")
 			b.ReportMetric(float64(b.N*shape.tasks)/seconds, "tasks/s")
+		})
+	}
+}
+
+// filled returns the path of an archive with benchJobs jobs. It is made once for all benchmarks,
+// in a directory that stays if PLIMSOLL_ARCHIVE_DIR names one.
+func filled(b *testing.B) string {
+	b.Helper()
+	count := benchJobs(b)
+	directory := os.Getenv("PLIMSOLL_ARCHIVE_DIR")
+	if directory == "" {
+		directory = b.TempDir()
+	}
+	path := filepath.Join(directory, fmt.Sprintf("jobs-%d.db", count))
+	w, err := sqlite.OpenWriter(b.Context(), path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	mark, err := w.Fence(b.Context(), 1)
+	for n := int(mark.Jobs); err == nil && n < count; n += 500 {
+		jobs := make([]archive.Job, min(500, count-n))
+		for i := range jobs {
+			jobs[i] = benchJob(n+i, 1)
+		}
+		_, err = w.Write(b.Context(), 1, jobs, nil)
+	}
+	if err := errors.Join(err, w.Close()); err != nil {
+		b.Fatal(err)
+	}
+	return path
+}
+
+// BenchmarkRead answers questions about a full archive. p99 is of the calls of one run.
+func BenchmarkRead(b *testing.B) {
+	path := filled(b)
+	count := benchJobs(b)
+	middle := benchStart + int64(count)*100_000
+	r := sqlite.OpenReader(path)
+	defer r.Close() //nolint:errcheck // the figures are there
+	get := func(i int) error {
+		n := i * 7919 % count
+		job, err := r.Job(b.Context(), benchJob(n, 1).ID, plimsoll.UID{})
+		if err == nil && job.UID != benchJob(n, 1).UID {
+			err = errors.New("it is another job")
+		}
+		return err
+	}
+	b.Run("job", func(b *testing.B) { measure(b, get) })
+	queries := []struct {
+		name string
+		q    archive.JobQuery
+		full bool // a page of 100 is there
+	}{
+		{"all", archive.JobQuery{}, true},
+		{"rare-owner", archive.JobQuery{Owner: "rare"}, false},
+		{"common-queue", archive.JobQuery{Queue: "root.team1"}, true},
+		{"label", archive.JobQuery{Labels: []string{"app=app7"}}, true},
+		{"failed", archive.JobQuery{Results: []plimsoll.TaskResult{plimsoll.ResultFailed}}, true},
+		{"since", archive.JobQuery{FinishedFrom: middle}, true},
+		{"label-queue-failed", archive.JobQuery{
+			Labels: []string{"zone=z1", "app"}, Queue: "root.team1.batch", Failed: true,
+		}, false},
+		{"owner-since", archive.JobQuery{Owner: "owner7", FinishedFrom: middle}, true},
+		{"nothing", archive.JobQuery{Owner: "owner7", Labels: []string{"app=app8"}}, false},
+	}
+	for _, c := range queries {
+		for name, order := range map[string]archive.Sort{
+			"submitted": archive.SortSubmitted, "finished": archive.SortFinished, "id": archive.SortID,
+		} {
+			for _, ascending := range []bool{false, true} {
+				b.Run(fmt.Sprintf("page/%s/by=%s/ascending=%v", c.name, name, ascending), func(b *testing.B) {
+					q := c.q
+					q.Sort, q.Ascending, q.Limit = order, ascending, 100
+					items, partial := 0, false
+					measure(b, func(int) error {
+						page, err := r.Jobs(b.Context(), q)
+						items, partial = len(page.Items), page.Partial
+						return err
+					})
+					b.ReportMetric(float64(items), "jobs")
+					if partial {
+						b.ReportMetric(1, "partial")
+					}
+				})
+			}
+		}
+	}
+	b.Run("count", func(b *testing.B) {
+		measure(b, func(int) error {
+			_, _, err := r.Count(b.Context(), archive.JobQuery{Queue: "root.team1"}, 1_000_000)
+			return err
+		})
+	})
+}
+
+// measure runs a call b.N times and reports the slowest of a hundred.
+func measure(b *testing.B, call func(i int) error) {
+	b.Helper()
+	var times []time.Duration
+	for i := 0; b.Loop(); i++ {
+		began := time.Now()
+		if err := call(i); err != nil {
+			b.Fatal(err)
+		}
+		times = append(times, time.Since(began))
+	}
+	slices.Sort(times)
+	b.ReportMetric(times[len(times)*99/100].Seconds()*1000, "p99-ms")
+}
+
+// BenchmarkOpen opens a full archive, and an empty one, as a leader does at its start.
+func BenchmarkOpen(b *testing.B) {
+	for name, path := range map[string]string{"full": filled(b), "empty": filepath.Join(b.TempDir(), "jobs.db")} {
+		b.Run(name, func(b *testing.B) {
+			measure(b, func(int) error {
+				w, err := sqlite.OpenWriter(b.Context(), path)
+				if err != nil {
+					return err
+				}
+				_, err = w.Fence(b.Context(), 1)
+				return errors.Join(err, w.Close())
+			})
 		})
 	}
 }

@@ -14,7 +14,7 @@
 // a checksum, so that a damaged one is told from a good one; the others are read on.
 //
 // Cost: a Write costs its bytes and one fsync. A page costs its jobs and the blocks of its lists
-// that lie between them, whatever the number of jobs in the archive; and at most 2,000 of both
+// that lie between them, whatever the number of jobs in the archive; and at most 1,000 of both
 // beyond the jobs that it returns. Opening costs the log, which has at most 32 MiB after a Write.
 // Memory: 16 MiB of pages for a Writer, 4 MiB for each of a Reader's connections.
 //

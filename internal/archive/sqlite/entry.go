@@ -178,6 +178,14 @@ func wordsOf(h *archive.Head, results uint64, known map[string]word) []word {
 	return slices.Compact(words)
 }
 
+// signature returns bits of words: a job that has the words of another signature has its bits.
+func signature(words []word) (bits uint64) {
+	for _, w := range words {
+		bits |= 1<<(uint64(w)&63) | 1<<(uint64(w)>>6&63)
+	}
+	return bits
+}
+
 // hasQueueWord reports whether the jobs below a queue are in a list: those of a root are not.
 func hasQueueWord(queue string) bool { return strings.Contains(queue, ".") }
 

@@ -1,7 +1,40 @@
 package sqlite
 
-// SmallWriter makes a writer cut its lists into small blocks, so that few jobs need many.
-func SmallWriter(w *Writer) { w.c.sizes = sizes{fold: 7, block: 4, work: 100, gather: 1000} }
+import "context"
+
+// small has sizes of which a few jobs need many.
+var small = sizes{fold: 7, block: 4, work: 100, gather: 1000, log: 1 << 20}
+
+// SmallWriter makes a writer cut its lists into small blocks.
+func SmallWriter(w *Writer) { w.c.sizes = small }
 
 // SmallReader makes a reader end its pages early for the work that they took.
-func SmallReader(r *Reader) { r.sizes = sizes{fold: 7, block: 4, work: 100, gather: 1000} }
+func SmallReader(r *Reader) { r.sizes = small }
+
+// Disk gives the file of a writer a disk of so many pages.
+func Disk(w *Writer, pages string) error {
+	return w.c.run(context.Background(), "PRAGMA max_page_count="+pages)
+}
+
+// Pages returns the number of pages of the file.
+func Pages(w *Writer) (int64, error) {
+	row, err := w.c.first("PRAGMA page_count")
+	if err != nil {
+		return 0, err
+	}
+	n, _ := row[0].(int64)
+	return n, nil
+}
+
+// Hold keeps a moment of the file from being left until do has returned.
+func Hold(r *Reader, do func() error) error {
+	return r.view(context.Background(), func(_ context.Context, c *conn) error {
+		if _, err := c.readState(); err != nil {
+			return err
+		}
+		return do()
+	})
+}
+
+// Run runs a statement.
+func Run(w *Writer, statement string) error { return w.c.run(context.Background(), statement) }

@@ -40,11 +40,12 @@ type sizes struct {
 	block  int   // entries of a full block of a list
 	work   int   // blocks, and rows that do not fit, for one answer
 	gather int   // jobs that are put into an order in memory
+	log    int64 // bytes of the log at which nothing more is written: a reader that does not end keeps it
 }
 
 // usual has the sizes outside of tests. A block is below a quarter of a page, up to which a row of
 // the list stays in its page.
-var usual = sizes{fold: 16384, block: 160, work: 2000, gather: 1000}
+var usual = sizes{fold: 16384, block: 160, work: 1000, gather: 1000, log: 256 << 20}
 
 // openConn opens a file. With write it makes one that is not there. cache is the memory for its
 // pages, in bytes.

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"database/sql/driver"
 	"errors"
@@ -18,7 +17,7 @@ type search struct {
 	q           *archive.JobQuery
 	taskResults []plimsoll.TaskResult // of which a job must have one among its tasks; nil: any
 	budget      *budget
-	generation  int64
+	state       *state
 	x           *index
 }
 
@@ -32,7 +31,14 @@ func newSearch(ctx context.Context, c *conn, q *archive.JobQuery) (*search, erro
 	}
 	b := &budget{ctx, c.sizes.work}
 	x, err := c.index(b)
-	return &search{c: c, q: q, budget: b, generation: state.generation, x: x}, err
+	if err != nil {
+		return nil, err
+	}
+	x.span.from = uint64(q.FinishedFrom)
+	if q.FinishedTo > 0 {
+		x.span.to = uint64(q.FinishedTo)
+	}
+	return &search{c: c, q: q, budget: b, state: state, x: x}, nil
 }
 
 // Jobs implements archive.Reader.
@@ -116,17 +122,13 @@ func (v *visit) look(uid plimsoll.UID, at archive.Position) error {
 		return nil
 	}
 	v.next = at
-	ok, err := v.s.budget.take()
-	if err == nil && !ok {
-		err = errBudget
-	}
-	return err
+	return v.s.budget.take(rowWork)
 }
 
 // meets reports whether a job meets all of the query.
 func (s *search) meets(r *row) bool {
 	return s.q.Matches(&r.Head) &&
-		(s.q.UpTo == 0 || r.UID.Revision() <= s.q.UpTo || r.generation < uint64(s.generation))
+		(s.q.UpTo == 0 || r.UID.Revision() <= s.q.UpTo || r.generation < uint64(s.state.generation))
 }
 
 // skips reports whether a job is left out for its uid, which is asked before its row is read.
@@ -134,7 +136,7 @@ func (s *search) skips(uid plimsoll.UID) bool {
 	if s.q.Skip != nil && s.q.Skip(uid) {
 		return true
 	}
-	return s.q.UpTo > 0 && s.generation == 0 && uid.Revision() > s.q.UpTo
+	return s.q.UpTo > 0 && s.state.generation == 0 && uid.Revision() > s.q.UpTo
 }
 
 // eachByList walks the lists of the words of the query.
@@ -154,11 +156,11 @@ func (s *search) eachByList(v *visit) error {
 	if !s.q.After.IsZero() {
 		e, behind = entryOf(s.q.After.UID, s.q.After.Finished), true
 	}
-	first, last := s.span(d)
+	first, last := s.bounds(d)
 	if d.compare(e, first) < 0 {
 		e, behind = first, false
 	}
-	l, err := s.x.matching(s.q, s.taskResults, d)
+	l, err := s.x.matching(criteriaOf(s.q, s.taskResults), d)
 	if err != nil {
 		return err
 	}
@@ -176,7 +178,7 @@ func (s *search) eachByList(v *visit) error {
 			return nil
 		}
 		e, behind = found, true
-		if s.passes(e) {
+		if s.skips(e.uid()) {
 			continue
 		}
 		if err := v.look(e.uid(), place(e)); err != nil {
@@ -185,27 +187,21 @@ func (s *search) eachByList(v *visit) error {
 	}
 }
 
-// span returns the first and the last entry that the times of a query leave possible.
-func (s *search) span(d direction) (first, last entry) {
+// bounds returns the first and the last entry that the times of a query leave possible. From the
+// end of a job follows about when it was submitted.
+func (s *search) bounds(d direction) (first, last entry) {
 	low, high := entry{}, entry{math.MaxUint64, math.MaxUint64, math.MaxUint64}
+	from, to := s.x.span.from, s.x.span.to-1
 	if d.order == byFinish {
-		low.finished = uint64(s.q.FinishedFrom)
-	}
-	if s.q.FinishedTo > 0 {
-		if d.order == byFinish {
-			high.finished = uint64(s.q.FinishedTo) - 1
-		}
+		low.finished, high.finished = from, to
+	} else {
+		low.submitted = from - min(from, uint64(s.state.longest))
+		high.submitted = to + min(uint64(s.state.before), math.MaxUint64-to)
 	}
 	if d.down {
 		return high, low
 	}
 	return low, high
-}
-
-// passes reports whether an entry is left out without a look at its row.
-func (s *search) passes(e entry) bool {
-	return e.finished < uint64(s.q.FinishedFrom) || s.q.FinishedTo > 0 && e.finished >= uint64(s.q.FinishedTo) ||
-		s.skips(e.uid())
 }
 
 // eachByID walks the jobs in the order of their ids. If the words of the query leave few, only
@@ -214,29 +210,41 @@ func (s *search) eachByID(v *visit) error {
 	if few, err := s.few(); few != nil || err != nil {
 		return s.eachOf(v, few)
 	}
-	query := "SELECT id, uid FROM job ORDER BY id DESC, uid DESC LIMIT 100"
-	after := "SELECT id, uid FROM job WHERE (id, uid) < (?, ?) ORDER BY id DESC, uid DESC LIMIT 100"
+	query := "SELECT id, uid, words FROM job ORDER BY id DESC, uid DESC LIMIT ?"
+	after := "SELECT id, uid, words FROM job WHERE (id, uid) < (?, ?) ORDER BY id DESC, uid DESC LIMIT ?"
 	if s.q.Ascending {
-		query = "SELECT id, uid FROM job ORDER BY id, uid LIMIT 100"
-		after = "SELECT id, uid FROM job WHERE (id, uid) > (?, ?) ORDER BY id, uid LIMIT 100"
+		query = "SELECT id, uid, words FROM job ORDER BY id, uid LIMIT ?"
+		after = "SELECT id, uid, words FROM job WHERE (id, uid) > (?, ?) ORDER BY id, uid LIMIT ?"
 	}
-	var values []driver.Value
+	mask := uint64(0) // of every job that meets the query; of a choice of words none need be there
+	for _, words := range criteriaOf(s.q, s.taskResults) {
+		if len(words) == 1 {
+			mask |= signature(words)
+		}
+	}
+	values := []driver.Value{int64(scanRows)}
 	for at := s.q.After; ; {
 		if !at.IsZero() {
-			uid := at.UID
-			query, values = after, []driver.Value{at.ID, uid[:]}
+			query, values = after, []driver.Value{at.ID, slices.Clone(at.UID[:]), int64(scanRows)}
 		}
-		var places []archive.Position
+		if err := s.budget.take(scanWork); err != nil {
+			return err
+		}
+		places := make([]archive.Position, 0, scanRows)
+		may := make([]bool, 0, scanRows)
 		err := s.c.rows(func(row []driver.Value) error {
 			id, _ := row[0].(string)
+			words, _ := row[2].(int64)
 			places = append(places, archive.Position{ID: id, UID: uidOf(row[1])})
+			may = append(may, uint64(words)&mask == mask)
 			return nil
 		}, query, values...)
 		if len(places) == 0 || err != nil {
 			return err
 		}
-		for _, at = range places {
-			if s.skips(at.UID) {
+		for i := range places {
+			at = places[i]
+			if !may[i] || s.skips(at.UID) {
 				v.next = at
 				continue
 			}
@@ -244,11 +252,16 @@ func (s *search) eachByID(v *visit) error {
 				return err
 			}
 		}
-		if ok, err := s.budget.take(); !ok || err != nil {
-			return cmp.Or(err, errBudget)
-		}
 	}
 }
+
+// scanRows is how many ids are read at once, and scanWork and rowWork the parts of sizes.work that
+// they and one row take.
+const (
+	scanRows = 100
+	scanWork = 12
+	rowWork  = 2
+)
 
 // few returns the uids of the jobs with the words of the query, if they are few; otherwise nil. It
 // spends up to half of the budget.
@@ -257,7 +270,7 @@ func (s *search) few() ([]plimsoll.UID, error) {
 	s.budget.left -= kept
 	defer func() { s.budget.left += kept }()
 	d := direction{order: bySubmit}
-	l, err := s.x.matching(s.q, s.taskResults, d)
+	l, err := s.x.matching(criteriaOf(s.q, s.taskResults), d)
 	if err != nil {
 		return nil, err
 	}
@@ -272,7 +285,7 @@ func (s *search) few() ([]plimsoll.UID, error) {
 		case !ok:
 			return uids, nil
 		}
-		if e = found; s.passes(e) {
+		if e = found; s.skips(e.uid()) {
 			continue
 		}
 		if uids = append(uids, e.uid()); len(uids) > s.c.sizes.gather {
@@ -356,7 +369,7 @@ func (r *Reader) Count(ctx context.Context, q archive.JobQuery, most int) (n int
 }
 
 func (s *search) count(most int64) (n int64, exact bool, err error) {
-	if len(s.q.IDs) > 0 || !hasQueueWord(s.q.Queue) && s.q.Queue != "" || s.q.UpTo > 0 && s.generation > 0 {
+	if len(s.q.IDs) > 0 || !hasQueueWord(s.q.Queue) && s.q.Queue != "" || s.q.UpTo > 0 && s.state.generation > 0 {
 		more := false
 		_, partial, err := s.each(false, func(*stored) error {
 			if n == most {
@@ -369,7 +382,7 @@ func (s *search) count(most int64) (n int64, exact bool, err error) {
 		return n, !partial && !more, err
 	}
 	d := direction{order: bySubmit}
-	l, err := s.x.matching(s.q, nil, d)
+	l, err := s.x.matching(criteriaOf(s.q, nil), d)
 	if err != nil {
 		return 0, false, err
 	}
@@ -383,7 +396,7 @@ func (s *search) count(most int64) (n int64, exact bool, err error) {
 		case !ok:
 			return n, true, nil
 		}
-		if e = found; s.passes(e) {
+		if e = found; s.skips(e.uid()) {
 			continue
 		}
 		if n == most {

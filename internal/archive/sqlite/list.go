@@ -64,13 +64,13 @@ type budget struct {
 	left int
 }
 
-// take says whether there is budget for a block or a row.
-func (b *budget) take() (bool, error) {
+// take takes work from the budget. It fails with errBudget when there is none left.
+func (b *budget) take(work int) error {
 	if b.left <= 0 {
-		return false, nil
+		return errBudget
 	}
-	b.left--
-	return true, ended(b.ctx)
+	b.left -= work
+	return ended(b.ctx)
 }
 
 // errBudget ends a walk whose budget is used up.
@@ -81,58 +81,58 @@ type blocks struct {
 	c      *conn
 	word   word
 	dir    direction
+	span   span
 	budget *budget
-	buffer []entry
-	block  []entry // in the order of the direction
+
+	loaded      bool
+	first, last entry   // of the block, in the order of the direction
+	entries     []entry // of the block, within the span, in the order of the direction
+	buffer      []entry
 }
+
+// span has the times within which the jobs of a query ended: from the first on, before the second.
+type span struct{ from, to uint64 }
+
+func (s span) has(e entry) bool { return e.finished >= s.from && e.finished < s.to }
 
 func (l *blocks) from(e entry, behind bool) (entry, bool, error) {
 	for {
-		if found, ok := seek(l.dir, l.block, e, behind); ok && l.holds(e) {
-			return found, true, nil
+		if l.loaded && l.dir.compare(l.first, e) <= 0 && l.dir.compare(e, l.last) <= 0 {
+			if found, ok := seek(l.dir, l.entries, e, behind); ok {
+				return found, true, nil
+			}
+			e, behind = l.last, true
 		}
-		ok, err := l.load(e, behind)
-		if !ok || err != nil {
+		if ok, err := l.load(e, behind); !ok || err != nil {
 			return e, false, err
 		}
-		// Upwards the block that covers e may end before it: then the next one is it.
-		if found, ok := seek(l.dir, l.block, e, behind); ok {
+		if found, ok := seek(l.dir, l.entries, e, behind); ok {
 			return found, true, nil
 		}
-		e, behind = l.block[len(l.block)-1], true
+		e, behind = l.last, true // the next block: between the two there is nothing
 	}
 }
 
-// holds reports whether the block begins at or before e, so that nothing of the list lies between.
-func (l *blocks) holds(e entry) bool { return len(l.block) > 0 && l.dir.compare(l.block[0], e) <= 0 }
-
-// load reads the block that is the first to hold an entry from e on.
+// load reads the first block that may hold an entry from e on.
 func (l *blocks) load(e entry, behind bool) (bool, error) {
-	query := selectAtOrBefore
+	query, from := selectAtOrBefore, e
 	switch {
 	case l.dir.down && behind:
 		query = selectBefore
-	case !l.dir.down && len(l.block) > 0 && l.dir.compare(e, l.block[len(l.block)-1]) == 0: // the next one
-		query = selectAfter
-		e = l.block[0]
+	case !l.dir.down && l.loaded && behind && l.dir.compare(e, l.last) == 0: // the next one
+		query, from = selectAfter, l.first
 	}
 	for {
-		ok, err := l.budget.take()
-		if err != nil {
+		if err := l.budget.take(1); err != nil {
 			return false, err
 		}
-		if !ok {
-			return false, errBudget
-		}
-		block, err := l.c.readBlock(l.dir.order, l.buffer, query, int64(l.word), int64(l.dir.order), l.dir.order.key(e))
+		block, err := l.c.readBlock(l.dir.order, l.buffer, query, int64(l.word), int64(l.dir.order),
+			l.dir.order.key(from))
 		if err != nil {
 			return false, err
 		}
 		if len(block) > 0 {
-			l.buffer, l.block = block, block
-			if l.dir.down {
-				slices.Reverse(l.block)
-			}
+			l.hold(block)
 			return true, nil
 		}
 		if l.dir.down || query == selectAfter {
@@ -140,6 +140,15 @@ func (l *blocks) load(e entry, behind bool) (bool, error) {
 		}
 		query = selectAfter // nothing before e
 	}
+}
+
+func (l *blocks) hold(block []entry) {
+	if l.dir.down {
+		slices.Reverse(block)
+	}
+	l.loaded, l.first, l.last = true, block[0], block[len(block)-1]
+	l.buffer = block
+	l.entries = slices.DeleteFunc(block, func(e entry) bool { return !l.span.has(e) })
 }
 
 // seek finds the first entry from e on in a sorted slice.
@@ -246,22 +255,26 @@ func (l *all) from(e entry, behind bool) (entry, bool, error) {
 type index struct {
 	c       *conn
 	budget  *budget
+	span    span     // of the entries of its lists
 	recents [][]byte // packed
 }
 
 func (c *conn) index(b *budget) (*index, error) {
 	recents, err := c.recents()
-	return &index{c: c, budget: b, recents: recents}, err
+	return &index{c: c, budget: b, span: span{to: math.MaxUint64}, recents: recents}, err
 }
 
 // of returns the list of the jobs with any of some words.
 func (x *index) of(d direction, words ...word) (list, error) {
 	lists := make([]list, 0, len(words)+1)
 	for _, w := range words {
-		lists = append(lists, &blocks{c: x.c, word: w, dir: d, budget: x.budget})
+		lists = append(lists, &blocks{c: x.c, word: w, dir: d, span: x.span, budget: x.budget})
 	}
 	recent := &some{dir: d}
 	err := x.c.eachRecent(x.recents, func(e entry, packed []byte) {
+		if !x.span.has(e) {
+			return
+		}
 		for i := range len(packed) / wordBytes {
 			if slices.Contains(words, wordAt(packed, i)) {
 				recent.entries = append(recent.entries, e)
@@ -273,12 +286,9 @@ func (x *index) of(d direction, words ...word) (list, error) {
 	return &union{d, append(lists, recent), make([]head, len(lists)+1)}, err
 }
 
-// matching returns a list with all jobs that meet the criteria that have words, and perhaps
-// others. taskResults are results of which a job must have one among its tasks.
-func (x *index) matching(
-	q *archive.JobQuery, taskResults []plimsoll.TaskResult, d direction,
-) (list, error) {
-	var criteria [][]word // a word of each
+// criteriaOf returns a set of words for each criterion of a query that has words: a job that meets
+// it has one of them. taskResults are results of which a job must have one among its tasks.
+func criteriaOf(q *archive.JobQuery, taskResults []plimsoll.TaskResult) (criteria [][]word) {
 	if len(taskResults) > 0 && !slices.Contains(taskResults, plimsoll.ResultSucceeded) {
 		var words []word
 		for _, r := range taskResults {
@@ -304,8 +314,13 @@ func (x *index) matching(
 	if words := resultWords(q.Results); len(words) > 0 {
 		criteria = append(criteria, words)
 	}
+	return criteria
+}
+
+// matching returns a list with all jobs that meet the criteria, and perhaps others.
+func (x *index) matching(criteria [][]word, d direction) (list, error) {
 	if len(criteria) == 0 {
-		criteria = append(criteria, []word{wordGood, wordBad})
+		criteria = [][]word{{wordGood, wordBad}}
 	}
 	lists := make([]list, len(criteria))
 	for i, words := range criteria {

@@ -20,7 +20,7 @@ const (
 	readTimeout = 2 * time.Second
 
 	// chunkWork is the part of sizes.work that a chunk of tasks takes.
-	chunkWork = 8
+	chunkWork = 4
 )
 
 // Reader is an archive.Reader of an SQLite file, which another process may write.

@@ -23,14 +23,15 @@ CREATE TABLE state (
   one INTEGER PRIMARY KEY CHECK (one = 1),
   id TEXT NOT NULL, epoch INTEGER NOT NULL, generation INTEGER NOT NULL, sequence INTEGER NOT NULL,
   next INTEGER NOT NULL, jobs INTEGER NOT NULL, tasks INTEGER NOT NULL, bytes INTEGER NOT NULL,
-  pending INTEGER NOT NULL, pending_bytes INTEGER NOT NULL, deleted INTEGER NOT NULL
+  pending INTEGER NOT NULL, pending_bytes INTEGER NOT NULL, deleted INTEGER NOT NULL,
+  longest INTEGER NOT NULL, before INTEGER NOT NULL
 );
 CREATE TABLE job (
-  n INTEGER PRIMARY KEY, uid BLOB NOT NULL, id TEXT NOT NULL, head BLOB NOT NULL,
-  spec BLOB, status BLOB, tasks BLOB
+  n INTEGER PRIMARY KEY, uid BLOB NOT NULL, id TEXT NOT NULL, words INTEGER NOT NULL,
+  head BLOB NOT NULL, spec BLOB, status BLOB, tasks BLOB
 );
 CREATE UNIQUE INDEX job_uid ON job(uid);
-CREATE INDEX job_id ON job(id, uid);
+CREATE INDEX job_id ON job(id, uid, words);
 CREATE TABLE chunk (
   n INTEGER PRIMARY KEY, results INTEGER NOT NULL, least TEXT NOT NULL, greatest TEXT NOT NULL, tasks BLOB NOT NULL
 );
@@ -52,11 +53,14 @@ type state struct {
 	id                                                    string
 	epoch, generation, sequence, next                     int64
 	jobs, tasks, bytes, pending, pendingBytes, tombstones int64
+
+	longest int64 // time between the submit and the end of any job up to now, in nanoseconds
+	before  int64 // the same for a job whose clock says that it ended before its submit
 }
 
 func (c *conn) readState() (*state, error) {
 	row, err := c.first(`SELECT id, epoch, generation, sequence, next, jobs, tasks, bytes, pending, pending_bytes,
-		deleted FROM state`)
+		deleted, longest, before FROM state`)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +83,7 @@ func (c *conn) readState() (*state, error) {
 func (s *state) numbers() []*int64 {
 	return []*int64{
 		&s.epoch, &s.generation, &s.sequence, &s.next, &s.jobs, &s.tasks, &s.bytes, &s.pending, &s.pendingBytes,
-		&s.tombstones,
+		&s.tombstones, &s.longest, &s.before,
 	}
 }
 
@@ -89,7 +93,7 @@ func (c *conn) writeState(s *state) error {
 		values = append(values, max(*field, 0))
 	}
 	_, err := c.exec(`UPDATE state SET epoch = ?, generation = ?, sequence = ?, next = ?, jobs = ?, tasks = ?,
-		bytes = ?, pending = ?, pending_bytes = ?, deleted = ?`, values...)
+		bytes = ?, pending = ?, pending_bytes = ?, deleted = ?, longest = ?, before = ?`, values...)
 	return err
 }
 
@@ -145,7 +149,7 @@ func (c *conn) create(ctx context.Context) error {
 		if err := c.run(ctx, numbers); err != nil {
 			return err
 		}
-		_, err := c.exec("INSERT INTO state VALUES (1, ?, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0)", uuid.NewString())
+		_, err := c.exec("INSERT INTO state VALUES (1, ?, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0)", uuid.NewString())
 		return err
 	})
 }

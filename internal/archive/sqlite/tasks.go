@@ -177,11 +177,8 @@ func (t *taskSearch) chunks(j *stored, at archive.Position, from int32) error {
 	}
 	for _, n := range wanted {
 		first := int32(n & (1<<chunkShift - 1))
-		t.budget.left -= chunkWork - 1
-		if ok, err := t.budget.take(); !ok || err != nil {
-			if err == nil {
-				t.page.Next, err = archive.TaskPosition{Job: at, Task: max(first, from)}, errBudget
-			}
+		if err := t.budget.take(chunkWork); err != nil {
+			t.page.Next = archive.TaskPosition{Job: at, Task: max(first, from)}
 			return err
 		}
 		row, err := t.c.first("SELECT tasks FROM chunk WHERE n = ?", n)

@@ -22,13 +22,9 @@ const (
 
 	// checkpointBytes is the size of the log at which a Write moves it into the file.
 	checkpointBytes = 32 << 20
-	// maxLogBytes is the size of the log at which nothing more is written: a reader that does not
-	// end keeps it from being moved.
-	maxLogBytes = 256 << 20
-
-	chunkBytes = 64 << 10 // of packed tasks
-	chunkTasks = 256
-	chunkShift = 24 // a chunk's number is its job's, then the number of its first task
+	chunkBytes      = 64 << 10 // of packed tasks
+	chunkTasks      = 256
+	chunkShift      = 24 // a chunk's number is its job's, then the number of its first task
 
 	foldBytes = 4 << 20 // bytes of the recent jobs at which their words go into the lists
 
@@ -81,9 +77,9 @@ func OpenWriter(ctx context.Context, path string) (*Writer, error) {
 	return &Writer{path: path, c: c, oldest: -1}, nil
 }
 
-// fileMode lets the group read: gateways of another user are in it. They write to the -shm file
-// beside it, which SQLite makes with the same mode.
-const fileMode = 0o660
+// fileMode lets the group read: gateways of another user are in it. SQLite gives it to the files
+// that it makes beside.
+const fileMode = 0o640
 
 // Close gives up the file.
 func (w *Writer) Close() error {
@@ -231,7 +227,7 @@ func (w *Writer) checkLog() error {
 		return w.closed()
 	}
 	info, err := os.Stat(w.path + "-wal")
-	if err != nil || info.Size() < maxLogBytes {
+	if err != nil || info.Size() < w.c.sizes.log {
 		return nil // without a log nothing is too large; a real fault shows in the Write
 	}
 	row, err := w.c.first("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -263,15 +259,15 @@ func (w *Writer) writeJobs(ctx context.Context, s *state, jobs []archive.Job) ([
 		if there {
 			continue
 		}
-		wrote, results, bytes, err := w.writeJob(s, j)
+		words, bytes, err := w.writeJob(s, j, known)
 		if err != nil {
 			return nil, fmt.Errorf("job %s: %w", j.UID, err)
 		}
-		if !wrote {
+		if words == nil {
 			continue
 		}
-		words := wordsOf(&j.Head, results, known)
 		jobsWritten = append(jobsWritten, recent{entryOf(j.UID, j.Finished), words})
+		s.noteTimes(&j.Head)
 		s.next++
 		s.jobs++
 		s.tasks += int64(j.Head.Tasks)
@@ -290,22 +286,32 @@ func (w *Writer) deleted(s *state, uid plimsoll.UID) (bool, error) {
 }
 
 // writeJob writes a job with its tasks under the next number, unless it is there. It returns the
-// results of the tasks, and the bytes of the job in Mark.Bytes.
-func (w *Writer) writeJob(s *state, j *archive.Job) (wrote bool, results uint64, bytes int64, err error) {
+// words of the job, or nil if it was there, and its bytes in Mark.Bytes.
+func (w *Writer) writeJob(s *state, j *archive.Job, known map[string]word) (words []word, bytes int64, err error) {
 	p := packer{c: w.c, job: s.next, uid: j.UID}
 	if err := p.pack(j); errors.Is(err, errKnown) {
-		return false, 0, 0, nil
+		return nil, 0, nil
 	} else if err != nil {
-		return false, 0, 0, err
+		return nil, 0, err
 	}
+	words = wordsOf(&j.Head, p.results, known)
 	r := row{Head: j.Head, results: p.results, generation: uint64(s.generation)}
 	r.body = crc32.Update(crc32.Checksum(j.Spec, castagnoli), castagnoli, j.Status)
-	words := 5 + 2*len(j.Labels)
-	bytes = int64(j.Head.Bytes()+len(j.Spec)+len(j.Status)+jobOverhead+words*wordOverhead) + p.bytes
+	bytes = int64(j.Head.Bytes()+len(j.Spec)+len(j.Status)+jobOverhead+len(words)*wordOverhead) + p.bytes
 	r.bytes = uint64(bytes)
-	n, err := w.c.exec("INSERT INTO job VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (uid) DO NOTHING", s.next, j.UID[:],
-		j.ID, encodeRow(&r), j.Spec, j.Status, p.inline)
-	return n > 0, p.results, bytes, err
+	n, err := w.c.exec("INSERT INTO job VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (uid) DO NOTHING", s.next,
+		j.UID[:], j.ID, int64(signature(words)), encodeRow(&r), j.Spec, j.Status, p.inline)
+	if n == 0 {
+		words = nil
+	}
+	return words, bytes, err
+}
+
+// noteTimes keeps how far the submit and the end of a job may lie apart.
+func (s *state) noteTimes(h *archive.Head) {
+	took := h.Finished - h.UID.Submitted()
+	s.longest = max(s.longest, took)
+	s.before = max(s.before, -took)
 }
 
 // packer packs the tasks of a job into chunks, and into its row if they fit into one.

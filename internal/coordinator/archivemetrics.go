@@ -1,0 +1,73 @@
+package coordinator
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/plimsoll-dev/plimsoll/internal/archive"
+)
+
+// archiveMetrics are the metrics of the archive. They are 0 without one.
+type archiveMetrics struct {
+	up      prometheus.Gauge
+	jobs    prometheus.Gauge
+	bytes   prometheus.Gauge
+	written prometheus.Counter
+	seconds prometheus.Histogram
+	errors  prometheus.Counter
+	removed prometheus.Counter
+}
+
+func newArchiveMetrics() *archiveMetrics {
+	return &archiveMetrics{
+		up: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "plimsoll_archive_up", Help: "1 while the archive takes jobs, 0 while it does not or there is none.",
+		}),
+		jobs: prometheus.NewGauge(prometheus.GaugeOpts{Name: "plimsoll_archive_jobs", Help: "Jobs in the archive."}),
+		bytes: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "plimsoll_archive_bytes", Help: "Bytes of the jobs in the archive, as its retention counts them.",
+		}),
+		written: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "plimsoll_archive_written_total", Help: "Jobs that were put into the archive.",
+		}),
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "plimsoll_archive_write_seconds", Help: "Time of a write of up to 512 jobs.",
+			Buckets: []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10},
+		}),
+		errors: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "plimsoll_archive_errors_total", Help: "Errors of the archive, each followed by another try.",
+		}),
+		removed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "plimsoll_archive_trimmed_total", Help: "Jobs that the retention has removed from the archive.",
+		}),
+	}
+}
+
+func (m *archiveMetrics) all() []prometheus.Collector {
+	return []prometheus.Collector{m.up, m.jobs, m.bytes, m.written, m.seconds, m.errors, m.removed}
+}
+
+func (m *archiveMetrics) setUp(up bool) {
+	m.up.Set(0)
+	if up {
+		m.up.Set(1)
+	}
+}
+
+func (m *archiveMetrics) failed() { m.errors.Inc() }
+
+// reached shows how far the archive has come.
+func (m *archiveMetrics) reached(mark *archive.Mark) {
+	m.jobs.Set(float64(mark.Jobs))
+	m.bytes.Set(float64(mark.Bytes))
+}
+
+// wrote shows a write.
+func (m *archiveMetrics) wrote(began time.Time, before, after *archive.Mark) {
+	m.seconds.Observe(time.Since(began).Seconds())
+	m.written.Add(float64(max(0, after.Jobs-before.Jobs)))
+	m.reached(after)
+}
+
+func (m *archiveMetrics) trimmed(jobs int) { m.removed.Add(float64(jobs)) }

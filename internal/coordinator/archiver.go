@@ -1,0 +1,179 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/archive"
+	"github.com/plimsoll-dev/plimsoll/internal/engine"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/state"
+)
+
+// Archive configures the archive of ended jobs. Its zero value is none.
+type Archive struct {
+	// Open opens the archive for writing. A term opens it beside its work, so an archive that
+	// cannot be opened keeps nobody from leading. Nil: there is no archive.
+	Open func(ctx context.Context) (archive.Writer, error)
+	// Read opens it for reading, to find jobs that are to be deleted. Required with Open.
+	Read func() archive.Reader
+	// Retention bounds what the archive keeps.
+	Retention archive.Retention
+	// Accept is the id of an archive that is used even if it lacks jobs that have left the store.
+	// It may also have been written by a later leader.
+	Accept string
+}
+
+const (
+	archivePause   = 10 * time.Millisecond // between two rounds, while a round would not be full
+	archiveWait    = time.Second           // of a round without work, for retention
+	trimInterval   = 10 * time.Second      // between two checks of the retention
+	trimJobs       = 500                   // jobs that one step of the retention removes
+	archiveRounds  = 4                     // rounds of which the engine may not know yet
+	maxHeldRounds  = 128                   // rounds that wait for the check of the archive
+	maxDeletions   = 64                    // deletions of archived jobs that may wait
+	maxRepetitions = 1024                  // tokens of such deletions that are remembered
+)
+
+// defaultArchivePauses are the pauses after errors of the archive.
+var defaultArchivePauses = plimsoll.Backoff{First: time.Second, Longest: 30 * time.Second}
+
+// archiver writes the jobs that have ended into the archive, in rounds, and tells the engine. It
+// belongs to a term.
+//
+// A round takes jobs from one published snapshot, so everything in it is durable. The engine lets a
+// job go only after Archived, which follows a Write that has returned. Each step can be repeated: a
+// Write leaves out what is there, and Archived jobs that do not wait. So a crash between any two
+// steps only repeats them. After an error the archiver closes the archive and begins anew with all
+// ended jobs of the snapshot.
+type archiver struct {
+	cfg      *Archive
+	pauses   plimsoll.Backoff
+	epoch    uint64
+	now      func() int64
+	snapshot func() *replica.Snapshot
+	inbox    *inbox
+	metrics  *archiveMetrics
+	tell     func(trouble string)
+	step     func(step ArchiveStep)
+
+	ended     *endedList
+	rounds    chan struct{}  // a token for each round that the engine has not drained
+	deletions chan *deletion // of jobs that the state does not know
+
+	trouble string          // that the engine knows
+	passed  bool            // the archive has passed its check in this term
+	repeats deletedRecently // deletions of archived jobs that were done
+	trimmed time.Time       // time of the last check of the retention; zero: there is more to remove
+}
+
+// ArchiveStep is a step of archiving, for tests that stop the process there.
+type ArchiveStep string
+
+// The steps, in their order.
+const (
+	StepOpened  ArchiveStep = "opened"  // the archive is open and this leader writes it
+	StepWritten ArchiveStep = "written" // jobs are in the archive, and the engine does not know yet
+	StepTold    ArchiveStep = "told"    // the engine is told
+	StepDeleted ArchiveStep = "deleted" // jobs were deleted in the archive, and the engine does not know yet
+	StepTrimmed ArchiveStep = "trimmed" // the retention has removed jobs
+)
+
+func newArchiver(cfg *Config, t *term) *archiver {
+	return &archiver{
+		cfg: &cfg.Archive, pauses: defaultArchivePauses, epoch: t.epoch, now: t.now, snapshot: t.source.Snapshot,
+		inbox: t.inbox, metrics: t.metrics.archive, tell: cfg.Events.Archive, step: cfg.Events.ArchiveStep,
+		ended: newEndedList(), rounds: make(chan struct{}, archiveRounds),
+		deletions: make(chan *deletion, maxDeletions),
+	}
+}
+
+// note notes the jobs that have ended in a published turn.
+func (a *archiver) note(c *state.Changes) {
+	if a == nil {
+		return
+	}
+	for i := range c.JobStatuses {
+		if st := &c.JobStatuses[i]; st.State.Ended() && st.State != plimsoll.JobExpired {
+			a.ended.add(st.ID)
+		}
+	}
+}
+
+// run archives until ctx ends.
+func (a *archiver) run(ctx context.Context) {
+	for failures := 0; ; {
+		began := time.Now()
+		err := a.session(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > a.pauses.Longest {
+			failures = 0
+		}
+		failures++
+		a.metrics.failed()
+		a.setTrouble(strings.ReplaceAll(err.Error(), "\n", "; "))
+		a.wait(ctx, a.pauses.Jittered(failures, rand.Int64N), err)
+	}
+}
+
+// setTrouble tells the engine why the archive takes no jobs; an empty text says that it takes them.
+func (a *archiver) setTrouble(why string) {
+	if why != a.trouble {
+		a.trouble = why
+		a.inbox.pushAlways(request{do: &engine.ArchiveTrouble{Why: why}, bytes: commandBytes + len(why)})
+		a.tell(why)
+	}
+	a.metrics.setUp(why == "")
+}
+
+// wait waits, and refuses deletions meanwhile.
+func (a *archiver) wait(ctx context.Context, pause time.Duration, why error) {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			return
+		case d := <-a.deletions:
+			d.done(plimsoll.Errorf(plimsoll.CodeUnavailable, "the archive cannot be changed now: %v", why))
+		}
+	}
+}
+
+// session opens the archive and works until there is an error or ctx ends.
+func (a *archiver) session(ctx context.Context) (err error) {
+	w, err := a.cfg.Open(ctx)
+	if err != nil {
+		return fmt.Errorf("open the archive: %w", err)
+	}
+	r := a.cfg.Read()
+	defer func() { err = errors.Join(err, w.Close(), r.Close()) }()
+	g, ctx := errgroup.WithContext(ctx)
+	s := &archiveSession{archiver: a, writer: w, reader: r, checked: make(chan struct{}), scanning: true}
+	if s.mark, err = s.fence(ctx); err != nil {
+		return err
+	}
+	a.step(StepOpened)
+	g.Go(func() error {
+		if !a.passed {
+			if err := w.Check(ctx); err != nil {
+				return fmt.Errorf("check the archive: %w", err)
+			}
+		}
+		close(s.checked)
+		return nil
+	})
+	g.Go(func() error { return s.work(ctx) })
+	return g.Wait() //nolint:wrapcheck // both say what they were doing
+}
