@@ -121,6 +121,12 @@ func only(st store.Store) Open { return func(context.Context) (store.Store, erro
 // lead runs one term like Coordinator.Run, and keeps it so that the test can inspect it afterwards.
 func lead(t testing.TB, cfg Config, st store.Store) *leader {
 	t.Helper()
+	return leadWith(t, cfg, st, func(*term) {})
+}
+
+// leadWith is lead with a change of the term before it runs.
+func leadWith(t testing.TB, cfg Config, st store.Store, change func(*term)) *leader {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "p") // the test's own directory may be too long for a socket
 	if err != nil {
 		t.Fatal(err)
@@ -136,6 +142,7 @@ func lead(t testing.TB, cfg Config, st store.Store) *leader {
 	if l.term, err = c.begin(ctx, st); err != nil {
 		t.Fatal(err)
 	}
+	change(l.term)
 	listener, err := transport.Listen(cfg.Listen)
 	if err != nil {
 		t.Fatal(err)
