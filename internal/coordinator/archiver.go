@@ -26,8 +26,8 @@ type Archive struct {
 	Read func() archive.Reader
 	// Retention bounds what the archive keeps.
 	Retention archive.Retention
-	// Accept is the id of an archive that is used even if it lacks jobs that have left the store.
-	// It may also have been written by a later leader.
+	// Accept is the id of an archive that is used in any case: it may lack jobs that have left the
+	// store, and a later leader may have written it.
 	Accept string
 }
 
@@ -70,6 +70,7 @@ type archiver struct {
 
 	trouble string          // that the engine knows
 	passed  bool            // the archive has passed its check in this term
+	damaged bool            // it was found damaged, and has not passed a check since
 	repeats deletedRecently // deletions of archived jobs that were done
 	trimmed time.Time       // time of the last check of the retention; zero: there is more to remove
 }
@@ -117,6 +118,9 @@ func (a *archiver) run(ctx context.Context) {
 		}
 		if time.Since(began) > a.pauses.Longest {
 			failures = 0
+		}
+		if plimsoll.CodeOf(err) == plimsoll.CodeCorrupt {
+			a.passed, a.damaged = false, true
 		}
 		failures++
 		a.metrics.failed()

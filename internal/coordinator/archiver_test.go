@@ -106,12 +106,16 @@ func asIs(*Config) {}
 // until waits until the published records are as they should be.
 func (l *leader) until(what string, is func() bool) {
 	l.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
+	for i := 0; !is(); i++ {
+		if i == 1_000_000 {
 			l.t.Fatalf("it never came to: %s", what)
 		}
+		l.settle()
 	}
 }
+
+// jobs returns the number of jobs in the store.
+func (l *leader) jobs() int { return l.term.source.Snapshot().Len(wire.KindJobStatus) }
 
 func (l *leader) has(id string) bool {
 	_, found := l.term.source.Snapshot().Get(wire.KindJobStatus, id)
@@ -153,7 +157,7 @@ func TestEndedJobsLeaveForTheArchive(t *testing.T) {
 		l.end(fmt.Sprintf("j%d", i), 3)
 	}
 	l.must(submit(job("runs", 1)))
-	l.until("no ended job is in the store", func() bool { return l.term.source.Snapshot().Len(wire.KindJobStatus) == 1 })
+	l.until("no ended job is in the store", func() bool { return l.jobs() == 1 })
 	mark, err := f.Mark(t.Context())
 	if err != nil || mark.Jobs != jobs || mark.Tasks != 3*jobs {
 		t.Fatalf("the archive has %+v, %v", mark, err)
@@ -199,7 +203,7 @@ func TestJobsStayWhileTheArchiveFails(t *testing.T) {
 		return strings.Contains(l.archiveStatus().Trouble, "permission denied")
 	})
 	f.set(func() { f.mu.open = nil })
-	l.until("all jobs have gone", func() bool { return l.term.source.Snapshot().Len(wire.KindJobStatus) == 0 })
+	l.until("all jobs have gone", func() bool { return l.jobs() == 0 })
 	l.until("there is no trouble", func() bool { return l.archiveStatus().Trouble == "" })
 	l.must(submit(job("more", 1)))
 }
@@ -232,8 +236,8 @@ func TestJobsStayUntilTheArchiveHasPassedItsCheck(t *testing.T) {
 	l.until("the job has gone", func() bool { return !l.has("a") })
 }
 
-// An archive that lacks jobs which have left the store is not written, and neither is one that a
-// later leader has written, until its id is accepted.
+// An archive that lacks jobs which have left the store is not written until its id is accepted.
+// Neither is one that a later leader has written.
 func TestAnotherArchiveMustBeAccepted(t *testing.T) {
 	first, fs := newFaulty(), vfs.NewMem()
 	l := archivingLeader(t, first, fs, asIs)
@@ -248,7 +252,9 @@ func TestAnotherArchiveMustBeAccepted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, words := range map[string]string{"of a later leader": "a later leader, of epoch 100", "empty": "lacks jobs"} {
+	for name, words := range map[string]string{
+		"of a later leader": "a later leader, of epoch 100", "empty": "lacks jobs",
+	} {
 		other := second
 		if name == "empty" {
 			other = newFaulty()
@@ -263,7 +269,7 @@ func TestAnotherArchiveMustBeAccepted(t *testing.T) {
 	}
 	l = archivingLeader(t, second, fs, func(c *Config) { c.Archive.Accept = mark.ID })
 	defer l.stop()
-	l.until("all jobs have gone", func() bool { return l.term.source.Snapshot().Len(wire.KindJobStatus) == 0 })
+	l.until("all jobs have gone", func() bool { return l.jobs() == 0 })
 	if got := l.archiveStatus(); got.ID != mark.ID || got.Trouble != "" {
 		t.Errorf("the store knows %+v", got)
 	}
@@ -355,8 +361,8 @@ func (f *faulty) add(t *testing.T, id string, finished int64) {
 	}
 }
 
-// The list of ended jobs is bounded. When it is full it is dropped, and the archiver is told to look
-// at all jobs.
+// The list of ended jobs is bounded. When it is full it is dropped, and the archiver has to look at
+// all jobs.
 func TestListOfEndedJobsIsBounded(t *testing.T) {
 	l := newEndedList()
 	for i := range maxEndedJobs {

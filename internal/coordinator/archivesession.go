@@ -76,7 +76,9 @@ func (s *archiveSession) work(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.setTrouble("")
+		if !s.damaged {
+			s.setTrouble("")
+		}
 		if err := s.trim(ctx); err != nil {
 			return err
 		}
@@ -112,7 +114,7 @@ func (s *archiveSession) checks() <-chan struct{} {
 
 // release tells the engine of the rounds that have waited for the check.
 func (s *archiveSession) release(ctx context.Context) error {
-	s.passed = true
+	s.passed, s.damaged = true, false
 	for _, do := range s.held {
 		if err := s.push(ctx, do); err != nil {
 			return err

@@ -89,6 +89,7 @@ type Batch struct {
 	Time     int64
 	Changes  state.Changes
 	Replies  []Reply
+	Totals   state.Totals // after the turn
 }
 
 // Turn applies as many commands as fit, in their order, runs a scheduling cycle and fills out. It
@@ -113,6 +114,7 @@ func (e *Engine) Turn(now int64, commands []Command, out *Batch) (taken int, wak
 	_, behind := e.scheduler.Cycle(s, e.limits.Part(7))
 	s.RecordCauses(e.limits)
 	s.Take(&out.Changes)
+	out.Totals = s.Totals()
 	out.Time, out.Revision = e.time, 0
 	if !out.Changes.Empty() {
 		e.revision++

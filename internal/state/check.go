@@ -191,12 +191,14 @@ func (s *State) checkNames(unknown map[string]int64) error {
 // checkUsageSums compares the counted usage of the jobs, and its sums, with the rows.
 func (s *State) checkUsageSums() error {
 	var all, givable usage
-	made := 0
+	made, counts := 0, Totals{Ends: s.totals.Ends}
 	for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
 		j, texts := s.jobs[id], 0
+		counts.Jobs[j.State]++
 		for i := range j.Groups {
 			made += len(j.Groups[i].Tasks)
 			for k := range j.Groups[i].Tasks {
+				counts.Tasks[j.Groups[i].Tasks[k].State]++
 				attempts := formerBytes(Ref{&j.Groups[i], int32(k)}.former())
 				texts += tableShare * (len(j.Groups[i].Tasks[k].Message) + attempts)
 			}
@@ -218,6 +220,9 @@ func (s *State) checkUsageSums() error {
 			"jobs hold %+v, givable ones %+v, and %d tasks are there, but that is %+v, %+v, %d", s.usage,
 			s.usageGivable, s.taskCount, all, givable, made,
 		)
+	}
+	if counts != s.totals {
+		return fmt.Errorf("the totals are %+v, but that is %+v", s.totals, counts)
 	}
 	return nil
 }

@@ -86,6 +86,7 @@ func (s *State) createTask(g *Group) {
 		ID: taskID(g.Job.Spec.ID, g.Spec.Name, index), State: taskTransitions[taskCreated].to, Created: s.at, slot: -1,
 	})
 	s.taskCount++
+	s.countTask(plimsoll.TaskPending, 1)
 	g.Counts.Pending++
 	g.Job.unfinished++
 	s.tree.Pend(&g.lane, 1)
@@ -306,6 +307,7 @@ func (s *State) forgetTasks(j *Job, budget Budget) bool {
 			s.setFormer(Ref{g, int32(n - 1)}, former{})
 			s.countTexts(j, -len(g.Tasks[n-1].Message))
 			s.taskCount--
+			s.countTask(g.Tasks[n-1].State, -1)
 			g.Tasks[n-1] = Task{}
 			g.Tasks = g.Tasks[:n-1]
 		}
@@ -318,6 +320,7 @@ func (s *State) forgetTasks(j *Job, budget Budget) bool {
 	s.emitApp(j, plimsoll.ChangeRemove, plimsoll.DetailNone, "", nil, "")
 	s.rememberSubmit(j)
 	s.uncountUsage(j)
+	s.countJob(j.State, -1)
 	delete(s.jobs, j.Spec.ID)
 	s.Fleet.Moved()                    // the volumes of its tasks are nowhere any more
 	s.tellQueues(s.tree.Tidy(j.Queue)) // the queue may have held only this job, if its submit was abandoned

@@ -242,6 +242,7 @@ func (s *State) loadJob(spec *plimsoll.JobSpec, st *plimsoll.JobStatus) error {
 	j := s.addJob(spec, q, st.Submitted, live, nil, s.refusals(spec))
 	j.memory = memoryOf(spec, j.specSize())
 	j.State, j.Reason, j.Killed, j.revision = st.State, st.Reason, st.Killed, st.Revision
+	s.countJob(j.State, 1)
 	j.Started, j.Finished = st.Started, st.Finished
 	j.UID, j.history, j.deleted = st.UID, st.History, st.Deleted
 	if j.UID.IsZero() { // of an older version
@@ -297,6 +298,7 @@ func (s *State) loadTask(t *plimsoll.Task) error {
 		Finished: t.Finished, NotBefore: t.NotBefore, revision: t.Revision, Starting: t.Starting, Stopping: t.Stopping,
 	})
 	s.taskCount++
+	s.countTask(t.State, 1)
 	s.countTexts(j, len(t.Message))
 	s.setFormer(Ref{g, t.Index}, former{t.Attempts, t.Earlier})
 	if !t.State.OnNode() {

@@ -115,6 +115,7 @@ type State struct {
 	usageGivable usage
 	// taskCount is the number of task rows of all jobs.
 	taskCount int
+	totals    Totals // but for the jobs that wait for the archive
 	// nodeBytes is the sum of storedNode over all nodes.
 	nodeBytes int
 	// lastSubmitted is the highest Job.Submitted; the next submit gets a higher one.

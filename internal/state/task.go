@@ -227,6 +227,7 @@ func (s *State) end(ref Ref, result plimsoll.TaskResult, exitCode int32, message
 	j, n := g.Job, s.slots[t.slot]
 	s.vacate(ref)
 	t.Result, t.ExitCode, t.Finished = result, exitCode, at
+	s.totals.Ends[result]++
 	if message != "" || result == plimsoll.ResultSucceeded {
 		s.setMessage(ref, message)
 	}

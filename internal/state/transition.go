@@ -135,6 +135,8 @@ func jobRests(state plimsoll.JobState) bool {
 func (s *State) setJobState(j *Job, cause jobCause) {
 	t := &jobTransitions[cause]
 	t.mustAllow("job", j.Spec.ID, j.State)
+	s.countJob(j.State, -1)
+	s.countJob(t.to, 1)
 	j.State = t.to
 	s.markStatus(j, true)
 	s.noteStep(j, t)
@@ -234,7 +236,9 @@ func (s *State) setTaskState(r Ref, cause taskCause) {
 	t, j := r.Task(), r.Group.Job
 	taskTransitions[cause].mustAllow("task", t.ID, t.State)
 	s.count(r, -1)
+	s.countTask(t.State, -1)
 	t.State = taskTransitions[cause].to
+	s.countTask(t.State, 1)
 	s.count(r, 1)
 	s.markTask(r)
 	s.markStatus(j, false)
