@@ -191,7 +191,15 @@ func TestEvictedGoesBackToItsQueue(t *testing.T) {
 	)
 	s.policy("delete", "NodeQOS", "busy")
 	s.awaits(
-		[]string{"events", "--words", "yunikorn", "--object", "n1"}, "scheduling disabled: busy/cpu is above its line", "scheduling enabled",
+		[]string{
+			"events",
+			"--words",
+			"yunikorn",
+			"--object",
+			"n1",
+		},
+		"scheduling disabled: busy/cpu is above its line",
+		"scheduling enabled",
 		"schedulable: true",
 	)
 	s.works("after")

@@ -17,10 +17,14 @@ import (
 var otherWords = map[string][]string{
 	"ps": {"job list"}, "ls": {"job list"}, "jobs": {"job list"}, "tasks": {"task list"},
 	"nodes": {"node list"}, "queues": {"queue list"}, "policies": {"policy list"},
-	"status": {"job get"}, "describe": {"job get", "node show", "explain"}, "inspect": {"job get"}, "info": {"job get"},
+	"status": {
+		"job get",
+	}, "describe": {"job get", "node show", "explain"}, "inspect": {"job get"}, "info": {"job get"},
 	"log": {"job logs"}, "tail": {"job logs -f"}, "attach": {"job logs -f"}, "follow": {"job logs -f"},
 	"watch": {"job wait"},
-	"stop":  {"job kill"}, "cancel": {"job kill"}, "delete": {"job delete", "job kill"}, "rm": {"job delete", "job kill"}, "abort": {"job kill"},
+	"stop": {
+		"job kill",
+	}, "cancel": {"job kill"}, "delete": {"job delete", "job kill"}, "rm": {"job delete", "job kill"}, "abort": {"job kill"},
 	"create": {"submit"}, "add": {"submit"}, "batch": {"submit"}, "exec": {"run"}, "srun": {"run"},
 	"sbatch": {"submit"},
 	"start":  {"submit", "dev"}, "up": {"dev"}, "server": {"dev"}, "serve": {"dev"}, "master": {"coordinator"},
@@ -32,7 +36,10 @@ var otherWords = map[string][]string{
 
 	"job ls": {"job list"}, "job ps": {"job list"}, "job show": {"job get"}, "job describe": {"job get"},
 	"job status": {"job get"}, "job stop": {"job kill"}, "job cancel": {"job kill"},
-	"job rm": {"job delete", "job kill"}, "job watch": {"job wait"}, "job tail": {"job logs -f"}, "job create": {"submit"},
+	"job rm": {
+		"job delete",
+		"job kill",
+	}, "job watch": {"job wait"}, "job tail": {"job logs -f"}, "job create": {"submit"},
 	"job tasks": {"task list --job"}, "job resize": {"job scale"},
 	"job retry": {"job run-again"}, "job rerun": {"job run-again"}, "job restart": {"job run-again"},
 	"task ls": {"task list"}, "task get": {"explain"}, "task show": {"explain"}, "task describe": {"explain"},

@@ -34,7 +34,7 @@ func (f listFormatFlag) print(a *app, views any, l list) error {
 		}
 		return nil
 	}
-	return formatFlag{f.Output}.print(a, views, func(o *output) {
+	return formatFlag(f).print(a, views, func(o *output) {
 		rows := make([][]string, l.count)
 		for i := range rows {
 			rows[i] = l.row(i)

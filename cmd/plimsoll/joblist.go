@@ -10,14 +10,14 @@ import (
 )
 
 type jobListCmd struct {
-	Queue  string   `short:"q" help:"Only jobs of this queue." placeholder:"PATH"`
-	Owner  string   `help:"Only jobs of this owner." placeholder:"NAME"`
-	Label  []string `short:"l" help:"Only jobs with this label; several must all be there." placeholder:"NAME[=VALUE]"`
-	State  []string `help:"Only jobs in these states, such as Running." placeholder:"STATE"`
-	Result []string `help:"Only jobs with this result: succeeded, failed or killed." placeholder:"RESULT"`
+	Queue  string   `short:"q" help:"Only jobs of this queue."                                                        placeholder:"PATH"`
+	Owner  string   `          help:"Only jobs of this owner."                                                        placeholder:"NAME"`
+	Label  []string `short:"l" help:"Only jobs with this label; several must all be there."                           placeholder:"NAME[=VALUE]"`
+	State  []string `          help:"Only jobs in these states, such as Running."                                     placeholder:"STATE"`
+	Result []string `          help:"Only jobs with this result: succeeded, failed or killed."                        placeholder:"RESULT"`
 	scopeFlags
-	Sort  string `help:"Order: ${enum}. The newest are first, and ids rise." enum:"submitted,finished,id" default:"submitted"`
-	Limit *int32 `help:"Most jobs to print; 0 prints all. Default: 50 on a terminal, and otherwise all." placeholder:"N"`
+	Sort  string `          help:"Order: ${enum}. The newest are first, and ids rise."                                                        enum:"submitted,finished,id" default:"submitted"`
+	Limit *int32 `          help:"Most jobs to print; 0 prints all. Default: 50 on a terminal, and otherwise all." placeholder:"N"`
 	watchFlag
 	listFormatFlag
 }
@@ -44,8 +44,12 @@ func (f *scopeFlags) scope() (client.Scope, error) {
 
 // Help is the detail of the help text.
 func (jobListCmd) Help() string {
-	return example("plimsoll job list --queue root.batch --state Running", "plimsoll job list --since 7d --result failed",
-		"plimsoll job list --label team=docs -o name", "plimsoll job list --watch -o json") +
+	return example(
+		"plimsoll job list --queue root.batch --state Running",
+		"plimsoll job list --since 7d --result failed",
+		"plimsoll job list --label team=docs -o name",
+		"plimsoll job list --watch -o json",
+	) +
 		"\n\nJobs that ended a while ago are in the archive: --ended and --all list them too. --since chooses jobs\n" +
 		"that have ended since, and implies --ended." + watchHelp
 }

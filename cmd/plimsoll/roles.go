@@ -379,7 +379,7 @@ func (cmd *gatewayCmd) Run(ctx context.Context, a *app) error {
 	if err := cmd.relay(&cfg, follower, log); err != nil {
 		return err
 	}
-	archived := cmd.archiveReadFlags.reader(cmd.Data)
+	archived := cmd.reader(cmd.Data)
 	cfg.Archive = archived
 	return errors.Join(serveGateway(ctx, cfg, follower), archived.Close())
 }

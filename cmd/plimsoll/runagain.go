@@ -13,16 +13,19 @@ import (
 
 type jobRunAgainCmd struct {
 	ID     string `arg:"" optional:"" help:"Id of the job; the newest job that has it. It may be left out beside --uid."`
-	UID    string `name:"uid" help:"Uid of the job: an earlier one with the id, say." placeholder:"UID"`
-	Failed bool   `help:"Only the tasks that did not succeed."`
-	As     string `help:"Id of the new job; default: ID-again-1, or the next number that is free." placeholder:"ID"`
-	Wait   bool   `short:"w" help:"Show the progress until the job has ended. The exit code is 1 unless it completed."`
+	UID    string `                   help:"Uid of the job: an earlier one with the id, say."                                   name:"uid" placeholder:"UID"`
+	Failed bool   `                   help:"Only the tasks that did not succeed."`
+	As     string `                   help:"Id of the new job; default: ID-again-1, or the next number that is free."                      placeholder:"ID"`
+	Wait   bool   `                   help:"Show the progress until the job has ended. The exit code is 1 unless it completed."                              short:"w"`
 	formatFlag
 }
 
 // Help is the detail of the help text.
 func (jobRunAgainCmd) Help() string {
-	return example("plimsoll job run-again wordcount --failed", "plimsoll job run-again wordcount --as second --wait") +
+	return example(
+		"plimsoll job run-again wordcount --failed",
+		"plimsoll job run-again wordcount --as second --wait",
+	) +
 		"\n\nA new job is made from the specification of one that has ended, also of one in the archive. With\n" +
 		"--failed it has a task for each task that did not succeed, with the same PLIMSOLL_TASK_INDEX. The end\n" +
 		"of PLIMSOLL_TASK_ID is another one: programs that divide work by it would do the wrong part."
@@ -95,9 +98,13 @@ func onlyTasks(spec plimsoll.JobSpec, tasks map[string][]int32) (plimsoll.JobSpe
 			continue
 		}
 		if n := len(tasks[g.Name]); n > plimsoll.MaxIndexes {
-			return spec, plimsoll.Invalid("--failed",
+			return spec, plimsoll.Invalid(
+				"--failed",
 				"%d tasks of group %s failed, and at most %d can be run again by themselves; leave it out to run all again",
-				n, g.Name, plimsoll.MaxIndexes)
+				n,
+				g.Name,
+				plimsoll.MaxIndexes,
+			)
 		}
 		pieces := make([]int32, len(tasks[g.Name]))
 		for i, index := range tasks[g.Name] {
@@ -108,7 +115,11 @@ func onlyTasks(spec plimsoll.JobSpec, tasks map[string][]int32) (plimsoll.JobSpe
 		groups = append(groups, g)
 	}
 	if len(groups) == 0 {
-		return spec, plimsoll.Invalid("--failed", "all tasks of %s have succeeded; leave it out to run them again", spec.ID)
+		return spec, plimsoll.Invalid(
+			"--failed",
+			"all tasks of %s have succeeded; leave it out to run them again",
+			spec.ID,
+		)
 	}
 	spec.Groups = groups
 	return spec, nil

@@ -18,17 +18,17 @@ type taskCmd struct {
 func (taskCmd) Help() string { return example("plimsoll task list --job wordcount") }
 
 type taskListCmd struct {
-	Job    string   `short:"j" help:"Only tasks of this job." placeholder:"ID"`
-	UID    string   `name:"uid" help:"Only tasks of the job with this uid: an earlier one with the id, say." placeholder:"UID"`
-	Node   string   `short:"n" help:"Only tasks that are on this node now." placeholder:"ID"`
-	Owner  string   `help:"Only tasks of this owner's jobs." placeholder:"NAME"`
-	Queue  string   `short:"q" help:"Only tasks of this queue's jobs." placeholder:"PATH"`
-	Label  []string `short:"l" help:"Only tasks of jobs with this label; several must all be there." placeholder:"NAME[=VALUE]"`
-	State  []string `help:"Only tasks in these states, such as Pending." placeholder:"STATE"`
-	Failed bool     `help:"Only tasks whose last attempt has ended and did not succeed, also those that are tried again."`
-	Result []string `help:"Only tasks whose last attempt ended so: succeeded, failed, out-of-memory …" placeholder:"RESULT"`
+	Job    string   `short:"j" help:"Only tasks of this job."                                                                       placeholder:"ID"`
+	UID    string   `          help:"Only tasks of the job with this uid: an earlier one with the id, say."                         placeholder:"UID"          name:"uid"`
+	Node   string   `short:"n" help:"Only tasks that are on this node now."                                                         placeholder:"ID"`
+	Owner  string   `          help:"Only tasks of this owner's jobs."                                                              placeholder:"NAME"`
+	Queue  string   `short:"q" help:"Only tasks of this queue's jobs."                                                              placeholder:"PATH"`
+	Label  []string `short:"l" help:"Only tasks of jobs with this label; several must all be there."                                placeholder:"NAME[=VALUE]"`
+	State  []string `          help:"Only tasks in these states, such as Pending."                                                  placeholder:"STATE"`
+	Failed bool     `          help:"Only tasks whose last attempt has ended and did not succeed, also those that are tried again."`
+	Result []string `          help:"Only tasks whose last attempt ended so: succeeded, failed, out-of-memory …"                    placeholder:"RESULT"`
 
-	ExitCode []int32 `help:"Only tasks whose last attempt ended with this exit code." placeholder:"CODE"`
+	ExitCode []int32 `help:"Only tasks whose last attempt ended with this exit code."                         placeholder:"CODE"`
 	scopeFlags
 	Limit *int32 `help:"Most tasks to print; 0 prints all. Default: 50 on a terminal, and otherwise all." placeholder:"N"`
 	watchFlag
@@ -207,9 +207,18 @@ func (cmd *taskListCmd) watch(ctx context.Context, a *app, c *client.Client, fil
 	return printChanges(ctx, a, format, c.WatchTasks(ctx, filter, client.WatchPoint{}),
 		watchedView[plimsoll.Task]{
 			header: taskHeader,
-			usual:  []string{"wordcount-4nioh4.map.10", "Starting", "succeeded", "0", "node-1", "", "15:04:05", "4m58s"},
-			row:    func(t *plimsoll.Task) []string { return taskRow(t, view(t), a.now(), clock) },
-			json:   func(t *plimsoll.Task) any { return view(t) },
+			usual: []string{
+				"wordcount-4nioh4.map.10",
+				"Starting",
+				"succeeded",
+				"0",
+				"node-1",
+				"",
+				"15:04:05",
+				"4m58s",
+			},
+			row:  func(t *plimsoll.Task) []string { return taskRow(t, view(t), a.now(), clock) },
+			json: func(t *plimsoll.Task) any { return view(t) },
 		})
 }
 

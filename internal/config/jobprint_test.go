@@ -10,12 +10,13 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/config"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
 // TestAJobThatIsPrintedCanBeSubmittedAgain: a job that a program has submitted may hold any text.
 // It is printed as a job file, from which the same job is read.
 func TestAJobThatIsPrintedCanBeSubmittedAgain(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testrun.Check(t, func(t *rapid.T) {
 		spec := drawJob(t)
 		if err := spec.Validate(); err != nil {
 			t.Skip(err)

@@ -123,8 +123,8 @@ type Events struct {
 	QueuesRefused func(err error)
 	// GatewayUnread is called when a gateway is cut off because it does not read its stream.
 	GatewayUnread func(gateway string)
-	// Archive is called with the reason when the archive takes no jobs, and when the reason changes.
-	// It is called with an empty text when it takes them again.
+	// Archive is called with the reason when the archive takes no jobs, and when it changes. The
+	// text is empty when the archive takes them again.
 	Archive func(trouble string)
 	// ArchiveStep is called behind each step of archiving.
 	ArchiveStep func(step ArchiveStep)

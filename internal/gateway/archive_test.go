@@ -115,8 +115,10 @@ func TestAJobThatIsAboutToBeDeletedIsHidden(t *testing.T) {
 	j.status.Deleted = true
 	c.f.put(putStatus(j.status)) // the archive has it still
 	for _, req := range []*pb.ListJobsRequest{
-		{}, {Owner: "ann"}, {Scope: pb.Scope_SCOPE_ALL}, {Sort: pb.JobSort_JOB_SORT_FINISHED}, {Ids: []string{"a",
-			"b"}},
+		{}, {Owner: "ann"}, {Scope: pb.Scope_SCOPE_ALL}, {Sort: pb.JobSort_JOB_SORT_FINISHED}, {Ids: []string{
+			"a",
+			"b",
+		}},
 	} {
 		got := must(t, s.jobs.ListJobs, req)
 		if len(got.GetJobs()) != 1 || got.GetJobs()[0].GetId() != other.spec.ID {
@@ -167,7 +169,8 @@ func (b *brokenArchive) Job(ctx context.Context, id string, uid plimsoll.UID) (a
 }
 
 func (b *brokenArchive) Jobs(ctx context.Context, q archive.JobQuery) (archive.Page[archive.Stored, archive.Position],
-	error) {
+	error,
+) {
 	if err := b.fail(ctx); err != nil {
 		return archive.Page[archive.Stored, archive.Position]{}, err
 	}
@@ -390,8 +393,10 @@ func TestDeleteJobIsSentToTheLeader(t *testing.T) {
 	if len(sent) != 1 || sent[0].GetDeleteJob().GetId() != "a" || sent[0].GetDeleteJob().GetUid() != uid {
 		t.Errorf("sent: %v", sent)
 	}
-	for _, bad := range []*pb.DeleteJobRequest{{}, {Id: "..?"}, {Id: "a", Uid: "x"}, {Id: "a",
-		Token: strings.Repeat("x", 200)}} {
+	for _, bad := range []*pb.DeleteJobRequest{{}, {Id: "..?"}, {Id: "a", Uid: "x"}, {
+		Id:    "a",
+		Token: strings.Repeat("x", 200),
+	}} {
 		if _, err := call(s.jobs.DeleteJob, bad); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
 			t.Errorf("%v: %v", bad, err)
 		}
@@ -446,8 +451,10 @@ func TestAttemptsAreThoseOfTheArchiveThenThoseOfTheRecord(t *testing.T) {
 	c.end(j, 1)
 	c.archived(j)
 	check("in the archive", 0, true)
-	if _, err := call(s.jobs.ListAttempts, &pb.ListAttemptsRequest{Task: "a.map.0",
-		After: -1}); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
+	if _, err := call(s.jobs.ListAttempts, &pb.ListAttemptsRequest{
+		Task:  "a.map.0",
+		After: -1,
+	}); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
 		t.Errorf("%v", err)
 	}
 }
@@ -471,7 +478,8 @@ type damagedArchive struct {
 }
 
 func (d *damagedArchive) Jobs(ctx context.Context, q archive.JobQuery) (archive.Page[archive.Stored,
-	archive.Position], error) {
+	archive.Position], error,
+) {
 	page, err := d.Memory.Jobs(ctx, q)
 	page.Damaged = []plimsoll.UID{d.uid}
 	return page, err

@@ -35,16 +35,20 @@ type criteria struct {
 	specs        bool     // send jobs with their specifications
 }
 
-// jobCriteria returns the criteria of a list or a watch of jobs.
-func jobCriteria(m interface {
+// jobFilter is a request which chooses jobs by criteria.
+//
+//nolint:interfacebloat // one method for each criterion of the requests
+type jobFilter interface {
 	GetIds() []string
 	GetQueue() string
 	GetOwner() string
 	GetLabels() []string
 	GetStates() []pb.JobState
 	GetResults() []pb.TaskResult
-},
-) (criteria, error) {
+}
+
+// jobCriteria returns the criteria of a list or a watch of jobs.
+func jobCriteria(m jobFilter) (criteria, error) {
 	c := criteria{
 		ids: m.GetIds(), queue: m.GetQueue(), owner: m.GetOwner(), labels: m.GetLabels(),
 		states: numbers(m.GetStates()), results: numbers(m.GetResults()),
@@ -134,8 +138,10 @@ func (c *criteria) restricts() bool {
 // indexed reports whether an index of jobs has exactly those that meet the criteria.
 func (c *criteria) indexed() bool {
 	n := 0
-	for _, restricts := range [...]bool{c.owner != "", c.queue != "" && c.queue != plimsoll.RootQueue,
-		len(c.states) > 0} {
+	for _, restricts := range [...]bool{
+		c.owner != "", c.queue != "" && c.queue != plimsoll.RootQueue,
+		len(c.states) > 0,
+	} {
 		if restricts {
 			n++
 		}

@@ -64,7 +64,7 @@ func jobListOf(g *Gateway, req *pb.ListJobsRequest) (l jobList, err error) {
 	l.scope = scopeOf(req.GetScope())
 	l.criteria.ended = l.scope.ended
 	l.count, l.pin, l.ascending = req.GetCount(), req.GetPin(), req.GetAscending()
-	l.plain = req.GetSort() == pb.JobSort_JOB_SORT_UNSPECIFIED && !l.scope.archive && !l.pin && req.GetCursor() == ""
+	l.plain = req.GetSort() == pb.JobSort_JOB_SORT_UNSPECIFIED && !l.archive && !l.pin && req.GetCursor() == ""
 	switch req.GetSort() {
 	case pb.JobSort_JOB_SORT_FINISHED:
 		l.sort = archive.SortFinished

@@ -145,11 +145,10 @@ func (s jobService) getJob(ctx context.Context, req *pb.GetJobRequest, a *answer
 	if err != nil {
 		return err
 	}
-	spec, status, archived := []byte(nil), found.status, found.stored != nil
+	spec, _ := v.Get(wire.KindJobSpec, found.id)
+	status, archived := found.status, found.stored != nil
 	if archived {
 		spec, status = found.stored.Spec, found.stored.Status
-	} else {
-		spec, _ = v.Get(wire.KindJobSpec, found.id)
 	}
 	var job []wire.Encoded
 	ofSpec, wantSpec := mask.Inner(fieldSpec.Number)
@@ -196,7 +195,7 @@ func (s jobService) plainJobs(ctx context.Context, req *pb.ListJobsRequest, want
 	}
 	resp := &pb.ListJobsResponse{Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age)}
 	seen, listed, inQueue, last := 0, 0, false, ""
-	for id, data := range v.Jobs(want.criteria.jobs(), req.GetAfter()) {
+	for id, data := range v.Jobs(want.jobs(), req.GetAfter()) {
 		if seen++; seen%lookEvery == 0 && ctx.Err() != nil {
 			return callerGone(ctx)
 		}

@@ -223,7 +223,8 @@ type shortArchive struct {
 }
 
 func (a *shortArchive) Jobs(ctx context.Context, q archive.JobQuery) (archive.Page[archive.Stored, archive.Position],
-	error) {
+	error,
+) {
 	q.Limit = 1 + a.rng.IntN(q.Limit)
 	return a.Memory.Jobs(ctx, q)
 }
@@ -252,8 +253,10 @@ func (c *cell) tasksOfAll(req *pb.ListTasksRequest) (ids []string) {
 		t     *plimsoll.Task
 	}
 	var all []task
-	jobs := &pb.ListJobsRequest{Owner: req.GetOwner(), Queue: req.GetQueue(), Labels: req.GetLabels(),
-		Scope: req.GetScope()}
+	jobs := &pb.ListJobsRequest{
+		Owner: req.GetOwner(), Queue: req.GetQueue(), Labels: req.GetLabels(),
+		Scope: req.GetScope(),
+	}
 	for _, j := range c.sorted() {
 		if !jobAnswers(jobs, j) {
 			continue
@@ -372,10 +375,10 @@ func TestAListOfTheTasksOfAJobGoesOnInTheArchive(t *testing.T) {
 			req := &pb.ListTasksRequest{Job: "a", Limit: 2, Pin: pin}
 			var got []string
 			for page := 0; ; page++ {
-				switch {
-				case page == moves:
+				switch page {
+				case moves:
 					c.expire(j, 3)
-				case page == moves+1:
+				case moves + 1:
 					c.forget(j)
 				}
 				res := must(t, s.jobs.ListTasks, req)

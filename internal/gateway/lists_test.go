@@ -55,8 +55,10 @@ func TestListsOfJobsMeetEachCriterion(t *testing.T) {
 		{"labels of nobody", &pb.ListJobsRequest{Labels: []string{"night", "team=blue"}}, ""},
 		{"results", &pb.ListJobsRequest{Results: []pb.TaskResult{pb.TaskResult_TASK_RESULT_FAILED}}, "c"},
 		{"killed", &pb.ListJobsRequest{Results: []pb.TaskResult{3, 1}}, "b d"},
-		{"ended", &pb.ListJobsRequest{Scope: pb.Scope_SCOPE_ENDED, Sort: pb.JobSort_JOB_SORT_ID, Ascending: true},
-			"b c d"},
+		{
+			"ended", &pb.ListJobsRequest{Scope: pb.Scope_SCOPE_ENDED, Sort: pb.JobSort_JOB_SORT_ID, Ascending: true},
+			"b c d",
+		},
 		{"since", &pb.ListJobsRequest{Since: ended + 1}, "c d"},
 		{"until", &pb.ListJobsRequest{Until: ended + 1}, "b"},
 		{"newest first", &pb.ListJobsRequest{Sort: pb.JobSort_JOB_SORT_SUBMITTED}, "d c b a"},
@@ -90,8 +92,10 @@ func TestListsOfTasksMeetEachCriterion(t *testing.T) {
 		{"a job", &pb.ListTasksRequest{Job: "c"}, "c.map.0 c.map.1 c.map.2"},
 		{"results", &pb.ListTasksRequest{Results: []pb.TaskResult{2}}, "c.map.0 c.map.1 d.map.0"},
 		{"exit codes", &pb.ListTasksRequest{ExitCodes: []int32{2, 7}}, "c.map.1"},
-		{"exit code 0 is none of a task that runs", &pb.ListTasksRequest{ExitCodes: []int32{0}},
-			"b.map.0 b.map.1 c.map.2"},
+		{
+			"exit code 0 is none of a task that runs", &pb.ListTasksRequest{ExitCodes: []int32{0}},
+			"b.map.0 b.map.1 c.map.2",
+		},
 		{"owner", &pb.ListTasksRequest{Owner: "ann", Results: []pb.TaskResult{2}}, "c.map.0 c.map.1"},
 		{"queue", &pb.ListTasksRequest{Queue: "root.x"}, "a.map.0 a.map.1 b.map.0 b.map.1"},
 		{"label", &pb.ListTasksRequest{Labels: []string{"team=blue"}}, "b.map.0 b.map.1"},
@@ -230,8 +234,10 @@ func TestAnswersHaveTheFieldsThatWereAskedFor(t *testing.T) {
 		for _, id := range []string{"b", "c"} {
 			whole := must(t, jobs.GetJob, &pb.GetJobRequest{Id: id}).GetJob()
 			cached := s.gateway.rendered.stats().size
-			got := must(t, jobs.GetJob, &pb.GetJobRequest{Id: id, Fields: []string{"status.state",
-				"spec.labels"}}).GetJob()
+			got := must(t, jobs.GetJob, &pb.GetJobRequest{Id: id, Fields: []string{
+				"status.state",
+				"spec.labels",
+			}}).GetJob()
 			want := &pb.Job{
 				Spec:   &pb.JobSpec{Id: id, Labels: whole.GetSpec().GetLabels()},
 				Status: &pb.JobStatus{Id: id, Uid: whole.GetStatus().GetUid(), State: whole.GetStatus().GetState()},
@@ -256,8 +262,10 @@ func TestAnswersHaveTheFieldsThatWereAskedFor(t *testing.T) {
 					t.Errorf("%s, %v: %v", name, scope, j)
 				}
 			}
-			tasks := must(t, jobs.ListTasks, &pb.ListTasksRequest{Scope: scope, Fields: []string{"state"},
-				Results: []pb.TaskResult{2}})
+			tasks := must(t, jobs.ListTasks, &pb.ListTasksRequest{
+				Scope: scope, Fields: []string{"state"},
+				Results: []pb.TaskResult{2},
+			})
 			for _, task := range tasks.GetTasks() {
 				if task.GetNode() != "" || task.GetState() != pb.TaskState_TASK_STATE_FINISHED || task.GetJob() == "" {
 					t.Errorf("%s, %v: %v", name, scope, task)
@@ -288,8 +296,10 @@ func TestWatchesMeetTheCriteriaOfLists(t *testing.T) {
 	blue := seen(&pb.WatchJobsRequest{Labels: []string{"team=blue"}})
 	byID := seen(&pb.WatchJobsRequest{Ids: []string{"z", "b"}})
 	failed := seen(&pb.WatchJobsRequest{Results: []pb.TaskResult{pb.TaskResult_TASK_RESULT_FAILED}})
-	tasks := open(t, watchClient(t, s).WatchTasks, &pb.WatchTasksRequest{ExitCodes: []int32{1},
-		Results: []pb.TaskResult{2}})
+	tasks := open(t, watchClient(t, s).WatchTasks, &pb.WatchTasksRequest{
+		ExitCodes: []int32{1},
+		Results:   []pb.TaskResult{2},
+	})
 	for name, next := range map[string]func() string{"label": blue, "id": byID} {
 		if got := next(); got != "b present" {
 			t.Errorf("%s: %s", name, got)
@@ -323,8 +333,10 @@ func TestACountThatTakesTooLongIsALowerBound(t *testing.T) {
 	f := newFake()
 	var batch []wire.Mutation
 	for i := range maxCounted + 10 {
-		batch = append(batch, putTask(plimsoll.Task{Job: "a", Group: "map", Index: int32(i),
-			State: plimsoll.TaskPending}))
+		batch = append(batch, putTask(plimsoll.Task{
+			Job: "a", Group: "map", Index: int32(i),
+			State: plimsoll.TaskPending,
+		}))
 	}
 	f.put(append(batch, putStatus(plimsoll.JobStatus{ID: "a", State: plimsoll.JobRunning}))...)
 	s := directly(newGateway(t, Config{}, f))
@@ -463,8 +475,10 @@ func TestACursorIsReadBack(t *testing.T) {
 	want := cursor{
 		list: listOfTasks, criteria: 7, phase: 1, finished: -5, uid: plimsoll.MakeUID(3, 4), id: "job",
 		key: "job\x00map\x000000001",
-		archived: archive.TaskPosition{Job: archive.Position{UID: plimsoll.MakeUID(1, 2), Finished: 9, ID: "other"},
-			Task: 1 << 20},
+		archived: archive.TaskPosition{
+			Job:  archive.Position{UID: plimsoll.MakeUID(1, 2), Finished: 9, ID: "other"},
+			Task: 1 << 20,
+		},
 		pinned: true, gateway: "g1", version: plimsoll.Version{Epoch: 2, Revision: 1 << 60},
 	}
 	got, err := parseCursor("cursor", want.text())

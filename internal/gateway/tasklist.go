@@ -62,11 +62,11 @@ func taskListOf(g *Gateway, req *pb.ListTasksRequest) (l taskList, err error) {
 		}
 	}
 	l.sort, l.ascending, l.count, l.pin = req.GetSort(), req.GetAscending(), req.GetCount(), req.GetPin()
-	if l.sort == pb.TaskSort_TASK_SORT_FINISHED && l.scope.archive {
+	if l.sort == pb.TaskSort_TASK_SORT_FINISHED && l.archive {
 		return l, plimsoll.Invalid("sort",
 			"by the end is possible in the active scope only; list the jobs by their end instead")
 	}
-	l.plain = l.sort == pb.TaskSort_TASK_SORT_UNSPECIFIED && !l.scope.archive && !l.pin && req.GetCursor() == ""
+	l.plain = l.sort == pb.TaskSort_TASK_SORT_UNSPECIFIED && !l.archive && !l.pin && req.GetCursor() == ""
 	if l.plain && !strings.HasPrefix(req.GetAfter(), cursorMark) { // as most lists are
 		if req.GetAfter() != "" {
 			l.after, err = taskKey("after", req.GetAfter())

@@ -102,7 +102,7 @@ func (s jobService) listTasks(ctx context.Context, req *pb.ListTasksRequest, a *
 func (s jobService) foundJob(ctx context.Context, v *pinned, want *taskList) (*sought, error) {
 	found, err := s.g.find(ctx, v.Snapshot, want.life)
 	if err == nil {
-		want.criteria.job = found.id
+		want.job = found.id
 		if found.stored == nil {
 			return nil, nil
 		}

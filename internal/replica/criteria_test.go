@@ -269,8 +269,12 @@ func TestJobsAreFoundByUIDLabelAndID(t *testing.T) {
 		descending bool
 		keys       string
 	}{
-		{"", false, "b c a e d"}, {"", true, "d e a c b"}, {uid(2, 0), false, "a e d"}, {uid(2, 0), true, "b"},
-		{uid(2, 7), true, "c b"}, {uid(2, 7), false, "a e d"},
+		{"", false, "b c a e d"},
+		{"", true, "d e a c b"},
+		{uid(2, 0), false, "a e d"},
+		{uid(2, 0), true, "b"},
+		{uid(2, 7), true, "c b"},
+		{uid(2, 7), false, "a e d"},
 	} {
 		if got := keysIn(s.JobsBySubmit(test.after, test.descending)); got != test.keys {
 			t.Errorf("by submit behind %q, descending %v: %q, want %q", test.after, test.descending, got, test.keys)

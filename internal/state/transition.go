@@ -156,10 +156,10 @@ func (s *State) noteStep(j *Job, t *transition[plimsoll.JobState]) {
 	if j.Killed && t.to == plimsoll.JobFailed {
 		step.Reason = plimsoll.ReasonKilled
 	}
-	switch n := len(j.history); {
-	case n == 0:
+	switch len(j.history) {
+	case 0:
 		j.history = make([]plimsoll.JobStep, 0, usualSteps)
-	case n == plimsoll.MaxSteps:
+	case plimsoll.MaxSteps:
 		j.history = append(make([]plimsoll.JobStep, 0, plimsoll.MaxSteps), j.history[1:]...)
 	}
 	j.history = append(j.history, step)

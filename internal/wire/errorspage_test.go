@@ -109,9 +109,9 @@ func errorsPage(t *testing.T) string {
 		if e.means == "" || e.todo == "" || e.titus == "" {
 			t.Errorf("the page does not explain %s", code)
 		}
-		detail, ok := wire.ErrorToProto(&plimsoll.Error{Code: code, Msg: "x"}), false
-		word := ""
-		if word, ok = reasons[detail.GetReason()]; !ok {
+		detail := wire.ErrorToProto(&plimsoll.Error{Code: code, Msg: "x"})
+		word, ok := reasons[detail.GetReason()]
+		if !ok {
 			t.Errorf("%s has the reason %q, which the page does not explain", code, detail.GetReason())
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %d | %s | %s | %s | %s |\n", code, grpcName(wire.ConnectCode(code)),

@@ -42,11 +42,13 @@ func TestMaskKeepsTheNamedFieldsAndTheIdentity(t *testing.T) {
 			{Name: "map", Counts: &pb.TaskCounts{Pending: 1, Running: 2}},
 			{Name: "reduce", Counts: &pb.TaskCounts{Pending: 1}},
 		}}},
-		{[]string{"groups.counts.running", "groups.waitQueue"}, &pb.JobStatus{Id: "j", Uid: "u",
+		{[]string{"groups.counts.running", "groups.waitQueue"}, &pb.JobStatus{
+			Id: "j", Uid: "u",
 			Groups: []*pb.GroupStatus{
 				{Name: "map", Counts: &pb.TaskCounts{Running: 2}, WaitQueue: "root"},
 				{Name: "reduce", Counts: &pb.TaskCounts{}},
-			}}},
+			},
+		}},
 		{[]string{"groups.wait_queue", "groups"}, &pb.JobStatus{Id: "j", Uid: "u", Groups: wholeStatus().Groups}},
 		{[]string{"groups", "groups.count"}, &pb.JobStatus{Id: "j", Uid: "u", Groups: wholeStatus().Groups}},
 		{[]string{"id"}, &pb.JobStatus{Id: "j", Uid: "u"}},
@@ -93,8 +95,12 @@ func TestMaskRefusesWhatIsNoField(t *testing.T) {
 		field string
 		want  string
 	}{
-		{"unknown", []string{"state", "stat"}, "fields[1]",
-			`"stat": JobStatus has no field "stat"; did you mean "state"?`},
+		{
+			"unknown",
+			[]string{"state", "stat"},
+			"fields[1]",
+			`"stat": JobStatus has no field "stat"; did you mean "state"?`,
+		},
 		{"far", []string{"xxxxxxxxxxxx"}, "fields[0]", "there are id, owner"},
 		{"below", []string{"groups.nme"}, "fields[0]", `did you mean "name"?`},
 		{"scalar", []string{"state.x"}, "fields[0]", "has no fields below state"},
