@@ -16,39 +16,29 @@ import (
 // tree, such as logs for job logs, need no line here.
 var otherWords = map[string][]string{
 	"ps": {"job list"}, "ls": {"job list"}, "jobs": {"job list"}, "tasks": {"task list"},
-	"nodes": {"node list"}, "queues": {"queue list"}, "policies": {"policy list"},
-	"status": {
-		"job get",
-	}, "describe": {"job get", "node show", "explain"}, "inspect": {"job get"}, "info": {"job get"},
+	"nodes": {"node list"}, "queues": {"queue list"}, "policies": {"policy list"}, "status": {"job get"},
+	"describe": {"job get", "node show", "explain"}, "inspect": {"job get"}, "info": {"job get"},
 	"log": {"job logs"}, "tail": {"job logs -f"}, "attach": {"job logs -f"}, "follow": {"job logs -f"},
-	"watch": {"job wait"},
-	"stop": {
-		"job kill",
-	}, "cancel": {"job kill"}, "delete": {"job delete", "job kill"}, "rm": {"job delete", "job kill"}, "abort": {"job kill"},
-	"create": {"submit"}, "add": {"submit"}, "batch": {"submit"}, "exec": {"run"}, "srun": {"run"},
-	"sbatch": {"submit"},
-	"start":  {"submit", "dev"}, "up": {"dev"}, "server": {"dev"}, "serve": {"dev"}, "master": {"coordinator"},
-	"worker": {"agent"}, "why": {"explain"}, "history": {"events"}, "event": {"events"},
-	"retry": {"job run-again"}, "rerun": {"job run-again"}, "restart": {"job run-again"},
-	"login": {"token"}, "auth": {"token"},
+	"watch": {"job wait"}, "stop": {"job kill"}, "cancel": {"job kill"}, "delete": {"job delete", "job kill"},
+	"rm": {"job delete", "job kill"}, "abort": {"job kill"}, "create": {"submit"}, "add": {"submit"},
+	"batch": {"submit"}, "exec": {"run"}, "srun": {"run"}, "sbatch": {"submit"}, "start": {"submit", "dev"},
+	"up": {"dev"}, "server": {"dev"}, "serve": {"dev"}, "master": {"coordinator"}, "worker": {"agent"},
+	"why": {"explain"}, "history": {"events"}, "event": {"events"}, "retry": {"job run-again"},
+	"rerun": {"job run-again"}, "restart": {"job run-again"}, "login": {"token"}, "auth": {"token"},
 	"validate": {"config check"}, "lint": {"config check"}, "fit": {"place"}, "rebalance": {"defrag --plan"},
 	"disable": {"node cordon"}, "enable": {"node uncordon"}, "decommission": {"node drain"},
 
 	"job ls": {"job list"}, "job ps": {"job list"}, "job show": {"job get"}, "job describe": {"job get"},
 	"job status": {"job get"}, "job stop": {"job kill"}, "job cancel": {"job kill"},
-	"job rm": {
-		"job delete",
-		"job kill",
-	}, "job watch": {"job wait"}, "job tail": {"job logs -f"}, "job create": {"submit"},
-	"job tasks": {"task list --job"}, "job resize": {"job scale"},
+	"job rm": {"job delete", "job kill"}, "job watch": {"job wait"}, "job tail": {"job logs -f"},
+	"job create": {"submit"}, "job tasks": {"task list --job"}, "job resize": {"job scale"},
 	"job retry": {"job run-again"}, "job rerun": {"job run-again"}, "job restart": {"job run-again"},
 	"task ls": {"task list"}, "task get": {"explain"}, "task show": {"explain"}, "task describe": {"explain"},
-	"task tail": {"job logs -f"}, "task stop": {"job kill"},
-	"node ls": {"node list"}, "node get": {"node show"}, "node describe": {"node show"}, "node rm": {"node remove"},
+	"task tail": {"job logs -f"}, "task stop": {"job kill"}, "node ls": {"node list"},
+	"node get": {"node show"}, "node describe": {"node show"}, "node rm": {"node remove"},
 	"node delete": {"node remove"}, "node disable": {"node cordon"}, "node enable": {"node uncordon"},
 	"queue ls": {"queue list"}, "queue get": {"queue list"}, "queue show": {"queue list"},
-	"queue set":    {"config apply"},
-	"queue create": {"config apply"}, "queue delete": {"config apply"},
+	"queue set": {"config apply"}, "queue create": {"config apply"}, "queue delete": {"config apply"},
 }
 
 var unexpectedArgument = regexp.MustCompile(`^unexpected argument (\S+)`)
