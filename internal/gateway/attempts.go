@@ -45,7 +45,7 @@ func (s jobService) ListAttempts(
 		return nil, undecodable(wire.KindTask, key, err)
 	}
 	resp := &pb.ListAttemptsResponse{
-		Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age), Archived: found.archived,
+		Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age), Archived: found.archived(),
 	}
 	held := task.AllAttempts()
 	if len(held) > 0 && held[0].Number > m.GetAfter()+1 {
@@ -72,11 +72,11 @@ func (s jobService) earlierAttempts(
 	if err != nil || !kept.kept() {
 		return err
 	}
-	uid := found.uid
-	if !found.archived {
-		if uid, err = uidOfJob(v, wire.JobOfTaskKey(key)); err != nil {
-			return err
-		}
+	var uid plimsoll.UID
+	if found.archived() {
+		uid = found.stored.UID
+	} else if uid, err = uidOfJob(v, wire.JobOfTaskKey(key)); err != nil {
+		return err
 	}
 	return kept.read(ctx, func(ctx context.Context, r archive.Reader) error {
 		chunks, err := r.Attempts(ctx, uid, key, 0)
