@@ -75,7 +75,7 @@ type archiver struct {
 	trimmed time.Time       // time of the last check of the retention; zero: there is more to remove
 }
 
-// ArchiveStep is a step of archiving, for tests that stop the process there.
+// ArchiveStep is a step of archiving.
 type ArchiveStep string
 
 // The steps, in their order.

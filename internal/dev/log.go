@@ -50,6 +50,14 @@ func CoordinatorEvents(log *slog.Logger) coordinator.Events {
 		GatewayUnread: func(gateway string) {
 			log.Warn("a gateway was cut off because it does not read its stream", "gateway", gateway)
 		},
+		Archive: func(trouble string) {
+			if trouble == "" {
+				log.Info("the archive takes jobs that have ended")
+				return
+			}
+			log.Error("jobs that have ended stay in the store, for the archive cannot take them", "reason", trouble)
+		},
+		ArchiveStep: func(step coordinator.ArchiveStep) { log.Debug("archiving", "step", step) },
 	}
 }
 
