@@ -83,7 +83,7 @@ const (
 	StepOpened  ArchiveStep = "opened"  // the archive is open and this leader writes it
 	StepWritten ArchiveStep = "written" // jobs are in the archive, and the engine does not know yet
 	StepTold    ArchiveStep = "told"    // the engine is told
-	StepDeleted ArchiveStep = "deleted" // jobs were deleted in the archive, and the engine does not know yet
+	StepDeleted ArchiveStep = "deleted" // jobs were deleted in the archive, and nobody knows yet
 	StepTrimmed ArchiveStep = "trimmed" // the retention has removed jobs
 )
 

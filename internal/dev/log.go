@@ -52,10 +52,10 @@ func CoordinatorEvents(log *slog.Logger) coordinator.Events {
 		},
 		Archive: func(trouble string) {
 			if trouble == "" {
-				log.Info("the archive takes jobs that have ended")
+				log.Info("the archive takes ended jobs again")
 				return
 			}
-			log.Error("jobs that have ended stay in the store, for the archive cannot take them", "reason", trouble)
+			log.Error("the archive takes no jobs: those that have ended stay in the active state", "reason", trouble)
 		},
 		ArchiveStep: func(step coordinator.ArchiveStep) { log.Debug("archiving", "step", step) },
 	}
