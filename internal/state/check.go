@@ -221,6 +221,11 @@ func (s *State) checkUsageSums() error {
 			s.usageGivable, s.taskCount, all, givable, made,
 		)
 	}
+	for _, n := range s.slots {
+		if n != nil {
+			counts.Nodes[n.condition()]++
+		}
+	}
 	if counts != s.totals {
 		return fmt.Errorf("the totals are %+v, but that is %+v", s.totals, counts)
 	}
