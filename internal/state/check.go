@@ -432,8 +432,10 @@ func (s *State) Dump(w io.Writer) error {
 	}
 	var err error
 	s.tree.Root.Walk(func(q *queue.Queue) {
+		st := s.QueueStatus(q)
+		st.JobsWaiting = 0 // a load admits the jobs anew that have not begun
 		if err == nil {
-			_, err = fmt.Fprintf(w, "queue %+v\n", s.QueueStatus(q))
+			_, err = fmt.Fprintf(w, "queue %+v\n", st)
 		}
 	})
 	return err
