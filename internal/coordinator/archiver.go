@@ -64,6 +64,7 @@ type archiver struct {
 	tell     func(trouble string)
 	step     func(step ArchiveStep)
 
+	most      int // jobs that may wait before submits are refused
 	ended     *endedList
 	rounds    chan struct{}  // a token for each round that the engine has not drained
 	deletions chan *deletion // of jobs that the state does not know
@@ -88,10 +89,11 @@ const (
 )
 
 func newArchiver(cfg *Config, t *term) *archiver {
+	t.metrics.archive.setUp(false)
 	return &archiver{
 		cfg: &cfg.Archive, pauses: defaultArchivePauses, epoch: t.epoch, now: t.now, snapshot: t.source.Snapshot,
 		inbox: t.inbox, metrics: t.metrics.archive, tell: cfg.Events.Archive, step: cfg.Events.ArchiveStep,
-		ended: newEndedList(), rounds: make(chan struct{}, archiveRounds),
+		most: t.engine.State().MaxToArchive(), ended: newEndedList(), rounds: make(chan struct{}, archiveRounds),
 		deletions: make(chan *deletion, maxDeletions),
 	}
 }
