@@ -17,6 +17,8 @@ type archiveMetrics struct {
 	seconds prometheus.Histogram
 	errors  prometheus.Counter
 	removed prometheus.Counter
+
+	attemptsDropped prometheus.Counter
 }
 
 func newArchiveMetrics() *archiveMetrics {
@@ -41,11 +43,15 @@ func newArchiveMetrics() *archiveMetrics {
 		removed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "plimsoll_archive_trimmed_total", Help: "Jobs that the retention has removed from the archive.",
 		}),
+		attemptsDropped: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "plimsoll_archive_attempts_dropped_total",
+			Help: "Attempts that gave way to later ones of their task because the archive did not take them in time.",
+		}),
 	}
 }
 
 func (m *archiveMetrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.up, m.jobs, m.bytes, m.written, m.seconds, m.errors, m.removed}
+	return []prometheus.Collector{m.up, m.jobs, m.bytes, m.written, m.seconds, m.errors, m.removed, m.attemptsDropped}
 }
 
 func (m *archiveMetrics) setUp(up bool) {
