@@ -57,7 +57,6 @@ func CoordinatorEvents(log *slog.Logger) coordinator.Events {
 			}
 			log.Error("the archive takes no jobs: those that have ended stay in the active state", "reason", trouble)
 		},
-		ArchiveStep: func(step coordinator.ArchiveStep) { log.Debug("archiving", "step", step) },
 	}
 }
 
