@@ -232,14 +232,14 @@ func (a *Agent) work(ctx context.Context, s *sessionManager, proof proofHandler,
 	hosts := append(slices.Clone(a.cfg.Hosts), a.cfg.Listen, node.Address)
 	watch := &qosHandler{node: node.ID}
 	logs := &logHandler{l, a.deps.Events.Trouble, newLogSlots(), a.cfg.Logs.Bytes}
-	m := newMetrics(s.nodeOut, watch, logs.slots)
+	k := newKeeper(l, a.cfg.Logs, mostAttempts(a.cfg.Users.UIDs))
+	m := newMetrics(s.nodeOut, watch, logs.slots, k.metrics)
 	if a.deps.Metrics != nil {
 		if err := a.deps.Metrics.Register(m); err != nil {
 			return errors.Join(fmt.Errorf("register the agent's metrics: %w", err), listener.Close())
 		}
 		defer a.deps.Metrics.Unregister(m)
 	}
-	k := newKeeper(l, a.cfg.Logs, mostAttempts(a.cfg.Users.UIDs))
 	held := make(chan struct{}) // closed when the supervisor has sent its first complete list
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
