@@ -282,8 +282,8 @@ func TestNoJobIsLostOrDoubledAtAnyStepOfArchiving(t *testing.T) {
 		work.Go(func() { c.read(ctx, name, rand.New(rand.NewPCG(seed, uint64(20+i)))) })
 	}
 	work.Go(func() { watch.run(ctx) })
-	next, made, gateways := deaths(rng), map[string]int{}, 0
-	for done := 0; done < kills; {
+	next, made, gateways, done := deaths(rng), map[string]int{}, 0, 0
+	for done < kills {
 		d := next()
 		c.arm(&d)
 		if d.step == coordinator.StepOpened || rng.IntN(2) == 0 { // it dies at its start, or soon after
@@ -320,10 +320,11 @@ func TestNoJobIsLostOrDoubledAtAnyStepOfArchiving(t *testing.T) {
 	cancel()
 	work.Wait()
 	c.failed()
-	t.Logf("%d kills of the leader by step: %v, %d of gateways; %d jobs, %d deleted; %d lists of all, %d jobs seen to leave in %d watches; %s",
-		kills, made, gateways, len(c.ledger.jobs), len(c.ledger.uids(wasDeleted)), c.mu.lists, watch.mu.left,
-		watch.mu.resets, time.Since(began).Round(time.Second))
-	if len(c.ledger.jobs) < 5*kills || c.mu.lists < kills || watch.mu.left == 0 {
+	t.Logf("%d kills of the leader, by step: %v; %d of gateways; %s", done, made, gateways,
+		time.Since(began).Round(time.Second))
+	t.Logf("%d jobs, of which %d were deleted; %d lists of all; %d jobs seen to leave, in %d watches",
+		len(c.ledger.jobs), len(c.ledger.uids(wasDeleted)), c.mu.lists, watch.mu.left, watch.mu.resets)
+	if len(c.ledger.jobs) < 3*kills || c.mu.lists < kills || watch.mu.left == 0 {
 		t.Error("the run did too little")
 	}
 }
