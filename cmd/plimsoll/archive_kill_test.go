@@ -85,8 +85,8 @@ func (c *dyingCell) user(servers string) *client.Client {
 	return user
 }
 
-// death is the place at which a leader dies: behind a step that comes after some of its kind, and
-// after a pause, which is the middle of what follows.
+// death is the place at which a leader dies: behind a step, after some others of its kind. With a
+// pause it dies between that step and the next.
 type death struct {
 	step  coordinator.ArchiveStep
 	after int
@@ -259,9 +259,9 @@ func (c *dyingCell) check(m *mirror, rng *rand.Rand, whole bool) {
 	eventually(c.t, "the watch tells the state", func() error { return m.agrees(ctx, reader) })
 }
 
-// TestNoJobIsLostOrDoubledAtAnyStepOfArchiving runs a coordinator that kills itself behind a step of
-// archiving, two gateways that are killed too, and an agent, each as a process. Meanwhile jobs are
-// submitted, killed, run, deleted and replaced, and lists of all jobs and a watch look for each job
+// TestNoJobIsLostOrDoubledAtAnyStepOfArchiving runs a coordinator that kills itself behind a step
+// of archiving, two gateways that are killed too, and an agent, each as a process. Meanwhile jobs
+// are submitted, killed, run, deleted and replaced. Lists of all jobs and a watch look for each job
 // that was acknowledged. Now and then everything is compared: each job is in the store or in the
 // archive, in one of them, once, and as a whole.
 func TestNoJobIsLostOrDoubledAtAnyStepOfArchiving(t *testing.T) {
