@@ -35,8 +35,9 @@ type linearRun struct {
 // TestGatewaysAreLinearizableUnderFaults runs every role as a process: a coordinator, three
 // gateways, a relay, a gateway behind it, and an agent. Eight clients read, list, create, scale,
 // kill and watch jobs at all gateways. Jobs that have ended leave for the archive two seconds
-// later, and are read and listed from there. Meanwhile processes are killed and stopped, links are cut,
-// lose one direction or both, and clocks step. Two gateways keep less history than a snapshot has.
+// later, and are read and listed from there. Meanwhile processes are killed and stopped, links are
+// cut, lose one direction or both, and clocks step. Two gateways keep less history than a snapshot
+// has.
 //
 // The history must be linearizable, job by job (porcupine). Each answer that shows a version must
 // be the state of all jobs at that version, and not be older than any before it. Each watch must be
