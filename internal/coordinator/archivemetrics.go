@@ -8,8 +8,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/archive"
 )
 
-// archiveMetrics is a prometheus.Collector of the archive. A process that does not lead, or that has
-// no archive, shows the counters alone.
+// archiveMetrics is a prometheus.Collector of the archive. A process that does not lead, or has no
+// archive, shows the counters alone.
 type archiveMetrics struct {
 	status  *status
 	up      prometheus.Gauge
