@@ -89,7 +89,8 @@ func (m *archiveMetrics) Collect(to chan<- prometheus.Metric) {
 		desc  *prometheus.Desc
 		value float64
 	}{
-		{archiveWaitingDesc, float64(now.ToArchive)}, {archiveBoundDesc, float64(t.archiver.most)},
+		{archiveWaitingDesc, float64(now.ToArchive)},
+		{archiveBoundDesc, float64(t.archiver.most)},
 		{archiveLagDesc, lag},
 	} {
 		to <- prometheus.MustNewConstMetric(v.desc, prometheus.GaugeValue, v.value)

@@ -85,8 +85,10 @@ func TestMetricsOfTheCell(t *testing.T) {
 	l.must(submit(job("next", 2)))
 	l.must(reportTasks(
 		"n1", &pb.TaskReport{Task: "large.work.0", Attempt: 1, State: pb.TaskState_TASK_STATE_RUNNING},
-		&pb.TaskReport{Task: "large.work.1", Attempt: 1, State: pb.TaskState_TASK_STATE_FINISHED,
-			Result: pb.TaskResult_TASK_RESULT_FAILED, ExitCode: 3},
+		&pb.TaskReport{
+			Task: "large.work.1", Attempt: 1, State: pb.TaskState_TASK_STATE_FINISHED,
+			Result: pb.TaskResult_TASK_RESULT_FAILED, ExitCode: 3,
+		},
 	))
 	l.until("the room of the task that has failed is taken", func() bool {
 		return scrape(t, cell)["plimsoll_queue_pending{queue=root.batch}"] == 6

@@ -102,9 +102,9 @@ func (v *archiveView) read(ctx context.Context, read func(context.Context, archi
 	}
 }
 
-// ask reads between two looks at the mark. The reader answers from the archive of the last mark that
-// it told, and the mark is forgotten before it is asked for another one. So if the first look finds
-// the mark of another archive than the one that answers, the second one does not find it.
+// ask reads between two looks at the mark. The reader answers from the archive of the last mark
+// that it told, and the mark is forgotten before it is asked for another one. So if the first look
+// finds the mark of another archive than the one that answers, the second one does not find it.
 func (v *archiveView) ask(ctx context.Context, read func(context.Context, archive.Reader) error) error {
 	a := v.g.archived
 	if err := v.check(ctx); err != nil {

@@ -276,7 +276,8 @@ func TestAReplacedArchiveIsNoticed(t *testing.T) {
 	must(t, s.jobs.GetJob, &pb.GetJobRequest{Id: "gone"})
 	a.swapped = true
 	for range 3 {
-		if _, err := call(s.jobs.GetJob, &pb.GetJobRequest{Id: "gone"}); plimsoll.CodeOf(err) != plimsoll.CodeUnavailable {
+		_, err := call(s.jobs.GetJob, &pb.GetJobRequest{Id: "gone"})
+		if plimsoll.CodeOf(err) != plimsoll.CodeUnavailable {
 			t.Errorf("%v", err)
 		}
 	}
