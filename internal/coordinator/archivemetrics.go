@@ -8,8 +8,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/archive"
 )
 
-// archiveMetrics is a prometheus.Collector of the archive. A process that does not lead, or that has
-// no archive, shows the counters alone.
+// archiveMetrics is a prometheus.Collector of the archive. A process that does not lead, or has no
+// archive, shows the counters alone.
 type archiveMetrics struct {
 	status  *status
 	up      prometheus.Gauge
@@ -95,7 +95,8 @@ func (m *archiveMetrics) Collect(to chan<- prometheus.Metric) {
 		desc  *prometheus.Desc
 		value float64
 	}{
-		{archiveWaitingDesc, float64(now.ToArchive)}, {archiveBoundDesc, float64(t.archiver.most)},
+		{archiveWaitingDesc, float64(now.ToArchive)},
+		{archiveBoundDesc, float64(t.archiver.most)},
 		{archiveLagDesc, lag},
 	} {
 		to <- prometheus.MustNewConstMetric(v.desc, prometheus.GaugeValue, v.value)
