@@ -41,8 +41,8 @@ func (g *fakeGateway) ListAttempts(
 	return nil, noSuch("task", req.Msg.GetTask())
 }
 
-// Attempts that are no longer in the record of a task come from the archive. Those that nobody keeps
-// are counted, also between others.
+// Attempts that are no longer in the record of a task come from the archive. Those that nobody
+// keeps are counted, also between others.
 func TestAttemptsThatAreNotKeptAreCounted(t *testing.T) {
 	attempts := func(first, last int32) (list []plimsoll.Attempt) {
 		for n := first; n <= last; n++ {
@@ -60,7 +60,10 @@ func TestAttemptsThatAreNotKeptAreCounted(t *testing.T) {
 		{attempts(1, 16), attempts(17, 39), ""},
 		{nil, attempts(25, 39), "flaky.map.1: 24 earlier attempts are not kept\n"},
 		{nil, attempts(2, 39), "flaky.map.1: 1 earlier attempt is not kept\n"},
-		{append(attempts(1, 8), attempts(17, 24)...), attempts(25, 39), "flaky.map.1: 8 earlier attempts are not kept\n"},
+		{
+			append(attempts(1, 8), attempts(17, 24)...), attempts(25, 39),
+			"flaky.map.1: 8 earlier attempts are not kept\n",
+		},
 	} {
 		address, g := serve(t)
 		g.mu.tasks[1].Attempt, g.mu.tasks[1].Attempts = 40, c.held
@@ -69,9 +72,9 @@ func TestAttemptsThatAreNotKeptAreCounted(t *testing.T) {
 		for _, args := range []string{"task attempts flaky.map.1", "job get flaky --attempts"} {
 			stdout, stderr, code := command(t, address, strings.Fields(args)...)
 			_, table, _ := strings.Cut(stdout, "TASK  ")
-			if got := strings.Count(table, "flaky.map.1  "); code != 0 || got != rows || !strings.HasSuffix(stdout, c.told) ||
-				strings.Contains(stdout, "not kept") != (c.told != "") {
-				t.Errorf("%s: exit code %d, %d rows, want %d and %q; %s%s", args, code, got, rows, c.told, stdout, stderr)
+			got, told := strings.Count(table, "flaky.map.1  "), strings.Contains(stdout, "not kept")
+			if code != 0 || got != rows || told != (c.told != "") || !strings.HasSuffix(stdout, c.told) {
+				t.Errorf("%s: exit code %d, %d rows, want %d and %q; %s", args, code, got, rows, c.told, stdout+stderr)
 			}
 		}
 	}
