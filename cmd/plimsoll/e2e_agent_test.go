@@ -29,7 +29,8 @@ func (r *roles) startCoordinator() {
 }
 
 func (r *roles) startGateway() {
-	r.gateway = start(r.t, "gateway", "--id", "g1", "--leader", "unix:"+r.path("leader.sock"), "--listen", r.address)
+	r.gateway = start(r.t, "gateway", "--id", "g1", "--leader", "unix:"+r.path("leader.sock"), "--listen", r.address,
+		"--archive", r.path("archive", "jobs.db"))
 }
 
 func (r *roles) startAgent() {

@@ -182,8 +182,8 @@ func TestEvictedGoesBackToItsQueue(t *testing.T) {
 	s.policy("apply", "-f", s.write("evict.yaml", policies("evict: {grace: 1s}\ndisableScheduling: true")))
 	s.awaits([]string{"node", "list"}, "no new tasks: busy/cpu is above its line")
 	s.awaits(
-		[]string{"task", "list", "--job", "burn"}, "Pending", "evicted: busy/cpu: cpu_total_usage is",
-		"line 0.05 cores",
+		[]string{"task", "list", "--job", "burn"}, "Pending  evicted  143",
+		"attempt 1: busy/cpu: cpu_total_usage is", "line 0.05 cores",
 	)
 	s.awaits(
 		[]string{"events", "--words", "yunikorn", "--object", "burn.main.0"}, "evicting by busy/cpu (cpu_total_usage)",
@@ -384,7 +384,7 @@ func TestTheCoordinatorIsAway(t *testing.T) {
 
 	r.startCoordinator()
 	r.startGateway()
-	r.awaits([]string{"task", "list", "--job", "gated"}, "evicted: busy/cpu: gauge is 10")
+	r.awaits([]string{"task", "list", "--job", "gated"}, "Pending  evicted  143", "attempt 1: busy/cpu: gauge is 10")
 	r.awaits([]string{"events", "--words", "yunikorn", "--object", "gated.main.0"}, "evicting by busy/cpu (gauge)")
 	_, tasks := r.job("gated")
 	for _, task := range tasks {

@@ -63,6 +63,7 @@ type archiver struct {
 	tell     func(trouble string)
 	step     func(step ArchiveStep)
 
+	most      int            // jobs that may wait before submits are refused
 	ended     *keyList       // ids of jobs that have ended
 	crowded   *keyList       // keys of tasks with attempts that leave their record
 	dropped   uint64         // attempts that were dropped in this term; only note uses it
@@ -76,7 +77,7 @@ type archiver struct {
 	trimmed time.Time       // time of the last check of the retention; zero: there is more to remove
 }
 
-// ArchiveStep is a step of archiving, for tests that stop the process there.
+// ArchiveStep is a step of archiving.
 type ArchiveStep string
 
 // The steps, in their order.
@@ -84,15 +85,17 @@ const (
 	StepOpened  ArchiveStep = "opened"  // the archive is open and this leader writes it
 	StepWritten ArchiveStep = "written" // jobs are in the archive, and the engine does not know yet
 	StepTold    ArchiveStep = "told"    // the engine is told
-	StepDeleted ArchiveStep = "deleted" // jobs were deleted in the archive, and the engine does not know yet
+	StepDeleted ArchiveStep = "deleted" // jobs were deleted in the archive, and nobody knows yet
 	StepTrimmed ArchiveStep = "trimmed" // the retention has removed jobs
 )
 
 func newArchiver(cfg *Config, t *term) *archiver {
+	t.metrics.archive.setUp(false)
 	return &archiver{
 		cfg: &cfg.Archive, pauses: defaultArchivePauses, epoch: t.epoch, now: t.now, snapshot: t.source.Snapshot,
 		inbox: t.inbox, metrics: t.metrics.archive, tell: cfg.Events.Archive, step: cfg.Events.ArchiveStep,
-		ended: newKeyList(), crowded: newKeyList(), rounds: make(chan struct{}, archiveRounds),
+		most: t.engine.State().MaxToArchive(), ended: newKeyList(), crowded: newKeyList(),
+		rounds:    make(chan struct{}, archiveRounds),
 		deletions: make(chan *deletion, maxDeletions),
 	}
 }

@@ -61,6 +61,7 @@ func (s *archiveSession) delete(ctx context.Context, d *deletion) error {
 		d.done(plimsoll.Errorf(plimsoll.CodeUnavailable, "%v", err))
 		return err
 	}
+	s.step(StepDeleted)
 	s.repeats.add(d.token)
 	d.done(nil)
 	return nil

@@ -224,6 +224,11 @@ func (s *State) checkUsageSums() error {
 			s.usageGivable, s.taskCount, all, givable, made,
 		)
 	}
+	for _, n := range s.slots {
+		if n != nil {
+			counts.Nodes[n.condition()]++
+		}
+	}
 	if counts != s.totals {
 		return fmt.Errorf("the totals are %+v, but that is %+v", s.totals, counts)
 	}
@@ -430,8 +435,10 @@ func (s *State) Dump(w io.Writer) error {
 	}
 	var err error
 	s.tree.Root.Walk(func(q *queue.Queue) {
+		st := s.QueueStatus(q)
+		st.JobsWaiting = 0 // a load admits the jobs anew that have not begun
 		if err == nil {
-			_, err = fmt.Fprintf(w, "queue %+v\n", s.QueueStatus(q))
+			_, err = fmt.Fprintf(w, "queue %+v\n", st)
 		}
 	})
 	return err
