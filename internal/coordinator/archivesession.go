@@ -156,8 +156,8 @@ const (
 	attemptsNameBytes = 56
 )
 
-// round writes jobs that have ended, and attempts of others. It reports whether there may be more for another round at
-// once.
+// round writes jobs that have ended, and attempts of others. It reports whether there may be more
+// for another round at once.
 func (s *archiveSession) round(ctx context.Context) (full bool, err error) {
 	if s.ended.lost() {
 		s.scanning, s.after = true, ""
