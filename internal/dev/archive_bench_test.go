@@ -79,10 +79,7 @@ func archivedJob(i int) archive.Job {
 // a new store takes it in with coordinator.Archive.Accept.
 func fillArchive(b *testing.B, path string) string {
 	b.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		b.Fatal(err)
-	}
-	w, err := sqlite.OpenWriter(b.Context(), path)
+	w, err := openArchive(b.Context(), path)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -100,16 +97,49 @@ func fillArchive(b *testing.B, path string) string {
 	return mark.ID
 }
 
+// openArchive opens an archive, and makes its directory if it is not there.
+func openArchive(ctx context.Context, path string) (archive.Writer, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	return sqlite.OpenWriter(ctx, path)
+}
+
 // archiving returns the configuration of a process with an archive.
 func archiving(data, accept string) dev.Config {
 	path := dev.ArchivePath(filepath.Join(data, "store"))
 	cfg := dev.Config{Data: data, Listen: "127.0.0.1:0", NoAgent: true}
 	cfg.Coordinator.Archive = coordinator.Archive{
-		Open:   func(ctx context.Context) (archive.Writer, error) { return sqlite.OpenWriter(ctx, path) },
+		Open:   func(ctx context.Context) (archive.Writer, error) { return openArchive(ctx, path) },
 		Read:   func() archive.Reader { return sqlite.OpenReader(path) },
 		Accept: accept,
 	}
 	return cfg
+}
+
+// watchCheck lets a process tell when the archive has passed its check.
+func watchCheck(cfg *dev.Config) (passed <-chan struct{}) {
+	done := make(chan struct{})
+	open := cfg.Coordinator.Archive.Open
+	cfg.Coordinator.Archive.Open = func(ctx context.Context) (archive.Writer, error) {
+		w, err := open(ctx)
+		return &checkedWriter{w, done}, err
+	}
+	return done
+}
+
+// checkedWriter is a writer that is checked once.
+type checkedWriter struct {
+	archive.Writer
+	passed chan struct{}
+}
+
+func (w *checkedWriter) Check(ctx context.Context) error {
+	err := w.Writer.Check(ctx)
+	if err == nil {
+		close(w.passed)
+	}
+	return err
 }
 
 // runDev starts a process and returns a client of it, and what ends it.
@@ -179,9 +209,11 @@ func BenchmarkMillionEnded(b *testing.B) {
 	began := time.Now()
 	id := fillArchive(b, dev.ArchivePath(filepath.Join(full, "store")))
 	b.Logf("the archive was made in %s", time.Since(began).Round(time.Second))
-	c, stop := runDev(b, archiving(full, id))
+	cfg := archiving(full, id)
+	passed := watchCheck(&cfg)
+	c, stop := runDev(b, cfg)
 	untilArchived(b, c, archivedJob(0).ID)
-	b.Run("get", func(b *testing.B) {
+	get := func(b *testing.B) {
 		quantiles(b, func(i int) error {
 			want := archivedJob(i * 7919 % archivedJobs)
 			got, err := c.FindJob(b.Context(), client.JobName{ID: want.ID})
@@ -190,7 +222,10 @@ func BenchmarkMillionEnded(b *testing.B) {
 			}
 			return err
 		})
-	})
+	}
+	b.Run("get/beside-check", get)
+	<-passed
+	b.Run("get/checked", get)
 	benchPages(b, c)
 	stop()
 	benchCheck(b, dev.ArchivePath(filepath.Join(full, "store")))
