@@ -128,7 +128,7 @@ func (l *lives) nodeOf(key string) string {
 		if node := l.term.source.Snapshot().NodeOf(key); node != "" {
 			return node
 		}
-		time.Sleep(100 * time.Microsecond)
+		<-time.After(100 * time.Microsecond)
 	}
 }
 
@@ -146,7 +146,7 @@ func lifeSpec(i int64, tasks int) *plimsoll.JobSpec {
 	}
 }
 
-// measured is what one round of lives took.
+// measured holds the figures of one round of lives.
 type measured struct {
 	jobs, archived float64   // jobs that ended, and that were in the archive, a second
 	processor      float64   // microseconds a job, until all were in the archive
@@ -169,7 +169,7 @@ func (l *lives) round(b *testing.B, jobs, tasks int, rate float64) measured {
 					return
 				}
 				if rate > 0 {
-					time.Sleep(time.Until(began.Add(time.Duration(float64(i) / rate * 1e9))))
+					<-time.After(time.Until(began.Add(time.Duration(float64(i) / rate * 1e9))))
 				}
 				start := time.Now()
 				if err := l.live(l.ended+int64(i), min(block, jobs-i), tasks); err != nil {
@@ -187,7 +187,7 @@ func (l *lives) round(b *testing.B, jobs, tasks int, rate float64) measured {
 	l.ended += int64(jobs)
 	m := measured{jobs: float64(jobs) / time.Since(began).Seconds(), lives: slices.Concat(took...)}
 	for l.reader != nil && !l.allArchived(b) {
-		time.Sleep(5 * time.Millisecond)
+		<-time.After(5 * time.Millisecond) // asking at once would cost what is measured
 	}
 	m.archived = float64(jobs) / time.Since(began).Seconds()
 	m.processor = float64((processTime() - before).Nanoseconds()) / 1000 / float64(jobs)
@@ -213,9 +213,9 @@ func processTime() time.Duration {
 }
 
 // BenchmarkArchiving lets jobs live on a leader that forgets them and on one with an archive, by
-// turns, so that a drift of the machine is the same for both. Medians of the rounds count. At full
-// speed the leader, its drivers and a follower use all of the machine, so that the archive slows
-// down the engine by its share of the processor. At a rate there is room for it.
+// turns. So a drift of the machine is the same for both. Medians of the rounds count. At full speed
+// the leader, its drivers and a follower use all of the machine. The archive then slows down the
+// engine by its share of the processor. At a rate there is room for it.
 func BenchmarkArchiving(b *testing.B) {
 	for _, load := range []struct {
 		name         string

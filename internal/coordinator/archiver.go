@@ -32,8 +32,8 @@ type Archive struct {
 }
 
 const (
-	// archivePause is between two rounds, while a round would not be full. A Write costs as much as
-	// some 20 jobs, and a wait for the disk beside the store's, so rounds are few rather than early.
+	// archivePause is between two rounds, while a round would not be full. A Write costs as much
+	// as some 20 jobs, and a wait for the disk beside the store's. So rounds are few, not early.
 	archivePause   = 100 * time.Millisecond
 	archiveWait    = time.Second      // of a round without work, for retention
 	trimInterval   = 10 * time.Second // between two checks of the retention
