@@ -60,7 +60,7 @@ func recordOf(t testing.TB, s *replica.Snapshot) plimsoll.Task {
 // chunks returns the attempts of the task that are in the archive.
 func (f *faulty) chunks(t testing.TB, uid plimsoll.UID) []archive.Attempts {
 	t.Helper()
-	chunks, err := f.Memory.Attempts(context.Background(), uid, retriedKey, 0)
+	chunks, err := f.Attempts(context.Background(), uid, retriedKey, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
