@@ -238,8 +238,8 @@ func TestReaderOfAFileThatComesLater(t *testing.T) {
 	}
 }
 
-// A reader that has told the mark of a file answers nothing from another one in its place, until it
-// is asked for the mark again.
+// A reader that has told the mark of a file answers nothing from another one in its place. It does
+// once it has told the mark of that one.
 func TestReaderAnswersFromTheFileOfItsMark(t *testing.T) {
 	directory := t.TempDir()
 	path, moved := filepath.Join(directory, "jobs.db"), filepath.Join(directory, "moved.db")

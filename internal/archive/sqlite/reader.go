@@ -86,7 +86,9 @@ func (r *Reader) isMarked(file os.FileInfo) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mu.marked != nil && !os.SameFile(r.mu.marked, file) {
-		return plimsoll.Errorf(plimsoll.CodeStale, "another file has taken the place of the archive %s; try again", r.path)
+		return plimsoll.Errorf(
+			plimsoll.CodeStale, "another file has taken the place of the archive %s; try again", r.path,
+		)
 	}
 	return nil
 }
