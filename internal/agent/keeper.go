@@ -25,17 +25,17 @@ type keptAttempt struct {
 	tooLarge  bool  // it alone is over the bound, and goes first
 }
 
-// noteEnded adds the attempts of a task that have ended to ended, once each. The caller holds mu.
-func (l *ledger) noteEnded(task string) {
-	_, wanted := l.wanted(task)
-	for _, e := range l.mu.entries[task] {
+// noteEnded adds the attempts of a life that have ended to ended, once each. The caller holds mu.
+func (l *ledger) noteEnded(name string) {
+	_, wanted := l.wanted(name)
+	for _, e := range l.mu.entries[name] {
 		orphan := e.phase == phaseOrphan && !wanted // else its end is about to be reported
 		if e.kept || !e.onDisk || !orphan && (e.phase != phaseEnded || !e.acked) {
 			continue
 		}
 		e.kept = true
 		l.mu.ended = append(l.mu.ended, keptAttempt{
-			key: attemptKey{task, e.attempt}, at: e.end.At, succeeded: e.end.Result == plimsoll.ResultSucceeded,
+			key: attemptKey{name, e.attempt}, at: e.end.At, succeeded: e.end.Result == plimsoll.ResultSucceeded,
 		})
 	}
 }

@@ -19,6 +19,8 @@ type archiveMetrics struct {
 	seconds prometheus.Histogram
 	errors  prometheus.Counter
 	removed prometheus.Counter
+
+	attemptsDropped prometheus.Counter
 }
 
 var (
@@ -56,12 +58,16 @@ func newArchiveMetrics(s *status) *archiveMetrics {
 		removed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "plimsoll_archive_trimmed_total", Help: "Jobs that the retention has removed from the archive.",
 		}),
+		attemptsDropped: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "plimsoll_archive_attempts_dropped_total",
+			Help: "Attempts that gave way to later ones of their task because the archive did not take them in time.",
+		}),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (m *archiveMetrics) Describe(to chan<- *prometheus.Desc) {
-	for _, c := range []prometheus.Collector{m.up, m.jobs, m.bytes, m.written, m.seconds, m.errors, m.removed} {
+	for _, c := range []prometheus.Collector{m.up, m.jobs, m.bytes, m.written, m.seconds, m.errors, m.removed, m.attemptsDropped} {
 		c.Describe(to)
 	}
 	for _, d := range []*prometheus.Desc{archiveWaitingDesc, archiveBoundDesc, archiveLagDesc} {
@@ -71,7 +77,7 @@ func (m *archiveMetrics) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m *archiveMetrics) Collect(to chan<- prometheus.Metric) {
-	for _, c := range []prometheus.Collector{m.written, m.seconds, m.errors, m.removed} {
+	for _, c := range []prometheus.Collector{m.written, m.seconds, m.errors, m.removed, m.attemptsDropped} {
 		c.Collect(to)
 	}
 	t := m.status.get().term

@@ -191,7 +191,7 @@ func (s *State) checkNames(unknown map[string]int64) error {
 // checkUsageSums compares the counted usage of the jobs, and its sums, with the rows.
 func (s *State) checkUsageSums() error {
 	var all, givable usage
-	made, counts := 0, Totals{Ends: s.totals.Ends}
+	made, counts := 0, Totals{Ends: s.totals.Ends, AttemptsDropped: s.totals.AttemptsDropped}
 	for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
 		j, texts := s.jobs[id], 0
 		counts.Jobs[j.State]++
@@ -199,8 +199,11 @@ func (s *State) checkUsageSums() error {
 			made += len(j.Groups[i].Tasks)
 			for k := range j.Groups[i].Tasks {
 				counts.Tasks[j.Groups[i].Tasks[k].State]++
-				attempts := formerBytes(Ref{&j.Groups[i], int32(k)}.former())
-				texts += tableShare * (len(j.Groups[i].Tasks[k].Message) + attempts)
+				ref := Ref{&j.Groups[i], int32(k)}
+				if err := checkFormer(ref); err != nil {
+					return err
+				}
+				texts += tableShare * (len(ref.Task().Message) + formerBytes(ref.former()))
 			}
 		}
 		takes, gives := j.usageWith(j.Spec), j.givable || j.forgetting

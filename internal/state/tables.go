@@ -147,6 +147,8 @@ type State struct {
 	emptying []*Node // draining or lost nodes that are not yet empty; exactly those with Node.emptying
 	excluded []*Job  // ended jobs whose exclusions from nodes are to be dropped
 
+	// leaving names archived attempts that are still to leave their records; at most maxLeaving.
+	leaving []AttemptsName
 	// forgetting holds the jobs whose records are being deleted, over one turn or several.
 	forgetting []*Job
 	// archiving holds the jobs that have ended and are still kept.

@@ -10,6 +10,9 @@ type Totals struct {
 	Nodes [NumNodeConditions]int64
 	Ends  [plimsoll.NumTaskResults]uint64 // attempts that have ended since the load
 
+	// AttemptsDropped are attempts that were dropped since the load before the archive had them.
+	AttemptsDropped uint64
+
 	ToArchive       int64 // ended jobs that wait for the archive
 	OldestToArchive int64 // end of the first of them, in Unix nanoseconds; 0: none waits
 }
