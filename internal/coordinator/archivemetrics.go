@@ -67,7 +67,9 @@ func newArchiveMetrics(s *status) *archiveMetrics {
 
 // Describe implements prometheus.Collector.
 func (m *archiveMetrics) Describe(to chan<- *prometheus.Desc) {
-	for _, c := range []prometheus.Collector{m.up, m.jobs, m.bytes, m.written, m.seconds, m.errors, m.removed, m.attemptsDropped} {
+	for _, c := range []prometheus.Collector{
+		m.up, m.jobs, m.bytes, m.written, m.seconds, m.errors, m.removed, m.attemptsDropped,
+	} {
 		c.Describe(to)
 	}
 	for _, d := range []*prometheus.Desc{archiveWaitingDesc, archiveBoundDesc, archiveLagDesc} {

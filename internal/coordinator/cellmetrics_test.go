@@ -29,7 +29,7 @@ func scrape(t *testing.T, c prometheus.Collector) map[string]float64 {
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			if v := valueOf(m); v != 0 {
-				values[f.GetName()+labelsOf(m)] = v
+				values[f.GetName()+labelText(m)] = v
 			}
 		}
 	}
@@ -40,7 +40,7 @@ func valueOf(m *dto.Metric) float64 {
 	return m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
 }
 
-func labelsOf(m *dto.Metric) string {
+func labelText(m *dto.Metric) string {
 	var labels []string
 	for _, l := range m.GetLabel() {
 		labels = append(labels, l.GetName()+"="+l.GetValue())
