@@ -146,11 +146,20 @@ func (l *logs) job(ctx context.Context, id string) error {
 
 // attempts prints the logs of the last attempts of tasks, or of all their attempts.
 func (l *logs) attempts(ctx context.Context, tasks []plimsoll.Task) error {
-	several := len(tasks) > 1
 	lost, owners := unread{what: "logs"}, "tasks"
 	if l.allAttempts {
 		owners = "attempts"
 	}
+	if err := l.inTurn(ctx, l.chosen(tasks), &lost); err != nil {
+		return err
+	}
+	lost.tell(l.a, owners)
+	return nil
+}
+
+// chosen returns the logs of the last attempts of tasks, or of all their attempts.
+func (l *logs) chosen(tasks []plimsoll.Task) (list []taskLog) {
+	several := len(tasks) > 1
 	for i := range tasks {
 		t := &tasks[i]
 		first := t.Attempt
@@ -168,17 +177,10 @@ func (l *logs) attempts(ctx context.Context, tasks []plimsoll.Task) error {
 			case several:
 				prefix = t.ID
 			}
-			lost.read++
-			if err := l.task(ctx, t.ID, read, prefix); err != nil {
-				if ctx.Err() != nil {
-					return err
-				}
-				lost.add(t.ID, err)
-			}
+			list = append(list, taskLog{t.ID, read, prefix})
 		}
 	}
-	lost.tell(l.a, owners)
-	return nil
+	return list
 }
 
 // followJob follows every attempt of every task of a job until the job has ended, and returns the
@@ -272,10 +274,8 @@ func (l *logs) task(ctx context.Context, id string, attempt int32, prefix string
 // read is task with options of its own.
 func (l *logs) read(ctx context.Context, id string, attempt int32, prefix string, options client.LogOptions) error {
 	options.Attempt = attempt
-	out := taskWriter{prefix: prefix, to: l.a.out, timed: options.Timestamps}
-	errOut := taskWriter{prefix: prefix, to: l.a.notes, timed: options.Timestamps}
-	defer out.flush()
-	defer errOut.flush()
+	p := l.printer(prefix)
+	defer p.flush()
 	begun := false
 	for chunk, err := range l.c.Logs(ctx, id, options) {
 		if err != nil && begun {
@@ -285,13 +285,37 @@ func (l *logs) read(ctx context.Context, id string, attempt int32, prefix string
 			return err
 		}
 		begun = true
-		l.times.note(&chunk)
-		w := &out
-		if chunk.Stream == "stderr" {
-			w = &errOut
-		}
-		w.at = chunk.Time
-		w.write(chunk.Data)
+		p.print(&chunk)
 	}
 	return nil
+}
+
+// logPrinter prints the log of one attempt.
+type logPrinter struct {
+	out, err taskWriter
+	times    *logTimes
+}
+
+func (l *logs) printer(prefix string) *logPrinter {
+	timed := l.options.Timestamps
+	return &logPrinter{
+		out:   taskWriter{prefix: prefix, to: l.a.out, timed: timed},
+		err:   taskWriter{prefix: prefix, to: l.a.notes, timed: timed},
+		times: &l.times,
+	}
+}
+
+func (p *logPrinter) print(chunk *client.LogChunk) {
+	p.times.note(chunk)
+	w := &p.out
+	if chunk.Stream == "stderr" {
+		w = &p.err
+	}
+	w.at = chunk.Time
+	w.write(chunk.Data)
+}
+
+func (p *logPrinter) flush() {
+	p.out.flush()
+	p.err.flush()
 }

@@ -77,7 +77,9 @@ type attemptKey struct {
 	attempt int32
 }
 
-func (k attemptKey) String() string { return fmt.Sprintf("attempt %d of %s", k.attempt, TaskOf(k.task)) }
+func (k attemptKey) String() string {
+	return fmt.Sprintf("attempt %d of %s", k.attempt, TaskOf(k.task))
+}
 
 func (k attemptKey) validate() error {
 	if !fs.ValidPath(k.task) || k.task == "." || strings.Contains(k.task, "/") || len(k.task) > 240 {

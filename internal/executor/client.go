@@ -266,7 +266,7 @@ func (c *Client) Start(ctx context.Context, req StartRequest) (Status, error) {
 	m := &pb.StartAttemptRequest{
 		Task: req.Task, Id: req.ID, Attempt: req.Attempt, Job: req.Job, Node: req.Node,
 		Spec: wire.GroupSpecToProto(&req.Spec),
-		Dir: AttemptDir(c.cfg.Dir, req.Task, req.Attempt), Owner: req.Owner, Users: c.cfg.Users.toProto(),
+		Dir:  AttemptDir(c.cfg.Dir, req.Task, req.Attempt), Owner: req.Owner, Users: c.cfg.Users.toProto(),
 		Pids: req.Pids, TasksMemory: req.TasksMemory,
 	}
 	if !req.NoCgroup {
