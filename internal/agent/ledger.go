@@ -43,6 +43,9 @@ type ledger struct {
 		entries map[string][]*entry
 		// names has the local names in entries by task, in their order. No list is empty.
 		names map[string][]string
+		// idsOnly is true while the supervisor is of an older version, which tells programs their local
+		// name for their id.
+		idsOnly bool
 		// places has the local names of assignments, by task.
 		places map[string]place
 		// synced is true while entries has all attempts of the supervisor and their changes arrive.

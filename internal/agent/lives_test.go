@@ -233,6 +233,49 @@ func TestVolumesAreThoseOfTheLatestLives(t *testing.T) {
 	}
 }
 
+// A supervisor of an earlier version would tell the program its local name for its id. So a task
+// goes by its id there, unless another life has left a trace.
+func TestUnderAnOlderSupervisorTasksGoByTheirIDs(t *testing.T) {
+	b := newBook(t)
+	b.superviseWith(false)
+	b.hold()
+	b.left(first, 1)
+	other := task("k.g.0", 1, plimsoll.TaskBound)
+	other.uid = second
+	b.list(ofLife(second, 1, plimsoll.TaskBound), other)
+	ops := b.expect("start j.g.0~"+second.String()+" 1", "start k.g.0 1")
+	b.doneAll(ops, nil)
+	b.superviseWith(true) // an upgrade does not move it
+	b.list(ofLife(second, 1, plimsoll.TaskRunning), other)
+	b.expect()
+	if key, known, _, _ := b.status("k.g.0", second, 0); !known || key.task != "k.g.0" {
+		t.Errorf("its log is that of %v, known %v", key, known)
+	}
+}
+
+// The QoS loop sees a sample without the task between two lives that follow each other at once, and
+// so it begins anew.
+func TestTheQOSLoopTellsLivesApart(t *testing.T) {
+	b := newBook(t)
+	b.hold(liveOf(first, 1, plimsoll.TaskRunning))
+	b.list(ofLife(first, 1, plimsoll.TaskRunning))
+	b.expect()
+	seen := func(want int) {
+		t.Helper()
+		if got := b.liveTasks(); len(got) != want {
+			t.Fatalf("the loop sees %+v, want %d", got, want)
+		}
+	}
+	seen(1)
+	b.attempts([]executor.Status{liveOf(first, 1, plimsoll.TaskFinished)}, false)
+	b.list(ofLife(second, 1, plimsoll.TaskBound))
+	b.doneAll(b.settle(time.Unix(0, 100)), nil)
+	b.attempts([]executor.Status{liveOf(second, 1, plimsoll.TaskRunning)}, false)
+	seen(0)
+	seen(1)
+	seen(1)
+}
+
 // Reports of two lives with the same attempt wait beside each other, also in the file.
 func TestReportsOfTwoLivesWaitBesideEachOther(t *testing.T) {
 	dir := t.TempDir()
