@@ -67,7 +67,8 @@ func (cmd *jobLogsCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	l := logs{a: a, c: c, failed: cmd.Failed, allAttempts: cmd.AllAttempts, options: client.LogOptions{
-		JobUID: cmd.UID, Follow: cmd.Follow, TailLines: cmd.Tail, Attempt: cmd.Attempt, Since: cmd.Since, Timestamps: cmd.Timestamps,
+		JobUID: cmd.UID,
+		Follow: cmd.Follow, TailLines: cmd.Tail, Attempt: cmd.Attempt, Since: cmd.Since, Timestamps: cmd.Timestamps,
 	}}
 	if cmd.Stream != "both" {
 		l.options.Stream = cmd.Stream
@@ -132,7 +133,8 @@ func (l *logs) job(ctx context.Context, id string) error {
 		return err
 	}
 	if len(tasks) == 0 {
-		_, err := l.c.FindJob(ctx, client.JobName{ID: id, UID: l.options.JobUID}) // a job that does not exist is an error
+		// a job that does not exist is an error
+		_, err := l.c.FindJob(ctx, client.JobName{ID: id, UID: l.options.JobUID})
 		return err
 	}
 	if l.failed {

@@ -115,8 +115,8 @@ func (l *ledger) assigned(task string) (a assignment, ok bool) {
 	return l.mu.wanted.Index().Snapshot().Get(task)
 }
 
-// isForeign reports whether a life is another one than that which is assigned. So its job has ended,
-// and reports about it are not for the job that has the id now. The caller holds mu.
+// isForeign reports whether a life is another one than that which is assigned. So its job has
+// ended, and reports about it are not for the job that has the id now. The caller holds mu.
 func (l *ledger) isForeign(name string) bool {
 	task := executor.TaskOf(name)
 	w, ok := l.assigned(task)

@@ -51,8 +51,8 @@ func (b *book) uids(want ...plimsoll.UID) {
 	}
 }
 
-// What an agent does with an assignment while attempts with its number are on the node, of this life
-// of the task or another. The uid of an attempt that an earlier version started is not known.
+// An assignment meets attempts with its number on the node, of this life of the task or another.
+// The uid of an attempt that an earlier version started is not known.
 func TestAttemptsOfOtherLives(t *testing.T) {
 	none := plimsoll.UID{}
 	own := "start j.g.0~" + first.String() + " 1"
@@ -73,7 +73,7 @@ func TestAttemptsOfOtherLives(t *testing.T) {
 		},
 		{
 			"of an earlier version, has ended and was acknowledged", func(b *book) { b.left(none, 1) }, first,
-			// An attempt that is bound now is another. One that was reported as running is this one.
+			// An attempt that is bound now is another; one that was reported as running is this.
 			map[plimsoll.TaskState][]string{plimsoll.TaskBound: {own}, plimsoll.TaskRunning: nil},
 		},
 		{

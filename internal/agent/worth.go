@@ -118,8 +118,8 @@ func compareTasks(a, b nodeqos.Task) int {
 // liveTasks returns the live attempts of this node, in the order of their tasks. The caller must
 // not change them. It is called every second, and costs nothing between changes.
 //
-// The QoS loop knows attempts by their ids and numbers. So that it does not take the attempt of a
-// later life for the one that it has just seen, the next list leaves that out.
+// The QoS loop knows attempts by their ids and numbers. It must not take the attempt of a later
+// life for one that it has just seen. So the first list leaves the later one out.
 func (l *ledger) liveTasks() []nodeqos.Task {
 	l.mu.Lock()
 	defer l.mu.Unlock()
