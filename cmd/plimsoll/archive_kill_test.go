@@ -85,8 +85,8 @@ func (c *dyingCell) user(servers string) *client.Client {
 	return user
 }
 
-// death is the place at which a leader dies: behind a step that comes after some of its kind, and
-// after a pause, which is the middle of what follows.
+// death is the place at which a leader dies: behind a step, after some others of its kind. With a
+// pause it dies between that step and the next.
 type death struct {
 	step  coordinator.ArchiveStep
 	after int
@@ -259,9 +259,9 @@ func (c *dyingCell) check(m *mirror, rng *rand.Rand, whole bool) {
 	eventually(c.t, "the watch tells the state", func() error { return m.agrees(ctx, reader) })
 }
 
-// TestNoJobIsLostOrDoubledAtAnyStepOfArchiving runs a coordinator that kills itself behind a step of
-// archiving, two gateways that are killed too, and an agent, each as a process. Meanwhile jobs are
-// submitted, killed, run, deleted and replaced, and lists of all jobs and a watch look for each job
+// TestNoJobIsLostOrDoubledAtAnyStepOfArchiving runs a coordinator that kills itself behind a step
+// of archiving, two gateways that are killed too, and an agent, each as a process. Meanwhile jobs
+// are submitted, killed, run, deleted and replaced. Lists of all jobs and a watch look for each job
 // that was acknowledged. Now and then everything is compared: each job is in the store or in the
 // archive, in one of them, once, and as a whole.
 func TestNoJobIsLostOrDoubledAtAnyStepOfArchiving(t *testing.T) {
@@ -282,8 +282,8 @@ func TestNoJobIsLostOrDoubledAtAnyStepOfArchiving(t *testing.T) {
 		work.Go(func() { c.read(ctx, name, rand.New(rand.NewPCG(seed, uint64(20+i)))) })
 	}
 	work.Go(func() { watch.run(ctx) })
-	next, made, gateways := deaths(rng), map[string]int{}, 0
-	for done := 0; done < kills; {
+	next, made, gateways, done := deaths(rng), map[string]int{}, 0, 0
+	for done < kills {
 		d := next()
 		c.arm(&d)
 		if d.step == coordinator.StepOpened || rng.IntN(2) == 0 { // it dies at its start, or soon after
@@ -320,10 +320,11 @@ func TestNoJobIsLostOrDoubledAtAnyStepOfArchiving(t *testing.T) {
 	cancel()
 	work.Wait()
 	c.failed()
-	t.Logf("%d kills of the leader by step: %v, %d of gateways; %d jobs, %d deleted; %d lists of all, %d jobs seen to leave in %d watches; %s",
-		kills, made, gateways, len(c.ledger.jobs), len(c.ledger.uids(wasDeleted)), c.mu.lists, watch.mu.left,
-		watch.mu.resets, time.Since(began).Round(time.Second))
-	if len(c.ledger.jobs) < 5*kills || c.mu.lists < kills || watch.mu.left == 0 {
+	t.Logf("%d kills of the leader, by step: %v; %d of gateways; %s", done, made, gateways,
+		time.Since(began).Round(time.Second))
+	t.Logf("%d jobs, of which %d were deleted; %d lists of all; %d jobs seen to leave, in %d watches",
+		len(c.ledger.jobs), len(c.ledger.uids(wasDeleted)), c.mu.lists, watch.mu.left, watch.mu.resets)
+	if len(c.ledger.jobs) < 3*kills || c.mu.lists < kills || watch.mu.left == 0 {
 		t.Error("the run did too little")
 	}
 }

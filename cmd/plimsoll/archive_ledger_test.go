@@ -68,7 +68,9 @@ func isNotRead(e *entry) bool   { return stays(e) && e.record == "" }
 func hasBeenRead(e *entry) bool { return stays(e) && e.record != "" }
 
 // listAll reads a list of all jobs. It returns an error if one comes twice.
-func listAll(ctx context.Context, reader *client.Client, filter client.JobFilter) (map[plimsoll.UID]plimsoll.JobStatus, error) {
+func listAll(
+	ctx context.Context, reader *client.Client, filter client.JobFilter,
+) (map[plimsoll.UID]plimsoll.JobStatus, error) {
 	all := map[plimsoll.UID]plimsoll.JobStatus{}
 	for status, err := range reader.Jobs(ctx, filter) {
 		if err != nil {
@@ -106,12 +108,12 @@ func (l *ledger) checkList(ctx context.Context, reader *client.Client, rng *rand
 	}
 	for uid := range before {
 		if _, there := all[uid]; !there {
-			return fmt.Errorf("%w %+v: the job with the uid %s is missing among %d", errWrongList, filter, uid, len(all))
+			return fmt.Errorf("%w %+v: the job %s is missing among %d", errWrongList, filter, uid, len(all))
 		}
 	}
 	for uid := range gone {
 		if _, there := all[uid]; there {
-			return fmt.Errorf("%w %+v: the job with the uid %s was deleted", errWrongList, filter, uid)
+			return fmt.Errorf("%w %+v: the job %s was deleted", errWrongList, filter, uid)
 		}
 	}
 	return nil
@@ -234,7 +236,7 @@ func (e *entry) differs(job *plimsoll.Job, uid plimsoll.UID, tasks []plimsoll.Ta
 		task := &tasks[i]
 		attempt, tried := task.Present()
 		switch {
-		case task.Index != int32(i) || task.Job != e.spec.ID || task.State != plimsoll.TaskFinished || task.Result != result:
+		case task.Index != int32(i), task.Job != e.spec.ID, task.State != plimsoll.TaskFinished, task.Result != result:
 			return fmt.Sprintf("task %d is %+v", i, task)
 		case e.runs && (!tried || attempt.Node != "n1" || attempt.Bound == 0 || attempt.Finished == 0):
 			return fmt.Sprintf("the attempt of task %d is %+v", i, attempt)

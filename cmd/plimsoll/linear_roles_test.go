@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/plimsoll-dev/plimsoll/internal/archive"
 	"github.com/plimsoll-dev/plimsoll/internal/archive/sqlite"
 	"github.com/plimsoll-dev/plimsoll/internal/coordinator"
 	"github.com/plimsoll-dev/plimsoll/internal/dev"
@@ -135,10 +136,14 @@ func runSmallGateway() {
 	replication := flag.String("listen-replication", "", "address for gateways")
 	clock := flag.String("clock", "", "file with the step of the clock")
 	archived := flag.String("archive", "", "file of the archive")
+	old := flag.String("old-archive", "", "answer from an old copy of the archive, whose mark is told or hidden")
 	flag.Parse()
 	testRole(func(ctx context.Context, log *slog.Logger) error {
-		reader := sqlite.OpenReader(*archived)
+		reader := archive.Reader(sqlite.OpenReader(*archived))
 		defer func() { _ = reader.Close() }() // it has only read
+		if *old != "" {
+			reader = &oldArchive{Reader: reader, hides: *old == "hidden"}
+		}
 		f, err := replica.NewFollower(replica.FollowerConfig{
 			Gateway: *id, Leader: *leader, HistoryBytes: smallHistory, Events: dev.FollowerEvents(log),
 		})

@@ -137,7 +137,7 @@ func TestALargeAttemptTakesNoOthersWithIt(t *testing.T) {
 	b.sweep(k, 4, "j.g.0/1", "j.g.2/1")
 }
 
-// The metrics tell what is kept, and what has gone for its age and for want of room.
+// The metrics count the logs that are kept, and those that went for their age or for want of room.
 func TestMetricsOfKeptLogs(t *testing.T) {
 	b := newBook(t)
 	b.hold()
@@ -164,7 +164,8 @@ func TestMetricsOfKeptLogs(t *testing.T) {
 			for _, l := range m.GetLabel() {
 				name += " " + l.GetValue()
 			}
-			values[strings.TrimPrefix(name, "plimsoll_agent_kept_")] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			name = strings.TrimPrefix(name, "plimsoll_agent_kept_")
+			values[name] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
 		}
 	}
 	if values["removed_bytes_total room"] < 4<<20 || values["removed_bytes_total age"] < float64(AttemptBytes) ||

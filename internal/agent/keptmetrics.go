@@ -8,7 +8,7 @@ const (
 	keptRoom = "room"
 )
 
-// keptMetrics are the metrics of what ended attempts leave on the disk.
+// keptMetrics are the metrics of the logs and files of ended attempts.
 type keptMetrics struct {
 	bytes, limit, attempts   prometheus.Gauge
 	removed, removedAttempts *prometheus.CounterVec

@@ -20,10 +20,11 @@ type metrics struct {
 }
 
 func newMetrics(out *nodeOutbox, watch *qosHandler, logs *logSlots, kept *keptMetrics) *metrics {
-	m := &metrics{nodeOut: out, watch: watch, logs: logs, kept: kept, events: prometheus.NewCounterVec(prometheus.CounterOpts{
+	m := &metrics{nodeOut: out, watch: watch, logs: logs, kept: kept}
+	m.events = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "plimsoll_agent_qos_events_total",
 		Help: "What the QoS loop has done and seen, by kind: throttled, evicting, failed and so on.",
-	}, []string{"kind"})}
+	}, []string{"kind"})
 	for kind := plimsoll.QOSRuleTriggered; kind.Known(); kind++ {
 		// Shown as 0 before the first event, so that rates are right.
 		m.events.WithLabelValues(kind.String())

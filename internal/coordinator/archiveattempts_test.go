@@ -60,15 +60,15 @@ func recordOf(t testing.TB, s *replica.Snapshot) plimsoll.Task {
 // chunks returns the attempts of the task that are in the archive.
 func (f *faulty) chunks(t testing.TB, uid plimsoll.UID) []archive.Attempts {
 	t.Helper()
-	chunks, err := f.Memory.Attempts(context.Background(), uid, retriedKey, 0)
+	chunks, err := f.Attempts(context.Background(), uid, retriedKey, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return chunks
 }
 
-// checkAttempts looks for each attempt up to a number in the archive and the record: as it was, once
-// in the archive, and on one side at least.
+// checkAttempts looks for each attempt up to a number in the archive and the record: as it was, at
+// most once in the archive, and on one side at least.
 func checkAttempts(t testing.TB, what string, chunks []archive.Attempts, task *plimsoll.Task, through int32) {
 	t.Helper()
 	next := int32(1)
@@ -98,8 +98,8 @@ func checkAttempts(t testing.TB, what string, chunks []archive.Attempts, task *p
 	}
 }
 
-// attemptCrash is what a crash would leave: the file system, the attempts of the archive, and the
-// number of the last attempt whose end was acknowledged before.
+// attemptCrash holds the file system and the attempts of the archive as a crash would leave them.
+// acked is the number of the last attempt whose end was acknowledged before.
 type attemptCrash struct {
 	fs     storetest.CrashableFS
 	chunks []archive.Attempts
@@ -200,8 +200,8 @@ func TestAllAttemptsGoToTheArchive(t *testing.T) {
 	}
 }
 
-// Without an archive a record keeps the last attempts, and the number of its first one says how many
-// are no longer kept.
+// Without an archive a record keeps the last attempts. The number of its first one says how many
+// are not kept.
 func TestWithoutAnArchiveTheLastAttemptsAreKept(t *testing.T) {
 	l := lead(t, Config{}, openStore(t, vfs.NewMem(), store.Limits{}))
 	defer l.stop()
@@ -212,7 +212,8 @@ func TestWithoutAnArchiveTheLastAttemptsAreKept(t *testing.T) {
 	}
 	l.settle()
 	task := recordOf(t, l.term.source.Snapshot())
-	if all := task.AllAttempts(); len(task.Attempts) != plimsoll.MaxAttempts || all[0].Number != 41-plimsoll.MaxAttempts {
+	first := int32(41 - plimsoll.MaxAttempts)
+	if all := task.AllAttempts(); len(task.Attempts) != plimsoll.MaxAttempts || all[0].Number != first {
 		t.Errorf("the record has %+v", all)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/archive"
 )
 
-// archiveMetrics is a prometheus.Collector of the archive. A process that does not lead, or that has
-// no archive, shows the counters alone.
+// archiveMetrics is a prometheus.Collector of the archive. A process that does not lead, or has no
+// archive, shows the counters alone.
 type archiveMetrics struct {
 	status  *status
 	up      prometheus.Gauge
@@ -65,9 +65,14 @@ func newArchiveMetrics(s *status) *archiveMetrics {
 	}
 }
 
+// counters returns the metrics that have values without a term.
+func (m *archiveMetrics) counters() []prometheus.Collector {
+	return []prometheus.Collector{m.written, m.seconds, m.errors, m.removed, m.attemptsDropped}
+}
+
 // Describe implements prometheus.Collector.
 func (m *archiveMetrics) Describe(to chan<- *prometheus.Desc) {
-	for _, c := range []prometheus.Collector{m.up, m.jobs, m.bytes, m.written, m.seconds, m.errors, m.removed, m.attemptsDropped} {
+	for _, c := range append(m.counters(), m.up, m.jobs, m.bytes) {
 		c.Describe(to)
 	}
 	for _, d := range []*prometheus.Desc{archiveWaitingDesc, archiveBoundDesc, archiveLagDesc} {
@@ -77,7 +82,7 @@ func (m *archiveMetrics) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m *archiveMetrics) Collect(to chan<- prometheus.Metric) {
-	for _, c := range []prometheus.Collector{m.written, m.seconds, m.errors, m.removed, m.attemptsDropped} {
+	for _, c := range m.counters() {
 		c.Collect(to)
 	}
 	t := m.status.get().term
@@ -95,7 +100,8 @@ func (m *archiveMetrics) Collect(to chan<- prometheus.Metric) {
 		desc  *prometheus.Desc
 		value float64
 	}{
-		{archiveWaitingDesc, float64(now.ToArchive)}, {archiveBoundDesc, float64(t.archiver.most)},
+		{archiveWaitingDesc, float64(now.ToArchive)},
+		{archiveBoundDesc, float64(t.archiver.most)},
 		{archiveLagDesc, lag},
 	} {
 		to <- prometheus.MustNewConstMetric(v.desc, prometheus.GaugeValue, v.value)

@@ -31,14 +31,16 @@ type Archive struct {
 }
 
 const (
-	archivePause   = 10 * time.Millisecond // between two rounds, while a round would not be full
-	archiveWait    = time.Second           // of a round without work, for retention
-	trimInterval   = 10 * time.Second      // between two checks of the retention
-	trimJobs       = 500                   // jobs that one step of the retention removes
-	archiveRounds  = 4                     // rounds of which the engine may not know yet
-	maxHeldRounds  = 128                   // rounds that wait for the check of the archive
-	maxDeletions   = 64                    // deletions of archived jobs that may wait
-	maxRepetitions = 1024                  // tokens of such deletions that are remembered
+	// archivePause is between two rounds, while a round would not be full. A Write costs as much
+	// as some 20 jobs, and a wait for the disk beside the store's. So rounds are few, not early.
+	archivePause   = 100 * time.Millisecond
+	archiveWait    = time.Second      // of a round without work, for retention
+	trimInterval   = 10 * time.Second // between two checks of the retention
+	trimJobs       = 500              // jobs that one step of the retention removes
+	archiveRounds  = 4                // rounds of which the engine may not know yet
+	maxHeldRounds  = 128              // rounds that wait for the check of the archive
+	maxDeletions   = 64               // deletions of archived jobs that may wait
+	maxRepetitions = 1024             // tokens of such deletions that are remembered
 )
 
 // defaultArchivePauses are the pauses after errors of the archive.

@@ -301,6 +301,31 @@ func TestDeleteJobInStoreAndArchive(t *testing.T) {
 	}
 }
 
+// A uid alone names a job wherever it is. One that runs is not deleted.
+func TestDeleteJobByItsUID(t *testing.T) {
+	f := newFaulty()
+	l := archivingLeader(t, f, vfs.NewMem(), func(c *Config) { c.State.KeepEnded = int64(time.Hour) })
+	defer l.stop()
+	uidOf := func(id string) string {
+		data, _ := l.term.source.Snapshot().Get(wire.KindJobStatus, id)
+		status, err := wire.DecodeJobStatus(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return status.UID.String()
+	}
+	l.must(submit(job("runs", 1)))
+	if _, err := l.Do(t.Context(), deleteJob("", uidOf("runs"), "")); plimsoll.CodeOf(err) != plimsoll.CodeConflict {
+		t.Errorf("a job that has not ended: %v", err)
+	}
+	l.end("ended", 1)
+	l.must(deleteJob("", uidOf("ended"), ""))
+	l.until("the job has gone", func() bool { return !l.has("ended") })
+	if _, err := f.Job(t.Context(), "ended", plimsoll.UID{}); plimsoll.CodeOf(err) != plimsoll.CodeNotFound {
+		t.Errorf("the archive has the job: %v", err)
+	}
+}
+
 func TestDeleteJobThatIsOnlyInTheArchive(t *testing.T) {
 	f := newFaulty()
 	l := archivingLeader(t, f, vfs.NewMem(), asIs)

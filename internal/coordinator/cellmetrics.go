@@ -129,7 +129,7 @@ func (m *cellMetrics) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// queueDepth is what the metrics show of a leaf.
+// queueDepth has the values of a leaf in the metrics.
 type queueDepth struct {
 	path                          string
 	pending, running, jobsWaiting int64

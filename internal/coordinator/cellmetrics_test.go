@@ -29,7 +29,7 @@ func scrape(t *testing.T, c prometheus.Collector) map[string]float64 {
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			if v := valueOf(m); v != 0 {
-				values[f.GetName()+labelsOf(m)] = v
+				values[f.GetName()+metricLabels(m)] = v
 			}
 		}
 	}
@@ -40,7 +40,7 @@ func valueOf(m *dto.Metric) float64 {
 	return m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
 }
 
-func labelsOf(m *dto.Metric) string {
+func metricLabels(m *dto.Metric) string {
 	var labels []string
 	for _, l := range m.GetLabel() {
 		labels = append(labels, l.GetName()+"="+l.GetValue())
@@ -85,8 +85,10 @@ func TestMetricsOfTheCell(t *testing.T) {
 	l.must(submit(job("next", 2)))
 	l.must(reportTasks(
 		"n1", &pb.TaskReport{Task: "large.work.0", Attempt: 1, State: pb.TaskState_TASK_STATE_RUNNING},
-		&pb.TaskReport{Task: "large.work.1", Attempt: 1, State: pb.TaskState_TASK_STATE_FINISHED,
-			Result: pb.TaskResult_TASK_RESULT_FAILED, ExitCode: 3},
+		&pb.TaskReport{
+			Task: "large.work.1", Attempt: 1, State: pb.TaskState_TASK_STATE_FINISHED,
+			Result: pb.TaskResult_TASK_RESULT_FAILED, ExitCode: 3,
+		},
 	))
 	l.until("the room of the task that has failed is taken", func() bool {
 		return scrape(t, cell)["plimsoll_queue_pending{queue=root.batch}"] == 6
@@ -164,8 +166,8 @@ func TestMetricsOfTheArchive(t *testing.T) {
 	l.end("a", 1)
 	l.end("b", 1)
 	l.until("the trouble is known", func() bool { return l.archiveStatus().Trouble != "" })
-	if up, waiting, most, lag := value("up"), value("jobs_waiting"), value("jobs_waiting_limit"), value("lag_seconds"); up !=
-		0 || waiting != 2 || most != 9 || lag <= 0 {
+	waiting, most := value("jobs_waiting"), value("jobs_waiting_limit")
+	if up, lag := value("up"), value("lag_seconds"); up != 0 || waiting != 2 || most != 9 || lag <= 0 {
 		t.Errorf("up %v, %v jobs of %v wait, the first for %v s", up, waiting, most, lag)
 	}
 	if value("errors_total") == 0 {

@@ -117,6 +117,7 @@ func (t *term) command(
 	if err != nil {
 		return err
 	}
+	t.nameJob(do)
 	again, err := t.commands.repetitionOf(cmd)
 	if err != nil {
 		return err

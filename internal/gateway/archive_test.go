@@ -236,6 +236,54 @@ func TestWithoutTheArchiveNothingIsSaidNotToExist(t *testing.T) {
 	}
 }
 
+// swappedArchive is an archive that somebody replaces by an empty one. As the contract of readers
+// says, its calls fail with CodeStale until Mark has told of the new one.
+type swappedArchive struct {
+	*archivetest.Memory
+	empty           *archivetest.Memory
+	swapped, marked bool
+}
+
+func (s *swappedArchive) Mark(ctx context.Context) (archive.Mark, error) {
+	if s.marked = s.swapped; s.swapped {
+		return s.empty.Mark(ctx)
+	}
+	return s.Memory.Mark(ctx)
+}
+
+func (s *swappedArchive) Job(ctx context.Context, id string, uid plimsoll.UID) (archive.Stored, error) {
+	switch {
+	case s.swapped && !s.marked:
+		return archive.Stored{}, plimsoll.Errorf(plimsoll.CodeStale, "another file has taken its place")
+	case s.swapped:
+		return s.empty.Job(ctx, id, uid)
+	}
+	return s.Memory.Job(ctx, id, uid)
+}
+
+// The mark of an archive that was right does not count for another one in its place.
+func TestAReplacedArchiveIsNoticed(t *testing.T) {
+	c := newCell(t)
+	gone := c.submit("gone", "ann", "root.x", nil, 1)
+	c.end(gone, 0)
+	c.archived(gone)
+	a := &swappedArchive{Memory: c.archive, empty: archivetest.NewMemory()}
+	if _, err := a.empty.Fence(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	s := directly(newGateway(t, Config{Archive: a}, c.f))
+	must(t, s.jobs.GetJob, &pb.GetJobRequest{Id: "gone"})
+	a.swapped = true
+	for range 3 {
+		_, err := call(s.jobs.GetJob, &pb.GetJobRequest{Id: "gone"})
+		if plimsoll.CodeOf(err) != plimsoll.CodeUnavailable {
+			t.Errorf("%v", err)
+		}
+	}
+	a.swapped = false
+	must(t, s.jobs.GetJob, &pb.GetJobRequest{Id: "gone"})
+}
+
 // Without an archive in the cell, what the copy does not have does not exist.
 func TestWithoutAnArchiveInTheCellAMissingJobIsNotFound(t *testing.T) {
 	f := newFake()

@@ -54,8 +54,8 @@ const (
 	maxAttemptsInNeed = plimsoll.MaxAttempts + 2*plimsoll.AttemptChunk
 )
 
-// overAttempts returns the number of the oldest attempts that are over a bound and must go, although
-// no archive has them. With an archive they are whole chunks.
+// overAttempts returns the number of the oldest attempts that are over a bound. They must go,
+// although no archive has them. With an archive they are a whole chunk.
 func (s *State) overAttempts(attempts []plimsoll.Attempt) int {
 	n := len(attempts)
 	if !s.cfg.Archive {

@@ -57,7 +57,8 @@ func TestConditionsHaveWords(t *testing.T) {
 			t.Errorf("condition %d has no word", c)
 		}
 	}
-	if NodeCordoned.String() != plimsoll.NodeCordoned.String() || NodeDrained.String() != plimsoll.NodeDraining.String() {
+	cordoned, draining := plimsoll.NodeCordoned.String(), plimsoll.NodeDraining.String()
+	if NodeCordoned.String() != cordoned || NodeDrained.String() != draining {
 		t.Errorf("%s and %s are other words than those of modes", NodeCordoned, NodeDrained)
 	}
 }

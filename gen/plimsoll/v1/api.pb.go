@@ -1994,7 +1994,8 @@ func (x *ListAttemptsRequest) GetAfter() int32 {
 
 type ListAttemptsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The attempts, the oldest first. The last one may not have ended.
+	// The attempts, the oldest first. The last one may not have ended. Numbers that are left out are
+	// those of attempts that are not kept.
 	Attempts []*Attempt `protobuf:"bytes,1,rep,name=attempts,proto3" json:"attempts,omitempty"`
 	Revision uint64     `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	Epoch    uint64     `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`

@@ -2256,7 +2256,8 @@ type Task struct {
 	Earlier  []*NodeAttempts `protobuf:"bytes,17,rep,name=earlier,proto3" json:"earlier,omitempty"`
 	Starting int64           `protobuf:"varint,18,opt,name=starting,proto3" json:"starting,omitempty"`
 	Stopping int64           `protobuf:"varint,19,opt,name=stopping,proto3" json:"stopping,omitempty"`
-	// The last 16 attempts before the present one, the oldest first.
+	// The last 16 attempts before the present one, and those before them that the archive does not
+	// have yet. The oldest first.
 	Attempts      []*Attempt `protobuf:"bytes,20,rep,name=attempts,proto3" json:"attempts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
