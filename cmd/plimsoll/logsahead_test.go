@@ -14,8 +14,8 @@ import (
 )
 
 // Eight logs are read beside each other and printed in the order of the tasks. A log that is larger
-// than what is kept of one is read once more in its turn, and printed once. A log that breaks off keeps
-// its place too.
+// than what is kept of one is read once more in its turn, and printed once. A log that breaks off
+// keeps its place too.
 func TestLogsAreReadBesideEachOtherAndPrintedInOrder(t *testing.T) {
 	const tasks, large, broken, missing = 40, 9, 11, 13
 	address, g := serve(t)
