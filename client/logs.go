@@ -38,8 +38,8 @@ type LogChunk struct {
 	After, Time int64
 }
 
-// Logs reads the output of a task, also of a job in the archive. The call is retried only until the first chunk has come: a later
-// retry would send the same output again.
+// Logs reads the output of a task, also of a job in the archive. The call is retried only until the
+// first chunk has come: a later retry would send the same output again.
 func (c *Client) Logs(ctx context.Context, task string, options LogOptions) iter.Seq2[LogChunk, error] {
 	return func(yield func(LogChunk, error) bool) {
 		for r := c.newRetry(); ; {

@@ -42,9 +42,10 @@ type OutputFile struct {
 	Executable bool
 }
 
-// Outputs reads the declared outputs of a task that has ended. An empty jobUID stands for the newest
-// job. The error is CodeNotFound if its node has dropped them, and CodeConflict if the task has not
-// ended or declares none. As that of Logs, the call is retried only until the first part has come.
+// Outputs reads the declared outputs of a task that has ended. An empty jobUID stands for the
+// newest job. The error is CodeNotFound if its node has dropped them, and CodeConflict if the task
+// has not ended or declares none. As that of Logs, the call is retried only until the first part
+// has come.
 func (c *Client) Outputs(ctx context.Context, task, jobUID string) iter.Seq2[OutputPart, error] {
 	return func(yield func(OutputPart, error) bool) {
 		for r := c.newRetry(); ; {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -67,6 +68,13 @@ func TestAnIDIsUsedAgainWhileTheAgentIsAway(t *testing.T) {
 	pid := r.pid("lost.main.0")
 	r.running("lost", 1)
 	r.agent.kill()
+	eventually(t, "wait until the node is silent", func() error {
+		nodes, err := r.client().Nodes(t.Context())
+		if err != nil || nodes[0].Node.Ready {
+			return errors.Join(err, fmt.Errorf("%+v", nodes))
+		}
+		return nil
+	})
 	eventually(t, "wait until the node is lost", func() error {
 		if _, tasks := r.job("lost"); tasks[0].State != "Pending" {
 			return fmt.Errorf("%+v", tasks)

@@ -388,8 +388,8 @@ func (s *site) supervisor(agent string) int {
 	return 0
 }
 
-// ofTask returns a path in the directory that an agent has for a task of one job. Before the task has
-// a directory nothing is there.
+// ofTask returns a path in the directory that an agent has for a task of one job. Before the task
+// has a directory nothing is there.
 func (s *site) ofTask(agent, task string, names ...string) string {
 	s.t.Helper()
 	dirs, err := filepath.Glob(filepath.Join(agent, "tasks", task+"~*"))

@@ -51,7 +51,9 @@ func (cmd *jobFetchCmd) Run(ctx context.Context, a *app) (err error) {
 		return plimsoll.Invalid("--output", "%s cannot be written to: %v", cmd.Dir, cause(err))
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
-	f := fetch{a: a, c: c, uid: cmd.UID, root: root, force: cmd.Force, lost: unread{what: "outputs"}, progress: progress{a: a}}
+	f := fetch{
+		a: a, c: c, uid: cmd.UID, root: root, force: cmd.Force, lost: unread{what: "outputs"}, progress: progress{a: a},
+	}
 	defer f.progress.end()
 	if err := f.tasks(ctx, tasks); err != nil {
 		return err

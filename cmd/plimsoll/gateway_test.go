@@ -43,6 +43,8 @@ type fakeGateway struct {
 		outputs map[string][]*pb.FetchOutputsResponse
 	}
 	killed chan string // ids of jobs that were killed
+	// readLog answers for the log of a task; nil: each task has the same.
+	readLog func(ctx context.Context, task string, send func(*pb.ReadLogsResponse) error) error
 }
 
 // serve starts a gateway and returns its address.
@@ -433,8 +435,11 @@ func (g *fakeGateway) ExplainTask(
 
 // ReadLogs answers with the id of the task on stdout, and with bytes that are no line on stderr.
 func (g *fakeGateway) ReadLogs(
-	_ context.Context, req *connect.Request[pb.ReadLogsRequest], s *connect.ServerStream[pb.ReadLogsResponse],
+	ctx context.Context, req *connect.Request[pb.ReadLogsRequest], s *connect.ServerStream[pb.ReadLogsResponse],
 ) error {
+	if g.readLog != nil {
+		return g.readLog(ctx, req.Msg.GetTask(), s.Send)
+	}
 	if err := g.missing(req.Msg.GetTask()); err != nil {
 		return err
 	}

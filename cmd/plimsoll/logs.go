@@ -67,7 +67,8 @@ func (cmd *jobLogsCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	l := logs{a: a, c: c, failed: cmd.Failed, allAttempts: cmd.AllAttempts, options: client.LogOptions{
-		JobUID: cmd.UID, Follow: cmd.Follow, TailLines: cmd.Tail, Attempt: cmd.Attempt, Since: cmd.Since, Timestamps: cmd.Timestamps,
+		JobUID: cmd.UID,
+		Follow: cmd.Follow, TailLines: cmd.Tail, Attempt: cmd.Attempt, Since: cmd.Since, Timestamps: cmd.Timestamps,
 	}}
 	if cmd.Stream != "both" {
 		l.options.Stream = cmd.Stream
@@ -132,7 +133,8 @@ func (l *logs) job(ctx context.Context, id string) error {
 		return err
 	}
 	if len(tasks) == 0 {
-		_, err := l.c.FindJob(ctx, client.JobName{ID: id, UID: l.options.JobUID}) // a job that does not exist is an error
+		// a job that does not exist is an error
+		_, err := l.c.FindJob(ctx, client.JobName{ID: id, UID: l.options.JobUID})
 		return err
 	}
 	if l.failed {
@@ -146,11 +148,20 @@ func (l *logs) job(ctx context.Context, id string) error {
 
 // attempts prints the logs of the last attempts of tasks, or of all their attempts.
 func (l *logs) attempts(ctx context.Context, tasks []plimsoll.Task) error {
-	several := len(tasks) > 1
 	lost, owners := unread{what: "logs"}, "tasks"
 	if l.allAttempts {
 		owners = "attempts"
 	}
+	if err := l.inTurn(ctx, l.chosen(tasks), &lost); err != nil {
+		return err
+	}
+	lost.tell(l.a, owners)
+	return nil
+}
+
+// chosen returns the logs of the last attempts of tasks, or of all their attempts.
+func (l *logs) chosen(tasks []plimsoll.Task) (list []taskLog) {
+	several := len(tasks) > 1
 	for i := range tasks {
 		t := &tasks[i]
 		first := t.Attempt
@@ -168,17 +179,10 @@ func (l *logs) attempts(ctx context.Context, tasks []plimsoll.Task) error {
 			case several:
 				prefix = t.ID
 			}
-			lost.read++
-			if err := l.task(ctx, t.ID, read, prefix); err != nil {
-				if ctx.Err() != nil {
-					return err
-				}
-				lost.add(t.ID, err)
-			}
+			list = append(list, taskLog{t.ID, read, prefix})
 		}
 	}
-	lost.tell(l.a, owners)
-	return nil
+	return list
 }
 
 // followJob follows every attempt of every task of a job until the job has ended, and returns the
@@ -272,10 +276,8 @@ func (l *logs) task(ctx context.Context, id string, attempt int32, prefix string
 // read is task with options of its own.
 func (l *logs) read(ctx context.Context, id string, attempt int32, prefix string, options client.LogOptions) error {
 	options.Attempt = attempt
-	out := taskWriter{prefix: prefix, to: l.a.out, timed: options.Timestamps}
-	errOut := taskWriter{prefix: prefix, to: l.a.notes, timed: options.Timestamps}
-	defer out.flush()
-	defer errOut.flush()
+	p := l.printer(prefix)
+	defer p.flush()
 	begun := false
 	for chunk, err := range l.c.Logs(ctx, id, options) {
 		if err != nil && begun {
@@ -285,13 +287,37 @@ func (l *logs) read(ctx context.Context, id string, attempt int32, prefix string
 			return err
 		}
 		begun = true
-		l.times.note(&chunk)
-		w := &out
-		if chunk.Stream == "stderr" {
-			w = &errOut
-		}
-		w.at = chunk.Time
-		w.write(chunk.Data)
+		p.print(&chunk)
 	}
 	return nil
+}
+
+// logPrinter prints the log of one attempt.
+type logPrinter struct {
+	out, err taskWriter
+	times    *logTimes
+}
+
+func (l *logs) printer(prefix string) *logPrinter {
+	timed := l.options.Timestamps
+	return &logPrinter{
+		out:   taskWriter{prefix: prefix, to: l.a.out, timed: timed},
+		err:   taskWriter{prefix: prefix, to: l.a.notes, timed: timed},
+		times: &l.times,
+	}
+}
+
+func (p *logPrinter) print(chunk *client.LogChunk) {
+	p.times.note(chunk)
+	w := &p.out
+	if chunk.Stream == "stderr" {
+		w = &p.err
+	}
+	w.at = chunk.Time
+	w.write(chunk.Data)
+}
+
+func (p *logPrinter) flush() {
+	p.out.flush()
+	p.err.flush()
 }

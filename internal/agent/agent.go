@@ -322,6 +322,9 @@ func (a *Agent) followSupervisor(ctx context.Context, l *ledger, first func()) {
 	for failures := 1; ; failures++ {
 		l.beginAttempts()
 		err := a.deps.Executor.Watch(ctx, func(attempts []executor.Status, synced bool) error {
+			if synced {
+				l.superviseWith(a.deps.Executor.Capabilities().IDs)
+			}
 			l.attempts(attempts, synced)
 			if synced {
 				failures = 0

@@ -22,6 +22,9 @@
 //	tasks/<task>/<attempt>/  logs and records, made by the supervisor and removed by the agent
 //	trash/                   directories to be removed
 //
+// <task> is the local name of a task: its id, ~ and the uid of its job (see lives.go). So a job
+// that uses the id of an earlier one has logs and reports of its own on a node that ran both.
+//
 // While Run is under way the agent has a few goroutines. One follows the supervisor, one performs
 // operations, and one watches the disk. One runs the QoS loop, and one holds a session with a
 // gateway (heartbeats, assignments, policies, reports). Two remove old directories, and a server
@@ -34,7 +37,10 @@
 // Guarantees:
 //   - An attempt is started only while a gateway confirms its assignment, and only once: the
 //     attempt's directory prevents a second start. It never starts while an older attempt of the
-//     same task runs on this node.
+//     same task, or of an earlier job's task with the same id, runs on this node.
+//   - The end of an attempt of an earlier job is not taken for that of the present one. An attempt
+//     that an agent without uids has started is adopted, and runs once, if it still runs or its end
+//     was not acknowledged.
 //   - No task is stopped because the network is away. An attempt is stopped when a complete list of
 //     assignments says so. A gateway must therefore put a barrier before the list.
 //   - The end of an attempt is on disk before it is sent, and it is sent until it is acknowledged.

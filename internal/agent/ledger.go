@@ -43,6 +43,9 @@ type ledger struct {
 		entries map[string][]*entry
 		// names has the local names in entries by task, in their order. No list is empty.
 		names map[string][]string
+		// idsOnly is true while the supervisor is of an older version, which tells programs their
+		// local name for their id.
+		idsOnly bool
 		// places has the local names of assignments, by task.
 		places map[string]place
 		// synced is true while entries has all attempts of the supervisor and their changes arrive.
@@ -554,7 +557,8 @@ func (l *ledger) prepareStart(o *op, now time.Time) bool {
 	e := l.ensure(key)
 	e.phase, e.worth = phaseStarting, w.worth()
 	l.report(o.task, e, plimsoll.TaskStarting, now.UnixNano())
-	o.start.ID, o.start.Job, o.start.Node, o.start.Spec, o.start.Owner = executor.TaskOf(o.task), w.job, l.node, w.spec, w.owner
+	o.start.ID, o.start.Job, o.start.Node = executor.TaskOf(o.task), w.job, l.node
+	o.start.Spec, o.start.Owner = w.spec, w.owner
 	if tasks := w.spec.Constraints.VolumesFrom; len(tasks) > 0 {
 		o.start.Spec.Constraints.VolumesFrom = l.volumes(tasks)
 	}

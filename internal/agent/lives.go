@@ -11,7 +11,8 @@ import (
 // A job's id may be used again, so several lives of one task may have left traces on a node. Each
 // has a local name, by which directories, the supervisor and the ledger know it.
 //
-// A trace without a uid is of an earlier version of the agent, or was assigned by a gateway of one.
+// A trace without a uid is of an earlier version of the agent or the supervisor, or was assigned by
+// a gateway of one.
 // Such a trace and an assignment belong to one life if their attempts have the same number, unless
 // something shows that they do not. See isSameLife.
 
@@ -69,7 +70,17 @@ func (l *ledger) choosePlace(task string, w *assignment) string {
 			return name
 		}
 	}
+	if l.mu.idsOnly && len(l.mu.names[task]) == 0 {
+		return task // no other life can be meant
+	}
 	return own
+}
+
+// superviseWith notes whether the supervisor tells ids from local names.
+func (l *ledger) superviseWith(ids bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.idsOnly = !ids
 }
 
 // isSameLife reports whether an attempt is the one of an assignment that has its number, although
@@ -104,8 +115,8 @@ func (l *ledger) assigned(task string) (a assignment, ok bool) {
 	return l.mu.wanted.Index().Snapshot().Get(task)
 }
 
-// isForeign reports whether a life is another one than that which is assigned. So its job has ended,
-// and reports about it are not for the job that has the id now. The caller holds mu.
+// isForeign reports whether a life is another one than that which is assigned. So its job has
+// ended, and reports about it are not for the job that has the id now. The caller holds mu.
 func (l *ledger) isForeign(name string) bool {
 	task := executor.TaskOf(name)
 	w, ok := l.assigned(task)

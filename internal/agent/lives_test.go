@@ -51,8 +51,8 @@ func (b *book) uids(want ...plimsoll.UID) {
 	}
 }
 
-// What an agent does with an assignment while attempts with its number are on the node, of this life
-// of the task or another. The uid of an attempt that an earlier version started is not known.
+// An assignment meets attempts with its number on the node, of this life of the task or another.
+// The uid of an attempt that an earlier version started is not known.
 func TestAttemptsOfOtherLives(t *testing.T) {
 	none := plimsoll.UID{}
 	own := "start j.g.0~" + first.String() + " 1"
@@ -73,7 +73,7 @@ func TestAttemptsOfOtherLives(t *testing.T) {
 		},
 		{
 			"of an earlier version, has ended and was acknowledged", func(b *book) { b.left(none, 1) }, first,
-			// An attempt that is bound now is another. One that was reported as running is this one.
+			// An attempt that is bound now is another; one that was reported as running is this.
 			map[plimsoll.TaskState][]string{plimsoll.TaskBound: {own}, plimsoll.TaskRunning: nil},
 		},
 		{
@@ -231,6 +231,49 @@ func TestVolumesAreThoseOfTheLatestLives(t *testing.T) {
 	if sharing.spec.Constraints.VolumesFrom[0] != "j.g.0" {
 		t.Error("the assignment was changed")
 	}
+}
+
+// A supervisor of an earlier version would tell the program its local name for its id. So a task
+// goes by its id there, unless another life has left a trace.
+func TestUnderAnOlderSupervisorTasksGoByTheirIDs(t *testing.T) {
+	b := newBook(t)
+	b.superviseWith(false)
+	b.hold()
+	b.left(first, 1)
+	other := task("k.g.0", 1, plimsoll.TaskBound)
+	other.uid = second
+	b.list(ofLife(second, 1, plimsoll.TaskBound), other)
+	ops := b.expect("start j.g.0~"+second.String()+" 1", "start k.g.0 1")
+	b.doneAll(ops, nil)
+	b.superviseWith(true) // an upgrade does not move it
+	b.list(ofLife(second, 1, plimsoll.TaskRunning), other)
+	b.expect()
+	if key, known, _, _ := b.status("k.g.0", second, 0); !known || key.task != "k.g.0" {
+		t.Errorf("its log is that of %v, known %v", key, known)
+	}
+}
+
+// The QoS loop sees a sample without the task between two lives that follow each other at once, and
+// so it begins anew.
+func TestTheQOSLoopTellsLivesApart(t *testing.T) {
+	b := newBook(t)
+	b.hold(liveOf(first, 1, plimsoll.TaskRunning))
+	b.list(ofLife(first, 1, plimsoll.TaskRunning))
+	b.expect()
+	seen := func(want int) {
+		t.Helper()
+		if got := b.liveTasks(); len(got) != want {
+			t.Fatalf("the loop sees %+v, want %d", got, want)
+		}
+	}
+	seen(1)
+	b.attempts([]executor.Status{liveOf(first, 1, plimsoll.TaskFinished)}, false)
+	b.list(ofLife(second, 1, plimsoll.TaskBound))
+	b.doneAll(b.settle(time.Unix(0, 100)), nil)
+	b.attempts([]executor.Status{liveOf(second, 1, plimsoll.TaskRunning)}, false)
+	seen(0)
+	seen(1)
+	seen(1)
 }
 
 // Reports of two lives with the same attempt wait beside each other, also in the file.

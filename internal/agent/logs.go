@@ -110,7 +110,8 @@ func (h *logHandler) ReadTaskLog(
 	}
 	defer h.slots.release()
 	t := &tail{
-		ledger: h.ledger, task: m.Task, uid: uid, attempt: m.Attempt, follow: m.Follow, last: m.TailBytes, lines: m.TailLines,
+		ledger: h.ledger, task: m.Task, uid: uid, attempt: m.Attempt, follow: m.Follow, last: m.TailBytes,
+		lines: m.TailLines,
 		timed: m.Timestamps,
 	}
 	if m.SinceNanos > 0 {

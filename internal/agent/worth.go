@@ -11,6 +11,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
+	"github.com/plimsoll-dev/plimsoll/qos"
 	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
@@ -101,10 +102,24 @@ func (l *ledger) takeNotes() []note {
 type liveTaskCache struct {
 	version uint64 // version of the ledger at that time
 	list    []nodeqos.Task
+	names   []string // the local names in list
+}
+
+// hadOther reports whether the list has the attempt of another life.
+func (c *liveTaskCache) hadOther(t *nodeqos.Task, name string) bool {
+	i, had := slices.BinarySearchFunc(c.list, *t, compareTasks)
+	return had && c.names[i] != name
+}
+
+func compareTasks(a, b nodeqos.Task) int {
+	return cmp.Or(strings.Compare(a.ID, b.ID), cmp.Compare(a.Attempt, b.Attempt))
 }
 
 // liveTasks returns the live attempts of this node, in the order of their tasks. The caller must
 // not change them. It is called every second, and costs nothing between changes.
+//
+// The QoS loop knows attempts by their ids and numbers. It must not take the attempt of a later
+// life for one that it has just seen. So the first list leaves the later one out.
 func (l *ledger) liveTasks() []nodeqos.Task {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,19 +127,28 @@ func (l *ledger) liveTasks() []nodeqos.Task {
 		return l.mu.tasks.list
 	}
 	// Most attempts have ended, and are only kept; so the live ones alone are sorted.
-	list := []nodeqos.Task{}
+	next := liveTaskCache{version: l.mu.version, list: []nodeqos.Task{}}
+	names := map[qos.Key]string{}
 	for name, entries := range l.mu.entries {
 		for _, e := range entries {
-			if e.phase == phaseLive {
-				list = append(list, e.qosTask(name))
+			if e.phase != phaseLive {
+				continue
 			}
+			t := e.qosTask(name)
+			if l.mu.tasks.hadOther(&t, name) {
+				next.version-- // the next call has it
+				continue
+			}
+			next.list = append(next.list, t)
+			names[t.Key()] = name
 		}
 	}
-	slices.SortFunc(list, func(a, b nodeqos.Task) int {
-		return cmp.Or(strings.Compare(a.ID, b.ID), cmp.Compare(a.Attempt, b.Attempt))
-	})
-	l.mu.tasks = liveTaskCache{l.mu.version, list}
-	return list
+	slices.SortFunc(next.list, compareTasks)
+	for i := range next.list {
+		next.names = append(next.names, names[next.list[i].Key()])
+	}
+	l.mu.tasks = next
+	return next.list
 }
 
 // unknownQueue is the queue of an attempt without known worth. No real queue can have that name, so

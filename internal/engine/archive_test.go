@@ -285,7 +285,7 @@ func TestAnEndedJobGivesWayToANewOne(t *testing.T) {
 	if st := b.engine.State().Job("j").State; st != plimsoll.JobStarting {
 		t.Errorf("after a late report of the earlier job the new one is %v", st)
 	}
-	// An agent that knows no uids takes the earlier attempt for this one. It would never start this.
+	// An agent that knows no uids takes the earlier attempt for this one. It never starts this.
 	r.UID, r.At = plimsoll.UID{}, b.now-3600e9
 	b.send(&engine.ReportTasks{Node: "n0", Incarnation: 1, Reports: []engine.Report{r}})
 	b.settle()

@@ -15,6 +15,9 @@
 // Start, Stop, Watch and Forget talk to it over a unix socket. Exactly one supervisor runs for a
 // directory: it holds a lock on supervisor.lock.
 //
+// A task goes by its local name (LocalName), which has the uid of its job. Only its program is told
+// the id alone.
+//
 // The package owns these files, all below the agent's directory:
 //
 //	supervisor.lock, supervisor.json, supervisor.sock, supervisor.log

@@ -19,7 +19,7 @@ func (s *served) outputs(t *testing.T, req *pb.FetchOutputsRequest) (text string
 	return text, wire.FromConnectError(stream.Err())
 }
 
-// Logs and outputs are asked for by the uid of the job, at each step of its way into the archive
+// Logs and outputs are asked for by the uid of the job: at each step of its way into the archive,
 // and once its id has a later job.
 func TestLogsAndOutputsOfArchivedJobs(t *testing.T) {
 	agent, address := startAgent(t)
@@ -32,7 +32,8 @@ func TestLogsAndOutputsOfArchivedJobs(t *testing.T) {
 		want := j.status.UID.String()
 		for _, follow := range []bool{false, true} {
 			receive(t, open(t, s.jobs.ReadLogs, &pb.ReadLogsRequest{Task: "a.map.0", Follow: follow, JobUid: jobUID}))
-			if asked := <-agent.asked; asked.GetUid() != want || asked.GetTask() != "a.map.0" || asked.GetAttempt() != 1 {
+			if asked := <-agent.asked; asked.GetUid() != want || asked.GetTask() != "a.map.0" ||
+				asked.GetAttempt() != 1 {
 				t.Errorf("%s: the agent was asked for the log of %v, want uid %s", step, asked, want)
 			}
 		}
@@ -79,7 +80,8 @@ func TestWithoutTheArchiveNoLogIsSaidNotToExist(t *testing.T) {
 	j := c.submit("a", "ann", "root.x", nil, 1)
 	c.end(j, 0)
 	c.archived(j)
-	s := c.serve(Config{Archive: &brokenArchive{Memory: c.archive, err: plimsoll.Errorf(plimsoll.CodeCanceled, "down")}})
+	down := &brokenArchive{Memory: c.archive, err: plimsoll.Errorf(plimsoll.CodeCanceled, "down")}
+	s := c.serve(Config{Archive: down})
 	for _, uid := range []string{"", j.status.UID.String()} {
 		_, err := s.outputs(t, &pb.FetchOutputsRequest{Task: "a.map.0", JobUid: uid})
 		logs := ending(t, open(t, s.jobs.ReadLogs, &pb.ReadLogsRequest{Task: "a.map.0", JobUid: uid}))

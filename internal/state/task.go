@@ -202,9 +202,9 @@ func (s *State) report(n *Node, ref Ref, report *plimsoll.TaskReport) {
 // clockSkew is how much a node's clock may be behind, in ns, where a report has no uid.
 const clockSkew = 30 * second
 
-// isOfEarlierJob reports whether an agent of an older version, which knows no uids, tells the end of
-// an attempt of an earlier job with the same id. It holds that attempt for the present one, so it
-// will not start that. An agent that starts an attempt says so before the end.
+// isOfEarlierJob reports whether a report is about the end of an attempt of an earlier job with the
+// same id. Its agent is of an older version, which knows no uids. It holds that attempt for the
+// present one, so it will not start that. An agent that starts an attempt says so before the end.
 func isOfEarlierJob(t *Task, j *Job, report *plimsoll.TaskReport) bool {
 	return report.UID.IsZero() && report.State == plimsoll.TaskFinished && t.State == plimsoll.TaskBound &&
 		report.At > 0 && report.At < j.Submitted-clockSkew
