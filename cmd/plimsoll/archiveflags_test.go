@@ -26,13 +26,15 @@ func TestFlagsOfTheArchive(t *testing.T) {
 		{archiveFlags{ArchiveAccept: "x"}, dev.ArchiveConfig{Accept: "x"}, ""},
 		{
 			archiveFlags{ArchiveAge: hour},
-			dev.ArchiveConfig{Retention: archive.Retention{Age: hour, FailedAge: 2 * hour}}, "",
+			dev.ArchiveConfig{Retention: archive.Retention{Age: hour, FailedAge: 2 * hour}},
+			"",
 		},
 		{
 			archiveFlags{ArchiveAge: hour, ArchiveFailedAge: 3 * hour, ArchiveJobs: 7, ArchiveBytes: "1Gi"},
 			dev.ArchiveConfig{
 				Retention: archive.Retention{Age: hour, FailedAge: 3 * hour, Jobs: 7, Bytes: 1 << 30},
-			}, "",
+			},
+			"",
 		},
 		{archiveFlags{Archive: "none", ArchiveJobs: 7}, dev.ArchiveConfig{}, "--archive"},
 		{archiveFlags{ArchiveAge: -1}, dev.ArchiveConfig{}, "--archive-age"},

@@ -145,7 +145,7 @@ func TestAgentRestart(t *testing.T) {
 		t.Errorf("%+v", job)
 	}
 	for id, pid := range pids {
-		data, err := os.ReadFile(r.path("agent", "tasks", id, "1", "exit.json"))
+		data, err := os.ReadFile(r.ofTask(r.path("agent"), id, "1", "exit.json"))
 		if err != nil || !strings.Contains(string(data), fmt.Sprintf(`"pid": %d`, pid)) {
 			t.Errorf("%s ran as pid %d, and its record is %s (%v)", id, pid, data, err)
 		}

@@ -191,7 +191,7 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	}
 	cfg.Gateway.MaxConnections = cmd.MaxConnections
 	cfg.Coordinator.State.Chain, cfg.Coordinator.State.EvictedFor = chosen.Chain, int64(chosen.EvictedFor)
-	if err := cmd.stateFlags.apply(&cfg.Coordinator.State); err != nil {
+	if err := cmd.apply(&cfg.Coordinator.State); err != nil {
 		return err
 	}
 	if cfg.Archive, err = cmd.archiveFlags.parse(&cfg.Coordinator.State); err != nil {
@@ -284,10 +284,10 @@ func (cmd *coordinatorCmd) Run(ctx context.Context, a *app) error {
 	}
 	cfg.Access = cmd.access(a, log, cmd.Listen, token.Gateway, cmd.GatewayTokenFile, cmd.Data)
 	cfg.State.Chain, cfg.State.EvictedFor = chosen.Chain, int64(chosen.EvictedFor)
-	if err := cmd.stateFlags.apply(&cfg.State); err != nil {
+	if err := cmd.apply(&cfg.State); err != nil {
 		return err
 	}
-	archived, err := cmd.archiveFlags.parse(&cfg.State)
+	archived, err := cmd.parse(&cfg.State)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/archive"
 	"github.com/plimsoll-dev/plimsoll/internal/engine"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
-	"github.com/plimsoll-dev/plimsoll/internal/state"
 )
 
 // Archive configures the archive of ended jobs. Its zero value is none.
@@ -32,14 +31,16 @@ type Archive struct {
 }
 
 const (
-	archivePause   = 10 * time.Millisecond // between two rounds, while a round would not be full
-	archiveWait    = time.Second           // of a round without work, for retention
-	trimInterval   = 10 * time.Second      // between two checks of the retention
-	trimJobs       = 500                   // jobs that one step of the retention removes
-	archiveRounds  = 4                     // rounds of which the engine may not know yet
-	maxHeldRounds  = 128                   // rounds that wait for the check of the archive
-	maxDeletions   = 64                    // deletions of archived jobs that may wait
-	maxRepetitions = 1024                  // tokens of such deletions that are remembered
+	// archivePause is between two rounds, while a round would not be full. A Write costs as much
+	// as some 20 jobs, and a wait for the disk beside the store's. So rounds are few, not early.
+	archivePause   = 100 * time.Millisecond
+	archiveWait    = time.Second      // of a round without work, for retention
+	trimInterval   = 10 * time.Second // between two checks of the retention
+	trimJobs       = 500              // jobs that one step of the retention removes
+	archiveRounds  = 4                // rounds of which the engine may not know yet
+	maxHeldRounds  = 128              // rounds that wait for the check of the archive
+	maxDeletions   = 64               // deletions of archived jobs that may wait
+	maxRepetitions = 1024             // tokens of such deletions that are remembered
 )
 
 // defaultArchivePauses are the pauses after errors of the archive.
@@ -64,7 +65,10 @@ type archiver struct {
 	tell     func(trouble string)
 	step     func(step ArchiveStep)
 
-	ended     *endedList
+	most      int            // jobs that may wait before submits are refused
+	ended     *keyList       // ids of jobs that have ended
+	crowded   *keyList       // keys of tasks with attempts that leave their record
+	dropped   uint64         // attempts that were dropped in this term; only note uses it
 	rounds    chan struct{}  // a token for each round that the engine has not drained
 	deletions chan *deletion // of jobs that the state does not know
 
@@ -75,7 +79,7 @@ type archiver struct {
 	trimmed time.Time       // time of the last check of the retention; zero: there is more to remove
 }
 
-// ArchiveStep is a step of archiving, for tests that stop the process there.
+// ArchiveStep is a step of archiving.
 type ArchiveStep string
 
 // The steps, in their order.
@@ -88,19 +92,26 @@ const (
 )
 
 func newArchiver(cfg *Config, t *term) *archiver {
+	t.metrics.archive.setUp(false)
 	return &archiver{
 		cfg: &cfg.Archive, pauses: defaultArchivePauses, epoch: t.epoch, now: t.now, snapshot: t.source.Snapshot,
 		inbox: t.inbox, metrics: t.metrics.archive, tell: cfg.Events.Archive, step: cfg.Events.ArchiveStep,
-		ended: newEndedList(), rounds: make(chan struct{}, archiveRounds),
+		most: t.engine.State().MaxToArchive(), ended: newKeyList(), crowded: newKeyList(),
+		rounds:    make(chan struct{}, archiveRounds),
 		deletions: make(chan *deletion, maxDeletions),
 	}
 }
 
-// note notes the jobs that have ended in a published turn.
-func (a *archiver) note(c *state.Changes) {
+// note notes what is for the archive in a published turn: the jobs that have ended, and tasks with
+// many attempts.
+func (a *archiver) note(b *engine.Batch) {
 	if a == nil {
 		return
 	}
+	a.metrics.attemptsDropped.Add(float64(b.Totals.AttemptsDropped - a.dropped))
+	a.dropped = b.Totals.AttemptsDropped
+	c := &b.Changes
+	a.noteAttempts(c.Tasks)
 	for i := range c.JobStatuses {
 		if st := &c.JobStatuses[i]; st.State.Ended() && st.State != plimsoll.JobExpired {
 			a.ended.add(st.ID)

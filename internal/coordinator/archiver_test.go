@@ -386,14 +386,13 @@ func (f *faulty) add(t *testing.T, id string, finished int64) {
 	}
 }
 
-// The list of ended jobs is bounded. When it is full it is dropped, and the archiver has to look at
-// all jobs.
-func TestListOfEndedJobsIsBounded(t *testing.T) {
-	l := newEndedList()
-	for i := range maxEndedJobs {
+// A list of keys is bounded. When it is full all are dropped, and the archiver is told.
+func TestListOfKeysIsBounded(t *testing.T) {
+	l := newKeyList()
+	for i := range maxListedKeys {
 		l.add(fmt.Sprint(i))
 	}
-	if l.lost() || l.len() != maxEndedJobs {
+	if l.lost() || l.len() != maxListedKeys {
 		t.Fatalf("%d ids are there", l.len())
 	}
 	if got := l.take(3); fmt.Sprint(got) != "[0 1 2]" {
@@ -409,9 +408,9 @@ func TestListOfEndedJobsIsBounded(t *testing.T) {
 	if !l.lost() || l.lost() || l.len() != 1 {
 		t.Errorf("%d ids are there after the list was full", l.len())
 	}
-	l = newEndedList()
+	l = newKeyList()
 	for range 5 {
-		l.add(strings.Repeat("x", maxEndedBytes/4))
+		l.add(strings.Repeat("x", maxListedKeyBytes/4))
 	}
 	if !l.lost() {
 		t.Error("ids of more than 4 MiB are kept")

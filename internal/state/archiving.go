@@ -207,6 +207,9 @@ func (s *State) giveWay(old *Job, replace bool) error {
 		"%q already exists (%s); choose another id", id, old.State)}
 }
 
+// MaxToArchive returns how many ended jobs may wait for the archive before submits are refused.
+func (s *State) MaxToArchive() int { return s.cfg.MaxToArchive }
+
 // checkArchive refuses submits while too many jobs wait for the archive. While it has trouble, half
 // of the tasks or bytes that all jobs may have is too much too.
 func (s *State) checkArchive() error {

@@ -147,6 +147,8 @@ type State struct {
 	emptying []*Node // draining or lost nodes that are not yet empty; exactly those with Node.emptying
 	excluded []*Job  // ended jobs whose exclusions from nodes are to be dropped
 
+	// leaving names archived attempts that are still to leave their records; at most maxLeaving.
+	leaving []AttemptsName
 	// forgetting holds the jobs whose records are being deleted, over one turn or several.
 	forgetting []*Job
 	// archiving holds the jobs that have ended and are still kept.
@@ -341,10 +343,11 @@ type Node struct {
 	left      bool // lost because the agent stopped and nothing runs on the node
 	// shrunk says that the tasks may take more than the capacity, which became smaller under them.
 	shrunk      bool
-	emptying    bool // the node is in State.emptying
-	dirty       bool // the record is in dirty.nodes
-	dirtyStatus bool // the derived status is in dirty.nodeStatuses
-	deleted     bool // the node was removed; only dirty lists and timers still hold the row
+	emptying    bool          // the node is in State.emptying
+	dirty       bool          // the record is in dirty.nodes
+	dirtyStatus bool          // the derived status is in dirty.nodeStatuses
+	deleted     bool          // the node was removed; only dirty lists and timers still hold the row
+	counted     NodeCondition // the condition in which it is in State.totals; 0: it is not there
 
 	dirtyBytes   int // bytes of the record that are counted in dirty.bytes; only while dirty
 	countedBytes int // bytes of the record that are counted in State.nodeBytes

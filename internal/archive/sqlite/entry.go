@@ -45,6 +45,14 @@ func (o order) compare(a, b entry) int {
 	return cmp.Compare(a.revision, b.revision)
 }
 
+// time returns the time of an entry that comes first in the order.
+func (o order) time(e entry) uint64 {
+	if o == byFinish {
+		return e.finished
+	}
+	return e.submitted
+}
+
 // key returns bytes that sort as the entries do.
 func (o order) key(e entry) []byte {
 	key := make([]byte, 0, 24)

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -55,6 +56,9 @@ type list interface {
 	// from returns the first entry at or behind e; with behind, only behind. ok is false at the
 	// end. With errBudget it returns an entry that no entry of the list comes before, from e on.
 	from(e entry, behind bool) (found entry, ok bool, err error)
+	// density returns about how many entries there are to a unit of the order's time, near those
+	// that were read last.
+	density() float64
 }
 
 // budget is the work that may be done for one answer. It stands for time: a block or a row takes
@@ -86,6 +90,7 @@ type blocks struct {
 
 	loaded      bool
 	first, last entry   // of the block, in the order of the direction
+	size        int     // entries of the block
 	entries     []entry // of the block, within the span, in the order of the direction
 	buffer      []entry
 }
@@ -111,6 +116,13 @@ func (l *blocks) from(e entry, behind bool) (entry, bool, error) {
 		}
 		e, behind = l.last, true // the next block: between the two there is nothing
 	}
+}
+
+func (l *blocks) density() float64 {
+	if !l.loaded {
+		return 0
+	}
+	return float64(l.size) / (math.Abs(float64(l.dir.order.time(l.last))-float64(l.dir.order.time(l.first))) + 1)
 }
 
 // load reads the first block that may hold an entry from e on.
@@ -146,7 +158,7 @@ func (l *blocks) hold(block []entry) {
 	if l.dir.down {
 		slices.Reverse(block)
 	}
-	l.loaded, l.first, l.last = true, block[0], block[len(block)-1]
+	l.loaded, l.first, l.last, l.size = true, block[0], block[len(block)-1], len(block)
 	l.buffer = block
 	l.entries = slices.DeleteFunc(block, func(e entry) bool { return !l.span.has(e) })
 }
@@ -173,6 +185,8 @@ func (l *some) from(e entry, behind bool) (entry, bool, error) {
 	found, ok := seek(l.dir, l.entries, e, behind)
 	return found, ok, nil
 }
+
+func (l *some) density() float64 { return 0 } // its entries are in memory: asking it costs little
 
 // union gives the entries of any of its lists, each once.
 type union struct {
@@ -207,6 +221,13 @@ func (l *union) from(e entry, behind bool) (best entry, ok bool, err error) {
 	return best, ok, nil
 }
 
+func (l *union) density() (sum float64) {
+	for _, part := range l.lists {
+		sum += part.density()
+	}
+	return sum
+}
+
 // still reports whether the list would answer the same from e on.
 func (h *head) still(d direction, e entry, behind bool) bool {
 	if !h.valid || d.compare(h.asked, e) > 0 || d.compare(h.asked, e) == 0 && h.behind && !behind {
@@ -219,37 +240,40 @@ func (h *head) still(d direction, e entry, behind bool) bool {
 	return c > 0 || c == 0 && !behind
 }
 
-// all gives the entries that are in every one of its lists.
+// all gives the entries that are in every one of its lists. The sparse lists are asked first: a
+// dense one, in which each question costs a block, only where the others agree.
 type all struct {
-	dir   direction
-	lists []list
+	dir    direction
+	lists  []list
+	sorted bool // by density
 }
 
 func newAll(dir direction, lists []list) list {
 	if len(lists) == 1 {
 		return lists[0]
 	}
-	return &all{dir, lists}
+	return &all{dir: dir, lists: lists}
 }
 
 func (l *all) from(e entry, behind bool) (entry, bool, error) {
-	e, ok, err := l.lists[0].from(e, behind)
-	if !ok || err != nil {
-		return e, false, err
-	}
-	for agreed, i := 1, 1; agreed < len(l.lists); i = (i + 1) % len(l.lists) {
-		found, ok, err := l.lists[i].from(e, false)
+	for i := 0; i < len(l.lists); i++ {
+		found, ok, err := l.lists[i].from(e, behind)
 		if !ok || err != nil {
 			return e, false, err
 		}
-		if found == e {
-			agreed++
-		} else {
-			e, agreed = found, 1
+		if l.sorted && i > 0 && found != e {
+			i = -1 // the first list is asked again, from there on
+		}
+		e, behind = found, false
+		if !l.sorted && i == len(l.lists)-1 { // each has a block now
+			slices.SortStableFunc(l.lists, func(a, b list) int { return cmp.Compare(a.density(), b.density()) })
+			l.sorted, i = true, -1
 		}
 	}
 	return e, true, nil
 }
+
+func (l *all) density() float64 { return l.lists[0].density() }
 
 // index makes lists of one moment of the file.
 type index struct {
