@@ -31,6 +31,7 @@ type dyingCell struct {
 	ledger  ledger
 	running map[string]*daemon
 	leader  *daemon
+	leads   int
 	servers string
 	writing sync.RWMutex // held for writing while no call that changes something may be under way
 	mu      struct {
@@ -63,10 +64,12 @@ func newDyingCell(t *testing.T) *dyingCell {
 	return c
 }
 
-// lead starts the leader. Jobs leave the store soon after they have been archived.
+// lead starts the leader. Jobs leave the store once they have been archived, or soon after.
 func (c *dyingCell) lead() {
+	c.leads++
+	keep := []string{"1ns", "20ms"}[c.leads%2]
 	c.leader = startCommand(c.t, exec.Command(steppedCoordinator, "-data", c.path("store"), "-listen",
-		"unix:"+c.path("leader"), "-keep-ended", "20ms", "-plan", c.path("plan")))
+		"unix:"+c.path("leader"), "-keep-ended", keep, "-plan", c.path("plan")))
 }
 
 func (c *dyingCell) serve(name string) {
@@ -105,8 +108,10 @@ func deaths(rng *rand.Rand) func() death {
 				if step == coordinator.StepOpened {
 					many = 0
 				}
-				left = append(left, death{step, many, 0}, death{step, rng.IntN(many + 1), time.Duration(rng.IntN(3e6))},
-					death{step, rng.IntN(many + 1), time.Duration(rng.IntN(4e7))})
+				left = append(left, death{step, many, 0})
+				for _, most := range []time.Duration{time.Millisecond, 4 * time.Millisecond, 40 * time.Millisecond} {
+					left = append(left, death{step, rng.IntN(many + 1), 1 + time.Duration(rng.Int64N(int64(most)))})
+				}
 			}
 			rng.Shuffle(len(left), func(i, j int) { left[i], left[j] = left[j], left[i] })
 		}

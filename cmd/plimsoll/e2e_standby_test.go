@@ -12,7 +12,7 @@ import (
 )
 
 // health returns the answer of /healthz.
-func (s *site) health(address string) (report struct{ Status, Role, Reason string }) {
+func (s *site) health(address string) (report struct{ Status, Role, Reason, Archive string }) {
 	s.t.Helper()
 	client, url, err := transport.CallClient(address)
 	if err != nil {

@@ -33,11 +33,9 @@ type archiveSession struct {
 // fence makes this leader the one that writes the archive, and looks whether the archive has
 // everything that has left the store.
 func (s *archiveSession) fence(ctx context.Context) (mark archive.Mark, err error) {
-	var stored plimsoll.ArchiveStatus
-	if data, ok := s.snapshot().Get(wire.KindArchive, ""); ok {
-		if stored, err = wire.DecodeArchiveStatus(data); err != nil {
-			return mark, fmt.Errorf("read how far the archive has come: %w", err)
-		}
+	stored, err := s.snapshot().Archive()
+	if err != nil {
+		return mark, err //nolint:wrapcheck // it says what failed
 	}
 	mark, err = s.writer.Fence(ctx, s.epoch)
 	stale := plimsoll.CodeOf(err) == plimsoll.CodeStale

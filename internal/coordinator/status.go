@@ -189,6 +189,7 @@ type healthReport struct {
 	Failures    int        `json:"failures"`
 	LastFailure string     `json:"lastFailure,omitempty"`
 	LastFailed  *time.Time `json:"lastFailed,omitempty"`
+	Archive     string     `json:"archive,omitempty"` // why the archive takes no jobs
 }
 
 // health answers 200 if this process leads, is a standby, or answers reads on a full disk.
@@ -212,6 +213,7 @@ func (c *Coordinator) health(w http.ResponseWriter, r *http.Request) {
 	case roleLeader:
 		latest := now.term.source.Snapshot()
 		report.Revision, report.Instance = latest.Revision(), latest.InstanceUUID()
+		report.Archive = latest.ArchiveTrouble()
 		if err := now.term.store.Confirm(r.Context()); err != nil {
 			report.Reason = err.Error()
 		} else {

@@ -55,12 +55,8 @@ type archiveView struct {
 // archiveOf returns the archive that belongs to a snapshot.
 func (g *Gateway) archiveOf(s *replica.Snapshot) (archiveView, error) {
 	v := archiveView{g: g, snapshot: s}
-	data, ok := s.Get(wire.KindArchive, "")
-	if !ok {
-		return v, nil
-	}
 	var err error
-	if v.status, err = wire.DecodeArchiveStatus(data); err != nil {
+	if v.status, err = s.Archive(); err != nil {
 		return v, undecodable(wire.KindArchive, "", err)
 	}
 	return v, nil

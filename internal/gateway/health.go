@@ -20,6 +20,7 @@ type healthReport struct {
 	Epoch    uint64 `json:"epoch,omitempty"`
 	Revision uint64 `json:"revision,omitempty"`
 	Instance string `json:"instance,omitempty"`
+	Archive  string `json:"archive,omitempty"` // why the leader's archive takes no jobs
 }
 
 // ready answers 200 if a leader is followed. It makes no round trip.
@@ -42,6 +43,7 @@ func (g *Gateway) health(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err == nil:
 		report.Epoch, report.Revision, report.Instance = snapshot.Epoch(), snapshot.Revision(), snapshot.InstanceUUID()
+		report.Archive = snapshot.ArchiveTrouble()
 	case plimsoll.CodeOf(err) == plimsoll.CodeDeadline:
 		report.Status, status = "unavailable", http.StatusServiceUnavailable
 		report.Reason = "the leader did not confirm within " + healthTimeout.String() +

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"bytes"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -288,6 +289,28 @@ func (s *Snapshot) JobsBySubmit(after string, descending bool) iter.Seq2[string,
 			}
 		}
 	}
+}
+
+// Archive returns how the cell's archive is; zero if there has never been one.
+func (s *Snapshot) Archive() (plimsoll.ArchiveStatus, error) {
+	data, ok := s.Get(wire.KindArchive, "")
+	if !ok {
+		return plimsoll.ArchiveStatus{}, nil
+	}
+	status, err := wire.DecodeArchiveStatus(data)
+	if err != nil {
+		return status, fmt.Errorf("read how far the archive has come: %w", err)
+	}
+	return status, nil
+}
+
+// ArchiveTrouble returns why the archive takes no jobs; empty if it takes them, or there is none.
+func (s *Snapshot) ArchiveTrouble() string {
+	status, err := s.Archive()
+	if err != nil {
+		return err.Error()
+	}
+	return status.Trouble
 }
 
 // JobOf returns the id of the job with a uid, in text.
