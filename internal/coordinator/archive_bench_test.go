@@ -100,7 +100,7 @@ func (l *lives) live(first int64, jobs, tasks int) error {
 		id := lifeID(first + int64(i))
 		for t := range int32(tasks) {
 			report := &pb.TaskReport{Task: plimsoll.TaskID(id, "work", t), Attempt: 1}
-			node := l.nodeOf(wire.TaskKey(id, "work", t))
+			node := l.nodeOf(id, wire.TaskKey(id, "work", t))
 			byNode[node] = append(byNode[node], report)
 		}
 	}
@@ -122,13 +122,15 @@ func (l *lives) live(first int64, jobs, tasks int) error {
 	return nil
 }
 
-// nodeOf waits until a task is bound.
-func (l *lives) nodeOf(key string) string {
+// nodeOf waits until a gateway sees that a task of a job is bound.
+func (l *lives) nodeOf(job, key string) string {
+	changed, cancel := l.Watch(wire.KindJobStatus, job)
+	defer cancel()
 	for {
-		if node := l.term.source.Snapshot().NodeOf(key); node != "" {
+		if node := l.Latest().NodeOf(key); node != "" {
 			return node
 		}
-		<-time.After(100 * time.Microsecond)
+		<-changed // the status of a job counts its bound tasks
 	}
 }
 

@@ -30,11 +30,11 @@ func (a *archiver) noteAttempts(tasks []plimsoll.Task) {
 
 // writeAttempts writes attempts of jobs that go on. Only behind this, the engine takes them out of
 // the records of their tasks. It waits for the check of the archive, because the engine must not.
-func (s *archiveSession) writeAttempts(ctx context.Context, snapshot *replica.Snapshot) error {
+func (s *archiveSession) writeAttempts(ctx context.Context) error {
 	if !s.passed || s.crowded.len() == 0 {
 		return nil
 	}
-	chunks, names, err := s.collectAttempts(snapshot)
+	chunks, names, err := s.collectAttempts()
 	if err != nil || len(chunks) == 0 {
 		return err
 	}
@@ -51,10 +51,11 @@ func (s *archiveSession) writeAttempts(ctx context.Context, snapshot *replica.Sn
 
 // collectAttempts takes noted tasks as far as a Write takes their attempts, and names those for the
 // engine.
-func (s *archiveSession) collectAttempts(
-	snapshot *replica.Snapshot,
-) (chunks []archive.Attempts, names []state.AttemptsName, err error) {
+func (s *archiveSession) collectAttempts() (
+	chunks []archive.Attempts, names []state.AttemptsName, err error,
+) {
 	keys := s.crowded.take(maxAttemptTasks)
+	snapshot := s.snapshot() // behind the keys, as in round
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
 	bytes := 0

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/archive"
 	"github.com/plimsoll-dev/plimsoll/internal/archive/archivetest"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
@@ -174,6 +176,33 @@ func TestEndedJobsLeaveForTheArchive(t *testing.T) {
 	if got := l.archiveStatus(); got.ID != mark.ID || got.Sequence != mark.Sequence || got.Trouble != "" {
 		t.Errorf("the store knows %+v, the archive is at %+v", got, mark)
 	}
+}
+
+// A job that ends while a round begins goes to the archive like any other: its end is published
+// behind the snapshot that the round has looked at.
+func TestJobsThatEndWhileARoundBeginsAreArchived(t *testing.T) {
+	f := newFaulty()
+	looked, goOn := make(chan struct{}), make(chan struct{})
+	var armed atomic.Bool
+	l := leadWith(t, f.config(), openStore(t, vfs.NewMem(), store.Limits{}), func(term *term) {
+		snapshot := term.archiver.snapshot
+		term.archiver.snapshot = func() *replica.Snapshot {
+			s := snapshot()
+			if armed.CompareAndSwap(true, false) {
+				looked <- struct{}{}
+				<-goOn
+			}
+			return s
+		}
+	})
+	defer l.stop()
+	l.must(submit(job("second", 3)))
+	armed.Store(true)
+	l.end("first", 3)
+	<-looked
+	l.must(kill("second"))
+	goOn <- struct{}{}
+	l.until("both jobs are in the archive", func() bool { return l.jobs() == 0 })
 }
 
 // While the archive fails, ended jobs stay, and the record of the archive says why. Submits are

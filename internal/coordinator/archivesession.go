@@ -160,12 +160,14 @@ func (s *archiveSession) round(ctx context.Context) (full bool, err error) {
 	if s.ended.lost() {
 		s.scanning, s.after = true, ""
 	}
-	snapshot := s.snapshot()
-	if err := s.writeAttempts(ctx, snapshot); err != nil {
+	if err := s.writeAttempts(ctx); err != nil {
 		return false, err
 	}
-	s.scan(snapshot)
-	jobs, do, err := s.collect(snapshot)
+	s.scan(s.snapshot())
+	ids := s.ended.take(archive.MaxWriteJobs)
+	// The snapshot comes behind the ids: a job is noted when its end is published, so its end is in
+	// there. In an earlier one the job would not have ended, and would be passed over for good.
+	jobs, do, err := s.collect(s.snapshot(), ids)
 	if err != nil {
 		return false, err
 	}
@@ -234,10 +236,12 @@ func endedStates() []plimsoll.JobState {
 	return []plimsoll.JobState{plimsoll.JobCompleted, plimsoll.JobRejected, plimsoll.JobFailed}
 }
 
-// collect takes ended jobs as far as a Write takes them, and names them for the engine.
-func (s *archiveSession) collect(snapshot *replica.Snapshot) (jobs []archive.Job, do *engine.Archived, err error) {
+// collect reads ended jobs as far as a Write takes them, puts back the rest, and names them for the
+// engine.
+func (s *archiveSession) collect(
+	snapshot *replica.Snapshot, ids []string,
+) (jobs []archive.Job, do *engine.Archived, err error) {
 	do = &engine.Archived{}
-	ids := s.ended.take(archive.MaxWriteJobs)
 	bytes := 0
 	for i, id := range ids {
 		job, deleted, err := archivedJob(snapshot, id)

@@ -354,6 +354,7 @@ func BenchmarkEndedMemory(b *testing.B) {
 		c, stop := runDev(b, archiving(shortBenchDir(b), ""))
 		endJobs(b, c, 0, first)
 		heap, resident := heldMemory(b, c)
+		b.Logf("after %d jobs: %.1f MB of heap, %.1f MB resident", first, heap/1e6, resident/1e6)
 		endJobs(b, c, first, last)
 		more, residentMore := heldMemory(b, c)
 		stop()
