@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/archive"
 	"github.com/plimsoll-dev/plimsoll/internal/archive/sqlite"
@@ -305,6 +307,41 @@ func TestReaderThatDoesNotEnd(t *testing.T) {
 		t.Fatalf("behind the reader's end: %v", err)
 	}
 	has(t, r, n+1, 100)
+}
+
+// Readers that follow on each other do not keep the log from being emptied.
+func TestReadersThatFollowOnEachOther(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "jobs.db")
+	w := lead(t, path)
+	sqlite.SmallWriter(w)
+	var g errgroup.Group
+	defer func() {
+		if err := g.Wait(); err != nil {
+			t.Error(err)
+		}
+	}()
+	written := make(chan struct{})
+	defer close(written)
+	for range 8 {
+		r := read(t, path)
+		g.Go(func() error {
+			for {
+				select {
+				case <-written:
+					return nil
+				default:
+				}
+				if _, err := r.Jobs(t.Context(), archive.JobQuery{}); err != nil {
+					return err
+				}
+			}
+		})
+	}
+	for n := range 400 {
+		if _, err := w.Write(t.Context(), 1, []archive.Job{benchJob(n, 100)}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // If bytes of a file change, each job is as it was written, or is told to be damaged.

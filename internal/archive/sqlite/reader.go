@@ -41,6 +41,7 @@ type Reader struct {
 type slot struct {
 	c    *conn       // nil: not open
 	file os.FileInfo // of the file that c has open
+	gate gate
 }
 
 var _ archive.Reader = (*Reader)(nil)
@@ -73,7 +74,7 @@ func (s *slot) close() error {
 	}
 	c := s.c
 	s.c = nil
-	return c.close()
+	return errors.Join(c.close(), s.gate.close())
 }
 
 // view answers a question from one moment of the file that the last Mark told of.
@@ -120,6 +121,9 @@ func (r *Reader) viewOf(
 		err := s.open(r.path)
 		if err == nil {
 			err = check(s.file)
+		}
+		if err == nil {
+			err = s.gate.pass(limited)
 		}
 		if err == nil {
 			s.c.sizes = r.sizes
@@ -176,10 +180,14 @@ func (s *slot) open(path string) error {
 	if err == nil && !made {
 		err = plimsoll.Errorf(plimsoll.CodeUnavailable, "the archive %s is being made; try again", path)
 	}
+	var g gate
+	if err == nil {
+		g, err = openGate(path, false)
+	}
 	if err != nil {
 		return errors.Join(err, c.close())
 	}
-	s.c, s.file = c, file
+	s.c, s.file, s.gate = c, file, g
 	return nil
 }
 

@@ -39,6 +39,7 @@ type Writer struct {
 	// checking keeps Close from taking the file away from Check.
 	checking sync.WaitGroup
 	c        *conn // nil once it is closed
+	gate     gate
 	oldest   int64 // end of the job that ended first; -1: to be read
 }
 
@@ -74,7 +75,11 @@ func OpenWriter(ctx context.Context, path string) (*Writer, error) {
 	if err != nil {
 		return nil, errors.Join(err, c.close())
 	}
-	return &Writer{path: path, c: c, oldest: -1}, nil
+	g, err := openGate(path, true)
+	if err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	return &Writer{path: path, c: c, gate: g, oldest: -1}, nil
 }
 
 // fileMode lets the group read: gateways of another user are in it. SQLite gives it to the files
@@ -89,7 +94,7 @@ func (w *Writer) Close() error {
 	}
 	c := w.c
 	w.c = nil
-	return c.close()
+	return errors.Join(c.close(), w.gate.close())
 }
 
 func (w *Writer) closed() error {
@@ -179,7 +184,7 @@ func (w *Writer) Write(
 	if err := archive.CheckWrite(jobs, attempts); err != nil {
 		return archive.Mark{}, err
 	}
-	if err := w.checkLog(); err != nil {
+	if err := w.checkLog(ctx); err != nil {
 		return archive.Mark{}, err
 	}
 	if w.oldest < 0 && w.c != nil { // before the jobs are there, so that a failure leaves nothing undone
@@ -222,7 +227,7 @@ func (w *Writer) Write(
 }
 
 // checkLog refuses to write while the log is beyond its bound, after an attempt to empty it.
-func (w *Writer) checkLog() error {
+func (w *Writer) checkLog(ctx context.Context) error {
 	if w.c == nil {
 		return w.closed()
 	}
@@ -230,7 +235,11 @@ func (w *Writer) checkLog() error {
 	if err != nil || info.Size() < w.c.sizes.log {
 		return nil // without a log nothing is too large; a real fault shows in the Write
 	}
-	row, err := w.c.first("PRAGMA wal_checkpoint(TRUNCATE)")
+	var row []driver.Value
+	err = w.gate.shut(ctx, func() (err error) {
+		row, err = w.c.first("PRAGMA wal_checkpoint(TRUNCATE)") // it waits busyTimeout for readers
+		return err
+	})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,93 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+)
+
+// gate is the lock of an empty file beside the archive. The writer shuts it while it empties the
+// log. Otherwise readers that follow on each other would keep it from that: there would always be
+// one in the log. Answers under way go on. New ones wait at the gate, for the rest of their time at
+// most.
+type gate struct {
+	file *os.File // nil: the archive has no gate, and is always open
+}
+
+const (
+	gateSuffix = "-gate"
+	// gatePause is the time between two looks at a gate that is shut.
+	gatePause = 2 * time.Millisecond
+)
+
+// openGate opens the gate of the archive at a path. The writer makes it if it is not there.
+func openGate(path string, write bool) (gate, error) {
+	flags := os.O_RDONLY
+	if write {
+		flags |= os.O_CREATE
+	}
+	file, err := os.OpenFile(path+gateSuffix, flags, fileMode)
+	if err != nil && !write && errors.Is(err, os.ErrNotExist) {
+		return gate{}, nil // as a file that was restored without it
+	}
+	if err != nil {
+		return gate{}, fmt.Errorf("open the gate of the archive: %w", err)
+	}
+	return gate{file}, nil
+}
+
+func (g gate) close() error {
+	if g.file == nil {
+		return nil
+	}
+	return g.file.Close() //nolint:wrapcheck // it names the file
+}
+
+// lock takes the lock, or waits for it until the context ends.
+func (g gate) lock(ctx context.Context, how int) error {
+	for {
+		err := syscall.Flock(int(g.file.Fd()), how|syscall.LOCK_NB)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, syscall.EINTR):
+		case !errors.Is(err, syscall.EWOULDBLOCK):
+			return fmt.Errorf("lock %s: %w", g.file.Name(), err)
+		default:
+			select {
+			case <-ctx.Done():
+				return ended(ctx)
+			case <-time.After(gatePause):
+			}
+		}
+	}
+}
+
+func (g gate) unlock() error {
+	if err := syscall.Flock(int(g.file.Fd()), syscall.LOCK_UN); err != nil {
+		return fmt.Errorf("unlock %s: %w", g.file.Name(), err)
+	}
+	return nil
+}
+
+// pass waits while the gate is shut.
+func (g gate) pass(ctx context.Context) error {
+	if g.file == nil {
+		return nil
+	}
+	if err := g.lock(ctx, syscall.LOCK_SH); err != nil {
+		return err
+	}
+	return g.unlock()
+}
+
+// shut runs do while the gate is shut.
+func (g gate) shut(ctx context.Context, do func() error) error {
+	if err := g.lock(ctx, syscall.LOCK_EX); err != nil {
+		return err
+	}
+	return errors.Join(do(), g.unlock())
+}
