@@ -167,7 +167,8 @@ func unknownTaskPolicy() plimsoll.Policy {
 // control group: the loop could not tell reduced limits from original ones.
 func (e *entry) qosTask(name string) nodeqos.Task {
 	t := nodeqos.Task{
-		ID: executor.TaskOf(name), Attempt: e.attempt, Class: plimsoll.ClassGuaranteed, Priority: math.MaxInt32, Queue: unknownQueue,
+		ID: executor.TaskOf(name), Attempt: e.attempt, Class: plimsoll.ClassGuaranteed,
+		Priority: math.MaxInt32, Queue: unknownQueue,
 		Started:  e.started,
 		Stopping: e.stopping || e.ending || e.void,
 	}
