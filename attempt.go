@@ -16,11 +16,24 @@ type Attempt struct {
 	Finished int64
 }
 
-// Bounds on Task.Attempts. The oldest attempt gives way to a new one.
+// Bounds on Task.Attempts.
 const (
-	MaxAttempts       = 16
+	// MaxAttempts is the number of attempts that a record keeps. Without an archive the oldest one
+	// gives way to a new one.
+	MaxAttempts = 16
+	// AttemptChunk is the number of attempts that leave a record together. With an archive the
+	// oldest ones leave it once the archive has them, and MaxAttempts stay.
+	AttemptChunk      = 8
 	MaxAttemptMessage = 128 // bytes
 )
+
+// Surplus returns the oldest attempts, which the record keeps only until the archive has them. They
+// are whole chunks. Each record of a task counts its chunks from the same attempt, so a chunk has
+// the same attempts whenever it is taken.
+func (t *Task) Surplus() []Attempt {
+	n := max(0, len(t.Attempts)-MaxAttempts)
+	return t.Attempts[:n-n%AttemptChunk]
+}
 
 // Present returns the present attempt of a task, or its last one. ok is false if there was none, or
 // if the attempt stands in Attempts.

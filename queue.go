@@ -52,6 +52,9 @@ type QueueStatus struct {
 	Waiting    int32 // tasks that wait
 	Tasks      int64 // all tasks of jobs that have not ended, in any state
 	MaxTasks   int32 // bound on Tasks; 0: no limit
+	// JobsWaiting are the jobs whose tasks may not be placed yet: they are being taken in, or they
+	// wait until fewer jobs run, by MaxJobs of the queue or one above it.
+	JobsWaiting int32
 }
 
 // Validate returns an error about the first wrong queue, named by its path. It checks names, depth

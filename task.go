@@ -111,7 +111,8 @@ type Task struct {
 
 	Starting int64
 	Stopping int64
-	// Attempts are the last attempts before the present one, oldest first: at most MaxAttempts.
+	// Attempts are the last attempts before the present one, oldest first: MaxAttempts, and those
+	// that the archive does not have yet.
 	Attempts []Attempt
 	// Earlier are the nodes of attempts that are no longer in Attempts, oldest first. In a record
 	// of an older version they are the nodes before Node.

@@ -16,6 +16,7 @@ import (
 
 // LogOptions chooses the part of a task's output to read.
 type LogOptions struct {
+	JobUID    string // the lifetime of the job; empty: the newest
 	Attempt   int32  // 0: the last one that has started
 	Stream    string // "stdout" or "stderr"; empty: both
 	Follow    bool   // wait for more until the attempt has ended
@@ -37,7 +38,7 @@ type LogChunk struct {
 	After, Time int64
 }
 
-// Logs reads the output of a task. The call is retried only until the first chunk has come: a later
+// Logs reads the output of a task, also of a job in the archive. The call is retried only until the first chunk has come: a later
 // retry would send the same output again.
 func (c *Client) Logs(ctx context.Context, task string, options LogOptions) iter.Seq2[LogChunk, error] {
 	return func(yield func(LogChunk, error) bool) {
@@ -64,7 +65,7 @@ func (c *Client) logsOnce(
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := c.jobs.ReadLogs(ctx, connect.NewRequest(&pb.ReadLogsRequest{
-		Task: task, Attempt: options.Attempt, Stream: options.Stream, Follow: options.Follow,
+		Task: task, JobUid: options.JobUID, Attempt: options.Attempt, Stream: options.Stream, Follow: options.Follow,
 		TailBytes: options.TailBytes,
 		TailLines: options.TailLines, SinceNanos: int64(options.Since), Timestamps: options.Timestamps,
 	}))

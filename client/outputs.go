@@ -42,13 +42,13 @@ type OutputFile struct {
 	Executable bool
 }
 
-// Outputs reads the declared outputs of a task that has ended. The error is CodeNotFound if its
-// node has dropped them, and CodeConflict if the task has not ended or declares none. As that of
-// Logs, the call is retried only until the first part has come.
-func (c *Client) Outputs(ctx context.Context, task string) iter.Seq2[OutputPart, error] {
+// Outputs reads the declared outputs of a task that has ended. An empty jobUID stands for the newest
+// job. The error is CodeNotFound if its node has dropped them, and CodeConflict if the task has not
+// ended or declares none. As that of Logs, the call is retried only until the first part has come.
+func (c *Client) Outputs(ctx context.Context, task, jobUID string) iter.Seq2[OutputPart, error] {
 	return func(yield func(OutputPart, error) bool) {
 		for r := c.newRetry(); ; {
-			begun, done, err := c.outputsOnce(ctx, task, yield)
+			begun, done, err := c.outputsOnce(ctx, task, jobUID, yield)
 			if done {
 				return
 			}
@@ -65,11 +65,11 @@ func (c *Client) Outputs(ctx context.Context, task string) iter.Seq2[OutputPart,
 
 // outputsOnce reads one stream. begun reports that a part was read, done that the read is over.
 func (c *Client) outputsOnce(
-	ctx context.Context, task string, yield func(OutputPart, error) bool,
+	ctx context.Context, task, jobUID string, yield func(OutputPart, error) bool,
 ) (begun, done bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := c.jobs.FetchOutputs(ctx, connect.NewRequest(&pb.FetchOutputsRequest{Task: task}))
+	stream, err := c.jobs.FetchOutputs(ctx, connect.NewRequest(&pb.FetchOutputsRequest{Task: task, JobUid: jobUID}))
 	if err != nil {
 		return false, false, wire.FromReadError(ctx, err)
 	}

@@ -29,7 +29,8 @@ func (r *roles) startCoordinator() {
 }
 
 func (r *roles) startGateway() {
-	r.gateway = start(r.t, "gateway", "--id", "g1", "--leader", "unix:"+r.path("leader.sock"), "--listen", r.address)
+	r.gateway = start(r.t, "gateway", "--id", "g1", "--leader", "unix:"+r.path("leader.sock"), "--listen", r.address,
+		"--archive", r.path("archive", "jobs.db"))
 }
 
 func (r *roles) startAgent() {
@@ -144,7 +145,7 @@ func TestAgentRestart(t *testing.T) {
 		t.Errorf("%+v", job)
 	}
 	for id, pid := range pids {
-		data, err := os.ReadFile(r.path("agent", "tasks", id, "1", "exit.json"))
+		data, err := os.ReadFile(r.ofTask(r.path("agent"), id, "1", "exit.json"))
 		if err != nil || !strings.Contains(string(data), fmt.Sprintf(`"pid": %d`, pid)) {
 			t.Errorf("%s ran as pid %d, and its record is %s (%v)", id, pid, data, err)
 		}

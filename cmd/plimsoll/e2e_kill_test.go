@@ -20,6 +20,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/client"
+	"github.com/plimsoll-dev/plimsoll/internal/executor"
 	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
@@ -232,7 +233,7 @@ func (o *killTest) collectExits() {
 		if err := errors.Join(err, json.Unmarshal(data, &exit)); err != nil {
 			o.t.Errorf("%s: %v", path, err)
 		}
-		o.exits[attemptID{filepath.Base(filepath.Dir(dir)), int32(n)}] = exit
+		o.exits[attemptID{executor.TaskOf(filepath.Base(filepath.Dir(dir))), int32(n)}] = exit
 	}
 }
 

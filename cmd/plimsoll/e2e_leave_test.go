@@ -52,7 +52,7 @@ func TestAnAgentThatIsStoppedIsNotWaitedFor(t *testing.T) {
 	r.open("gated.main.0", 0)
 	r.exits("gated.main.0", 0)
 	eventually(t, "wait until the end is put away", func() error {
-		_, err := os.Stat(r.path("agent", "tasks", "gated.main.0", "1", "forgotten"))
+		_, err := os.Stat(r.ofTask(r.path("agent"), "gated.main.0", "1", "forgotten"))
 		return err
 	})
 	r.agent.stop()

@@ -241,7 +241,11 @@ func (r *pageRun) says(c pageCommand, d *daemon) {
 // once runs a command in a terminal that knows the variables and the directory of the command
 // before.
 func (r *pageRun) once(c pageCommand, mayFail bool) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	most := patience
+	if strings.Contains(c.text, " --wait") {
+		most = 5 * patience // it takes as long as its job, which may have thousands of tasks
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
 	state := r.site.path("state")
 	script := fmt.Sprintf(". %[1]s\n(exit %[2]d)\n%[3]s\ncode=$?\n"+

@@ -86,10 +86,11 @@ func needGroups(t *testing.T) {
 // group is the control group of the first attempt of a task.
 func (s *site) group(task string) (*cgroup.Group, error) {
 	var caps executor.Capabilities
-	data, err := os.ReadFile(filepath.Join(s.data(), "agent", "supervisor.json"))
-	if errors.Is(err, fs.ErrNotExist) { // each role is a process of its own
-		data, err = os.ReadFile(s.path("agent", "supervisor.json"))
+	agent := filepath.Join(s.data(), "agent")
+	if _, err := os.Stat(agent); errors.Is(err, fs.ErrNotExist) { // each role is a process of its own
+		agent = s.path("agent")
 	}
+	data, err := os.ReadFile(filepath.Join(agent, "supervisor.json"))
 	if err == nil {
 		err = json.Unmarshal(data, &caps)
 	}
@@ -100,7 +101,7 @@ func (s *site) group(task string) (*cgroup.Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	return tree.Open(executor.CgroupName(task, 1))
+	return tree.Open(executor.CgroupName(filepath.Base(s.ofTask(agent, task)), 1))
 }
 
 // held reads the limits of the first attempt of a task.
@@ -182,8 +183,8 @@ func TestEvictedGoesBackToItsQueue(t *testing.T) {
 	s.policy("apply", "-f", s.write("evict.yaml", policies("evict: {grace: 1s}\ndisableScheduling: true")))
 	s.awaits([]string{"node", "list"}, "no new tasks: busy/cpu is above its line")
 	s.awaits(
-		[]string{"task", "list", "--job", "burn"}, "Pending", "evicted: busy/cpu: cpu_total_usage is",
-		"line 0.05 cores",
+		[]string{"task", "list", "--job", "burn"}, "Pending  evicted  143",
+		"attempt 1: busy/cpu: cpu_total_usage is", "line 0.05 cores",
 	)
 	s.awaits(
 		[]string{"events", "--words", "yunikorn", "--object", "burn.main.0"}, "evicting by busy/cpu (cpu_total_usage)",
@@ -342,7 +343,7 @@ func TestATaskOfUnknownWorthIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.policy("apply", "-f", g.write("throttle.yaml", policiesOf("gauge", "5", "throttle: {minRatio: 10, step: 50}")))
-	noted := g.path("agent", "tasks", "burn.main.0", "1", "worth.json")
+	noted := g.ofTask(g.path("agent"), "burn.main.0", "1", "worth.json")
 	g.exists(noted)
 	g.killAll()
 	if err := os.Remove(noted); err != nil {
@@ -373,18 +374,18 @@ func TestTheCoordinatorIsAway(t *testing.T) {
 	pid := r.pid("gated.main.0")
 	r.running("gated", 2)
 	r.policy("apply", "-f", r.write("evict.yaml", policiesOf("gauge", "5", "evict: {grace: 1s}")))
-	for _, file := range []string{"tasks/gated.main.0/1/worth.json", "tasks/gated.kept.0/1/worth.json"} {
-		r.exists(r.path("agent", file))
+	for _, task := range []string{"gated.main.0", "gated.kept.0"} {
+		r.exists(r.ofTask(r.path("agent"), task, "1", "worth.json"))
 	}
 	r.killAll()
 	r.startGauged()
 	r.write("gauge", "10\n")
 	r.gone(pid)
-	r.exists(r.path("agent", "tasks/gated.main.0/1/exit.json"))
+	r.exists(r.ofTask(r.path("agent"), "gated.main.0", "1", "exit.json"))
 
 	r.startCoordinator()
 	r.startGateway()
-	r.awaits([]string{"task", "list", "--job", "gated"}, "evicted: busy/cpu: gauge is 10")
+	r.awaits([]string{"task", "list", "--job", "gated"}, "Pending  evicted  143", "attempt 1: busy/cpu: gauge is 10")
 	r.awaits([]string{"events", "--words", "yunikorn", "--object", "gated.main.0"}, "evicting by busy/cpu (gauge)")
 	_, tasks := r.job("gated")
 	for _, task := range tasks {

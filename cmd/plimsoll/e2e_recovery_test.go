@@ -47,6 +47,7 @@ func newLinked(t testing.TB, withLink bool) *linked {
 		l.link = newLink(t, at, l.leader)
 	}
 	l.gateway = start(t, "gateway", "--id", "g1", "--leader", at, "--listen", l.address,
+		"--archive", l.path("archive", "jobs.db"),
 		"--gateway-token-file", l.path("store", "gateway.token"))
 	l.gateway.says("following the leader")
 	reader, err := client.New(client.Config{Server: l.address, RetryBudget: -1})

@@ -55,7 +55,8 @@ func TestSecondCoordinatorStandsBy(t *testing.T) {
 		t.Errorf("that it is a standby was said in %d lines:\n%s", n, second.stderr())
 	}
 	r.gateway.stop()
-	r.gateway = start(t, "gateway", "--id", "g2", "--leader", address, "--listen", r.address)
+	r.gateway = start(t, "gateway", "--id", "g2", "--leader", address, "--listen", r.address,
+		"--archive", r.path("archive", "jobs.db"))
 	if job, tasks := r.job("kept"); len(tasks) != 1 {
 		t.Errorf("%+v %+v", job, tasks)
 	}

@@ -388,6 +388,20 @@ func (s *site) supervisor(agent string) int {
 	return 0
 }
 
+// ofTask returns a path in the directory that an agent has for a task of one job. Before the task has
+// a directory nothing is there.
+func (s *site) ofTask(agent, task string, names ...string) string {
+	s.t.Helper()
+	dirs, err := filepath.Glob(filepath.Join(agent, "tasks", task+"~*"))
+	if err != nil || len(dirs) > 1 {
+		s.t.Fatalf("the directory of %s is one of %v, %v", task, dirs, err)
+	}
+	if len(dirs) == 0 {
+		dirs = []string{filepath.Join(agent, "tasks", task)}
+	}
+	return filepath.Join(append(dirs, names...)...)
+}
+
 // cmdlines returns the command lines of all processes, with a zero byte after each word.
 func cmdlines() map[int]string { return processes("cmdline") }
 

@@ -95,7 +95,7 @@ func keptDecisions(x *client.Explanation) string {
 // explainable returns the id of a task. For the id of a job that is its first waiting task, or else
 // its first task.
 func explainable(ctx context.Context, c *client.Client, id string) (string, error) {
-	_, isTask, err := findTask(ctx, c, id)
+	_, isTask, err := findTask(ctx, c, id, "")
 	if err != nil || isTask {
 		return id, err
 	}

@@ -16,6 +16,7 @@ import (
 
 type jobFetchCmd struct {
 	ID     string `arg:"" help:"Id of a job or of a task."`
+	UID    string `name:"uid" help:"Uid of the job: an earlier one with the id, say. job list -o wide has it." placeholder:"UID"`
 	Task   string `help:"Only this task of the job." placeholder:"ID"`
 	Failed bool   `help:"Only tasks whose last attempt did not succeed."`
 	Dir    string `name:"output" short:"o" help:"Directory to write to, made if it is not there. Each task has a directory of its name in it." required:"" placeholder:"DIR"`
@@ -50,7 +51,7 @@ func (cmd *jobFetchCmd) Run(ctx context.Context, a *app) (err error) {
 		return plimsoll.Invalid("--output", "%s cannot be written to: %v", cmd.Dir, cause(err))
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
-	f := fetch{a: a, c: c, root: root, force: cmd.Force, lost: unread{what: "outputs"}, progress: progress{a: a}}
+	f := fetch{a: a, c: c, uid: cmd.UID, root: root, force: cmd.Force, lost: unread{what: "outputs"}, progress: progress{a: a}}
 	defer f.progress.end()
 	if err := f.tasks(ctx, tasks); err != nil {
 		return err
@@ -65,7 +66,7 @@ func (cmd *jobFetchCmd) tasks(ctx context.Context, c *client.Client) ([]plimsoll
 	if cmd.Task != "" {
 		id = cmd.Task
 	}
-	task, isTask, err := findTask(ctx, c, id)
+	task, isTask, err := findTask(ctx, c, id, cmd.UID)
 	switch {
 	case err != nil:
 		return nil, err
@@ -76,12 +77,12 @@ func (cmd *jobFetchCmd) tasks(ctx context.Context, c *client.Client) ([]plimsoll
 	}
 	tasks := []plimsoll.Task{task}
 	if !isTask {
-		if tasks, err = allTasks(ctx, c, client.TaskFilter{Job: id}); err != nil {
+		if tasks, err = allTasks(ctx, c, client.TaskFilter{Job: id, JobUID: cmd.UID}); err != nil {
 			return nil, err
 		}
 	}
 	if len(tasks) == 0 {
-		_, err := c.Job(ctx, id) // a job that does not exist is an error
+		_, err := c.FindJob(ctx, client.JobName{ID: id, UID: cmd.UID}) // a job that does not exist is an error
 		return nil, err
 	}
 	var chosen []plimsoll.Task
@@ -98,6 +99,7 @@ func (cmd *jobFetchCmd) tasks(ctx context.Context, c *client.Client) ([]plimsoll
 type fetch struct {
 	a     *app
 	c     *client.Client
+	uid   string // of the job; empty: the newest
 	root  *os.Root
 	force bool
 
@@ -166,7 +168,7 @@ func (l *localError) Unwrap() error { return l.error }
 func (f *fetch) task(ctx context.Context, id string) (err error) {
 	defer func() { err = errors.Join(err, f.abandon()) }()
 	begun := false
-	for part, err := range f.c.Outputs(ctx, id) {
+	for part, err := range f.c.Outputs(ctx, id, f.uid) {
 		if err != nil && begun {
 			return &brokenLog{err}
 		}
@@ -317,8 +319,7 @@ func (f *fetch) tell(dir string) error {
 	if !f.declared && f.without != nil {
 		return f.without
 	}
-	f.a.notes.printf("fetched %s files of %s bytes to %s\n", thousands(int(f.files)),
-		plimsoll.FormatQuantity(plimsoll.Disk, f.bytes), dir)
+	f.a.notes.printf("fetched %s of %s to %s\n", counted(f.files, "file"), counted(f.bytes, "byte"), dir)
 	if f.waiting > 0 {
 		f.a.notes.printf("plimsoll: tasks that have not ended, for a later fetch: %s\n", thousands(f.waiting))
 	}

@@ -33,10 +33,11 @@ type fakeGateway struct {
 	plimsollv1connect.UnimplementedWatchServiceHandler
 	mu struct {
 		sync.Mutex
-		jobs   []plimsoll.Job
-		tasks  []plimsoll.Task
-		nodes  []plimsoll.Node
-		config plimsoll.QueueConfig
+		jobs     []plimsoll.Job
+		tasks    []plimsoll.Task
+		nodes    []plimsoll.Node
+		config   plimsoll.QueueConfig
+		attempts map[string][]plimsoll.Attempt // of the archive, by task
 		// unread are the errors of logs and outputs, by task.
 		unread  map[string]error
 		outputs map[string][]*pb.FetchOutputsResponse

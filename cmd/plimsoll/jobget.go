@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/client"
@@ -80,51 +79,6 @@ func (cmd *jobGetCmd) Run(ctx context.Context, a *app) error {
 			printAttempts(a, o, views)
 		}
 	})
-}
-
-// readAttempts adds the attempts of tasks to their views. Most stand in the records of the tasks;
-// the server is asked for those of tasks with more.
-func readAttempts(ctx context.Context, c *client.Client, tasks []plimsoll.Task, views []taskView, uid string) error {
-	for i := range tasks {
-		attempts := tasks[i].AllAttempts()
-		if len(attempts) > 0 && attempts[0].Number > 1 {
-			attempts = nil
-			for attempt, err := range c.Attempts(ctx, tasks[i].ID, uid) {
-				if err != nil {
-					return err
-				}
-				attempts = append(attempts, attempt)
-			}
-		}
-		views[i].Attempts = viewAttempts(attempts)
-	}
-	return nil
-}
-
-// printAttempts prints a table of the attempts of tasks.
-func printAttempts(a *app, o *output, views []taskView) {
-	var rows [][]string
-	for i := range views {
-		for _, v := range views[i].Attempts {
-			ran := ""
-			switch {
-			case v.from.Started == 0:
-			case v.from.Finished == 0:
-				ran = span(a.now().Sub(time.Unix(0, v.from.Started)))
-			default:
-				ran = span(time.Duration(v.from.Finished - v.from.Started))
-			}
-			message := v.Message
-			if message == v.Result {
-				message = ""
-			}
-			rows = append(rows, []string{
-				views[i].ID, count(v.Number), v.Result, exitText(v.ExitCode), v.Node, ago(a.now(), v.from.Bound),
-				ago(a.now(), v.from.Started), ran, message,
-			})
-		}
-	}
-	columns(o, []string{"TASK", "ATTEMPT", "RESULT", "EXIT", "NODE", "BOUND", "STARTED", "TOOK", "REASON"}, rows)
 }
 
 // printJobFile prints the job file of a job. Comments before it say what became of the job.

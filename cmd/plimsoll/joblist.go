@@ -24,8 +24,8 @@ type jobListCmd struct {
 
 // scopeFlags are embedded in commands that list objects of the active store and the archive.
 type scopeFlags struct {
-	Ended bool `help:"Jobs that have ended, also those in the archive."`
-	All   bool `help:"All jobs, also those in the archive."`
+	Ended bool `help:"Only of jobs that have ended, also of those in the archive."`
+	All   bool `help:"Of all jobs, also of those in the archive."`
 	sinceFlag
 }
 

@@ -30,6 +30,9 @@ func TestFaultsOfAHistoryOfCallsAreFound(t *testing.T) {
 	read := func(began, ended int64, shows jobSeen) answer {
 		return about(began, ended, jobCall{kind: readJob}, shows)
 	}
+	active := func(began, ended int64, shows jobSeen) answer {
+		return about(began, ended, jobCall{kind: readActive}, shows)
+	}
 	begun := create(1, 2, callDone)
 	for name, test := range map[string]struct {
 		answers []answer
@@ -51,7 +54,19 @@ func TestFaultsOfAHistoryOfCallsAreFound(t *testing.T) {
 		"a kill that worked is refused": {[]answer{
 			begun, kill(3, 4, "x", callRefused), read(5, 6, jobSeen{true, 2, "x"}),
 		}, true},
-		"a job is created twice": {[]answer{begun, create(3, 4, callDone)}, true},
+		"a job that has ended is only in the archive": {[]answer{
+			begun, kill(3, 4, "x", callDone), scale(5, 6, 5, callMissing), active(7, 8, jobSeen{}),
+			read(9, 10, jobSeen{true, 2, "x"}), create(11, 12, callRefused),
+		}, false},
+		"its id is used again": {[]answer{
+			begun, kill(3, 4, "x", callDone), create(5, 6, callDone), read(7, 8, jobSeen{true, 2, ""}),
+		}, false},
+		"a job that has ended is lost": {[]answer{
+			begun, kill(3, 4, "x", callDone), read(5, 6, jobSeen{}),
+		}, true},
+		"a job that runs is missing from the active ones": {[]answer{begun, active(3, 4, jobSeen{})}, true},
+		"a job that runs is not found to be scaled":       {[]answer{begun, scale(3, 4, 5, callMissing)}, true},
+		"a job is created twice":                          {[]answer{begun, create(3, 4, callDone)}, true},
 	} {
 		if found := !porcupine.CheckOperations(jobsModel, operations(test.answers)); found != test.fault {
 			t.Errorf("%s: a fault was found: %v, want %v", name, found, test.fault)

@@ -27,6 +27,7 @@ const (
 	callTimeout   = 3 * time.Second
 	callsPerStage = 250 // calls after which clients go on with new jobs
 	jobsPerStage  = 3
+	oldStages     = 8 // stages whose jobs are still read
 )
 
 // workload holds the state that all clients share.
@@ -97,6 +98,18 @@ func (u *linearClient) stageJobs() (jobs []string) {
 	return jobs
 }
 
+// oldJobs are the jobs of the last stages. They are read until some time after they have left for
+// the archive.
+func (u *linearClient) oldJobs() (jobs []string) {
+	stage := u.calls.Load() / callsPerStage
+	for s := max(0, stage-oldStages); s <= stage; s++ {
+		for i := range jobsPerStage {
+			jobs = append(jobs, fmt.Sprintf("j%03d-%d", s, i))
+		}
+	}
+	return jobs
+}
+
 // call makes one call at a random gateway.
 func (u *linearClient) call(ctx context.Context) {
 	jobs := u.stageJobs()
@@ -104,15 +117,19 @@ func (u *linearClient) call(ctx context.Context) {
 	if u.rng.IntN(4) == 0 {
 		job = jobs[u.rng.IntN(len(jobs))]
 	}
+	old := u.oldJobs()
 	at := u.rng.IntN(len(u.gateways))
 	a := answer{client: u.id, began: u.order.Add(1)}
 	switch dice := u.rng.IntN(100); {
 	case dice < 34:
+		if dice < 10 {
+			job = old[u.rng.IntN(len(old))]
+		}
 		u.get(ctx, &a, at, job)
 	case dice < 50:
-		u.list(ctx, &a, at, jobs)
+		u.list(ctx, &a, at, old)
 	case dice < 58:
-		u.snapshot(ctx, &a, at, jobs)
+		u.snapshot(ctx, &a, at, old)
 	case dice < 72:
 		u.change(ctx, &a, at, jobCall{job: job, kind: createJob, count: u.values.Add(1)%40 + 2})
 	case dice < 90:
@@ -144,12 +161,13 @@ func seen(s *plimsoll.JobStatus) jobSeen {
 
 func (u *linearClient) get(ctx context.Context, a *answer, at int, id string) {
 	var stamp client.Stamp
-	job, err := u.gateways[at].Job(client.WithStamp(ctx, &stamp), id)
+	job, err := u.gateways[at].FindJob(client.WithStamp(ctx, &stamp), client.JobName{ID: id})
 	op := porcupine.Operation{Input: jobCall{job: id, kind: readJob}, Output: jobSeen{}}
 	switch {
 	case err == nil:
 		op.Output = seen(&job.Status)
 		a.read, a.version, a.jobs = true, stamp.Version, map[string]plimsoll.JobStatus{id: job.Status}
+		a.archived = job.Archived
 	case plimsoll.CodeOf(err) != plimsoll.CodeNotFound:
 		u.failed("get", err)
 		return
@@ -158,11 +176,15 @@ func (u *linearClient) get(ctx context.Context, a *answer, at int, id string) {
 	u.keep(a)
 }
 
-// shows makes an answer one that shows all jobs.
-func (a *answer) shows(v plimsoll.Version, all map[string]plimsoll.JobStatus, jobs []string) {
-	a.read, a.whole, a.version, a.jobs = true, true, v, all
+// shows makes an answer one that shows all active jobs, and with archived those of the archive.
+func (a *answer) shows(v plimsoll.Version, all map[string]plimsoll.JobStatus, jobs []string, archived bool) {
+	a.read, a.whole, a.version, a.jobs, a.archived = true, true, v, all, archived
+	kind := readActive
+	if archived {
+		kind = readJob
+	}
 	for _, id := range jobs {
-		op := porcupine.Operation{Input: jobCall{job: id, kind: readJob}, Output: jobSeen{}}
+		op := porcupine.Operation{Input: jobCall{job: id, kind: kind}, Output: jobSeen{}}
 		if status, exists := all[id]; exists {
 			op.Output = seen(&status)
 		}
@@ -170,17 +192,24 @@ func (a *answer) shows(v plimsoll.Version, all map[string]plimsoll.JobStatus, jo
 	}
 }
 
+// list lists the active jobs, or those of the archive too. Of several jobs with one id the newest
+// comes first.
 func (u *linearClient) list(ctx context.Context, a *answer, at int, jobs []string) {
 	var stamp client.Stamp
-	all := map[string]plimsoll.JobStatus{}
-	for status, err := range u.gateways[at].Jobs(client.WithStamp(ctx, &stamp), client.JobFilter{}) {
+	all, filter := map[string]plimsoll.JobStatus{}, client.JobFilter{}
+	if u.rng.IntN(3) > 0 {
+		filter.Scope = client.ScopeAll
+	}
+	for status, err := range u.gateways[at].Jobs(client.WithStamp(ctx, &stamp), filter) {
 		if err != nil {
 			u.failed("list", err)
 			return
 		}
-		all[status.ID] = status
+		if _, newer := all[status.ID]; !newer {
+			all[status.ID] = status
+		}
 	}
-	a.shows(stamp.Version, all, jobs)
+	a.shows(stamp.Version, all, jobs, filter.Scope == client.ScopeAll)
 	u.keep(a)
 }
 
@@ -201,7 +230,7 @@ func (u *linearClient) snapshot(ctx context.Context, a *answer, at int, jobs []s
 			all[status.ID] = status
 		}
 		if p := stream.Msg().GetPoint(); stream.Msg().GetSnapshotEnd() {
-			a.shows(plimsoll.Version{Epoch: p.GetEpoch(), Revision: p.GetRevision()}, all, jobs)
+			a.shows(plimsoll.Version{Epoch: p.GetEpoch(), Revision: p.GetRevision()}, all, jobs, false)
 			u.keep(a)
 			return
 		}

@@ -36,7 +36,9 @@ type namedLink struct {
 // gatewayNames are the gateways that clients use.
 var gatewayNames = []string{"g1", "g2", "g3", "relay", "behind"}
 
-func newFaultyCluster(t *testing.T) *faultyCluster {
+// newFaultyCluster starts the processes. The relay reads an old copy of the archive. It tells or
+// hides how old that is, as mark says.
+func newFaultyCluster(t *testing.T, mark string) *faultyCluster {
 	t.Helper()
 	c := &faultyCluster{site: newSite(t), command: map[string][]string{}, running: map[string]*daemon{}}
 	socket := func(name string) string { return "unix:" + c.path(name) }
@@ -48,7 +50,8 @@ func newFaultyCluster(t *testing.T) *faultyCluster {
 		c.command[name] = words
 	}
 	add("leader", steppedCoordinator, "-data", c.path("store"), "-listen", socket("leader"),
-		"-clock", c.path("leader.clock"))
+		"-clock", c.path("leader.clock"), "-keep-ended", "2s")
+	jobs := c.path("archive", "jobs.db")
 	for _, name := range gatewayNames {
 		above := "leader"
 		if name == "behind" {
@@ -57,14 +60,17 @@ func newFaultyCluster(t *testing.T) *faultyCluster {
 		link(name+" to its source", name+".up", above, false)
 		link("clients to "+name, name+".users", name, true)
 	}
-	add("g1", "plimsoll", "gateway", "--id", "g1", "--leader", socket("g1.up"), "--listen", socket("g1"))
+	add("g1", "plimsoll", "gateway", "--id", "g1", "--leader", socket("g1.up"), "--listen", socket("g1"),
+		"--archive", jobs)
 	add("g2", smallGateway, "-id", "g2", "-leader", socket("g2.up"), "-listen", socket("g2"),
-		"-clock", c.path("g2.clock"))
-	add("g3", "plimsoll", "gateway", "--id", "g3", "--leader", socket("g3.up"), "--listen", socket("g3"))
+		"-clock", c.path("g2.clock"), "-archive", jobs)
+	add("g3", "plimsoll", "gateway", "--id", "g3", "--leader", socket("g3.up"), "--listen", socket("g3"),
+		"--archive", jobs)
 	add("relay", smallGateway, "-id", "relay", "-leader", socket("relay.up"), "-listen", socket("relay"),
-		"-listen-replication", socket("down"), "-clock", c.path("relay.clock"))
+		"-listen-replication", socket("down"), "-clock", c.path("relay.clock"),
+		"-archive", jobs, "-old-archive", mark)
 	add("behind", "plimsoll", "gateway", "--id", "behind", "--leader", socket("behind.up"),
-		"--listen", socket("behind"))
+		"--listen", socket("behind"), "--archive", jobs)
 	link("agent to g1", "agent.g1", "g1", false)
 	link("agent to g2", "agent.g2", "g2", false)
 	add("agent", "plimsoll", "agent", "--data", c.path("agent"), "--gateways", socket("agent.g1"),

@@ -23,10 +23,11 @@ type jobCall struct {
 type callKind string
 
 const (
-	readJob   callKind = "read"
-	createJob callKind = "create"
-	scaleJob  callKind = "scale"
-	killJob   callKind = "kill"
+	readJob    callKind = "read"
+	readActive callKind = "read active" // of a list without the archive
+	createJob  callKind = "create"
+	scaleJob   callKind = "scale"
+	killJob    callKind = "kill"
 )
 
 // jobSeen holds the part of a job that a read is checked for.
@@ -36,6 +37,10 @@ type jobSeen struct {
 	reason string // of the kill; empty: it was not killed
 }
 
+// ended reports whether the job may have left for the archive. No node has room for its tasks, so
+// that a kill ends it.
+func (s jobSeen) ended() bool { return s.reason != "" }
+
 // The answers of calls that change a job. An output of nil stands for an unknown one.
 const (
 	callDone    = "done"
@@ -43,8 +48,10 @@ const (
 	callMissing = "missing" // there is no such job
 )
 
-// jobsModel is the model of the calls about a job. Lists and the snapshots of watches are a read of
-// each job. That they show one instant of all jobs is checked apart, by their versions.
+// jobsModel is the model of the calls about a job. A job that has left for the archive exists, but
+// it can be changed no more. Its id may be refused to a new job, or taken. Lists and the snapshots
+// of watches are a read of each job; one that has ended may be missing from those of active jobs.
+// That they show one instant of all jobs is checked apart, by their versions.
 var jobsModel = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		byJob := map[string][]porcupine.Operation{}
@@ -63,17 +70,23 @@ var jobsModel = porcupine.Model{
 		at, call := state.(jobSeen), input.(jobCall)
 		want, next := callDone, at
 		switch {
-		case call.kind == readJob:
+		case call.kind == readActive && at.ended() && output == jobSeen{}:
+			return true, at
+		case call.kind == readJob, call.kind == readActive:
 			return output == at, at
+		case call.kind == createJob && at.ended() && output != callRefused:
+			next = jobSeen{exists: true, count: call.count}
 		case call.kind == createJob && at.exists:
 			want = callRefused
 		case call.kind == createJob:
 			next = jobSeen{exists: true, count: call.count}
 		case !at.exists:
 			want = callMissing
-		case at.reason != "" && call.kind == killJob && output == callDone:
+		case at.ended() && call.kind == killJob && output == callDone:
 			// its tasks still stop: a further kill has no effect, and the first reason stays
-		case at.reason != "":
+		case at.ended() && output == callMissing: // only the archive has it
+			want = callMissing
+		case at.ended():
 			want = callRefused
 		case call.kind == scaleJob:
 			next.count = call.count
@@ -98,7 +111,9 @@ type answer struct {
 	read    bool
 	version plimsoll.Version              // of a read
 	jobs    map[string]plimsoll.JobStatus // shown by a read, by id
-	whole   bool                          // a read of all jobs
+	whole   bool                          // a read of all active jobs
+	// archived says that the read may show jobs of the archive too.
+	archived bool
 
 	changed  string // job that was changed; empty: none, or it is not known
 	revision uint64 // of the change

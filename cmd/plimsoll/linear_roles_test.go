@@ -17,10 +17,13 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/plimsoll-dev/plimsoll/internal/archive"
+	"github.com/plimsoll-dev/plimsoll/internal/archive/sqlite"
 	"github.com/plimsoll-dev/plimsoll/internal/coordinator"
 	"github.com/plimsoll-dev/plimsoll/internal/dev"
 	"github.com/plimsoll-dev/plimsoll/internal/gateway"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
 	"github.com/plimsoll-dev/plimsoll/internal/store/pebble"
 )
@@ -71,16 +74,51 @@ func testRole(run func(ctx context.Context, log *slog.Logger) error) {
 	}
 }
 
-// runSteppedCoordinator is the main function of a coordinator whose wall clock steps.
+// killer kills this process behind a step of archiving. A file says at which: the step, how many of
+// its kind come before, and a pause in nanoseconds. Without the file nothing happens.
+func killer(path string) func(coordinator.ArchiveStep) {
+	before := map[string]int{}
+	return func(step coordinator.ArchiveStep) {
+		var at string
+		var count int
+		var pause time.Duration
+		plan, err := os.ReadFile(path)
+		if err != nil {
+			return
+		}
+		if _, err := fmt.Sscan(string(plan), &at, &count, &pause); err != nil {
+			panic(err) // the file was written in one piece
+		}
+		if at != string(step) {
+			return
+		}
+		if before[at]++; before[at] <= count {
+			return
+		}
+		end := func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) } // it does not return
+		if pause == 0 {
+			end()
+		}
+		time.AfterFunc(pause, end)
+	}
+}
+
+// runSteppedCoordinator is the main function of a coordinator whose wall clock steps, and that can
+// be told to die at a step of archiving.
 func runSteppedCoordinator() {
 	data := flag.String("data", "", "directory of the store")
 	listen := flag.String("listen", "", "address for gateways")
 	clock := flag.String("clock", "", "file with the step of the clock")
+	keep := flag.Duration("keep-ended", 0, "how long archived jobs stay in the state")
+	plan := flag.String("plan", "", "file with the step of archiving to die at")
 	flag.Parse()
 	testRole(func(ctx context.Context, log *slog.Logger) error {
+		events, archived := dev.CoordinatorEvents(log), dev.ArchiveConfig{}
+		events.ArchiveStep = killer(*plan)
 		c, err := coordinator.New(coordinator.Config{
-			Listen: *listen, Events: dev.CoordinatorEvents(log),
-			Now: func() int64 { return time.Now().Add(clockOf(*clock)).UnixNano() },
+			Listen: *listen, Events: events, Archive: archived.Coordinator(*data),
+			State: state.Config{KeepEnded: int64(*keep)},
+			Now:   func() int64 { return time.Now().Add(clockOf(*clock)).UnixNano() },
 		}, func(context.Context) (store.Store, error) { return pebble.Open(pebble.Config{Dir: *data, Logger: log}) })
 		if err != nil {
 			return err
@@ -97,8 +135,15 @@ func runSmallGateway() {
 	listen := flag.String("listen", "", "address to serve")
 	replication := flag.String("listen-replication", "", "address for gateways")
 	clock := flag.String("clock", "", "file with the step of the clock")
+	archived := flag.String("archive", "", "file of the archive")
+	old := flag.String("old-archive", "", "answer from an old copy of the archive, whose mark is told or hidden")
 	flag.Parse()
 	testRole(func(ctx context.Context, log *slog.Logger) error {
+		reader := archive.Reader(sqlite.OpenReader(*archived))
+		defer func() { _ = reader.Close() }() // it has only read
+		if *old != "" {
+			reader = &oldArchive{Reader: reader, hides: *old == "hidden"}
+		}
 		f, err := replica.NewFollower(replica.FollowerConfig{
 			Gateway: *id, Leader: *leader, HistoryBytes: smallHistory, Events: dev.FollowerEvents(log),
 		})
@@ -106,7 +151,7 @@ func runSmallGateway() {
 			return err
 		}
 		cfg := gateway.Config{
-			ID: *id, Listen: *listen, ListenReplication: *replication, Events: dev.GatewayEvents(log),
+			ID: *id, Listen: *listen, ListenReplication: *replication, Events: dev.GatewayEvents(log), Archive: reader,
 			Clock: func() time.Duration { return sinceBoot() + clockOf(*clock) },
 		}
 		if *replication != "" {

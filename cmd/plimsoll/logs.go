@@ -17,6 +17,7 @@ const followedTasks = 100
 
 type jobLogsCmd struct {
 	ID          string        `arg:"" help:"Id of a job or of a task."`
+	UID         string        `name:"uid" help:"Uid of the job: an earlier one with the id, say. job list -o wide has it." placeholder:"UID"`
 	Follow      bool          `short:"f" help:"Keep printing new output until the job has ended."`
 	Stream      string        `help:"Only stdout or stderr." enum:"stdout,stderr,both" default:"both"`
 	Tail        int64         `help:"Print only this number of last lines of each stream of each task; 0: all." placeholder:"LINES"`
@@ -46,6 +47,8 @@ func (cmd *jobLogsCmd) validate() error {
 		return plimsoll.Invalid("--since", "is negative; give how long ago, such as 10m")
 	case cmd.AllAttempts && cmd.Attempt > 0:
 		return plimsoll.Invalid("--all-attempts", "cannot be used beside --attempt; leave one of them out")
+	case cmd.Follow && cmd.UID != "":
+		return plimsoll.Invalid("--follow", "cannot be used beside --uid, which is for jobs that have ended; leave it out")
 	case cmd.Follow && (cmd.Failed || cmd.AllAttempts):
 		return plimsoll.Invalid(
 			"--follow", "cannot be used beside --failed and --all-attempts, which read what has been written; leave it out",
@@ -64,13 +67,13 @@ func (cmd *jobLogsCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	l := logs{a: a, c: c, failed: cmd.Failed, allAttempts: cmd.AllAttempts, options: client.LogOptions{
-		Follow: cmd.Follow, TailLines: cmd.Tail, Attempt: cmd.Attempt, Since: cmd.Since, Timestamps: cmd.Timestamps,
+		JobUID: cmd.UID, Follow: cmd.Follow, TailLines: cmd.Tail, Attempt: cmd.Attempt, Since: cmd.Since, Timestamps: cmd.Timestamps,
 	}}
 	if cmd.Stream != "both" {
 		l.options.Stream = cmd.Stream
 	}
 	defer l.times.tell(a.notes)
-	task, isTask, err := findTask(ctx, c, cmd.ID)
+	task, isTask, err := findTask(ctx, c, cmd.ID, cmd.UID)
 	switch {
 	case err != nil:
 		return err
@@ -99,17 +102,17 @@ func unsuccessful(t *plimsoll.Task) bool {
 	return over && t.Attempt > 0 && t.Result != plimsoll.ResultNone && t.Result != plimsoll.ResultSucceeded
 }
 
-// findTask reads a task. ok is false if no task has the id: an id of a job may look like that of a
-// task.
-func findTask(ctx context.Context, c *client.Client, id string) (task plimsoll.Task, ok bool, err error) {
+// findTask reads a task. An empty uid stands for that of the newest job. ok is false if no task has
+// the id: an id of a job may look like that of a task.
+func findTask(ctx context.Context, c *client.Client, id, uid string) (task plimsoll.Task, ok bool, err error) {
 	if !looksLikeTask(id) {
 		return task, false, nil
 	}
-	task, err = c.Task(ctx, id)
+	found, err := c.FindTask(ctx, client.TaskName{ID: id, JobUID: uid})
 	if plimsoll.CodeOf(err) == plimsoll.CodeNotFound {
 		return task, false, nil
 	}
-	return task, err == nil, err
+	return found.Task, err == nil, err
 }
 
 // logs prints the output of tasks.
@@ -124,12 +127,12 @@ type logs struct {
 
 // job prints the logs of the chosen tasks of a job, one after the other.
 func (l *logs) job(ctx context.Context, id string) error {
-	tasks, err := allTasks(ctx, l.c, client.TaskFilter{Job: id})
+	tasks, err := allTasks(ctx, l.c, client.TaskFilter{Job: id, JobUID: l.options.JobUID})
 	if err != nil {
 		return err
 	}
 	if len(tasks) == 0 {
-		_, err := l.c.Job(ctx, id) // a job that does not exist is an error
+		_, err := l.c.FindJob(ctx, client.JobName{ID: id, UID: l.options.JobUID}) // a job that does not exist is an error
 		return err
 	}
 	if l.failed {

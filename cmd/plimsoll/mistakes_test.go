@@ -22,7 +22,7 @@ func TestKilledIsAResultOfItsOwnInLists(t *testing.T) {
 		"job get flaky":                          "state: Failed result: killed reason: killed: enough",
 		"job list --result killed -o json":       `"killed": true, "result": "killed"`,
 		"job list --result succeeded,killed":     "wordcount Completed succeeded root.batch",
-		"task list --state finished":             "flaky.map.1 Finished n1 3",
+		"task list --state finished":             "flaky.map.1 Finished failed 3 n1 1",
 		"task list --state finished -o yaml":     "result: failed reason: failed",
 		"job list --state Failed --result kiled": `--result: "kiled" is not a result of a job; did you mean "killed"?`,
 	} {

@@ -122,6 +122,7 @@ type devCmd struct {
 	hostFlags
 	connectionFlags
 	stateFlags
+	archiveFlags
 	Data      string `help:"Directory of the state." default:"plimsoll-data" env:"PLIMSOLL_DATA"`
 	Listen    string `help:"Address to serve." default:"127.0.0.1:9080" env:"PLIMSOLL_LISTEN"`
 	Insecure  bool   `help:"Allow an address that other machines can reach, although nothing is encrypted."`
@@ -193,6 +194,9 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	if err := cmd.apply(&cfg.Coordinator.State); err != nil {
 		return err
 	}
+	if cfg.Archive, err = cmd.archiveFlags.parse(&cfg.Coordinator.State); err != nil {
+		return err
+	}
 	cfg.Gateway.AgentAddresses, cfg.Coordinator.Version = agents, buildVersion().Version
 	d, err := dev.New(cfg)
 	if err != nil {
@@ -243,6 +247,7 @@ type coordinatorCmd struct {
 	roleFlags
 	hostFlags
 	stateFlags
+	archiveFlags
 	Data     string `help:"Directory of the active state." default:"plimsoll-data/store" env:"PLIMSOLL_DATA"`
 	Listen   string `help:"Address for gateways: host:port or unix:/path." default:"127.0.0.1:9081" env:"PLIMSOLL_LISTEN"`
 	Insecure bool   `help:"Allow an address that other machines can reach, although nothing is encrypted."`
@@ -282,6 +287,11 @@ func (cmd *coordinatorCmd) Run(ctx context.Context, a *app) error {
 	if err := cmd.apply(&cfg.State); err != nil {
 		return err
 	}
+	archived, err := cmd.parse(&cfg.State)
+	if err != nil {
+		return err
+	}
+	cfg.Archive = archived.Coordinator(cmd.Data)
 	if queues != nil {
 		cfg.Queues, cfg.ReplaceQueues = *queues, true
 	}

@@ -11,11 +11,14 @@ import (
 )
 
 type taskCmd struct {
-	List taskListCmd `cmd:"" help:"List tasks, such as those that failed."`
+	List     taskListCmd     `cmd:"" help:"List tasks, such as those that failed."`
+	Attempts taskAttemptsCmd `cmd:"" help:"Show each attempt of a task and how it ended."`
 }
 
 // Help is the detail of the help text.
-func (taskCmd) Help() string { return example("plimsoll task list --job wordcount") }
+func (taskCmd) Help() string {
+	return example("plimsoll task list --job wordcount", "plimsoll task attempts wordcount.map.3")
+}
 
 type taskListCmd struct {
 	Job    string   `short:"j" help:"Only tasks of this job."                                                                       placeholder:"ID"`

@@ -94,6 +94,14 @@ func thousands(n int) string {
 	return digits
 }
 
+// counted returns "1 file", "5,000 files".
+func counted(n int64, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return thousands(int(n)) + " " + noun
+}
+
 // exactTimes is the span of a time that is as exact as times of logs can be: the interval at which
 // nodes note them, and the time for noting.
 const exactTimes = 2500 * time.Millisecond

@@ -297,24 +297,25 @@ func nullIfEmpty(text string) *string {
 }
 
 type queueView struct {
-	Path       string             `json:"path"`
-	Leaf       bool               `json:"leaf"`
-	Draining   bool               `json:"draining"`
-	Jobs       int32              `json:"jobs"`
-	Running    int32              `json:"running"`
-	Waiting    int32              `json:"waiting"`
-	Tasks      int64              `json:"tasks"`
-	MaxTasks   int32              `json:"maxTasks"`
-	Guaranteed plimsoll.Resources `json:"guaranteed"`
-	Max        plimsoll.Resources `json:"max"`
-	Allocated  plimsoll.Resources `json:"allocated"`
-	Pending    plimsoll.Resources `json:"pending"`
+	Path        string             `json:"path"`
+	Leaf        bool               `json:"leaf"`
+	Draining    bool               `json:"draining"`
+	Jobs        int32              `json:"jobs"`
+	Running     int32              `json:"running"`
+	Waiting     int32              `json:"waiting"`
+	Tasks       int64              `json:"tasks"`
+	MaxTasks    int32              `json:"maxTasks"`
+	JobsWaiting int32              `json:"jobsWaiting"`
+	Guaranteed  plimsoll.Resources `json:"guaranteed"`
+	Max         plimsoll.Resources `json:"max"`
+	Allocated   plimsoll.Resources `json:"allocated"`
+	Pending     plimsoll.Resources `json:"pending"`
 }
 
 func viewQueue(q *plimsoll.QueueStatus) queueView {
 	return queueView{
 		Path: q.Path, Leaf: q.Leaf, Draining: q.Draining, Jobs: q.Jobs, Running: q.Running, Waiting: q.Waiting,
-		Tasks: q.Tasks, MaxTasks: q.MaxTasks,
+		Tasks: q.Tasks, MaxTasks: q.MaxTasks, JobsWaiting: q.JobsWaiting,
 		Guaranteed: amounts(q.Guaranteed), Max: amounts(q.Max), Allocated: amounts(q.Allocated),
 		Pending: amounts(q.Pending),
 	}

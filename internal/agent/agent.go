@@ -232,14 +232,14 @@ func (a *Agent) work(ctx context.Context, s *sessionManager, proof proofHandler,
 	hosts := append(slices.Clone(a.cfg.Hosts), a.cfg.Listen, node.Address)
 	watch := &qosHandler{node: node.ID}
 	logs := &logHandler{l, a.deps.Events.Trouble, newLogSlots(), a.cfg.Logs.Bytes}
-	m := newMetrics(s.nodeOut, watch, logs.slots)
+	k := newKeeper(l, a.cfg.Logs, mostAttempts(a.cfg.Users.UIDs))
+	m := newMetrics(s.nodeOut, watch, logs.slots, k.metrics)
 	if a.deps.Metrics != nil {
 		if err := a.deps.Metrics.Register(m); err != nil {
 			return errors.Join(fmt.Errorf("register the agent's metrics: %w", err), listener.Close())
 		}
 		defer a.deps.Metrics.Unregister(m)
 	}
-	k := newKeeper(l, a.cfg.Logs, mostAttempts(a.cfg.Users.UIDs))
 	held := make(chan struct{}) // closed when the supervisor has sent its first complete list
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
@@ -356,7 +356,7 @@ func (a *Agent) performAll(ctx context.Context, l *ledger, out *outbox) {
 			calls.Go(func() {
 				result, err := a.perform(ctx, l, &o)
 				if err != nil {
-					a.deps.Events.Trouble(Trouble{Kind: TroubleSupervisor, Task: o.task, Err: err})
+					a.deps.Events.Trouble(Trouble{Kind: TroubleSupervisor, Task: executor.TaskOf(o.task), Err: err})
 					if o.kind == opStop || transient(err) {
 						pause(ctx, retryDelay)
 					}
@@ -374,7 +374,7 @@ func (a *Agent) performAll(ctx context.Context, l *ledger, out *outbox) {
 func (a *Agent) writeNotes(l *ledger, notes []note) {
 	for i := range notes {
 		if err := notes[i].write(l.attemptDir(notes[i].key)); err != nil {
-			a.deps.Events.Trouble(Trouble{Kind: TroubleNoteWorth, Task: notes[i].key.task, Err: err})
+			a.deps.Events.Trouble(Trouble{Kind: TroubleNoteWorth, Task: executor.TaskOf(notes[i].key.task), Err: err})
 		}
 	}
 }
@@ -395,7 +395,7 @@ func (a *Agent) perform(ctx context.Context, l *ledger, o *op) (result executor.
 	case opForget:
 		if o.mark {
 			if err := writeMark(l.attemptDir(attemptKey{o.task, o.end.Attempt}), &o.end); err != nil {
-				a.deps.Events.Trouble(Trouble{Kind: TroubleNoteEnd, Task: o.task, Err: err})
+				a.deps.Events.Trouble(Trouble{Kind: TroubleNoteEnd, Task: executor.TaskOf(o.task), Err: err})
 			}
 		}
 		err = a.deps.Executor.Forget(ctx, o.task, o.end.Attempt)

@@ -27,16 +27,17 @@ func (l *ledger) attempts(list []executor.Status, complete bool) {
 	if !complete || l.mu.synced {
 		return
 	}
-	for task, entries := range l.mu.entries {
+	for name, entries := range l.mu.entries {
 		for _, e := range entries {
 			e.stopping = false // the supervisor may be a new one: ask again
-			if e.phase != phaseLive || l.mu.seen[attemptKey{task, e.attempt}] {
+			if e.phase != phaseLive || l.mu.seen[attemptKey{name, e.attempt}] {
 				continue
 			}
 			e.markGone()
 		}
 	}
 	l.mu.synced, l.mu.known, l.mu.seen = true, true, nil
+	l.repeatReports()
 	l.markAllDirty()
 }
 
@@ -50,7 +51,7 @@ func (e *entry) markGone() {
 
 // attempt records the supervisor's status of one attempt.
 func (l *ledger) attempt(a *executor.Status) {
-	if err := validateTaskID(a.Task); err != nil || a.Attempt < 1 {
+	if err := validateLocalName(a.Task); err != nil || a.Attempt < 1 {
 		l.trouble(Trouble{Kind: TroubleForeign, Task: a.Task, Attempt: a.Attempt})
 		return
 	}
@@ -74,11 +75,10 @@ func (l *ledger) attempt(a *executor.Status) {
 	}
 	if a.State == plimsoll.TaskFinished {
 		e.phase, e.stopping, e.confirmed, e.reported = phaseEnded, false, true, plimsoll.TaskFinished
-		e.end = plimsoll.TaskReport{
-			Task: a.Task, Attempt: a.Attempt, State: plimsoll.TaskFinished, Result: a.Result, ExitCode: a.ExitCode,
-			Message: cleanMessage(a.Message), At: a.Finished,
-		}
-		l.out.add(e.end)
+		e.end = named(a.Task, a.Attempt)
+		e.end.State, e.end.Result, e.end.ExitCode = plimsoll.TaskFinished, a.Result, a.ExitCode
+		e.end.Message, e.end.At = cleanMessage(a.Message), a.Finished
+		l.reportEnd(a.Task, e)
 	}
 }
 
@@ -160,24 +160,26 @@ func transient(err error) bool {
 	return false
 }
 
-// status locates an attempt's files for a reader of its logs. Attempt 0 is the newest one with a
-// directory. known is false if the task has left no trace here. begun is false if the task is
-// assigned but has no directory yet. writing is true if the attempt may still write.
-func (l *ledger) status(task string, attempt int32) (key attemptKey, known, begun, writing bool) {
+// status locates the files of an attempt of one life of a task for a reader of its logs. A zero uid
+// stands for the latest life, attempt 0 for the newest one with a directory. known is false if the
+// life has left no trace here. begun is false if the task is assigned but has no directory yet.
+// writing is true if the attempt may still write.
+func (l *ledger) status(task string, uid plimsoll.UID, attempt int32) (key attemptKey, known, begun, writing bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w, wanted := l.wanted(task)
+	name := l.lifeOf(task, uid, attempt)
+	w, wanted := l.wanted(name)
 	var found *entry
-	for _, e := range l.mu.entries[task] {
+	for _, e := range l.mu.entries[name] {
 		if e.onDisk && (attempt == 0 || attempt == e.attempt) {
 			found = e
 		}
 	}
 	if found == nil {
 		coming := wanted && (attempt == 0 || attempt == w.attempt)
-		over := l.find(attemptKey{task, w.attempt})
-		return attemptKey{task, w.attempt}, coming, false, coming && (over == nil || over.phase != phaseEnded)
+		over := l.find(attemptKey{name, w.attempt})
+		return attemptKey{name, w.attempt}, coming, false, coming && (over == nil || over.phase != phaseEnded)
 	}
-	return attemptKey{task, found.attempt}, true, true, found.phase != phaseEnded &&
+	return attemptKey{name, found.attempt}, true, true, found.phase != phaseEnded &&
 		(found.phase != phaseOrphan || !l.mu.synced || !l.mu.connected)
 }

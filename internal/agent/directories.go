@@ -11,6 +11,7 @@ import (
 	"strconv"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/executor"
 )
 
 const (
@@ -45,12 +46,12 @@ func scanDirs(root string, trouble func(Trouble)) ([]keptDir, error) {
 	}
 	var dirs []keptDir
 	for _, t := range tasks {
-		if !t.IsDir() || validateTaskID(t.Name()) != nil {
+		if !t.IsDir() || validateLocalName(t.Name()) != nil {
 			continue
 		}
 		attempts, err := os.ReadDir(filepath.Join(root, t.Name()))
 		if err != nil {
-			trouble(Trouble{Kind: TroubleScan, Task: t.Name(), Err: err})
+			trouble(Trouble{Kind: TroubleScan, Task: executor.TaskOf(t.Name()), Err: err})
 		}
 		for _, a := range attempts {
 			n, err := strconv.ParseInt(a.Name(), 10, 32)
@@ -85,11 +86,10 @@ func readMark(dir string, key attemptKey) *plimsoll.TaskReport {
 	if err := json.Unmarshal(data, &m); err != nil {
 		return nil
 	}
-	return &plimsoll.TaskReport{
-		Task: key.task, Attempt: key.attempt, State: plimsoll.TaskFinished, Result: parseResult(m.Result),
-		ExitCode: m.ExitCode,
-		Message:  m.Message, At: m.At,
-	}
+	end := named(key.task, key.attempt)
+	end.State, end.Result, end.ExitCode = plimsoll.TaskFinished, parseResult(m.Result), m.ExitCode
+	end.Message, end.At = m.Message, m.At
+	return &end
 }
 
 func parseResult(s string) plimsoll.TaskResult {

@@ -27,7 +27,7 @@ func (v *eviction) op(key attemptKey, once bool) op {
 func (a *Agent) evict(
 	ctx context.Context, l *ledger, task string, attempt int32, grace time.Duration, reason string,
 ) error {
-	o, needed, err := l.beginEviction(attemptKey{task, attempt}, eviction{grace, cleanMessage(reason)})
+	o, needed, err := l.beginEviction(task, attempt, eviction{grace, cleanMessage(reason)})
 	if err != nil || !needed {
 		return err
 	}
@@ -38,21 +38,27 @@ func (a *Agent) evict(
 
 // beginEviction decides whether an attempt can be evicted. If needed is true, the caller must
 // perform the operation and then call done.
-func (l *ledger) beginEviction(key attemptKey, v eviction) (o op, needed bool, err error) {
+func (l *ledger) beginEviction(task string, attempt int32, v eviction) (o op, needed bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.find(key)
+	var key attemptKey
+	var e *entry
+	for _, name := range l.mu.names[task] {
+		if found := l.find(attemptKey{name, attempt}); found != nil && found.phase == phaseLive {
+			key, e = attemptKey{name, attempt}, found
+		}
+	}
 	switch {
-	case e == nil || e.phase != phaseLive:
+	case e == nil:
 		return op{}, false, plimsoll.Errorf(
-			plimsoll.CodeNotFound, "attempt %d of task %q does not run on this node", key.attempt, key.task,
+			plimsoll.CodeNotFound, "attempt %d of task %q does not run on this node", attempt, task,
 		)
 	case e.stopping || e.ending || e.void:
 		return op{}, false, nil
 	case e.worth == nil:
 		return op{}, false, plimsoll.Errorf(
 			plimsoll.CodeConflict,
-			"nothing is known of task %q yet, so it is left alone until a gateway can be reached", key.task,
+			"nothing is known of task %q yet, so it is left alone until a gateway can be reached", task,
 		)
 	}
 	e.stopping = true

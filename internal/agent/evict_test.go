@@ -16,7 +16,7 @@ import (
 // asked.
 func (b *book) evictNow(task string, needed bool, code plimsoll.Code) op {
 	b.Helper()
-	o, got, err := b.beginEviction(attemptKey{task, 1}, eviction{2 * time.Second, "over the line"})
+	o, got, err := b.beginEviction(task, 1, eviction{2 * time.Second, "over the line"})
 	if got != needed || err != nil && plimsoll.CodeOf(err) != code || err == nil && code != 0 {
 		b.Fatalf("eviction of %s: needed %v, %v; want %v and code %v", task, got, err, needed, code)
 	}

@@ -10,7 +10,7 @@ import (
 
 // Executor is the node's supervisor as the agent uses it. Calls may be concurrent. An error with
 // CodeUnavailable, CodeDeadline, CodeCanceled or CodeAlreadyRunning leaves open whether the call
-// had its effect. After any other error it had none.
+// had its effect. After any other error it had none. Tasks go by their local names.
 type Executor interface {
 	// Watch calls each with all attempts of the supervisor, then with synced set, then with
 	// changes, from one goroutine. It connects first, and starts the supervisor if none runs. It
@@ -31,7 +31,8 @@ type Executor interface {
 
 // Start asks for the start of one attempt.
 type Start struct {
-	Task    string
+	Task    string // its local name
+	ID      string // of the task
 	Attempt int32
 	Job     string
 	Node    string
@@ -44,7 +45,7 @@ type Start struct {
 
 // Stop asks for the end of one attempt.
 type Stop struct {
-	Task    string
+	Task    string // its local name
 	Attempt int32
 	Grace   time.Duration       // between SIGTERM and SIGKILL; 0: the grace of the attempt's own spec
 	Result  plimsoll.TaskResult // result of the attempt, if this stop ends it

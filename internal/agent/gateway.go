@@ -127,7 +127,7 @@ func assignmentsFromProto(m *pb.WatchAssignmentsResponse) *assignments {
 		t := wire.TaskFromProto(c.GetTask())
 		a.changed = append(a.changed, assignmentOf{
 			task: t.ID, node: t.Node, assignment: assignment{
-				want: want{t.Attempt, t.State, t.Result, t.Message}, job: t.Job,
+				want: want{t.Attempt, t.State, t.Result, t.Message}, job: t.Job, uid: wire.UIDFromText(c.GetUid()),
 				spec:  specOf(&t, c.GetSpec()),
 				owner: c.GetOwner(), queue: c.GetQueue(), labels: c.GetLabels(),
 			},

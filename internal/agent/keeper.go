@@ -22,19 +22,20 @@ type keptAttempt struct {
 	at        int64 // its end, in Unix nanoseconds; 0: unknown
 	succeeded bool
 	bytes     int64 // of its directory, at least AttemptBytes; without the task's own directory
+	tooLarge  bool  // it alone is over the bound, and goes first
 }
 
-// noteEnded adds the attempts of a task that have ended to ended, once each. The caller holds mu.
-func (l *ledger) noteEnded(task string) {
-	_, wanted := l.wanted(task)
-	for _, e := range l.mu.entries[task] {
+// noteEnded adds the attempts of a life that have ended to ended, once each. The caller holds mu.
+func (l *ledger) noteEnded(name string) {
+	_, wanted := l.wanted(name)
+	for _, e := range l.mu.entries[name] {
 		orphan := e.phase == phaseOrphan && !wanted // else its end is about to be reported
 		if e.kept || !e.onDisk || !orphan && (e.phase != phaseEnded || !e.acked) {
 			continue
 		}
 		e.kept = true
 		l.mu.ended = append(l.mu.ended, keptAttempt{
-			key: attemptKey{task, e.attempt}, at: e.end.At, succeeded: e.end.Result == plimsoll.ResultSucceeded,
+			key: attemptKey{name, e.attempt}, at: e.end.At, succeeded: e.end.Result == plimsoll.ResultSucceeded,
 		})
 	}
 }
@@ -79,6 +80,7 @@ type keeper struct {
 	succeeded, failed keptQueue
 	tasks             map[string]*keptTask
 	bytes             int64 // of all attempts and of the tasks' own directories
+	metrics           *keptMetrics
 }
 
 // keptTask is a task with kept attempts.
@@ -88,12 +90,15 @@ type keptTask struct {
 }
 
 func newKeeper(l *ledger, bounds LogBounds, most int) *keeper {
-	return &keeper{ledger: l, bounds: bounds, most: most, tasks: map[string]*keptTask{}}
+	return &keeper{
+		ledger: l, bounds: bounds, most: most, tasks: map[string]*keptTask{}, metrics: newKeptMetrics(bounds.Bytes),
+	}
 }
 
 // sweep adds the attempts that have ended, and retires those over the bounds. An attempt that may
 // not be removed yet stays for the next sweep.
 func (k *keeper) sweep(ctx context.Context, now time.Time) error {
+	defer k.show()
 	for _, a := range k.ledger.takeEnded() {
 		k.add(ctx, a, now)
 	}
@@ -103,13 +108,17 @@ func (k *keeper) sweep(ctx context.Context, now time.Time) error {
 	var failed error
 	var later []keptAttempt // may not be removed yet
 	going := int64(0)       // their bytes, for which no others have to go
-	retire := func(q *keptQueue, over func(oldest *keptAttempt) bool) {
+	retire := func(q *keptQueue, bound string, over func(oldest *keptAttempt) bool) {
 		for q.Len() > 0 && ctx.Err() == nil && over(&(*q)[0]) {
 			a, _ := heap.Pop(q).(keptAttempt)
 			gone, err := k.ledger.retire(a.key)
 			failed = errors.Join(failed, err)
 			if gone {
-				k.subtract(&a)
+				why := bound
+				if a.tooLarge {
+					why = keptRoom
+				}
+				k.metrics.gone(why, k.subtract(&a))
 				continue
 			}
 			later = append(later, a)
@@ -124,10 +133,10 @@ func (k *keeper) sweep(ctx context.Context, now time.Time) error {
 	overBytes := func(*keptAttempt) bool {
 		return k.bytes-going > k.bounds.Bytes || k.succeeded.Len()+k.failed.Len() > k.most
 	}
-	retire(&k.succeeded, olderThan(k.bounds.Age))
-	retire(&k.failed, olderThan(k.bounds.FailedAge))
-	retire(&k.succeeded, overBytes)
-	retire(&k.failed, overBytes)
+	retire(&k.succeeded, keptAge, olderThan(k.bounds.Age))
+	retire(&k.failed, keptAge, olderThan(k.bounds.FailedAge))
+	retire(&k.succeeded, keptRoom, overBytes)
+	retire(&k.failed, keptRoom, overBytes)
 	for i := range later {
 		k.push(&later[i])
 	}
@@ -155,7 +164,7 @@ func (k *keeper) add(ctx context.Context, a keptAttempt, now time.Time) {
 	k.bytes += a.bytes + work - t.work
 	t.work = work
 	if a.bytes+t.work > k.bounds.Bytes {
-		a.at, a.succeeded = 0, true
+		a.at, a.succeeded, a.tooLarge = 0, true, true
 	}
 	k.push(&a)
 }
@@ -169,13 +178,22 @@ func (k *keeper) push(a *keptAttempt) {
 }
 
 // subtract takes a retired attempt from the sums; with a task's last one, the task's own directory.
-func (k *keeper) subtract(a *keptAttempt) {
-	k.bytes -= a.bytes
+// It returns the bytes of both.
+func (k *keeper) subtract(a *keptAttempt) (bytes int64) {
+	bytes = a.bytes
 	t := k.tasks[a.key.task]
 	if t.attempts--; t.attempts == 0 {
-		k.bytes -= t.work
+		bytes += t.work
 		delete(k.tasks, a.key.task)
 	}
+	k.bytes -= bytes
+	return bytes
+}
+
+// show shows what is kept.
+func (k *keeper) show() {
+	k.metrics.bytes.Set(float64(k.bytes))
+	k.metrics.attempts.Set(float64(k.succeeded.Len() + k.failed.Len()))
 }
 
 // keptQueue is a heap of attempts, the oldest end first.

@@ -7,10 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
@@ -133,6 +135,50 @@ func TestALargeAttemptTakesNoOthersWithIt(t *testing.T) {
 	b.end(endedAt("j.g.0", 1, 1, succeeded), endedAt("j.g.1", 1, 2, failed), endedAt("j.g.2", 1, 3, succeeded))
 	k := newKeeper(b.ledger, LogBounds{1 << 20, time.Hour, time.Hour}, math.MaxInt)
 	b.sweep(k, 4, "j.g.0/1", "j.g.2/1")
+}
+
+// The metrics count the logs that are kept, and those that went for their age or for want of room.
+func TestMetricsOfKeptLogs(t *testing.T) {
+	b := newBook(t)
+	b.hold()
+	b.list()
+	for i, size := range []int{1, 4 << 20, 1, 1} {
+		b.keep(attemptKey{fmt.Sprintf("j.g.%d", i), 1}, size)
+	}
+	b.end(
+		endedAt("j.g.0", 1, 1, succeeded), endedAt("j.g.1", 1, 100, failed), endedAt("j.g.2", 1, 100, succeeded),
+		endedAt("j.g.3", 1, 101, succeeded),
+	)
+	k := newKeeper(b.ledger, LogBounds{1 << 20, 20 * time.Second, time.Hour}, 1)
+	b.sweep(k, 110, "j.g.3/1") // 0 is too old, 1 too large, and 2 one too many
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(k.metrics.all()...)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := f.GetName()
+			for _, l := range m.GetLabel() {
+				name += " " + l.GetValue()
+			}
+			name = strings.TrimPrefix(name, "plimsoll_agent_kept_")
+			values[name] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	if values["removed_bytes_total room"] < 4<<20 || values["removed_bytes_total age"] < float64(AttemptBytes) ||
+		values["bytes"] < float64(AttemptBytes) || values["bytes"] > 1<<20 {
+		t.Errorf("bytes: %v", values)
+	}
+	for _, name := range []string{"bytes", "removed_bytes_total room", "removed_bytes_total age"} {
+		delete(values, name)
+	}
+	want := map[string]float64{"bytes_limit": 1 << 20, "attempts": 1, "removed_total age": 1, "removed_total room": 2}
+	if diff := cmp.Diff(want, values); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 }
 
 func TestLogsWaitForAcknowledgementAndConnection(t *testing.T) {

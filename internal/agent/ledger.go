@@ -10,6 +10,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/informer"
+	"github.com/plimsoll-dev/plimsoll/internal/executor"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -38,8 +39,12 @@ type ledger struct {
 		// are started, and ends inferred.
 		connected bool
 
-		// entries has the attempts by task, in the order of attempts. No list is empty.
+		// entries has the attempts by local name, in the order of attempts. No list is empty.
 		entries map[string][]*entry
+		// names has the local names in entries by task, in their order. No list is empty.
+		names map[string][]string
+		// places has the local names of assignments, by task.
+		places map[string]place
 		// synced is true while entries has all attempts of the supervisor and their changes arrive.
 		// Only then tasks are settled.
 		synced bool
@@ -47,6 +52,9 @@ type ledger struct {
 		known bool
 		// seen has the attempts of the supervisor's present list. It is nil while synced.
 		seen map[attemptKey]bool
+
+		// repeat is true from the end of a list of assignments until reports were repeated for it.
+		repeat bool
 
 		// dirty has the tasks to settle, in the order of their change; isDirty has the same tasks.
 		dirty   []string
@@ -79,6 +87,7 @@ type ledger struct {
 type assignment struct {
 	want
 	job    string
+	uid    plimsoll.UID // of the job; zero: the gateway does not know it
 	spec   plimsoll.GroupSpec
 	owner  string
 	queue  string
@@ -135,7 +144,7 @@ const (
 // op is one call to the supervisor.
 type op struct {
 	kind  opKind
-	task  string
+	task  string // its local name
 	start Start
 	stop  Stop
 	end   plimsoll.TaskReport // opForget
@@ -153,6 +162,8 @@ func newLedger(node, dir string, out *outbox, trouble func(Trouble)) *ledger {
 	}
 	l.mu.wanted = informer.NewLoader(informer.NewPlainIndexer[assignment]())
 	l.mu.entries = map[string][]*entry{}
+	l.mu.names = map[string][]string{}
+	l.mu.places = map[string]place{}
 	l.mu.isDirty = map[string]bool{}
 	l.mu.queued = map[attemptKey]bool{}
 	l.mu.evicting = map[attemptKey]eviction{}
@@ -185,6 +196,12 @@ func (l *ledger) ensure(key attemptKey) *entry {
 	}
 	e := &entry{attempt: key.attempt}
 	entries := append(l.mu.entries[key.task], e)
+	if len(entries) == 1 {
+		task := executor.TaskOf(key.task)
+		names := append(l.mu.names[task], key.task)
+		slices.Sort(names)
+		l.mu.names[task] = names
+	}
 	slices.SortFunc(entries, func(a, b *entry) int { return cmp.Compare(a.attempt, b.attempt) })
 	l.mu.entries[key.task] = entries
 	return e
@@ -192,14 +209,21 @@ func (l *ledger) ensure(key attemptKey) *entry {
 
 func (l *ledger) remove(key attemptKey) {
 	rest := slices.DeleteFunc(l.mu.entries[key.task], func(e *entry) bool { return e.attempt == key.attempt })
-	if len(rest) == 0 {
-		delete(l.mu.entries, key.task)
+	l.mu.entries[key.task] = rest
+	if len(rest) > 0 {
 		return
 	}
-	l.mu.entries[key.task] = rest
+	delete(l.mu.entries, key.task)
+	task := executor.TaskOf(key.task)
+	names := slices.DeleteFunc(l.mu.names[task], func(name string) bool { return name == key.task })
+	if l.mu.names[task] = names; len(names) == 0 {
+		delete(l.mu.names, task)
+	}
 }
 
-func (l *ledger) markDirty(task string) {
+// markDirty lets settle compare all lives of a task.
+func (l *ledger) markDirty(name string) {
+	task := executor.TaskOf(name)
 	l.mu.version++
 	if !l.mu.isDirty[task] {
 		l.mu.isDirty[task] = true
@@ -215,9 +239,9 @@ func (l *ledger) markAllDirty() {
 	for task := range wanted.Keys() {
 		tasks = append(tasks, task)
 	}
-	for task, entries := range l.mu.entries {
+	for name, entries := range l.mu.entries {
 		if slices.ContainsFunc(entries, func(e *entry) bool { return !e.quiet() }) {
-			tasks = append(tasks, task)
+			tasks = append(tasks, executor.TaskOf(name))
 		}
 	}
 	slices.Sort(tasks)
@@ -239,7 +263,7 @@ func (l *ledger) restore(dirs []keptDir, ends []plimsoll.TaskReport) {
 		}
 	}
 	for i := range ends {
-		e := l.ensure(attemptKey{ends[i].Task, ends[i].Attempt})
+		e := l.ensure(attemptKey{reportName(&ends[i]), ends[i].Attempt})
 		e.phase, e.acked, e.end, e.reported = phaseEnded, false, ends[i], plimsoll.TaskFinished
 	}
 }
@@ -277,6 +301,7 @@ func (l *ledger) assign(changed []assignmentOf, removed []string, complete bool)
 	}
 	for _, task := range removed {
 		changes = append(changes, informer.Change[assignment]{Key: task, Deleted: true})
+		delete(l.mu.places, task)
 		l.markDirty(task)
 	}
 	listed := complete && l.mu.wanted.Listing()
@@ -289,15 +314,11 @@ func (l *ledger) assign(changed []assignmentOf, removed []string, complete bool)
 		return
 	}
 	if listed {
-		l.mu.connected, l.mu.listed = true, true
+		l.mu.connected, l.mu.listed, l.mu.repeat = true, true, true
+		l.forgetPlaces()
 		l.repeatReports()
 		l.markAllDirty()
 	}
-}
-
-// wanted returns the assignment of a task. The caller holds mu.
-func (l *ledger) wanted(task string) (a assignment, ok bool) {
-	return l.mu.wanted.Index().Snapshot().Get(task)
 }
 
 // assignmentOf is an assignment with its task and node.
@@ -334,17 +355,23 @@ func validateTaskID(id string) error {
 
 const maxGroupName = 63
 
-// repeatReports sends reports again that the coordinator should have, but does not seem to.
+// repeatReports sends reports again that the coordinator should have, but does not seem to. It does
+// so once for each list of assignments, as soon as the list of the supervisor is complete too.
 func (l *ledger) repeatReports() {
+	if !l.mu.repeat || !l.mu.synced || !l.mu.connected {
+		return
+	}
+	l.mu.repeat = false
 	for task, w := range l.mu.wanted.Index().Snapshot().All() {
-		e := l.find(attemptKey{task, w.attempt})
+		name := l.placed(task, &w)
+		e := l.find(attemptKey{name, w.attempt})
 		switch {
 		case e == nil:
 		case e.phase == phaseEnded && e.acked:
 			e.acked = false
 			l.out.add(e.end)
 		case e.phase == phaseLive && !e.void && e.reported == plimsoll.TaskRunning && w.state < plimsoll.TaskRunning:
-			l.report(task, e, plimsoll.TaskRunning, e.started)
+			l.report(name, e, plimsoll.TaskRunning, e.started)
 		}
 	}
 }
@@ -358,9 +385,23 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-func (l *ledger) report(task string, e *entry, state plimsoll.TaskState, at int64) {
+func (l *ledger) report(name string, e *entry, state plimsoll.TaskState, at int64) {
 	e.reported = max(e.reported, state)
-	l.out.add(plimsoll.TaskReport{Task: task, Attempt: e.attempt, State: state, At: at})
+	if !l.isForeign(name) {
+		r := named(name, e.attempt)
+		r.State, r.At = state, at
+		l.out.add(r)
+	}
+}
+
+// reportEnd reports the end of an attempt. Nobody waits for that of a foreign one.
+func (l *ledger) reportEnd(name string, e *entry) {
+	if !l.isForeign(name) {
+		l.out.add(e.end)
+		return
+	}
+	e.acked = true
+	l.forget(name, e)
 }
 
 // acknowledged records that the coordinator has these reports.
@@ -369,20 +410,21 @@ func (l *ledger) acknowledged(reports []plimsoll.TaskReport) {
 	defer l.mu.Unlock()
 	for i := range reports {
 		r := &reports[i]
-		e := l.find(attemptKey{r.Task, r.Attempt})
+		name := reportName(r)
+		e := l.find(attemptKey{name, r.Attempt})
 		if r.State != plimsoll.TaskFinished || e == nil || e.acked || e.end != *r {
 			continue
 		}
 		e.acked = true
 		if e.phase == phaseEnded {
-			l.forget(r.Task, e)
+			l.forget(name, e)
 		}
-		l.markDirty(r.Task)
+		l.markDirty(name)
 	}
 }
 
-func (l *ledger) forget(task string, e *entry) {
-	l.mu.ops = append(l.mu.ops, op{kind: opForget, task: task, end: e.end, mark: e.onDisk})
+func (l *ledger) forget(name string, e *entry) {
+	l.mu.ops = append(l.mu.ops, op{kind: opForget, task: name, end: e.end, mark: e.onDisk})
 	l.notify()
 }
 
@@ -417,31 +459,44 @@ func (l *ledger) settle(now time.Time) []op {
 	return ready
 }
 
-func (l *ledger) compare(task string) []action {
+func (l *ledger) compare(name string) []action {
 	var wanted *want
-	if w, ok := l.wanted(task); ok {
+	if w, ok := l.wanted(name); ok {
 		wanted = &w.want
 	}
 	var held []have
-	for _, e := range l.mu.entries[task] {
+	for _, e := range l.mu.entries[name] {
 		held = append(held, have{e.attempt, e.phase, e.stopping, e.void})
 	}
 	return reconcile(wanted, held)
 }
 
+// settleTask settles each life of a task that has left a trace here or is assigned.
 func (l *ledger) settleTask(task string, now time.Time) {
-	for _, a := range l.compare(task) {
-		key := attemptKey{task, a.attempt}
+	names := slices.Clone(l.mu.names[task])
+	if w, ok := l.assigned(task); ok {
+		if name := l.placed(task, &w); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	for _, name := range names {
+		l.settleLife(name, now)
+	}
+}
+
+func (l *ledger) settleLife(name string, now time.Time) {
+	for _, a := range l.compare(name) {
+		key := attemptKey{name, a.attempt}
 		switch a.kind {
 		case actionStart:
-			if l.mu.connected && !l.mu.queued[key] {
+			if l.mu.connected && !l.mu.queued[key] && !l.isBusy(name) {
 				l.mu.queued[key] = true
-				l.mu.ops = append(l.mu.ops, op{kind: opStart, task: task, start: Start{Task: task, Attempt: a.attempt}})
+				l.mu.ops = append(l.mu.ops, op{kind: opStart, task: name, start: Start{Task: name, Attempt: a.attempt}})
 			}
 		case actionStop:
 			l.find(key).stopping = true
-			l.mu.ops = append(l.mu.ops, op{kind: opStop, task: task, stop: Stop{
-				Task: task, Attempt: a.attempt, Grace: l.grace(task), Result: a.result, Message: a.message,
+			l.mu.ops = append(l.mu.ops, op{kind: opStop, task: name, stop: Stop{
+				Task: name, Attempt: a.attempt, Grace: l.grace(name), Result: a.result, Message: a.message,
 			}})
 		case actionEnd:
 			if l.mu.connected {
@@ -449,15 +504,15 @@ func (l *ledger) settleTask(task string, now time.Time) {
 			}
 		}
 	}
-	l.recordWorth(task)
-	l.clean(task)
-	l.noteEnded(task)
+	l.recordWorth(name)
+	l.clean(name)
+	l.noteEnded(name)
 }
 
 // grace returns the task's own grace, if the task is still assigned. Otherwise it returns 0, and
 // the supervisor uses the grace from the start.
-func (l *ledger) grace(task string) time.Duration {
-	w, ok := l.wanted(task)
+func (l *ledger) grace(name string) time.Duration {
+	w, ok := l.wanted(name)
 	if ok && w.spec.KillGrace <= 0 {
 		return plimsoll.DefaultKillGrace
 	}
@@ -468,20 +523,18 @@ func (l *ledger) grace(task string) time.Duration {
 func (l *ledger) inferEnd(key attemptKey, result plimsoll.TaskResult, message string, now time.Time) {
 	e := l.ensure(key)
 	e.phase, e.acked, e.reported = phaseEnded, false, plimsoll.TaskFinished
-	e.end = plimsoll.TaskReport{
-		Task: key.task, Attempt: key.attempt, State: plimsoll.TaskFinished, Result: result, ExitCode: -1,
-		Message: message,
-		At:      now.UnixNano(),
-	}
-	l.out.add(e.end)
+	e.end = named(key.task, key.attempt)
+	e.end.State, e.end.Result, e.end.ExitCode = plimsoll.TaskFinished, result, -1
+	e.end.Message, e.end.At = message, now.UnixNano()
+	l.reportEnd(key.task, e)
 }
 
 // clean drops attempts that have ended and left no directory.
-func (l *ledger) clean(task string) {
-	w, wanted := l.wanted(task)
-	for _, e := range slices.Clone(l.mu.entries[task]) {
+func (l *ledger) clean(name string) {
+	w, wanted := l.wanted(name)
+	for _, e := range slices.Clone(l.mu.entries[name]) {
 		if e.phase == phaseEnded && e.acked && !e.onDisk && (!wanted || w.attempt != e.attempt) {
-			l.remove(attemptKey{task, e.attempt})
+			l.remove(attemptKey{name, e.attempt})
 		}
 	}
 }
@@ -493,7 +546,7 @@ func (l *ledger) prepareStart(o *op, now time.Time) bool {
 	still := slices.ContainsFunc(l.compare(o.task), func(a action) bool {
 		return a.kind == actionStart && a.attempt == key.attempt
 	})
-	if !still || !l.mu.connected || !l.mu.synced {
+	if !still || !l.mu.connected || !l.mu.synced || l.isBusy(o.task) {
 		l.markDirty(o.task)
 		return false
 	}
@@ -501,6 +554,9 @@ func (l *ledger) prepareStart(o *op, now time.Time) bool {
 	e := l.ensure(key)
 	e.phase, e.worth = phaseStarting, w.worth()
 	l.report(o.task, e, plimsoll.TaskStarting, now.UnixNano())
-	o.start.Job, o.start.Node, o.start.Spec, o.start.Owner = w.job, l.node, w.spec, w.owner
+	o.start.ID, o.start.Job, o.start.Node, o.start.Spec, o.start.Owner = executor.TaskOf(o.task), w.job, l.node, w.spec, w.owner
+	if tasks := w.spec.Constraints.VolumesFrom; len(tasks) > 0 {
+		o.start.Spec.Constraints.VolumesFrom = l.volumes(tasks)
+	}
 	return true
 }

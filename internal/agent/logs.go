@@ -85,6 +85,10 @@ func (h *logHandler) ReadTaskLog(
 	if err := validateTaskID(m.Task); err != nil {
 		return wire.ConnectError(err)
 	}
+	uid, err := parseUID(m.Uid)
+	if err != nil {
+		return wire.ConnectError(err)
+	}
 	if m.Attempt < 0 {
 		return wire.ConnectError(
 			plimsoll.Invalid("attempt", "is %d; attempts count from 1, and 0 is the newest", m.Attempt),
@@ -106,7 +110,7 @@ func (h *logHandler) ReadTaskLog(
 	}
 	defer h.slots.release()
 	t := &tail{
-		ledger: h.ledger, task: m.Task, attempt: m.Attempt, follow: m.Follow, last: m.TailBytes, lines: m.TailLines,
+		ledger: h.ledger, task: m.Task, uid: uid, attempt: m.Attempt, follow: m.Follow, last: m.TailBytes, lines: m.TailLines,
 		timed: m.Timestamps,
 	}
 	if m.SinceNanos > 0 {
@@ -116,7 +120,7 @@ func (h *logHandler) ReadTaskLog(
 		t.streams = append(t.streams, tailed{name: name})
 	}
 	defer t.close()
-	err := t.run(ctx, func(p piece) error {
+	err = t.run(ctx, func(p piece) error {
 		return stream.Send(
 			&pb.ReadTaskLogResponse{Stream: p.stream, Data: p.data, After: p.span.After, Time: p.span.At},
 		)
@@ -132,6 +136,7 @@ func (h *logHandler) ReadTaskLog(
 type tail struct {
 	ledger  *ledger
 	task    string
+	uid     plimsoll.UID // of the job; zero: the latest
 	attempt int32
 	follow  bool
 	last    int64 // begin with the last bytes of each stream; 0: begin with all
@@ -168,7 +173,7 @@ func (t *tail) run(ctx context.Context, send func(piece) error) error {
 	}
 	for quiet := 0; ; quiet++ {
 		// The status is read before the files, so that the last output is not missed.
-		key, known, begun, writing := t.ledger.status(t.task, t.attempt)
+		key, known, begun, writing := t.ledger.status(t.task, t.uid, t.attempt)
 		if !known {
 			return t.unknown()
 		}

@@ -16,13 +16,15 @@ type metrics struct {
 	nodeOut *nodeOutbox
 	watch   *qosHandler // has the loop, once it runs
 	logs    *logSlots
+	kept    *keptMetrics
 }
 
-func newMetrics(out *nodeOutbox, watch *qosHandler, logs *logSlots) *metrics {
-	m := &metrics{nodeOut: out, watch: watch, logs: logs, events: prometheus.NewCounterVec(prometheus.CounterOpts{
+func newMetrics(out *nodeOutbox, watch *qosHandler, logs *logSlots, kept *keptMetrics) *metrics {
+	m := &metrics{nodeOut: out, watch: watch, logs: logs, kept: kept}
+	m.events = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "plimsoll_agent_qos_events_total",
 		Help: "What the QoS loop has done and seen, by kind: throttled, evicting, failed and so on.",
-	}, []string{"kind"})}
+	}, []string{"kind"})
 	for kind := plimsoll.QOSRuleTriggered; kind.Known(); kind++ {
 		// Shown as 0 before the first event, so that rates are right.
 		m.events.WithLabelValues(kind.String())
@@ -80,7 +82,7 @@ const (
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 	m.events.Describe(to)
-	for _, c := range m.logs.all() {
+	for _, c := range append(m.logs.all(), m.kept.all()...) {
 		c.Describe(to)
 	}
 	for _, d := range allDescribed {
@@ -91,7 +93,7 @@ func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(to chan<- prometheus.Metric) {
 	m.events.Collect(to)
-	for _, c := range m.logs.all() {
+	for _, c := range append(m.logs.all(), m.kept.all()...) {
 		c.Collect(to)
 	}
 	for _, f := range append(m.figures(), figure{eventsWaiting, float64(m.nodeOut.waiting()), nil}) {

@@ -18,9 +18,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// attemptKey identifies one attempt.
+// attemptKey identifies one attempt on this node.
 type attemptKey struct {
-	task    string
+	task    string // its local name
 	attempt int32
 }
 
@@ -197,7 +197,7 @@ func (o *outbox) wake() {
 }
 
 func (o *outbox) put(r *plimsoll.TaskReport) {
-	key := attemptKey{r.Task, r.Attempt}
+	key := attemptKey{reportName(r), r.Attempt}
 	s := o.mu.slots[key]
 	if s == nil {
 		s = &slot{}
@@ -213,7 +213,7 @@ func (o *outbox) put(r *plimsoll.TaskReport) {
 
 // drop removes a report, unless a newer one took its place.
 func (o *outbox) drop(r *plimsoll.TaskReport) {
-	key := attemptKey{r.Task, r.Attempt}
+	key := attemptKey{reportName(r), r.Attempt}
 	s := o.mu.slots[key]
 	if s == nil {
 		return

@@ -25,6 +25,10 @@ func (h *logHandler) ReadTaskOutputs(
 	if err := validateTaskID(m.GetTask()); err != nil {
 		return wire.ConnectError(err)
 	}
+	uid, err := parseUID(m.GetUid())
+	if err != nil {
+		return wire.ConnectError(err)
+	}
 	if err := plimsoll.ValidateOutputs("outputs", m.GetOutputs()); err != nil {
 		return wire.ConnectError(err)
 	}
@@ -32,7 +36,7 @@ func (h *logHandler) ReadTaskOutputs(
 		return wire.ConnectError(err)
 	}
 	defer h.slots.release()
-	err := h.sendOutputs(ctx, m, stream.Send)
+	err = h.sendOutputs(ctx, m, uid, stream.Send)
 	if err != nil && ctx.Err() == nil && plimsoll.CodeOf(err) == plimsoll.CodeInternal {
 		// The caller does not see the cause.
 		h.trouble(Trouble{Kind: TroubleSendOutputs, Task: m.GetTask(), Err: err})
@@ -41,9 +45,9 @@ func (h *logHandler) ReadTaskOutputs(
 }
 
 func (h *logHandler) sendOutputs(
-	ctx context.Context, m *pb.ReadTaskOutputsRequest, send func(*pb.ReadTaskOutputsResponse) error,
+	ctx context.Context, m *pb.ReadTaskOutputsRequest, uid plimsoll.UID, send func(*pb.ReadTaskOutputsResponse) error,
 ) (err error) {
-	_, known, begun, writing := h.ledger.status(m.GetTask(), 0)
+	key, known, begun, writing := h.ledger.status(m.GetTask(), uid, 0)
 	switch {
 	case !known || !begun:
 		return plimsoll.Errorf(plimsoll.CodeNotFound,
@@ -55,7 +59,7 @@ func (h *logHandler) sendOutputs(
 		)
 	}
 	found, err := executor.FindOutputs(
-		ctx, filepath.Join(h.ledger.root, m.GetTask(), workDir), m.GetOutputs(), h.outputBytes,
+		ctx, filepath.Join(h.ledger.root, key.task, workDir), m.GetOutputs(), h.outputBytes,
 	)
 	if err != nil {
 		return err

@@ -37,7 +37,7 @@ func (s *Supervised) Watch(ctx context.Context, each func(attempts []executor.St
 		return err
 	}
 	defer client.Close()
-	if ignoresUsers(client) {
+	if ignoresUsers(client) || !client.Capabilities().IDs {
 		if err := s.retire(ctx, client); err == nil {
 			return plimsoll.Errorf(
 				plimsoll.CodeUnavailable, "the supervisor of an older version was ended; another takes its place",
@@ -120,7 +120,7 @@ func (s *Supervised) Start(ctx context.Context, start Start) (executor.Status, e
 		)
 	}
 	return client.Start(ctx, executor.StartRequest{
-		Task: start.Task, Attempt: start.Attempt, Job: start.Job, Node: start.Node, Spec: start.Spec,
+		Task: start.Task, ID: start.ID, Attempt: start.Attempt, Job: start.Job, Node: start.Node, Spec: start.Spec,
 		NoCgroup: s.Capabilities().Cgroups == "",
 		Owner:    start.Owner,
 		Pids:     start.Pids, TasksMemory: start.TasksMemory,

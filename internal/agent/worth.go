@@ -70,11 +70,11 @@ func (n *note) write(dir string) error {
 	return os.Rename(temp, filepath.Join(dir, worthFile))
 }
 
-// recordWorth records the worth of a task's live attempts as soon as an assignment has it, and adds
+// recordWorth records the worth of a life's live attempts as soon as an assignment has it, and adds
 // notes.
-func (l *ledger) recordWorth(task string) {
-	w, wanted := l.wanted(task)
-	for _, e := range l.mu.entries[task] {
+func (l *ledger) recordWorth(name string) {
+	w, wanted := l.wanted(name)
+	for _, e := range l.mu.entries[name] {
 		if e.phase != phaseLive || e.noted {
 			continue
 		}
@@ -83,7 +83,7 @@ func (l *ledger) recordWorth(task string) {
 		}
 		if e.worth != nil {
 			e.noted = true
-			l.mu.notes = append(l.mu.notes, note{attemptKey{task, e.attempt}, e.worth})
+			l.mu.notes = append(l.mu.notes, note{attemptKey{name, e.attempt}, e.worth})
 		}
 	}
 }
@@ -113,10 +113,10 @@ func (l *ledger) liveTasks() []nodeqos.Task {
 	}
 	// Most attempts have ended, and are only kept; so the live ones alone are sorted.
 	list := []nodeqos.Task{}
-	for task, entries := range l.mu.entries {
+	for name, entries := range l.mu.entries {
 		for _, e := range entries {
 			if e.phase == phaseLive {
-				list = append(list, e.qosTask(task))
+				list = append(list, e.qosTask(name))
 			}
 		}
 	}
@@ -141,14 +141,14 @@ func unknownTaskPolicy() plimsoll.Policy {
 
 // qosTask returns an attempt in the loop's form. Without known worth it ranks highest, and has no
 // control group: the loop could not tell reduced limits from original ones.
-func (e *entry) qosTask(task string) nodeqos.Task {
+func (e *entry) qosTask(name string) nodeqos.Task {
 	t := nodeqos.Task{
-		ID: task, Attempt: e.attempt, Class: plimsoll.ClassGuaranteed, Priority: math.MaxInt32, Queue: unknownQueue,
+		ID: executor.TaskOf(name), Attempt: e.attempt, Class: plimsoll.ClassGuaranteed, Priority: math.MaxInt32, Queue: unknownQueue,
 		Started:  e.started,
 		Stopping: e.stopping || e.ending || e.void,
 	}
 	if w := e.worth; w != nil {
-		t.Group = executor.CgroupName(task, e.attempt)
+		t.Group = executor.CgroupName(name, e.attempt)
 		t.Class, _ = plimsoll.ParseClass(w.Class) // it was validated when it was read
 		t.Priority, t.Owner, t.Queue, t.Labels, t.Resources = w.Priority, w.Owner, w.Queue, w.Labels, w.Resources
 	}

@@ -146,7 +146,8 @@ const DeletedAge = 30 * 24 * time.Hour
 // sees each Write as soon as that has returned.
 //
 // CodeUnavailable says that the archive cannot be read now, or is not there yet: the answer is not
-// known. CodeCorrupt names what is damaged.
+// known. CodeCorrupt names what is damaged. CodeStale says that another archive has taken the place
+// of the one that Mark told of, so the answer is not known either; it ends with another Mark.
 type Reader interface {
 	// Mark returns how far the archive has come.
 	Mark(ctx context.Context) (Mark, error)

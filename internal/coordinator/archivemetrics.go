@@ -8,8 +8,10 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/archive"
 )
 
-// archiveMetrics are the metrics of the archive. They are 0 without one.
+// archiveMetrics is a prometheus.Collector of the archive. A process that does not lead, or has no
+// archive, shows the counters alone.
 type archiveMetrics struct {
+	status  *status
 	up      prometheus.Gauge
 	jobs    prometheus.Gauge
 	bytes   prometheus.Gauge
@@ -17,12 +19,27 @@ type archiveMetrics struct {
 	seconds prometheus.Histogram
 	errors  prometheus.Counter
 	removed prometheus.Counter
+
+	attemptsDropped prometheus.Counter
 }
 
-func newArchiveMetrics() *archiveMetrics {
+var (
+	archiveWaitingDesc = prometheus.NewDesc(
+		"plimsoll_archive_jobs_waiting", "Jobs that have ended and are not in the archive yet.", nil, nil,
+	)
+	archiveBoundDesc = prometheus.NewDesc(
+		"plimsoll_archive_jobs_waiting_limit", "The number of them at which submits are refused.", nil, nil,
+	)
+	archiveLagDesc = prometheus.NewDesc(
+		"plimsoll_archive_lag_seconds", "Time since the first of them has ended; 0: none waits.", nil, nil,
+	)
+)
+
+func newArchiveMetrics(s *status) *archiveMetrics {
 	return &archiveMetrics{
+		status: s,
 		up: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "plimsoll_archive_up", Help: "1 while the archive takes jobs, 0 while it does not or there is none.",
+			Name: "plimsoll_archive_up", Help: "1 while the archive takes jobs, 0 while it does not.",
 		}),
 		jobs: prometheus.NewGauge(prometheus.GaugeOpts{Name: "plimsoll_archive_jobs", Help: "Jobs in the archive."}),
 		bytes: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -41,11 +58,54 @@ func newArchiveMetrics() *archiveMetrics {
 		removed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "plimsoll_archive_trimmed_total", Help: "Jobs that the retention has removed from the archive.",
 		}),
+		attemptsDropped: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "plimsoll_archive_attempts_dropped_total",
+			Help: "Attempts that gave way to later ones of their task because the archive did not take them in time.",
+		}),
 	}
 }
 
-func (m *archiveMetrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.up, m.jobs, m.bytes, m.written, m.seconds, m.errors, m.removed}
+// counters returns the metrics that have values without a term.
+func (m *archiveMetrics) counters() []prometheus.Collector {
+	return []prometheus.Collector{m.written, m.seconds, m.errors, m.removed, m.attemptsDropped}
+}
+
+// Describe implements prometheus.Collector.
+func (m *archiveMetrics) Describe(to chan<- *prometheus.Desc) {
+	for _, c := range append(m.counters(), m.up, m.jobs, m.bytes) {
+		c.Describe(to)
+	}
+	for _, d := range []*prometheus.Desc{archiveWaitingDesc, archiveBoundDesc, archiveLagDesc} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *archiveMetrics) Collect(to chan<- prometheus.Metric) {
+	for _, c := range m.counters() {
+		c.Collect(to)
+	}
+	t := m.status.get().term
+	if t == nil || t.archiver == nil {
+		return
+	}
+	for _, c := range []prometheus.Collector{m.up, m.jobs, m.bytes} {
+		c.Collect(to)
+	}
+	now, lag := t.totals.get(), 0.0
+	if now.ToArchive > 0 {
+		lag = max(0, time.Duration(t.now()-now.OldestToArchive).Seconds())
+	}
+	for _, v := range []struct {
+		desc  *prometheus.Desc
+		value float64
+	}{
+		{archiveWaitingDesc, float64(now.ToArchive)},
+		{archiveBoundDesc, float64(t.archiver.most)},
+		{archiveLagDesc, lag},
+	} {
+		to <- prometheus.MustNewConstMetric(v.desc, prometheus.GaugeValue, v.value)
+	}
 }
 
 func (m *archiveMetrics) setUp(up bool) {

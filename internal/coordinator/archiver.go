@@ -14,7 +14,6 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/archive"
 	"github.com/plimsoll-dev/plimsoll/internal/engine"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
-	"github.com/plimsoll-dev/plimsoll/internal/state"
 )
 
 // Archive configures the archive of ended jobs. Its zero value is none.
@@ -59,14 +58,17 @@ type archiver struct {
 	cfg      *Archive
 	pauses   plimsoll.Backoff
 	epoch    uint64
-	now      func() int64
+	now      func() int64 // the wall clock: that of the term has one user, the writer loop
 	snapshot func() *replica.Snapshot
 	inbox    *inbox
 	metrics  *archiveMetrics
 	tell     func(trouble string)
 	step     func(step ArchiveStep)
 
-	ended     *endedList
+	most      int            // jobs that may wait before submits are refused
+	ended     *keyList       // ids of jobs that have ended
+	crowded   *keyList       // keys of tasks with attempts that leave their record
+	dropped   uint64         // attempts that were dropped in this term; only note uses it
 	rounds    chan struct{}  // a token for each round that the engine has not drained
 	deletions chan *deletion // of jobs that the state does not know
 
@@ -77,7 +79,7 @@ type archiver struct {
 	trimmed time.Time       // time of the last check of the retention; zero: there is more to remove
 }
 
-// ArchiveStep is a step of archiving, for tests that stop the process there.
+// ArchiveStep is a step of archiving.
 type ArchiveStep string
 
 // The steps, in their order.
@@ -85,24 +87,31 @@ const (
 	StepOpened  ArchiveStep = "opened"  // the archive is open and this leader writes it
 	StepWritten ArchiveStep = "written" // jobs are in the archive, and the engine does not know yet
 	StepTold    ArchiveStep = "told"    // the engine is told
-	StepDeleted ArchiveStep = "deleted" // jobs were deleted in the archive, and the engine does not know yet
+	StepDeleted ArchiveStep = "deleted" // jobs were deleted in the archive, and nobody knows yet
 	StepTrimmed ArchiveStep = "trimmed" // the retention has removed jobs
 )
 
 func newArchiver(cfg *Config, t *term) *archiver {
+	t.metrics.archive.setUp(false)
 	return &archiver{
-		cfg: &cfg.Archive, pauses: defaultArchivePauses, epoch: t.epoch, now: t.now, snapshot: t.source.Snapshot,
+		cfg: &cfg.Archive, pauses: defaultArchivePauses, epoch: t.epoch, now: cfg.Now, snapshot: t.source.Snapshot,
 		inbox: t.inbox, metrics: t.metrics.archive, tell: cfg.Events.Archive, step: cfg.Events.ArchiveStep,
-		ended: newEndedList(), rounds: make(chan struct{}, archiveRounds),
+		most: t.engine.State().MaxToArchive(), ended: newKeyList(), crowded: newKeyList(),
+		rounds:    make(chan struct{}, archiveRounds),
 		deletions: make(chan *deletion, maxDeletions),
 	}
 }
 
-// note notes the jobs that have ended in a published turn.
-func (a *archiver) note(c *state.Changes) {
+// note notes what is for the archive in a published turn: the jobs that have ended, and tasks with
+// many attempts.
+func (a *archiver) note(b *engine.Batch) {
 	if a == nil {
 		return
 	}
+	a.metrics.attemptsDropped.Add(float64(b.Totals.AttemptsDropped - a.dropped))
+	a.dropped = b.Totals.AttemptsDropped
+	c := &b.Changes
+	a.noteAttempts(c.Tasks)
 	for i := range c.JobStatuses {
 		if st := &c.JobStatuses[i]; st.State.Ended() && st.State != plimsoll.JobExpired {
 			a.ended.add(st.ID)

@@ -330,6 +330,31 @@ func TestDeleteJobInStoreAndArchive(t *testing.T) {
 	}
 }
 
+// A uid alone names a job wherever it is. One that runs is not deleted.
+func TestDeleteJobByItsUID(t *testing.T) {
+	f := newFaulty()
+	l := archivingLeader(t, f, vfs.NewMem(), func(c *Config) { c.State.KeepEnded = int64(time.Hour) })
+	defer l.stop()
+	uidOf := func(id string) string {
+		data, _ := l.term.source.Snapshot().Get(wire.KindJobStatus, id)
+		status, err := wire.DecodeJobStatus(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return status.UID.String()
+	}
+	l.must(submit(job("runs", 1)))
+	if _, err := l.Do(t.Context(), deleteJob("", uidOf("runs"), "")); plimsoll.CodeOf(err) != plimsoll.CodeConflict {
+		t.Errorf("a job that has not ended: %v", err)
+	}
+	l.end("ended", 1)
+	l.must(deleteJob("", uidOf("ended"), ""))
+	l.until("the job has gone", func() bool { return !l.has("ended") })
+	if _, err := f.Job(t.Context(), "ended", plimsoll.UID{}); plimsoll.CodeOf(err) != plimsoll.CodeNotFound {
+		t.Errorf("the archive has the job: %v", err)
+	}
+}
+
 func TestDeleteJobThatIsOnlyInTheArchive(t *testing.T) {
 	f := newFaulty()
 	l := archivingLeader(t, f, vfs.NewMem(), asIs)
@@ -390,14 +415,13 @@ func (f *faulty) add(t *testing.T, id string, finished int64) {
 	}
 }
 
-// The list of ended jobs is bounded. When it is full it is dropped, and the archiver has to look at
-// all jobs.
-func TestListOfEndedJobsIsBounded(t *testing.T) {
-	l := newEndedList()
-	for i := range maxEndedJobs {
+// A list of keys is bounded. When it is full all are dropped, and the archiver is told.
+func TestListOfKeysIsBounded(t *testing.T) {
+	l := newKeyList()
+	for i := range maxListedKeys {
 		l.add(fmt.Sprint(i))
 	}
-	if l.lost() || l.len() != maxEndedJobs {
+	if l.lost() || l.len() != maxListedKeys {
 		t.Fatalf("%d ids are there", l.len())
 	}
 	if got := l.take(3); fmt.Sprint(got) != "[0 1 2]" {
@@ -413,9 +437,9 @@ func TestListOfEndedJobsIsBounded(t *testing.T) {
 	if !l.lost() || l.lost() || l.len() != 1 {
 		t.Errorf("%d ids are there after the list was full", l.len())
 	}
-	l = newEndedList()
+	l = newKeyList()
 	for range 5 {
-		l.add(strings.Repeat("x", maxEndedBytes/4))
+		l.add(strings.Repeat("x", maxListedKeyBytes/4))
 	}
 	if !l.lost() {
 		t.Error("ids of more than 4 MiB are kept")

@@ -96,6 +96,8 @@ func (s *archiveSession) work(ctx context.Context) error {
 			err = s.delete(ctx, d)
 		case <-s.ended.wake:
 			sleep(ctx, archivePause)
+		case <-s.crowded.wake:
+			sleep(ctx, archivePause)
 		case <-timer.C:
 		}
 		if err != nil {
@@ -140,25 +142,35 @@ func (s *archiveSession) push(ctx context.Context, do *engine.Archived) error {
 			bytes += nameBytes + len(names[i].ID)
 		}
 	}
+	for i := range do.Attempts {
+		bytes += attemptsNameBytes + len(do.Attempts[i].Job.ID) + len(do.Attempts[i].Group)
+	}
 	s.inbox.pushAlways(request{do: do, bytes: bytes, drained: func() { <-s.rounds }})
 	s.step(StepTold)
 	return nil
 }
 
-// nameBytes is the memory of a name in bytes, beside its id.
-const nameBytes = 32
+// The memory of names in bytes, beside their texts.
+const (
+	nameBytes         = 32
+	attemptsNameBytes = 56
+)
 
-// round writes jobs that have ended, and reports whether there may be more for another round at
-// once.
+// round writes jobs that have ended, and attempts of others. It reports whether there may be more
+// for another round at once.
 func (s *archiveSession) round(ctx context.Context) (full bool, err error) {
 	if s.ended.lost() {
 		s.scanning, s.after = true, ""
 	}
 	s.scan(s.snapshot())
-	ids := s.ended.take(archive.MaxWriteJobs)
 	// The snapshot comes behind the ids: a job is noted when its end is published, so its end is in
 	// there. In an earlier one the job would not have ended, and would be passed over for good.
-	jobs, do, err := s.collect(s.snapshot(), ids)
+	ids, crowded := s.ended.take(archive.MaxWriteJobs), s.takeCrowded()
+	snapshot := s.snapshot()
+	if err := s.writeAttempts(ctx, snapshot, crowded); err != nil {
+		return false, err
+	}
+	jobs, do, err := s.collect(snapshot, ids)
 	if err != nil {
 		return false, err
 	}
@@ -186,7 +198,7 @@ func (s *archiveSession) round(ctx context.Context) (full bool, err error) {
 		do.ID, do.Sequence = s.mark.ID, s.mark.Sequence
 		err = s.confirm(ctx, do)
 	}
-	return s.scanning || s.ended.len() > 0, err
+	return s.scanning || s.ended.len() > 0 || s.passed && s.crowded.len() > 0, err
 }
 
 // confirm tells the engine of a round, or holds it until the archive has passed its check.

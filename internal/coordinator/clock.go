@@ -1,20 +1,29 @@
 package coordinator
 
-import "time"
+import (
+	"sync"
+	"time"
+)
 
 // termClock is the time of a term's turns. It is the wall clock as long as that goes on. When the
 // wall clock steps back, the time goes on too, at nine tenths of its rate, until the wall clock has
 // caught up: otherwise retries, grace periods and timeouts would stand still for as long as the
-// step. One goroutine uses it.
+// step. The turns, the archiver and /metrics read it.
 type termClock struct {
 	wall    func() int64         // Unix nanoseconds
 	elapsed func() time.Duration // since some instant; no step of the wall clock changes it
-	last    int64                // time of the last reading; at first the least time of the term
-	at      time.Duration        // elapsed at the last reading
+
+	mu struct {
+		sync.Mutex
+		last int64         // time of the last reading; at first the least time of the term
+		at   time.Duration // elapsed at the last reading
+	}
 }
 
 func newTermClock(wall func() int64, elapsed func() time.Duration, least int64) *termClock {
-	return &termClock{wall: wall, elapsed: elapsed, last: least, at: elapsed()}
+	c := &termClock{wall: wall, elapsed: elapsed}
+	c.mu.last, c.mu.at = least, elapsed()
+	return c
 }
 
 // sinceNow returns a function for termClock.elapsed.
@@ -25,7 +34,9 @@ func sinceNow() func() time.Duration {
 
 // now returns the time. It never goes back.
 func (c *termClock) now() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	at := c.elapsed()
-	c.last, c.at = max(c.wall(), c.last+int64(at-c.at)/10*9), at
-	return c.last
+	c.mu.last, c.mu.at = max(c.wall(), c.mu.last+int64(at-c.mu.at)/10*9), at
+	return c.mu.last
 }

@@ -436,8 +436,8 @@ func TestMetricsAndHealth(t *testing.T) {
 		}
 	}
 	families, err := registry.Gather()
-	if err != nil || len(families) != 34 {
-		t.Errorf("%d metrics are in the registry that was given, %v; want 34", len(families), err)
+	if err != nil || len(families) != 40 {
+		t.Errorf("%d metrics are in the registry that was given, %v; want 40", len(families), err)
 	}
 	health := get(t, client, url+"/healthz")
 	if want := fmt.Sprintf(

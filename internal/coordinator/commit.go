@@ -56,11 +56,12 @@ func (t *term) finishCommits(begun <-chan *commit, fresh chan<- *turn, lose cont
 		}
 		if next.batch != nil {
 			t.source.Publish(replicated(next.batch))
-			t.archiver.note(&next.turn.batch.Changes)
+			t.archiver.note(&next.turn.batch)
 		}
 		if next.turn.copy != nil {
 			t.questions.published(next.turn.copy, t.source.Snapshot())
 		}
+		t.totals.set(next.turn.batch.Totals)
 		t.metrics.finished(next)
 		for i, asked := range next.turn.requests {
 			if reply := &next.turn.batch.Replies[i]; asked.respond != nil {

@@ -42,6 +42,14 @@ func (a *archiver) orDelete(r *request) func(*pb.Reply) {
 	}
 }
 
+// nameJob gives a deletion that names only the uid of a job the id, by which the state knows jobs.
+// A job that was acknowledged is in the published records until it leaves for the archive.
+func (t *term) nameJob(do engine.Operation) {
+	if job, is := do.(*engine.DeleteJob); is && job.ID == "" {
+		job.ID, _ = t.source.Snapshot().JobOf(job.UID.String())
+	}
+}
+
 // delete deletes a job in the archive and answers. An error of a change ends the session.
 func (s *archiveSession) delete(ctx context.Context, d *deletion) error {
 	if s.repeats.has(d.token) {
@@ -61,6 +69,7 @@ func (s *archiveSession) delete(ctx context.Context, d *deletion) error {
 		d.done(plimsoll.Errorf(plimsoll.CodeUnavailable, "%v", err))
 		return err
 	}
+	s.step(StepDeleted)
 	s.repeats.add(d.token)
 	d.done(nil)
 	return nil

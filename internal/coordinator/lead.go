@@ -170,6 +170,7 @@ func (c *Coordinator) enter(ctx context.Context, st store.Store, epoch uint64) (
 		return nil, fmt.Errorf("make the replication source: %w", err)
 	}
 	t.engine = engine.New(engine.Config{Seed: c.cfg.Seed}, l.state, l.revision, l.time)
+	t.totals.set(l.state.Totals())
 	_, t.replication = replica.NewHandler(t.source, t.exec)
 	return t, nil
 }

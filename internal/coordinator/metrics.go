@@ -24,6 +24,7 @@ type metrics struct {
 	refused    *prometheus.CounterVec
 	terms      termMetrics
 	streams    prometheus.Collector // of the replication to gateways
+	cell       *cellMetrics
 	archive    *archiveMetrics
 
 	inboxRefused    *prometheus.CounterVec
@@ -76,7 +77,8 @@ func newMetrics(s *status) *metrics {
 			Help: "Connections refused because there were too many, by the bound.",
 		}, []string{"bound"}),
 		terms:   termMetrics{s},
-		archive: newArchiveMetrics(),
+		cell:    newCellMetrics(s),
+		archive: newArchiveMetrics(s),
 		streams: replica.NewCollector("plimsoll_coordinator_replication_", s.replication),
 	}
 	// Shown as 0 before they count, so that rates are right.
@@ -90,10 +92,10 @@ func newMetrics(s *status) *metrics {
 }
 
 func (m *metrics) all() []prometheus.Collector {
-	return append([]prometheus.Collector{
+	return []prometheus.Collector{
 		m.turns, m.commands, m.placements, m.events, m.commits, m.depth, m.inbox, m.cut, m.inboxBytes, m.inboxRefused,
-		m.messagesRefused, m.refused, m.terms, m.streams,
-	}, m.archive.all()...)
+		m.messagesRefused, m.refused, m.terms, m.streams, m.cell, m.archive,
+	}
 }
 
 // Describe implements prometheus.Collector.
@@ -134,6 +136,7 @@ func (m *metrics) finished(c *commit) {
 	for i := range c.turn.batch.Changes.Tasks {
 		if t := &c.turn.batch.Changes.Tasks[i]; t.State == plimsoll.TaskBound && t.Bound == c.batch.Time {
 			bound++
+			m.cell.bound(t)
 		}
 	}
 	m.placements.Add(float64(bound))

@@ -31,6 +31,7 @@ type term struct {
 	replication http.Handler   // handler of source
 	engine      *engine.Engine // only makeTurns uses it once run has begun
 	revision    uint64         // revision of the last loaded batch
+	totals      lastTotals
 
 	// The stored events. Only beginCommits uses these fields once run has begun.
 	events        eventLog
@@ -116,6 +117,7 @@ func (t *term) command(
 	if err != nil {
 		return err
 	}
+	t.nameJob(do)
 	again, err := t.commands.repetitionOf(cmd)
 	if err != nil {
 		return err

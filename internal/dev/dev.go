@@ -5,6 +5,7 @@
 // The package owns a data directory DIR; everything else is owned by the roles:
 //
 //   - DIR/store: the active state.
+//   - DIR/archive: the archive of ended jobs, which a gateway beside reads too.
 //   - DIR/coordinator.sock: the coordinator's address for the gateway.
 //   - DIR/agents.sock: the gateway's address for the agent, whose slots no user can take.
 //   - DIR/user.token, DIR/agent.token: the tokens of users and agents.
@@ -76,13 +77,14 @@ type Config struct {
 	Logs       agent.LogBounds       // how long the logs of attempts are kept
 	Queues     *plimsoll.QueueConfig // replaces the tree of queues; nil: keep what is stored, or the default
 	Store      pebble.Config         // Dir and Logger are set here
+	Archive    ArchiveConfig         // of ended jobs
 	Logger     *slog.Logger          // nil: nothing is logged
 
 	// Files with the tokens of users and agents for a Listen of TCP, made if they are not there;
 	// default user.token and agent.token in Data.
 	UserTokenFile, AgentTokenFile string
 
-	Coordinator coordinator.Config // Listen, Queues, Events and Metrics are set here
+	Coordinator coordinator.Config // Listen, Queues, Archive, Events and Metrics are set here
 	Gateway     gateway.Config     // its addresses, Access, Archive, Events and Registry are set here
 }
 
@@ -190,6 +192,7 @@ func (d *Dev) makeRoles() error {
 	case !errors.Is(err, syscall.ENOSPC):
 		return err
 	}
+	cfg.Coordinator.Archive = cfg.Archive.Coordinator(cfg.Store.Dir)
 	cfg.Coordinator.Disk = func() (disk.Space, error) { return disk.Measure(cfg.Store.Dir) }
 	cfg.Coordinator.OpenReadOnly = func(context.Context) (store.Store, error) { return pebble.OpenReadOnly(cfg.Store) }
 	c, err := coordinator.New(cfg.Coordinator, first.open)
@@ -251,10 +254,6 @@ func (f *firstStore) close() error {
 	return f.opened.Close()
 }
 
-// ArchivePath returns the path of the archive of a role, by the role's own data directory: roles
-// that have their directories side by side on one machine share it.
-func ArchivePath(data string) string { return filepath.Join(filepath.Dir(data), "archive", "jobs.db") }
-
 func (d *Dev) makeReaders() error {
 	follower, err := replica.NewFollower(replica.FollowerConfig{
 		Gateway: d.cfg.Gateway.ID, Leader: d.cfg.Coordinator.Listen, EventCapacity: d.cfg.Coordinator.EventCapacity,
@@ -263,17 +262,20 @@ func (d *Dev) makeReaders() error {
 	if err != nil {
 		return err
 	}
-	archived := sqlite.OpenReader(ArchivePath(d.cfg.Store.Dir))
-	d.cfg.Gateway.Archive = archived
+	closeArchive := func() error { return nil }
+	if path := d.cfg.Archive.Path(d.cfg.Store.Dir); path != "" {
+		archived := sqlite.OpenReader(path)
+		d.cfg.Gateway.Archive, closeArchive = archived, archived.Close
+	}
 	g, err := gateway.New(d.cfg.Gateway, follower)
 	if err != nil {
-		return errors.Join(err, archived.Close())
+		return errors.Join(err, closeArchive())
 	}
 	d.follower = follower
 	d.parts = append(
 		d.parts, follower.Run, func(ctx context.Context) error {
 			err := g.Serve(ctx, gateway.Listeners{Users: d.listener, Agents: d.agents})
-			return errors.Join(err, archived.Close())
+			return errors.Join(err, closeArchive())
 		},
 	)
 	return nil

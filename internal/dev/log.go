@@ -50,6 +50,13 @@ func CoordinatorEvents(log *slog.Logger) coordinator.Events {
 		GatewayUnread: func(gateway string) {
 			log.Warn("a gateway was cut off because it does not read its stream", "gateway", gateway)
 		},
+		Archive: func(trouble string) {
+			if trouble == "" {
+				log.Info("the archive takes ended jobs again")
+				return
+			}
+			log.Error("the archive takes no jobs: those that have ended stay in the active state", "reason", trouble)
+		},
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,8 +18,9 @@ import (
 )
 
 // Every event of a role is logged, except those that a gateway reports of each node: the nodes'
-// agents log them.
+// agents log them. Steps of archiving are not logged either: they come with each round.
 func TestAllEventsAreLogged(t *testing.T) {
+	unlogged := []string{"gateway.Events.NodeSilent", "gateway.Events.Registered", "coordinator.Events.ArchiveStep"}
 	log := slog.New(slog.DiscardHandler)
 	var check func(v reflect.Value)
 	check = func(v reflect.Value) {
@@ -27,7 +29,7 @@ func TestAllEventsAreLogged(t *testing.T) {
 			switch field := v.Field(i); {
 			case field.Kind() == reflect.Struct:
 				check(field)
-			case field.IsNil() != (name == "gateway.Events.NodeSilent" || name == "gateway.Events.Registered"):
+			case field.IsNil() != slices.Contains(unlogged, name):
 				t.Errorf("%s: nil is %v", name, field.IsNil())
 			}
 		}
@@ -55,6 +57,11 @@ func TestLogLines(t *testing.T) {
 			func() { coordinator.Failed(boom, 1500*time.Millisecond) },
 			`level=ERROR msg="the leadership failed" error=boom "again in"=1.5s`,
 		},
+		{
+			func() { coordinator.Archive("no space left") },
+			`level=ERROR msg="the archive takes no jobs: those that have ended stay in the active state" reason="no space left"`,
+		},
+		{func() { coordinator.Archive("") }, `level=INFO msg="the archive takes ended jobs again"`},
 		{
 			func() { coordinator.QueuesRefused(plimsoll.Invalid("root.b", "has jobs")) },
 			`level=ERROR msg="the queue file was refused and the tree stays as it was" field=root.b error="has jobs"`,

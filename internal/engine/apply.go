@@ -45,6 +45,7 @@ func (do *DiskShortage) apply(e *Engine, _ uint64, _ *Batch) { e.state.SetShorta
 
 func (do *Archived) apply(e *Engine, _ uint64, _ *Batch) {
 	e.state.Archived(do.ID, do.Sequence, do.Written, do.Deleted)
+	e.state.ArchivedAttempts(do.Attempts)
 	if do.Accept {
 		e.state.AcceptArchive(do.ID, do.Sequence)
 	}

@@ -285,6 +285,19 @@ func TestAnEndedJobGivesWayToANewOne(t *testing.T) {
 	if st := b.engine.State().Job("j").State; st != plimsoll.JobStarting {
 		t.Errorf("after a late report of the earlier job the new one is %v", st)
 	}
+	// An agent that knows no uids takes the earlier attempt for this one. It would never start this.
+	r.UID, r.At = plimsoll.UID{}, b.now-3600e9
+	b.send(&engine.ReportTasks{Node: "n0", Incarnation: 1, Reports: []engine.Report{r}})
+	b.settle()
+	task := b.engine.State().Job("j").Groups[0].Tasks[0]
+	if task.Result != plimsoll.ResultNodeFault || task.Failures != 0 {
+		t.Errorf("after the end of an earlier attempt without uid the task is %+v", task)
+	}
+	b.now += 60e9
+	b.settle()
+	if task := b.engine.State().Job("j").Groups[0].Tasks[0]; task.Attempt != 2 || task.State != plimsoll.TaskBound {
+		t.Errorf("then attempt %d is %v; a second one should be bound", task.Attempt, task.State)
+	}
 	late := tokened(job("j", 1, 100), "w")
 	late.Replace = true
 	if err := b.refusal(late); plimsoll.CodeOf(err) != plimsoll.CodeAlreadyExists {

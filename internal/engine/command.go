@@ -92,6 +92,7 @@ type (
 		ID               string
 		Sequence         uint64
 		Written, Deleted []state.JobName
+		Attempts         []state.AttemptsName // attempts of jobs that go on, which the archive holds
 		// Accept makes ID and Sequence the ones that the store needs, even if they are lower.
 		Accept bool
 	}

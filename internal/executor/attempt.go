@@ -17,7 +17,7 @@ import (
 
 // Status is the present state of an attempt. Times are Unix nanoseconds, zero before the event.
 type Status struct {
-	Task     string
+	Task     string // its local name
 	Attempt  int32
 	State    plimsoll.TaskState // TaskStarting, TaskRunning, TaskStopping or TaskFinished
 	Result   plimsoll.TaskResult
@@ -73,11 +73,13 @@ func CgroupName(task string, attempt int32) string { return fmt.Sprintf("%s-%d",
 
 // attemptKey names an attempt.
 type attemptKey struct {
-	task    string
+	task    string // its local name
 	attempt int32
 }
 
-func (k attemptKey) String() string { return fmt.Sprintf("attempt %d of %s", k.attempt, k.task) }
+func (k attemptKey) String() string {
+	return fmt.Sprintf("attempt %d of %s", k.attempt, TaskOf(k.task))
+}
 
 func (k attemptKey) validate() error {
 	if !fs.ValidPath(k.task) || k.task == "." || strings.Contains(k.task, "/") || len(k.task) > 240 {

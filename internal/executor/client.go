@@ -264,8 +264,9 @@ func (c *Client) ping(ctx context.Context) error {
 // its present status.
 func (c *Client) Start(ctx context.Context, req StartRequest) (Status, error) {
 	m := &pb.StartAttemptRequest{
-		Task: req.Task, Attempt: req.Attempt, Job: req.Job, Node: req.Node, Spec: wire.GroupSpecToProto(&req.Spec),
-		Dir: AttemptDir(c.cfg.Dir, req.Task, req.Attempt), Owner: req.Owner, Users: c.cfg.Users.toProto(),
+		Task: req.Task, Id: req.ID, Attempt: req.Attempt, Job: req.Job, Node: req.Node,
+		Spec: wire.GroupSpecToProto(&req.Spec),
+		Dir:  AttemptDir(c.cfg.Dir, req.Task, req.Attempt), Owner: req.Owner, Users: c.cfg.Users.toProto(),
 		Pids: req.Pids, TasksMemory: req.TasksMemory,
 	}
 	if !req.NoCgroup {
@@ -280,7 +281,7 @@ func (c *Client) Start(ctx context.Context, req StartRequest) (Status, error) {
 
 // StopRequest asks for the end of an attempt.
 type StopRequest struct {
-	Task    string
+	Task    string // its local name
 	Attempt int32
 	Grace   time.Duration       // between SIGTERM and SIGKILL; 0: the spec's killGrace
 	Result  plimsoll.TaskResult // the attempt's result: killed, evicted, preempted …

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -106,7 +107,7 @@ func environment(req *StartRequest, taskDir, home string) map[string]string {
 	}
 	maps.Copy(env, req.Spec.Env)
 	env["PLIMSOLL_JOB_ID"] = req.Job
-	env["PLIMSOLL_TASK_ID"] = req.Task
+	env["PLIMSOLL_TASK_ID"] = cmp.Or(req.ID, req.Task)
 	env["PLIMSOLL_ATTEMPT"] = strconv.Itoa(int(req.Attempt))
 	env["PLIMSOLL_TASK_DIR"] = taskDir
 	env["PLIMSOLL_NODE"] = req.Node
@@ -227,7 +228,8 @@ func reason(err error) error {
 
 // StartRequest asks for the start of one attempt.
 type StartRequest struct {
-	Task     string
+	Task     string // its local name
+	ID       string // of the task, for its program; empty: Task
 	Attempt  int32
 	Job      string
 	Node     string

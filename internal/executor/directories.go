@@ -191,7 +191,7 @@ func (s *Supervisor) sharedGroups(req *StartRequest) (groups []uint32, err error
 		}
 		if t.Owner != req.Owner {
 			return nil, cannotStart(
-				"volumesFrom[%d]: %s is a task of another owner, whose files are not shared", i, task,
+				"volumesFrom[%d]: %s is a task of another owner, whose files are not shared", i, TaskOf(task),
 			)
 		}
 		groups = append(groups, t.Group)

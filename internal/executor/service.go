@@ -87,7 +87,7 @@ func (v *service) StartAttempt(
 ) (*connect.Response[pb.StartAttemptResponse], error) {
 	m := r.Msg
 	req := StartRequest{
-		Task: m.GetTask(), Attempt: m.GetAttempt(), Job: m.GetJob(), Node: m.GetNode(),
+		Task: m.GetTask(), ID: m.GetId(), Attempt: m.GetAttempt(), Job: m.GetJob(), Node: m.GetNode(),
 		Spec: wire.GroupSpecFromProto(m.GetSpec()), NoCgroup: m.GetCgroup() == "", Owner: m.GetOwner(),
 		Pids: m.GetPids(), TasksMemory: m.GetTasksMemory(),
 	}

@@ -101,6 +101,9 @@ type Capabilities struct {
 	Limits string `json:"limits,omitempty"`
 	// Users is true if the supervisor obeys Users. An older supervisor runs all tasks as itself.
 	Users bool `json:"users,omitempty"`
+	// IDs is true if the supervisor tells a task's id from its local name. The program of an older
+	// one finds the local name in PLIMSOLL_TASK_ID.
+	IDs bool `json:"ids,omitempty"`
 	// Disk is DiskMeasured, or the reason for not measuring. It is empty for an older supervisor,
 	// which does not measure.
 	Disk string `json:"disk,omitempty"`
@@ -273,7 +276,7 @@ func (s *Supervisor) closeGroups() error {
 // takeOver finds out the machine's capabilities, reports them once, and takes over the attempts of
 // earlier supervisors.
 func (s *Supervisor) takeOver(ctx context.Context) error {
-	caps := Capabilities{PID: os.Getpid(), Users: true}
+	caps := Capabilities{PID: os.Getpid(), Users: true, IDs: true}
 	if s.cfg.NoTrace {
 		caps.Trace = "asked for by the configuration"
 	} else if err := s.probeTrace(); err != nil {

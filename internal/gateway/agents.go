@@ -185,6 +185,11 @@ func checkReports(req *pb.ReportTasksRequest) error {
 		if _, err := taskKey("reports.task", report.GetTask()); err != nil {
 			return err
 		}
+		if uid := report.GetUid(); uid != "" {
+			if _, err := plimsoll.ParseUID(uid); err != nil {
+				return plimsoll.Invalid("reports.uid", "%.64q is not a uid (task %s)", uid, report.GetTask())
+			}
+		}
 		if report.GetAttempt() < 1 {
 			return plimsoll.Invalid(
 				"reports.attempt", "is %d for task %s; attempts are counted from 1", report.GetAttempt(),

@@ -33,7 +33,8 @@ type archived struct {
 
 	mu struct {
 		sync.Mutex
-		mark archive.Mark // the newest that was seen
+		mark  archive.Mark // that the reader told last; zero while it is asked, and if it was a wrong one
+		asked uint64       // how often it was asked for its mark
 	}
 }
 
@@ -79,9 +80,7 @@ func (v *archiveView) read(ctx context.Context, read func(context.Context, archi
 	err := a.enter(bounded)
 	if err == nil {
 		defer func() { <-a.slots }()
-		if err = v.check(bounded); err == nil {
-			err = read(bounded, a.reader)
-		}
+		err = v.ask(bounded, read)
 	}
 	a.seconds.Observe(time.Since(began).Seconds())
 	code := plimsoll.CodeOf(err)
@@ -100,6 +99,44 @@ func (v *archiveView) read(ctx context.Context, read func(context.Context, archi
 		Code: plimsoll.CodeUnavailable, Err: err,
 		Msg: "this gateway cannot read the archive, so the answer is not known; " +
 			"try again, or ask a gateway beside the coordinator",
+	}
+}
+
+// ask reads between two looks at the mark. The reader answers from the archive of the last mark
+// that it told, and the mark is forgotten before it is asked for another one. So if the first look
+// finds the mark of another archive than the one that answers, the second one does not find it.
+func (v *archiveView) ask(ctx context.Context, read func(context.Context, archive.Reader) error) error {
+	a := v.g.archived
+	if err := v.check(ctx); err != nil {
+		return err
+	}
+	err := read(ctx, a.reader)
+	if plimsoll.CodeOf(err) == plimsoll.CodeStale {
+		a.forget()
+		return err
+	}
+	if other := v.check(ctx); other != nil {
+		return other
+	}
+	return err
+}
+
+// forget forgets the mark, and returns a number by which remember knows whether it was forgotten
+// again since.
+func (a *archived) forget() (asked uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.mu.mark = archive.Mark{}
+	a.mu.asked++
+	return a.mu.asked
+}
+
+// remember keeps a mark, unless a later call has asked for another one.
+func (a *archived) remember(mark *archive.Mark, asked uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.mu.asked == asked {
+		a.mu.mark = *mark
 	}
 }
 
@@ -134,6 +171,7 @@ func (v *archiveView) check(ctx context.Context) error {
 	if mark.ID == v.status.ID && mark.Sequence >= v.status.Sequence {
 		return nil
 	}
+	asked := a.forget()
 	mark, err := a.reader.Mark(ctx)
 	switch {
 	case err != nil:
@@ -146,9 +184,7 @@ func (v *archiveView) check(ctx context.Context) error {
 			"its archive is an older copy: it ends at %d, and jobs up to %d have left the active store",
 			mark.Sequence, v.status.Sequence)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.mu.mark = mark
+	a.remember(&mark, asked)
 	return nil
 }
 

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -237,6 +236,54 @@ func TestWithoutTheArchiveNothingIsSaidNotToExist(t *testing.T) {
 	}
 }
 
+// swappedArchive is an archive that somebody replaces by an empty one. As the contract of readers
+// says, its calls fail with CodeStale until Mark has told of the new one.
+type swappedArchive struct {
+	*archivetest.Memory
+	empty           *archivetest.Memory
+	swapped, marked bool
+}
+
+func (s *swappedArchive) Mark(ctx context.Context) (archive.Mark, error) {
+	if s.marked = s.swapped; s.swapped {
+		return s.empty.Mark(ctx)
+	}
+	return s.Memory.Mark(ctx)
+}
+
+func (s *swappedArchive) Job(ctx context.Context, id string, uid plimsoll.UID) (archive.Stored, error) {
+	switch {
+	case s.swapped && !s.marked:
+		return archive.Stored{}, plimsoll.Errorf(plimsoll.CodeStale, "another file has taken its place")
+	case s.swapped:
+		return s.empty.Job(ctx, id, uid)
+	}
+	return s.Memory.Job(ctx, id, uid)
+}
+
+// The mark of an archive that was right does not count for another one in its place.
+func TestAReplacedArchiveIsNoticed(t *testing.T) {
+	c := newCell(t)
+	gone := c.submit("gone", "ann", "root.x", nil, 1)
+	c.end(gone, 0)
+	c.archived(gone)
+	a := &swappedArchive{Memory: c.archive, empty: archivetest.NewMemory()}
+	if _, err := a.empty.Fence(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	s := directly(newGateway(t, Config{Archive: a}, c.f))
+	must(t, s.jobs.GetJob, &pb.GetJobRequest{Id: "gone"})
+	a.swapped = true
+	for range 3 {
+		_, err := call(s.jobs.GetJob, &pb.GetJobRequest{Id: "gone"})
+		if plimsoll.CodeOf(err) != plimsoll.CodeUnavailable {
+			t.Errorf("%v", err)
+		}
+	}
+	a.swapped = false
+	must(t, s.jobs.GetJob, &pb.GetJobRequest{Id: "gone"})
+}
+
 // Without an archive in the cell, what the copy does not have does not exist.
 func TestWithoutAnArchiveInTheCellAMissingJobIsNotFound(t *testing.T) {
 	f := newFake()
@@ -403,59 +450,6 @@ func TestDeleteJobIsSentToTheLeader(t *testing.T) {
 	}
 	if sent := f.sent(); len(sent) > 0 {
 		t.Errorf("bad requests were sent: %v", sent)
-	}
-}
-
-func TestAttemptsAreThoseOfTheArchiveThenThoseOfTheRecord(t *testing.T) {
-	c := newCell(t)
-	s := c.serve(Config{})
-	j := c.submit("a", "ann", "root.x", nil, 1)
-	task := &j.tasks[0]
-	task.Attempt = 12
-	for n := int32(9); n < 12; n++ {
-		task.Attempts = append(task.Attempts, plimsoll.Attempt{Number: n, Node: "n2", Result: plimsoll.ResultFailed})
-	}
-	c.f.put(putTask(*task))
-	key := wire.TaskKey("a", "map", 0)
-	for _, first := range []int32{1, 5} {
-		list := &pb.ListAttemptsResponse{}
-		for n := first; n < first+4; n++ {
-			list.Attempts = append(list.Attempts, &pb.Attempt{Number: n, Node: "n0"})
-		}
-		value, err := proto.Marshal(list)
-		if err != nil {
-			t.Fatal(err)
-		}
-		chunk := archive.Attempts{UID: j.status.UID, TaskKey: key, First: first, Value: value}
-		if c.mark, err = c.archive.Write(t.Context(), 1, nil, []archive.Attempts{chunk}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	check := func(step string, after int32, archived bool) {
-		t.Helper()
-		got := must(t, s.jobs.ListAttempts, &pb.ListAttemptsRequest{Task: "a.map.0", After: after})
-		var numbers, want []int32
-		for _, a := range got.GetAttempts() {
-			numbers = append(numbers, a.GetNumber())
-		}
-		for n := after + 1; n <= 12; n++ {
-			want = append(want, n)
-		}
-		if !slices.Equal(numbers, want) || got.GetArchived() != archived {
-			t.Errorf("%s: %v, archived %v; want %v", step, numbers, got.GetArchived(), want)
-		}
-	}
-	check("while it runs", 0, false)
-	check("behind some", 6, false)
-	check("behind those of the archive", 10, false)
-	c.end(j, 1)
-	c.archived(j)
-	check("in the archive", 0, true)
-	if _, err := call(s.jobs.ListAttempts, &pb.ListAttemptsRequest{
-		Task:  "a.map.0",
-		After: -1,
-	}); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
-		t.Errorf("%v", err)
 	}
 }
 

@@ -3,7 +3,6 @@ package gateway
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"net/http"
 
 	"connectrpc.com/connect"
@@ -284,7 +283,7 @@ func (a *assignments) assign(snapshot *replica.Snapshot, task *pb.Task) (*pb.Ass
 	if err != nil {
 		return nil, err
 	}
-	uid, err := a.uidOf(snapshot, task.GetJob())
+	uid, err := uidIn(snapshot, task.GetJob())
 	if err != nil {
 		return nil, err
 	}
@@ -293,7 +292,7 @@ func (a *assignments) assign(snapshot *replica.Snapshot, task *pb.Task) (*pb.Ass
 		if group.GetName() == task.GetGroup() {
 			return &pb.Assignment{
 				Task: task, Owner: spec.GetOwner(), Spec: forTask(group, task.GetIndex()), Labels: spec.GetLabels(),
-				Queue: spec.GetQueue(), Uid: uid,
+				Queue: spec.GetQueue(), Uid: uidText(uid),
 			}, nil
 		}
 	}
@@ -329,19 +328,6 @@ func (a *assignments) specOf(snapshot *replica.Snapshot, job string) (*pb.JobSpe
 		)
 	}
 	return a.specs.get(job, data)
-}
-
-// uidOf returns a job's uid; empty if this copy does not have it.
-func (a *assignments) uidOf(snapshot *replica.Snapshot, job string) (string, error) {
-	data, ok := snapshot.Get(wire.KindJobStatus, job)
-	if !ok {
-		return "", nil
-	}
-	facts, err := wire.LookAtJob(data)
-	if err != nil {
-		return "", fmt.Errorf("find the uid of job %s: %w", job, err)
-	}
-	return string(facts.UID), nil
 }
 
 // remove queues the removal of a task, if it was assigned.

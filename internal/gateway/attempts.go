@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"connectrpc.com/connect"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
@@ -45,7 +44,7 @@ func (s jobService) ListAttempts(
 		return nil, undecodable(wire.KindTask, key, err)
 	}
 	resp := &pb.ListAttemptsResponse{
-		Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age), Archived: found.archived,
+		Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age), Archived: found.archived(),
 	}
 	held := task.AllAttempts()
 	if len(held) > 0 && held[0].Number > m.GetAfter()+1 {
@@ -72,14 +71,14 @@ func (s jobService) earlierAttempts(
 	if err != nil || !kept.kept() {
 		return err
 	}
-	uid := found.uid
-	if !found.archived {
-		if uid, err = uidOfJob(v, wire.JobOfTaskKey(key)); err != nil {
-			return err
-		}
+	var uid plimsoll.UID
+	if found.archived() {
+		uid = found.stored.UID
+	} else if uid, err = uidOfJob(v, wire.JobOfTaskKey(key)); err != nil {
+		return err
 	}
 	return kept.read(ctx, func(ctx context.Context, r archive.Reader) error {
-		chunks, err := r.Attempts(ctx, uid, key, 0)
+		chunks, err := r.Attempts(ctx, uid, key, max(0, after-plimsoll.AttemptChunk))
 		for err == nil && len(chunks) > 0 {
 			for _, chunk := range chunks {
 				if err := addAttempts(ctx, &chunk, first, after, resp); err != nil || resp.Next > 0 {
@@ -95,27 +94,32 @@ func (s jobService) earlierAttempts(
 	})
 }
 
-// addAttempts adds the attempts of a chunk, which are a list in field 1, until the answer is full.
+// addAttempts adds the attempts of a chunk until the answer is full. The archive of a cell that ran
+// without one for a while may have chunks that overlap: each attempt is added once.
 func addAttempts(
 	ctx context.Context, chunk *archive.Attempts, first, after int32, resp *pb.ListAttemptsResponse,
 ) error {
 	if err := holding(ctx, len(chunk.Value)); err != nil {
 		return err
 	}
-	list := &pb.ListAttemptsResponse{}
-	if err := proto.Unmarshal(chunk.Value, list); err != nil {
+	list, err := wire.DecodeAttempts(chunk.Value)
+	if err != nil {
 		return plimsoll.Errorf(plimsoll.CodeCorrupt, "the attempts of %q from %d on cannot be decoded: %v",
 			chunk.TaskKey, chunk.First, err)
 	}
-	for _, a := range list.GetAttempts() {
-		if a.GetNumber() <= after || a.GetNumber() >= first {
+	for i := range list {
+		n := len(resp.Attempts)
+		if n > 0 {
+			after = resp.Attempts[n-1].GetNumber()
+		}
+		if list[i].Number <= after || list[i].Number >= first {
 			continue
 		}
-		if n := len(resp.Attempts); n == maxAttempts {
-			resp.Next = resp.Attempts[n-1].GetNumber()
+		if n == maxAttempts {
+			resp.Next = after
 			return nil
 		}
-		resp.Attempts = append(resp.Attempts, a)
+		resp.Attempts = append(resp.Attempts, wire.AttemptToProto(&list[i]))
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/archive"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
@@ -16,8 +17,9 @@ import (
 // of all tasks.
 const maxAgentMessage = 8 << 20
 
-// ReadLogs relays the output of an attempt of a task from the agent of the attempt's node. With
-// follow it waits until the attempt has begun, and goes on until it has ended.
+// ReadLogs relays the output of an attempt of a task from the agent of the attempt's node. The
+// task's job may be in the archive. With follow it waits until the attempt has begun, and goes on
+// until it has ended.
 func (s jobService) ReadLogs(
 	ctx context.Context, req *connect.Request[pb.ReadLogsRequest], stream *connect.ServerStream[pb.ReadLogsResponse],
 ) error {
@@ -39,7 +41,7 @@ func (s jobService) ReadLogs(
 	if attempt == 0 {
 		attempt = task.GetAttempt()
 	}
-	node, err := logNode(snapshot, task, attempt)
+	node, err := logNode(snapshot, task.Task, attempt)
 	if err != nil {
 		return err
 	}
@@ -50,12 +52,12 @@ func (s jobService) ReadLogs(
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	logs, err := client.logs.ReadTaskLog(ctx, connect.NewRequest(&pb.ReadTaskLogRequest{
-		Task: req.Msg.GetTask(), Attempt: attempt, Stream: req.Msg.GetStream(), Follow: req.Msg.GetFollow(),
-		TailBytes: req.Msg.GetTailBytes(),
+		Task: req.Msg.GetTask(), Uid: uidText(task.uid), Attempt: attempt, Stream: req.Msg.GetStream(),
+		Follow: req.Msg.GetFollow(), TailBytes: req.Msg.GetTailBytes(),
 		TailLines: req.Msg.GetTailLines(), SinceNanos: req.Msg.GetSinceNanos(), Timestamps: req.Msg.GetTimestamps(),
 	}))
 	if err != nil {
-		return relayError(ctx, task, node, err)
+		return relayError(ctx, task.Task, node, err)
 	}
 	defer logs.Close() //nolint:errcheck // the stream is at its end or its context is: there is nothing to learn
 	for logs.Receive() {
@@ -66,11 +68,11 @@ func (s jobService) ReadLogs(
 			return err
 		}
 	}
-	return relayError(ctx, task, node, logs.Err())
+	return relayError(ctx, task.Task, node, logs.Err())
 }
 
 func checkLogRequest(req *pb.ReadLogsRequest) error {
-	if _, err := taskKey("task", req.GetTask()); err != nil {
+	if _, _, err := taskLifetime(req.GetTask(), req.GetJobUid()); err != nil {
 		return err
 	}
 	if req.GetAttempt() < 0 {
@@ -97,43 +99,86 @@ func checkLogRequest(req *pb.ReadLogsRequest) error {
 	return nil
 }
 
-// begunTask returns the task of the request and a snapshot that holds it, once the requested
-// attempt has begun. Without follow it does not wait. With follow it opens the stream first, so
-// that the caller sees that the call was taken.
+// taskLifetime reads the task of a request for its files, and the lifetime of its job.
+func taskLifetime(id, uid string) (key string, wanted lifetime, err error) {
+	key, err = taskKey("task", id)
+	if err != nil {
+		return "", lifetime{}, err
+	}
+	wanted, err = parseLifetime("task", wire.JobOfTaskKey(key), "jobUid", uid)
+	return key, wanted, err
+}
+
+// filedTask is a task whose files are asked for.
+type filedTask struct {
+	*pb.Task
+	uid    plimsoll.UID // of its job; zero: not known
+	stored *archive.Stored
+}
+
+// taskWithFiles finds a task in a snapshot or in the archive.
+func (g *Gateway) taskWithFiles(
+	ctx context.Context, s *replica.Snapshot, wanted lifetime, key, id string,
+) (filedTask, error) {
+	found, err := g.findTask(ctx, s, wanted, key, id)
+	if err != nil {
+		return filedTask{}, err
+	}
+	t := filedTask{Task: &pb.Task{}, stored: found.stored}
+	if err := decode(wire.KindTask, key, found.record, t.Task); err != nil {
+		return filedTask{}, err
+	}
+	if found.archived() {
+		t.uid = found.stored.UID
+		return t, nil
+	}
+	t.uid, err = uidIn(s, t.GetJob())
+	return t, err
+}
+
+// begunTask returns the task of the request and a snapshot, once the requested attempt has begun.
+// Without follow it does not wait. With follow it opens the stream first, so that the caller sees
+// that the call was taken.
 func (s jobService) begunTask(
 	ctx context.Context, req *pb.ReadLogsRequest, stream *connect.ServerStream[pb.ReadLogsResponse],
-) (*replica.Snapshot, *pb.Task, error) {
+) (*replica.Snapshot, filedTask, error) {
 	id := req.GetTask()
-	job, _, _, _ := wire.SplitTaskID(id)
+	none := filedTask{}
+	key, life, err := taskLifetime(id, req.GetJobUid())
+	if err != nil {
+		return nil, none, err
+	}
+	job := wire.JobOfTaskKey(key)
 	// The status counts tasks by state, so it changes with each task.
 	changed, cancel := s.g.replica.Watch(wire.KindJobStatus, job)
 	defer cancel()
 	snapshot, err := s.g.read(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, none, err
 	}
 	opened := false
 	for {
-		task, err := loadTask(snapshot, id)
+		task, err := s.g.taskWithFiles(ctx, snapshot, life, key, id)
 		if err != nil {
-			return nil, nil, err
+			return nil, none, err
 		}
+		life.uid = task.uid // a later job with the id is not meant
 		state := plimsoll.TaskState(task.GetState())
 		begun := task.GetAttempt() > 0 && state != plimsoll.TaskBound
 		switch wanted := req.GetAttempt(); {
 		case wanted > 0 && wanted < task.GetAttempt(), begun && (wanted == 0 || wanted == task.GetAttempt()):
 			return snapshot, task, nil
 		case state == plimsoll.TaskFinished && task.GetAttempt() == 0:
-			return nil, nil, plimsoll.Errorf(
+			return nil, none, plimsoll.Errorf(
 				plimsoll.CodeNotFound, "task %s ended without being started, so it wrote nothing", id,
 			)
 		case state == plimsoll.TaskFinished:
-			return nil, nil, plimsoll.Errorf(
+			return nil, none, plimsoll.Errorf(
 				plimsoll.CodeNotFound, "task %s ended with attempt %d; there is no attempt %d", id, task.GetAttempt(),
 				wanted,
 			)
 		case !req.GetFollow():
-			return nil, nil, plimsoll.Errorf(
+			return nil, none, plimsoll.Errorf(
 				plimsoll.CodeConflict,
 				"task %s has not been started yet, so it wrote nothing; follow it to wait, or ask to explain it", id,
 			)
@@ -142,13 +187,13 @@ func (s jobService) begunTask(
 			opened = true
 			req.TailBytes, req.TailLines = 0, 0 // nothing is written yet, so all of the log is new
 			if err := stream.Send(nil); err != nil {
-				return nil, nil, err
+				return nil, none, err
 			}
 		}
 		// As in WatchAssignments, no snapshot is kept while the stream waits.
 		select {
 		case <-ctx.Done():
-			return nil, nil, callerGone(ctx)
+			return nil, none, callerGone(ctx)
 		case <-changed:
 		}
 		snapshot = s.g.replica.Latest()

@@ -54,12 +54,12 @@ func (a *agentLogs) ReadTaskLog(
 	return nil
 }
 
-// ReadTaskOutputs answers with one file that holds the outputs of the request.
+// ReadTaskOutputs answers with one file that holds the outputs and the uid of the request.
 func (a *agentLogs) ReadTaskOutputs(
 	_ context.Context, req *connect.Request[pb.ReadTaskOutputsRequest],
 	stream *connect.ServerStream[pb.ReadTaskOutputsResponse],
 ) error {
-	text := strings.Join(req.Msg.GetOutputs(), " ")
+	text := strings.Join(append(req.Msg.GetOutputs(), req.Msg.GetUid()), " ")
 	for _, m := range []*pb.ReadTaskOutputsResponse{
 		{Part: &pb.ReadTaskOutputsResponse_Summary{Summary: &pb.OutputSummary{Files: 1, Bytes: int64(len(text))}}},
 		{Part: &pb.ReadTaskOutputsResponse_File{File: &pb.OutputFile{Path: "f", Size: int64(len(text))}}},

@@ -18,7 +18,8 @@ func (s jobService) FetchOutputs(
 	ctx context.Context, req *connect.Request[pb.FetchOutputsRequest],
 	stream *connect.ServerStream[pb.FetchOutputsResponse],
 ) error {
-	if _, err := taskKey("task", req.Msg.GetTask()); err != nil {
+	key, wanted, err := taskLifetime(req.Msg.GetTask(), req.Msg.GetJobUid())
+	if err != nil {
 		return err
 	}
 	var reading slot
@@ -32,11 +33,15 @@ func (s jobService) FetchOutputs(
 	if err != nil {
 		return err
 	}
-	task, outputs, err := s.outputsOf(snapshot, req.Msg.GetTask())
+	task, err := s.g.taskWithFiles(ctx, snapshot, wanted, key, req.Msg.GetTask())
 	if err != nil {
 		return err
 	}
-	node, err := logNode(snapshot, task, task.GetAttempt())
+	outputs, err := s.outputsOf(snapshot, &task)
+	if err != nil {
+		return err
+	}
+	node, err := logNode(snapshot, task.Task, task.GetAttempt())
 	if err != nil {
 		return err
 	}
@@ -47,10 +52,10 @@ func (s jobService) FetchOutputs(
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	files, err := client.logs.ReadTaskOutputs(ctx, connect.NewRequest(&pb.ReadTaskOutputsRequest{
-		Task: req.Msg.GetTask(), Outputs: outputs,
+		Task: req.Msg.GetTask(), Uid: uidText(task.uid), Outputs: outputs,
 	}))
 	if err != nil {
-		return relayError(ctx, task, node, err)
+		return relayError(ctx, task.Task, node, err)
 	}
 	defer files.Close() //nolint:errcheck // the stream is at its end or its context is: there is nothing to learn
 	for files.Receive() {
@@ -58,22 +63,14 @@ func (s jobService) FetchOutputs(
 			return err
 		}
 	}
-	return relayError(ctx, task, node, files.Err())
+	return relayError(ctx, task.Task, node, files.Err())
 }
 
-// outputsOf returns a task that has ended, and the outputs that its group declares.
-func (s jobService) outputsOf(snapshot *replica.Snapshot, id string) (*pb.Task, []string, error) {
-	task, err := loadTask(snapshot, id)
+// outputsOf returns the outputs that the group of a task declares. The task must have ended.
+func (s jobService) outputsOf(snapshot *replica.Snapshot, task *filedTask) ([]string, error) {
+	spec, err := s.specOf(snapshot, task)
 	if err != nil {
-		return nil, nil, err
-	}
-	data, ok := snapshot.Get(wire.KindJobSpec, task.GetJob())
-	if !ok {
-		return nil, nil, noJob(task.GetJob())
-	}
-	spec, err := s.g.specs.get(task.GetJob(), data)
-	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	var outputs []string
 	for _, group := range spec.GetGroups() {
@@ -83,22 +80,36 @@ func (s jobService) outputsOf(snapshot *replica.Snapshot, id string) (*pb.Task, 
 	}
 	switch {
 	case len(outputs) == 0:
-		return nil, nil, &plimsoll.Error{
+		return nil, &plimsoll.Error{
 			Code: plimsoll.CodeConflict, Field: "outputs",
 			Msg: fmt.Sprintf(
 				"group %s of job %s declares none; name the files in the job file", task.GetGroup(), task.GetJob(),
 			),
 		}
 	case plimsoll.TaskState(task.GetState()) != plimsoll.TaskFinished:
-		return nil, nil, plimsoll.Errorf(
-			plimsoll.CodeConflict, "task %s has not ended; its outputs can be fetched when it has", id,
+		return nil, plimsoll.Errorf(
+			plimsoll.CodeConflict, "task %s has not ended; its outputs can be fetched when it has", taskID(task.Task),
 		)
 	case task.GetAttempt() == 0:
-		return nil, nil, plimsoll.Errorf(
-			plimsoll.CodeNotFound, "task %s ended without being started, so it has no outputs", id,
+		return nil, plimsoll.Errorf(
+			plimsoll.CodeNotFound, "task %s ended without being started, so it has no outputs", taskID(task.Task),
 		)
 	}
-	return task, outputs, nil
+	return outputs, nil
+}
+
+// specOf returns the specification of a task's job. One of the archive does not go through the
+// cache, which is for the jobs that run.
+func (s jobService) specOf(snapshot *replica.Snapshot, task *filedTask) (*pb.JobSpec, error) {
+	if task.stored != nil {
+		spec := &pb.JobSpec{}
+		return spec, decode(wire.KindJobSpec, task.GetJob(), task.stored.Spec, spec)
+	}
+	data, ok := snapshot.Get(wire.KindJobSpec, task.GetJob())
+	if !ok {
+		return nil, noJob(task.GetJob())
+	}
+	return s.g.specs.get(task.GetJob(), data)
 }
 
 // relayedOutputs passes on a part of an agent's answer. A part of a newer agent that is not known

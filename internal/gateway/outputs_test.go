@@ -43,7 +43,7 @@ func TestOutputsAreRelayedFromTheTasksNode(t *testing.T) {
 			got = append(got, string(p.Data)) // the agent answers with the outputs that it was asked for
 		}
 	}
-	if err := stream.Err(); err != nil || strings.Join(got, ", ") != "summary, f, report.csv logs/*" {
+	if err := stream.Err(); err != nil || strings.Join(got, ", ") != "summary, f, report.csv logs/* " {
 		t.Errorf("got %q, %v", got, err)
 	}
 }

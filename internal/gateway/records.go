@@ -61,21 +61,33 @@ func loadNode(s *replica.Snapshot, id string) (*pb.Node, error) {
 	return node, err
 }
 
-// loadTask returns a task by its id, which names its job, group and index.
-func loadTask(s *replica.Snapshot, id string) (*pb.Task, error) {
-	key, err := taskKey("id", id)
-	if err != nil {
-		return nil, err
-	}
-	task, err := load[pb.Task](s, wire.KindTask, key)
-	if err == nil && task == nil {
-		err = noTask(id)
-	}
-	return task, err
-}
-
 func noTask(id string) error {
 	return plimsoll.Errorf(plimsoll.CodeNotFound, "there is no task %q", id)
+}
+
+// uidIn returns the uid of a job of a snapshot; zero if the snapshot does not have the job.
+func uidIn(s *replica.Snapshot, job string) (plimsoll.UID, error) {
+	data, ok := s.Get(wire.KindJobStatus, job)
+	if !ok {
+		return plimsoll.UID{}, nil
+	}
+	facts, err := wire.LookAtJob(data)
+	if err != nil {
+		return plimsoll.UID{}, undecodable(wire.KindJobStatus, job, err)
+	}
+	uid, err := facts.Lifetime()
+	if err != nil {
+		return plimsoll.UID{}, undecodable(wire.KindJobStatus, job, err)
+	}
+	return uid, nil
+}
+
+// uidText returns a uid for an agent; empty if it is not known.
+func uidText(uid plimsoll.UID) string {
+	if uid.IsZero() {
+		return ""
+	}
+	return uid.String()
 }
 
 // taskKey turns a task's id into the key of its record.

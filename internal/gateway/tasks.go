@@ -5,6 +5,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/archive"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
@@ -31,22 +32,23 @@ func (s jobService) getTask(ctx context.Context, req *pb.GetTaskRequest, a *answ
 	if err != nil {
 		return err
 	}
-	record, err := a.chosen(wire.KindTask, key, found.record, mask, found.archived)
+	record, err := a.chosen(wire.KindTask, key, found.record, mask, found.archived())
 	if err != nil {
 		return err
 	}
 	a.Add(fieldTask, record)
 	return a.Finish(&pb.GetTaskResponse{
-		Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age), Archived: found.archived,
+		Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age), Archived: found.archived(),
 	})
 }
 
 // soughtTask is the record of a task, and its place.
 type soughtTask struct {
-	record   []byte
-	archived bool
-	uid      plimsoll.UID // of the job, if archived
+	record []byte
+	stored *archive.Stored // the job, if it is in the archive; else nil
 }
+
+func (t *soughtTask) archived() bool { return t.stored != nil }
 
 // findTask finds a task as find finds its job.
 func (g *Gateway) findTask(
@@ -71,8 +73,8 @@ func (g *Gateway) findTask(
 	if err != nil {
 		return t, err
 	}
-	t.archived, t.uid = true, job.stored.UID
-	t.record, err = v.archivedTask(ctx, t.uid, key, id)
+	t.stored = job.stored
+	t.record, err = v.archivedTask(ctx, t.stored.UID, key, id)
 	return t, err
 }
 

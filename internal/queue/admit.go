@@ -32,6 +32,7 @@ func (t *Tree) AdmitAnyway(a *Account) {
 	a.admitted = true
 	for q := a.queue; q != nil; q = q.Parent {
 		q.Admitted++
+		t.touch(q)
 	}
 	for l := a.lanes; l != nil; l = l.sibling {
 		if l.ready > 0 {

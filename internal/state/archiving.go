@@ -160,7 +160,7 @@ func (s *State) loadArchive(stored plimsoll.ArchiveStatus) {
 // CodeNotFound says that the state does not know the job; the archive may know it.
 func (s *State) DeleteJob(id string, uid plimsoll.UID) error {
 	j := s.jobs[id]
-	if j == nil || j.forgetting || j.dropping || !uid.IsZero() && uid != j.UID {
+	if j == nil || j.forgetting || !uid.IsZero() && uid != j.UID {
 		return plimsoll.Errorf(plimsoll.CodeNotFound, "there is no job %q", id)
 	}
 	if !j.State.Ended() {
@@ -168,6 +168,9 @@ func (s *State) DeleteJob(id string, uid plimsoll.UID) error {
 	}
 	if j.deleted {
 		return nil
+	}
+	if j.dropping { // it was replaced, and readers see it until it is forgotten
+		return plimsoll.Errorf(plimsoll.CodeUnavailable, "job %q is being forgotten; try again", id)
 	}
 	j.deleted = true
 	s.markStatus(j, true)
@@ -203,6 +206,9 @@ func (s *State) giveWay(old *Job, replace bool) error {
 	return &plimsoll.Error{Code: plimsoll.CodeAlreadyExists, Field: "job", Msg: fmt.Sprintf(
 		"%q already exists (%s); choose another id", id, old.State)}
 }
+
+// MaxToArchive returns how many ended jobs may wait for the archive before submits are refused.
+func (s *State) MaxToArchive() int { return s.cfg.MaxToArchive }
 
 // checkArchive refuses submits while too many jobs wait for the archive. While it has trouble, half
 // of the tasks or bytes that all jobs may have is too much too.

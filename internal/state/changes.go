@@ -119,6 +119,7 @@ func (s *State) Forget(budget Budget) {
 func (s *State) Continue(budget Budget) {
 	s.stopping = runSteps(s.stopping, budget, s.stopTasks)
 	s.emptying = runSteps(s.emptying, budget, s.emptyNode)
+	s.leaving = runSteps(s.leaving, budget, s.leaveRecord)
 	s.readmit(budget)
 	s.growing = runSteps(s.growing, budget, s.createTasks)
 	s.excluded = runSteps(s.excluded, budget, s.dropExclusions) // after the steps that end jobs
@@ -127,7 +128,8 @@ func (s *State) Continue(budget Budget) {
 
 // Behind reports whether work is left over for the next turn.
 func (s *State) Behind() bool {
-	return len(s.stopping)+len(s.emptying)+len(s.growing)+len(s.excluded)+len(s.forgetting) > 0 || s.tree.HasNextCause() ||
+	return len(s.stopping)+len(s.emptying)+len(s.growing)+len(s.excluded)+len(s.forgetting)+len(s.leaving) > 0 ||
+		s.tree.HasNextCause() ||
 		s.tree.Readmitting() ||
 		s.mustExpire() || s.mustForgetOutcome() || s.isDue() || s.dirty.archive
 }

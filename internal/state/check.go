@@ -191,7 +191,7 @@ func (s *State) checkNames(unknown map[string]int64) error {
 // checkUsageSums compares the counted usage of the jobs, and its sums, with the rows.
 func (s *State) checkUsageSums() error {
 	var all, givable usage
-	made, counts := 0, Totals{Ends: s.totals.Ends}
+	made, counts := 0, Totals{Ends: s.totals.Ends, AttemptsDropped: s.totals.AttemptsDropped}
 	for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
 		j, texts := s.jobs[id], 0
 		counts.Jobs[j.State]++
@@ -199,8 +199,11 @@ func (s *State) checkUsageSums() error {
 			made += len(j.Groups[i].Tasks)
 			for k := range j.Groups[i].Tasks {
 				counts.Tasks[j.Groups[i].Tasks[k].State]++
-				attempts := formerBytes(Ref{&j.Groups[i], int32(k)}.former())
-				texts += tableShare * (len(j.Groups[i].Tasks[k].Message) + attempts)
+				ref := Ref{&j.Groups[i], int32(k)}
+				if err := checkFormer(ref); err != nil {
+					return err
+				}
+				texts += tableShare * (len(ref.Task().Message) + formerBytes(ref.former()))
 			}
 		}
 		takes, gives := j.usageWith(j.Spec), j.givable || j.forgetting
@@ -220,6 +223,11 @@ func (s *State) checkUsageSums() error {
 			"jobs hold %+v, givable ones %+v, and %d tasks are there, but that is %+v, %+v, %d", s.usage,
 			s.usageGivable, s.taskCount, all, givable, made,
 		)
+	}
+	for _, n := range s.slots {
+		if n != nil {
+			counts.Nodes[n.condition()]++
+		}
 	}
 	if counts != s.totals {
 		return fmt.Errorf("the totals are %+v, but that is %+v", s.totals, counts)
@@ -427,8 +435,10 @@ func (s *State) Dump(w io.Writer) error {
 	}
 	var err error
 	s.tree.Root.Walk(func(q *queue.Queue) {
+		st := s.QueueStatus(q)
+		st.JobsWaiting = 0 // a load admits the jobs anew that have not begun
 		if err == nil {
-			_, err = fmt.Fprintf(w, "queue %+v\n", s.QueueStatus(q))
+			_, err = fmt.Fprintf(w, "queue %+v\n", st)
 		}
 	})
 	return err

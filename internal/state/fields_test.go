@@ -248,19 +248,25 @@ func TestEveryFieldOfASpecificationIsPlaced(t *testing.T) {
 func TestEveryFieldOfAStatusIsDerived(t *testing.T) {
 	s := New(Config{}, plimsoll.QueueConfig{Name: plimsoll.RootQueue, Parent: true, Queues: []plimsoll.QueueConfig{{
 		Name: "leaf", Guaranteed: plimsoll.Resources{"cpu": 1}, Max: plimsoll.Resources{"cpu": 100}, MaxTasks: 5,
+		MaxJobs: 1,
 	}}})
 	s.Begin(1000, 1)
 	n := &plimsoll.Node{ID: "n", Incarnation: 1, Capacity: plimsoll.Resources{"cpu": 10}}
 	if _, err := s.Register(n, "g"); err != nil {
 		t.Fatal(err)
 	}
-	j, err := s.Submit(&plimsoll.JobSpec{ID: "j", Queue: "root.leaf", Groups: []plimsoll.GroupSpec{
-		{Name: "g", Count: 2, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": 1}},
-	}}, false)
-	if err != nil {
-		t.Fatal(err)
+	submit := func(id string) *Job {
+		j, err := s.Submit(&plimsoll.JobSpec{ID: id, Queue: "root.leaf", Groups: []plimsoll.GroupSpec{
+			{Name: "g", Count: 2, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": 1}},
+		}}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Continue(Budget{})
+		return j
 	}
-	s.Continue(Budget{})
+	j := submit("j")
+	submit("waits")
 	s.Bind(j.Groups[0].Next(), s.Node("n").Slot)
 	s.setSick(s.Node("n"), 1e12)
 	node, queue := s.NodeStatus(s.Node("n")), s.QueueStatus(s.Queue("root.leaf"))

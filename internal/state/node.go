@@ -85,6 +85,7 @@ func (s *State) addNode(node plimsoll.Node) *Node {
 	s.countNodeNames(n.Capacity, 1)
 	s.countEligible(n.Slot, 1)
 	s.nodes[n.ID] = n
+	s.countNode(n)
 	s.markNode(n)
 	s.markNodeStatus(n)
 	s.setTotal()
@@ -127,6 +128,7 @@ func (s *State) book(n *Node) {
 	s.countEligible(n.Slot, -1)
 	s.Fleet.Put(n.Slot, server(n))
 	s.countEligible(n.Slot, 1)
+	s.countNode(n)
 }
 
 func (s *State) update(n *Node, node *plimsoll.Node) {
@@ -338,6 +340,7 @@ func (s *State) RemoveNode(id string) error {
 	s.total.Sub(s.Fleet.Capacity(n.Slot))
 	s.countNodeNames(n.Capacity, -1)
 	s.setTotal()
+	s.uncountNode(n)
 	s.countEligible(n.Slot, -1)
 	s.nodeLog.add(n.Slot, NodeLost)
 	s.Fleet.Remove(n.Slot)

@@ -45,6 +45,7 @@ func (s *State) setSick(n *Node, until int64) {
 		return
 	}
 	n.sickUntil = until
+	s.countNode(n)
 	s.markNodeStatus(n)
 	if until == 0 {
 		s.nodeLog.add(n.Slot, NodeGained)

@@ -17,8 +17,10 @@ type Config struct {
 	// leader was lost. After it the node counts as not ready. Default: 15 s.
 	NodeGrace int64
 	LostAfter int64 // ns after which the tasks of a node that is not ready are given up; 60 s
-	KeepEnded int64 // ns that an ended job is kept, from its end or from Archived on; 72 h
-	MaxEnded  int   // ended jobs that are kept; the oldest are deleted first; 10,000
+	// KeepEnded is the time in ns that an ended job is kept: from Archived on, 5 min; without an
+	// archive from its end on, 72 h.
+	KeepEnded int64
+	MaxEnded  int // ended jobs that are kept; the oldest are deleted first; 10,000
 	// Archive says that an archive keeps ended jobs. A job then leaves the state KeepEnded after
 	// Archived has named it, and never before.
 	Archive      bool
@@ -42,6 +44,12 @@ type Config struct {
 
 const second = int64(1e9)
 
+// Defaults of Config.KeepEnded, with an archive and without.
+const (
+	DefaultKeepArchived = 5 * time.Minute
+	DefaultKeepEnded    = 72 * time.Hour
+)
+
 // DefaultEvictedFor is the default of Config.EvictedFor.
 const DefaultEvictedFor = 5 * time.Minute
 
@@ -58,7 +66,10 @@ func (c Config) withDefaults() Config {
 	}
 	set(&c.NodeGrace, 15*second)
 	set(&c.LostAfter, 60*second)
-	set(&c.KeepEnded, 72*3600*second)
+	if c.Archive {
+		set(&c.KeepEnded, int64(DefaultKeepArchived))
+	}
+	set(&c.KeepEnded, int64(DefaultKeepEnded))
 	set(&c.EvictedFor, int64(DefaultEvictedFor))
 	set(&c.KeepOutcomes, 600*second)
 	setInt(&c.MaxEnded, 10_000)
@@ -136,6 +147,8 @@ type State struct {
 	emptying []*Node // draining or lost nodes that are not yet empty; exactly those with Node.emptying
 	excluded []*Job  // ended jobs whose exclusions from nodes are to be dropped
 
+	// leaving names archived attempts that are still to leave their records; at most maxLeaving.
+	leaving []AttemptsName
 	// forgetting holds the jobs whose records are being deleted, over one turn or several.
 	forgetting []*Job
 	// archiving holds the jobs that have ended and are still kept.
@@ -330,10 +343,11 @@ type Node struct {
 	left      bool // lost because the agent stopped and nothing runs on the node
 	// shrunk says that the tasks may take more than the capacity, which became smaller under them.
 	shrunk      bool
-	emptying    bool // the node is in State.emptying
-	dirty       bool // the record is in dirty.nodes
-	dirtyStatus bool // the derived status is in dirty.nodeStatuses
-	deleted     bool // the node was removed; only dirty lists and timers still hold the row
+	emptying    bool          // the node is in State.emptying
+	dirty       bool          // the record is in dirty.nodes
+	dirtyStatus bool          // the derived status is in dirty.nodeStatuses
+	deleted     bool          // the node was removed; only dirty lists and timers still hold the row
+	counted     NodeCondition // the condition in which it is in State.totals; 0: it is not there
 
 	dirtyBytes   int // bytes of the record that are counted in dirty.bytes; only while dirty
 	countedBytes int // bytes of the record that are counted in State.nodeBytes

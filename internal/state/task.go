@@ -167,6 +167,11 @@ func (s *State) report(n *Node, ref Ref, report *plimsoll.TaskReport) {
 	if at <= 0 || at > s.at {
 		at = s.at
 	}
+	if isOfEarlierJob(t, j, report) {
+		s.end(ref, plimsoll.ResultNodeFault, -1, "the agent of its node is of an older version, and took it for a task "+
+			"of an earlier job with this id", s.at)
+		return
+	}
 	s.noteStart(n, t, report)
 	switch report.State {
 	case plimsoll.TaskStarting:
@@ -192,6 +197,17 @@ func (s *State) report(n *Node, ref Ref, report *plimsoll.TaskReport) {
 		}
 		s.end(ref, result, report.ExitCode, cut(report.Message), at)
 	}
+}
+
+// clockSkew is how much a node's clock may be behind, in ns, where a report has no uid.
+const clockSkew = 30 * second
+
+// isOfEarlierJob reports whether an agent of an older version, which knows no uids, tells the end of
+// an attempt of an earlier job with the same id. It holds that attempt for the present one, so it
+// will not start that. An agent that starts an attempt says so before the end.
+func isOfEarlierJob(t *Task, j *Job, report *plimsoll.TaskReport) bool {
+	return report.UID.IsZero() && report.State == plimsoll.TaskFinished && t.State == plimsoll.TaskBound &&
+		report.At > 0 && report.At < j.Submitted-clockSkew
 }
 
 func (s *State) started(ref Ref, at int64) {

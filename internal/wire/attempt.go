@@ -107,3 +107,30 @@ func decodeAttemptField(a *plimsoll.Attempt, f *field) (err error) {
 	}
 	return err
 }
+
+// AppendAttempts encodes attempts as a list in field 1, as they stand in the archive.
+func AppendAttempts(dst []byte, attempts []plimsoll.Attempt) []byte {
+	for i := range attempts {
+		dst = AppendAttempt(appendHeader(dst, 1, sizeAttempt(&attempts[i])), &attempts[i])
+	}
+	return dst
+}
+
+// DecodeAttempts decodes what AppendAttempts has encoded.
+func DecodeAttempts(data []byte) (attempts []plimsoll.Attempt, err error) {
+	for len(data) > 0 {
+		f, rest, err := nextField(data)
+		if err != nil {
+			return nil, corrupt("attempts", err)
+		}
+		if data = rest; f.tag != 1<<3|bytesType {
+			continue
+		}
+		a, err := DecodeAttempt(f.b)
+		if err != nil {
+			return nil, err
+		}
+		attempts = append(attempts, a)
+	}
+	return attempts, nil
+}

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -53,6 +54,34 @@ func FuzzTask(f *testing.F) {
 			return pb.TaskState_name[int32(m.GetState())] != "" && pb.TaskResult_name[int32(m.GetResult())] != ""
 		}
 		agree(t, data, new(pb.Task), known, DecodeTask, AppendTask, TaskToProto, TaskFromProto)
+	})
+}
+
+// The attempts of the archive are a list in field 1, as those of an answer are.
+func FuzzAttempts(f *testing.F) {
+	f.Add(AppendAttempts(nil, sampleTask.Attempts))
+	f.Add([]byte{1<<3 | 2, 2, 1 << 3, 7, 1<<3 | 2, 0})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		known := func(m *pb.ListAttemptsResponse) bool {
+			return !slices.ContainsFunc(m.GetAttempts(), func(a *pb.Attempt) bool {
+				return pb.TaskResult_name[int32(a.GetResult())] == ""
+			})
+		}
+		to := func(attempts *[]plimsoll.Attempt) *pb.ListAttemptsResponse {
+			m := &pb.ListAttemptsResponse{}
+			for i := range *attempts {
+				m.Attempts = append(m.Attempts, AttemptToProto(&(*attempts)[i]))
+			}
+			return m
+		}
+		from := func(m *pb.ListAttemptsResponse) (attempts []plimsoll.Attempt) {
+			for _, a := range m.GetAttempts() {
+				attempts = append(attempts, AttemptFromProto(a))
+			}
+			return attempts
+		}
+		write := func(dst []byte, attempts *[]plimsoll.Attempt) []byte { return AppendAttempts(dst, *attempts) }
+		agree(t, data, new(pb.ListAttemptsResponse), known, DecodeAttempts, write, to, from)
 	})
 }
 

@@ -61,7 +61,7 @@ func JobStatusFromProto(m *pb.JobStatus) plimsoll.JobStatus {
 		Started:   m.GetStarted(),
 		Finished:  m.GetFinished(),
 		Revision:  m.GetRevision(),
-		UID:       uidOf(m.GetUid()),
+		UID:       UIDFromText(m.GetUid()),
 		Deleted:   m.GetDeleted(),
 	}
 	for _, step := range m.GetHistory() {

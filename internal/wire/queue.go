@@ -56,36 +56,38 @@ func DecodeQueueConfig(data []byte) (plimsoll.QueueConfig, error) {
 // QueueStatusToProto converts the derived status of a queue.
 func QueueStatusToProto(s *plimsoll.QueueStatus) *pb.QueueStatus {
 	return &pb.QueueStatus{
-		Path:       text(s.Path),
-		Leaf:       s.Leaf,
-		Draining:   s.Draining,
-		Guaranteed: resourcesToProto(s.Guaranteed),
-		Max:        resourcesToProto(s.Max),
-		Allocated:  resourcesToProto(s.Allocated),
-		Pending:    resourcesToProto(s.Pending),
-		Jobs:       s.Jobs,
-		Running:    s.Running,
-		Waiting:    s.Waiting,
-		Tasks:      s.Tasks,
-		MaxTasks:   s.MaxTasks,
+		Path:        text(s.Path),
+		Leaf:        s.Leaf,
+		Draining:    s.Draining,
+		Guaranteed:  resourcesToProto(s.Guaranteed),
+		Max:         resourcesToProto(s.Max),
+		Allocated:   resourcesToProto(s.Allocated),
+		Pending:     resourcesToProto(s.Pending),
+		Jobs:        s.Jobs,
+		Running:     s.Running,
+		Waiting:     s.Waiting,
+		Tasks:       s.Tasks,
+		MaxTasks:    s.MaxTasks,
+		JobsWaiting: s.JobsWaiting,
 	}
 }
 
 // QueueStatusFromProto converts the derived status of a queue.
 func QueueStatusFromProto(m *pb.QueueStatus) plimsoll.QueueStatus {
 	return plimsoll.QueueStatus{
-		Path:       m.GetPath(),
-		Leaf:       m.GetLeaf(),
-		Draining:   m.GetDraining(),
-		Guaranteed: resourcesFromProto(m.GetGuaranteed()),
-		Max:        resourcesFromProto(m.GetMax()),
-		Allocated:  resourcesFromProto(m.GetAllocated()),
-		Pending:    resourcesFromProto(m.GetPending()),
-		Jobs:       m.GetJobs(),
-		Running:    m.GetRunning(),
-		Waiting:    m.GetWaiting(),
-		Tasks:      m.GetTasks(),
-		MaxTasks:   m.GetMaxTasks(),
+		Path:        m.GetPath(),
+		Leaf:        m.GetLeaf(),
+		Draining:    m.GetDraining(),
+		Guaranteed:  resourcesFromProto(m.GetGuaranteed()),
+		Max:         resourcesFromProto(m.GetMax()),
+		Allocated:   resourcesFromProto(m.GetAllocated()),
+		Pending:     resourcesFromProto(m.GetPending()),
+		Jobs:        m.GetJobs(),
+		Running:     m.GetRunning(),
+		Waiting:     m.GetWaiting(),
+		Tasks:       m.GetTasks(),
+		MaxTasks:    m.GetMaxTasks(),
+		JobsWaiting: m.GetJobsWaiting(),
 	}
 }
 

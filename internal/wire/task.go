@@ -241,6 +241,6 @@ func TaskReportFromProto(m *pb.TaskReport) plimsoll.TaskReport {
 		ExitCode: m.GetExitCode(),
 		Message:  m.GetMessage(),
 		At:       m.GetAt(),
-		UID:      uidOf(m.GetUid()),
+		UID:      UIDFromText(m.GetUid()),
 	}
 }

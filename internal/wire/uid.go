@@ -14,8 +14,8 @@ func uidText(u plimsoll.UID) string {
 	return u.String()
 }
 
-// uidOf reads a uid of a message. Any other text becomes zero.
-func uidOf(s string) plimsoll.UID {
+// UIDFromText reads a uid of a message. Any other text becomes zero.
+func UIDFromText(s string) plimsoll.UID {
 	u, err := plimsoll.ParseUID(s)
 	if err != nil {
 		return plimsoll.UID{}

@@ -871,7 +871,9 @@ type ReadTaskLogRequest struct {
 	// Only lines that may have been written in so many last nanoseconds; 0: all.
 	SinceNanos int64 `protobuf:"varint,7,opt,name=since_nanos,json=sinceNanos,proto3" json:"since_nanos,omitempty"`
 	// Send the times of the output too.
-	Timestamps    bool `protobuf:"varint,8,opt,name=timestamps,proto3" json:"timestamps,omitempty"`
+	Timestamps bool `protobuf:"varint,8,opt,name=timestamps,proto3" json:"timestamps,omitempty"`
+	// Uid of the task's job; empty: the job that has the id now, or had it last on the node.
+	Uid           string `protobuf:"bytes,9,opt,name=uid,proto3" json:"uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -962,6 +964,13 @@ func (x *ReadTaskLogRequest) GetTimestamps() bool {
 	return false
 }
 
+func (x *ReadTaskLogRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
 // Its fields are those of ReadLogsResponse.
 type ReadTaskLogResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1035,7 +1044,9 @@ type ReadTaskOutputsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Task  string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	// The declared outputs of the task's group.
-	Outputs       []string `protobuf:"bytes,2,rep,name=outputs,proto3" json:"outputs,omitempty"`
+	Outputs []string `protobuf:"bytes,2,rep,name=outputs,proto3" json:"outputs,omitempty"`
+	// As in ReadTaskLogRequest.
+	Uid           string `protobuf:"bytes,3,opt,name=uid,proto3" json:"uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1082,6 +1093,13 @@ func (x *ReadTaskOutputsRequest) GetOutputs() []string {
 		return x.Outputs
 	}
 	return nil
+}
+
+func (x *ReadTaskOutputsRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
 }
 
 // Its parts are those of FetchOutputsResponse.
@@ -1381,10 +1399,12 @@ func (x *ProveNodeResponse) GetSignature() []byte {
 }
 
 type StartAttemptRequest struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Task    string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	Attempt int32                  `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Job     string                 `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the task on its node, which tells it apart from those of other jobs with the same id.
+	// All calls and AttemptStatus name tasks so.
+	Task    string `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	Attempt int32  `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Job     string `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"`
 	// Directory of the attempt. The supervisor creates it, and refuses one that exists.
 	Dir  string     `protobuf:"bytes,4,opt,name=dir,proto3" json:"dir,omitempty"`
 	Spec *GroupSpec `protobuf:"bytes,5,opt,name=spec,proto3" json:"spec,omitempty"`
@@ -1397,7 +1417,9 @@ type StartAttemptRequest struct {
 	// Limit on the attempt's processes and threads; 0: none.
 	Pids int64 `protobuf:"varint,10,opt,name=pids,proto3" json:"pids,omitempty"`
 	// Limit on the memory of all tasks of the node together, in bytes; 0: unchanged.
-	TasksMemory   int64 `protobuf:"varint,11,opt,name=tasks_memory,json=tasksMemory,proto3" json:"tasks_memory,omitempty"`
+	TasksMemory int64 `protobuf:"varint,11,opt,name=tasks_memory,json=tasksMemory,proto3" json:"tasks_memory,omitempty"`
+	// Id of the task, as its program is told; empty: its name is the id.
+	Id            string `protobuf:"bytes,12,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1507,6 +1529,13 @@ func (x *StartAttemptRequest) GetTasksMemory() int64 {
 		return x.TasksMemory
 	}
 	return 0
+}
+
+func (x *StartAttemptRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
 }
 
 // TaskUsers holds the users of tasks for a supervisor that is root.
@@ -2104,7 +2133,7 @@ const file_plimsoll_v1_agent_proto_rawDesc = "" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x18\n" +
 	"\arunning\x18\x03 \x01(\x05R\arunning\x12\x14\n" +
 	"\x05empty\x18\x04 \x01(\bR\x05empty\"\x13\n" +
-	"\x11LeaveNodeResponse\"\xf1\x01\n" +
+	"\x11LeaveNodeResponse\"\x83\x02\n" +
 	"\x12ReadTaskLogRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x16\n" +
@@ -2118,15 +2147,17 @@ const file_plimsoll_v1_agent_proto_rawDesc = "" +
 	"sinceNanos\x12\x1e\n" +
 	"\n" +
 	"timestamps\x18\b \x01(\bR\n" +
-	"timestamps\"k\n" +
+	"timestamps\x12\x10\n" +
+	"\x03uid\x18\t \x01(\tR\x03uid\"k\n" +
 	"\x13ReadTaskLogResponse\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x14\n" +
 	"\x05after\x18\x03 \x01(\x03R\x05after\x12\x12\n" +
-	"\x04time\x18\x04 \x01(\x03R\x04time\"F\n" +
+	"\x04time\x18\x04 \x01(\x03R\x04time\"X\n" +
 	"\x16ReadTaskOutputsRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x18\n" +
-	"\aoutputs\x18\x02 \x03(\tR\aoutputs\"\x9e\x01\n" +
+	"\aoutputs\x18\x02 \x03(\tR\aoutputs\x12\x10\n" +
+	"\x03uid\x18\x03 \x01(\tR\x03uid\"\x9e\x01\n" +
 	"\x17ReadTaskOutputsResponse\x126\n" +
 	"\asummary\x18\x01 \x01(\v2\x1a.plimsoll.v1.OutputSummaryH\x00R\asummary\x12-\n" +
 	"\x04file\x18\x02 \x01(\v2\x17.plimsoll.v1.OutputFileH\x00R\x04file\x12\x14\n" +
@@ -2141,7 +2172,7 @@ const file_plimsoll_v1_agent_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\fR\x05nonce\"1\n" +
 	"\x11ProveNodeResponse\x12\x1c\n" +
-	"\tsignature\x18\x01 \x01(\fR\tsignature\"\xba\x02\n" +
+	"\tsignature\x18\x01 \x01(\fR\tsignature\"\xca\x02\n" +
 	"\x13StartAttemptRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x10\n" +
@@ -2154,7 +2185,8 @@ const file_plimsoll_v1_agent_proto_rawDesc = "" +
 	"\x05users\x18\t \x01(\v2\x16.plimsoll.v1.TaskUsersR\x05users\x12\x12\n" +
 	"\x04pids\x18\n" +
 	" \x01(\x03R\x04pids\x12!\n" +
-	"\ftasks_memory\x18\v \x01(\x03R\vtasksMemory\"\x9f\x01\n" +
+	"\ftasks_memory\x18\v \x01(\x03R\vtasksMemory\x12\x0e\n" +
+	"\x02id\x18\f \x01(\tR\x02id\"\x9f\x01\n" +
 	"\tTaskUsers\x12\x1b\n" +
 	"\tfirst_uid\x18\x01 \x01(\rR\bfirstUid\x12\x19\n" +
 	"\blast_uid\x18\x02 \x01(\rR\alastUid\x12!\n" +

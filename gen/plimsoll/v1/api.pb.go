@@ -1994,7 +1994,8 @@ func (x *ListAttemptsRequest) GetAfter() int32 {
 
 type ListAttemptsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The attempts, the oldest first. The last one may not have ended.
+	// The attempts, the oldest first. The last one may not have ended. Numbers that are left out are
+	// those of attempts that are not kept.
 	Attempts []*Attempt `protobuf:"bytes,1,rep,name=attempts,proto3" json:"attempts,omitempty"`
 	Revision uint64     `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	Epoch    uint64     `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -3208,7 +3209,9 @@ type ReadLogsRequest struct {
 	// Only lines that may have been written in so many last nanoseconds, by the node's clock; 0: all.
 	SinceNanos int64 `protobuf:"varint,7,opt,name=since_nanos,json=sinceNanos,proto3" json:"since_nanos,omitempty"`
 	// Send the times of the output too.
-	Timestamps    bool `protobuf:"varint,8,opt,name=timestamps,proto3" json:"timestamps,omitempty"`
+	Timestamps bool `protobuf:"varint,8,opt,name=timestamps,proto3" json:"timestamps,omitempty"`
+	// The lifetime of the job; empty: the newest.
+	JobUid        string `protobuf:"bytes,9,opt,name=job_uid,json=jobUid,proto3" json:"job_uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3299,6 +3302,13 @@ func (x *ReadLogsRequest) GetTimestamps() bool {
 	return false
 }
 
+func (x *ReadLogsRequest) GetJobUid() string {
+	if x != nil {
+		return x.JobUid
+	}
+	return ""
+}
+
 type ReadLogsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "stdout" or "stderr".
@@ -3371,8 +3381,10 @@ func (x *ReadLogsResponse) GetTime() int64 {
 }
 
 type FetchOutputsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Task          string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Task  string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	// The lifetime of the job; empty: the newest.
+	JobUid        string `protobuf:"bytes,2,opt,name=job_uid,json=jobUid,proto3" json:"job_uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3410,6 +3422,13 @@ func (*FetchOutputsRequest) Descriptor() ([]byte, []int) {
 func (x *FetchOutputsRequest) GetTask() string {
 	if x != nil {
 		return x.Task
+	}
+	return ""
+}
+
+func (x *FetchOutputsRequest) GetJobUid() string {
+	if x != nil {
+		return x.JobUid
 	}
 	return ""
 }
@@ -5700,7 +5719,7 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\twait_code\x18\x01 \x01(\x0e2\x15.plimsoll.v1.WaitCodeR\bwaitCode\x12\x18\n" +
 	"\asummary\x18\x02 \x01(\tR\asummary\x12.\n" +
 	"\x05steps\x18\x03 \x03(\v2\x18.plimsoll.v1.ExplainStepR\x05steps\x12-\n" +
-	"\x05nodes\x18\x04 \x01(\v2\x17.plimsoll.v1.NodeCountsR\x05nodes\"\xee\x01\n" +
+	"\x05nodes\x18\x04 \x01(\v2\x17.plimsoll.v1.NodeCountsR\x05nodes\"\x87\x02\n" +
 	"\x0fReadLogsRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x16\n" +
@@ -5714,14 +5733,16 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"sinceNanos\x12\x1e\n" +
 	"\n" +
 	"timestamps\x18\b \x01(\bR\n" +
-	"timestamps\"h\n" +
+	"timestamps\x12\x17\n" +
+	"\ajob_uid\x18\t \x01(\tR\x06jobUid\"h\n" +
 	"\x10ReadLogsResponse\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x14\n" +
 	"\x05after\x18\x03 \x01(\x03R\x05after\x12\x12\n" +
-	"\x04time\x18\x04 \x01(\x03R\x04time\")\n" +
+	"\x04time\x18\x04 \x01(\x03R\x04time\"B\n" +
 	"\x13FetchOutputsRequest\x12\x12\n" +
-	"\x04task\x18\x01 \x01(\tR\x04task\"\x9b\x01\n" +
+	"\x04task\x18\x01 \x01(\tR\x04task\x12\x17\n" +
+	"\ajob_uid\x18\x02 \x01(\tR\x06jobUid\"\x9b\x01\n" +
 	"\x14FetchOutputsResponse\x126\n" +
 	"\asummary\x18\x01 \x01(\v2\x1a.plimsoll.v1.OutputSummaryH\x00R\asummary\x12-\n" +
 	"\x04file\x18\x02 \x01(\v2\x17.plimsoll.v1.OutputFileH\x00R\x04file\x12\x14\n" +

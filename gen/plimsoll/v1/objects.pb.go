@@ -2256,7 +2256,8 @@ type Task struct {
 	Earlier  []*NodeAttempts `protobuf:"bytes,17,rep,name=earlier,proto3" json:"earlier,omitempty"`
 	Starting int64           `protobuf:"varint,18,opt,name=starting,proto3" json:"starting,omitempty"`
 	Stopping int64           `protobuf:"varint,19,opt,name=stopping,proto3" json:"stopping,omitempty"`
-	// The last 16 attempts before the present one, the oldest first.
+	// The last 16 attempts before the present one, and those before them that the archive does not
+	// have yet. The oldest first.
 	Attempts      []*Attempt `protobuf:"bytes,20,rep,name=attempts,proto3" json:"attempts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3306,8 +3307,10 @@ type QueueStatus struct {
 	Running    int32                  `protobuf:"varint,9,opt,name=running,proto3" json:"running,omitempty"`
 	Waiting    int32                  `protobuf:"varint,10,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	// Number of tasks of jobs that have not ended, in all states.
-	Tasks         int64 `protobuf:"varint,11,opt,name=tasks,proto3" json:"tasks,omitempty"`
-	MaxTasks      int32 `protobuf:"varint,12,opt,name=max_tasks,json=maxTasks,proto3" json:"max_tasks,omitempty"` // 0: none
+	Tasks    int64 `protobuf:"varint,11,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	MaxTasks int32 `protobuf:"varint,12,opt,name=max_tasks,json=maxTasks,proto3" json:"max_tasks,omitempty"` // 0: none
+	// Jobs that wait until fewer run, as the queue or one above it bounds how many may.
+	JobsWaiting   int32 `protobuf:"varint,13,opt,name=jobs_waiting,json=jobsWaiting,proto3" json:"jobs_waiting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3422,6 +3425,13 @@ func (x *QueueStatus) GetTasks() int64 {
 func (x *QueueStatus) GetMaxTasks() int32 {
 	if x != nil {
 		return x.MaxTasks
+	}
+	return 0
+}
+
+func (x *QueueStatus) GetJobsWaiting() int32 {
+	if x != nil {
+		return x.JobsWaiting
 	}
 	return 0
 }
@@ -3885,7 +3895,7 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\bmax_jobs\x18\x05 \x01(\x05R\amaxJobs\x120\n" +
 	"\x06queues\x18\x06 \x03(\v2\x18.plimsoll.v1.QueueConfigR\x06queues\x12\x1a\n" +
 	"\bdraining\x18\a \x01(\bR\bdraining\x12\x1b\n" +
-	"\tmax_tasks\x18\b \x01(\x05R\bmaxTasks\"\x96\x03\n" +
+	"\tmax_tasks\x18\b \x01(\x05R\bmaxTasks\"\xb9\x03\n" +
 	"\vQueueStatus\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04leaf\x18\x02 \x01(\bR\x04leaf\x12\x1a\n" +
@@ -3901,7 +3911,8 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\awaiting\x18\n" +
 	" \x01(\x05R\awaiting\x12\x14\n" +
 	"\x05tasks\x18\v \x01(\x03R\x05tasks\x12\x1b\n" +
-	"\tmax_tasks\x18\f \x01(\x05R\bmaxTasks\"\xe5\x01\n" +
+	"\tmax_tasks\x18\f \x01(\x05R\bmaxTasks\x12!\n" +
+	"\fjobs_waiting\x18\r \x01(\x05R\vjobsWaiting\"\xe5\x01\n" +
 	"\x05Event\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\x05R\x04type\x12\x16\n" +
 	"\x06change\x18\x02 \x01(\x05R\x06change\x12\x16\n" +

@@ -238,6 +238,47 @@ func TestReaderOfAFileThatComesLater(t *testing.T) {
 	}
 }
 
+// A reader tells the mark of a file. It answers nothing from another file in the same place, until
+// it is asked for the mark again.
+func TestReaderAnswersFromTheFileOfItsMark(t *testing.T) {
+	directory := t.TempDir()
+	path, moved := filepath.Join(directory, "jobs.db"), filepath.Join(directory, "moved.db")
+	w := lead(t, path)
+	if _, err := w.Write(t.Context(), 1, []archive.Job{benchJob(0, 1)}, nil); err != nil {
+		t.Fatal(err)
+	}
+	closed(t, w)
+	r := read(t, path)
+	mark := func(jobs int64) {
+		t.Helper()
+		if m, err := r.Mark(t.Context()); err != nil || m.Jobs != jobs {
+			t.Fatalf("%+v, %v", m, err)
+		}
+	}
+	mark(1)
+	has(t, r, 1, 1)
+	if err := os.Rename(path, moved); err != nil {
+		t.Fatal(err)
+	}
+	closed(t, lead(t, path)) // empty
+	for range 2 * 4 {
+		_, err := r.Job(t.Context(), "", plimsoll.UID{1})
+		says(t, err, plimsoll.CodeStale, path, "another file")
+	}
+	mark(0)
+	has(t, r, 0, 1)
+	if _, err := r.Job(t.Context(), "", plimsoll.UID{1}); plimsoll.CodeOf(err) != plimsoll.CodeNotFound {
+		t.Errorf("%v", err)
+	}
+	if err := os.Rename(moved, path); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := r.Count(t.Context(), archive.JobQuery{}, 10)
+	says(t, err, plimsoll.CodeStale, path, "another file")
+	mark(1)
+	has(t, r, 1, 1)
+}
+
 // A reader that does not end keeps the log from being emptied. Before it takes the disk, a Write
 // says so.
 func TestReaderThatDoesNotEnd(t *testing.T) {

@@ -30,6 +30,11 @@ type Reader struct {
 	slots chan *slot // Invariant: maxReads of them are here or with a call
 	once  sync.Once
 	done  chan struct{}
+
+	mu struct {
+		sync.Mutex
+		marked os.FileInfo // file that the last Mark told of; nil: there was none
+	}
 }
 
 // slot is a connection that is opened when it is used.
@@ -41,7 +46,7 @@ type slot struct {
 var _ archive.Reader = (*Reader)(nil)
 
 // OpenReader returns a reader of a file. The file may come later, and may be replaced: each call
-// sees the one that has the name then.
+// sees the one that has the name then, or fails with CodeStale if Mark has told of another one.
 func OpenReader(path string) *Reader {
 	r := &Reader{path: path, sizes: usual, slots: make(chan *slot, maxReads), done: make(chan struct{})}
 	for range maxReads {
@@ -71,8 +76,33 @@ func (s *slot) close() error {
 	return c.close()
 }
 
-// view answers a question from one moment of the file.
+// view answers a question from one moment of the file that the last Mark told of.
 func (r *Reader) view(ctx context.Context, answer func(ctx context.Context, c *conn) error) error {
+	return r.viewOf(ctx, r.isMarked, answer)
+}
+
+// isMarked fails if the last Mark told of another file.
+func (r *Reader) isMarked(file os.FileInfo) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.marked != nil && !os.SameFile(r.mu.marked, file) {
+		return plimsoll.Errorf(plimsoll.CodeStale, "another file has replaced the archive %s; try again", r.path)
+	}
+	return nil
+}
+
+// setMarked notes that Mark tells of a file.
+func (r *Reader) setMarked(file os.FileInfo) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.marked = file
+	return nil
+}
+
+// viewOf is view of the file that has the name now, if check takes it.
+func (r *Reader) viewOf(
+	ctx context.Context, check func(os.FileInfo) error, answer func(ctx context.Context, c *conn) error,
+) error {
 	limited, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	select {
@@ -89,11 +119,14 @@ func (r *Reader) view(ctx context.Context, answer func(ctx context.Context, c *c
 		defer func() { r.slots <- s }()
 		err := s.open(r.path)
 		if err == nil {
+			err = check(s.file)
+		}
+		if err == nil {
 			s.c.sizes = r.sizes
 			err = s.c.view(limited, func() error { return answer(limited, s.c) })
 		}
 		switch plimsoll.CodeOf(err) {
-		case plimsoll.CodeNotFound, plimsoll.CodeInvalid, plimsoll.CodeExhausted:
+		case plimsoll.CodeNotFound, plimsoll.CodeInvalid, plimsoll.CodeExhausted, plimsoll.CodeStale:
 		case plimsoll.CodeDeadline:
 			return r.tooLong(ctx, err)
 		default:
@@ -152,7 +185,7 @@ func (s *slot) open(path string) error {
 
 // Mark implements archive.Reader.
 func (r *Reader) Mark(ctx context.Context) (mark archive.Mark, err error) {
-	err = r.view(ctx, func(_ context.Context, c *conn) error {
+	err = r.viewOf(ctx, r.setMarked, func(_ context.Context, c *conn) error {
 		s, err := c.readState()
 		if err != nil {
 			return err
