@@ -30,11 +30,8 @@ func (a *archiver) noteAttempts(tasks []plimsoll.Task) {
 
 // writeAttempts writes attempts of jobs that go on. Only behind this, the engine takes them out of
 // the records of their tasks. It waits for the check of the archive, because the engine must not.
-func (s *archiveSession) writeAttempts(ctx context.Context) error {
-	if !s.passed || s.crowded.len() == 0 {
-		return nil
-	}
-	chunks, names, err := s.collectAttempts()
+func (s *archiveSession) writeAttempts(ctx context.Context, snapshot *replica.Snapshot, keys []string) error {
+	chunks, names, err := s.collectAttempts(snapshot, keys)
 	if err != nil || len(chunks) == 0 {
 		return err
 	}
@@ -49,13 +46,19 @@ func (s *archiveSession) writeAttempts(ctx context.Context) error {
 	return s.push(ctx, &engine.Archived{ID: mark.ID, Sequence: mark.Sequence, Attempts: names})
 }
 
-// collectAttempts takes noted tasks as far as a Write takes their attempts, and names those for the
-// engine.
-func (s *archiveSession) collectAttempts() (
-	chunks []archive.Attempts, names []state.AttemptsName, err error,
-) {
-	keys := s.crowded.take(maxAttemptTasks)
-	snapshot := s.snapshot() // behind the keys, as in round
+// takeCrowded takes noted tasks, once the archive has passed its check.
+func (s *archiveSession) takeCrowded() []string {
+	if !s.passed {
+		return nil
+	}
+	return s.crowded.take(maxAttemptTasks)
+}
+
+// collectAttempts reads the attempts of noted tasks as far as a Write takes them, puts back the
+// rest, and names them for the engine.
+func (s *archiveSession) collectAttempts(
+	snapshot *replica.Snapshot, keys []string,
+) (chunks []archive.Attempts, names []state.AttemptsName, err error) {
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
 	bytes := 0

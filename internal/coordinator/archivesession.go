@@ -160,14 +160,15 @@ func (s *archiveSession) round(ctx context.Context) (full bool, err error) {
 	if s.ended.lost() {
 		s.scanning, s.after = true, ""
 	}
-	if err := s.writeAttempts(ctx); err != nil {
-		return false, err
-	}
 	s.scan(s.snapshot())
-	ids := s.ended.take(archive.MaxWriteJobs)
 	// The snapshot comes behind the ids: a job is noted when its end is published, so its end is in
 	// there. In an earlier one the job would not have ended, and would be passed over for good.
-	jobs, do, err := s.collect(s.snapshot(), ids)
+	ids, crowded := s.ended.take(archive.MaxWriteJobs), s.takeCrowded()
+	snapshot := s.snapshot()
+	if err := s.writeAttempts(ctx, snapshot, crowded); err != nil {
+		return false, err
+	}
+	jobs, do, err := s.collect(snapshot, ids)
 	if err != nil {
 		return false, err
 	}

@@ -20,7 +20,6 @@ import (
 	"github.com/plimsoll-dev/plimsoll/client"
 	"github.com/plimsoll-dev/plimsoll/internal/archive"
 	"github.com/plimsoll-dev/plimsoll/internal/archive/sqlite"
-	"github.com/plimsoll-dev/plimsoll/internal/coordinator"
 	"github.com/plimsoll-dev/plimsoll/internal/dev"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
@@ -80,7 +79,10 @@ func archivedJob(i int) archive.Job {
 // a new store takes it in with coordinator.Archive.Accept.
 func fillArchive(b *testing.B, path string) string {
 	b.Helper()
-	w, err := openArchive(b.Context(), path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		b.Fatal(err)
+	}
+	w, err := sqlite.OpenWriter(b.Context(), path)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -98,49 +100,36 @@ func fillArchive(b *testing.B, path string) string {
 	return mark.ID
 }
 
-// openArchive opens an archive, and makes its directory if it is not there.
-func openArchive(ctx context.Context, path string) (archive.Writer, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, err
-	}
-	return sqlite.OpenWriter(ctx, path)
-}
-
 // archiving returns the configuration of a process with an archive.
 func archiving(data, accept string) dev.Config {
-	path := dev.ArchivePath(filepath.Join(data, "store"))
 	cfg := dev.Config{Data: data, Listen: "127.0.0.1:0", NoAgent: true}
-	cfg.Coordinator.Archive = coordinator.Archive{
-		Open:   func(ctx context.Context) (archive.Writer, error) { return openArchive(ctx, path) },
-		Read:   func() archive.Reader { return sqlite.OpenReader(path) },
-		Accept: accept,
-	}
+	cfg.Archive.Accept = accept
 	return cfg
 }
 
-// watchCheck lets a process tell when the archive has passed its check.
-func watchCheck(cfg *dev.Config) (passed <-chan struct{}) {
-	done := make(chan struct{})
-	open := cfg.Coordinator.Archive.Open
-	cfg.Coordinator.Archive.Open = func(ctx context.Context) (archive.Writer, error) {
-		w, err := open(ctx)
-		return &checkedWriter{w, done}, err
-	}
-	return done
-}
-
-// checkedWriter is a writer that is checked once.
-type checkedWriter struct {
-	archive.Writer
-	passed chan struct{}
-}
-
-func (w *checkedWriter) Check(ctx context.Context) error {
-	err := w.Writer.Check(ctx)
+// untilChecked waits until a new leader has checked its archive: the id of an ended job can be
+// taken again only then.
+func untilChecked(b *testing.B, c *client.Client) {
+	b.Helper()
+	spec := plimsoll.JobSpec{ID: "probe", Owner: "ann", Queue: "root.batch", Groups: []plimsoll.GroupSpec{
+		{Name: "work", Count: 1, Command: []string{"true"}, Resources: plimsoll.Resources{"cpu": 10}},
+	}}
+	_, err := c.SubmitJob(b.Context(), spec)
 	if err == nil {
-		close(w.passed)
+		_, err = c.KillJob(b.Context(), spec.ID, "it is to end")
 	}
-	return err
+	if err != nil {
+		b.Fatal(err)
+	}
+	for {
+		_, err := c.ReplaceJob(b.Context(), spec)
+		if err == nil {
+			return
+		}
+		if plimsoll.CodeOf(err) != plimsoll.CodeUnavailable {
+			b.Fatal(err)
+		}
+	}
 }
 
 // runDev starts a process and returns a client of it, and a function that ends it.
@@ -209,9 +198,7 @@ func BenchmarkMillionEnded(b *testing.B) {
 	began := time.Now()
 	id := fillArchive(b, dev.ArchivePath(filepath.Join(full, "store")))
 	b.Logf("the archive was made in %s", time.Since(began).Round(time.Second))
-	cfg := archiving(full, id)
-	passed := watchCheck(&cfg)
-	c, stop := runDev(b, cfg)
+	c, stop := runDev(b, archiving(full, id))
 	untilArchived(b, c, archivedJob(0).ID)
 	get := func(b *testing.B) {
 		quantiles(b, func(i int) error {
@@ -224,7 +211,7 @@ func BenchmarkMillionEnded(b *testing.B) {
 		})
 	}
 	b.Run("get/beside-check", get)
-	<-passed
+	untilChecked(b, c)
 	b.Run("get/checked", get)
 	benchPages(b, c)
 	stop()
@@ -290,7 +277,7 @@ func benchStart(b *testing.B, full string) {
 		const starts = 15
 		plain, empty := shortBenchDir(b), shortBenchDir(b)
 		none := archiving(plain, "")
-		none.Coordinator.Archive = coordinator.Archive{}
+		none.Archive.None = true
 		configs := []struct {
 			name string
 			cfg  dev.Config

@@ -57,12 +57,22 @@ func (g gate) lock(ctx context.Context, how int) error {
 		case !errors.Is(err, syscall.EWOULDBLOCK):
 			return fmt.Errorf("lock %s: %w", g.file.Name(), err)
 		default:
-			select {
-			case <-ctx.Done():
-				return ended(ctx)
-			case <-time.After(gatePause):
+			if err := pause(ctx); err != nil {
+				return err
 			}
 		}
+	}
+}
+
+// pause waits for a gatePause.
+func pause(ctx context.Context) error {
+	timer := time.NewTimer(gatePause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ended(ctx)
+	case <-timer.C:
+		return nil
 	}
 }
 
