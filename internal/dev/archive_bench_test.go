@@ -330,13 +330,14 @@ func shortBenchDir(b *testing.B) string {
 // keptJobs is how many ended jobs a leader keeps by default.
 const keptJobs = 10_000
 
-// BenchmarkEndedMemory measures the memory of a leader with its gateway when 20,000 jobs have been
-// archived, and when ten times as many have.
+// BenchmarkEndedMemory measures the memory of a leader with its gateway when 100,000 jobs have been
+// archived, and when 300,000 have. By the first, the ring of events and the outcomes of commands
+// have come to their bounds.
 func BenchmarkEndedMemory(b *testing.B) {
 	if testing.Short() {
-		b.Skip("it submits 200,000 jobs, which takes some minutes")
+		b.Skip("it submits 300,000 jobs, which takes some minutes")
 	}
-	const first, last = 20_000, 200_000
+	const first, last = 100_000, 300_000
 	for range b.N {
 		c, stop := runDev(b, archiving(shortBenchDir(b), ""))
 		endJobs(b, c, 0, first)
@@ -345,11 +346,11 @@ func BenchmarkEndedMemory(b *testing.B) {
 		endJobs(b, c, first, last)
 		more, residentMore := heldMemory(b, c)
 		stop()
-		b.ReportMetric(heap/1e6, "MB-of-20000")
-		b.ReportMetric(more/1e6, "MB-of-200000")
+		b.ReportMetric(heap/1e6, "MB-of-100000")
+		b.ReportMetric(more/1e6, "MB-of-300000")
 		b.ReportMetric(more/heap, "x")
-		b.ReportMetric(resident/1e6, "rss-MB-of-20000")
-		b.ReportMetric(residentMore/1e6, "rss-MB-of-200000")
+		b.ReportMetric(resident/1e6, "rss-MB-of-100000")
+		b.ReportMetric(residentMore/1e6, "rss-MB-of-300000")
 	}
 	b.ReportMetric(0, "ns/op") // it is left out
 }
