@@ -401,6 +401,24 @@ func TestRetentionOfTheArchive(t *testing.T) {
 	}
 }
 
+// A full disk does not keep the retention from making room.
+func TestRetentionMakesRoomOnAFullDisk(t *testing.T) {
+	f := newFaulty()
+	for i := range 3 {
+		f.add(t, fmt.Sprintf("old%d", i), int64(1+i))
+	}
+	f.mu.write = plimsoll.Errorf(plimsoll.CodeExhausted, "no space left")
+	l := archivingLeader(t, f, vfs.NewMem(), func(c *Config) { c.Archive.Retention.Jobs = 2 })
+	defer l.stop()
+	l.end("new", 1)
+	l.until("the oldest job is removed", func() bool {
+		mark, err := f.Mark(t.Context())
+		return err == nil && mark.Jobs == 2
+	})
+	f.set(func() { f.mu.write = nil })
+	l.until("the job has gone", func() bool { return !l.has("new") })
+}
+
 // add puts a job into the archive.
 func (f *faulty) add(t *testing.T, id string, finished int64) {
 	t.Helper()

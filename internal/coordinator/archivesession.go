@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -71,6 +72,9 @@ func (s *archiveSession) work(ctx context.Context) error {
 	defer timer.Stop()
 	for {
 		full, err := s.round(ctx)
+		if plimsoll.CodeOf(err) == plimsoll.CodeExhausted {
+			return errors.Join(err, s.trim(ctx)) // less to keep makes room for the next try
+		}
 		if err != nil {
 			return err
 		}

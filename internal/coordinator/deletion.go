@@ -58,7 +58,11 @@ func (s *archiveSession) delete(ctx context.Context, d *deletion) error {
 	}
 	stored, err := s.reader.Job(ctx, d.job.ID, d.job.UID)
 	if plimsoll.CodeOf(err) == plimsoll.CodeNotFound {
-		err = plimsoll.Errorf(plimsoll.CodeNotFound, "there is no job %q", d.job.ID)
+		name := d.job.ID
+		if name == "" {
+			name = d.job.UID.String()
+		}
+		err = plimsoll.Errorf(plimsoll.CodeNotFound, "there is no job %q", name)
 	}
 	if err != nil {
 		d.done(err)

@@ -74,6 +74,7 @@ func (v *archiveView) read(ctx context.Context, read func(context.Context, archi
 	defer cancel()
 	began := time.Now()
 	err := a.enter(bounded)
+	crowded := err != nil && a.reader != nil // it says nothing of the archive
 	if err == nil {
 		defer func() { <-a.slots }()
 		err = v.ask(bounded, read)
@@ -87,7 +88,9 @@ func (v *archiveView) read(ctx context.Context, read func(context.Context, archi
 	if ended := callerGone(ctx); ended != nil {
 		return ended
 	}
-	a.failing.Store(true)
+	if !crowded {
+		a.failing.Store(true)
+	}
 	if bounded.Err() != nil {
 		err = plimsoll.Errorf(plimsoll.CodeDeadline, "it did not answer within %s", archiveTimeout)
 	}

@@ -47,7 +47,7 @@ func (s jobService) ListAttempts(
 		Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age), Archived: found.archived(),
 	}
 	held := task.AllAttempts()
-	if len(held) > 0 && held[0].Number > m.GetAfter()+1 {
+	if len(held) > 0 && held[0].Number-1 > m.GetAfter() {
 		if err := s.earlierAttempts(ctx, &v, &found, key, held[0].Number, m.GetAfter(), resp); err != nil {
 			return nil, err
 		}

@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -67,13 +68,16 @@ func (s jobService) SubmitJob(
 	return connect.NewResponse(&pb.SubmitJobResponse{Job: job}), nil
 }
 
+// earlierTimeout bounds how long a submit waits behind other reads of the archive.
+const earlierTimeout = 500 * time.Millisecond
+
 // earlier looks for an earlier job with the id of a submitted one in the archive: such an id is
 // taken, unless the submit says replace. The earlier job is returned if the submit has its token:
 // it is the same submit, sent again. The leader looks at the jobs of the active store.
 //
 // The check is for people, who do not want to lose sight of a job by a typo; nothing rests on it.
-// It is left out when the archive cannot be read now. It does not see a job that leaves the active
-// store while the submit is under way: the id is free then as it is with replace.
+// It is left out when the archive cannot be read at once. It does not see a job that leaves the
+// active store while the submit is under way: the id is free then as it is with replace.
 func (g *Gateway) earlier(ctx context.Context, spec *pb.JobSpec) (*pb.Job, error) {
 	s := g.replica.Latest()
 	if s == nil {
@@ -86,7 +90,9 @@ func (g *Gateway) earlier(ctx context.Context, spec *pb.JobSpec) (*pb.Job, error
 	if err != nil || !v.kept() {
 		return nil, err
 	}
-	stored, err := v.job(ctx, spec.GetId(), plimsoll.UID{})
+	bounded, cancel := context.WithTimeout(ctx, earlierTimeout)
+	defer cancel()
+	stored, err := v.job(bounded, spec.GetId(), plimsoll.UID{})
 	if err != nil {
 		return nil, nil //nolint:nilerr // there is none, or it is not known: the leader decides
 	}

@@ -310,9 +310,9 @@ func (s *search) eachOfIDs(v *visit) error {
 			return err
 		}
 		if len(uids) > s.c.sizes.gather {
-			return plimsoll.Errorf(
-				plimsoll.CodeExhausted, "the archive has more than %d jobs with the given ids; ask for fewer ids at once, or for "+
-					"one job by its uid", s.c.sizes.gather,
+			return plimsoll.Invalid(
+				"ids", "the archive has more than %d jobs with them; ask for fewer ids at once, or for one job by its uid",
+				s.c.sizes.gather,
 			)
 		}
 		if err := ended(s.budget.ctx); err != nil {

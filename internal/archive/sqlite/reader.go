@@ -167,7 +167,10 @@ func (s *slot) open(path string) error {
 			Msg: "look at the owner and the mode of the file and its directory", Err: err,
 		}, s.close())
 	case s.c != nil && os.SameFile(file, s.file):
-		return nil
+		if s.gate.file == nil {
+			s.gate, err = openGate(path, false) // it may have come since
+		}
+		return err
 	}
 	if err := s.close(); err != nil {
 		return err
