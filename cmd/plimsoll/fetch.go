@@ -105,34 +105,40 @@ type fetch struct {
 	root  *os.Root
 	force bool
 
-	progress progress
-	drawn    time.Time
-	done     int   // tasks
-	of       int   // tasks
-	files    int64 // whole ones
-	bytes    int64
-	waiting  int          // tasks that have not ended
-	lost     unread       // tasks
-	refused  int64        // entries that nodes do not send
-	changed  int64        // files that were changed while they were read
-	example  string       // a refused entry or changed file
-	declared bool         // some group declares outputs
-	without  error        // the first that does not
-	file     *fetchedFile // the file under way; nil: none
-	summary  *client.OutputSummary
+	progress  progress
+	drawn     time.Time
+	done      int   // tasks
+	of        int   // tasks
+	files     int64 // whole ones
+	bytes     int64
+	waiting   int          // tasks that have not ended
+	unstarted int          // tasks that ended without being started, so that they have no files
+	lost      unread       // tasks
+	refused   int64        // entries that nodes do not send
+	changed   int64        // files that were changed while they were read
+	example   string       // a refused entry or changed file
+	declared  bool         // some group declares outputs
+	without   error        // the first that does not
+	file      *fetchedFile // the file under way; nil: none
+	summary   *client.OutputSummary
 }
 
 func (f *fetch) tasks(ctx context.Context, tasks []plimsoll.Task) error {
-	without := map[string]bool{} // groups that declare no outputs
+	declares := map[string]bool{} // whether groups declare outputs, as far as is known
 	f.of = len(tasks)
 	for i := range tasks {
 		t := &tasks[i]
 		group := t.Job + "/" + t.Group
-		if without[group] {
+		declared, known := declares[group]
+		if known && !declared {
 			continue
 		}
 		if t.State != plimsoll.TaskFinished {
 			f.waiting++
+			continue
+		}
+		if declared && t.Attempt == 0 {
+			f.unstarted++
 			continue
 		}
 		f.lost.read++
@@ -141,18 +147,22 @@ func (f *fetch) tasks(ctx context.Context, tasks []plimsoll.Task) error {
 		var local *localError
 		switch {
 		case err == nil:
-			f.declared = true
+			f.declared, declares[group] = true, true
 			f.done++
 		case ctx.Err() != nil:
 			return err
 		case errors.As(err, &local):
 			return local.error
 		case errors.As(err, &public) && public.Code == plimsoll.CodeConflict && public.Field == "outputs":
-			without[group] = true
+			declares[group] = false
 			f.without = err
 			f.lost.read--
+		case t.Attempt == 0 && plimsoll.CodeOf(err) == plimsoll.CodeNotFound: // it has nothing to be lost
+			f.declared, declares[group] = true, true
+			f.unstarted++
+			f.lost.read--
 		default:
-			f.declared = true
+			f.declared, declares[group] = true, true
 			f.lost.add(t.ID, err)
 		}
 	}
@@ -324,6 +334,9 @@ func (f *fetch) tell(dir string) error {
 	f.a.notes.printf("fetched %s of %s to %s\n", counted(f.files, "file"), counted(f.bytes, "byte"), dir)
 	if f.waiting > 0 {
 		f.a.notes.printf("plimsoll: tasks that have not ended, for a later fetch: %s\n", thousands(f.waiting))
+	}
+	if f.unstarted > 0 {
+		f.a.notes.printf("plimsoll: tasks that ended without being started: %s\n", thousands(f.unstarted))
 	}
 	if left := f.refused + f.changed; left > 0 {
 		f.a.notes.printf("plimsoll: entries left out: %s, the first of them %s\n", thousands(int(left)), f.example)

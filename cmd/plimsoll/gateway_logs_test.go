@@ -39,6 +39,22 @@ func addTasks(g *fakeGateway, job string, tasks int, result plimsoll.TaskResult)
 	}
 }
 
+// addUnbound adds tasks of a killed job that were never bound. The server has nothing of them.
+func addUnbound(g *fakeGateway, job string, tasks int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.mu.unread == nil {
+		g.mu.unread = map[string]error{}
+	}
+	for i := range tasks {
+		id := plimsoll.TaskID(job, "reduce", int32(i))
+		g.mu.tasks = append(g.mu.tasks, plimsoll.Task{
+			ID: id, Job: job, Group: "reduce", Index: int32(i), State: plimsoll.TaskFinished, Result: plimsoll.ResultKilled,
+		})
+		g.mu.unread[id] = plimsoll.Errorf(plimsoll.CodeNotFound, "task %s ended without being started", id)
+	}
+}
+
 // gone are the errors of logs that are gone: dropped by the node, or with it.
 func gone(task string, withNode bool) error {
 	e := &plimsoll.Error{Code: plimsoll.CodeNotFound, Msg: "this node has no logs of " + task}
@@ -187,6 +203,7 @@ func TestFetch(t *testing.T) {
 	g.mu.unread = map[string]error{
 		"wordcount.map.0": gone("wordcount.map.0", false), "wordcount.map.1": gone("wordcount.map.1", true),
 	}
+	addUnbound(g, "unbound", 2)
 	for _, c := range []struct {
 		args, want, says string
 		code             int
@@ -207,6 +224,7 @@ func TestFetch(t *testing.T) {
 				"age, 1 on nodes that were removed", 1,
 		},
 		{"waiting", "", "tasks that have not ended, for a later fetch: 2", 0},
+		{"unbound.reduce.1", "", "plimsoll: tasks that ended without being started: 1\n", 0},
 		{"wordcount --task flaky.map.0", "", "--task: ", 2},
 		{"nothing", "", `there is no job "nothing"`, 1},
 	} {
@@ -219,6 +237,27 @@ func TestFetch(t *testing.T) {
 		}
 		if code != c.code || got != c.want || !strings.Contains(stderr, c.says) {
 			t.Errorf("%s: exit code %d, files %q, %s", c.args, code, got, stderr)
+		}
+	}
+}
+
+// A task that was killed before it was bound has no logs and no files. That is no loss.
+func TestATaskThatWasNeverBoundHasLostNothing(t *testing.T) {
+	address, g := serve(t)
+	addTasks(g, "killed", 2, plimsoll.ResultKilled)
+	addUnbound(g, "killed", 2)
+	id := plimsoll.TaskID("killed", "map", 0)
+	g.mu.outputs = map[string][]*pb.FetchOutputsResponse{id: files("a", "1"), plimsoll.TaskID("killed", "map", 1): files()}
+	dir := t.TempDir()
+	for args, want := range map[string]string{
+		"job fetch killed -o " + dir: "fetched 1 file of 1 byte to " + dir +
+			"\nplimsoll: tasks that ended without being started: 2\n",
+		"job logs killed --stream stdout":                "",
+		"job logs killed --stream stdout --all-attempts": "",
+	} {
+		_, stderr, code := command(t, address, strings.Fields(args)...)
+		if code != 0 || stderr != want {
+			t.Errorf("%s: exit code %d, %q, want %q", args, code, stderr, want)
 		}
 	}
 }

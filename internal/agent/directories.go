@@ -210,21 +210,3 @@ func removeAll(dir string) error {
 	}
 	return nil
 }
-
-// diskUsage returns the disk usage of the files below a directory. Unreadable files count nothing,
-// because tasks may have put anything there, and may be changing it.
-func diskUsage(ctx context.Context, dir string) (total int64) {
-	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if err != nil || ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if info, err := d.Info(); err == nil {
-			total += allocated(info)
-		}
-		return nil
-	})
-	if err != nil {
-		return total // the agent is stopping
-	}
-	return total
-}

@@ -12,7 +12,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -244,11 +243,4 @@ func uname() (kernel, host string, err error) {
 		return "", "", err
 	}
 	return unix.ByteSliceToString(u.Release[:]), unix.ByteSliceToString(u.Nodename[:]), nil
-}
-
-func allocated(info fs.FileInfo) int64 {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return st.Blocks * 512
-	}
-	return info.Size()
 }

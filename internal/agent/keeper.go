@@ -67,14 +67,15 @@ func mostAttempts(uids executor.UIDRange) int {
 }
 
 // keeper bounds what ended attempts leave on the disk, by bytes and by age. Each attempt is
-// measured once, after its end. A sweep measures the attempts that have ended since the last one.
-// The number of those kept matters to it only by its logarithm.
+// measured once, after its end. A sweep measures the attempts that have ended since the last one,
+// and once each the own directories of their tasks. The number of those kept matters to it only by its logarithm.
 //
 // One goroutine uses it.
 type keeper struct {
 	ledger *ledger
 	bounds LogBounds
 	most   int // attempts
+	usage  func(ctx context.Context, dir string) int64
 
 	// succeeded and failed are the kept attempts, the oldest first.
 	succeeded, failed keptQueue
@@ -91,7 +92,8 @@ type keptTask struct {
 
 func newKeeper(l *ledger, bounds LogBounds, most int) *keeper {
 	return &keeper{
-		ledger: l, bounds: bounds, most: most, tasks: map[string]*keptTask{}, metrics: newKeptMetrics(bounds.Bytes),
+		ledger: l, bounds: bounds, most: most, usage: diskUsage,
+		tasks: map[string]*keptTask{}, metrics: newKeptMetrics(bounds.Bytes),
 	}
 }
 
@@ -99,8 +101,12 @@ func newKeeper(l *ledger, bounds LogBounds, most int) *keeper {
 // not be removed yet stays for the next sweep.
 func (k *keeper) sweep(ctx context.Context, now time.Time) error {
 	defer k.show()
+	work := map[string]int64{} // of the tasks that are measured
 	for _, a := range k.ledger.takeEnded() {
-		k.add(ctx, a, now)
+		if _, ok := work[a.key.task]; !ok {
+			work[a.key.task] = k.usage(ctx, filepath.Join(k.ledger.root, a.key.task, workDir))
+		}
+		k.add(ctx, a, work[a.key.task], now)
 	}
 	if ctx.Err() != nil || !k.ledger.removing() {
 		return nil
@@ -143,11 +149,11 @@ func (k *keeper) sweep(ctx context.Context, now time.Time) error {
 	return failed
 }
 
-// add measures an attempt and the directory of its task. An attempt that alone is over the bound is
+// add measures an attempt. Work is what its task's own directory takes. An attempt that alone is over the bound is
 // retired at once, so that it takes no others with it.
-func (k *keeper) add(ctx context.Context, a keptAttempt, now time.Time) {
+func (k *keeper) add(ctx context.Context, a keptAttempt, work int64, now time.Time) {
 	dir := k.ledger.attemptDir(a.key)
-	a.bytes = max(diskUsage(ctx, dir), AttemptBytes)
+	a.bytes = max(k.usage(ctx, dir), AttemptBytes)
 	if a.at == 0 { // nothing is known of its end
 		a.at = now.UnixNano()
 		if info, err := os.Lstat(dir); err == nil {
@@ -159,7 +165,6 @@ func (k *keeper) add(ctx context.Context, a keptAttempt, now time.Time) {
 		t = &keptTask{}
 		k.tasks[a.key.task] = t
 	}
-	work := diskUsage(ctx, filepath.Join(k.ledger.root, a.key.task, workDir))
 	t.attempts++
 	k.bytes += a.bytes + work - t.work
 	t.work = work

@@ -22,9 +22,11 @@ import (
 const (
 	// MaxOutputFiles is the largest number of files that are sent.
 	MaxOutputFiles = 10_000
-	// MaxOutputPathBytes bounds the bytes of their paths, with those of the directories that wait
-	// to be listed.
+	// MaxOutputPathBytes bounds the bytes of their paths, with those that the directories take which
+	// wait to be listed.
 	MaxOutputPathBytes = 1 << 20
+	// waitingBytes is what a waiting directory takes beside its path: the string's header.
+	waitingBytes = 16
 	// maxOutputEntries bounds the entries of directories that are looked at.
 	maxOutputEntries = 100_000
 	// maxOutputDepth bounds how deep directories are entered.
@@ -60,6 +62,7 @@ type Outputs struct {
 	root      *os.File // the task's own directory
 	uid, gid  uint32   // of its owner, which is the user of the last attempt
 	most      int64
+	patterns  [][]string // the parts of each output, each output once
 	pathBytes int
 	entries   int
 }
@@ -177,7 +180,8 @@ func (o *Outputs) allows(st *unix.Stat_t, rights uint32) bool {
 	return st.Mode&rights == rights
 }
 
-// outputsBelow is a directory to be listed, with the patterns that apply to its entries.
+// outputsBelow is a directory that is listed, with the patterns that apply to its entries. Many
+// directories may wait to be listed, so their patterns are found again when their turn has come.
 type outputsBelow struct {
 	dir      string
 	patterns [][]string // the parts of each that are left
@@ -190,25 +194,36 @@ func (o *Outputs) find(ctx context.Context, outputs []string) error {
 		return fmt.Errorf("look at the task's own directory: %w", err)
 	}
 	o.uid, o.gid = st.Uid, st.Gid
-	first := outputsBelow{}
-	for _, output := range outputs {
-		first.patterns = append(first.patterns, strings.Split(output, "/"))
+	for _, output := range slices.Compact(slices.Sorted(slices.Values(outputs))) {
+		o.patterns = append(o.patterns, strings.Split(output, "/"))
 	}
-	for waiting := []outputsBelow{first}; len(waiting) > 0; {
+	waiting, err := o.list(ctx, "")
+	for err == nil && len(waiting) > 0 {
 		next := waiting[len(waiting)-1]
 		waiting = waiting[:len(waiting)-1]
-		o.pathBytes -= len(next.dir)
-		below, err := o.list(ctx, &next)
-		if err != nil {
-			return err
-		}
+		o.pathBytes -= len(next) + waitingBytes
+		var below []string
+		below, err = o.list(ctx, next)
 		waiting = append(waiting, below...)
 	}
-	return nil
+	return err
+}
+
+// below returns a directory with the patterns that apply to its entries.
+func (o *Outputs) below(dir string) outputsBelow {
+	at := outputsBelow{dir: dir, patterns: o.patterns}
+	for part := range strings.SplitSeq(dir, "/") {
+		if dir == "" {
+			break
+		}
+		at.patterns, at.all = at.match(part)
+	}
+	return at
 }
 
 // list adds the files of a directory that match, and returns the directories to be listed next.
-func (o *Outputs) list(ctx context.Context, at *outputsBelow) (below []outputsBelow, err error) {
+func (o *Outputs) list(ctx context.Context, listed string) (below []string, err error) {
+	at := o.below(listed)
 	dir, err := o.enter(at.dir)
 	if err != nil {
 		o.refuse(at.dir, reasonOf(err))
@@ -216,11 +231,11 @@ func (o *Outputs) list(ctx context.Context, at *outputsBelow) (below []outputsBe
 	}
 	defer func() { err = errors.Join(err, o.leave(dir)) }()
 	if names, only := at.names(); only {
-		return o.look(dir, at, names)
+		return o.look(dir, &at, names)
 	}
 	for ctx.Err() == nil {
 		names, err := dir.Readdirnames(1024)
-		more, lookErr := o.look(dir, at, names)
+		more, lookErr := o.look(dir, &at, names)
 		if below = append(below, more...); lookErr != nil {
 			return nil, lookErr
 		}
@@ -264,7 +279,7 @@ func (b *outputsBelow) match(name string) (left [][]string, matched bool) {
 }
 
 // look adds the entries that match.
-func (o *Outputs) look(dir *os.File, at *outputsBelow, names []string) (below []outputsBelow, err error) {
+func (o *Outputs) look(dir *os.File, at *outputsBelow, names []string) (below []string, err error) {
 	for _, name := range names {
 		if o.entries++; o.entries > maxOutputEntries {
 			return nil, plimsoll.Errorf(plimsoll.CodeExhausted,
@@ -290,8 +305,8 @@ func (o *Outputs) look(dir *os.File, at *outputsBelow, names []string) (below []
 		case isDir && strings.Count(file, "/") >= maxOutputDepth:
 			o.refuse(file, fmt.Sprintf("is deeper than %d directories", maxOutputDepth))
 		case isDir:
-			below = append(below, outputsBelow{file, left, matched})
-			err = o.hold(file)
+			below = append(below, file)
+			err = o.hold(len(file) + waitingBytes)
 		case !matched && st.Mode&unix.S_IFMT != unix.S_IFLNK: // a file in the place of a directory
 		default:
 			err = o.add(file, &st)
@@ -324,16 +339,16 @@ func (o *Outputs) add(file string, st *unix.Stat_t) error {
 	}
 	o.Bytes += st.Size
 	o.Files = append(o.Files, OutputFile{Path: file, Size: st.Size, Executable: st.Mode&0o111 != 0})
-	return o.hold(file)
+	return o.hold(len(file))
 }
 
 // hold counts the bytes of a path that is kept.
-func (o *Outputs) hold(file string) error {
-	if o.pathBytes += len(file); o.pathBytes > MaxOutputPathBytes {
+func (o *Outputs) hold(bytes int) error {
+	if o.pathBytes += bytes; o.pathBytes > MaxOutputPathBytes {
 		return plimsoll.Errorf(
 			plimsoll.CodeExhausted,
-			"the paths of the outputs take more than %d bytes; declare fewer, or pack them into one file",
-			MaxOutputPathBytes,
+			"the paths of the outputs, and of the directories to look in, take more than %d bytes; "+
+				"declare fewer, or pack them into one file", MaxOutputPathBytes,
 		)
 	}
 	return nil

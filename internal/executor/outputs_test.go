@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -189,6 +191,62 @@ func TestOutputsAreBounded(t *testing.T) {
 			t.Errorf("found %q, refused %q", got, refused)
 		}
 	})
+}
+
+// A directory that waits to be listed takes no more memory than is counted, however many outputs
+// are declared.
+func TestWaitingDirectoriesTakeWhatIsCounted(t *testing.T) {
+	const dirs = 3000
+	dir, _ := taskFiles(t)
+	for i := range dirs {
+		if err := os.MkdirAll(filepath.Join(dir, fmt.Sprintf("d%d", i)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	root, err := openDir(unix.AT_FDCWD, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &Outputs{root: root, most: 1}
+	for i := range plimsoll.MaxOutputs {
+		o.patterns = append(o.patterns, []string{"*", strconv.Itoa(i)})
+	}
+	before := liveBytes()
+	waiting, err := o.list(t.Context(), "")
+	if err := errors.Join(err, o.Close()); err != nil || len(waiting) != dirs {
+		t.Fatalf("%d directories wait, %v", len(waiting), err)
+	}
+	// The allocator rounds up, and the slice has room to grow.
+	if took := liveBytes() - before; took > 3*int64(o.pathBytes) {
+		t.Errorf("%d waiting directories take %d bytes, and %d are counted", dirs, took, o.pathBytes)
+	}
+	runtime.KeepAlive(waiting)
+}
+
+// liveBytes returns the bytes of the objects that are reachable.
+func liveBytes() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// What was counted for a directory is given back once it is listed, and the same output may be
+// declared twice.
+func TestListedDirectoriesCountNoMore(t *testing.T) {
+	dir, _ := taskFiles(t, "a/1/x", "a/2/x", "b/1/x", "b/y")
+	o, err := FindOutputs(t.Context(), dir, []string{"*/*/x", "*/*/x", "b", "b"}, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := 0
+	for _, f := range o.Files {
+		want += len(f.Path)
+	}
+	if err := o.Close(); err != nil || len(o.Files) != 4 || o.pathBytes != want || len(o.patterns) != 2 {
+		t.Errorf("%v: %d bytes are counted, want %d; %d patterns; %v", o.Files, o.pathBytes, want, len(o.patterns), err)
+	}
 }
 
 // many makes empty files.
