@@ -430,8 +430,8 @@ func (l *jobList) query(v *archiveView) archive.JobQuery {
 	}
 }
 
-// countAll counts the jobs of the list in the snapshot and the archive. stored of those in the
-// archive are known: if it does not count them in time, these are what there is at least.
+// countAll counts the jobs of the list in the snapshot and the archive. The page has stored jobs of
+// the archive: if that cannot count now, they are added to the snapshot's, as a lower bound.
 func (l *jobLook) countAll(
 	ctx context.Context, v *archiveView, want *jobList, stored int64,
 ) (n int64, atLeast bool, err error) {

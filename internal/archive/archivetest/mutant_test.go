@@ -182,7 +182,7 @@ var mutants = map[string]mutant{
 		keep.Bytes = 0
 		return keep
 	}},
-	"trims by attempts of jobs that are not there": {trimmed: func(m *Memory, keep archive.Retention) archive.Retention {
+	"trims by attempts of jobs to come": {trimmed: func(m *Memory, keep archive.Retention) archive.Retention {
 		for key, a := range m.mu.attempts {
 			if m.mu.jobs[key.uid] == nil && keep.Bytes > 0 {
 				keep.Bytes = max(keep.Bytes-attemptsBytes(&a), 1)
