@@ -107,7 +107,7 @@ type Retention struct {
 	Age       time.Duration // since the end of a job that is Good
 	FailedAge time.Duration // since the end of any other job
 	Jobs      int64         // in the archive; beyond it the oldest go, good ones first
-	Bytes     int64         // as Mark.Bytes; beyond it the same
+	Bytes     int64         // as Mark.Bytes, without attempts of jobs that are not there; beyond it the same
 }
 
 // Writer changes an archive. One goroutine at a time calls it.

@@ -214,6 +214,7 @@ func (s jobService) orderedJobs(ctx context.Context, req *pb.ListJobsRequest, wa
 			resp.Damaged = append(resp.Damaged, uid.String())
 		}
 	}
+	stored := int64(len(far.jobs))
 	place, more, err := s.addJobs(a, v.Snapshot, want, &near, &far)
 	if err != nil {
 		return err
@@ -229,7 +230,7 @@ func (s jobService) orderedJobs(ctx context.Context, req *pb.ListJobsRequest, wa
 		}
 	}
 	if want.count {
-		if resp.Total, resp.TotalAtLeast, err = look.countAll(ctx, &kept, want); err != nil {
+		if resp.Total, resp.TotalAtLeast, err = look.countAll(ctx, &kept, want, stored); err != nil {
 			return err
 		}
 	}
@@ -429,17 +430,23 @@ func (l *jobList) query(v *archiveView) archive.JobQuery {
 	}
 }
 
-// countAll counts the jobs of the list in the snapshot and the archive.
-func (l *jobLook) countAll(ctx context.Context, v *archiveView, want *jobList) (n int64, atLeast bool, err error) {
+// countAll counts the jobs of the list in the snapshot and the archive. The page has stored jobs of
+// the archive: if that cannot count now, they are added to the snapshot's, as a lower bound.
+func (l *jobLook) countAll(
+	ctx context.Context, v *archiveView, want *jobList, stored int64,
+) (n int64, atLeast bool, err error) {
 	if n, atLeast, err = l.count(ctx); err != nil || !want.archive || !v.kept() {
 		return n, atLeast, err
 	}
-	err = v.read(ctx, func(ctx context.Context, r archive.Reader) error {
-		more, exact, err := r.Count(ctx, want.query(v), maxCounted)
-		n, atLeast = n+more, atLeast || !exact
+	more, exact := int64(0), false
+	err = v.read(ctx, func(ctx context.Context, r archive.Reader) (err error) {
+		more, exact, err = r.Count(ctx, want.query(v), maxCounted)
 		return err //nolint:wrapcheck // read says what failed
 	})
-	return n, atLeast, err
+	if plimsoll.CodeOf(err) == plimsoll.CodeUnavailable {
+		return n + stored, true, nil
+	}
+	return n + more, atLeast || !exact, err
 }
 
 // firstOf picks the first elements of an order. It holds at most twice as many.

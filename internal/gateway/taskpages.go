@@ -2,7 +2,9 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
@@ -284,12 +286,16 @@ func (p *taskPages) inPhase(phase uint8, t *wire.TaskFacts) bool {
 	return p.want.sort != pb.TaskSort_TASK_SORT_FAILED_FIRST || failed(t) == (phase == phaseFirst)
 }
 
-// maxArchivePages bounds the pages of the archive that are read for one answer.
-const maxArchivePages = 8
+// maxArchivePages bounds the pages of the archive that are read for one answer. None is begun with
+// less than archivePageTime left: a reader takes up to 2 s for a page, and the answer has to come.
+const (
+	maxArchivePages = 8
+	archivePageTime = archiveTimeout / 2
+)
 
 // ofArchive returns the part of the archive for one phase of one page. The archive knows few of the
-// criteria of tasks, so that several of its pages may be read; when there would be too many, the
-// answer ends early.
+// criteria of tasks, so that several of its pages may be read; when there would be too many, or the
+// time for them is over, the answer ends early.
 func (p *taskPages) ofArchive(phase uint8) (page taskPage, err error) {
 	want := p.want
 	if want.node != "" || len(want.states) > 0 && !slices.Contains(want.states, int32(plimsoll.TaskFinished)) {
@@ -306,8 +312,15 @@ func (p *taskPages) ofArchive(phase uint8) (page taskPage, err error) {
 	err = p.kept.read(p.ctx, func(ctx context.Context, r archive.Reader) error {
 		for range maxArchivePages {
 			q.MaxBytes = max(pageBytes-size, 1)
+			if len(page.steps) > 0 && isShort(ctx) {
+				return nil // there is more, and the next answer begins with it
+			}
 			got, err := r.Tasks(ctx, q)
-			if err != nil {
+			switch {
+			case err == nil:
+			case len(page.steps) > 0 && p.ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
+				return nil // as above
+			default:
 				return err //nolint:wrapcheck // read says what failed
 			}
 			page.damaged = append(page.damaged, got.Damaged...)
@@ -339,6 +352,12 @@ func (p *taskPages) ofArchive(phase uint8) (page taskPage, err error) {
 		}
 	}
 	return page, err
+}
+
+// isShort reports whether a read of the archive has too little time left for another page.
+func isShort(ctx context.Context) bool {
+	deadline, has := ctx.Deadline()
+	return has && time.Until(deadline) < archivePageTime
 }
 
 // query returns the question to the archive for the tasks of a phase.

@@ -86,6 +86,7 @@ var leaderCases = []testCase{
 			t.Fatalf("the mark of an empty archive is %+v", mark)
 		}
 	}},
+	{"trimming to bytes counts attempts with their job, and none before that is there", earlyCase},
 	{"trimming goes in steps, and says whether there is more", func(t tester, h Harness, _ uint64) {
 		a := open(t, h)
 		for i := range 25 {
@@ -102,6 +103,58 @@ var leaderCases = []testCase{
 			}
 		}
 	}},
+}
+
+func earlyCase(t tester, h Harness, _ uint64) {
+	a, m := open(t, h), newModel()
+	looping := plain(100, "looping")
+	attempts := func(of *written) archive.Attempts {
+		return archive.Attempts{UID: of.UID, TaskKey: of.tasks[0].Key, First: 1, Value: make([]byte, 100_000)}
+	}
+	write := func(jobs []archive.Job, some ...archive.Attempts) {
+		t.Helper()
+		must[archive.Mark](t, "write")(a.w.Write(t.Context(), 1, jobs, some))
+	}
+	for i := range 6 {
+		j := plain(i, fmt.Sprint(i))
+		m.write(j)
+		write(unwritten(j))
+	}
+	bytes := a.mark(t).Bytes
+	for range 2 { // the second time they are there
+		write(nil, attempts(looping))
+	}
+	if now := a.mark(t).Bytes; now < bytes+100_000 {
+		t.Fatalf("with attempts of a job that runs there are %d bytes, and %d without", now, bytes)
+	}
+	if err := h.Crash(); err != nil {
+		t.Fatalf("crash: %v", err)
+	}
+	a.openAgain(t)
+	trims(t, a, m, archive.Retention{Bytes: bytes}, start+hour)
+	trims(t, a, m, archive.Retention{Bytes: bytes - 1}, start+hour, 0)
+
+	// With its job they count, and go with it.
+	first := plain(1, "1")
+	m.write(looping)
+	write(unwritten(looping), attempts(first))
+	bytes = a.mark(t).Bytes
+	trims(t, a, m, archive.Retention{Bytes: bytes}, start+hour)
+	trims(t, a, m, archive.Retention{Bytes: bytes - 50_000}, start+hour, 1)
+	if left := a.mark(t).Bytes; left > bytes-100_000 {
+		t.Fatalf("of %d bytes %d are left", bytes, left)
+	}
+	trims(t, a, m, archive.Retention{Bytes: a.mark(t).Bytes - 1}, start+hour, 2)
+
+	// Those of a job that was deleted do not count any more.
+	never := plain(200, "never")
+	write(nil, attempts(never))
+	if err := a.w.Delete(t.Context(), 1, []plimsoll.UID{never.UID}, start); err != nil {
+		t.Fatalf("delete: %v", err)
+	}
+	m.deleted[never.UID] = true
+	trims(t, a, m, archive.Retention{Bytes: a.mark(t).Bytes}, start+hour)
+	trims(t, a, m, archive.Retention{Bytes: a.mark(t).Bytes - 1}, start+hour, 3)
 }
 
 // trims trims an archive and compares it with a model without the jobs with some numbers.

@@ -110,10 +110,12 @@ func (m *Memory) mark() archive.Mark {
 		}
 	}
 	for _, a := range m.mu.attempts {
-		mark.Bytes += int64(len(a.TaskKey) + len(a.Value))
+		mark.Bytes += attemptsBytes(&a)
 	}
 	return mark
 }
+
+func attemptsBytes(a *archive.Attempts) int64 { return int64(len(a.TaskKey) + len(a.Value)) }
 
 // Write implements archive.Writer.
 func (m *Memory) Write(
@@ -196,6 +198,11 @@ func (m *Memory) Trim(
 	defer m.mu.Unlock()
 	maps.DeleteFunc(m.mu.deleted, func(_ plimsoll.UID, at int64) bool { return at < now-int64(archive.DeletedAge) })
 	mark := m.mark()
+	for key, a := range m.mu.attempts {
+		if m.mu.jobs[key.uid] == nil {
+			mark.Bytes -= attemptsBytes(&a)
+		}
+	}
 	for _, tooOld := range []bool{true, false} {
 		for _, good := range []bool{true, false} {
 			for _, k := range m.oldest(good) {

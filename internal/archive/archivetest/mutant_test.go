@@ -21,6 +21,7 @@ type mutant struct {
 	written  func(archive.Mark) archive.Mark
 	deleted  func(m *Memory, uids []plimsoll.UID)
 	retain   func(archive.Retention, *int64) archive.Retention
+	trimmed  func(m *Memory, keep archive.Retention) archive.Retention
 	job      func(m *Memory, id string, uid plimsoll.UID) (string, plimsoll.UID)
 	query    func(*archive.JobQuery)
 	page     func(*archive.JobQuery, *archive.Page[archive.Stored, archive.Position])
@@ -61,6 +62,9 @@ func (m *mutant) Trim(
 ) (int, bool, error) {
 	if m.retain != nil {
 		keep = m.retain(keep, &now)
+	}
+	if m.trimmed != nil {
+		keep = m.trimmed(m.Memory, keep)
 	}
 	return m.Memory.Trim(ctx, m.as(epoch), keep, now, most)
 }
@@ -176,6 +180,14 @@ var mutants = map[string]mutant{
 	}},
 	"does not trim by bytes": {retain: func(keep archive.Retention, _ *int64) archive.Retention {
 		keep.Bytes = 0
+		return keep
+	}},
+	"trims by attempts of jobs to come": {trimmed: func(m *Memory, keep archive.Retention) archive.Retention {
+		for key, a := range m.mu.attempts {
+			if m.mu.jobs[key.uid] == nil && keep.Bytes > 0 {
+				keep.Bytes = max(keep.Bytes-attemptsBytes(&a), 1)
+			}
+		}
 		return keep
 	}},
 	"gives any job of an id for a uid": {job: func(_ *Memory, id string, uid plimsoll.UID) (string, plimsoll.UID) {

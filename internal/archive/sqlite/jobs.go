@@ -368,6 +368,8 @@ func (r *Reader) Count(ctx context.Context, q archive.JobQuery, most int) (n int
 	return n, exact, err
 }
 
+// count counts the entries of the lists where the words of the query say all of it. Otherwise it
+// reads the row of each job, which is work, whether the job meets the query or not.
 func (s *search) count(most int64) (n int64, exact bool, err error) {
 	if len(s.q.IDs) > 0 || !hasQueueWord(s.q.Queue) && s.q.Queue != "" || s.q.UpTo > 0 && s.state.generation > 0 {
 		more := false
@@ -377,7 +379,10 @@ func (s *search) count(most int64) (n int64, exact bool, err error) {
 				return errFound
 			}
 			n++
-			return nil
+			if len(s.q.IDs) > 0 { // sizes.gather bounds those
+				return nil
+			}
+			return s.budget.take(rowWork)
 		}, func(plimsoll.UID) {})
 		return n, !partial && !more, err
 	}

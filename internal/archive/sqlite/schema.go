@@ -24,7 +24,7 @@ CREATE TABLE state (
   id TEXT NOT NULL, epoch INTEGER NOT NULL, generation INTEGER NOT NULL, sequence INTEGER NOT NULL,
   next INTEGER NOT NULL, jobs INTEGER NOT NULL, tasks INTEGER NOT NULL, bytes INTEGER NOT NULL,
   pending INTEGER NOT NULL, pending_bytes INTEGER NOT NULL, deleted INTEGER NOT NULL,
-  longest INTEGER NOT NULL, before INTEGER NOT NULL
+  longest INTEGER NOT NULL, before INTEGER NOT NULL, early INTEGER NOT NULL
 );
 CREATE TABLE job (
   n INTEGER PRIMARY KEY, uid BLOB NOT NULL, id TEXT NOT NULL, words INTEGER NOT NULL,
@@ -56,6 +56,8 @@ type state struct {
 
 	longest int64 // time between the submit and the end of any job up to now, in nanoseconds
 	before  int64 // the same for a job whose clock says that it ended before its submit
+
+	early int64 // of bytes: attempts of jobs that are not there. Only a Writer reads and changes it.
 }
 
 func (c *conn) readState() (*state, error) {
@@ -79,7 +81,40 @@ func (c *conn) readState() (*state, error) {
 	return s, nil
 }
 
-// numbers returns the fields behind the id, in the order of the columns.
+// readEarly reads the part of the state that only a Writer needs.
+func (c *conn) readEarly(s *state) error {
+	row, err := c.first("SELECT early FROM state")
+	if err != nil {
+		return err
+	}
+	var ok bool
+	if s.early, ok = row[0].(int64); !ok || s.early < 0 {
+		return damaged(c.path, "column early of its state is %v", row[0])
+	}
+	return nil
+}
+
+// addEarly gives a file of an earlier program the column that it lacks, with its value.
+func (c *conn) addEarly(ctx context.Context) error {
+	const columns = "SELECT count(*) FROM pragma_table_info('state') WHERE name = 'early'"
+	if row, err := c.first(columns); err != nil || row[0] == int64(1) {
+		return err
+	}
+	return c.change(ctx, func() error {
+		if row, err := c.first(columns); err != nil || row[0] == int64(1) { // another Writer was faster
+			return err
+		}
+		if err := c.run(ctx, "ALTER TABLE state ADD COLUMN early INTEGER NOT NULL DEFAULT 0"); err != nil {
+			return err
+		}
+		_, err := c.exec(`UPDATE state SET early = coalesce((
+			SELECT sum(length(CAST(task AS BLOB)) + length(value) + ?) FROM attempts
+			WHERE uid NOT IN (SELECT uid FROM job)), 0)`, attemptsBytes(0, 0)-checksumBytes)
+		return err
+	})
+}
+
+// numbers returns the fields behind the id that all read, in the order of the columns.
 func (s *state) numbers() []*int64 {
 	return []*int64{
 		&s.epoch, &s.generation, &s.sequence, &s.next, &s.jobs, &s.tasks, &s.bytes, &s.pending, &s.pendingBytes,
@@ -92,8 +127,9 @@ func (c *conn) writeState(s *state) error {
 	for _, field := range s.numbers() {
 		values = append(values, max(*field, 0))
 	}
+	values = append(values, max(s.early, 0))
 	_, err := c.exec(`UPDATE state SET epoch = ?, generation = ?, sequence = ?, next = ?, jobs = ?, tasks = ?,
-		bytes = ?, pending = ?, pending_bytes = ?, deleted = ?, longest = ?, before = ?`, values...)
+		bytes = ?, pending = ?, pending_bytes = ?, deleted = ?, longest = ?, before = ?, early = ?`, values...)
 	return err
 }
 
@@ -149,7 +185,7 @@ func (c *conn) create(ctx context.Context) error {
 		if err := c.run(ctx, numbers); err != nil {
 			return err
 		}
-		_, err := c.exec("INSERT INTO state VALUES (1, ?, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0)", uuid.NewString())
+		_, err := c.exec("INSERT INTO state VALUES (1, ?, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0)", uuid.NewString())
 		return err
 	})
 }

@@ -23,7 +23,7 @@ func (w *Writer) Trim(
 	ctx context.Context, epoch uint64, keep archive.Retention, now int64, most int,
 ) (removed int, more bool, err error) {
 	_, err = w.change(ctx, epoch, func(s *state) (bool, error) {
-		t := &trimmer{w: w, s: s, keep: keep, now: now, most: most, jobs: s.jobs, bytes: s.bytes, ctx: ctx}
+		t := &trimmer{w: w, s: s, keep: keep, now: now, most: most, jobs: s.jobs, bytes: s.bytes - s.early, ctx: ctx}
 		if err := t.choose(); err != nil {
 			return false, err
 		}
@@ -61,7 +61,7 @@ type trimmer struct {
 	now  int64
 	most int
 
-	jobs, bytes int64 // without the chosen ones
+	jobs, bytes int64 // without the chosen ones, and without attempts of jobs that are not there
 	chosen      []plimsoll.UID
 	stray       []recent // entries of the lists that lead nowhere
 	full        bool     // most were chosen, and another one would go
@@ -126,19 +126,24 @@ func (t *trimmer) choose() error {
 func (t *trimmer) take(e entry, of word) error {
 	uid := e.uid()
 	j, err := t.w.c.job(uid, false)
+	if err == nil && j == nil {
+		t.stray = append(t.stray, recent{e, []word{of}})
+		return nil
+	}
+	attempts, failed := t.w.c.attemptsOf(uid)
 	switch {
+	case failed != nil:
+		return failed
 	case errors.Is(err, errJobDamaged):
 		t.jobs--
 		t.stray = append(t.stray, recent{e, []word{of}})
 	case err != nil:
 		return err
-	case j == nil:
-		t.stray = append(t.stray, recent{e, []word{of}})
-		return nil
 	default:
 		t.jobs--
 		t.bytes -= int64(j.bytes)
 	}
+	t.bytes -= attempts
 	t.chosen = append(t.chosen, uid)
 	return ended(t.ctx)
 }

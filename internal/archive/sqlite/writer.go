@@ -66,7 +66,11 @@ func OpenWriter(ctx context.Context, path string) (*Writer, error) {
 		return nil, err
 	}
 	made, err := c.made()
-	if err == nil && !made {
+	switch {
+	case err != nil:
+	case made:
+		err = c.addEarly(ctx)
+	default:
 		err = c.create(ctx)
 	}
 	if err == nil {
@@ -113,6 +117,9 @@ func (w *Writer) change(ctx context.Context, epoch uint64, do func(*state) (chan
 	var s *state
 	err := w.c.change(ctx, func() (err error) {
 		if s, err = w.c.readState(); err != nil {
+			return err
+		}
+		if err := w.c.readEarly(s); err != nil {
 			return err
 		}
 		if int64(epoch) < s.epoch {
@@ -281,6 +288,13 @@ func (w *Writer) writeJobs(ctx context.Context, s *state, jobs []archive.Job) ([
 		s.jobs++
 		s.tasks += int64(j.Tasks)
 		s.bytes += bytes
+		if s.early > 0 {
+			attempts, err := w.c.attemptsOf(j.UID)
+			if err != nil {
+				return nil, err
+			}
+			s.early -= attempts
+		}
 	}
 	return jobsWritten, nil
 }
@@ -415,9 +429,18 @@ func (w *Writer) writeAttempts(s *state, attempts []archive.Attempts) (changed b
 		if err != nil {
 			return false, fmt.Errorf("attempts of job %s: %w", a.UID, err)
 		}
-		if n > 0 {
-			changed = true
-			s.bytes += attemptsBytes(len(a.TaskKey), len(a.Value))
+		if n == 0 {
+			continue
+		}
+		changed = true
+		bytes := attemptsBytes(len(a.TaskKey), len(a.Value))
+		s.bytes += bytes
+		job, err := w.c.first("SELECT n FROM job WHERE uid = ?", a.UID[:])
+		if err != nil {
+			return false, err
+		}
+		if job == nil {
+			s.early += bytes
 		}
 	}
 	return changed, nil
@@ -470,14 +493,17 @@ func (w *Writer) remove(ctx context.Context, s *state, uids []plimsoll.UID) erro
 		if err := ended(ctx); err != nil {
 			return err
 		}
-		if err := w.removeAttempts(s, uid); err != nil {
+		attempts, err := w.removeAttempts(uid)
+		if err != nil {
 			return err
 		}
+		s.bytes -= attempts
 		found, err := w.c.first("SELECT n, id, head FROM job WHERE uid = ?", uid[:])
 		if err != nil {
 			return err
 		}
 		if found == nil {
+			s.early -= attempts
 			continue
 		}
 		n, _ := found[0].(int64)
@@ -502,20 +528,23 @@ func (w *Writer) remove(ctx context.Context, s *state, uids []plimsoll.UID) erro
 	return w.unlist(s, gone)
 }
 
-func (w *Writer) removeAttempts(s *state, uid plimsoll.UID) error {
-	bytes := int64(0)
-	err := w.c.rows(func(row []driver.Value) error {
+// attemptsOf returns what the attempts of a job count in Mark.Bytes.
+func (c *conn) attemptsOf(uid plimsoll.UID) (bytes int64, err error) {
+	err = c.rows(func(row []driver.Value) error {
 		key, _ := row[0].(int64)
 		value, _ := row[1].(int64)
 		bytes += attemptsBytes(int(key), int(value)-checksumBytes)
 		return nil
 	}, "SELECT length(CAST(task AS BLOB)), length(value) FROM attempts WHERE uid = ?", uid[:])
-	if err != nil || bytes == 0 {
-		return err
+	return bytes, err
+}
+
+func (w *Writer) removeAttempts(uid plimsoll.UID) (bytes int64, err error) {
+	if bytes, err = w.c.attemptsOf(uid); err != nil || bytes == 0 {
+		return 0, err
 	}
-	s.bytes -= bytes
 	_, err = w.c.exec("DELETE FROM attempts WHERE uid = ?", uid[:])
-	return err
+	return bytes, err
 }
 
 // unlist takes jobs out of the index. If some are among the recent ones, those go into their lists
