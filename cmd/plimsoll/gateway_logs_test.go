@@ -49,7 +49,8 @@ func addUnbound(g *fakeGateway, job string, tasks int) {
 	for i := range tasks {
 		id := plimsoll.TaskID(job, "reduce", int32(i))
 		g.mu.tasks = append(g.mu.tasks, plimsoll.Task{
-			ID: id, Job: job, Group: "reduce", Index: int32(i), State: plimsoll.TaskFinished, Result: plimsoll.ResultKilled,
+			ID: id, Job: job, Group: "reduce", Index: int32(i), State: plimsoll.TaskFinished,
+			Result: plimsoll.ResultKilled,
 		})
 		g.mu.unread[id] = plimsoll.Errorf(plimsoll.CodeNotFound, "task %s ended without being started", id)
 	}
@@ -246,8 +247,7 @@ func TestATaskThatWasNeverBoundHasLostNothing(t *testing.T) {
 	address, g := serve(t)
 	addTasks(g, "killed", 2, plimsoll.ResultKilled)
 	addUnbound(g, "killed", 2)
-	id := plimsoll.TaskID("killed", "map", 0)
-	g.mu.outputs = map[string][]*pb.FetchOutputsResponse{id: files("a", "1"), plimsoll.TaskID("killed", "map", 1): files()}
+	g.mu.outputs = map[string][]*pb.FetchOutputsResponse{"killed.map.0": files("a", "1"), "killed.map.1": files()}
 	dir := t.TempDir()
 	for args, want := range map[string]string{
 		"job fetch killed -o " + dir: "fetched 1 file of 1 byte to " + dir +

@@ -10,7 +10,7 @@ import (
 const (
 	// maxUsageDepth bounds how deep directories are measured. Each level under way takes a
 	// descriptor and up to 17 KiB: the buffer of its directory, and usageNames names of 255 bytes.
-	// What lies deeper counts nothing.
+	// Deeper files count nothing.
 	maxUsageDepth = 256
 	// usageNames is the number of names of a directory that are read at once.
 	usageNames = 32

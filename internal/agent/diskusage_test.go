@@ -68,7 +68,8 @@ func TestDiskUsageIsBoundedInDepth(t *testing.T) {
 // weighed is a context that notes the most live memory, at some of the times when it is asked for
 // its end.
 type weighed struct {
-	context.Context
+	context.Context //nolint:containedctx // it is one itself
+
 	asked int
 	most  int64
 }

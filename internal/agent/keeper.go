@@ -68,7 +68,8 @@ func mostAttempts(uids executor.UIDRange) int {
 
 // keeper bounds what ended attempts leave on the disk, by bytes and by age. Each attempt is
 // measured once, after its end. A sweep measures the attempts that have ended since the last one,
-// and once each the own directories of their tasks. The number of those kept matters to it only by its logarithm.
+// and the own directory of each of their tasks once. The number of those kept matters to it only by
+// its logarithm.
 //
 // One goroutine uses it.
 type keeper struct {
@@ -149,8 +150,8 @@ func (k *keeper) sweep(ctx context.Context, now time.Time) error {
 	return failed
 }
 
-// add measures an attempt. Work is what its task's own directory takes. An attempt that alone is over the bound is
-// retired at once, so that it takes no others with it.
+// add measures an attempt. Work is the bytes of its task's own directory. An attempt that alone is
+// over the bound is retired at once, so that it takes no others with it.
 func (k *keeper) add(ctx context.Context, a keptAttempt, work int64, now time.Time) {
 	dir := k.ledger.attemptDir(a.key)
 	a.bytes = max(k.usage(ctx, dir), AttemptBytes)

@@ -22,10 +22,11 @@ import (
 const (
 	// MaxOutputFiles is the largest number of files that are sent.
 	MaxOutputFiles = 10_000
-	// MaxOutputPathBytes bounds the bytes of their paths, with those that the directories take which
-	// wait to be listed.
+	// MaxOutputPathBytes bounds the bytes of their paths, with the paths and waitingBytes of the
+	// directories that wait to be listed.
 	MaxOutputPathBytes = 1 << 20
-	// waitingBytes is what a waiting directory takes beside its path: the string's header.
+	// waitingBytes are the bytes of a waiting directory beside those of its path: the string's
+	// header.
 	waitingBytes = 16
 	// maxOutputEntries bounds the entries of directories that are looked at.
 	maxOutputEntries = 100_000

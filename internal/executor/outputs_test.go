@@ -232,8 +232,8 @@ func liveBytes() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// What was counted for a directory is given back once it is listed, and the same output may be
-// declared twice.
+// The bytes of a directory are given back once it is listed. An output that is declared twice is
+// looked for once.
 func TestListedDirectoriesCountNoMore(t *testing.T) {
 	dir, _ := taskFiles(t, "a/1/x", "a/2/x", "b/1/x", "b/y")
 	o, err := FindOutputs(t.Context(), dir, []string{"*/*/x", "*/*/x", "b", "b"}, 1<<20)
