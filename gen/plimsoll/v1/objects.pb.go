@@ -3309,7 +3309,8 @@ type QueueStatus struct {
 	// Number of tasks of jobs that have not ended, in all states.
 	Tasks    int64 `protobuf:"varint,11,opt,name=tasks,proto3" json:"tasks,omitempty"`
 	MaxTasks int32 `protobuf:"varint,12,opt,name=max_tasks,json=maxTasks,proto3" json:"max_tasks,omitempty"` // 0: none
-	// Jobs that wait until fewer run, as the queue or one above it bounds how many may.
+	// Jobs whose tasks may not be placed yet: they are being taken in, or they wait until fewer jobs
+	// run, as the queue or one above it bounds how many may.
 	JobsWaiting   int32 `protobuf:"varint,13,opt,name=jobs_waiting,json=jobsWaiting,proto3" json:"jobs_waiting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

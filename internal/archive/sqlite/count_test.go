@@ -8,8 +8,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/archive/sqlite"
 )
 
-// Each row that is read for a count is work for it. So a count ends as a lower bound before its time
-// is over. Entries of lists cost less, and ids are few.
+// Each row that is read for a count is work for it. So a count ends as a lower bound before its
+// time is over. Entries of lists cost less, and ids are few.
 func TestCountsThatReadRowsAreBounded(t *testing.T) {
 	const jobs = 80 // more rows than the small sizes allow for one answer
 	path := filepath.Join(t.TempDir(), "jobs.db")
