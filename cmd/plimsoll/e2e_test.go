@@ -28,7 +28,7 @@ import (
 
 // patience bounds the wait for an event that must happen. It is reached only if the event does not
 // happen.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // eventually calls ask until it returns nil.
 func eventually(t testing.TB, what string, ask func() error) {

@@ -12,7 +12,7 @@ import (
 )
 
 type jobDeleteCmd struct {
-	IDs []string `arg:"" name:"id" optional:"" help:"Ids of the jobs; the newest job that has each. They may be left out beside --uid."`
+	IDs []string `arg:"" name:"id" optional:"" help:"Ids of the jobs. An id that several jobs had needs --uid. They may be left out beside --uid."`
 	UID string   `name:"uid" help:"Uid of the only job to delete: an earlier one with the id, say." placeholder:"UID"`
 	Yes bool     `short:"y" help:"Do not ask."`
 }
@@ -56,12 +56,38 @@ func (cmd *jobDeleteCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	return each(ids, func(id string) error {
-		if err := c.DeleteJob(ctx, id, uid); err != nil {
+		wanted, err := onlyJob(ctx, c, id, uid)
+		if err == nil {
+			err = c.DeleteJob(ctx, id, wanted)
+		}
+		if err != nil {
 			return fmt.Errorf("delete %s: %w", id, err)
 		}
 		a.out.printf("%s deleted\n", id)
 		return nil
 	})
+}
+
+// onlyJob returns the uid of the job to delete. Without a uid, the id must be that of one job alone:
+// the user may mean any of several.
+func onlyJob(ctx context.Context, c *client.Client, id string, uid plimsoll.UID) (plimsoll.UID, error) {
+	if !uid.IsZero() {
+		return uid, nil
+	}
+	page, err := c.JobPage(ctx, client.JobFilter{
+		IDs: []string{id}, Scope: client.ScopeAll, Sort: client.SortSubmitted, PageSize: 2, Fields: []string{"state"},
+	}, "")
+	switch {
+	case err != nil:
+		return uid, err
+	case len(page.Jobs) > 1:
+		return uid, plimsoll.Errorf(plimsoll.CodeConflict,
+			"several jobs had this id, the newest is %s; name one with --uid: job list --all -o wide has them",
+			page.Jobs[0].UID)
+	case len(page.Jobs) == 1:
+		return page.Jobs[0].UID, nil
+	}
+	return uid, nil // the answer to the deletion says that there is none
 }
 
 // maxAnswer bounds the bytes of an answer to confirm.

@@ -129,6 +129,9 @@ func (cmd *taskListCmd) Run(ctx context.Context, a *app) error {
 	}); err != nil {
 		return err
 	}
+	if cmd.Failed && len(tasks) == 0 && filter.Scope <= client.ScopeActive && cmd.Job == "" && cmd.UID == "" {
+		a.notes.printf("no task of an active job has failed; --all looks into the archive too\n")
+	}
 	return more.tell(a, len(tasks), "task", "--limit 0 lists all, and --failed, --state and --job choose")
 }
 
