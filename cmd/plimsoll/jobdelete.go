@@ -68,8 +68,8 @@ func (cmd *jobDeleteCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// onlyJob returns the uid of the job to delete. Without a uid, the id must be that of one job alone:
-// the user may mean any of several.
+// onlyJob returns the uid of the job to delete. Without a uid, the id must be that of one job
+// alone: the user may mean any of several.
 func onlyJob(ctx context.Context, c *client.Client, id string, uid plimsoll.UID) (plimsoll.UID, error) {
 	if !uid.IsZero() {
 		return uid, nil
