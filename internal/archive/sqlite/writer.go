@@ -171,17 +171,24 @@ func (w *Writer) fence(ctx context.Context, epoch uint64, accept bool) (archive.
 
 // mark returns the mark of a state, with the oldest job.
 func (w *Writer) mark(ctx context.Context, s *state) (archive.Mark, error) {
-	if w.oldest < 0 {
-		err := w.c.view(ctx, func() (err error) {
-			w.oldest, err = w.c.oldest()
-			return err
-		})
-		if err != nil {
-			w.oldest = -1
-			return archive.Mark{}, err
-		}
+	if err := w.findOldest(ctx); err != nil {
+		return archive.Mark{}, err
 	}
 	return s.mark(w.oldest), nil
+}
+
+// findOldest reads the end of the job that ended first, unless it is known.
+func (w *Writer) findOldest(ctx context.Context) error {
+	if w.oldest >= 0 {
+		return nil
+	}
+	return w.c.view(ctx, func() error {
+		oldest, err := w.c.oldest()
+		if err == nil {
+			w.oldest = oldest
+		}
+		return err
+	})
 }
 
 // Write implements archive.Writer.
@@ -194,11 +201,8 @@ func (w *Writer) Write(
 	if err := w.checkLog(ctx); err != nil {
 		return archive.Mark{}, err
 	}
-	if w.oldest < 0 && w.c != nil { // before the jobs are there, so that a failure leaves nothing undone
-		if err := w.c.view(ctx, func() (err error) { w.oldest, err = w.c.oldest(); return err }); err != nil {
-			w.oldest = -1
-			return archive.Mark{}, err
-		}
+	if err := w.findOldest(ctx); err != nil { // before the jobs are there, so that a failure leaves nothing undone
+		return archive.Mark{}, err
 	}
 	oldest := w.oldest
 	s, err := w.change(ctx, epoch, func(s *state) (bool, error) {
