@@ -165,7 +165,7 @@ func TestEndedJobsStayUntilTheArchiveHasThem(t *testing.T) {
 		for _, limits := range []state.Limits{{}, {Ops: 40, Bytes: 1 << 20}} {
 			t.Run(fmt.Sprintf("seed=%d/ops=%d", seed, limits.Ops), func(t *testing.T) {
 				w := newWorld(t, seed, limits)
-				w.cfg.Archive, w.cfg.MaxToArchive, w.cfg.KeepEnded = true, 10, 30e9
+				w.cfg.Archive, w.cfg.MaxToArchive, w.cfg.KeepEnded = true, 5, 30e9
 				w.archive = &modelArchive{jobs: map[plimsoll.UID]archived{}, deleted: map[plimsoll.UID]bool{}}
 				w.restart(seed)
 				steps := testrun.Count(3_000, 8_000, 500_000)

@@ -172,6 +172,9 @@ func (s *State) overBounds() bool {
 }
 
 // atTaskBound reports whether tasks of ended jobs must be deleted before a task can be created.
+// Those of jobs that wait for the archive cannot be. They hold no accepted job up: it would stand
+// for as long as the archive has trouble. So after a restart or a deletion the tasks of such jobs
+// may come on top of Config.MaxTasks.
 func (s *State) atTaskBound() bool {
 	return s.cfg.MaxTasks > 0 && s.taskCount >= s.cfg.MaxTasks && (len(s.forgetting) > 0 || s.hasGivable())
 }
