@@ -57,12 +57,12 @@ type state struct {
 	longest int64 // time between the submit and the end of any job up to now, in nanoseconds
 	before  int64 // the same for a job whose clock says that it ended before its submit
 
-	early int64 // of bytes: attempts of jobs that are not there. Only a Writer reads and changes it.
+	early int64 // of bytes: attempts of jobs that are not there
 }
 
 func (c *conn) readState() (*state, error) {
 	row, err := c.first(`SELECT id, epoch, generation, sequence, next, jobs, tasks, bytes, pending, pending_bytes,
-		deleted, longest, before FROM state`)
+		deleted, longest, before, early FROM state`)
 	if err != nil {
 		return nil, err
 	}
@@ -81,44 +81,11 @@ func (c *conn) readState() (*state, error) {
 	return s, nil
 }
 
-// readEarly reads the part of the state that only a Writer needs.
-func (c *conn) readEarly(s *state) error {
-	row, err := c.first("SELECT early FROM state")
-	if err != nil {
-		return err
-	}
-	var ok bool
-	if s.early, ok = row[0].(int64); !ok || s.early < 0 {
-		return damaged(c.path, "column early of its state is %v", row[0])
-	}
-	return nil
-}
-
-// addEarly gives a file of an earlier program the column that it lacks, with its value.
-func (c *conn) addEarly(ctx context.Context) error {
-	const columns = "SELECT count(*) FROM pragma_table_info('state') WHERE name = 'early'"
-	if row, err := c.first(columns); err != nil || row[0] == int64(1) {
-		return err
-	}
-	return c.change(ctx, func() error {
-		if row, err := c.first(columns); err != nil || row[0] == int64(1) { // another Writer was faster
-			return err
-		}
-		if err := c.run(ctx, "ALTER TABLE state ADD COLUMN early INTEGER NOT NULL DEFAULT 0"); err != nil {
-			return err
-		}
-		_, err := c.exec(`UPDATE state SET early = coalesce((
-			SELECT sum(length(CAST(task AS BLOB)) + length(value) + ?) FROM attempts
-			WHERE uid NOT IN (SELECT uid FROM job)), 0)`, attemptsBytes(0, 0)-checksumBytes)
-		return err
-	})
-}
-
-// numbers returns the fields behind the id that all read, in the order of the columns.
+// numbers returns the fields behind the id, in the order of the columns.
 func (s *state) numbers() []*int64 {
 	return []*int64{
 		&s.epoch, &s.generation, &s.sequence, &s.next, &s.jobs, &s.tasks, &s.bytes, &s.pending, &s.pendingBytes,
-		&s.tombstones, &s.longest, &s.before,
+		&s.tombstones, &s.longest, &s.before, &s.early,
 	}
 }
 
@@ -127,7 +94,6 @@ func (c *conn) writeState(s *state) error {
 	for _, field := range s.numbers() {
 		values = append(values, max(*field, 0))
 	}
-	values = append(values, max(s.early, 0))
 	_, err := c.exec(`UPDATE state SET epoch = ?, generation = ?, sequence = ?, next = ?, jobs = ?, tasks = ?,
 		bytes = ?, pending = ?, pending_bytes = ?, deleted = ?, longest = ?, before = ?, early = ?`, values...)
 	return err

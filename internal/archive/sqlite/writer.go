@@ -66,11 +66,7 @@ func OpenWriter(ctx context.Context, path string) (*Writer, error) {
 		return nil, err
 	}
 	made, err := c.made()
-	switch {
-	case err != nil:
-	case made:
-		err = c.addEarly(ctx)
-	default:
+	if err == nil && !made {
 		err = c.create(ctx)
 	}
 	if err == nil {
@@ -117,9 +113,6 @@ func (w *Writer) change(ctx context.Context, epoch uint64, do func(*state) (chan
 	var s *state
 	err := w.c.change(ctx, func() (err error) {
 		if s, err = w.c.readState(); err != nil {
-			return err
-		}
-		if err := w.c.readEarly(s); err != nil {
 			return err
 		}
 		if int64(epoch) < s.epoch {
