@@ -184,14 +184,14 @@ func (c *conn) first(text string, values ...driver.Value) (row []driver.Value, e
 
 // change runs do in a transaction that nothing else changes the file beside.
 func (c *conn) change(ctx context.Context, do func() error) error {
-	if err := c.run(ctx, "BEGIN IMMEDIATE"); err != nil {
-		return err
+	err := c.run(ctx, "BEGIN IMMEDIATE")
+	if err == nil {
+		err = do()
 	}
-	err := do()
 	if err == nil {
 		_, err = c.exec("COMMIT")
 	}
-	if err != nil {
+	if err != nil { // also of BEGIN: if the context ends, the transaction may have begun all the same
 		return errors.Join(err, c.rollback())
 	}
 	return nil
