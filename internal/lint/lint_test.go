@@ -241,6 +241,7 @@ func TestCheckSleepsFindsTestsThatSleep(t *testing.T) {
 		),
 		"a/other_test.go":          file("import \"time\"\ntype x struct{ Sleep time.Duration }\nvar v = x{}.Sleep"),
 		"a/program.go":             file("import \"time\"\nfunc f() { time.Sleep(1) }"),
+		"a/rate_bench_test.go":     file("import \"time\"\nfunc f() { time.Sleep(1) }"),
 		"a/testdata/plain_test.go": file("import \"time\"\nfunc f() { time.Sleep(1) }"),
 	})
 	if err != nil {

@@ -11,10 +11,13 @@ import (
 )
 
 // CheckSleeps reports the test files below root that call time.Sleep without testing/synctest,
-// whose bubbles have a clock of their own. Folders named testdata are left out.
+// whose bubbles have a clock of their own. Folders named testdata are left out, and the files of
+// benchmarks, which may sleep to keep to a rate.
 func CheckSleeps(root fs.FS) ([]Finding, error) {
 	return inFiles(
-		root, "look for sleeps", sleeps, func(name string) bool { return strings.HasSuffix(name, "_test.go") },
+		root, "look for sleeps", sleeps, func(name string) bool {
+			return strings.HasSuffix(name, "_test.go") && !strings.HasSuffix(name, "_bench_test.go")
+		},
 	)
 }
 
