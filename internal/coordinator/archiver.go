@@ -85,9 +85,9 @@ type ArchiveStep string
 // The steps, in their order.
 const (
 	StepOpened  ArchiveStep = "opened"  // the archive is open and this leader writes it
-	StepWritten ArchiveStep = "written" // jobs are in the archive, and the engine does not know yet
-	StepTold    ArchiveStep = "told"    // the engine is told
-	StepDeleted ArchiveStep = "deleted" // jobs were deleted in the archive, and nobody knows yet
+	StepWritten ArchiveStep = "written" // jobs or attempts are in the archive, before the engine is told
+	StepTold    ArchiveStep = "told"    // a round is in the inbox of the engine
+	StepDeleted ArchiveStep = "deleted" // jobs were deleted in the archive, before anybody is told
 	StepTrimmed ArchiveStep = "trimmed" // the retention has removed jobs
 )
 

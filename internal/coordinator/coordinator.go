@@ -126,7 +126,7 @@ type Events struct {
 	// Archive is called with the reason when the archive takes no jobs, and when it changes. The
 	// text is empty when the archive takes them again.
 	Archive func(trouble string)
-	// ArchiveStep is called behind each step of archiving.
+	// ArchiveStep is called behind each step of archiving, some ten times a second while jobs end.
 	ArchiveStep func(step ArchiveStep)
 }
 

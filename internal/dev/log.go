@@ -57,6 +57,7 @@ func CoordinatorEvents(log *slog.Logger) coordinator.Events {
 			}
 			log.Error("the archive takes no jobs: those that have ended stay in the active state", "reason", trouble)
 		},
+		ArchiveStep: func(step coordinator.ArchiveStep) { log.Debug("a step of archiving is done", "step", step) },
 	}
 }
 
