@@ -72,7 +72,9 @@ type Job struct {
 	Head
 	Spec    []byte
 	Status  []byte
-	Records iter.Seq[TaskRecord] // Head.Tasks of them, by group and index; may be walked twice
+	Records iter.Seq[TaskRecord] // Head.Tasks of them, by group and index; may be walked again
+
+	recordBytes int // of Records, as Bytes counts them; 0: not measured
 }
 
 // TaskRecord is a task of an ended job.

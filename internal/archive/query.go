@@ -239,9 +239,25 @@ func (h *Head) Bytes() int {
 // Bytes returns how much of a page's MaxBytes the task takes.
 func (r *TaskRecord) Bytes() int { return 16 + len(r.Key) + len(r.Value) }
 
-// Bytes returns how much of MaxWriteBytes the job takes.
+// Measure walks the records once: it sets Tasks and Failed, and Bytes need not walk them again.
+func (j *Job) Measure() {
+	j.Tasks, j.Failed, j.recordBytes = 0, 0, 0
+	for r := range j.Records {
+		j.Tasks++
+		if r.Failed() {
+			j.Failed++
+		}
+		j.recordBytes += r.Bytes()
+	}
+}
+
+// Bytes returns how much of MaxWriteBytes the job takes. It walks the records if they are not
+// measured.
 func (j *Job) Bytes() int {
 	n := j.Head.Bytes() + len(j.Spec) + len(j.Status)
+	if j.recordBytes > 0 {
+		return n + j.recordBytes
+	}
 	for r := range j.Records {
 		n += r.Bytes()
 	}

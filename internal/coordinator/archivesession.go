@@ -297,12 +297,7 @@ func archivedJob(snapshot *replica.Snapshot, id string) (job archive.Job, delete
 			}
 		},
 	}
-	for record := range job.Records {
-		job.Tasks++
-		if record.Failed() {
-			job.Failed++
-		}
-	}
+	job.Measure()
 	return job, st.Deleted, nil
 }
 
