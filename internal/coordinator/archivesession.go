@@ -57,12 +57,12 @@ func (s *archiveSession) fence(ctx context.Context) (mark archive.Mark, err erro
 		return mark, s.push(ctx, &engine.Archived{ID: mark.ID, Sequence: mark.Sequence, Accept: true})
 	case stale:
 		return mark, plimsoll.Errorf(plimsoll.CodeStale,
-			"a later leader, of epoch %d, has written the archive: if the store was restored from a backup, start the coordinator with --archive-accept %s",
-			mark.Epoch, mark.ID)
+			"a later leader, of epoch %d, has written the archive: restore that of the store's backup, "+
+				"or give --archive-accept %s", mark.Epoch, mark.ID)
 	}
 	return mark, plimsoll.Errorf(plimsoll.CodeConflict,
-		"the archive lacks jobs that have left the store: it is %s with %d writes, and the store knows %s with %d; put that one in its place, or start the coordinator with --archive-accept %s",
-		mark.ID, mark.Sequence, stored.ID, stored.Sequence, mark.ID)
+		"the archive lacks jobs that have left the store: it is %s with %d writes, not %s with %d; "+
+			"restore that one, or give --archive-accept %s", mark.ID, mark.Sequence, stored.ID, stored.Sequence, mark.ID)
 }
 
 // work makes rounds until there is an error or ctx ends.
