@@ -131,8 +131,8 @@ type Writer interface {
 	// Delete removes jobs with all that belongs to them, and remembers at now, in Unix nanoseconds,
 	// that they were deleted: a later Write leaves them out. Unknown uids are remembered too.
 	Delete(ctx context.Context, epoch uint64, uids []plimsoll.UID, now int64) error
-	// Trim removes at most most jobs that are beyond the retention at now, and says whether there
-	// are more. It forgets deleted uids after DeletedAge.
+	// Trim removes at most most jobs that are beyond the retention at now, and fewer if they are
+	// large. It forgets deleted uids after DeletedAge. more says that another call has work to do.
 	Trim(ctx context.Context, epoch uint64, keep Retention, now int64, most int) (removed int, more bool, err error)
 	// Check reads the whole archive and fails with CodeCorrupt if a part of it cannot be read. It
 	// is slow. Other calls may be made meanwhile.

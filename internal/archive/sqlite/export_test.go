@@ -3,13 +3,26 @@ package sqlite
 import "context"
 
 // small has sizes of which a few jobs need many.
-var small = sizes{fold: 7, block: 4, work: 100, gather: 1000, log: 1 << 20}
+var small = sizes{fold: 7, block: 4, work: 100, gather: 1000, log: 1 << 20, trim: 64 << 20, uids: 1000}
 
 // SmallWriter makes a writer cut its lists into small blocks.
 func SmallWriter(w *Writer) { w.c.sizes = small }
 
 // SmallReader makes a reader end its pages early for the work that they took.
 func SmallReader(r *Reader) { r.sizes = small }
+
+// SmallTrim bounds the bytes that a Trim removes, and the uids of deleted jobs.
+func SmallTrim(w *Writer, bytes, uids int64) { w.c.sizes.trim, w.c.sizes.uids = bytes, uids }
+
+// Deleted returns how many uids of deleted jobs are remembered.
+func Deleted(w *Writer) (int64, error) {
+	row, err := w.c.first("SELECT count(*) FROM deleted")
+	if err != nil {
+		return 0, err
+	}
+	n, _ := row[0].(int64)
+	return n, nil
+}
 
 // Disk gives the file of a writer a disk of so many pages.
 func Disk(w *Writer, pages string) error {

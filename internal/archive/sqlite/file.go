@@ -41,11 +41,15 @@ type sizes struct {
 	work   int   // blocks, and rows that do not fit, for one answer
 	gather int   // jobs that are put into an order in memory
 	log    int64 // bytes of the log at which nothing more is written: a reader that does not end keeps it
+	trim   int64 // bytes of jobs after which a Trim chooses no more: their pages are freed in one transaction
+	uids   int64 // of deleted jobs that are remembered; 1,000,000 take 40 MiB in the file
 }
 
 // usual has the sizes outside of tests. A block is below a quarter of a page, up to which a row of
 // the list stays in its page.
-var usual = sizes{fold: 16384, block: 160, work: 1000, gather: 1000, log: 256 << 20}
+var usual = sizes{
+	fold: 16384, block: 160, work: 1000, gather: 1000, log: 256 << 20, trim: 64 << 20, uids: 1_000_000,
+}
 
 // openConn opens a file. With write it makes one that is not there. cache is the memory for its
 // pages, in bytes.

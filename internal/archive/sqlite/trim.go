@@ -11,8 +11,6 @@ import (
 )
 
 const (
-	// maxDeleted bounds the uids of deleted jobs that are remembered: 40 MiB in the file.
-	maxDeleted = 1_000_000
 	// vacuumPages is how many free pages a Trim gives back, and vacuumFrom from how many on.
 	vacuumPages = 512
 	vacuumFrom  = 4096
@@ -27,11 +25,11 @@ func (w *Writer) Trim(
 		if err := t.choose(); err != nil {
 			return false, err
 		}
-		forgotten, err := w.forget(s, now, most)
+		forgotten, moreUIDs, err := w.forget(s, now, most)
 		if err != nil {
 			return false, err
 		}
-		removed, more = len(t.chosen), t.full
+		removed, more = len(t.chosen), t.full || moreUIDs
 		if removed == 0 && len(t.stray) == 0 {
 			return forgotten > 0, nil
 		}
@@ -63,8 +61,9 @@ type trimmer struct {
 
 	jobs, bytes int64 // without the chosen ones, and without attempts of jobs that are not there
 	chosen      []plimsoll.UID
+	size        int64    // bytes of the chosen ones
 	stray       []recent // entries of the lists that lead nowhere
-	full        bool     // most were chosen, and another one would go
+	full        bool     // as much was chosen as one Trim removes, and another one would go
 }
 
 // choose takes those that are too old, then from the oldest on as many as are too many.
@@ -95,7 +94,7 @@ func (t *trimmer) choose() error {
 			if !ok || err != nil || !goes(e) {
 				return err
 			}
-			if len(t.chosen)+len(t.stray) >= t.most {
+			if len(t.chosen)+len(t.stray) >= t.most || t.size >= t.w.c.sizes.trim {
 				t.full = true
 				return nil
 			}
@@ -130,39 +129,41 @@ func (t *trimmer) take(e entry, of word) error {
 		t.stray = append(t.stray, recent{e, []word{of}})
 		return nil
 	}
-	attempts, failed := t.w.c.attemptsOf(uid)
+	size, failed := t.w.c.attemptsOf(uid)
 	switch {
 	case failed != nil:
 		return failed
 	case errors.Is(err, errJobDamaged):
-		t.jobs--
 		t.stray = append(t.stray, recent{e, []word{of}})
 	case err != nil:
 		return err
 	default:
-		t.jobs--
-		t.bytes -= int64(j.bytes)
+		size += int64(j.bytes)
 	}
-	t.bytes -= attempts
+	t.jobs--
+	t.bytes -= size
+	t.size += size
 	t.chosen = append(t.chosen, uid)
 	return ended(t.ctx)
 }
 
-// forget forgets the deleted uids that are too old or too many.
-func (w *Writer) forget(s *state, now int64, most int) (int64, error) {
+// forget forgets deleted uids that are too old, at most most, and as many that are too many. It
+// reports whether there may be more of them.
+func (w *Writer) forget(s *state, now int64, most int) (forgotten int64, more bool, err error) {
 	old, err := w.c.exec("DELETE FROM deleted WHERE uid IN (SELECT uid FROM deleted WHERE at < ? ORDER BY at LIMIT ?)",
 		now-int64(archive.DeletedAge), int64(most))
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	s.tombstones -= old
-	if s.tombstones <= maxDeleted {
-		return old, nil
+	more = old == int64(most)
+	if s.tombstones <= w.c.sizes.uids {
+		return old, more, nil
 	}
 	tooMany, err := w.c.exec("DELETE FROM deleted WHERE uid IN (SELECT uid FROM deleted ORDER BY at LIMIT ?)",
-		min(s.tombstones-maxDeleted, int64(most)))
+		min(s.tombstones-w.c.sizes.uids, int64(most)))
 	s.tombstones -= tooMany
-	return old + tooMany, err
+	return old + tooMany, more || s.tombstones > w.c.sizes.uids, err
 }
 
 // giveBack shortens the file if much of it is free. It changes no content, so it needs no epoch.
