@@ -1,6 +1,9 @@
 package sqlite
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // small has sizes of which a few jobs need many.
 var small = sizes{fold: 7, block: 4, work: 100, gather: 1000, log: 1 << 20, trim: 64 << 20, uids: 1000}
@@ -38,6 +41,9 @@ func Pages(w *Writer) (int64, error) {
 	n, _ := row[0].(int64)
 	return n, nil
 }
+
+// HastyGate makes a writer wait only for a moment for processes that pass the gate.
+func HastyGate(w *Writer) { w.gate.wait = time.Millisecond }
 
 // Hold keeps a moment of the file from being left until do has returned.
 func Hold(r *Reader, do func() error) error {

@@ -309,6 +309,34 @@ func TestReaderThatDoesNotEnd(t *testing.T) {
 	has(t, r, n+1, 100)
 }
 
+// A process that stands still in the gate keeps the log from being emptied too. A Write does not
+// wait for it for ever.
+func TestProcessThatHoldsTheGate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "jobs.db")
+	w := lead(t, path)
+	sqlite.SmallWriter(w)
+	sqlite.HastyGate(w)
+	gate, err := os.Open(path + "-gate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gate.Close() //nolint:errcheck // it was only locked
+	if err := syscall.Flock(int(gate.Fd()), syscall.LOCK_SH); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for ; err == nil && n < 1000; n++ {
+		_, err = w.Write(t.Context(), 1, []archive.Job{benchJob(n, 100)}, nil)
+	}
+	says(t, err, plimsoll.CodeExhausted, path+"-wal", "reads the archive")
+	if err := syscall.Flock(int(gate.Fd()), syscall.LOCK_UN); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(t.Context(), 1, []archive.Job{benchJob(n, 100)}, nil); err != nil {
+		t.Fatalf("behind its end: %v", err)
+	}
+}
+
 // Readers that follow on each other do not keep the log from being emptied.
 func TestReadersThatFollowOnEachOther(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jobs.db")

@@ -14,7 +14,8 @@ import (
 // one in the log. Answers under way go on. New ones wait at the gate, for the rest of their time at
 // most.
 type gate struct {
-	file *os.File // nil: the archive has no gate, and is always open
+	file *os.File      // nil: the archive has no gate, and is always open
+	wait time.Duration // how long shut waits for processes that pass
 }
 
 const (
@@ -36,7 +37,7 @@ func openGate(path string, write bool) (gate, error) {
 	if err != nil {
 		return gate{}, fmt.Errorf("open the gate of the archive: %w", err)
 	}
-	return gate{file}, nil
+	return gate{file, busyTimeout}, nil
 }
 
 func (g gate) close() error {
@@ -94,10 +95,20 @@ func (g gate) pass(ctx context.Context) error {
 	return g.unlock()
 }
 
-// shut runs do while the gate is shut.
+// errGateHeld says that the gate could not be shut: passing it takes no time, so a process stands
+// still in it.
+var errGateHeld = errors.New("a process holds the gate of the archive")
+
+// shut runs do while the gate is shut. It fails with errGateHeld if it cannot shut it in time.
 func (g gate) shut(ctx context.Context, do func() error) error {
-	if err := g.lock(ctx, syscall.LOCK_EX); err != nil {
-		return err
+	limited, cancel := context.WithTimeout(ctx, g.wait)
+	defer cancel()
+	err := g.lock(limited, syscall.LOCK_EX)
+	switch {
+	case err == nil:
+		return errors.Join(do(), g.unlock())
+	case limited.Err() != nil && ctx.Err() == nil:
+		return errGateHeld
 	}
-	return errors.Join(do(), g.unlock())
+	return err
 }
