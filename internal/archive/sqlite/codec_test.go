@@ -2,6 +2,8 @@ package sqlite
 
 import (
 	"bytes"
+	"encoding/binary"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -99,6 +101,18 @@ func FuzzRow(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A row that says it has more labels than bytes is damaged, and takes no memory for them.
+func TestRowWithTooManyLabels(t *testing.T) {
+	plain := everyHead
+	plain.Labels = nil
+	data := encodeRow(&plain)
+	data = binary.AppendUvarint(data[:len(data)-checksumBytes-1], 1<<40)
+	data = binary.BigEndian.AppendUint32(data, rowSum(data, plain.UID, plain.ID))
+	if r, err := decodeRow(plain.UID, plain.ID, data); !errors.Is(err, errDamaged) {
+		t.Errorf("the row is read as %+v, %v", r, err)
+	}
 }
 
 // Any bytes of a block, of recent jobs or of tasks are read or refused.

@@ -68,7 +68,9 @@ func decodeRow(uid plimsoll.UID, id string, data []byte) (*row, error) {
 	r.Finished, r.Tasks, r.Failed = int64(d.number()), int32(d.number()), int32(d.number())
 	r.results, r.generation, r.bytes, r.body = d.number(), d.number(), d.number(), uint32(d.number())
 	r.Owner, r.Queue = string(d.bytes()), string(d.bytes())
-	if n := d.number(); n > 0 && n <= uint64(len(d.data)) {
+	if n := d.number(); n > uint64(len(d.data)) { // before memory is taken for them
+		return nil, errDamaged
+	} else if n > 0 {
 		r.Labels = make(map[string]string, n)
 		for range n {
 			key := string(d.bytes())
