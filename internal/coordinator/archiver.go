@@ -58,7 +58,7 @@ type archiver struct {
 	cfg      *Archive
 	pauses   plimsoll.Backoff
 	epoch    uint64
-	now      func() int64 // the wall clock: that of the term has one user, the writer loop
+	now      func() int64 // time of the term, as that of the ends of jobs; Unix nanoseconds
 	snapshot func() *replica.Snapshot
 	inbox    *inbox
 	metrics  *archiveMetrics
@@ -94,7 +94,7 @@ const (
 func newArchiver(cfg *Config, t *term) *archiver {
 	t.metrics.archive.setUp(false)
 	return &archiver{
-		cfg: &cfg.Archive, pauses: defaultArchivePauses, epoch: t.epoch, now: cfg.Now, snapshot: t.source.Snapshot,
+		cfg: &cfg.Archive, pauses: defaultArchivePauses, epoch: t.epoch, now: t.now, snapshot: t.source.Snapshot,
 		inbox: t.inbox, metrics: t.metrics.archive, tell: cfg.Events.Archive, step: cfg.Events.ArchiveStep,
 		most: t.engine.State().MaxToArchive(), ended: newKeyList(), crowded: newKeyList(),
 		rounds:    make(chan struct{}, archiveRounds),
