@@ -40,8 +40,8 @@ type Harness struct {
 	Partial bool
 }
 
-// tester is the part of testing.T that cases use, so that a test can run them against an archive
-// that is wrong.
+// tester is the part of testing.T that cases use. With another one, a test of the suite sees which
+// case fails for a faulty archive.
 type tester interface {
 	Helper()
 	Fatalf(format string, values ...any)
@@ -53,7 +53,7 @@ type testCase struct {
 	run  func(t tester, h Harness, seed uint64)
 }
 
-// cases is every case, by the sentence that it tests.
+// cases has every case of the suite with the sentence that it tests.
 var cases = slices.Concat(writeCases, leaderCases, readCases, randomCases)
 
 // Run runs the suite. It fails if it ran no case, as with a -run pattern that matches none.

@@ -10,7 +10,7 @@ func memory() Harness {
 	return of(NewMemory())
 }
 
-// of returns a harness of one archive that is always open.
+// of returns a harness of an archive in memory, which is always open and loses nothing.
 func of(m interface {
 	archive.Writer
 	archive.Reader

@@ -10,7 +10,7 @@ import (
 
 const hour = int64(time.Hour)
 
-// leaderCases test who may change an archive, and which jobs leave it.
+// leaderCases test the order of leaders, deletions and the retention.
 var leaderCases = []testCase{
 	{"a leader that another has replaced changes nothing", func(t tester, h Harness, _ uint64) {
 		a, m := open(t, h), newModel()

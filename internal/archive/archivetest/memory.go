@@ -23,7 +23,7 @@ type Memory struct {
 		generation uint64
 		jobs       map[plimsoll.UID]*kept
 		attempts   map[attemptsKey]archive.Attempts
-		deleted    map[plimsoll.UID]int64 // when
+		deleted    map[plimsoll.UID]int64 // time of the deletion, in Unix nanoseconds
 	}
 }
 
@@ -56,7 +56,7 @@ func NewMemory() *Memory {
 	return m
 }
 
-// lead locks the archive for the leader with an epoch. If that is not the leader, it does not.
+// lead locks the archive if no later epoch leads it. Otherwise it fails and leaves it unlocked.
 func (m *Memory) lead(ctx context.Context, epoch uint64) error {
 	if err := over(ctx); err != nil {
 		return err
@@ -98,7 +98,7 @@ func (m *Memory) Accept(ctx context.Context, epoch uint64) (archive.Mark, error)
 	return m.mark(), nil
 }
 
-// mark counts. The caller holds the lock.
+// mark returns the mark of the present jobs. The caller holds the lock.
 func (m *Memory) mark() archive.Mark {
 	mark := m.mu.mark
 	for _, j := range m.mu.jobs {
@@ -231,7 +231,7 @@ func (m *Memory) Trim(
 	return removed, false, nil
 }
 
-// oldest returns the jobs in which all went well, or the others, by their end.
+// oldest returns the jobs that are Good, or all others, in the order of their ends.
 func (m *Memory) oldest(good bool) []*kept {
 	var jobs []*kept
 	for _, k := range m.mu.jobs {

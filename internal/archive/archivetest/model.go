@@ -14,8 +14,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/archive"
 )
 
-// model has the jobs that an archive should hold, and the plainest answers. It shares no
-// code with package archive, so that a fault there is found.
+// model has the jobs that an archive should hold, and answers by looking at each of them. It shares
+// no code with package archive, so that a fault there is found.
 type model struct {
 	jobs    map[plimsoll.UID]*written
 	deleted map[plimsoll.UID]bool

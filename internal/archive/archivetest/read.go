@@ -9,7 +9,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/archive"
 )
 
-// readCases test what single questions answer.
+// readCases test the answers to single questions: their order, their pages and their bounds.
 var readCases = []testCase{
 	{"an id that was used again gives its newest job, a uid any", func(t tester, h Harness, _ uint64) {
 		a := open(t, h)

@@ -33,7 +33,7 @@ func benchJobs(b *testing.B) int {
 
 const benchStart = int64(1_700_000_000_000_000_000)
 
-// benchJob returns a job as a busy cell has them: 5,000 a second, 200 owners and one who is rare,
+// benchJob returns a job as a busy cell has them: 5,000 a second, 200 owners and one with few jobs,
 // four queues, two labels, 3 in 100 fail.
 func benchJob(i, tasks int) archive.Job {
 	submitted := benchStart + int64(i)*200_000
@@ -93,7 +93,7 @@ func cpu() time.Duration {
 }
 
 // BenchmarkWrite writes jobs in rounds as a leader does: small ones when it keeps up, full ones
-// when it does not. b.N is in jobs.
+// when it does not. b.N counts jobs.
 func BenchmarkWrite(b *testing.B) {
 	for _, shape := range []struct {
 		tasks, round int

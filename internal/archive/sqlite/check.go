@@ -47,7 +47,7 @@ type tableCheck struct {
 	row   func(c *conn, row []driver.Value) error
 }
 
-// checks is in the order of the damage that they find: a row, then what leads to it.
+// checks has the tables with rows of jobs first, and then the lists and indexes that lead to them.
 var checks = []tableCheck{
 	{
 		first: "SELECT n, uid, id, head, spec, status, tasks FROM job ORDER BY n LIMIT ?",
@@ -128,15 +128,15 @@ func checkJob(c *conn, got []driver.Value) error {
 	return nil
 }
 
-func checkSealed(what string) func(c *conn, row []driver.Value) error {
+func checkSealed(part string) func(c *conn, row []driver.Value) error {
 	return func(c *conn, row []driver.Value) error {
 		data, _ := row[len(row)-1].([]byte)
 		if _, ok := unsealed(data); !ok {
-			return damaged(c.path, "%s, row %v", what, row[0])
+			return damaged(c.path, "%s, row %v", part, row[0])
 		}
 		return nil
 	}
 }
 
-// checkNothing is for an index: that SQLite can read it is all.
+// checkNothing is for an index: it has no checksum, and SQLite has read it.
 func checkNothing(*conn, []driver.Value) error { return nil }

@@ -8,8 +8,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/archive/sqlite"
 )
 
-// Each row that is read for a count is work for it. So a count ends as a lower bound before its
-// time is over. Entries of lists cost less, and ids are few.
+// A count that has to read the rows of jobs has a bound on them. It ends there, as a lower bound,
+// and so before its time is over. Counts of entries of lists, or of a few ids, are exact.
 func TestCountsThatReadRowsAreBounded(t *testing.T) {
 	const jobs = 80 // more rows than the small sizes allow for one answer
 	path := filepath.Join(t.TempDir(), "jobs.db")

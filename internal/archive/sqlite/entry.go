@@ -186,7 +186,7 @@ func wordsOf(h *archive.Head, results uint64, known map[string]word) []word {
 	return slices.Compact(words)
 }
 
-// signature returns bits of words: a job that has the words of another signature has its bits.
+// signature returns a set of bits for words. A job that has some words has all bits of these.
 func signature(words []word) (bits uint64) {
 	for _, w := range words {
 		bits |= 1<<(uint64(w)&63) | 1<<(uint64(w)>>6&63)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// small has sizes of which a few jobs need many.
+// small has sizes with which a few jobs fill many blocks and use up the work of an answer.
 var small = sizes{fold: 7, block: 4, work: 100, gather: 1000, log: 1 << 20, trim: 64 << 20, uids: 1000}
 
 // SmallWriter makes a writer cut its lists into small blocks.
@@ -27,7 +27,7 @@ func Deleted(w *Writer) (int64, error) {
 	return n, nil
 }
 
-// Disk gives the file of a writer a disk of so many pages.
+// Disk bounds the file of a writer to a number of pages, like a disk that is full then.
 func Disk(w *Writer, pages string) error {
 	return w.c.run(context.Background(), "PRAGMA max_page_count="+pages)
 }
@@ -45,7 +45,7 @@ func Pages(w *Writer) (int64, error) {
 // HastyGate makes a writer wait only for a moment for processes that pass the gate.
 func HastyGate(w *Writer) { w.gate.wait = time.Millisecond }
 
-// Hold keeps a moment of the file from being left until do has returned.
+// Hold keeps a transaction of a reader open until do has returned.
 func Hold(r *Reader, do func() error) error {
 	return r.view(context.Background(), func(_ context.Context, c *conn) error {
 		if _, err := c.readState(); err != nil {

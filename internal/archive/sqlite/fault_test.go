@@ -41,7 +41,8 @@ func read(t *testing.T, path string) *sqlite.Reader {
 	return r
 }
 
-// says ends the test unless an error has a code and names the file and the remedy.
+// says ends the test unless an error has a code. It also wants texts in it, such as the file and the
+// remedy.
 func says(t *testing.T, err error, code plimsoll.Code, parts ...string) {
 	t.Helper()
 	if plimsoll.CodeOf(err) != code || err == nil {
@@ -54,7 +55,7 @@ func says(t *testing.T, err error, code plimsoll.Code, parts ...string) {
 	}
 }
 
-// has ends the test unless an archive has exactly the first so many benchJobs, whole.
+// has ends the test unless an archive has exactly the first count benchJobs, with all their tasks.
 func has(t *testing.T, r *sqlite.Reader, count, tasks int) {
 	t.Helper()
 	page, err := r.Jobs(t.Context(), archive.JobQuery{Ascending: true})
@@ -71,7 +72,8 @@ func has(t *testing.T, r *sqlite.Reader, count, tasks int) {
 	}
 }
 
-// differs compares a job and its tasks with the written one.
+// differs compares a job and its tasks with the written one. It returns a difference as text; empty:
+// there is none.
 func differs(t *testing.T, r *sqlite.Reader, got *archive.Stored, want archive.Job) string {
 	t.Helper()
 	if got.UID != want.UID || fmt.Sprint(got.Head) != fmt.Sprint(want.Head) || !bytes.Equal(got.Spec, want.Spec) ||
@@ -414,7 +416,7 @@ func TestDamagedBytes(t *testing.T) {
 	}
 }
 
-// damage reads an archive with a damage and returns whether it was told. Jobs that are read must
+// damage reads a damaged archive and returns whether an answer says so. Jobs that can be read must
 // be as they were written.
 func damage(t *testing.T, path string, count int) (told bool) {
 	t.Helper()
@@ -429,7 +431,7 @@ func damage(t *testing.T, path string, count int) (told bool) {
 		}
 	}
 	r := sqlite.OpenReader(path)
-	defer r.Close() //nolint:errcheck // what it says is not wanted
+	defer r.Close() //nolint:errcheck // the file is damaged: an error is no news
 	q := archive.JobQuery{Ascending: true}
 	seen := 0
 	for more := true; more; {
@@ -457,7 +459,7 @@ func damage(t *testing.T, path string, count int) (told bool) {
 		expected(err)
 		return told
 	}
-	defer w.Close() //nolint:errcheck // what it says is not wanted
+	defer w.Close() //nolint:errcheck // as above
 	if err := w.Check(t.Context()); err != nil {
 		expected(err)
 	}

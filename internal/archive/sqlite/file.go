@@ -30,7 +30,7 @@ type conn struct {
 	path       string
 	raw        driver.Conn
 	statements map[string]driver.Stmt
-	arguments  []driver.NamedValue // of the statement that begins
+	arguments  []driver.NamedValue // of the statement that is about to run
 	sizes      sizes
 }
 
@@ -45,8 +45,8 @@ type sizes struct {
 	uids   int64 // of deleted jobs that are remembered; 1,000,000 take 40 MiB in the file
 }
 
-// usual has the sizes outside of tests. A block is below a quarter of a page, up to which a row of
-// the list stays in its page.
+// usual has the sizes outside of tests. A block takes less than a quarter of a page: SQLite gives a
+// larger row of the list further pages.
 var usual = sizes{
 	fold: 16384, block: 160, work: 1000, gather: 1000, log: 256 << 20, trim: 64 << 20, uids: 1_000_000,
 }
@@ -105,7 +105,7 @@ func (c *conn) close() error {
 	return nil
 }
 
-// run runs a statement that is not kept, such as a script. It ends early with the context.
+// run runs a script, or a statement that is seldom needed. It ends early with the context.
 func (c *conn) run(ctx context.Context, script string) error {
 	_, err := c.raw.(driver.ExecerContext).ExecContext(ctx, script, nil)
 	return explain(c.path, "use", err)
@@ -186,7 +186,7 @@ func (c *conn) first(text string, values ...driver.Value) (row []driver.Value, e
 	return row, err
 }
 
-// change runs do in a transaction that nothing else changes the file beside.
+// change runs do in a transaction. Nothing else changes the file meanwhile.
 func (c *conn) change(ctx context.Context, do func() error) error {
 	err := c.run(ctx, "BEGIN IMMEDIATE")
 	if err == nil {
@@ -235,7 +235,7 @@ func ended(ctx context.Context) error {
 	}
 }
 
-// explain tells the meaning of a failure of SQLite for the archive, and a remedy.
+// explain returns the error of the archive for a failure of SQLite, with a remedy.
 func explain(path, doing string, err error) error {
 	if err == nil {
 		return nil

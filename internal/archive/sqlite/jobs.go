@@ -368,8 +368,8 @@ func (r *Reader) Count(ctx context.Context, q archive.JobQuery, most int) (n int
 	return n, exact, err
 }
 
-// count counts the entries of the lists where the words of the query say all of it. Otherwise it
-// reads the row of each job, which is work, whether the job meets the query or not.
+// count counts entries of the lists if the words of the query are all of its criteria. Otherwise it
+// reads the row of each job, whether that meets the query or not, and takes the work for it.
 func (s *search) count(most int64) (n int64, exact bool, err error) {
 	if len(s.q.IDs) > 0 || !hasQueueWord(s.q.Queue) && s.q.Queue != "" || s.q.UpTo > 0 && s.state.generation > 0 {
 		more := false

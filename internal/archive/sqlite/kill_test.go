@@ -23,7 +23,7 @@ const (
 	keepJobs      = 400                      // that the child's Trim leaves
 )
 
-// TestMain is the test binary's, which is the child process of TestKilledWriter too.
+// TestMain runs the tests, or the child process of TestKilledWriter, which is the same binary.
 func TestMain(m *testing.M) {
 	if path := os.Getenv(childVariable); path != "" {
 		fmt.Fprintln(os.Stderr, writeForEver(context.Background(), path))
@@ -125,7 +125,8 @@ func runAndKill(t *testing.T, path string, writes int, r *sqlite.Reader) (acknow
 	return acknowledged
 }
 
-// survived checks an archive behind a kill, and returns the number of jobs up to its end.
+// survived checks an archive after a kill: the acknowledged jobs are there, and perhaps those of the
+// next Writes. It returns how many jobs were ever written.
 func survived(t *testing.T, path string, r *sqlite.Reader, acknowledged int) int {
 	t.Helper()
 	var stored []archive.Stored

@@ -134,7 +134,7 @@ func (r *Reader) viewOf(
 		case plimsoll.CodeDeadline:
 			return r.tooLong(ctx, err)
 		default:
-			if err != nil { // whatever it was: the next call begins anew
+			if err != nil { // the next call opens the file again
 				err = errors.Join(err, s.close())
 			}
 		}
@@ -142,7 +142,8 @@ func (r *Reader) viewOf(
 	}
 }
 
-// tooLong tells the end of a caller's context from that of an answer's time.
+// tooLong returns the error for an answer that was not made in time: that of the caller's context,
+// if it has ended.
 func (r *Reader) tooLong(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ended(ctx)
@@ -257,7 +258,7 @@ type stored struct {
 	spec, status []byte
 }
 
-// errJobDamaged is in the errors about rows that can be read, but are not as they were written.
+// errJobDamaged is in errors about the rows of jobs that are not as they were written.
 var errJobDamaged = errors.New("a job's row is damaged")
 
 // job reads the row of a job; nil if there is none.

@@ -18,11 +18,11 @@ type row struct {
 	archive.Head
 	results    uint64 // set of the results of its tasks
 	generation uint64 // how often the archive had been accepted by an older store when it was written
-	bytes      uint64 // what it counts in Mark.Bytes
+	bytes      uint64 // its part of Mark.Bytes, without attempts
 	body       uint32 // checksum of specification and status
 }
 
-// encodeRow packs what can be asked for. The checksum covers the uid and the id too, so that a row
+// encodeRow packs the facts. The checksum covers the uid and the id too, so that a row
 // is not taken for another's.
 func encodeRow(r *row) []byte {
 	data := make([]byte, 0, 96)

@@ -99,7 +99,7 @@ func (c *conn) writeState(s *state) error {
 	return err
 }
 
-// mark returns what the state says to callers. oldest is the end of the job that ended first.
+// mark returns the mark of a state. oldest is the end of the job that ended first.
 func (s *state) mark(oldest int64) archive.Mark {
 	return archive.Mark{
 		ID: s.id, Epoch: uint64(s.epoch), Sequence: uint64(s.sequence), Jobs: s.jobs, Tasks: s.tasks,
@@ -107,7 +107,7 @@ func (s *state) mark(oldest int64) archive.Mark {
 	}
 }
 
-// made says whether the file has the tables, and refuses a file that is something else.
+// made reports whether the file has the tables. It refuses a file that is no archive.
 func (c *conn) made() (bool, error) {
 	application, err := c.first("PRAGMA application_id")
 	if err != nil {

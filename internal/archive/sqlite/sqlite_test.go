@@ -11,8 +11,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/archive/sqlite"
 )
 
-// An SQLite file is an archive. After a crash, a copy of its files
-// at that instant is opened.
+// An SQLite file is an archive. After a crash, a copy of its files at that instant is opened.
 func TestArchive(t *testing.T) {
 	for name, small := range map[string]bool{"usual sizes": false, "small blocks, short answers": true} {
 		t.Run(name, func(t *testing.T) { runSuite(t, small) })

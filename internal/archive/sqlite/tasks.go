@@ -125,7 +125,7 @@ func (t *taskSearch) ofJobs() error {
 // allTasks is the number in a position behind all tasks of a job.
 const allTasks = 1 << chunkShift
 
-// tasks finds the tasks of one job behind the first so many.
+// tasks finds the tasks of one job without the first from of them.
 func (t *taskSearch) tasks(j *stored, at archive.Position, from int32) error {
 	if j.results&t.mask == 0 || from >= j.Tasks {
 		t.page.Next = archive.TaskPosition{Job: at, Task: allTasks}
@@ -209,7 +209,7 @@ func (t *taskSearch) mayHold(least, greatest string) bool {
 		slices.ContainsFunc(t.q.Keys, func(key string) bool { return key >= least && key <= greatest })
 }
 
-// chunk finds the tasks in a chunk, of which number is the first's.
+// chunk finds the tasks in a chunk. number is that of its first task.
 func (t *taskSearch) chunk(j *stored, at archive.Position, number, from int32, data []byte) error {
 	content, ok := unsealed(data)
 	if !ok {

@@ -62,7 +62,7 @@ type trimmer struct {
 	jobs, bytes int64 // without the chosen ones, and without attempts of jobs that are not there
 	chosen      []plimsoll.UID
 	size        int64    // bytes of the chosen ones
-	stray       []recent // entries of the lists that lead nowhere
+	stray       []recent // entries of the lists whose jobs are gone or damaged
 	full        bool     // as much was chosen as one Trim removes, and another one would go
 }
 

@@ -36,7 +36,7 @@ const (
 // Writer is an archive.Writer in an SQLite file.
 type Writer struct {
 	path string
-	// checking keeps Close from taking the file away from Check.
+	// checking counts the calls of Check, whose end Close waits for.
 	checking sync.WaitGroup
 	c        *conn // nil once it is closed
 	gate     gate
@@ -387,14 +387,14 @@ func (p *packer) pack(j *archive.Job) error {
 	return nil
 }
 
-// errKnown ends the packing of a job that is in the archive.
+// errKnown ends the packing of a job that is in the archive already.
 var errKnown = errors.New("the job is in the archive")
 
 func (p *packer) flush() error {
 	if p.count >= 1<<chunkShift {
 		return plimsoll.Invalid("tasks", "there are more than %d", 1<<chunkShift)
 	}
-	if p.first == 0 { // the row comes last, so whether the job is there is asked now
+	if p.first == 0 { // the job's row is written behind its chunks, so this asks whether it is there
 		row, err := p.c.first("SELECT n FROM job WHERE uid = ?", p.uid[:])
 		if err != nil {
 			return err
@@ -444,11 +444,12 @@ func (w *Writer) writeAttempts(s *state, attempts []archive.Attempts) (changed b
 	return changed, nil
 }
 
-// attemptsBytes returns what a chunk of attempts counts in Mark.Bytes.
+// attemptsBytes returns the part of a chunk of attempts in Mark.Bytes. key and value are the lengths
+// of the task's key and of the chunk.
 func attemptsBytes(key, value int) int64 { return int64(key+value) + 40 }
 
-// noteRecent makes jobs findable. Their words go into the lists together with those of other
-// Writes: a block is then written once for many jobs.
+// noteRecent stores the words by which the jobs of a Write are found. They go into the lists later,
+// together with those of other Writes: a block is then written once for many jobs.
 func (w *Writer) noteRecent(s *state, wrote []recent) error {
 	data := encodeRecent(wrote)
 	if _, err := w.c.exec("INSERT INTO recent VALUES (?, ?)", s.sequence, data); err != nil {
@@ -508,7 +509,7 @@ func (w *Writer) remove(ctx context.Context, s *state, uids []plimsoll.UID) erro
 		s.jobs--
 		id, _ := found[1].(string)
 		head, _ := found[2].([]byte)
-		// Of a row that cannot be read the lists keep entries that lead nowhere. Readers pass them.
+		// If the row cannot be read, its entries stay in the lists. Readers skip entries without a job.
 		if r, err := decodeRow(uid, id, head); err == nil {
 			s.tasks -= int64(r.Tasks)
 			s.bytes -= int64(r.bytes)
@@ -526,7 +527,7 @@ func (w *Writer) remove(ctx context.Context, s *state, uids []plimsoll.UID) erro
 	return w.unlist(s, gone)
 }
 
-// attemptsOf returns what the attempts of a job count in Mark.Bytes.
+// attemptsOf returns the part of the attempts of a job in Mark.Bytes.
 func (c *conn) attemptsOf(uid plimsoll.UID) (bytes int64, err error) {
 	err = c.rows(func(row []driver.Value) error {
 		key, _ := row[0].(int64)
