@@ -33,8 +33,8 @@ func ParseEventSubject(s string) (subject EventSubject, ok bool) {
 	return EventSubject(max(i, 0)), i >= 0
 }
 
-// Subject returns what the event is about. An event of a job that names one of its tasks is about
-// the task.
+// Subject returns the kind of the object that the event is about. An event of a job that names one
+// of its tasks is about the task.
 func (e *Event) Subject() EventSubject {
 	switch {
 	case e.Type == EventRequest || e.Type == EventApp && e.Reference != "":
@@ -49,10 +49,12 @@ func (e *Event) Subject() EventSubject {
 	return SubjectNone
 }
 
-// eventText is how an event is told for each way of changing. OBJECT, REFERENCE, RESOURCES and TASK
-// stand for the event's. TASK is the reference of an event of a job, and the object of a request. A
-// message follows behind a colon, unless it says only whether the object is usable; then no is the
-// text if it is not.
+// eventText has the sentences for a detail, one for each way of changing. OBJECT, REFERENCE,
+// RESOURCES and TASK stand for values of the event. TASK is the reference of an event of a job, and
+// the object of a request. The event's message follows behind a colon.
+//
+// With no, the message is a switch such as "ready: false (no heartbeat)": set is the sentence if it
+// is true, no if it is false, and only the reason follows.
 type eventText struct{ set, add, remove, no string }
 
 // eventTexts has a text for each detail of the design and of this package.
@@ -163,8 +165,8 @@ func readSwitch(message string) (on bool, why string) {
 	return word == "true", strings.TrimSuffix(strings.TrimPrefix(why, "("), ")")
 }
 
-// objectKind returns the word for the object of the event, which is not its subject: an event of a
-// job may be about a task.
+// objectKind returns the word for the kind of Event.Object. That may differ from the subject: the
+// object of an event of a job is the job, also if the event is about a task.
 func (e *Event) objectKind() string {
 	if e.Type == EventApp {
 		return SubjectJob.String()

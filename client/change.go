@@ -12,7 +12,7 @@ import (
 
 type tokenKey struct{}
 
-// WithToken gives the change that is made with a context its token, instead of a random one. A
+// WithToken sets the token of the change that is made with a context; otherwise it is random. A
 // caller that writes the token down first can repeat the call after a restart of its process: for
 // ten minutes the answer is that of the first call. Another change needs another token.
 //

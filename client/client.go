@@ -38,10 +38,11 @@ type Config struct {
 	// RetryBudget is how long a call is tried again while no server answers it. 0: ten seconds;
 	// negative: not at all.
 	RetryBudget time.Duration
-	// Consistency is that of all reads; zero: strict. WithConsistency has one for a single call.
+	// Consistency is that of all reads; zero: strict. WithConsistency sets another for some of
+	// them.
 	Consistency plimsoll.Consistency
-	// Compress asks for answers in gzip. That is for slow networks: it costs a gateway many times
-	// the processor time of a list as it is kept.
+	// Compress asks for answers in gzip. That is for slow networks: a gateway needs many times the
+	// processor time for a list that it compresses.
 	Compress bool
 }
 

@@ -81,11 +81,11 @@ type EventFilter struct {
 	Start *uint64
 	// Count is the most events to read; 0: the server's bound.
 	Count uint64
-	// Object restricts to events about this id, or about a task of this job; empty: all.
+	// Object is the id of an object, or of a job with its tasks; empty: events about all objects.
 	Object string
-	// Since restricts to events at this instant or later; zero: all.
+	// Since is the earliest instant of an event; zero: any.
 	Since time.Time
-	// Types restricts to events about objects of these kinds; empty: all.
+	// Types are the kinds of objects; empty: all.
 	Types []plimsoll.EventSubject
 }
 

@@ -14,7 +14,7 @@ type (
 	stampKey       struct{}
 )
 
-// WithConsistency gives the reads that are made with a context their consistency, instead of
+// WithConsistency sets the consistency of the reads that are made with a context, instead of
 // Config.Consistency. Watches are always strict.
 //
 //	ctx = client.WithConsistency(ctx, plimsoll.AtLeast(stamp.Epoch, stamp.Revision))
@@ -27,13 +27,13 @@ func WithConsistency(ctx context.Context, consistency plimsoll.Consistency) cont
 type Stamp struct {
 	// Version is zero if the server is of an older version.
 	plimsoll.Version
-	// Age is the time since which the gateway's copy was known to be complete. The answer may lack
-	// younger changes; 0: it lacks none.
+	// Age is how long ago the gateway's copy was known to be complete. The answer may lack younger
+	// changes; 0: it lacks none.
 	Age time.Duration
 }
 
-// WithStamp has each read that is made with a context write the state of its answer. A list of
-// several pages writes once for each page. The reads of one context must not run at the same time.
+// WithStamp lets each read that is made with a context store the state of its answer in a Stamp. A
+// list stores that of each page. The reads of one context must not run at the same time.
 func WithStamp(ctx context.Context, into *Stamp) context.Context {
 	return context.WithValue(ctx, stampKey{}, into)
 }
@@ -53,7 +53,7 @@ type stamped interface {
 	GetAgeNanos() int64
 }
 
-// stamp writes the state of an answer where its caller wants it.
+// stamp stores the state of an answer if the caller has asked for it by WithStamp.
 func stamp(ctx context.Context, answer any) {
 	into, ok := ctx.Value(stampKey{}).(*Stamp)
 	if of, is := answer.(stamped); ok && is && into != nil {

@@ -78,10 +78,9 @@ func (c *Client) DeleteJob(ctx context.Context, id string, uid plimsoll.UID) err
 	return err
 }
 
-// WatchJob sends the job's status now and after each change. Its last status is the one that says
-// that the job has ended, also if that is in the archive already. The watch survives an absence of
-// the gateway that is shorter than the retry budget; it does not see states that came and went
-// meanwhile.
+// WatchJob sends the job's status now and after each change. The last one says that the job has
+// ended; it may come from the archive. The watch survives an absence of the gateway that is shorter
+// than the retry budget; it does not see states that came and went meanwhile.
 func (c *Client) WatchJob(ctx context.Context, id string) iter.Seq2[plimsoll.JobStatus, error] {
 	return func(yield func(plimsoll.JobStatus, error) bool) {
 		req := &pb.WatchJobRequest{Id: id}

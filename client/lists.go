@@ -59,10 +59,10 @@ type JobFilter struct {
 	Ascending bool     // the oldest, or the lowest id, first; it needs a Sort
 	Fields    []string // of a status that are read, such as "state"; id and uid are always
 	Count     bool     // count the jobs that the filter chooses
-	// Pin has the server keep the state of the first page for the next ones, for a minute from the
-	// last page. Such a list is one instant.
+	// Pin asks the server to keep the state of the first page for the next ones, for a minute from
+	// the last page. Such a list shows one instant.
 	Pin bool
-	// PageSize is the most jobs of one request. 0: the server's bound.
+	// PageSize is the largest number of jobs for one request. 0: the server's bound.
 	PageSize int32
 }
 
@@ -124,8 +124,8 @@ func (c *Client) JobPage(ctx context.Context, filter JobFilter, next string) (Jo
 	return page, nil
 }
 
-// Jobs reads the jobs that the filter chooses. It stops after the first error. If the archive could
-// not read some of them, the error that says so comes behind all others.
+// Jobs reads the jobs that the filter chooses. It stops after the first error. If the archive
+// cannot read some jobs, an error with their uids comes behind all others.
 func (c *Client) Jobs(ctx context.Context, filter JobFilter) iter.Seq2[plimsoll.JobStatus, error] {
 	return paged(func(next string) ([]plimsoll.JobStatus, string, []string, error) {
 		page, err := c.JobPage(ctx, filter, next)
@@ -155,7 +155,7 @@ type TaskFilter struct {
 	Fields    []string // that are read, such as "state"; job, group and index are always
 	Count     bool     // count the tasks that the filter chooses
 	Pin       bool     // as JobFilter.Pin
-	// PageSize is the most tasks of one request. 0: the server's bound.
+	// PageSize is the largest number of tasks for one request. 0: the server's bound.
 	PageSize int32
 }
 
@@ -212,8 +212,8 @@ func (c *Client) Tasks(ctx context.Context, filter TaskFilter) iter.Seq2[plimsol
 	})
 }
 
-// paged yields the elements of a list page by page. A page names its elements, the next page, and
-// uids of jobs that cannot be read.
+// paged yields the elements of a list page by page. read returns the elements of a page, the cursor
+// of the next one, and the uids of jobs that cannot be read.
 func paged[T any](read func(next string) ([]T, string, []string, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var zero T

@@ -18,10 +18,10 @@ type OutputPart struct {
 	Data    []byte         // the next bytes of the file that began last
 }
 
-// OutputSummary says what will be sent of the outputs of a task.
+// OutputSummary counts the files that match the outputs of a task, before the first is sent.
 type OutputSummary struct {
-	Files    int64
-	Bytes    int64
+	Files    int64           // that follow
+	Bytes    int64           // of these files
 	Refused  int64           // entries that are not sent, such as symbolic links
 	Refusals []OutputRefusal // the first of them
 }
@@ -44,8 +44,7 @@ type OutputFile struct {
 
 // Outputs reads the declared outputs of a task that has ended. An empty jobUID stands for the
 // newest job. The error is CodeNotFound if its node has dropped them, and CodeConflict if the task
-// has not ended or declares none. As that of Logs, the call is retried only until the first part
-// has come.
+// has not ended or declares none. Like Logs, it is retried only until the first part has come.
 func (c *Client) Outputs(ctx context.Context, task, jobUID string) iter.Seq2[OutputPart, error] {
 	return func(yield func(OutputPart, error) bool) {
 		for r := c.newRetry(); ; {

@@ -53,7 +53,7 @@ func newArchivingCell(t *testing.T) *archivingCell {
 
 func (c *archivingCell) file() string { return c.path("disk", "jobs.db") }
 
-// begin starts the processes. Half of the tasks that the state may have are those of ten jobs.
+// begin starts the processes. Ten jobs have half of the tasks that the state may have.
 func (c *archivingCell) begin() {
 	c.coordinator = start(c.t, "coordinator", "--data", c.path("store"), "--listen", "unix:"+c.path("leader"),
 		"--archive", c.file(), "--archive-bytes", "1Gi", "--keep-ended", "1ms", "--state-tasks", "200")
@@ -137,8 +137,8 @@ func (c *archivingCell) allArchived() {
 	}
 }
 
-// told waits until the coordinator says what is wrong: in its log, at /healthz of both roles, and
-// with its metrics.
+// told waits until the trouble is reported: in the coordinator's log and metrics, and at /healthz
+// of both roles.
 func (c *archivingCell) told(words ...string) {
 	c.t.Helper()
 	c.coordinator.says("level=ERROR msg=\"the archive takes no jobs.*" + strings.Join(words, ".*"))

@@ -96,7 +96,8 @@ type death struct {
 	pause time.Duration
 }
 
-// deaths are those at each step, at once and a little later, in a random order again and again.
+// deaths returns a function for the next death. Each step has some, at once and a little later. All
+// come in a random order, again and again.
 func deaths(rng *rand.Rand) func() death {
 	var left []death
 	return func() death {
@@ -121,7 +122,7 @@ func deaths(rng *rand.Rand) func() death {
 	}
 }
 
-// arm tells the leader where to die; nil: it is to live.
+// arm tells the leader where to die; nil: nowhere.
 func (c *dyingCell) arm(d *death) {
 	c.t.Helper()
 	path := c.path("plan")
@@ -334,7 +335,8 @@ func TestNoJobIsLostOrDoubledAtAnyStepOfArchiving(t *testing.T) {
 	}
 }
 
-// failed tells the errors that were found beside, and whether there are any.
+// failed reports the errors of the readers and the watch to the test, and returns whether there are
+// any.
 func (c *dyingCell) failed() bool {
 	c.t.Helper()
 	c.mu.Lock()

@@ -86,7 +86,7 @@ func listAll(
 
 var errWrongList = errors.New("wrong list")
 
-// anyOrder is a list of all jobs in an order that holds while jobs end.
+// anyOrder returns a filter for all jobs, in an order in which a job does not move when it ends.
 func anyOrder(rng *rand.Rand) client.JobFilter {
 	return client.JobFilter{
 		Scope: client.ScopeAll, Sort: []client.JobSort{0, client.SortSubmitted, client.SortID}[rng.IntN(3)],
@@ -210,7 +210,8 @@ func (l *ledger) checkRecords(ctx context.Context, reader *client.Client, uids [
 	return nil
 }
 
-// differs says what of a job that has ended is not as it was acknowledged.
+// differs compares a job that has ended with the acknowledged one. It returns a difference as text;
+// empty: there is none.
 func (e *entry) differs(job *plimsoll.Job, uid plimsoll.UID, tasks []plimsoll.Task) string {
 	st, count := &job.Status, e.spec.Groups[0].Count
 	wanted, _ := json.Marshal(wire.JobSpecToProto(&e.spec)) // messages have no values that JSON lacks
@@ -245,7 +246,8 @@ func (e *entry) differs(job *plimsoll.Job, uid plimsoll.UID, tasks []plimsoll.Ta
 	return ""
 }
 
-// mirror is the state of all active jobs as a watch tells it, through kills of gateways and leader.
+// mirror is the state of all active jobs by the messages of a watch, through kills of gateways and
+// leader.
 type mirror struct {
 	ledger *ledger
 	reader *client.Client
@@ -289,7 +291,7 @@ func (m *mirror) take(change *client.Change[plimsoll.JobStatus]) {
 	}
 }
 
-// checkLeft wants a job that left the store to be in the archive, unless somebody has deleted it.
+// checkLeft fails unless a job that left the store is in the archive, or somebody has deleted it.
 func (m *mirror) checkLeft(ctx context.Context, change *client.Change[plimsoll.JobStatus]) {
 	uid := change.Object.UID
 	found, err := m.reader.FindJob(ctx, client.JobName{UID: uid.String()})

@@ -54,7 +54,7 @@ func (f listFormatFlag) watched() (formatFlag, error) {
 	return formatFlag(f), nil
 }
 
-// most returns the most objects to print; 0: all.
+// most returns the largest number of objects to print; 0: all.
 func (f listFormatFlag) most(a *app, limit *int32) (int, error) {
 	switch {
 	case limit != nil && *limit < 0:
@@ -71,19 +71,19 @@ func (f listFormatFlag) most(a *app, limit *int32) (int, error) {
 type listPage struct {
 	next    string
 	total   int64 // of the whole list, if the page counts it
-	atLeast bool  // there may be more
+	atLeast bool  // there may be more than total
 	damaged []string
 }
 
-// remainder tells what a list leaves out.
+// remainder describes the objects that a list leaves out.
 type remainder struct {
-	more    bool
-	total   int64
-	atLeast bool
+	more    bool     // the list goes on
+	total   int64    // as listPage.total
+	atLeast bool     // as listPage.atLeast
 	damaged []string // uids of jobs that the archive cannot read; at most maxDamaged
 }
 
-// maxDamaged bounds the uids that are told.
+// maxDamaged bounds the uids of damaged jobs in an error.
 const maxDamaged = 5
 
 // limited reads pages of a list up to a number of objects; 0: all. The first page counts the whole
@@ -112,11 +112,11 @@ func limited[T any](most int, read func(size int32, next string) ([]T, listPage,
 	}
 }
 
-// pageSize is the most objects of a page of a list with a limit.
+// pageSize is the largest number of objects in a page of a list with a limit.
 const pageSize = 10_000
 
-// tell says on stderr what was left out, with the flags that help. A list that the archive cannot
-// read as a whole is an error.
+// tell prints to stderr how many objects were left out, with the flags that list them. It fails if
+// the archive cannot read some of the jobs.
 func (r *remainder) tell(a *app, shown int, noun, flags string) error {
 	if r.more {
 		rest := "more " + noun + "s"

@@ -11,10 +11,10 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/archive/archivetest"
 )
 
-// Ways in which an oldArchive answers the question how far it has come.
+// The marks of an oldArchive.
 const (
-	markTold   = "told"   // as far as its copy: a gateway notices that this is not far enough
-	markHidden = "hidden" // as far as the archive itself, like a gateway that does not look
+	markTold   = "told"   // that of its copy: a gateway notices that the copy is too old
+	markHidden = "hidden" // that of the archive itself, as if a gateway did not compare marks
 )
 
 // oldArchive answers from a copy of an archive that is up to copyAge old.
@@ -66,7 +66,7 @@ func (o *oldArchive) copied(ctx context.Context) (*archivetest.Memory, archive.M
 	return to, mark, nil
 }
 
-// Mark tells how far the copy has come, or hides that.
+// Mark returns the mark of the copy, or hides it behind that of the archive.
 func (o *oldArchive) Mark(ctx context.Context) (archive.Mark, error) {
 	if o.hides {
 		return o.Reader.Mark(ctx)

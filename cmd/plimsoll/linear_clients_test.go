@@ -176,7 +176,7 @@ func (u *linearClient) get(ctx context.Context, a *answer, at int, id string) {
 	u.keep(a)
 }
 
-// shows makes an answer one that shows all active jobs, and with archived those of the archive.
+// shows notes that an answer shows all active jobs, and with archived those of the archive too.
 func (a *answer) shows(v plimsoll.Version, all map[string]plimsoll.JobStatus, jobs []string, archived bool) {
 	a.read, a.whole, a.version, a.jobs, a.archived = true, true, v, all, archived
 	kind := readActive
@@ -296,7 +296,7 @@ func (u *linearClient) work(ctx context.Context, at int) {
 	}
 }
 
-// failed wants a failure to be one that had no effect and that faults explain.
+// failed reports a failed call to the test, unless a fault explains it. Such a call had no effect.
 func (u *linearClient) failed(what string, err error) {
 	switch plimsoll.CodeOf(err) {
 	case plimsoll.CodeUnavailable, plimsoll.CodeExhausted, plimsoll.CodeDeadline, plimsoll.CodeCanceled,

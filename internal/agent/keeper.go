@@ -66,10 +66,10 @@ func mostAttempts(uids executor.UIDRange) int {
 	return max(int((uint64(uids.Last)-uint64(uids.First)+1)/2), 1)
 }
 
-// keeper bounds what ended attempts leave on the disk, by bytes and by age. Each attempt is
-// measured once, after its end. A sweep measures the attempts that have ended since the last one,
-// and the own directory of each of their tasks once. The number of those kept matters to it only by
-// its logarithm.
+// keeper bounds the files of ended attempts, by bytes and by age. A sweep measures the attempts
+// that have ended since the last one, and the own directory of each of their tasks. An attempt that
+// is kept is not measured again. The cost of one grows with the logarithm of the number of those
+// kept.
 //
 // One goroutine uses it.
 type keeper struct {
@@ -183,8 +183,8 @@ func (k *keeper) push(a *keptAttempt) {
 	heap.Push(q, *a)
 }
 
-// subtract takes a retired attempt from the sums; with a task's last one, the task's own directory.
-// It returns the bytes of both.
+// subtract takes a retired attempt from the sums, and with the last one of a task the task's own
+// directory. It returns the bytes of both.
 func (k *keeper) subtract(a *keptAttempt) (bytes int64) {
 	bytes = a.bytes
 	t := k.tasks[a.key.task]
@@ -196,7 +196,7 @@ func (k *keeper) subtract(a *keptAttempt) (bytes int64) {
 	return bytes
 }
 
-// show shows what is kept.
+// show sets the metrics of the kept attempts.
 func (k *keeper) show() {
 	k.metrics.bytes.Set(float64(k.bytes))
 	k.metrics.attempts.Set(float64(k.succeeded.Len() + k.failed.Len()))

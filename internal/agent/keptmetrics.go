@@ -2,7 +2,7 @@ package agent
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// The reasons for which logs go, in the metrics: their age, or the room that others need.
+// The bounds by which logs are removed, in the metrics: their age, or the bytes of all.
 const (
 	keptAge  = "age"
 	keptRoom = "room"
@@ -23,7 +23,7 @@ func newKeptMetrics(limit int64) *keptMetrics {
 			prometheus.CounterOpts{Name: "plimsoll_agent_kept_" + name, Help: help}, []string{"bound"},
 		)
 		for _, bound := range []string{keptAge, keptRoom} {
-			c.WithLabelValues(bound) // shown as 0 before it counts, so that rates are right
+			c.WithLabelValues(bound) // 0 is served from the start, so that rates are right
 		}
 		return c
 	}

@@ -11,13 +11,12 @@ import (
 // A job's id may be used again, so several lives of one task may have left traces on a node. Each
 // has a local name, by which directories, the supervisor and the ledger know it.
 //
-// A trace without a uid is of an earlier version of the agent or the supervisor, or was assigned by
-// a gateway of one.
-// Such a trace and an assignment belong to one life if their attempts have the same number, unless
-// something shows that they do not. See isSameLife.
+// A trace has no uid if the agent, the supervisor or the gateway that assigned it was of an earlier
+// version. Such a trace and an assignment belong to one life if their attempts have the same
+// number, unless something shows that they do not. See isSameLife.
 
-// place is the local name under which an assignment runs. It is decided once for each attempt, so
-// that an attempt which ends is not taken for one of an earlier life meanwhile.
+// place is the local name under which an attempt of a task runs. It is decided once: an attempt
+// that has ended since could be taken for one of an earlier life.
 type place struct {
 	uid     plimsoll.UID
 	attempt int32
@@ -71,12 +70,13 @@ func (l *ledger) choosePlace(task string, w *assignment) string {
 		}
 	}
 	if l.mu.idsOnly && len(l.mu.names[task]) == 0 {
-		return task // no other life can be meant
+		return task // the supervisor knows the task by its id, and it has no other life here
 	}
 	return own
 }
 
-// superviseWith notes whether the supervisor tells ids from local names.
+// superviseWith notes whether the supervisor tells programs the ids of their tasks, beside local
+// names. One of an older version does not.
 func (l *ledger) superviseWith(ids bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,8 +86,8 @@ func (l *ledger) superviseWith(ids bool) {
 // isSameLife reports whether an attempt is the one of an assignment that has its number, although
 // the uid of one of them is not known.
 //
-// A coordinator that has acknowledged an end does not ask for the attempt's start again. And no
-// attempt starts before its job is submitted.
+// It is not if it has ended and the assignment asks for its start: a coordinator that has
+// acknowledged an end does not do so. Nor if it has started before the job was submitted.
 func isSameLife(e *entry, w *assignment) bool {
 	if e == nil {
 		return false
@@ -115,7 +115,7 @@ func (l *ledger) assigned(task string) (a assignment, ok bool) {
 	return l.mu.wanted.Index().Snapshot().Get(task)
 }
 
-// isForeign reports whether a life is another one than that which is assigned. So its job has
+// isForeign reports whether another life of the same task is assigned. Then the job of this one has
 // ended, and reports about it are not for the job that has the id now. The caller holds mu.
 func (l *ledger) isForeign(name string) bool {
 	task := executor.TaskOf(name)
@@ -136,8 +136,7 @@ func (l *ledger) isBusy(name string) bool {
 
 func (e *entry) mayRun() bool { return e.phase == phaseLive || e.phase == phaseStarting }
 
-// volumes returns the local names of tasks whose files a task shares: of the lives that are
-// assigned here, or else the latest ones. The caller holds mu.
+// volumes returns the local names of tasks whose files another task shares. The caller holds mu.
 func (l *ledger) volumes(tasks []string) []string {
 	names := make([]string, len(tasks))
 	for i, task := range tasks {

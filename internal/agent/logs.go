@@ -298,9 +298,9 @@ func (t *tail) open(s *tailed, dir string) (found bool, err error) {
 	return true, nil
 }
 
-// skip moves over a hole to the next bytes of the log, and returns the end of those bytes. The
-// oldest blocks are given back over the limit, and a seek of the task leaves a hole. lastWrite is
-// in Unix nanoseconds.
+// skip moves over a hole to the next bytes of the log, and returns the end of those bytes. A log
+// beyond its limit has a hole in the place of its oldest blocks, and a task can make one by a seek.
+// lastWrite is in Unix nanoseconds.
 func (s *tailed) skip() (end, lastWrite int64, err error) {
 	info, err := s.file.Stat()
 	if err != nil {

@@ -40,7 +40,7 @@ func newLogSlots() *logSlots {
 		Help: "Readers of logs and connections that were refused because there were too many, by the bound.",
 	}, []string{"bound"})
 	for _, bound := range append(transport.ConnectionBounds(), boundLogs) {
-		s.refused.WithLabelValues(bound) // shown as 0 before it counts, so that rates are right
+		s.refused.WithLabelValues(bound) // 0 is served from the start, so that rates are right
 	}
 	s.open = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "plimsoll_agent_logs_open", Help: "Logs that are being read or followed.",

@@ -30,7 +30,7 @@ const (
 type lives struct {
 	*leader
 	reader archive.Reader // nil: ended jobs are forgotten
-	ended  int64          // jobs up to now
+	ended  int64          // jobs that have ended up to now
 }
 
 // startLives starts a leader with some nodes.
@@ -86,7 +86,7 @@ func (l *lives) ask(commands []*pb.Command) error {
 	return nil
 }
 
-// live lets some jobs live, the first with a number.
+// live runs jobs through their lives. first is the number of the first one.
 func (l *lives) live(first int64, jobs, tasks int) error {
 	commands := make([]*pb.Command, jobs)
 	for i := range commands {
@@ -148,7 +148,7 @@ func lifeSpec(i int64, tasks int) *plimsoll.JobSpec {
 	}
 }
 
-// measured holds the figures of one round of lives.
+// measured has the figures of one round of lives.
 type measured struct {
 	jobs, archived float64   // jobs that ended, and that were in the archive, a second
 	processor      float64   // microseconds a job, until all were in the archive

@@ -117,13 +117,13 @@ func (m *archiveMetrics) setUp(up bool) {
 
 func (m *archiveMetrics) failed() { m.errors.Inc() }
 
-// reached shows how far the archive has come.
+// reached sets the numbers of jobs and bytes in the archive.
 func (m *archiveMetrics) reached(mark *archive.Mark) {
 	m.jobs.Set(float64(mark.Jobs))
 	m.bytes.Set(float64(mark.Bytes))
 }
 
-// wrote shows a write.
+// wrote counts a write that began at a time, with the marks before and after it.
 func (m *archiveMetrics) wrote(began time.Time, before, after *archive.Mark) {
 	m.seconds.Observe(time.Since(began).Seconds())
 	m.written.Add(float64(max(0, after.Jobs-before.Jobs)))

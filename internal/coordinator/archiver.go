@@ -31,14 +31,14 @@ type Archive struct {
 }
 
 const (
-	// archivePause is between two rounds, while a round would not be full. A Write costs as much
-	// as some 20 jobs, and a wait for the disk beside the store's. So rounds are few, not early.
+	// archivePause is the pause before a round that would not be full. A Write costs as much as
+	// some 20 jobs, and one more wait for the disk: few rounds cost less than early ones.
 	archivePause   = 100 * time.Millisecond
-	archiveWait    = time.Second      // of a round without work, for retention
+	archiveWait    = time.Second      // pause of a round without work
 	trimInterval   = 10 * time.Second // between two checks of the retention
 	trimJobs       = 500              // jobs that one step of the retention removes
 	archiveRounds  = 4                // rounds of which the engine may not know yet
-	maxHeldRounds  = 128              // rounds that wait for the check of the archive
+	maxHeldRounds  = 128              // rounds that wait for the check of the archive; some 10 MiB of names
 	maxDeletions   = 64               // deletions of archived jobs that may wait
 	maxRepetitions = 1024             // tokens of such deletions that are remembered
 )
@@ -102,8 +102,7 @@ func newArchiver(cfg *Config, t *term) *archiver {
 	}
 }
 
-// note notes what is for the archive in a published turn: the jobs that have ended, and tasks with
-// many attempts.
+// note notes the jobs of a published turn that have ended, and its tasks with many attempts.
 func (a *archiver) note(b *engine.Batch) {
 	if a == nil {
 		return

@@ -62,7 +62,8 @@ func (s *archiveSession) fence(ctx context.Context) (mark archive.Mark, err erro
 	}
 	return mark, plimsoll.Errorf(plimsoll.CodeConflict,
 		"the archive lacks jobs that have left the store: it is %s with %d writes, not %s with %d; "+
-			"restore that one, or give --archive-accept %s", mark.ID, mark.Sequence, stored.ID, stored.Sequence, mark.ID)
+			"restore that one, or give --archive-accept %s",
+		mark.ID, mark.Sequence, stored.ID, stored.Sequence, mark.ID)
 }
 
 // work makes rounds until there is an error or ctx ends.

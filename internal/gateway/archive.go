@@ -28,13 +28,13 @@ type archived struct {
 	reader  archive.Reader // nil: this gateway has none
 	slots   chan struct{}  // one for each read under way
 	waiting atomic.Int64
-	failing atomic.Bool // the last read could not be made
+	failing atomic.Bool // the last read had no answer
 	seconds prometheus.Histogram
 
 	mu struct {
 		sync.Mutex
-		mark  archive.Mark // that the reader told last; zero while it is asked, and if it was a wrong one
-		asked uint64       // how often it was asked for its mark
+		mark  archive.Mark // last mark of the reader; zero: it is being asked, or it was of another archive
+		asked uint64       // number of questions for the mark
 	}
 }
 
@@ -42,10 +42,9 @@ func newArchived(r archive.Reader) *archived {
 	return &archived{reader: r, slots: make(chan struct{}, maxArchiveReads), seconds: archiveSeconds()}
 }
 
-// archiveView is the archive as it completes a snapshot: whatever has left the active store in a
-// batch up to the snapshot's revision is in it. Each question follows the same order: the snapshot
-// first, then the archive. A job is in the snapshot, or it left the store behind a write that was
-// durable before; the archive is read after the snapshot and holds that write.
+// archiveView is the archive beside a snapshot. Together they have every job of the cell. A
+// question goes to the snapshot first, and then to the archive. A job that the snapshot lacks was
+// durable in the archive before it left the store, so the later read of the archive finds it.
 type archiveView struct {
 	g        *Gateway
 	snapshot *replica.Snapshot
@@ -66,15 +65,16 @@ func (g *Gateway) archiveOf(s *replica.Snapshot) (archiveView, error) {
 // have does not exist.
 func (v *archiveView) kept() bool { return v.status.Mode == plimsoll.ArchiveKept }
 
-// read runs a read of the archive, once it is certain that the archive completes the snapshot. All
-// that keeps it from an answer becomes CodeUnavailable: nothing is known then.
+// read runs a read of the archive, once it is certain that the archive has all jobs that have left
+// the snapshot. Without an answer it fails with CodeUnavailable: the caller must not take that for
+// the answer that there is no such job.
 func (v *archiveView) read(ctx context.Context, read func(context.Context, archive.Reader) error) error {
 	a := v.g.archived
 	bounded, cancel := context.WithTimeout(ctx, archiveTimeout)
 	defer cancel()
 	began := time.Now()
 	err := a.enter(bounded)
-	crowded := err != nil && a.reader != nil // it says nothing of the archive
+	crowded := err != nil && a.reader != nil // the archive was not asked
 	if err == nil {
 		defer func() { <-a.slots }()
 		err = v.ask(bounded, read)

@@ -191,7 +191,7 @@ func (c *cell) serve(cfg Config) *served {
 	return directly(newGateway(c.t, cfg, c.f))
 }
 
-// idsOf are the ids of a list, each with its uid's submit.
+// idsOf returns the ids of a list, each with the time of its submit, from the uid.
 func idsOf(jobs []*pb.JobStatus) (ids []string) {
 	for _, j := range jobs {
 		ids = append(ids, fmt.Sprintf("%s@%d", j.GetId(), j.GetSubmitted()))

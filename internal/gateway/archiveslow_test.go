@@ -16,10 +16,10 @@ import (
 // slowArchive is an archive that takes its time.
 type slowArchive struct {
 	*archivetest.Memory
-	counts error           // of Count, if not nil
+	counts error           // error of Count; nil: it counts
 	hang   bool            // Count does not end before its context
-	tasks  []time.Duration // of each page of tasks; later ones are as fast as the last
-	limit  time.Duration   // at which a page of tasks fails, as that of a Reader does; 0: none
+	tasks  []time.Duration // time of each page of tasks; later pages take that of the last one
+	limit  time.Duration   // time at which a page of tasks fails, as that of a Reader does; 0: none
 	asked  int
 }
 

@@ -46,8 +46,8 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// Nothing lies between an entry and the one before it, also where a number has its least or greatest
-// value.
+// Nothing lies between an entry and the one before it, also where a number has its least or
+// greatest value.
 func TestBefore(t *testing.T) {
 	for _, revision := range []uint64{0, 1, 7, math.MaxUint64} {
 		for _, submitted := range []uint64{1, 2} {

@@ -41,8 +41,8 @@ func read(t *testing.T, path string) *sqlite.Reader {
 	return r
 }
 
-// says ends the test unless an error has a code. It also wants texts in it, such as the file and the
-// remedy.
+// says ends the test unless an error has a code. It also wants texts in it, such as the file and
+// the remedy.
 func says(t *testing.T, err error, code plimsoll.Code, parts ...string) {
 	t.Helper()
 	if plimsoll.CodeOf(err) != code || err == nil {
@@ -72,8 +72,8 @@ func has(t *testing.T, r *sqlite.Reader, count, tasks int) {
 	}
 }
 
-// differs compares a job and its tasks with the written one. It returns a difference as text; empty:
-// there is none.
+// differs compares a job and its tasks with the written one. It returns a difference as text;
+// empty: there is none.
 func differs(t *testing.T, r *sqlite.Reader, got *archive.Stored, want archive.Job) string {
 	t.Helper()
 	if got.UID != want.UID || fmt.Sprint(got.Head) != fmt.Sprint(want.Head) || !bytes.Equal(got.Spec, want.Spec) ||

@@ -125,8 +125,8 @@ func runAndKill(t *testing.T, path string, writes int, r *sqlite.Reader) (acknow
 	return acknowledged
 }
 
-// survived checks an archive after a kill: the acknowledged jobs are there, and perhaps those of the
-// next Writes. It returns how many jobs were ever written.
+// survived checks an archive after a kill: the acknowledged jobs are there, and perhaps those of
+// the next Writes. It returns how many jobs were ever written.
 func survived(t *testing.T, path string, r *sqlite.Reader, acknowledged int) int {
 	t.Helper()
 	var stored []archive.Stored

@@ -34,10 +34,11 @@ func TestTrimIsBoundedInBytes(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			keep := archive.Retention{Age: 1, FailedAge: 1}
 			sqlite.SmallTrim(w, max(1, test.perTrim*mark.Bytes/jobs-1000), 1000) // jobs differ by some bytes
 			for i, want := range test.wantSteps {
 				last := i == len(test.wantSteps)-1
-				n, more, err := w.Trim(t.Context(), 1, archive.Retention{Age: 1, FailedAge: 1}, benchStart+int64(time.Hour), 100)
+				n, more, err := w.Trim(t.Context(), 1, keep, benchStart+int64(time.Hour), 100)
 				if n != want || more == last || err != nil {
 					t.Fatalf("Trim %d removes %d jobs, not %d; more: %v, %v", i, n, want, more, err)
 				}

@@ -444,8 +444,8 @@ func (w *Writer) writeAttempts(s *state, attempts []archive.Attempts) (changed b
 	return changed, nil
 }
 
-// attemptsBytes returns the part of a chunk of attempts in Mark.Bytes. key and value are the lengths
-// of the task's key and of the chunk.
+// attemptsBytes returns the part of a chunk of attempts in Mark.Bytes. key and value are the
+// lengths of the task's key and of the chunk.
 func attemptsBytes(key, value int) int64 { return int64(key+value) + 40 }
 
 // noteRecent stores the words by which the jobs of a Write are found. They go into the lists later,
@@ -509,7 +509,8 @@ func (w *Writer) remove(ctx context.Context, s *state, uids []plimsoll.UID) erro
 		s.jobs--
 		id, _ := found[1].(string)
 		head, _ := found[2].([]byte)
-		// If the row cannot be read, its entries stay in the lists. Readers skip entries without a job.
+		// If the row cannot be read, its entries stay in the lists. Readers skip entries without a
+		// job.
 		if r, err := decodeRow(uid, id, head); err == nil {
 			s.tasks -= int64(r.Tasks)
 			s.bytes -= int64(r.bytes)
