@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"net/http"
-	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -19,8 +18,8 @@ import (
 // cluster stands for the coordinator and its gateways: it assigns tasks to one node and accepts
 // reports.
 type cluster struct {
-	mu          sync.Mutex
-	changed     chan struct{} // closed and replaced at each change
+	*watched
+
 	tasks       map[string]*pb.Assignment
 	version     int
 	node        plimsoll.Node
@@ -46,43 +45,17 @@ type cluster struct {
 
 func newCluster() *cluster {
 	return &cluster{
-		changed: make(chan struct{}), tasks: map[string]*pb.Assignment{}, every: time.Second,
+		watched: newWatched(), tasks: map[string]*pb.Assignment{}, every: time.Second,
 		policies: map[plimsoll.PolicyRef]*pb.Policy{}, sessions: map[string]string{},
 	}
 }
 
 // change calls do under the lock and wakes every waiter.
 func (c *cluster) change(do func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	do()
-	c.version++
-	close(c.changed)
-	c.changed = make(chan struct{})
-}
-
-// look calls read under the lock.
-func (c *cluster) look(read func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	read()
-}
-
-// until waits for a condition.
-func (c *cluster) until(ctx context.Context, so func() bool) bool {
-	for {
-		c.mu.Lock()
-		changed, ok := c.changed, so()
-		c.mu.Unlock()
-		if ok {
-			return true
-		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-changed:
-		}
-	}
+	c.watched.change(func() {
+		do()
+		c.version++
+	})
 }
 
 // assign binds an attempt of a task to node n1, or changes the state of one.
@@ -382,8 +355,8 @@ func (s served) ReportNode(
 
 // qosFake is a QoS loop that does nothing by itself.
 type qosFake struct {
-	mu       sync.Mutex
-	changed  chan struct{}
+	*watched
+
 	cfg      nodeqos.Config
 	deps     nodeqos.Deps
 	policies [][]plimsoll.Policy // every set of SetPolicies
@@ -392,35 +365,11 @@ type qosFake struct {
 	fails    error // of Run
 }
 
-func newQOSFake() *qosFake { return &qosFake{changed: make(chan struct{})} }
+func newQOSFake() *qosFake { return &qosFake{watched: newWatched()} }
 
 func (q *qosFake) make(cfg nodeqos.Config, deps nodeqos.Deps) (qosLoop, error) {
 	q.change(func() { q.cfg, q.deps = cfg, deps })
 	return q, nil
-}
-
-func (q *qosFake) change(do func()) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	do()
-	close(q.changed)
-	q.changed = make(chan struct{})
-}
-
-func (q *qosFake) until(ctx context.Context, so func() bool) bool {
-	for {
-		q.mu.Lock()
-		changed, ok := q.changed, so()
-		q.mu.Unlock()
-		if ok {
-			return true
-		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-changed:
-		}
-	}
 }
 
 // names returns the names of the last set of policies.

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -15,9 +14,9 @@ import (
 
 // supervisor is an Executor without processes. It outlives an agent.
 type supervisor struct {
+	*watched
+
 	dir      string // the agent's directory
-	mu       sync.Mutex
-	changed  chan struct{}
 	attempts map[attemptKey]*executor.Status
 	log      []attemptKey // every change
 	starts   map[attemptKey]int
@@ -30,38 +29,8 @@ type supervisor struct {
 
 func newSupervisor(dir string) *supervisor {
 	return &supervisor{
-		dir: dir, changed: make(chan struct{}), attempts: map[attemptKey]*executor.Status{},
+		watched: newWatched(), dir: dir, attempts: map[attemptKey]*executor.Status{},
 		starts: map[attemptKey]int{},
-	}
-}
-
-func (s *supervisor) change(do func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	do()
-	close(s.changed)
-	s.changed = make(chan struct{})
-}
-
-func (s *supervisor) look(read func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	read()
-}
-
-func (s *supervisor) until(ctx context.Context, so func() bool) bool {
-	for {
-		s.mu.Lock()
-		changed, ok := s.changed, so()
-		s.mu.Unlock()
-		if ok {
-			return true
-		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-changed:
-		}
 	}
 }
 
