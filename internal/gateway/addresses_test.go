@@ -50,19 +50,24 @@ func victim(t *testing.T) (address string, connections *atomic.Int32) {
 	return "unix:" + path, &counted.accepted
 }
 
+// serveOn serves any caller until the test ends.
 func serveOn(t *testing.T, l net.Listener, handler http.Handler) {
+	t.Helper()
+	t.Cleanup(serveUntil(t, l, handler, transport.ServeConfig{Access: transport.AnyCaller()}))
+}
+
+// serveUntil serves until stop is called.
+func serveUntil(t *testing.T, l net.Listener, handler http.Handler, cfg transport.ServeConfig) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() {
-		ended <- transport.Serve(ctx, l, handler, transport.ServeConfig{Access: transport.AnyCaller()})
-	}()
-	t.Cleanup(func() {
+	go func() { ended <- transport.Serve(ctx, l, handler, cfg) }()
+	return func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-	})
+	}
 }
 
 func TestDockerSocketIsNoLogAddress(t *testing.T) {
@@ -299,15 +304,7 @@ func startProver(t *testing.T, address string, p *prover, logs *agentLogs) (stop
 	if p != nil {
 		mux.Handle(plimsollv1connect.NewProofServiceHandler(p))
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- transport.Serve(ctx, l, mux, transport.ServeConfig{Access: transport.AnyCaller()}) }()
-	return func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}
+	return serveUntil(t, l, mux, transport.ServeConfig{Access: transport.AnyCaller()})
 }
 
 func TestLogAddressMustAnswerTheChallenge(t *testing.T) {
@@ -363,15 +360,7 @@ func TestRefusedTokenIsToldFromAFailedProof(t *testing.T) {
 		t, err := token.Make(token.Log, path)
 		return []transport.Grant{{Token: t}}, err
 	}})
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- transport.Serve(ctx, l, mux, transport.ServeConfig{Access: access.For(address)}) }()
-	defer func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}()
+	defer serveUntil(t, l, mux, transport.ServeConfig{Access: access.For(address)})()
 	other, shared := filepath.Join(t.TempDir(), "other.token"), filepath.Join(t.TempDir(), "shared.token")
 	for _, file := range []string{other, shared} {
 		if _, err := token.Make(token.Log, file); err != nil {

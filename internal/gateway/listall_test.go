@@ -23,6 +23,18 @@ type randomLife struct {
 	rng *rand.Rand
 }
 
+// newRandomLife returns a cell with some jobs, and a gateway beside its archive.
+func newRandomLife(t *testing.T, rng *rand.Rand) (*randomLife, *served) {
+	t.Helper()
+	l := &randomLife{newCell(t), rng}
+	s := l.serve(Config{Archive: &shortArchive{l.archive, rng}})
+	s.gateway.few = rng.IntN(30) // some ranges are walked, and of some all is looked at
+	for range 60 {
+		l.step(true)
+	}
+	return l, s
+}
+
 // step lets one job take a step: it is submitted, ends, is written, expires, is forgotten.
 func (l *randomLife) step(remove bool) {
 	if len(l.active) < 4 || l.rng.IntN(4) == 0 {
@@ -125,12 +137,7 @@ func TestAPinnedListOfAllIsTheStateOfItsFirstPage(t *testing.T) {
 	first, runs := testrun.Seed(t), testrun.Count(20, 150, 5000)
 	for run := range runs {
 		rng := rand.New(rand.NewPCG(first, uint64(run)))
-		l := randomLife{newCell(t), rng}
-		s := l.serve(Config{Archive: &shortArchive{l.archive, rng}})
-		s.gateway.few = rng.IntN(30) // some ranges are walked, and of some all is looked at
-		for range 60 {
-			l.step(true)
-		}
+		l, s := newRandomLife(t, rng)
 		for range 5 {
 			req := l.question()
 			req.Pin, req.Count = true, true
@@ -178,12 +185,7 @@ func TestAListOfAllMissesNoJobThatMoves(t *testing.T) {
 	first, runs := testrun.Seed(t), testrun.Count(20, 200, 10_000)
 	for run := range runs {
 		rng := rand.New(rand.NewPCG(first, uint64(run)))
-		l := randomLife{newCell(t), rng}
-		s := l.serve(Config{Archive: &shortArchive{l.archive, rng}})
-		s.gateway.few = rng.IntN(30) // some ranges are walked, and of some all is looked at
-		for range 60 {
-			l.step(true)
-		}
+		l, s := newRandomLife(t, rng)
 		for range 4 {
 			req := l.question()
 			if req.Sort == pb.JobSort_JOB_SORT_FINISHED { // the end of a job changes once: pin such a list
@@ -303,12 +305,7 @@ func TestAListOfAllTasksMissesNone(t *testing.T) {
 	first, runs := testrun.Seed(t), testrun.Count(20, 150, 5000)
 	for run := range runs {
 		rng := rand.New(rand.NewPCG(first, uint64(run)))
-		l := randomLife{newCell(t), rng}
-		s := l.serve(Config{Archive: &shortArchive{l.archive, rng}})
-		s.gateway.few = rng.IntN(30) // some ranges are walked, and of some all is looked at
-		for range 60 {
-			l.step(true)
-		}
+		l, s := newRandomLife(t, rng)
 		for range 6 {
 			q := l.question()
 			req := &pb.ListTasksRequest{

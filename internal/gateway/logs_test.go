@@ -84,15 +84,7 @@ func startAgent(t *testing.T) (agent *agentLogs, address string) {
 	}
 	mux := http.NewServeMux()
 	mux.Handle(plimsollv1connect.NewLogServiceHandler(agent))
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- transport.Serve(ctx, l, mux, transport.ServeConfig{}) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(serveUntil(t, l, mux, transport.ServeConfig{}))
 	return agent, address
 }
 

@@ -279,15 +279,7 @@ func TestNodeQOSIsRelayed(t *testing.T) {
 	}
 	mux := http.NewServeMux()
 	mux.Handle(plimsollv1connect.NewQOSServiceHandler(agent))
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- transport.Serve(ctx, l, mux, transport.ServeConfig{}) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(serveUntil(t, l, mux, transport.ServeConfig{}))
 	_, older := startAgent(t)
 	nameAgent(t, older, "old")
 	f := cluster()
