@@ -228,19 +228,7 @@ func TestGolden(t *testing.T) {
 			if code != 0 {
 				got += "-- exit code " + string(rune('0'+code)) + " --\n"
 			}
-			path := filepath.Join("testdata", "golden", name+".txt")
-			if *update {
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d := cmp.Diff(string(want), got); d != "" {
-				t.Errorf("(-want +got); rewrite with -update if that is meant\n%s", d)
-			}
+			golden(t, name, got)
 		})
 	}
 }

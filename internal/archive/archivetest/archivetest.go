@@ -127,58 +127,53 @@ func (a *archiveOf) mark(t tester) archive.Mark {
 	return must[archive.Mark](t, "mark")(a.r.Mark(t.Context()))
 }
 
-// jobs returns all jobs of a query, page by page. Each page is held against its bounds.
+// jobs returns all jobs of a query.
 func (a *archiveOf) jobs(t tester, q archive.JobQuery) []archive.Stored {
 	t.Helper()
-	var found []archive.Stored
-	for pages := 0; ; pages++ {
-		page := must[archive.Page[archive.Stored, archive.Position]](t, "list jobs")(a.r.Jobs(t.Context(), q))
-		found = append(found, page.Items...)
-		bytes := 0
-		for i := range page.Items {
-			s := &page.Items[i]
-			bytes += s.Bytes() + len(s.Spec) + len(s.Status)
-		}
-		switch {
-		case q.Limit > 0 && len(page.Items) > q.Limit:
-			t.Fatalf("a page has %d jobs, and the limit is %d", len(page.Items), q.Limit)
-		case q.MaxBytes > 0 && bytes > q.MaxBytes && len(page.Items) > 1:
-			t.Fatalf("a page of %d jobs has %d bytes, and the limit is %d", len(page.Items), bytes, q.MaxBytes)
-		case len(page.Damaged) > 0:
-			t.Fatalf("jobs %v are damaged", page.Damaged)
-		case !page.More:
-			return found
-		case page.Next == q.After || pages > 100_000:
-			t.Fatalf("a page with more does not move on from %v", page.Next)
-		}
-		q.After = page.Next
-	}
+	return allPages(t, "jobs", q.Limit, q.MaxBytes, q.After,
+		func(after archive.Position) (archive.Page[archive.Stored, archive.Position], error) {
+			q.After = after
+			return a.r.Jobs(t.Context(), q)
+		},
+		func(s *archive.Stored) int { return s.Bytes() + len(s.Spec) + len(s.Status) })
 }
 
-// tasks returns all tasks of a query, page by page.
+// tasks returns all tasks of a query.
 func (a *archiveOf) tasks(t tester, q archive.TaskQuery) []archive.Task {
 	t.Helper()
-	var found []archive.Task
+	return allPages(t, "tasks", q.Limit, q.MaxBytes, q.After,
+		func(after archive.TaskPosition) (archive.Page[archive.Task, archive.TaskPosition], error) {
+			q.After = after
+			return a.r.Tasks(t.Context(), q)
+		}, (*archive.Task).Bytes)
+}
+
+// allPages reads a list from a position on, page by page, and compares each page with its bounds.
+func allPages[T any, P comparable](
+	t tester, noun string, limit, most int, after P, read func(after P) (archive.Page[T, P], error), bytes func(*T) int,
+) []T {
+	t.Helper()
+	var found []T
 	for pages := 0; ; pages++ {
-		page := must[archive.Page[archive.Task, archive.TaskPosition]](t, "list tasks")(a.r.Tasks(t.Context(), q))
+		page := must[archive.Page[T, P]](t, "list "+noun)(read(after))
 		found = append(found, page.Items...)
-		bytes := 0
+		size := 0
 		for i := range page.Items {
-			bytes += page.Items[i].Bytes()
+			size += bytes(&page.Items[i])
 		}
 		switch {
-		case q.Limit > 0 && len(page.Items) > q.Limit:
-			t.Fatalf("a page has %d tasks, and the limit is %d", len(page.Items), q.Limit)
-		case q.MaxBytes > 0 && bytes > q.MaxBytes && len(page.Items) > 1:
-			t.Fatalf("a page of %d tasks has %d bytes, and the limit is %d", len(page.Items), bytes, q.MaxBytes)
+		case limit > 0 && len(page.Items) > limit:
+			t.Fatalf("a page has %d %s, and the limit is %d", len(page.Items), noun, limit)
+		case most > 0 && size > most && len(page.Items) > 1:
+			t.Fatalf("a page of %d %s has %d bytes, and the limit is %d", len(page.Items), noun, size, most)
 		case len(page.Damaged) > 0:
 			t.Fatalf("jobs %v are damaged", page.Damaged)
 		case !page.More:
 			return found
-		case page.Next == q.After || pages > 100_000:
+		case page.Next == after || pages > 100_000:
 			t.Fatalf("a page with more does not move on from %v", page.Next)
 		}
-		q.After = page.Next
+		after = page.Next
 	}
 }
 
