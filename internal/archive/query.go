@@ -171,6 +171,9 @@ func (q *TaskQuery) Normalize() error {
 	if len(q.Keys) > MaxIDs {
 		return plimsoll.Invalid("keys", "there are %d; give at most %d", len(q.Keys), MaxIDs)
 	}
+	if q.After.Task < 0 {
+		return plimsoll.Invalid("after", "has the negative number of tasks %d", q.After.Task)
+	}
 	if err := q.Jobs.Normalize(); err != nil {
 		return plimsoll.Within("jobs", err)
 	}

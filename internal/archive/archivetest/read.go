@@ -114,11 +114,17 @@ var readCases = []testCase{
 			_, err = a.r.Tasks(t.Context(), archive.TaskQuery{Jobs: q})
 			refused(t, "the tasks of "+show(q), plimsoll.CodeInvalid, err)
 		}
-		for _, q := range []archive.TaskQuery{{Limit: -1}, {Outcome: 3}, {Keys: make([]string, archive.MaxIDs+1)}} {
+		for _, q := range []archive.TaskQuery{
+			{Limit: -1},
+			{Outcome: 3},
+			{Keys: make([]string, archive.MaxIDs+1)},
+			{After: archive.TaskPosition{Task: -1}},
+		} {
 			_, err := a.r.Tasks(t.Context(), q)
 			refused(t, "a query of tasks", plimsoll.CodeInvalid, err)
 		}
 	}},
+	{"a position within a job that is not of the query gives none of its tasks", otherJobCase},
 	{"failed tasks are found among thousands", func(t tester, h Harness, _ uint64) {
 		a, m := open(t, h), newModel()
 		results := slices.Repeat([]plimsoll.TaskResult{plimsoll.ResultSucceeded}, 5000)
@@ -140,6 +146,28 @@ var readCases = []testCase{
 			sameTasks(t, a.tasks(t, q), m.tasksOf(&q))
 		}
 	}},
+}
+
+// otherJobCase reads on from positions that no page of the query has returned, as a caller can make
+// them up.
+func otherJobCase(t tester, h Harness, _ uint64) {
+	a := open(t, h)
+	first, other, last := plain(1, "a"), plain(2, "b"), plain(3, "c")
+	other.Owner = "bob"
+	a.write(t, unwritten(first, other, last)...)
+	skip := func(uid plimsoll.UID) bool { return uid == other.UID }
+	for _, q := range []archive.JobQuery{{Owner: "ann"}, {Skip: skip}} {
+		for order := range archive.Sort(archive.NumSorts) {
+			for _, want := range []*written{first, last} {
+				q.Sort, q.Ascending = order, want == last
+				after := archive.TaskPosition{Job: archive.PositionOf(order, &other.Head)}
+				got := a.tasks(t, archive.TaskQuery{Jobs: q, After: after})
+				if len(got) != 1 || got[0].Job != want.UID {
+					t.Fatalf("%s: behind a task of job %s come %v, not that of %s", show(q), other.UID, got, want.UID)
+				}
+			}
+		}
+	}
 }
 
 // list reads a list page by page and compares it with a model.

@@ -90,14 +90,14 @@ func (t *taskSearch) ofJob() error {
 // ofJobs finds the tasks of the jobs of the query.
 func (t *taskSearch) ofJobs() error {
 	damage := func(uid plimsoll.UID) { t.page.Damaged = append(t.page.Damaged, uid) }
-	if !t.q.After.Job.IsZero() { // the job at which the last page ended
+	if !t.q.After.Job.IsZero() && !t.skips(t.q.After.Job.UID) { // the job at which the last page ended
 		j, err := t.c.job(t.q.After.Job.UID, false)
 		switch {
 		case errors.Is(err, errJobDamaged):
 			damage(t.q.After.Job.UID)
 		case err != nil:
 			return err
-		case j != nil:
+		case j != nil && t.meets(&j.row): // a caller may have made up the position
 			if err := t.tasks(j, t.q.After.Job, t.q.After.Task); err != nil {
 				return err
 			}
