@@ -33,8 +33,16 @@ type Reader struct {
 
 	mu struct {
 		sync.Mutex
-		marked os.FileInfo // file that the last Mark told of; nil: there was none
+		marked *marked // nil: Mark has told of no file
 	}
+}
+
+// marked is the file that Mark has told of last. A file of the same name may be another one, or an
+// older copy.
+type marked struct {
+	file     os.FileInfo
+	id       string
+	sequence int64
 }
 
 // slot is a connection that is opened when it is used.
@@ -79,31 +87,39 @@ func (s *slot) close() error {
 
 // view answers a question from one moment of the file that the last Mark told of.
 func (r *Reader) view(ctx context.Context, answer func(ctx context.Context, c *conn) error) error {
-	return r.viewOf(ctx, r.isMarked, answer)
+	return r.viewAny(ctx, func(ctx context.Context, s *slot) error {
+		if err := r.isMarked(s); err != nil {
+			return err
+		}
+		return answer(ctx, s.c)
+	})
 }
 
-// isMarked fails if the last Mark told of another file.
-func (r *Reader) isMarked(file os.FileInfo) error {
+// isMarked fails if the last Mark told of another file. The file may be replaced between the look
+// at its name and its opening, so its content is compared too.
+func (r *Reader) isMarked(s *slot) error {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.mu.marked != nil && !os.SameFile(r.mu.marked, file) {
+	m := r.mu.marked
+	r.mu.Unlock()
+	if m == nil {
+		return nil
+	}
+	same := os.SameFile(m.file, s.file)
+	if same {
+		state, err := s.c.readState()
+		if err != nil {
+			return err
+		}
+		same = state.id == m.id && state.sequence >= m.sequence
+	}
+	if !same {
 		return plimsoll.Errorf(plimsoll.CodeStale, "another file has replaced the archive %s; try again", r.path)
 	}
 	return nil
 }
 
-// setMarked notes that Mark tells of a file.
-func (r *Reader) setMarked(file os.FileInfo) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.mu.marked = file
-	return nil
-}
-
-// viewOf is view of the file that has the name now, if check takes it.
-func (r *Reader) viewOf(
-	ctx context.Context, check func(os.FileInfo) error, answer func(ctx context.Context, c *conn) error,
-) error {
+// viewAny is view of the file that has the name now.
+func (r *Reader) viewAny(ctx context.Context, answer func(ctx context.Context, s *slot) error) error {
 	limited, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	select {
@@ -120,17 +136,14 @@ func (r *Reader) viewOf(
 		defer func() { r.slots <- s }()
 		err := s.open(r.path)
 		if err == nil {
-			err = check(s.file)
-		}
-		if err == nil {
 			err = s.gate.pass(limited)
 		}
 		if err == nil {
 			s.c.sizes = r.sizes
-			err = s.c.view(limited, func() error { return answer(limited, s.c) })
+			err = s.c.view(limited, func() error { return answer(limited, s) })
 		}
 		switch plimsoll.CodeOf(err) {
-		case plimsoll.CodeNotFound, plimsoll.CodeInvalid, plimsoll.CodeExhausted, plimsoll.CodeStale:
+		case plimsoll.CodeNotFound, plimsoll.CodeInvalid, plimsoll.CodeExhausted:
 		case plimsoll.CodeDeadline:
 			return r.tooLong(ctx, err)
 		default:
@@ -184,6 +197,9 @@ func (s *slot) open(path string) error {
 	if err == nil && !made {
 		err = plimsoll.Errorf(plimsoll.CodeUnavailable, "the archive %s is being made; try again", path)
 	}
+	if err == nil {
+		err = sameFile(path, file)
+	}
 	var g gate
 	if err == nil {
 		g, err = openGate(path, false)
@@ -195,18 +211,37 @@ func (s *slot) open(path string) error {
 	return nil
 }
 
+// sameFile fails if another file has the name now. A connection to it would be taken for one to the
+// file that had the name before.
+func sameFile(path string, before os.FileInfo) error {
+	now, err := os.Stat(path)
+	if err == nil && os.SameFile(before, now) {
+		return nil
+	}
+	return &plimsoll.Error{
+		Code: plimsoll.CodeUnavailable, Op: "read the archive " + path, Msg: "it is being replaced; try again", Err: err,
+	}
+}
+
 // Mark implements archive.Reader.
 func (r *Reader) Mark(ctx context.Context) (mark archive.Mark, err error) {
-	err = r.viewOf(ctx, r.setMarked, func(_ context.Context, c *conn) error {
-		s, err := c.readState()
+	var told *marked
+	err = r.viewAny(ctx, func(_ context.Context, s *slot) error {
+		state, err := s.c.readState()
 		if err != nil {
 			return err
 		}
-		oldest, err := c.oldest()
-		mark = s.mark(oldest)
+		oldest, err := s.c.oldest()
+		mark, told = state.mark(oldest), &marked{s.file, state.id, state.sequence}
 		return err
 	})
-	return mark, err
+	if err != nil {
+		return archive.Mark{}, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.marked = told
+	return mark, nil
 }
 
 // Job implements archive.Reader.
