@@ -219,7 +219,8 @@ func sameFile(path string, before os.FileInfo) error {
 		return nil
 	}
 	return &plimsoll.Error{
-		Code: plimsoll.CodeUnavailable, Op: "read the archive " + path, Msg: "it is being replaced; try again", Err: err,
+		Code: plimsoll.CodeUnavailable, Op: "read the archive " + path, Err: err,
+		Msg: "it is being replaced; try again",
 	}
 }
 
