@@ -120,16 +120,23 @@ func TestACountOfZeroIsRefused(t *testing.T) {
 	}
 }
 
-// A list of texts is passed over without a path for each.
-func TestAListOfTextsIsCheckedWithoutAllocations(t *testing.T) {
-	data := []byte(`{"spec":{"groups":[{"command":["a"` + strings.Repeat(`,"b"`, 10_000) + `]}]}}`)
-	allocations := testing.AllocsPerRun(3, func() {
-		if err := CheckJSON(data, &pb.SubmitJobRequest{}); err != nil {
-			t.Fatal(err)
+// A list of texts or numbers is checked without a path for each.
+func TestALongListIsCheckedWithoutAllocations(t *testing.T) {
+	for _, test := range []struct {
+		data string
+		m    proto.Message
+	}{
+		{`{"spec":{"groups":[{"command":["a"` + strings.Repeat(`,"b"`, 10_000) + `]}]}}`, &pb.SubmitJobRequest{}},
+		{`{"states":[1` + strings.Repeat(`,2`, 10_000) + `]}`, &pb.ListJobsRequest{}},
+	} {
+		allocations := testing.AllocsPerRun(3, func() {
+			if err := CheckJSON([]byte(test.data), test.m); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if allocations > 100 {
+			t.Errorf("%.40s…: %.0f allocations", test.data, allocations)
 		}
-	})
-	if allocations > 100 {
-		t.Errorf("%.0f allocations", allocations)
 	}
 }
 

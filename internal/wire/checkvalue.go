@@ -83,12 +83,30 @@ func faultOfWord(raw []byte, d protoreflect.EnumDescriptor) string {
 // numberIn returns the number of a JSON value, which may stand in quotes. It reports false if there
 // is none.
 func numberIn(raw []byte) (n float64, ok bool) {
+	if n, ok = digitsIn(raw); ok {
+		return n, true
+	}
 	text := string(raw)
 	if raw[0] == '"' {
 		text = unquoted(raw)
 	}
 	n, err := strconv.ParseFloat(text, 64)
 	return n, err == nil
+}
+
+// digitsIn is numberIn, without an allocation, for a number that is only digits. It reports false
+// for others, and for one that a float64 might round.
+func digitsIn(raw []byte) (n float64, ok bool) {
+	if len(raw) > 15 {
+		return 0, false
+	}
+	for _, digit := range raw {
+		if digit < '0' || digit > '9' {
+			return 0, false
+		}
+		n = 10*n + float64(digit-'0')
+	}
+	return n, true
 }
 
 func isNumber(raw []byte) bool {
