@@ -37,7 +37,8 @@ func faultOf(raw []byte, f protoreflect.FieldDescriptor) string {
 	if f.Kind() == protoreflect.EnumKind {
 		return faultOfWord(raw, f.Enum())
 	}
-	wanted, ok := "", true
+	var wanted string
+	var ok bool
 	switch f.Kind() {
 	case protoreflect.StringKind:
 		wanted, ok = "a text in quotes", raw[0] == '"'
