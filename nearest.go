@@ -8,8 +8,9 @@ import (
 // maxCompared bounds how many bytes of a name are compared, so that a long one costs little.
 const maxCompared = 64
 
-// Nearest returns the most similar name, or an empty string if none is similar. Case is ignored,
-// and so is a domain in front of the same name. Two transposed letters count as one difference.
+// Nearest returns the most similar name, or an empty string if none is similar. Case, hyphens and
+// underscores are ignored, and so is a domain in front of the same name. Two transposed letters
+// count as one difference.
 //
 //	plimsoll.Nearest("cuont", []string{"name", "count"}) // "count"
 func Nearest(name string, names []string) string {
@@ -17,8 +18,9 @@ func Nearest(name string, names []string) string {
 		return ""
 	}
 	best, least := "", max(1, len(name)/3)+1
+	wanted := folded(name)
 	for _, other := range names {
-		if d := nameDistance(name, other); d < least {
+		if d, ok := nameDistance(wanted, folded(other)); ok && d < least {
 			best, least = other, d
 		}
 	}
@@ -34,13 +36,17 @@ func Suggest(name string, names []string) string {
 	return "possible are " + strings.Join(names, ", ")
 }
 
-// nameDistance returns the number of letters in which two names differ.
-func nameDistance(a, b string) int {
-	a, b = strings.ToLower(a), strings.ToLower(b)
-	if withoutDomain(a) == withoutDomain(b) {
-		return 0
+// nameDistance returns the number of letters in which two folded names differ. It reports false for
+// names that are too long to be compared.
+func nameDistance(a, b string) (distance int, ok bool) {
+	if max(len(a), len(b)) > maxCompared {
+		return 0, false
 	}
-	beyond, above, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	if withoutDomain(a) == withoutDomain(b) {
+		return 0, true
+	}
+	var rows [3][maxCompared + 1]int
+	beyond, above, row := rows[0][:len(b)+1], rows[1][:len(b)+1], rows[2][:len(b)+1]
 	for j := range row {
 		row[j] = j
 	}
@@ -58,7 +64,24 @@ func nameDistance(a, b string) int {
 			}
 		}
 	}
-	return row[len(b)]
+	return row[len(b)], true
+}
+
+// separators occur in some styles of naming: max_runtime, max-runtime.
+const separators = "_-"
+
+// folded returns a name in the form in which names are compared.
+func folded(name string) string {
+	name = strings.ToLower(name)
+	if !strings.ContainsAny(name, separators) {
+		return name
+	}
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune(separators, r) {
+			return -1
+		}
+		return r
+	}, name)
 }
 
 // withoutDomain returns a name without its domain.

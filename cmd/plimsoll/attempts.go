@@ -17,8 +17,8 @@ type taskAttemptsCmd struct {
 // Help is the detail of the help text.
 func (taskAttemptsCmd) Help() string {
 	return example("plimsoll task attempts wordcount.map.3", "plimsoll task attempts wordcount.map.3 -o json") +
-		"\n\nA cell with an archive keeps all attempts, and one without the last ones. plimsoll job logs TASK\n" +
-		"--attempt N prints what an attempt wrote."
+		"\n\nAll attempts of a task are kept if the coordinator has an archive. Without an archive, the last 17 are.\n" +
+		"plimsoll job logs TASK --attempt N prints what an attempt wrote."
 }
 
 // Run prints the attempts of a task.

@@ -115,13 +115,17 @@ func TestEveryPathOfEveryTCPListenerWantsAToken(t *testing.T) {
 		lines = append(lines, "POST "+method, "GET "+method+"?encoding=json&message=%7B%7D")
 	}
 	lines = append(lines,
-		"GET /", "GET /no/such/path", "POST /no/such/path", "GET /ws/v1/events/batch", "POST /healthz", "POST /readyz",
+		"POST /", "GET /no/such/path", "POST /no/such/path", "GET /ws/v1/events/batch", "POST /healthz", "POST /readyz",
 		"POST /metrics", "OPTIONS *",
 		"GET /debug/pprof/", "GET //metrics", "CONNECT /metrics", "PUT /metrics",
 	)
 	for role, listener := range map[string]string{
 		"coordinator": c.leader, "gateway": c.gateway, "agent": c.agent, "dev": strings.TrimPrefix(address, "http://"),
 	} {
+		lines := slices.Clone(lines)
+		if role == "coordinator" || role == "agent" { // they have no pages
+			lines = append(lines, "GET /", "GET /docs/")
+		}
 		t.Run(role, func(t *testing.T) {
 			for _, line := range lines {
 				for _, authorization := range []string{"", "Bearer x", token.New(token.User).Header()} {

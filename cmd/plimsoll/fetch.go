@@ -18,7 +18,7 @@ type jobFetchCmd struct {
 	ID     string `arg:"" help:"Id of a job or of a task."`
 	UID    string `name:"uid" help:"Uid of the job: an earlier one with the id, say. job list -o wide has it." placeholder:"UID"`
 	Task   string `help:"Only this task of the job." placeholder:"ID"`
-	Failed bool   `help:"Only tasks whose last attempt did not succeed."`
+	Failed bool   `help:"Only tasks whose last attempt ended with another result than succeeded, also killed."`
 	Dir    string `name:"output" short:"o" help:"Directory to write to, made if it is not there. Each task has a directory of its name in it." required:"" placeholder:"DIR"`
 	Force  bool   `help:"Overwrite files that are there."`
 }

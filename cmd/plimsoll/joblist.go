@@ -24,10 +24,15 @@ type jobListCmd struct {
 
 // scopeFlags are embedded in commands that list objects of the active store and the archive.
 type scopeFlags struct {
-	Ended bool `help:"Only of jobs that have ended, also of those in the archive."`
-	All   bool `help:"Of all jobs, also of those in the archive."`
+	Ended bool `help:"Only of jobs that have ended, with those in the archive."`
+	All   bool `help:"Of all jobs, with those in the archive."`
 	sinceFlag
 }
+
+// scopeHelp is the part of the help texts that tells what the flags choose from.
+const scopeHelp = "The list covers the jobs that go on and those that ended in the last five minutes. " +
+	"(Without an archive it is 72 hours.) --ended takes the jobs that have ended, however long ago, and --all takes " +
+	"both."
 
 // scope returns the scope of the flags.
 func (f *scopeFlags) scope() (client.Scope, error) {
@@ -50,8 +55,7 @@ func (jobListCmd) Help() string {
 		"plimsoll job list --label team=docs -o name",
 		"plimsoll job list --watch -o json",
 	) +
-		"\n\nJobs that ended a while ago are in the archive: --ended and --all list them too. --since chooses jobs\n" +
-		"that have ended since, and implies --ended." + watchHelp
+		"\n\n" + scopeHelp + " --since 7d lists the jobs that ended in the last seven days." + watchHelp
 }
 
 // jobSorts are the values of --sort.

@@ -14,7 +14,7 @@ import (
 type jobRunAgainCmd struct {
 	ID     string `arg:"" optional:"" help:"Id of the job; the newest job that has it. It may be left out beside --uid."`
 	UID    string `                   help:"Uid of the job: an earlier one with the id, say."                                   name:"uid" placeholder:"UID"`
-	Failed bool   `                   help:"Only the tasks that did not succeed."`
+	Failed bool   `                   help:"Only the tasks that did not succeed, also those that were killed."`
 	As     string `                   help:"Id of the new job; default: ID-again-1, or the next number that is free."                      placeholder:"ID"`
 	Wait   bool   `                   help:"Show the progress until the job has ended. The exit code is 1 unless it completed."                              short:"w"`
 	formatFlag

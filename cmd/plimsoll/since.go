@@ -10,7 +10,7 @@ import (
 
 // sinceFlag is embedded in commands that look back in time.
 type sinceFlag struct {
-	Since string `help:"Only what happened since: a time ago, such as 10m, 2h or 7d, or an instant, such as 2026-11-23 or 2026-11-23T10:00:00Z." placeholder:"TIME"`
+	Since string `help:"Only what happened in the time given, such as 10m, 2h or 7d, or after an instant, such as 2026-11-23 or 2026-11-23T10:00:00Z." placeholder:"TIME"`
 }
 
 // since returns the instant that the flag names; zero: the flag was not given.

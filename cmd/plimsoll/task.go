@@ -28,7 +28,7 @@ type taskListCmd struct {
 	Queue  string   `short:"q" help:"Only tasks of this queue's jobs."                                                              placeholder:"PATH"`
 	Label  []string `short:"l" help:"Only tasks of jobs with this label; several must all be there."                                placeholder:"NAME[=VALUE]"`
 	State  []string `          help:"Only tasks in these states, such as Pending."                                                  placeholder:"STATE"`
-	Failed bool     `          help:"Only tasks whose last attempt has ended and did not succeed, also those that are tried again."`
+	Failed bool     `          help:"Only tasks whose last attempt ended with another result than succeeded, also killed. Some may be tried again."`
 	Result []string `          help:"Only tasks whose last attempt ended so: succeeded, failed, out-of-memory …"                    placeholder:"RESULT"`
 
 	ExitCode []int32 `help:"Only tasks whose last attempt ended with this exit code."                         placeholder:"CODE"`
@@ -42,8 +42,11 @@ type taskListCmd struct {
 func (taskListCmd) Help() string {
 	return example("plimsoll task list --job wordcount --failed", "plimsoll task list --node n1 -o json",
 		"plimsoll task list --result out-of-memory --since 1d", "plimsoll task list --job wordcount --watch") +
-		"\n\nThe tasks of jobs that ended a while ago are in the archive: --ended and --all list them too, and\n" +
-		"--job finds those of its job. --since chooses tasks whose last attempt has ended since." + watchHelp
+		"\n\n" + scopeHelp + " --job finds the tasks of its job wherever it is.\n\n--since 1d lists the tasks whose last " +
+		"attempt ended in the last day. It looks only at jobs that have ended; with --all, also at those that go on." +
+		"\n\n--failed lists the tasks whose last attempt ended with any other result than succeeded: killed, evicted " +
+		"and lost too.\n\nIn JSON and YAML, reason says why a Pending task waits, and is otherwise the same as result. message has " +
+		"the details of how the last attempt ended, if there are any." + watchHelp
 }
 
 // failures are the results of attempts that did not succeed.

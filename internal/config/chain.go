@@ -193,7 +193,7 @@ func stageNames() (all, own []string) {
 }
 
 func nearestStage(name string, known, shown []string) string {
-	if best := closest(name, known); best != "" {
+	if best := plimsoll.Nearest(name, known); best != "" {
 		return "did you mean " + strconv.Quote(best) + "?"
 	}
 	return "possible are " + strings.Join(shown, ", ")

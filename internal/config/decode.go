@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agext/levenshtein"
-
 	"github.com/plimsoll-dev/plimsoll"
 )
 
@@ -258,47 +256,17 @@ var synonyms = map[string]string{
 	"placement":   "constraints", "nodeSelector": "constraints", "tags": "traits", "nics": "networks",
 }
 
-// separators occur in other naming styles: max_runtime, max-runtime.
-var separators = strings.NewReplacer("_", "", "-", "")
-
-func fold(s string) string { return separators.Replace(strings.ToLower(s)) }
-
 // suggest names the field that was probably meant or, failing that, all possible ones.
 func suggest(name string, known []field) string {
 	names := make([]string, len(known))
 	for i, f := range known {
 		names[i] = f.name
 	}
-	if best := closest(name, names); best != "" {
+	if best := plimsoll.Nearest(name, names); best != "" {
 		return fmt.Sprintf("did you mean %q?", best)
 	}
 	if meant := synonyms[name]; slices.Contains(names, meant) {
 		return fmt.Sprintf("did you mean %q?", meant)
 	}
 	return "possible are " + strings.Join(names, ", ")
-}
-
-// closest returns the most similar name in any naming style, or an empty string if none is similar.
-func closest(name string, known []string) string {
-	best, distance := "", 1<<30
-	folded := fold(shorten(name))
-	for _, k := range known {
-		if d := levenshtein.Distance(folded, fold(k), nil); d < distance {
-			best, distance = k, d
-		}
-	}
-	if distance > max(1, len(best)/3) {
-		return ""
-	}
-	return best
-}
-
-// nearestWord is suggest for the values of a field.
-func nearestWord(word string, known []string) string {
-	for _, k := range known {
-		if levenshtein.Distance(strings.ToLower(shorten(word)), k, nil) <= 2 {
-			return fmt.Sprintf("did you mean %q?", k)
-		}
-	}
-	return "possible are " + strings.Join(known, ", ")
 }

@@ -130,7 +130,7 @@ func (d *decoder) retry(v *value, path string) plimsoll.RetryPolicy {
 			if v.kind == scalarKind && !ok {
 				d.problem(
 					v.line, path, "%q is no retry policy; %s", shorten(policy),
-					nearestWord(policy, wordsFrom(plimsoll.RetryNone)),
+					plimsoll.Suggest(policy, wordsFrom(plimsoll.RetryNone)),
 				)
 			}
 			p.Kind = kind

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"path/filepath"
 
+	"github.com/plimsoll-dev/plimsoll/internal/apidoc"
 	"github.com/plimsoll-dev/plimsoll/internal/gateway"
 	"github.com/plimsoll-dev/plimsoll/internal/token"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
@@ -20,8 +21,9 @@ type AccessConfig struct {
 	Logger  *slog.Logger // gets a line if callers on this machine cannot find the tokens
 }
 
-func (c AccessConfig) access(grants func() ([]transport.Grant, error)) *transport.Access {
-	cfg := transport.AccessConfig{Grants: grants, NoToken: c.NoToken, Trouble: func(err error) {
+// access returns the access of a listener with the given tokens and pages.
+func (c AccessConfig) access(grants func() ([]transport.Grant, error), pages string) *transport.Access {
+	cfg := transport.AccessConfig{Grants: grants, NoToken: c.NoToken, Pages: pages, Trouble: func(err error) {
 		c.Logger.Warn(
 			"callers on this machine have to be given the token, because it could not be entered for them", "err", err,
 		)
@@ -45,7 +47,7 @@ func (c AccessConfig) GatewayAccess(userFile, agentFile string) *transport.Acces
 			return nil, err
 		}
 		return gateway.Grants(user, agent), nil
-	})
+	}, apidoc.Root)
 }
 
 // Access returns the access of a listener that gateways call: of a coordinator or of an agent. When
@@ -54,7 +56,7 @@ func (c AccessConfig) Access(kind token.Kind, file string) *transport.Access {
 	return c.access(func() ([]transport.Grant, error) {
 		made, err := token.Make(kind, file)
 		return []transport.Grant{{Token: made, Caller: transport.CallerGateway}}, err
-	})
+	}, "")
 }
 
 // makeAccess sets the access of the gateway and the token of its own agent. On a socket, where
@@ -66,7 +68,7 @@ func (d *Dev) makeAccess() {
 	if d.listener.Addr().Network() == "unix" {
 		user, agent := token.New(token.User), token.New(token.Agent)
 		cfg.Gateway.Access = access.access(
-			func() ([]transport.Grant, error) { return gateway.Grants(user, agent), nil },
+			func() ([]transport.Grant, error) { return gateway.Grants(user, agent), nil }, apidoc.Root,
 		)
 		d.agentToken = token.Fixed(agent, "the token of this process")
 		return

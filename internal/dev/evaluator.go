@@ -22,5 +22,5 @@ func (c AccessConfig) EvaluatorAccess(file string) *transport.Access {
 	return c.access(func() ([]transport.Grant, error) {
 		made, err := token.Make(token.Evaluator, file)
 		return []transport.Grant{{Token: made, Caller: transport.CallerUser}}, err
-	})
+	}, "")
 }

@@ -249,10 +249,8 @@ func (g *Gateway) routes() http.Handler {
 	mux.HandleFunc("/healthz", g.health)
 	mux.HandleFunc("/readyz", g.ready)
 	mux.Handle("/metrics", transport.TimeAnswers(transport.AnswerConfig{Total: metricsTimeout}, g.metrics.handler()))
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		rest.WriteError(w, http.StatusNotFound,
-			"there is nothing at this path; there are /docs, /healthz, /readyz, /metrics, /ws/v1/events/batch and the services of package plimsoll.v1")
-	})
+	mux.Handle("GET /{$}", http.RedirectHandler(apidoc.Root, http.StatusFound))
+	mux.HandleFunc("/", g.nothingHere(servedToUsers()))
 	return g.timed(mux)
 }
 
@@ -261,12 +259,8 @@ func (g *Gateway) agentRoutes(all http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(agentPaths, all)
 	mux.Handle("/healthz", all)
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		rest.WriteError(
-			w, http.StatusNotFound,
-			"this address is for agents: there are /healthz and "+plimsollv1connect.AgentServiceName,
-		)
-	})
+	mux.HandleFunc("/", g.nothingHere(
+		"this address is for agents: there are /healthz and "+plimsollv1connect.AgentServiceName))
 	return mux
 }
 
@@ -279,12 +273,8 @@ func (g *Gateway) replicationRoutes() http.Handler {
 	}
 	mux.Handle("/readyz", timed(g.ready))
 	mux.Handle("/healthz", timed(g.health))
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		rest.WriteError(
-			w, http.StatusNotFound,
-			"this address is for gateways: there are /readyz, /healthz and "+plimsollv1connect.ReplicationServiceName,
-		)
-	})
+	mux.HandleFunc("/", g.nothingHere(
+		"this address is for gateways: there are /readyz, /healthz and "+plimsollv1connect.ReplicationServiceName))
 	return mux
 }
 

@@ -141,7 +141,7 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 func TestUnknownPathsAreAnsweredInJSON(t *testing.T) {
 	g := newGateway(t, Config{}, cluster())
 	for _, path := range []string{
-		"/", "/favicon.ico", "/plimsoll.v1.NoService/Call", "/ws/v1/nothing", "/ws", "/healthz/x",
+		"/favicon.ico", "/plimsoll.v1.NoService/Call", "/ws/v1/nothing", "/ws", "/healthz/x",
 	} {
 		w := ask(g.Handler(), http.MethodGet, path)
 		var body struct{ Message string }
@@ -149,6 +149,61 @@ func TestUnknownPathsAreAnsweredInJSON(t *testing.T) {
 			w.Body.Bytes(), &body,
 		); err != nil || w.Code != http.StatusNotFound || !strings.Contains(body.Message, "/ws/v1/events/batch") {
 			t.Errorf("%s: %d %s (%v)", path, w.Code, w.Body, err)
+		}
+	}
+	w := ask(g.Handler(), http.MethodGet, "/")
+	if w.Code != http.StatusFound || w.Header().Get("Location") != "/docs/" {
+		t.Errorf("/: %d %v", w.Code, w.Header())
+	}
+}
+
+// A request that no call takes is refused in the same form as any other, with the way to mend it.
+func TestWhatIsNoCallIsRefusedInJSON(t *testing.T) {
+	const list, watch = plimsollv1connect.JobServiceListJobsProcedure, plimsollv1connect.JobServiceWatchJobProcedure
+	const anyJSON, curls = "application/json", "application/x-www-form-urlencoded"
+	s := serve(t, Config{}, cluster())
+	for _, c := range []struct {
+		method, path, kind string
+		status             int
+		code, want         string
+	}{
+		{
+			"POST", "/plimsoll.v1.JobService/ListJob", anyJSON, 501, "unimplemented",
+			`plimsoll.v1.JobService has no call "ListJob"; did you mean "ListJobs"?`,
+		},
+		{"GET", "/plimsoll.v1.JobService/Nothing", "", 501, "unimplemented", "possible are DeleteJob, "},
+		{"POST", "/plimsoll.v1.JobsService/ListJobs", anyJSON, 404, "not_found", ", JobService, NodeService, "},
+		{"POST", "/nothing", curls, 404, "not_found", "there is nothing at /nothing; there are /docs, "},
+		{"GET", list, "", 405, "invalid_argument", "a call takes POST, and GET came; send its fields as"},
+		{"DELETE", watch, anyJSON, 405, "invalid_argument", "a call takes POST, and DELETE came; send its fields as"},
+		{"POST", list, curls, 415, "invalid_argument", `Content-Type: is "` + curls + `"; send application/json`},
+		{"POST", list, "", 415, "invalid_argument", `Content-Type: is ""; send application/json`},
+		{"POST", watch, anyJSON, 415, "invalid_argument", "takes application/connect+json, in which"},
+		{"POST", list, anyJSON, 400, "invalid_argument", "the body is not JSON: it ends too early, at line 1,"},
+	} {
+		status, body := s.do(t, c.method, c.path, c.kind, []byte("{"))
+		var said refusal
+		if err := json.Unmarshal([]byte(body), &said); err != nil || status != c.status || said.Code != c.code ||
+			!strings.Contains(said.Message, c.want) || len(said.Details) != 1 {
+			t.Errorf("%s %s as %q: %d %s (%v); want %d %s: %s", c.method, c.path, c.kind, status, body, err, c.status,
+				c.code, c.want)
+		}
+	}
+}
+
+// A caller over gRPC gets the status of a call that a server does not know.
+func TestAnUnknownCallOverGRPCIsUnimplemented(t *testing.T) {
+	s := serve(t, Config{}, cluster())
+	client, url, err := transport.Client(s.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.CloseIdleConnections()
+	for _, path := range []string{"/plimsoll.v1.JobService/Nothing", "/grpc.health.v1.Health/Check"} {
+		nothing := connect.NewClient[pb.GetJobRequest, pb.GetJobResponse](client, url+path, connect.WithGRPC())
+		_, err := nothing.CallUnary(t.Context(), connect.NewRequest(&pb.GetJobRequest{}))
+		if connect.CodeOf(err) != connect.CodeUnimplemented {
+			t.Errorf("%s: %v", path, err)
 		}
 	}
 }

@@ -26,13 +26,11 @@ func (s jobService) ReadLogs(
 	if err := checkLogRequest(req.Msg); err != nil {
 		return err
 	}
-	var reading slot
-	if _, err := s.g.slots.logs.enter(&reading, nil, nil); err != nil {
-		s.g.metrics.refused(boundLogs)
+	done, err := s.g.readFiles("ReadLogs")
+	if err != nil {
 		return err
 	}
-	defer reading.leave()
-	defer s.g.metrics.watching("ReadLogs")()
+	defer done()
 	snapshot, task, err := s.begunTask(ctx, req.Msg, stream)
 	if err != nil {
 		return err
@@ -41,11 +39,7 @@ func (s jobService) ReadLogs(
 	if attempt == 0 {
 		attempt = task.GetAttempt()
 	}
-	node, err := logNode(snapshot, task.Task, attempt)
-	if err != nil {
-		return err
-	}
-	client, err := s.g.agents.get(ctx, node)
+	node, client, err := s.g.agentWithFiles(ctx, snapshot, task.Task, attempt)
 	if err != nil {
 		return err
 	}
@@ -198,6 +192,34 @@ func (s jobService) begunTask(
 		}
 		snapshot = s.g.replica.Latest()
 	}
+}
+
+// readFiles takes a slot for a stream of a task's files, and counts it as one of the method's. The
+// caller must call done when the stream has ended.
+func (g *Gateway) readFiles(method string) (done func(), err error) {
+	reading := &slot{}
+	if _, err := g.slots.logs.enter(reading, nil, nil); err != nil {
+		g.metrics.refused(boundLogs)
+		return nil, err
+	}
+	ended := g.metrics.watching(method)
+	return func() {
+		ended()
+		reading.leave()
+	}, nil
+}
+
+// agentWithFiles returns the node that has the files of an attempt of a task, and the client of its
+// agent.
+func (g *Gateway) agentWithFiles(
+	ctx context.Context, snapshot *replica.Snapshot, task *pb.Task, attempt int32,
+) (*pb.Node, *agentClient, error) {
+	node, err := logNode(snapshot, task, attempt)
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := g.agents.get(ctx, node)
+	return node, client, err
 }
 
 // logNode returns the node on which an attempt of a task ran, whose agent serves its log.

@@ -22,13 +22,11 @@ func (s jobService) FetchOutputs(
 	if err != nil {
 		return err
 	}
-	var reading slot
-	if _, err := s.g.slots.logs.enter(&reading, nil, nil); err != nil {
-		s.g.metrics.refused(boundLogs)
+	done, err := s.g.readFiles("FetchOutputs")
+	if err != nil {
 		return err
 	}
-	defer reading.leave()
-	defer s.g.metrics.watching("FetchOutputs")()
+	defer done()
 	snapshot, err := s.g.read(ctx)
 	if err != nil {
 		return err
@@ -41,11 +39,7 @@ func (s jobService) FetchOutputs(
 	if err != nil {
 		return err
 	}
-	node, err := logNode(snapshot, task.Task, task.GetAttempt())
-	if err != nil {
-		return err
-	}
-	client, err := s.g.agents.get(ctx, node)
+	node, client, err := s.g.agentWithFiles(ctx, snapshot, task.Task, task.GetAttempt())
 	if err != nil {
 		return err
 	}

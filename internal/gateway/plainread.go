@@ -81,7 +81,7 @@ func (p *plainRead) serve(u *ongoing, w http.ResponseWriter, r *http.Request) {
 	kind, json, ok := plain(r)
 	timeout, understood := timeoutOf(r)
 	if !ok || !understood || r.Body != &u.intake {
-		p.byConnect.ServeHTTP(w, r.WithContext(&u.context))
+		p.byConnect.ServeHTTP(u.explain(w, r), r.WithContext(&u.context))
 		return
 	}
 	ctx := context.Context(&u.context)
@@ -92,7 +92,7 @@ func (p *plainRead) serve(u *ongoing, w http.ResponseWriter, r *http.Request) {
 	}
 	req, failed := p.decode(&u.intake, json)
 	if req == nil {
-		p.byConnect.ServeHTTP(w, r.WithContext(&u.context)) // it says what is wrong
+		p.byConnect.ServeHTTP(u.explain(w, r), r.WithContext(&u.context)) // it says what is wrong
 		return
 	}
 	a := &answer{Answer: wire.NewAnswer(json), g: p.g, request: ctx, charge: &u.charge}

@@ -209,10 +209,11 @@ func (p *slot) leave() {
 
 // ongoing is the state of one request at a gateway, allocated at once.
 type ongoing struct {
-	slot    slot
-	charge  charge
-	intake  intake
-	context chargedContext
+	slot      slot
+	charge    charge
+	intake    intake
+	context   chargedContext
+	explained explained
 }
 
 // take takes a slot for a request.
@@ -237,16 +238,20 @@ type service struct{ http.Handler }
 
 // serve implements admittedHandler.
 func (s service) serve(u *ongoing, w http.ResponseWriter, r *http.Request) {
-	s.ServeHTTP(w, r.WithContext(&u.context))
+	s.ServeHTTP(u.explain(w, r), r.WithContext(&u.context))
 }
 
 // bounded is admitted for a plain http.Handler.
 func (g *Gateway) bounded(next http.Handler) http.Handler { return g.admitted(service{next}) }
 
-// admitted refuses an RPC for which there is no slot, before its body is read, and opens the charge
-// of every other on its budget.
+// admitted refuses a call that does not exist, and an RPC for which there is no slot, before its
+// body is read. It opens the charge of every other on its budget.
 func (g *Gateway) admitted(next admittedHandler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, known := g.methods[r.URL.Path]; !known {
+			refuse(g.refuser, w, r, wire.ConnectError(g.noCall(r.URL.Path)))
+			return
+		}
 		u := &ongoing{}
 		if err := g.take(u, w, r); err != nil {
 			w.Header().Set("Retry-After", retryAfter)
@@ -269,12 +274,7 @@ const retryAfter = "1"
 
 // refuse answers an RPC with an error in the form of its protocol, before its handler has seen it.
 func refuse(refuser *connect.ErrorWriter, w http.ResponseWriter, r *http.Request, err error) {
-	if refuser.IsSupported(r) {
-		_ = refuser.Write(w, r, err) // the caller went away; there is nobody to tell
-		return
-	}
-	err = wire.FromConnectError(err)
-	rest.WriteError(w, wire.HTTPStatus(plimsoll.CodeOf(err)), err.Error())
+	_ = refuser.Write(w, r, err) // the caller went away; there is nobody to tell
 }
 
 // boundedREST is bounded for plain HTTP, whose requests have no bodies.

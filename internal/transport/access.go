@@ -36,14 +36,17 @@ type AccessConfig struct {
 	NoToken bool
 	// Open is a path such as /ws/v1/ below which GET needs no token; empty: there is none.
 	Open string
+	// Pages is the path of the pages that describe the calls, such as /docs/; empty: there are
+	// none. They need no token if the request comes from this machine and not through a proxy. Nor
+	// does /, which leads there.
+	Pages string
 	// Trouble is called when callers on this machine cannot find the tokens by themselves. It may
 	// be nil.
 	Trouble func(err error)
 }
 
 // Access decides by the token of a request whether a listener answers it. Requests for /healthz,
-// /readyz, /metrics and pages below /docs need no token if they come from this machine and not
-// through a proxy.
+// /readyz and /metrics need no token if they come from this machine and not through a proxy.
 type Access struct {
 	cfg     AccessConfig
 	server  string // name of the server whose own form of the tokens is accepted too; empty: none
@@ -161,15 +164,19 @@ func (a *Access) granted(sent string) (found *Grant) {
 
 // needsNone reports whether a request is answered without a token.
 func (a *Access) needsNone(r *http.Request) bool {
+	get, head := r.Method == http.MethodGet, r.Method == http.MethodHead
 	switch p := r.URL.Path; {
-	case p == "/healthz", p == "/readyz", p == "/metrics", p == "/docs",
-		strings.HasPrefix(p, "/docs/") && path.Clean(p) == strings.TrimSuffix(p, "/"):
-		return (r.Method == http.MethodGet || r.Method == http.MethodHead) && fromHere(r)
-	case a.cfg.Open == "" || r.Method != http.MethodGet:
-		return false
-	default: // a path with dots may lead elsewhere
-		return strings.HasPrefix(p, a.cfg.Open) && path.Clean(p) == strings.TrimSuffix(p, "/")
+	case p == "/healthz", p == "/readyz", p == "/metrics", a.cfg.Pages != "" && (p == "/" || within(p, a.cfg.Pages)):
+		return (get || head) && fromHere(r)
+	default:
+		return get && a.cfg.Open != "" && strings.HasPrefix(p, a.cfg.Open) && within(p, a.cfg.Open)
 	}
+}
+
+// within reports whether a path is root, which ends with a slash and may be written without it, or
+// below it. A path with dots may lead elsewhere.
+func within(p, root string) bool {
+	return strings.HasPrefix(p+"/", root) && path.Clean(p) == strings.TrimSuffix(p, "/")
 }
 
 // proxyHeaders are headers that proxies add to a request. The connection of such a request does not
@@ -231,7 +238,11 @@ func (a *Access) unauthenticated(r *http.Request, sent string, bearer bool) stri
 	if g.Token.File() != "" {
 		reason += "; it is in its file " + file
 	}
-	return reason + "; give it by " + kind.GivenBy() + ", or send the header Authorization: Bearer TOKEN"
+	reason += "; give it by " + kind.GivenBy() + ", or send the header Authorization: Bearer TOKEN"
+	if r.URL.Path == "/" && a.cfg.Pages != "" {
+		reason += "; a browser on the server's machine reads the reference at " + a.cfg.Pages + " without a token"
+	}
+	return reason
 }
 
 // refusedBodyTimeout bounds the time in which the body of a refused request is read and dropped.

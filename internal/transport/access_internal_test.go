@@ -11,7 +11,9 @@ import (
 
 func checked(t testing.TB, user token.Token) (access *Access, handler http.Handler) {
 	t.Helper()
-	access = NewAccess(AccessConfig{Grants: func() ([]Grant, error) { return []Grant{{Token: user}}, nil }})
+	access = NewAccess(AccessConfig{
+		Grants: func() ([]Grant, error) { return []Grant{{Token: user}}, nil }, Pages: "/docs/",
+	})
 	if err := access.prepare(); err != nil {
 		t.Fatal(err)
 	}
@@ -22,7 +24,7 @@ func checked(t testing.TB, user token.Token) (access *Access, handler http.Handl
 // A request through a proxy on this machine may come from anywhere.
 func TestHealthNeedsNoTokenOnLoopback(t *testing.T) {
 	access, handler := checked(t, token.New(token.User))
-	for _, path := range []string{"/healthz", "/readyz", "/metrics", "/docs/"} {
+	for _, path := range []string{"/healthz", "/readyz", "/metrics", "/", "/docs", "/docs/", "/docs/x.html"} {
 		for _, test := range []struct {
 			remote, header string
 			status         int
@@ -53,8 +55,37 @@ func TestHealthNeedsNoTokenOnLoopback(t *testing.T) {
 			}
 		}
 	}
-	if got := access.Refused(); got != 36 {
+	if got := access.Refused(); got != 63 {
 		t.Errorf("%d requests are counted as refused", got)
+	}
+}
+
+// The pages are only what stands below their path, and a server without pages opens nothing for
+// them. A path with dots may lead elsewhere.
+func TestOnlyPagesNeedNoToken(t *testing.T) {
+	_, handler := checked(t, token.New(token.User))
+	without := NewAccess(AccessConfig{})
+	for target, want := range map[string]int{
+		"GET /docs": 200, "HEAD /": 200, "POST /docs/": 401, "POST /": 401, "GET /docsx": 401,
+		"GET /docs/../plimsoll.v1.JobService/ListJobs": 401, "GET /docs//x": 401, "GET /x": 401,
+	} {
+		method, path, _ := strings.Cut(target, " ")
+		r := httptest.NewRequest(method, path, nil)
+		r.RemoteAddr = "127.0.0.1:1"
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		if w.Code != want {
+			t.Errorf("%s: %d, want %d", target, w.Code, want)
+		}
+		if without.needsNone(r) {
+			t.Errorf("%s needs no token where there are no pages", target)
+		}
+	}
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, r)
+	if w.Code != 401 || !strings.Contains(w.Body.String(), "reads the reference at /docs/ without a token") {
+		t.Errorf("/ from another machine: %d %s", w.Code, w.Body)
 	}
 }
 

@@ -64,27 +64,29 @@ func TestServeWantsTheTokenOfTheCaller(t *testing.T) {
 	user, agent, other := token.New(token.User), token.New(token.Agent), token.New(token.User)
 	l := listen(t, "127.0.0.1:0")
 	serveWith(
-		t, l, transport.ServeConfig{Access: transport.NewAccess(transport.AccessConfig{Grants: grants(user, agent)})},
+		t, l, transport.ServeConfig{Access: transport.NewAccess(transport.AccessConfig{
+			Grants: grants(user, agent), Pages: "/docs/",
+		})},
 	)
 	for _, test := range []struct {
 		line, authorization string
 		status              int
 		says                string
 	}{
-		{"GET /", user.Header(), 200, "caller 0"},
-		{"GET /", "bearer  " + strings.TrimPrefix(user.Header(), "Bearer "), 200, "caller 0"},
+		{"GET /x", user.Header(), 200, "caller 0"},
+		{"GET /x", "bearer  " + strings.TrimPrefix(user.Header(), "Bearer "), 200, "caller 0"},
 		{"GET /agent/x", agent.Header(), 200, "caller 1"},
 		{"GET /agent/x", user.Header(), 403, "the caller showed a user token, which does not allow this call; it takes an agent token: give it by --agent-token-file"},
-		{"GET /", agent.Header(), 403, "the caller showed an agent token, which does not allow this call; it takes a user token: give it by --token-file"},
-		{"GET /", "", 401, "this server wants a user token; give it by --token-file, PLIMSOLL_TOKEN_FILE or PLIMSOLL_TOKEN, or send the header Authorization: Bearer TOKEN"},
+		{"GET /x", agent.Header(), 403, "the caller showed an agent token, which does not allow this call; it takes a user token: give it by --token-file"},
+		{"GET /x", "", 401, "this server wants a user token; give it by --token-file, PLIMSOLL_TOKEN_FILE or PLIMSOLL_TOKEN, or send the header Authorization: Bearer TOKEN"},
 		{"GET /agent/x", "", 401, "wants an agent token; give it by --agent-token-file or PLIMSOLL_AGENT_TOKEN_FILE"},
-		{"GET /", other.Header(), 401, "that of another server, or of this one before"},
+		{"GET /x", other.Header(), 401, "that of another server, or of this one before"},
 		{"GET /agent/x", other.Header(), 401, "and a user token of another server came"},
-		{"GET /", "Bearer x", 401, "and something else came"},
-		{"GET /", "Bearer ", 401, "not of the form Bearer TOKEN"},
-		{"GET /", "Basic dXNlcjpwYXNz", 401, "not of the form Bearer TOKEN"},
-		{"GET /", strings.TrimPrefix(user.Header(), "Bearer "), 401, "not of the form Bearer TOKEN"},
-		{"GET /", user.Header() + "\r\nAuthorization: " + user.Header(), 401, "not of the form Bearer TOKEN"},
+		{"GET /x", "Bearer x", 401, "and something else came"},
+		{"GET /x", "Bearer ", 401, "not of the form Bearer TOKEN"},
+		{"GET /x", "Basic dXNlcjpwYXNz", 401, "not of the form Bearer TOKEN"},
+		{"GET /x", strings.TrimPrefix(user.Header(), "Bearer "), 401, "not of the form Bearer TOKEN"},
+		{"GET /x", user.Header() + "\r\nAuthorization: " + user.Header(), 401, "not of the form Bearer TOKEN"},
 		{"OPTIONS *", "", 401, "wants a user token"},
 		{"CONNECT /", "", 401, "wants a user token"},
 		{"POST /no/such/path", "", 401, "wants a user token"},
@@ -97,6 +99,7 @@ func TestServeWantsTheTokenOfTheCaller(t *testing.T) {
 		{"POST /metrics", "", 401, ""},
 		{"GET /metrics/", "", 401, ""},
 		{"GET /metrics/../x", "", 401, ""},
+		{"GET /", "", 200, ""},
 		{"GET /docs", "", 200, ""},
 		{"GET /docs/types.html", "", 200, ""},
 		{"GET /docs/../x", "", 401, ""},
@@ -127,7 +130,9 @@ func TestClientsSayWhichTokenIsMissing(t *testing.T) {
 	user, agent := token.New(token.User), token.New(token.Agent)
 	l := listen(t, "127.0.0.1:0")
 	serveWith(
-		t, l, transport.ServeConfig{Access: transport.NewAccess(transport.AccessConfig{Grants: grants(user, agent)})},
+		t, l, transport.ServeConfig{Access: transport.NewAccess(transport.AccessConfig{
+			Grants: grants(user, agent), Pages: "/docs/",
+		})},
 	)
 	for _, make := range []makeClient{transport.Client, transport.CallClient} {
 		for name, test := range map[string]struct {

@@ -1,11 +1,12 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -13,18 +14,50 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// CheckJSON fails for a field, or a word of an enumeration, that m's type does not have. It also
-// fails for a field that is written as zero where zero stands for a default. The error has
-// CodeInvalid, the path of the field, such as spec.groups[0].cuont, and the nearest name.
+// CheckJSON fails for JSON from which no message of m's type can be made, and for these mistakes: a
+// field, or a word of an enumeration, that the type does not have; a field that is written as zero
+// where zero stands for a default. The error has CodeInvalid, the path of the field, such as
+// spec.groups[0].cuont, and the fix, such as the nearest name.
 //
-// CheckJSON is meant for JSON that people write. It allocates next to nothing. Malformed JSON, and
-// a value of a wrong type, are left to the decoder.
+// CheckJSON is meant for JSON that people write. It allocates next to nothing. Rare faults are left
+// to the decoder: half a character of two, a key of a map that comes twice, bytes that are no
+// base64.
 func CheckJSON(data []byte, m proto.Message) error {
-	if !json.Valid(data) {
-		return nil
+	if err := checkSyntax(data); err != nil {
+		return err
 	}
 	c := jsonCheck{data: data}
 	return c.message(m.ProtoReflect().Descriptor(), "")
+}
+
+// checkSyntax fails unless the data is one JSON value.
+func checkSyntax(data []byte) error {
+	if len(data) == 0 {
+		return plimsoll.Invalid("", "the body is empty; write {} for a message without fields")
+	}
+	if json.Valid(data) {
+		return nil
+	}
+	var none json.RawMessage
+	var syntax *json.SyntaxError
+	if !errors.As(json.Unmarshal(data, &none), &syntax) {
+		return plimsoll.Invalid("", "the body is not JSON; write an object, such as {}")
+	}
+	if strings.HasPrefix(syntax.Error(), "unexpected end") {
+		return plimsoll.Invalid("", "the body is not JSON: it ends too early, %s; close each quote, bracket and brace",
+			placeIn(data, len(data)))
+	}
+	wrong := max(0, int(syntax.Offset)-1) // Offset counts the byte that is wrong
+	letter, _ := utf8.DecodeRune(data[wrong:])
+	return plimsoll.Invalid("", "the body is not JSON: there is a wrong %q %s; names and texts stand in double quotes, "+
+		"and no comma stands before a closing brace or bracket", letter, placeIn(data, wrong))
+}
+
+// placeIn names the line and column of a byte, counted from 1.
+func placeIn(data []byte, at int) string {
+	before := data[:at]
+	line := before[bytes.LastIndexByte(before, '\n')+1:]
+	return fmt.Sprintf("at line %d, column %d", bytes.Count(before, []byte{'\n'})+1, utf8.RuneCount(line)+1)
 }
 
 // notZero holds the errors for fields in which an explicit zero is surely a mistake, because zero
@@ -41,34 +74,68 @@ type jsonCheck struct {
 
 // message checks the object of a message.
 func (c *jsonCheck) message(d protoreflect.MessageDescriptor, path string) error {
-	return c.object(func(name string) error {
+	var seen, chosen uint64 // sets of the first 64 fields and oneofs
+	return c.object(path, func(name string) error {
 		f := d.Fields().ByJSONName(name)
 		if f == nil {
 			f = d.Fields().ByTextName(name)
 		}
-		at := joinPath(path, shortened(name))
 		if f == nil {
-			return plimsoll.Invalid(at, "unknown field; %s", suggestField(name, d))
+			return plimsoll.Invalid(joinPath(path, shortened(name)), "unknown field; %s", suggestField(name, d))
 		}
-		return c.field(f, joinPath(path, f.JSONName()))
+		at := joinPath(path, f.JSONName())
+		if !addTo(&seen, f.Index()) {
+			return plimsoll.Invalid(at, "comes twice; give it once")
+		}
+		if c.next() == 'n' { // null stands for a field that is left out
+			c.skip()
+			return nil
+		}
+		if one := f.ContainingOneof(); one != nil && !addTo(&chosen, one.Index()) {
+			return plimsoll.Invalid(at, "comes with another field that excludes it; give only one of %s", fieldsOf(one))
+		}
+		return c.field(f, at)
 	})
+}
+
+// addTo adds a number to a set, and reports whether it may be new.
+func addTo(set *uint64, n int) bool {
+	bit := uint64(1) << n // 0 from 64 on
+	if *set&bit != 0 {
+		return false
+	}
+	*set |= bit
+	return true
+}
+
+// fieldsOf lists the fields of a oneof.
+func fieldsOf(one protoreflect.OneofDescriptor) string {
+	names := make([]string, one.Fields().Len())
+	for i := range names {
+		names[i] = one.Fields().Get(i).JSONName()
+	}
+	return strings.Join(names, ", ")
 }
 
 // field checks the value of a field.
 func (c *jsonCheck) field(f protoreflect.FieldDescriptor, path string) error {
 	switch {
 	case f.IsMap():
-		return c.object(func(key string) error { return c.single(f.MapValue(), joinPath(path, shortened(key))) })
+		return c.object(path, func(key string) error { return c.single(f.MapValue(), joinPath(path, shortened(key))) })
 	case !f.IsList():
 		return c.single(f, path)
-	case f.Kind() != protoreflect.MessageKind && f.Kind() != protoreflect.EnumKind:
-		c.skip() // a million texts cost no path each
-		return nil
 	}
+	element := func(i int) string { return fmt.Sprintf("%s[%d]", path, i) }
 	i := -1
-	return c.list(func() error {
+	return c.list(path, func() error {
 		i++
-		return c.single(f, fmt.Sprintf("%s[%d]", path, i))
+		if f.Kind() == protoreflect.MessageKind {
+			return c.message(f.Message(), element(i))
+		}
+		if fault := faultOf(c.skip(), f); fault != "" { // a million texts cost no path each
+			return plimsoll.Invalid(element(i), "%s", fault)
+		}
+		return nil
 	})
 }
 
@@ -77,36 +144,17 @@ func (c *jsonCheck) single(f protoreflect.FieldDescriptor, path string) error {
 	if f.Kind() == protoreflect.MessageKind {
 		return c.message(f.Message(), path)
 	}
-	raw := c.skip()
-	switch reason, has := notZero[f.FullName()]; {
-	case has && isZero(raw):
-		return plimsoll.Invalid(path, "%s", reason)
-	case f.Kind() != protoreflect.EnumKind || raw[0] != '"':
-		return nil // CheckEnums checks the number of an enumeration
-	}
-	word := unquoted(raw)
-	if f.Enum().Values().ByName(protoreflect.Name(word)) == nil {
-		return plimsoll.Invalid(path, "%q is not known; %s", shortened(word), suggestValue(word, f.Enum()))
+	if fault := faultOf(c.skip(), f); fault != "" {
+		return plimsoll.Invalid(path, "%s", fault)
 	}
 	return nil
 }
 
-// isZero reports whether a number, or a text that stands for one, is zero however it is written.
-func isZero(raw []byte) bool {
-	number := string(raw)
-	if raw[0] == '"' {
-		number = unquoted(raw)
-	}
-	n, err := strconv.ParseFloat(number, 64)
-	return err == nil && n == 0
-}
-
-// object calls do at each value of an object; do must move the cursor past the value. Any other
-// JSON value is skipped.
-func (c *jsonCheck) object(do func(name string) error) error {
+// object calls do at each value of an object; do must move the cursor past the value. It fails for
+// any other JSON value.
+func (c *jsonCheck) object(path string, do func(name string) error) error {
 	if c.next() != '{' {
-		c.skip()
-		return nil
+		return notExpected(path, c.skip(), "an object in braces")
 	}
 	for c.at++; c.next() != '}'; {
 		name := unquoted(c.skip())
@@ -124,12 +172,11 @@ func (c *jsonCheck) object(do func(name string) error) error {
 	return nil
 }
 
-// list calls do at each element of a list; do must move the cursor past the element. Any other JSON
-// value is skipped.
-func (c *jsonCheck) list(do func() error) error {
+// list calls do at each element of a list; do must move the cursor past the element. It fails for
+// any other JSON value.
+func (c *jsonCheck) list(path string, do func() error) error {
 	if c.next() != '[' {
-		c.skip()
-		return nil
+		return notExpected(path, c.skip(), "a list in brackets")
 	}
 	for c.at++; c.next() != ']'; {
 		if err := do(); err != nil {
@@ -192,7 +239,10 @@ func (c *jsonCheck) text() {
 
 // unquoted returns the text of a JSON string; empty for any other value.
 func unquoted(raw []byte) (text string) {
-	_ = json.Unmarshal(raw, &text) // the decoder refuses any other value
+	if raw[0] == '"' && bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw[1 : len(raw)-1])
+	}
+	_ = json.Unmarshal(raw, &text) // any other value stays empty
 	return text
 }
 
@@ -209,41 +259,4 @@ func joinPath(path, name string) string {
 		return name
 	}
 	return path + "." + name
-}
-
-func suggestField(name string, d protoreflect.MessageDescriptor) string {
-	names := make([]string, d.Fields().Len())
-	for i := range names {
-		names[i] = d.Fields().Get(i).JSONName()
-	}
-	if len(names) == 0 {
-		return "there are no fields here"
-	}
-	return plimsoll.Suggest(name, names)
-}
-
-// suggestValue suggests a value of an enumeration. It also matches a word without the common
-// prefix: Running suggests JOB_STATE_RUNNING.
-func suggestValue(word string, d protoreflect.EnumDescriptor) string {
-	names := valueNames(d)
-	before := strings.TrimSuffix(string(d.Values().ByNumber(0).Name()), "UNSPECIFIED")
-	short := make([]string, len(names))
-	for i, name := range names {
-		short[i] = strings.TrimPrefix(name, before)
-	}
-	if i := slices.Index(short, plimsoll.Nearest(word, short)); i >= 0 {
-		return fmt.Sprintf("did you mean %q?", names[i])
-	}
-	return plimsoll.Suggest(word, names)
-}
-
-// valueNames returns the names of all values except the unspecified one.
-func valueNames(d protoreflect.EnumDescriptor) []string {
-	var names []string
-	for i := range d.Values().Len() {
-		if v := d.Values().Get(i); v.Number() != 0 {
-			names = append(names, string(v.Name()))
-		}
-	}
-	return names
 }

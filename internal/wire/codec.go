@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"regexp"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/plimsoll-dev/plimsoll"
 )
@@ -107,11 +108,14 @@ func (c *binaryCodec) Unmarshal(data []byte, message any) error {
 	if c.tell != nil {
 		c.tell(footprint)
 	}
-	if err := proto.Unmarshal(data, m); err != nil {
-		return fmt.Errorf("unmarshal into %T: %w", message, err)
+	if proto.Unmarshal(data, m) != nil { // its error says no more
+		return plimsoll.Invalid("", "the body is no %s in the binary form of protobuf", nameOf(m))
 	}
 	return nil
 }
+
+// nameOf returns the name of a message's type, as the reference of the calls has it.
+func nameOf(m proto.Message) protoreflect.Name { return m.ProtoReflect().Descriptor().Name() }
 
 // jsonCodec is connect's JSON codec behind FootprintJSON and CheckJSON.
 type jsonCodec struct {
@@ -154,16 +158,25 @@ func (c *jsonCodec) Unmarshal(data []byte, message any) error {
 	if err != nil {
 		return err
 	}
-	if len(data) == 0 {
-		return errEmptyJSON
-	}
 	if err := c.check(data, m); err != nil {
 		return err
 	}
 	if err := jsonRequests.Unmarshal(data, m); err != nil {
-		return fmt.Errorf("unmarshal into %T: %w", message, err)
+		return plimsoll.Invalid("", "the body is no %s%s: a text is no UTF-8 or no base64, or a key comes twice, "+
+			"or a number is out of range", nameOf(m), placeOf(err))
 	}
 	return nil
+}
+
+// placed finds the place in an error of the decoder, whose other words are not for callers.
+var placed = regexp.MustCompile(`\(line (\d+):(\d+)\)`)
+
+// placeOf returns the place of a fault that the decoder has found; empty if it does not say.
+func placeOf(err error) string {
+	if place := placed.FindStringSubmatch(err.Error()); place != nil {
+		return ", at line " + place[1] + ", column " + place[2]
+	}
+	return ""
 }
 
 // check counts a message and looks for unknown names. People write JSON, so an unknown field is a
@@ -185,15 +198,10 @@ var jsonRequests = protojson.UnmarshalOptions{RecursionLimit: 2 * maxDepth} //no
 // fails where the codecs fail, and the codecs have the words for the caller.
 func DecodeChecked(data []byte, json bool, m proto.Message) error {
 	if json {
-		if len(data) == 0 {
-			return errEmptyJSON
-		}
 		return jsonRequests.Unmarshal(data, m) //nolint:wrapcheck // the codec wraps it
 	}
 	return proto.Unmarshal(data, m) //nolint:wrapcheck // the codec wraps it
 }
-
-var errEmptyJSON = errors.New("an empty body is no JSON object; write {} for a message without fields")
 
 func asProto(message any) (proto.Message, error) {
 	m, ok := message.(proto.Message)

@@ -86,9 +86,10 @@ var reasons = map[string]string{
 // errorsHead is the beginning of the page, with ~ for a back quote.
 const errorsHead = `# Errors
 
-Every answer that is an error has one of these codes. Over gRPC and Connect it is the detail
-~plimsoll.v1.Error~ of the status, and over HTTP the same message in the JSON of the answer: ~code~,
-~op~, ~field~, ~message~ and ~reason~. Two codes can share a gRPC code; the detail tells them apart.
+Every answer that is an error has one of these codes. It stands in the detail ~plimsoll.v1.Error~,
+a message with ~code~, ~op~, ~field~, ~message~ and ~reason~. Over gRPC that is a detail of the
+status, and in JSON the ~debug~ of [the error's details](api.md#errors). Two codes can share a gRPC
+code; the detail tells them apart.
 
 The column *a change* says what became of a call that changes something: ~reason~ has it as a word,
 ~no_effect~ or ~outcome_unknown~. The last column has what Titus answers in such a case.

@@ -141,9 +141,12 @@ type JobSort int32
 const (
 	// The lowest id first; beside pin, or another scope than the active one, that of the submits.
 	JobSort_JOB_SORT_UNSPECIFIED JobSort = 0
-	JobSort_JOB_SORT_SUBMITTED   JobSort = 1
-	JobSort_JOB_SORT_FINISHED    JobSort = 2
-	JobSort_JOB_SORT_ID          JobSort = 3
+	// By the time of the submit.
+	JobSort_JOB_SORT_SUBMITTED JobSort = 1
+	// By the end of the job.
+	JobSort_JOB_SORT_FINISHED JobSort = 2
+	// By the id.
+	JobSort_JOB_SORT_ID JobSort = 3
 )
 
 // Enum value maps for JobSort.
@@ -417,10 +420,13 @@ func (EventSubject) EnumDescriptor() ([]byte, []int) {
 // The consistency of a read. Epoch and revision belong to FRESHNESS_AT_LEAST alone: those of an
 // earlier answer. A copy of a later epoch holds everything that was stored in an earlier one.
 type Consistency struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Level         Freshness              `protobuf:"varint,1,opt,name=level,proto3,enum=plimsoll.v1.Freshness" json:"level,omitempty"`
-	Epoch         uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Revision      uint64                 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the read asks for.
+	Level Freshness `protobuf:"varint,1,opt,name=level,proto3,enum=plimsoll.v1.Freshness" json:"level,omitempty"`
+	// Epoch that the copy must have reached.
+	Epoch uint64 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Revision that the copy must hold.
+	Revision      uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -478,7 +484,8 @@ func (x *Consistency) GetRevision() uint64 {
 
 type SubmitJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Spec  *JobSpec               `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	// The job. A gateway fills in what it leaves out.
+	Spec *JobSpec `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
 	// An earlier job with this id that has ended gives way. Its record stays in the archive.
 	Replace       bool `protobuf:"varint,2,opt,name=replace,proto3" json:"replace,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -530,8 +537,9 @@ func (x *SubmitJobRequest) GetReplace() bool {
 }
 
 type SubmitJobResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The job as it was accepted.
+	Job           *Job `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -576,7 +584,8 @@ func (x *SubmitJobResponse) GetJob() *Job {
 type GetJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// May be empty beside a uid.
-	Id          string       `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// How fresh the answer must be; unset: strict.
 	Consistency *Consistency `protobuf:"bytes,2,opt,name=consistency,proto3" json:"consistency,omitempty"`
 	// The lifetime of the id; empty: the newest.
 	Uid string `protobuf:"bytes,3,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -645,9 +654,11 @@ func (x *GetJobRequest) GetFields() []string {
 }
 
 type GetJobResponse struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Job      *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Revision uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The job with its specification.
+	Job *Job `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// Revision of the state that the answer shows.
+	Revision uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Epoch of the leader that made the state of the answer. A later epoch is the greater state.
 	Epoch uint64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// Nanoseconds since the gateway's copy was known to be complete; 0 in a strict answer. The
@@ -725,24 +736,33 @@ func (x *GetJobResponse) GetArchived() bool {
 }
 
 type ListJobsRequest struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Queue  string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
-	Owner  string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
-	States []JobState             `protobuf:"varint,3,rep,packed,name=states,proto3,enum=plimsoll.v1.JobState" json:"states,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only jobs of this queue and of those below it; empty: all.
+	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Only jobs of this owner; empty: all.
+	Owner string `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
+	// Only jobs in one of these states; empty: all.
+	States []JobState `protobuf:"varint,3,rep,packed,name=states,proto3,enum=plimsoll.v1.JobState" json:"states,omitempty"`
 	// Bound on the answer; 0: the server's bound (10,000).
 	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Start after this job id. The list is in the order of ids; not beside cursor, sort, pin or scope.
-	After       string       `protobuf:"bytes,5,opt,name=after,proto3" json:"after,omitempty"`
+	After string `protobuf:"bytes,5,opt,name=after,proto3" json:"after,omitempty"`
+	// How fresh the answer must be; unset: strict.
 	Consistency *Consistency `protobuf:"bytes,6,opt,name=consistency,proto3" json:"consistency,omitempty"`
-	Ids         []string     `protobuf:"bytes,7,rep,name=ids,proto3" json:"ids,omitempty"`
+	// Only jobs with one of these ids; empty: all.
+	Ids []string `protobuf:"bytes,7,rep,name=ids,proto3" json:"ids,omitempty"`
 	// Each is key or key=value. A job has all of them.
-	Labels  []string     `protobuf:"bytes,8,rep,name=labels,proto3" json:"labels,omitempty"`
+	Labels []string `protobuf:"bytes,8,rep,name=labels,proto3" json:"labels,omitempty"`
+	// Only jobs that ended with one of these results; empty: all.
 	Results []TaskResult `protobuf:"varint,9,rep,packed,name=results,proto3,enum=plimsoll.v1.TaskResult" json:"results,omitempty"`
-	Scope   Scope        `protobuf:"varint,10,opt,name=scope,proto3,enum=plimsoll.v1.Scope" json:"scope,omitempty"`
+	// Where to look.
+	Scope Scope `protobuf:"varint,10,opt,name=scope,proto3,enum=plimsoll.v1.Scope" json:"scope,omitempty"`
 	// Jobs that ended at since or later, and before until, in Unix nanoseconds; 0: no bound.
-	Since int64   `protobuf:"varint,11,opt,name=since,proto3" json:"since,omitempty"`
-	Until int64   `protobuf:"varint,12,opt,name=until,proto3" json:"until,omitempty"`
-	Sort  JobSort `protobuf:"varint,13,opt,name=sort,proto3,enum=plimsoll.v1.JobSort" json:"sort,omitempty"`
+	Since int64 `protobuf:"varint,11,opt,name=since,proto3" json:"since,omitempty"`
+	// See since.
+	Until int64 `protobuf:"varint,12,opt,name=until,proto3" json:"until,omitempty"`
+	// The order of the list.
+	Sort JobSort `protobuf:"varint,13,opt,name=sort,proto3,enum=plimsoll.v1.JobSort" json:"sort,omitempty"`
 	// The oldest, or the lowest id, first. Otherwise the newest, or the highest id, is first. It needs
 	// a sort.
 	Ascending bool `protobuf:"varint,14,opt,name=ascending,proto3" json:"ascending,omitempty"`
@@ -916,11 +936,14 @@ func (x *ListJobsRequest) GetCount() bool {
 
 type ListJobsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Jobs  []*JobStatus           `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	// The page, in the order of the list.
+	Jobs []*JobStatus `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
 	// Set if there are more jobs: the value of cursor, or of after, for the next call.
-	Next     string `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
+	Next string `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
+	// Revision of the state that the answer shows.
 	Revision uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
-	Epoch    uint64 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Epoch of that state: see GetJobResponse.epoch.
+	Epoch uint64 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// As GetJobResponse.age_nanos.
 	AgeNanos int64 `protobuf:"varint,5,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
 	// The number of all jobs that pass, if the request asks for it.
@@ -1083,8 +1106,9 @@ func (x *WatchJobRequest) GetUid() string {
 }
 
 type WatchJobResponse struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Status *JobStatus             `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The job as it is after the change.
+	Status *JobStatus `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
 	// As GetJobResponse.archived.
 	Archived      bool `protobuf:"varint,2,opt,name=archived,proto3" json:"archived,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1136,9 +1160,11 @@ func (x *WatchJobResponse) GetArchived() bool {
 }
 
 type KillJobRequest struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Id     string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Reason string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The job to stop.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Why, for people who look at the job; at most 1,024 bytes, and may be empty.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	// A repeated call with the same token gets the first call's answer and has no further effect.
 	// Each command has a token of its own, of at most 128 bytes. Empty: the call must not be repeated
 	// when its outcome is not known.
@@ -1199,8 +1225,9 @@ func (x *KillJobRequest) GetToken() string {
 }
 
 type KillJobResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Status        *JobStatus             `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The job after the change. Its tasks may still be stopping.
+	Status        *JobStatus `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1244,10 +1271,12 @@ func (x *KillJobResponse) GetStatus() *JobStatus {
 
 type ScaleJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The job to change.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// May be empty if the job has one group.
 	Group string `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
-	Count int32  `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	// The number of tasks that the group shall have.
+	Count int32 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
 	// As KillJobRequest.token.
 	Token         string `protobuf:"bytes,4,opt,name=token,proto3" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1313,8 +1342,9 @@ func (x *ScaleJobRequest) GetToken() string {
 }
 
 type ScaleJobResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Status        *JobStatus             `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The job after the change.
+	Status        *JobStatus `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1358,7 +1388,8 @@ func (x *ScaleJobResponse) GetStatus() *JobStatus {
 
 type DeleteJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The job to remove.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The lifetime of the id; empty: the newest.
 	Uid string `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
 	// As KillJobRequest.token.
@@ -1455,9 +1486,11 @@ func (*DeleteJobResponse) Descriptor() ([]byte, []int) {
 }
 
 type GetTaskRequest struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Consistency *Consistency           `protobuf:"bytes,2,opt,name=consistency,proto3" json:"consistency,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the task: job.group.index.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// How fresh the answer must be; unset: strict.
+	Consistency *Consistency `protobuf:"bytes,2,opt,name=consistency,proto3" json:"consistency,omitempty"`
 	// The lifetime of the job; empty: the newest.
 	JobUid string `protobuf:"bytes,3,opt,name=job_uid,json=jobUid,proto3" json:"job_uid,omitempty"`
 	// As ListJobsRequest.fields.
@@ -1525,10 +1558,13 @@ func (x *GetTaskRequest) GetFields() []string {
 }
 
 type GetTaskResponse struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Task     *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	Revision uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	Epoch    uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task with its last attempts.
+	Task *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	// Revision of the state that the answer shows.
+	Revision uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Epoch of that state: see GetJobResponse.epoch.
+	Epoch uint64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// As GetJobResponse.age_nanos.
 	AgeNanos int64 `protobuf:"varint,4,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
 	// As GetJobResponse.archived.
@@ -1603,34 +1639,49 @@ func (x *GetTaskResponse) GetArchived() bool {
 }
 
 type ListTasksRequest struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Job    string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Node   string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
-	States []TaskState            `protobuf:"varint,3,rep,packed,name=states,proto3,enum=plimsoll.v1.TaskState" json:"states,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only tasks of this job; empty: all.
+	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// Tasks that are on this node now.
+	Node string `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	// Only tasks in one of these states; empty: all.
+	States []TaskState `protobuf:"varint,3,rep,packed,name=states,proto3,enum=plimsoll.v1.TaskState" json:"states,omitempty"`
 	// Bound on the answer; 0: the server's bound (10,000).
 	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Start after this task, or next of the previous answer. Not beside cursor, sort, pin or scope.
-	After       string       `protobuf:"bytes,5,opt,name=after,proto3" json:"after,omitempty"`
+	After string `protobuf:"bytes,5,opt,name=after,proto3" json:"after,omitempty"`
+	// How fresh the answer must be; unset: strict.
 	Consistency *Consistency `protobuf:"bytes,6,opt,name=consistency,proto3" json:"consistency,omitempty"`
 	// The lifetime of the job; empty: the newest. Tasks in the archive are listed by their job.
-	JobUid  string       `protobuf:"bytes,7,opt,name=job_uid,json=jobUid,proto3" json:"job_uid,omitempty"`
+	JobUid string `protobuf:"bytes,7,opt,name=job_uid,json=jobUid,proto3" json:"job_uid,omitempty"`
+	// Only tasks whose last attempt ended with one of these results; empty: all.
 	Results []TaskResult `protobuf:"varint,8,rep,packed,name=results,proto3,enum=plimsoll.v1.TaskResult" json:"results,omitempty"`
 	// As ListJobsRequest.
-	Scope  Scope    `protobuf:"varint,9,opt,name=scope,proto3,enum=plimsoll.v1.Scope" json:"scope,omitempty"`
-	Owner  string   `protobuf:"bytes,10,opt,name=owner,proto3" json:"owner,omitempty"`
-	Queue  string   `protobuf:"bytes,11,opt,name=queue,proto3" json:"queue,omitempty"`
+	Scope Scope `protobuf:"varint,9,opt,name=scope,proto3,enum=plimsoll.v1.Scope" json:"scope,omitempty"`
+	// Only tasks of this owner's jobs; empty: all.
+	Owner string `protobuf:"bytes,10,opt,name=owner,proto3" json:"owner,omitempty"`
+	// Only tasks of jobs of this queue and of those below it; empty: all.
+	Queue string `protobuf:"bytes,11,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Only tasks of jobs with all these labels, each key or key=value.
 	Labels []string `protobuf:"bytes,12,rep,name=labels,proto3" json:"labels,omitempty"`
 	// Tasks whose last attempt ended at since or later, and before until; Unix nanoseconds.
-	Since int64    `protobuf:"varint,13,opt,name=since,proto3" json:"since,omitempty"`
-	Until int64    `protobuf:"varint,14,opt,name=until,proto3" json:"until,omitempty"`
-	Sort  TaskSort `protobuf:"varint,15,opt,name=sort,proto3,enum=plimsoll.v1.TaskSort" json:"sort,omitempty"`
+	Since int64 `protobuf:"varint,13,opt,name=since,proto3" json:"since,omitempty"`
+	// See since.
+	Until int64 `protobuf:"varint,14,opt,name=until,proto3" json:"until,omitempty"`
+	// The order of the list.
+	Sort TaskSort `protobuf:"varint,15,opt,name=sort,proto3,enum=plimsoll.v1.TaskSort" json:"sort,omitempty"`
 	// With TASK_SORT_FINISHED the oldest first. The other orders have one direction.
-	Ascending     bool     `protobuf:"varint,16,opt,name=ascending,proto3" json:"ascending,omitempty"`
-	Cursor        string   `protobuf:"bytes,17,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	Pin           bool     `protobuf:"varint,18,opt,name=pin,proto3" json:"pin,omitempty"`
-	Fields        []string `protobuf:"bytes,19,rep,name=fields,proto3" json:"fields,omitempty"`
-	Count         bool     `protobuf:"varint,20,opt,name=count,proto3" json:"count,omitempty"`
-	ExitCodes     []int32  `protobuf:"varint,21,rep,packed,name=exit_codes,json=exitCodes,proto3" json:"exit_codes,omitempty"`
+	Ascending bool `protobuf:"varint,16,opt,name=ascending,proto3" json:"ascending,omitempty"`
+	// next of the previous answer, with the same criteria and order.
+	Cursor string `protobuf:"bytes,17,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// Keep the state of this answer for the pages that follow.
+	Pin bool `protobuf:"varint,18,opt,name=pin,proto3" json:"pin,omitempty"`
+	// Paths of the fields of a task to send, such as state; empty: all.
+	Fields []string `protobuf:"bytes,19,rep,name=fields,proto3" json:"fields,omitempty"`
+	// Also count the tasks that pass.
+	Count bool `protobuf:"varint,20,opt,name=count,proto3" json:"count,omitempty"`
+	// Only tasks whose last attempt ended with one of these exit codes; empty: all.
+	ExitCodes     []int32 `protobuf:"varint,21,rep,packed,name=exit_codes,json=exitCodes,proto3" json:"exit_codes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1813,17 +1864,24 @@ func (x *ListTasksRequest) GetExitCodes() []int32 {
 }
 
 type ListTasksResponse struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Tasks    []*Task                `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
-	Next     string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
-	Revision uint64                 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
-	Epoch    uint64                 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The page, in the order of the list.
+	Tasks []*Task `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	// Set if there are more tasks: the value of cursor, or of after, for the next call.
+	Next string `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
+	// Revision of the state that the answer shows.
+	Revision uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Epoch of that state: see GetJobResponse.epoch.
+	Epoch uint64 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// As GetJobResponse.age_nanos.
 	AgeNanos int64 `protobuf:"varint,5,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
 	// As ListJobsResponse.
-	Total         int64    `protobuf:"varint,6,opt,name=total,proto3" json:"total,omitempty"`
-	TotalAtLeast  bool     `protobuf:"varint,7,opt,name=total_at_least,json=totalAtLeast,proto3" json:"total_at_least,omitempty"`
-	PinUntil      int64    `protobuf:"varint,8,opt,name=pin_until,json=pinUntil,proto3" json:"pin_until,omitempty"`
+	Total int64 `protobuf:"varint,6,opt,name=total,proto3" json:"total,omitempty"`
+	// As ListJobsResponse.
+	TotalAtLeast bool `protobuf:"varint,7,opt,name=total_at_least,json=totalAtLeast,proto3" json:"total_at_least,omitempty"`
+	// As ListJobsResponse.
+	PinUntil int64 `protobuf:"varint,8,opt,name=pin_until,json=pinUntil,proto3" json:"pin_until,omitempty"`
+	// Uids of jobs whose tasks belong to this page and cannot be read.
 	Damaged       []string `protobuf:"bytes,9,rep,name=damaged,proto3" json:"damaged,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1924,9 +1982,11 @@ func (x *ListTasksResponse) GetDamaged() []string {
 
 type ListAttemptsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Task  string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	// Id of the task: job.group.index.
+	Task string `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	// The lifetime of the job; empty: the newest.
-	JobUid      string       `protobuf:"bytes,2,opt,name=job_uid,json=jobUid,proto3" json:"job_uid,omitempty"`
+	JobUid string `protobuf:"bytes,2,opt,name=job_uid,json=jobUid,proto3" json:"job_uid,omitempty"`
+	// How fresh the answer must be; unset: strict.
 	Consistency *Consistency `protobuf:"bytes,3,opt,name=consistency,proto3" json:"consistency,omitempty"`
 	// Start after the attempt with this number.
 	After         int32 `protobuf:"varint,4,opt,name=after,proto3" json:"after,omitempty"`
@@ -1997,11 +2057,14 @@ type ListAttemptsResponse struct {
 	// The attempts, the oldest first. The last one may not have ended. Numbers that are left out are
 	// those of attempts that are not kept.
 	Attempts []*Attempt `protobuf:"bytes,1,rep,name=attempts,proto3" json:"attempts,omitempty"`
-	Revision uint64     `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	Epoch    uint64     `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Revision of the state that the answer shows.
+	Revision uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Epoch of that state: see GetJobResponse.epoch.
+	Epoch uint64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// As GetJobResponse.age_nanos.
 	AgeNanos int64 `protobuf:"varint,4,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
-	Archived bool  `protobuf:"varint,5,opt,name=archived,proto3" json:"archived,omitempty"`
+	// As GetJobResponse.archived.
+	Archived bool `protobuf:"varint,5,opt,name=archived,proto3" json:"archived,omitempty"`
 	// Set if there are more attempts: the value of after for the next call.
 	Next          int32 `protobuf:"varint,6,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2082,7 +2145,8 @@ func (x *ListAttemptsResponse) GetNext() int32 {
 
 type ExplainTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Id of the task: job.group.index.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// A node for which every filter's verdict is sent too; empty: none.
 	Node string `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
 	// Also send the decision that put the task on its node, in a form that can be replayed.
@@ -2144,14 +2208,19 @@ func (x *ExplainTaskRequest) GetExport() bool {
 
 // ExplainStep is one stage of the placement chain.
 type ExplainStep struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Stage     string                 `protobuf:"bytes,1,opt,name=stage,proto3" json:"stage,omitempty"`
-	Remaining int32                  `protobuf:"varint,2,opt,name=remaining,proto3" json:"remaining,omitempty"`
-	Dropped   int32                  `protobuf:"varint,3,opt,name=dropped,proto3" json:"dropped,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the stage.
+	Stage string `protobuf:"bytes,1,opt,name=stage,proto3" json:"stage,omitempty"`
+	// Number of nodes that the stage left.
+	Remaining int32 `protobuf:"varint,2,opt,name=remaining,proto3" json:"remaining,omitempty"`
+	// Number of nodes that it dropped.
+	Dropped int32 `protobuf:"varint,3,opt,name=dropped,proto3" json:"dropped,omitempty"`
 	// The reasons for which nodes were dropped, the most frequent first.
-	Reasons  []*ExplainReason `protobuf:"bytes,4,rep,name=reasons,proto3" json:"reasons,omitempty"`
-	Kind     StageKind        `protobuf:"varint,5,opt,name=kind,proto3,enum=plimsoll.v1.StageKind" json:"kind,omitempty"`
-	Received int32            `protobuf:"varint,6,opt,name=received,proto3" json:"received,omitempty"`
+	Reasons []*ExplainReason `protobuf:"bytes,4,rep,name=reasons,proto3" json:"reasons,omitempty"`
+	// The kind of its reasons.
+	Kind StageKind `protobuf:"varint,5,opt,name=kind,proto3,enum=plimsoll.v1.StageKind" json:"kind,omitempty"`
+	// Number of nodes that it got from the stage before.
+	Received int32 `protobuf:"varint,6,opt,name=received,proto3" json:"received,omitempty"`
 	// Number of all nodes that this stage refuses, independent of other stages. Unknown for stages
 	// that compare nodes.
 	Refused       int32 `protobuf:"varint,7,opt,name=refused,proto3" json:"refused,omitempty"`
@@ -2239,9 +2308,11 @@ func (x *ExplainStep) GetRefused() int32 {
 }
 
 type ExplainReason struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Reason string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	Nodes  int32                  `protobuf:"varint,2,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The reason as a text.
+	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Number of nodes that were dropped for it.
+	Nodes int32 `protobuf:"varint,2,opt,name=nodes,proto3" json:"nodes,omitempty"`
 	// Ids of some of the nodes, at most ten.
 	Examples      []string `protobuf:"bytes,3,rep,name=examples,proto3" json:"examples,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2300,14 +2371,17 @@ func (x *ExplainReason) GetExamples() []string {
 }
 
 type ExplainTaskResponse struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Task     *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	WaitCode WaitCode               `protobuf:"varint,2,opt,name=wait_code,json=waitCode,proto3,enum=plimsoll.v1.WaitCode" json:"wait_code,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task as it is.
+	Task *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	// Why the task waits; unspecified: it does not.
+	WaitCode WaitCode `protobuf:"varint,2,opt,name=wait_code,json=waitCode,proto3,enum=plimsoll.v1.WaitCode" json:"wait_code,omitempty"`
 	// The answer in one sentence.
 	Summary string `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
 	// The effect that each stage would have now, on all nodes.
 	Steps []*ExplainStep `protobuf:"bytes,4,rep,name=steps,proto3" json:"steps,omitempty"`
-	Nodes *NodeCounts    `protobuf:"bytes,5,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	// How many nodes can take the task.
+	Nodes *NodeCounts `protobuf:"bytes,5,opt,name=nodes,proto3" json:"nodes,omitempty"`
 	// Each filter's verdict on the node of the request.
 	Verdicts []*NodeVerdict `protobuf:"bytes,6,rep,name=verdicts,proto3" json:"verdicts,omitempty"`
 	// The decision that put the task on its node, if it is still known.
@@ -2426,9 +2500,11 @@ func (x *ExplainTaskResponse) GetSpreads() []*SpreadCount {
 // SpreadCount describes the values of a label that a hard spread compares: those with a node that
 // the task's other constraints allow.
 type SpreadCount struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	By      string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
-	MaxSkew int32                  `protobuf:"varint,2,opt,name=max_skew,json=maxSkew,proto3" json:"max_skew,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The label.
+	By string `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
+	// The largest difference that the spread allows.
+	MaxSkew int32 `protobuf:"varint,2,opt,name=max_skew,json=maxSkew,proto3" json:"max_skew,omitempty"`
 	// Number of values among all nodes.
 	Values int32 `protobuf:"varint,3,opt,name=values,proto3" json:"values,omitempty"`
 	// Number of values that are compared.
@@ -2534,7 +2610,8 @@ func (x *SpreadCount) GetSummary() string {
 // NodeCounts counts nodes by how far they can take a task.
 type NodeCounts struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Total int32                  `protobuf:"varint,1,opt,name=total,proto3" json:"total,omitempty"`
+	// All nodes.
+	Total int32 `protobuf:"varint,1,opt,name=total,proto3" json:"total,omitempty"`
 	// Nodes that take tasks now.
 	Open int32 `protobuf:"varint,2,opt,name=open,proto3" json:"open,omitempty"`
 	// Nodes that are for this task, open or not, full or empty.
@@ -2615,8 +2692,10 @@ func (x *NodeCounts) GetFit() int32 {
 // NodeVerdict is one filter's verdict on one node, independent of other filters.
 type NodeVerdict struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Stage string                 `protobuf:"bytes,1,opt,name=stage,proto3" json:"stage,omitempty"`
-	Kind  StageKind              `protobuf:"varint,2,opt,name=kind,proto3,enum=plimsoll.v1.StageKind" json:"kind,omitempty"`
+	// Name of the filter.
+	Stage string `protobuf:"bytes,1,opt,name=stage,proto3" json:"stage,omitempty"`
+	// The kind of the reason.
+	Kind StageKind `protobuf:"varint,2,opt,name=kind,proto3,enum=plimsoll.v1.StageKind" json:"kind,omitempty"`
 	// Reason of the refusal; empty: the filter accepts the node.
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2678,11 +2757,14 @@ func (x *NodeVerdict) GetReason() string {
 type PlacementDecision struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Unix nanoseconds.
-	Time  int64   `protobuf:"varint,1,opt,name=time,proto3" json:"time,omitempty"`
-	Node  string  `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	Time int64 `protobuf:"varint,1,opt,name=time,proto3" json:"time,omitempty"`
+	// The node that was chosen.
+	Node string `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	// Its score; higher is better.
 	Score float64 `protobuf:"fixed64,3,opt,name=score,proto3" json:"score,omitempty"`
 	// Number of nodes that were looked at, and of batches in which that was done.
-	Looked  int32 `protobuf:"varint,4,opt,name=looked,proto3" json:"looked,omitempty"`
+	Looked int32 `protobuf:"varint,4,opt,name=looked,proto3" json:"looked,omitempty"`
+	// See looked.
 	Batches int32 `protobuf:"varint,5,opt,name=batches,proto3" json:"batches,omitempty"`
 	// The nodes that each stage left, without reasons.
 	Steps []*ExplainStep `protobuf:"bytes,6,rep,name=steps,proto3" json:"steps,omitempty"`
@@ -2782,13 +2864,16 @@ func (x *PlacementDecision) GetExport() []byte {
 
 type PlacementCandidate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Id of the node.
+	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	// All filters left this node.
-	Kept  bool    `protobuf:"varint,2,opt,name=kept,proto3" json:"kept,omitempty"`
+	Kept bool `protobuf:"varint,2,opt,name=kept,proto3" json:"kept,omitempty"`
+	// Its score; higher is better.
 	Score float64 `protobuf:"fixed64,3,opt,name=score,proto3" json:"score,omitempty"`
 	// Free resources before the task was placed.
-	Free          *Resources `protobuf:"bytes,4,opt,name=free,proto3" json:"free,omitempty"`
-	Tasks         int32      `protobuf:"varint,5,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	Free *Resources `protobuf:"bytes,4,opt,name=free,proto3" json:"free,omitempty"`
+	// Number of tasks on it before.
+	Tasks         int32 `protobuf:"varint,5,opt,name=tasks,proto3" json:"tasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2860,7 +2945,8 @@ func (x *PlacementCandidate) GetTasks() int32 {
 
 type PlaceJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Spec  *JobSpec               `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	// The job to try. It is checked like one that is submitted.
+	Spec *JobSpec `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
 	// Only this group; empty: all.
 	Group string `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
 	// Number of tasks of each group, at most 10,000 in all; 0: the count of the specification.
@@ -2986,7 +3072,8 @@ func (x *PlaceJobResponse) GetRevision() uint64 {
 
 type PlacedGroup struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Group string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	// Name of the group.
+	Group string `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
 	// Number of tasks that were tried.
 	Asked int32 `protobuf:"varint,2,opt,name=asked,proto3" json:"asked,omitempty"`
 	// An entry for each task that found a node, in the order of the tasks.
@@ -3066,8 +3153,10 @@ func (x *PlacedGroup) GetRefused() *PlacementRefusal {
 
 type PlacedTask struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	Score float64                `protobuf:"fixed64,2,opt,name=score,proto3" json:"score,omitempty"`
+	// The node that was found.
+	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Its score; higher is better.
+	Score float64 `protobuf:"fixed64,2,opt,name=score,proto3" json:"score,omitempty"`
 	// Free resources of the node after the task is placed.
 	Free          *Resources `protobuf:"bytes,3,opt,name=free,proto3" json:"free,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3127,11 +3216,15 @@ func (x *PlacedTask) GetFree() *Resources {
 
 // PlacementRefusal is the reason why a task finds no node.
 type PlacementRefusal struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	WaitCode      WaitCode               `protobuf:"varint,1,opt,name=wait_code,json=waitCode,proto3,enum=plimsoll.v1.WaitCode" json:"wait_code,omitempty"`
-	Summary       string                 `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
-	Steps         []*ExplainStep         `protobuf:"bytes,3,rep,name=steps,proto3" json:"steps,omitempty"`
-	Nodes         *NodeCounts            `protobuf:"bytes,4,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The cause for which the task would wait.
+	WaitCode WaitCode `protobuf:"varint,1,opt,name=wait_code,json=waitCode,proto3,enum=plimsoll.v1.WaitCode" json:"wait_code,omitempty"`
+	// The cause in one sentence.
+	Summary string `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
+	// The effect that each stage had.
+	Steps []*ExplainStep `protobuf:"bytes,3,rep,name=steps,proto3" json:"steps,omitempty"`
+	// How many nodes could take the task.
+	Nodes         *NodeCounts `protobuf:"bytes,4,opt,name=nodes,proto3" json:"nodes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3196,12 +3289,14 @@ func (x *PlacementRefusal) GetNodes() *NodeCounts {
 
 type ReadLogsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Task  string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	// Id of the task: job.group.index.
+	Task string `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	// 0: the last attempt that has begun.
 	Attempt int32 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// "stdout", "stderr", or empty for both.
 	Stream string `protobuf:"bytes,3,opt,name=stream,proto3" json:"stream,omitempty"`
-	Follow bool   `protobuf:"varint,4,opt,name=follow,proto3" json:"follow,omitempty"`
+	// Wait until the attempt has begun, and go on until it has ended.
+	Follow bool `protobuf:"varint,4,opt,name=follow,proto3" json:"follow,omitempty"`
 	// Number of last bytes to send; 0: all bytes.
 	TailBytes int64 `protobuf:"varint,5,opt,name=tail_bytes,json=tailBytes,proto3" json:"tail_bytes,omitempty"`
 	// Number of last lines of each stream to send; 0: all lines.
@@ -3313,7 +3408,8 @@ type ReadLogsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "stdout" or "stderr".
 	Stream string `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
-	Data   []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	// The next bytes of the stream.
+	Data []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
 	// With timestamps: the data were written after this instant, in Unix nanoseconds; 0: unknown.
 	After int64 `protobuf:"varint,3,opt,name=after,proto3" json:"after,omitempty"`
 	// With timestamps: the data had been written at this instant, in Unix nanoseconds; 0: unknown.
@@ -3382,7 +3478,8 @@ func (x *ReadLogsResponse) GetTime() int64 {
 
 type FetchOutputsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Task  string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	// Id of the task: job.group.index.
+	Task string `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	// The lifetime of the job; empty: the newest.
 	JobUid        string `protobuf:"bytes,2,opt,name=job_uid,json=jobUid,proto3" json:"job_uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3516,10 +3613,12 @@ type isFetchOutputsResponse_Part interface {
 }
 
 type FetchOutputsResponse_Summary struct {
+	// How much follows; the first message.
 	Summary *OutputSummary `protobuf:"bytes,1,opt,name=summary,proto3,oneof"`
 }
 
 type FetchOutputsResponse_File struct {
+	// The beginning of a file.
 	File *OutputFile `protobuf:"bytes,2,opt,name=file,proto3,oneof"`
 }
 
@@ -3535,8 +3634,9 @@ func (*FetchOutputsResponse_File) isFetchOutputsResponse_Part() {}
 func (*FetchOutputsResponse_Data) isFetchOutputsResponse_Part() {}
 
 type ListNodesRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Consistency   *Consistency           `protobuf:"bytes,1,opt,name=consistency,proto3" json:"consistency,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How fresh the answer must be; unset: strict.
+	Consistency   *Consistency `protobuf:"bytes,1,opt,name=consistency,proto3" json:"consistency,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3579,9 +3679,11 @@ func (x *ListNodesRequest) GetConsistency() *Consistency {
 }
 
 type NodeInfo struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          *Node                  `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	Status        *NodeStatus            `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The node as its agent registered it.
+	Node *Node `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// What is on it now.
+	Status        *NodeStatus `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3631,10 +3733,13 @@ func (x *NodeInfo) GetStatus() *NodeStatus {
 }
 
 type ListNodesResponse struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Nodes    []*NodeInfo            `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
-	Revision uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	Epoch    uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// All nodes, by their ids.
+	Nodes []*NodeInfo `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// Revision of the state that the answer shows.
+	Revision uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Epoch of that state: see GetJobResponse.epoch.
+	Epoch uint64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// As GetJobResponse.age_nanos.
 	AgeNanos      int64 `protobuf:"varint,4,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3701,8 +3806,10 @@ func (x *ListNodesResponse) GetAgeNanos() int64 {
 
 type SetNodeModeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Mode  NodeMode               `protobuf:"varint,2,opt,name=mode,proto3,enum=plimsoll.v1.NodeMode" json:"mode,omitempty"`
+	// The node to change.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Whether it shall take tasks.
+	Mode NodeMode `protobuf:"varint,2,opt,name=mode,proto3,enum=plimsoll.v1.NodeMode" json:"mode,omitempty"`
 	// As KillJobRequest.token.
 	Token         string `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3761,8 +3868,9 @@ func (x *SetNodeModeRequest) GetToken() string {
 }
 
 type SetNodeModeResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          *Node                  `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The node after the change.
+	Node          *Node `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3806,7 +3914,8 @@ func (x *SetNodeModeResponse) GetNode() *Node {
 
 type RemoveNodeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The node to forget.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// As KillJobRequest.token.
 	Token         string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3996,14 +4105,17 @@ func (x *NodeCapacityResponse) GetRevision() uint64 {
 // NodeRoom holds the free resources of a node.
 type NodeRoom struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Id of the node.
+	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	// Reason why the node is not counted; empty: it is counted.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Amount of each resource that no task holds, after the node's reserve and over-provisioning;
 	// negative: more is promised than there is. Unset if the node is not counted.
 	Unreserved *Resources `protobuf:"bytes,3,opt,name=unreserved,proto3" json:"unreserved,omitempty"`
-	Whole      *Resources `protobuf:"bytes,4,opt,name=whole,proto3" json:"whole,omitempty"`
-	Tasks      int32      `protobuf:"varint,5,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	// Amount of each resource that tasks can hold in all.
+	Whole *Resources `protobuf:"bytes,4,opt,name=whole,proto3" json:"whole,omitempty"`
+	// Number of tasks on it.
+	Tasks int32 `protobuf:"varint,5,opt,name=tasks,proto3" json:"tasks,omitempty"`
 	// Bound on its tasks at once; 0: none.
 	MaxTasks      int32 `protobuf:"varint,6,opt,name=max_tasks,json=maxTasks,proto3" json:"max_tasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -4255,10 +4367,13 @@ func (x *PlanMovesResponse) GetRevision() uint64 {
 }
 
 type PlannedMove struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Task          string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	From          string                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
-	To            string                 `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task to move.
+	Task string `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	// The node that it is on.
+	From string `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
+	// The node that would take it.
+	To            string `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4316,9 +4431,11 @@ func (x *PlannedMove) GetTo() string {
 
 type KeptNode struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Id of the node.
+	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	// The task that cannot be moved; empty: the reason is not a single task.
-	Task          string `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
+	Task string `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
+	// Why it keeps its tasks.
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4377,7 +4494,8 @@ func (x *KeptNode) GetReason() string {
 
 type WatchNodeQOSRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Id of the node.
+	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	// Least time between two messages; 0: each sample is sent.
 	IntervalNanos int64 `protobuf:"varint,2,opt,name=interval_nanos,json=intervalNanos,proto3" json:"interval_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -4429,8 +4547,9 @@ func (x *WatchNodeQOSRequest) GetIntervalNanos() int64 {
 }
 
 type WatchNodeQOSResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Status        *NodeQOSStatus         `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the agent measured and planned last.
+	Status        *NodeQOSStatus `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4473,8 +4592,9 @@ func (x *WatchNodeQOSResponse) GetStatus() *NodeQOSStatus {
 }
 
 type ApplyPoliciesRequest struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Policies []*Policy              `protobuf:"bytes,1,rep,name=policies,proto3" json:"policies,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The policies to create or change.
+	Policies []*Policy `protobuf:"bytes,1,rep,name=policies,proto3" json:"policies,omitempty"`
 	// Report the changes or the first fault, and change nothing.
 	DryRun bool `protobuf:"varint,2,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	// As KillJobRequest.token.
@@ -4535,9 +4655,11 @@ func (x *ApplyPoliciesRequest) GetToken() string {
 }
 
 type PolicyOutcome struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Policy        *PolicyRef             `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
-	Change        PolicyChange           `protobuf:"varint,2,opt,name=change,proto3,enum=plimsoll.v1.PolicyChange" json:"change,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The policy.
+	Policy *PolicyRef `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
+	// What became of it.
+	Change        PolicyChange `protobuf:"varint,2,opt,name=change,proto3,enum=plimsoll.v1.PolicyChange" json:"change,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4632,10 +4754,13 @@ func (x *ApplyPoliciesResponse) GetOutcomes() []*PolicyOutcome {
 }
 
 type GetPolicyRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          PolicyKind             `protobuf:"varint,1,opt,name=kind,proto3,enum=plimsoll.v1.PolicyKind" json:"kind,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Consistency   *Consistency           `protobuf:"bytes,3,opt,name=consistency,proto3" json:"consistency,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Kind of the policy.
+	Kind PolicyKind `protobuf:"varint,1,opt,name=kind,proto3,enum=plimsoll.v1.PolicyKind" json:"kind,omitempty"`
+	// Its name.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// How fresh the answer must be; unset: strict.
+	Consistency   *Consistency `protobuf:"bytes,3,opt,name=consistency,proto3" json:"consistency,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4692,10 +4817,13 @@ func (x *GetPolicyRequest) GetConsistency() *Consistency {
 }
 
 type GetPolicyResponse struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Policy   *Policy                `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
-	Revision uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	Epoch    uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The policy.
+	Policy *Policy `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
+	// Revision of the state that the answer shows.
+	Revision uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Epoch of that state: see GetJobResponse.epoch.
+	Epoch uint64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// As GetJobResponse.age_nanos.
 	AgeNanos      int64 `protobuf:"varint,4,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -4763,7 +4891,8 @@ func (x *GetPolicyResponse) GetAgeNanos() int64 {
 type ListPoliciesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Unspecified: all.
-	Kind          PolicyKind   `protobuf:"varint,1,opt,name=kind,proto3,enum=plimsoll.v1.PolicyKind" json:"kind,omitempty"`
+	Kind PolicyKind `protobuf:"varint,1,opt,name=kind,proto3,enum=plimsoll.v1.PolicyKind" json:"kind,omitempty"`
+	// How fresh the answer must be; unset: strict.
 	Consistency   *Consistency `protobuf:"bytes,2,opt,name=consistency,proto3" json:"consistency,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4817,8 +4946,10 @@ type ListPoliciesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// By kind, then by name.
 	Policies []*Policy `protobuf:"bytes,1,rep,name=policies,proto3" json:"policies,omitempty"`
-	Revision uint64    `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	Epoch    uint64    `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Revision of the state that the answer shows.
+	Revision uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Epoch of that state: see GetJobResponse.epoch.
+	Epoch uint64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// As GetJobResponse.age_nanos.
 	AgeNanos      int64 `protobuf:"varint,4,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -4885,8 +5016,10 @@ func (x *ListPoliciesResponse) GetAgeNanos() int64 {
 
 type DeletePolicyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Kind  PolicyKind             `protobuf:"varint,1,opt,name=kind,proto3,enum=plimsoll.v1.PolicyKind" json:"kind,omitempty"`
-	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Kind of the policy.
+	Kind PolicyKind `protobuf:"varint,1,opt,name=kind,proto3,enum=plimsoll.v1.PolicyKind" json:"kind,omitempty"`
+	// Its name.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// As KillJobRequest.token.
 	Token         string `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -4981,8 +5114,9 @@ func (*DeletePolicyResponse) Descriptor() ([]byte, []int) {
 }
 
 type ListQueuesRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Consistency   *Consistency           `protobuf:"bytes,1,opt,name=consistency,proto3" json:"consistency,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How fresh the answer must be; unset: strict.
+	Consistency   *Consistency `protobuf:"bytes,1,opt,name=consistency,proto3" json:"consistency,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5025,10 +5159,13 @@ func (x *ListQueuesRequest) GetConsistency() *Consistency {
 }
 
 type ListQueuesResponse struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Queues   []*QueueStatus         `protobuf:"bytes,1,rep,name=queues,proto3" json:"queues,omitempty"`
-	Revision uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	Epoch    uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// All queues; a queue comes before those below it.
+	Queues []*QueueStatus `protobuf:"bytes,1,rep,name=queues,proto3" json:"queues,omitempty"`
+	// Revision of the state that the answer shows.
+	Revision uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Epoch of that state: see GetJobResponse.epoch.
+	Epoch uint64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// As GetJobResponse.age_nanos.
 	AgeNanos      int64 `protobuf:"varint,4,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -5094,8 +5231,9 @@ func (x *ListQueuesResponse) GetAgeNanos() int64 {
 }
 
 type GetQueueConfigRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Consistency   *Consistency           `protobuf:"bytes,1,opt,name=consistency,proto3" json:"consistency,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How fresh the answer must be; unset: strict.
+	Consistency   *Consistency `protobuf:"bytes,1,opt,name=consistency,proto3" json:"consistency,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5138,10 +5276,13 @@ func (x *GetQueueConfigRequest) GetConsistency() *Consistency {
 }
 
 type GetQueueConfigResponse struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Config   *QueueConfig           `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
-	Revision uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	Epoch    uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The root queue, with all others below it.
+	Config *QueueConfig `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
+	// Revision of the state that the answer shows.
+	Revision uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Epoch of that state: see GetJobResponse.epoch.
+	Epoch uint64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// As GetJobResponse.age_nanos.
 	AgeNanos      int64 `protobuf:"varint,4,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -5207,8 +5348,9 @@ func (x *GetQueueConfigResponse) GetAgeNanos() int64 {
 }
 
 type SetQueueConfigRequest struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Config *QueueConfig           `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The root queue, with all others below it. It replaces the whole tree.
+	Config *QueueConfig `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
 	// As KillJobRequest.token.
 	Token         string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -5302,7 +5444,8 @@ type ListEventsRequest struct {
 	// Bound on the answer; 0: the server's bound (10,000).
 	Count uint64 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
 	// Only events whose object or reference has this id, or is a task of this job; empty: all.
-	Object      string       `protobuf:"bytes,3,opt,name=object,proto3" json:"object,omitempty"`
+	Object string `protobuf:"bytes,3,opt,name=object,proto3" json:"object,omitempty"`
+	// How fresh the answer must be; unset: strict.
 	Consistency *Consistency `protobuf:"bytes,4,opt,name=consistency,proto3" json:"consistency,omitempty"`
 	// Only events at this time or later, in Unix nanoseconds; 0: no bound.
 	Since int64 `protobuf:"varint,5,opt,name=since,proto3" json:"since,omitempty"`
@@ -5385,17 +5528,23 @@ func (x *ListEventsRequest) GetTypes() []EventSubject {
 }
 
 type ListEventsResponse struct {
-	state        protoimpl.MessageState `protogen:"open.v1"`
-	InstanceUuid string                 `protobuf:"bytes,1,opt,name=instance_uuid,json=instanceUuid,proto3" json:"instance_uuid,omitempty"`
-	LowestId     uint64                 `protobuf:"varint,2,opt,name=lowest_id,json=lowestId,proto3" json:"lowest_id,omitempty"`
-	HighestId    uint64                 `protobuf:"varint,3,opt,name=highest_id,json=highestId,proto3" json:"highest_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names the ids of events: each leader begins anew at 0 with another one.
+	InstanceUuid string `protobuf:"bytes,1,opt,name=instance_uuid,json=instanceUuid,proto3" json:"instance_uuid,omitempty"`
+	// Id of the oldest event that is kept.
+	LowestId uint64 `protobuf:"varint,2,opt,name=lowest_id,json=lowestId,proto3" json:"lowest_id,omitempty"`
+	// Id of the newest event.
+	HighestId uint64 `protobuf:"varint,3,opt,name=highest_id,json=highestId,proto3" json:"highest_id,omitempty"`
 	// Id of each event, in the order of events.
-	Ids    []uint64 `protobuf:"varint,4,rep,packed,name=ids,proto3" json:"ids,omitempty"`
+	Ids []uint64 `protobuf:"varint,4,rep,packed,name=ids,proto3" json:"ids,omitempty"`
+	// The events, the oldest first.
 	Events []*Event `protobuf:"bytes,5,rep,name=events,proto3" json:"events,omitempty"`
 	// Value of start for the next call.
-	Next     uint64 `protobuf:"varint,6,opt,name=next,proto3" json:"next,omitempty"`
+	Next uint64 `protobuf:"varint,6,opt,name=next,proto3" json:"next,omitempty"`
+	// Revision of the state that the answer shows.
 	Revision uint64 `protobuf:"varint,7,opt,name=revision,proto3" json:"revision,omitempty"`
-	Epoch    uint64 `protobuf:"varint,8,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Epoch of that state: see GetJobResponse.epoch.
+	Epoch uint64 `protobuf:"varint,8,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// As GetJobResponse.age_nanos.
 	AgeNanos      int64 `protobuf:"varint,9,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields

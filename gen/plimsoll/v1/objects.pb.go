@@ -28,17 +28,28 @@ type JobState int32
 
 const (
 	JobState_JOB_STATE_UNSPECIFIED JobState = 0
-	JobState_JOB_STATE_NEW         JobState = 1
-	JobState_JOB_STATE_ACCEPTED    JobState = 2
-	JobState_JOB_STATE_STARTING    JobState = 3
-	JobState_JOB_STATE_RUNNING     JobState = 4
-	JobState_JOB_STATE_COMPLETING  JobState = 5
-	JobState_JOB_STATE_COMPLETED   JobState = 6
-	JobState_JOB_STATE_REJECTED    JobState = 7
-	JobState_JOB_STATE_FAILING     JobState = 8
-	JobState_JOB_STATE_FAILED      JobState = 9
-	JobState_JOB_STATE_RESUMING    JobState = 10
-	JobState_JOB_STATE_EXPIRED     JobState = 11
+	// The submit is certain; the tasks are being created.
+	JobState_JOB_STATE_NEW JobState = 1
+	// Every task waits to be placed.
+	JobState_JOB_STATE_ACCEPTED JobState = 2
+	// A task is bound to a node.
+	JobState_JOB_STATE_STARTING JobState = 3
+	// A task has started.
+	JobState_JOB_STATE_RUNNING JobState = 4
+	// All tasks have succeeded; the job is about to be completed.
+	JobState_JOB_STATE_COMPLETING JobState = 5
+	// All tasks have succeeded.
+	JobState_JOB_STATE_COMPLETED JobState = 6
+	// Not used yet.
+	JobState_JOB_STATE_REJECTED JobState = 7
+	// The job was killed, and its tasks are being stopped.
+	JobState_JOB_STATE_FAILING JobState = 8
+	// The job was killed, or all its tasks have ended and one has failed for good.
+	JobState_JOB_STATE_FAILED JobState = 9
+	// Not used yet.
+	JobState_JOB_STATE_RESUMING JobState = 10
+	// The job is being forgotten by the active store.
+	JobState_JOB_STATE_EXPIRED JobState = 11
 )
 
 // Enum value maps for JobState.
@@ -104,9 +115,12 @@ type RetryKind int32
 
 const (
 	RetryKind_RETRY_KIND_UNSPECIFIED RetryKind = 0
-	RetryKind_RETRY_KIND_IMMEDIATE   RetryKind = 1
-	RetryKind_RETRY_KIND_DELAYED     RetryKind = 2
-	RetryKind_RETRY_KIND_BACKOFF     RetryKind = 3
+	// At once.
+	RetryKind_RETRY_KIND_IMMEDIATE RetryKind = 1
+	// After the same delay each time.
+	RetryKind_RETRY_KIND_DELAYED RetryKind = 2
+	// After a delay that grows each time.
+	RetryKind_RETRY_KIND_BACKOFF RetryKind = 3
 )
 
 // Enum value maps for RetryKind.
@@ -155,16 +169,25 @@ func (RetryKind) EnumDescriptor() ([]byte, []int) {
 type WaitCode int32
 
 const (
-	WaitCode_WAIT_CODE_UNSPECIFIED    WaitCode = 0
-	WaitCode_WAIT_CODE_TURN           WaitCode = 1
-	WaitCode_WAIT_CODE_QUEUE_MAX      WaitCode = 2
-	WaitCode_WAIT_CODE_NO_NODE        WaitCode = 3
-	WaitCode_WAIT_CODE_NO_NODES       WaitCode = 4
-	WaitCode_WAIT_CODE_TOO_LARGE      WaitCode = 5
-	WaitCode_WAIT_CODE_RETRY          WaitCode = 6
-	WaitCode_WAIT_CODE_NOT_ELIGIBLE   WaitCode = 7
+	WaitCode_WAIT_CODE_UNSPECIFIED WaitCode = 0
+	// The scheduler has not reached it yet.
+	WaitCode_WAIT_CODE_TURN WaitCode = 1
+	// Its queue, or a queue above, is at its maximum.
+	WaitCode_WAIT_CODE_QUEUE_MAX WaitCode = 2
+	// No node fits now.
+	WaitCode_WAIT_CODE_NO_NODE WaitCode = 3
+	// No node takes tasks at present.
+	WaitCode_WAIT_CODE_NO_NODES WaitCode = 4
+	// No node would fit even if it were empty.
+	WaitCode_WAIT_CODE_TOO_LARGE WaitCode = 5
+	// Its failed tasks wait for their next attempt.
+	WaitCode_WAIT_CODE_RETRY WaitCode = 6
+	// No node is eligible, full or empty: its constraints leave none.
+	WaitCode_WAIT_CODE_NOT_ELIGIBLE WaitCode = 7
+	// An older version understood its constraints; this version does not.
 	WaitCode_WAIT_CODE_NOT_UNDERSTOOD WaitCode = 8
-	WaitCode_WAIT_CODE_NO_RESOURCE    WaitCode = 9
+	// No node has one of the resources that it requests.
+	WaitCode_WAIT_CODE_NO_RESOURCE WaitCode = 9
 )
 
 // Enum value maps for WaitCode.
@@ -226,12 +249,18 @@ type TaskState int32
 
 const (
 	TaskState_TASK_STATE_UNSPECIFIED TaskState = 0
-	TaskState_TASK_STATE_PENDING     TaskState = 1
-	TaskState_TASK_STATE_BOUND       TaskState = 2
-	TaskState_TASK_STATE_STARTING    TaskState = 3
-	TaskState_TASK_STATE_RUNNING     TaskState = 4
-	TaskState_TASK_STATE_STOPPING    TaskState = 5
-	TaskState_TASK_STATE_FINISHED    TaskState = 6
+	// It waits for a node, or for the time of its next attempt.
+	TaskState_TASK_STATE_PENDING TaskState = 1
+	// A node was chosen; its agent has not answered yet.
+	TaskState_TASK_STATE_BOUND TaskState = 2
+	// The agent prepares it.
+	TaskState_TASK_STATE_STARTING TaskState = 3
+	// Its process runs.
+	TaskState_TASK_STATE_RUNNING TaskState = 4
+	// The agent was asked to stop it.
+	TaskState_TASK_STATE_STOPPING TaskState = 5
+	// It has ended for good.
+	TaskState_TASK_STATE_FINISHED TaskState = 6
 )
 
 // Enum value maps for TaskState.
@@ -286,19 +315,31 @@ func (TaskState) EnumDescriptor() ([]byte, []int) {
 type TaskResult int32
 
 const (
-	TaskResult_TASK_RESULT_UNSPECIFIED   TaskResult = 0
-	TaskResult_TASK_RESULT_SUCCEEDED     TaskResult = 1
-	TaskResult_TASK_RESULT_FAILED        TaskResult = 2
-	TaskResult_TASK_RESULT_KILLED        TaskResult = 3
-	TaskResult_TASK_RESULT_EVICTED       TaskResult = 4
-	TaskResult_TASK_RESULT_PREEMPTED     TaskResult = 5
-	TaskResult_TASK_RESULT_LOST          TaskResult = 6
+	TaskResult_TASK_RESULT_UNSPECIFIED TaskResult = 0
+	// Exit code 0.
+	TaskResult_TASK_RESULT_SUCCEEDED TaskResult = 1
+	// Another exit code, or a signal.
+	TaskResult_TASK_RESULT_FAILED TaskResult = 2
+	// A kill was requested, or the group has fewer tasks now.
+	TaskResult_TASK_RESULT_KILLED TaskResult = 3
+	// Its node had to make room, or was drained.
+	TaskResult_TASK_RESULT_EVICTED TaskResult = 4
+	// A more important task took its place.
+	TaskResult_TASK_RESULT_PREEMPTED TaskResult = 5
+	// Its node or its record is gone, and its end is not known.
+	TaskResult_TASK_RESULT_LOST TaskResult = 6
+	// It went over its memory limit.
 	TaskResult_TASK_RESULT_OUT_OF_MEMORY TaskResult = 7
-	TaskResult_TASK_RESULT_TIMED_OUT     TaskResult = 8
+	// It ran longer than its maxRuntime.
+	TaskResult_TASK_RESULT_TIMED_OUT TaskResult = 8
+	// Its command could not be started.
 	TaskResult_TASK_RESULT_NEVER_STARTED TaskResult = 9
-	TaskResult_TASK_RESULT_UNKNOWN_EXIT  TaskResult = 10
-	TaskResult_TASK_RESULT_NODE_FAULT    TaskResult = 11
-	TaskResult_TASK_RESULT_OUT_OF_DISK   TaskResult = 12
+	// It ended while no supervisor watched, and its exit code is not known.
+	TaskResult_TASK_RESULT_UNKNOWN_EXIT TaskResult = 10
+	// Its node could not start it for a reason of the node's, such as a full disk.
+	TaskResult_TASK_RESULT_NODE_FAULT TaskResult = 11
+	// It used more disk than it requested.
+	TaskResult_TASK_RESULT_OUT_OF_DISK TaskResult = 12
 )
 
 // Enum value maps for TaskResult.
@@ -366,9 +407,12 @@ type NodeMode int32
 
 const (
 	NodeMode_NODE_MODE_UNSPECIFIED NodeMode = 0
-	NodeMode_NODE_MODE_ACTIVE      NodeMode = 1
-	NodeMode_NODE_MODE_CORDONED    NodeMode = 2
-	NodeMode_NODE_MODE_DRAINING    NodeMode = 3
+	// It takes tasks.
+	NodeMode_NODE_MODE_ACTIVE NodeMode = 1
+	// It takes no new tasks; running tasks go on.
+	NodeMode_NODE_MODE_CORDONED NodeMode = 2
+	// It takes no new tasks; running tasks are stopped and placed elsewhere.
+	NodeMode_NODE_MODE_DRAINING NodeMode = 3
 )
 
 // Enum value maps for NodeMode.
@@ -473,8 +517,10 @@ type ReservoirUse int32
 
 const (
 	ReservoirUse_RESERVOIR_USE_UNSPECIFIED ReservoirUse = 0
-	ReservoirUse_RESERVOIR_USE_NEVER       ReservoirUse = 1
-	ReservoirUse_RESERVOIR_USE_ONLY        ReservoirUse = 2
+	// Not at all.
+	ReservoirUse_RESERVOIR_USE_NEVER ReservoirUse = 1
+	// No other nodes.
+	ReservoirUse_RESERVOIR_USE_ONLY ReservoirUse = 2
 )
 
 // Enum value maps for ReservoirUse.
@@ -723,8 +769,9 @@ func (ArchiveMode) EnumDescriptor() ([]byte, []int) {
 
 // Resource amounts by name: cpu in milli-cores, memory and disk in bytes, others as counts.
 type Resources struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Amounts       map[string]int64       `protobuf:"bytes,1,rep,name=amounts,proto3" json:"amounts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Amounts by the names of the resources.
+	Amounts       map[string]int64 `protobuf:"bytes,1,rep,name=amounts,proto3" json:"amounts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -767,13 +814,17 @@ func (x *Resources) GetAmounts() map[string]int64 {
 }
 
 type RetryPolicy struct {
-	state             protoimpl.MessageState `protogen:"open.v1"`
-	Kind              RetryKind              `protobuf:"varint,1,opt,name=kind,proto3,enum=plimsoll.v1.RetryKind" json:"kind,omitempty"`
-	Limit             int32                  `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	InitialDelayNanos int64                  `protobuf:"varint,3,opt,name=initial_delay_nanos,json=initialDelayNanos,proto3" json:"initial_delay_nanos,omitempty"`
-	MaxDelayNanos     int64                  `protobuf:"varint,4,opt,name=max_delay_nanos,json=maxDelayNanos,proto3" json:"max_delay_nanos,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether and when to try again; unspecified: never.
+	Kind RetryKind `protobuf:"varint,1,opt,name=kind,proto3,enum=plimsoll.v1.RetryKind" json:"kind,omitempty"`
+	// Number of failures that are followed by another attempt.
+	Limit int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Delayed and backoff: the first delay; 0: one second.
+	InitialDelayNanos int64 `protobuf:"varint,3,opt,name=initial_delay_nanos,json=initialDelayNanos,proto3" json:"initial_delay_nanos,omitempty"`
+	// Backoff: the longest delay; 0: five minutes.
+	MaxDelayNanos int64 `protobuf:"varint,4,opt,name=max_delay_nanos,json=maxDelayNanos,proto3" json:"max_delay_nanos,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RetryPolicy) Reset() {
@@ -836,10 +887,13 @@ func (x *RetryPolicy) GetMaxDelayNanos() int64 {
 
 // A flag, or a list of words if is_words is set. The list may be empty.
 type Trait struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Flag          bool                   `protobuf:"varint,1,opt,name=flag,proto3" json:"flag,omitempty"`
-	Words         []string               `protobuf:"bytes,2,rep,name=words,proto3" json:"words,omitempty"`
-	IsWords       bool                   `protobuf:"varint,3,opt,name=is_words,json=isWords,proto3" json:"is_words,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The value of a flag.
+	Flag bool `protobuf:"varint,1,opt,name=flag,proto3" json:"flag,omitempty"`
+	// The words of a list.
+	Words []string `protobuf:"bytes,2,rep,name=words,proto3" json:"words,omitempty"`
+	// The trait is a list of words.
+	IsWords       bool `protobuf:"varint,3,opt,name=is_words,json=isWords,proto3" json:"is_words,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -898,9 +952,11 @@ func (x *Trait) GetIsWords() bool {
 // A range of platforms. Both maps have a platform's stamp for a release; the empty release stands
 // for all.
 type PlatformRange struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Min           map[string]string      `protobuf:"bytes,1,rep,name=min,proto3" json:"min,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Max           map[string]string      `protobuf:"bytes,2,rep,name=max,proto3" json:"max,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The oldest that a node may run.
+	Min map[string]string `protobuf:"bytes,1,rep,name=min,proto3" json:"min,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The newest that a node may run.
+	Max           map[string]string `protobuf:"bytes,2,rep,name=max,proto3" json:"max,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -951,10 +1007,13 @@ func (x *PlatformRange) GetMax() map[string]string {
 
 // Exactly one field is set. A label is key=value.
 type Selector struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Task          string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	Job           string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
-	Label         string                 `protobuf:"bytes,3,opt,name=label,proto3" json:"label,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of a task.
+	Task string `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	// Id of a job: any of its tasks.
+	Job string `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	// Label of a job: any task of such a job.
+	Label         string `protobuf:"bytes,3,opt,name=label,proto3" json:"label,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1012,9 +1071,11 @@ func (x *Selector) GetLabel() string {
 
 // An even spread over the values of a label. max_skew is 0 in a preference.
 type Spread struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
-	MaxSkew       int32                  `protobuf:"varint,2,opt,name=max_skew,json=maxSkew,proto3" json:"max_skew,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the label.
+	By string `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
+	// The largest difference between two values.
+	MaxSkew       int32 `protobuf:"varint,2,opt,name=max_skew,json=maxSkew,proto3" json:"max_skew,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1065,8 +1126,9 @@ func (x *Spread) GetMaxSkew() int32 {
 
 // Networks, of which a node needs one.
 type NetworkChoice struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Names         []string               `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names of networks.
+	Names         []string `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1110,18 +1172,29 @@ func (x *NetworkChoice) GetNames() []string {
 
 // The nodes that may take the tasks of a group.
 type Constraints struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Traits        map[string]*Trait      `protobuf:"bytes,1,rep,name=traits,proto3" json:"traits,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Networks      []*NetworkChoice       `protobuf:"bytes,2,rep,name=networks,proto3" json:"networks,omitempty"`
-	Platform      *PlatformRange         `protobuf:"bytes,3,opt,name=platform,proto3" json:"platform,omitempty"`
-	VolumesFrom   []string               `protobuf:"bytes,4,rep,name=volumes_from,json=volumesFrom,proto3" json:"volumes_from,omitempty"`
-	Near          []*Selector            `protobuf:"bytes,5,rep,name=near,proto3" json:"near,omitempty"`
-	Far           []*Selector            `protobuf:"bytes,6,rep,name=far,proto3" json:"far,omitempty"`
-	Spread        []*Spread              `protobuf:"bytes,7,rep,name=spread,proto3" json:"spread,omitempty"`
-	Nodes         []string               `protobuf:"bytes,8,rep,name=nodes,proto3" json:"nodes,omitempty"`
-	Reservoir     ReservoirUse           `protobuf:"varint,9,opt,name=reservoir,proto3,enum=plimsoll.v1.ReservoirUse" json:"reservoir,omitempty"`
-	Class         map[string]float64     `protobuf:"bytes,10,rep,name=class,proto3" json:"class,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
-	Where         string                 `protobuf:"bytes,11,opt,name=where,proto3" json:"where,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Exactly the traits of the node, each with a value that matches.
+	Traits map[string]*Trait `protobuf:"bytes,1,rep,name=traits,proto3" json:"traits,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Of each entry, one network is up on the node.
+	Networks []*NetworkChoice `protobuf:"bytes,2,rep,name=networks,proto3" json:"networks,omitempty"`
+	// The platforms that the node may run.
+	Platform *PlatformRange `protobuf:"bytes,3,opt,name=platform,proto3" json:"platform,omitempty"`
+	// Ids of tasks, all of which are on the node.
+	VolumesFrom []string `protobuf:"bytes,4,rep,name=volumes_from,json=volumesFrom,proto3" json:"volumes_from,omitempty"`
+	// Of each entry, a task is on the node.
+	Near []*Selector `protobuf:"bytes,5,rep,name=near,proto3" json:"near,omitempty"`
+	// Of no entry, a task is on the node.
+	Far []*Selector `protobuf:"bytes,6,rep,name=far,proto3" json:"far,omitempty"`
+	// How evenly the tasks of the group are spread.
+	Spread []*Spread `protobuf:"bytes,7,rep,name=spread,proto3" json:"spread,omitempty"`
+	// Ids of nodes, with * and ? as in a shell; empty: all.
+	Nodes []string `protobuf:"bytes,8,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// Whether reservoir nodes may be used.
+	Reservoir ReservoirUse `protobuf:"varint,9,opt,name=reservoir,proto3,enum=plimsoll.v1.ReservoirUse" json:"reservoir,omitempty"`
+	// The over-provisioning of the node by resource; empty: it has none.
+	Class map[string]float64 `protobuf:"bytes,10,rep,name=class,proto3" json:"class,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
+	// An expression over the node, such as node.labels.zone == "a".
+	Where         string `protobuf:"bytes,11,opt,name=where,proto3" json:"where,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1235,11 +1308,15 @@ func (x *Constraints) GetWhere() string {
 
 // The order of preference among these nodes.
 type Preferences struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Near          []*Selector            `protobuf:"bytes,1,rep,name=near,proto3" json:"near,omitempty"`
-	Far           []*Selector            `protobuf:"bytes,2,rep,name=far,proto3" json:"far,omitempty"`
-	Spread        []*Spread              `protobuf:"bytes,3,rep,name=spread,proto3" json:"spread,omitempty"`
-	Strategy      Strategy               `protobuf:"varint,4,opt,name=strategy,proto3,enum=plimsoll.v1.Strategy" json:"strategy,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Nodes with a task of these come first.
+	Near []*Selector `protobuf:"bytes,1,rep,name=near,proto3" json:"near,omitempty"`
+	// Nodes with a task of these come last.
+	Far []*Selector `protobuf:"bytes,2,rep,name=far,proto3" json:"far,omitempty"`
+	// Nodes that make the tasks more even come first.
+	Spread []*Spread `protobuf:"bytes,3,rep,name=spread,proto3" json:"spread,omitempty"`
+	// The order of nodes that are equal so far.
+	Strategy      Strategy `protobuf:"varint,4,opt,name=strategy,proto3,enum=plimsoll.v1.Strategy" json:"strategy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1304,23 +1381,38 @@ func (x *Preferences) GetStrategy() Strategy {
 
 type GroupSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Unique in the job.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Number of tasks; 0 in a submitted job stands for 1.
-	Count           int32             `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
-	Command         []string          `protobuf:"bytes,3,rep,name=command,proto3" json:"command,omitempty"`
-	Env             map[string]string `protobuf:"bytes,4,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	WorkDir         string            `protobuf:"bytes,5,opt,name=work_dir,json=workDir,proto3" json:"work_dir,omitempty"`
-	User            string            `protobuf:"bytes,6,opt,name=user,proto3" json:"user,omitempty"`
-	UserGroup       string            `protobuf:"bytes,7,opt,name=user_group,json=userGroup,proto3" json:"user_group,omitempty"`
-	Resources       *Resources        `protobuf:"bytes,8,opt,name=resources,proto3" json:"resources,omitempty"`
-	Retry           *RetryPolicy      `protobuf:"bytes,9,opt,name=retry,proto3" json:"retry,omitempty"`
-	MaxRuntimeNanos int64             `protobuf:"varint,10,opt,name=max_runtime_nanos,json=maxRuntimeNanos,proto3" json:"max_runtime_nanos,omitempty"`
-	KillGraceNanos  int64             `protobuf:"varint,11,opt,name=kill_grace_nanos,json=killGraceNanos,proto3" json:"kill_grace_nanos,omitempty"`
-	LogLimit        int64             `protobuf:"varint,12,opt,name=log_limit,json=logLimit,proto3" json:"log_limit,omitempty"`
-	Constraints     *Constraints      `protobuf:"bytes,13,opt,name=constraints,proto3" json:"constraints,omitempty"`
-	Preferences     *Preferences      `protobuf:"bytes,14,opt,name=preferences,proto3" json:"preferences,omitempty"`
-	Class           Class             `protobuf:"varint,15,opt,name=class,proto3,enum=plimsoll.v1.Class" json:"class,omitempty"`
-	Priority        int32             `protobuf:"varint,16,opt,name=priority,proto3" json:"priority,omitempty"`
+	Count int32 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	// The program and its arguments; no shell is involved.
+	Command []string `protobuf:"bytes,3,rep,name=command,proto3" json:"command,omitempty"`
+	// Variables of the tasks' environment.
+	Env map[string]string `protobuf:"bytes,4,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Working directory; empty: the task's own. A relative path is below that.
+	WorkDir string `protobuf:"bytes,5,opt,name=work_dir,json=workDir,proto3" json:"work_dir,omitempty"`
+	// User to run as, a name or a uid; empty: the node chooses.
+	User string `protobuf:"bytes,6,opt,name=user,proto3" json:"user,omitempty"`
+	// Group to run as, a name or a gid; empty: that of the user.
+	UserGroup string `protobuf:"bytes,7,opt,name=user_group,json=userGroup,proto3" json:"user_group,omitempty"`
+	// What one task holds.
+	Resources *Resources `protobuf:"bytes,8,opt,name=resources,proto3" json:"resources,omitempty"`
+	// What follows a failure.
+	Retry *RetryPolicy `protobuf:"bytes,9,opt,name=retry,proto3" json:"retry,omitempty"`
+	// Longest run of one attempt; 0: no bound.
+	MaxRuntimeNanos int64 `protobuf:"varint,10,opt,name=max_runtime_nanos,json=maxRuntimeNanos,proto3" json:"max_runtime_nanos,omitempty"`
+	// Time between SIGTERM and SIGKILL; 0: the default.
+	KillGraceNanos int64 `protobuf:"varint,11,opt,name=kill_grace_nanos,json=killGraceNanos,proto3" json:"kill_grace_nanos,omitempty"`
+	// Bytes that are kept of each of stdout and stderr; 0: the default.
+	LogLimit int64 `protobuf:"varint,12,opt,name=log_limit,json=logLimit,proto3" json:"log_limit,omitempty"`
+	// The nodes that may take a task.
+	Constraints *Constraints `protobuf:"bytes,13,opt,name=constraints,proto3" json:"constraints,omitempty"`
+	// Which of these nodes come first.
+	Preferences *Preferences `protobuf:"bytes,14,opt,name=preferences,proto3" json:"preferences,omitempty"`
+	// How much the tasks are worth to a node that must take something back.
+	Class Class `protobuf:"varint,15,opt,name=class,proto3,enum=plimsoll.v1.Class" json:"class,omitempty"`
+	// Order within the class; tasks with a higher one lose last.
+	Priority int32 `protobuf:"varint,16,opt,name=priority,proto3" json:"priority,omitempty"`
 	// Paths and patterns below the task's own directory: the files to keep for who fetches them.
 	Outputs []string `protobuf:"bytes,17,rep,name=outputs,proto3" json:"outputs,omitempty"`
 	// The numbers of the pieces of work that the tasks do, in rising order. PLIMSOLL_TASK_INDEX of the
@@ -1490,8 +1582,10 @@ func (x *GroupSpec) GetIndexes() []int32 {
 // What will be sent of the outputs of a task.
 type OutputSummary struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Files int64                  `protobuf:"varint,1,opt,name=files,proto3" json:"files,omitempty"`
-	Bytes int64                  `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// Number of files.
+	Files int64 `protobuf:"varint,1,opt,name=files,proto3" json:"files,omitempty"`
+	// Size of all files.
+	Bytes int64 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	// Entries that are not sent.
 	Refused int64 `protobuf:"varint,3,opt,name=refused,proto3" json:"refused,omitempty"`
 	// The first of these, each with the reason.
@@ -1561,7 +1655,8 @@ func (x *OutputSummary) GetRefusals() []*OutputRefusal {
 type OutputRefusal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The path, as a quoted text if it holds anything but printable characters.
-	Path          string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// Why it is not sent.
 	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1615,9 +1710,11 @@ func (x *OutputRefusal) GetReason() string {
 type OutputFile struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Relative, with slashes, and without "." and "..".
-	Path          string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	Size          int64  `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
-	Executable    bool   `protobuf:"varint,3,opt,name=executable,proto3" json:"executable,omitempty"`
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// Size in bytes.
+	Size int64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	// Its owner may execute it.
+	Executable    bool `protobuf:"varint,3,opt,name=executable,proto3" json:"executable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1674,13 +1771,19 @@ func (x *OutputFile) GetExecutable() bool {
 }
 
 type JobSpec struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Id     string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Owner  string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
-	Queue  string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
-	Labels map[string]string      `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Groups []*GroupSpec           `protobuf:"bytes,5,rep,name=groups,proto3" json:"groups,omitempty"`
-	Token  string                 `protobuf:"bytes,6,opt,name=token,proto3" json:"token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the job.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The user who submits it.
+	Owner string `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
+	// Full path of a leaf queue.
+	Queue string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Labels, by which lists and constraints choose.
+	Labels map[string]string `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Groups of equal tasks.
+	Groups []*GroupSpec `protobuf:"bytes,5,rep,name=groups,proto3" json:"groups,omitempty"`
+	// A repeated submit with it gets the first answer; empty: none.
+	Token string `protobuf:"bytes,6,opt,name=token,proto3" json:"token,omitempty"`
 	// Uid of the job that this one does again; empty: none.
 	AgainOf       string `protobuf:"bytes,7,opt,name=again_of,json=againOf,proto3" json:"again_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1767,14 +1870,21 @@ func (x *JobSpec) GetAgainOf() string {
 }
 
 type TaskCounts struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Pending       int32                  `protobuf:"varint,1,opt,name=pending,proto3" json:"pending,omitempty"`
-	Bound         int32                  `protobuf:"varint,2,opt,name=bound,proto3" json:"bound,omitempty"`
-	Starting      int32                  `protobuf:"varint,3,opt,name=starting,proto3" json:"starting,omitempty"`
-	Running       int32                  `protobuf:"varint,4,opt,name=running,proto3" json:"running,omitempty"`
-	Stopping      int32                  `protobuf:"varint,5,opt,name=stopping,proto3" json:"stopping,omitempty"`
-	Succeeded     int32                  `protobuf:"varint,6,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
-	Failed        int32                  `protobuf:"varint,7,opt,name=failed,proto3" json:"failed,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Number of tasks in this state.
+	Pending int32 `protobuf:"varint,1,opt,name=pending,proto3" json:"pending,omitempty"`
+	// As pending.
+	Bound int32 `protobuf:"varint,2,opt,name=bound,proto3" json:"bound,omitempty"`
+	// As pending.
+	Starting int32 `protobuf:"varint,3,opt,name=starting,proto3" json:"starting,omitempty"`
+	// As pending.
+	Running int32 `protobuf:"varint,4,opt,name=running,proto3" json:"running,omitempty"`
+	// As pending.
+	Stopping int32 `protobuf:"varint,5,opt,name=stopping,proto3" json:"stopping,omitempty"`
+	// Finished tasks that succeeded.
+	Succeeded int32 `protobuf:"varint,6,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
+	// Finished tasks that did not.
+	Failed        int32 `protobuf:"varint,7,opt,name=failed,proto3" json:"failed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1861,11 +1971,15 @@ func (x *TaskCounts) GetFailed() int32 {
 // The status of a group. Its cause of waiting is complete: a sentence can be made of these fields
 // alone.
 type GroupStatus struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Name     string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Count    int32                  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
-	Counts   *TaskCounts            `protobuf:"bytes,3,opt,name=counts,proto3" json:"counts,omitempty"`
-	WaitCode WaitCode               `protobuf:"varint,4,opt,name=wait_code,json=waitCode,proto3,enum=plimsoll.v1.WaitCode" json:"wait_code,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the group.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Number of tasks that it shall have.
+	Count int32 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	// Number of tasks by their state.
+	Counts *TaskCounts `protobuf:"bytes,3,opt,name=counts,proto3" json:"counts,omitempty"`
+	// Why tasks of the group wait; unspecified: none waits, or it is not known yet.
+	WaitCode WaitCode `protobuf:"varint,4,opt,name=wait_code,json=waitCode,proto3,enum=plimsoll.v1.WaitCode" json:"wait_code,omitempty"`
 	// With WAIT_CODE_TURN the leaf queue; with WAIT_CODE_QUEUE_MAX the queue whose maximum holds the
 	// tasks back.
 	WaitQueue string `protobuf:"bytes,6,opt,name=wait_queue,json=waitQueue,proto3" json:"wait_queue,omitempty"`
@@ -1970,18 +2084,29 @@ func (x *GroupStatus) GetWaitKnown() string {
 
 // The status of a job. Times are Unix nanoseconds, and zero for an event that has not happened.
 type JobStatus struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Id        string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Owner     string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
-	Queue     string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
-	State     JobState               `protobuf:"varint,4,opt,name=state,proto3,enum=plimsoll.v1.JobState" json:"state,omitempty"`
-	Reason    string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	Killed    bool                   `protobuf:"varint,6,opt,name=killed,proto3" json:"killed,omitempty"`
-	Submitted int64                  `protobuf:"varint,7,opt,name=submitted,proto3" json:"submitted,omitempty"`
-	Started   int64                  `protobuf:"varint,8,opt,name=started,proto3" json:"started,omitempty"`
-	Finished  int64                  `protobuf:"varint,9,opt,name=finished,proto3" json:"finished,omitempty"`
-	Groups    []*GroupStatus         `protobuf:"bytes,10,rep,name=groups,proto3" json:"groups,omitempty"`
-	Revision  uint64                 `protobuf:"varint,11,opt,name=revision,proto3" json:"revision,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the job.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// As JobSpec.
+	Owner string `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
+	// As JobSpec.
+	Queue string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
+	// The present state.
+	State JobState `protobuf:"varint,4,opt,name=state,proto3,enum=plimsoll.v1.JobState" json:"state,omitempty"`
+	// Why the job ended or was killed, as a sentence; may be empty.
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// A kill was requested.
+	Killed bool `protobuf:"varint,6,opt,name=killed,proto3" json:"killed,omitempty"`
+	// Time of the submit.
+	Submitted int64 `protobuf:"varint,7,opt,name=submitted,proto3" json:"submitted,omitempty"`
+	// Start of the first task.
+	Started int64 `protobuf:"varint,8,opt,name=started,proto3" json:"started,omitempty"`
+	// End of the job.
+	Finished int64 `protobuf:"varint,9,opt,name=finished,proto3" json:"finished,omitempty"`
+	// The groups in the order of the specification.
+	Groups []*GroupStatus `protobuf:"bytes,10,rep,name=groups,proto3" json:"groups,omitempty"`
+	// Revision of the last change.
+	Revision uint64 `protobuf:"varint,11,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Names this lifetime of the id, of which each submit begins another one: 26 characters that sort
 	// as the submits do.
 	Uid string `protobuf:"bytes,12,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -2123,10 +2248,12 @@ func (x *JobStatus) GetDeleted() bool {
 
 // JobStep is a change of a job's state.
 type JobStep struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	State         JobState               `protobuf:"varint,1,opt,name=state,proto3,enum=plimsoll.v1.JobState" json:"state,omitempty"`
-	At            int64                  `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"` // Unix nanoseconds
-	Reason        StepReason             `protobuf:"varint,3,opt,name=reason,proto3,enum=plimsoll.v1.StepReason" json:"reason,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The state that began.
+	State JobState `protobuf:"varint,1,opt,name=state,proto3,enum=plimsoll.v1.JobState" json:"state,omitempty"`
+	At    int64    `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"` // Unix nanoseconds
+	// Why it began.
+	Reason        StepReason `protobuf:"varint,3,opt,name=reason,proto3,enum=plimsoll.v1.StepReason" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2183,9 +2310,11 @@ func (x *JobStep) GetReason() StepReason {
 }
 
 type Job struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Spec          *JobSpec               `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
-	Status        *JobStatus             `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The job as it was submitted, with defaults filled in.
+	Spec *JobSpec `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	// What became of it.
+	Status        *JobStatus `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2235,27 +2364,45 @@ func (x *Job) GetStatus() *JobStatus {
 }
 
 type Task struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Job       string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Group     string                 `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
-	Index     int32                  `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
-	Attempt   int32                  `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Failures  int32                  `protobuf:"varint,5,opt,name=failures,proto3" json:"failures,omitempty"`
-	State     TaskState              `protobuf:"varint,6,opt,name=state,proto3,enum=plimsoll.v1.TaskState" json:"state,omitempty"`
-	Result    TaskResult             `protobuf:"varint,7,opt,name=result,proto3,enum=plimsoll.v1.TaskResult" json:"result,omitempty"`
-	Node      string                 `protobuf:"bytes,8,opt,name=node,proto3" json:"node,omitempty"`
-	ExitCode  int32                  `protobuf:"varint,9,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
-	Message   string                 `protobuf:"bytes,10,opt,name=message,proto3" json:"message,omitempty"`
-	Created   int64                  `protobuf:"varint,11,opt,name=created,proto3" json:"created,omitempty"`
-	Bound     int64                  `protobuf:"varint,12,opt,name=bound,proto3" json:"bound,omitempty"`
-	Started   int64                  `protobuf:"varint,13,opt,name=started,proto3" json:"started,omitempty"`
-	Finished  int64                  `protobuf:"varint,14,opt,name=finished,proto3" json:"finished,omitempty"`
-	NotBefore int64                  `protobuf:"varint,15,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
-	Revision  uint64                 `protobuf:"varint,16,opt,name=revision,proto3" json:"revision,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the job.
+	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// Name of the group.
+	Group string `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
+	// Place in the group, from 0.
+	Index int32 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
+	// Number of the present attempt, from 1; 0 before the first.
+	Attempt int32 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// Number of attempts that failed by the task's own fault.
+	Failures int32 `protobuf:"varint,5,opt,name=failures,proto3" json:"failures,omitempty"`
+	// The present state.
+	State TaskState `protobuf:"varint,6,opt,name=state,proto3,enum=plimsoll.v1.TaskState" json:"state,omitempty"`
+	// Result of the last attempt that ended; unspecified: none has.
+	Result TaskResult `protobuf:"varint,7,opt,name=result,proto3,enum=plimsoll.v1.TaskResult" json:"result,omitempty"`
+	// Node of the present attempt, also after its end.
+	Node string `protobuf:"bytes,8,opt,name=node,proto3" json:"node,omitempty"`
+	// Exit code of the last attempt that ended: 128+n after signal n; -1: not known.
+	ExitCode int32 `protobuf:"varint,9,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	// Details of the result, for people, such as exit code 3; may be empty.
+	Message string `protobuf:"bytes,10,opt,name=message,proto3" json:"message,omitempty"`
+	// When the task was created. Times are Unix nanoseconds; 0: it has not happened.
+	Created int64 `protobuf:"varint,11,opt,name=created,proto3" json:"created,omitempty"`
+	// When the present attempt got its node.
+	Bound int64 `protobuf:"varint,12,opt,name=bound,proto3" json:"bound,omitempty"`
+	// When its process started.
+	Started int64 `protobuf:"varint,13,opt,name=started,proto3" json:"started,omitempty"`
+	// When the last attempt ended.
+	Finished int64 `protobuf:"varint,14,opt,name=finished,proto3" json:"finished,omitempty"`
+	// Of a pending task: the earliest time at which it is placed.
+	NotBefore int64 `protobuf:"varint,15,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
+	// Revision of the last change.
+	Revision uint64 `protobuf:"varint,16,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Nodes of the attempts that are no longer in attempts, the oldest first.
-	Earlier  []*NodeAttempts `protobuf:"bytes,17,rep,name=earlier,proto3" json:"earlier,omitempty"`
-	Starting int64           `protobuf:"varint,18,opt,name=starting,proto3" json:"starting,omitempty"`
-	Stopping int64           `protobuf:"varint,19,opt,name=stopping,proto3" json:"stopping,omitempty"`
+	Earlier []*NodeAttempts `protobuf:"bytes,17,rep,name=earlier,proto3" json:"earlier,omitempty"`
+	// When the agent began to prepare the attempt.
+	Starting int64 `protobuf:"varint,18,opt,name=starting,proto3" json:"starting,omitempty"`
+	// When the agent was asked to stop it.
+	Stopping int64 `protobuf:"varint,19,opt,name=stopping,proto3" json:"stopping,omitempty"`
 	// The last 16 attempts before the present one, and those before them that the archive does not
 	// have yet. The oldest first.
 	Attempts      []*Attempt `protobuf:"bytes,20,rep,name=attempts,proto3" json:"attempts,omitempty"`
@@ -2436,18 +2583,29 @@ func (x *Task) GetAttempts() []*Attempt {
 // Attempt is an attempt of a task that has ended. Times are Unix nanoseconds, and zero for a state
 // that it has skipped.
 type Attempt struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Number        int32                  `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
-	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
-	Result        TaskResult             `protobuf:"varint,3,opt,name=result,proto3,enum=plimsoll.v1.TaskResult" json:"result,omitempty"`
-	ExitCode      int32                  `protobuf:"varint,4,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
-	Message       string                 `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
-	Pending       int64                  `protobuf:"varint,6,opt,name=pending,proto3" json:"pending,omitempty"`
-	Bound         int64                  `protobuf:"varint,7,opt,name=bound,proto3" json:"bound,omitempty"`
-	Starting      int64                  `protobuf:"varint,8,opt,name=starting,proto3" json:"starting,omitempty"`
-	Started       int64                  `protobuf:"varint,9,opt,name=started,proto3" json:"started,omitempty"`
-	Stopping      int64                  `protobuf:"varint,10,opt,name=stopping,proto3" json:"stopping,omitempty"`
-	Finished      int64                  `protobuf:"varint,11,opt,name=finished,proto3" json:"finished,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Number of the attempt, from 1.
+	Number int32 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// Node that it was on.
+	Node string `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	// How it ended.
+	Result TaskResult `protobuf:"varint,3,opt,name=result,proto3,enum=plimsoll.v1.TaskResult" json:"result,omitempty"`
+	// As Task.exit_code.
+	ExitCode int32 `protobuf:"varint,4,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	// As Task.message.
+	Message string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	// When the task began to wait for this attempt.
+	Pending int64 `protobuf:"varint,6,opt,name=pending,proto3" json:"pending,omitempty"`
+	// When it got its node.
+	Bound int64 `protobuf:"varint,7,opt,name=bound,proto3" json:"bound,omitempty"`
+	// When the agent began to prepare it.
+	Starting int64 `protobuf:"varint,8,opt,name=starting,proto3" json:"starting,omitempty"`
+	// When its process started.
+	Started int64 `protobuf:"varint,9,opt,name=started,proto3" json:"started,omitempty"`
+	// When the agent was asked to stop it.
+	Stopping int64 `protobuf:"varint,10,opt,name=stopping,proto3" json:"stopping,omitempty"`
+	// When it ended.
+	Finished      int64 `protobuf:"varint,11,opt,name=finished,proto3" json:"finished,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2561,10 +2719,13 @@ func (x *Attempt) GetFinished() int64 {
 
 // NodeAttempts are consecutive attempts of a task on the same node.
 type NodeAttempts struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	First         int32                  `protobuf:"varint,2,opt,name=first,proto3" json:"first,omitempty"`
-	Last          int32                  `protobuf:"varint,3,opt,name=last,proto3" json:"last,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the node.
+	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Number of the first of the attempts.
+	First int32 `protobuf:"varint,2,opt,name=first,proto3" json:"first,omitempty"`
+	// Number of the last of them.
+	Last          int32 `protobuf:"varint,3,opt,name=last,proto3" json:"last,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2623,18 +2784,27 @@ func (x *NodeAttempts) GetLast() int32 {
 // The facts of a node for placement, beside its capacity. Times are Unix seconds, and zero if
 // unknown.
 type NodeFacts struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Traits map[string]*Trait      `protobuf:"bytes,1,rep,name=traits,proto3" json:"traits,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Properties by name.
+	Traits map[string]*Trait `protobuf:"bytes,1,rep,name=traits,proto3" json:"traits,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Networks by name; true: the network is up.
-	Networks      map[string]bool    `protobuf:"bytes,2,rep,name=networks,proto3" json:"networks,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	Release       string             `protobuf:"bytes,3,opt,name=release,proto3" json:"release,omitempty"`
-	Platform      string             `protobuf:"bytes,4,opt,name=platform,proto3" json:"platform,omitempty"`
-	Headnode      bool               `protobuf:"varint,5,opt,name=headnode,proto3" json:"headnode,omitempty"`
-	Reservoir     bool               `protobuf:"varint,6,opt,name=reservoir,proto3" json:"reservoir,omitempty"`
-	Reserve       map[string]float64 `protobuf:"bytes,7,rep,name=reserve,proto3" json:"reserve,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
+	Networks map[string]bool `protobuf:"bytes,2,rep,name=networks,proto3" json:"networks,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Release of its platform, such as 7.0.
+	Release string `protobuf:"bytes,3,opt,name=release,proto3" json:"release,omitempty"`
+	// Stamp of its platform image: YYYYMMDDTHHMMSSZ.
+	Platform string `protobuf:"bytes,4,opt,name=platform,proto3" json:"platform,omitempty"`
+	// It runs the control plane and takes no tasks.
+	Headnode bool `protobuf:"varint,5,opt,name=headnode,proto3" json:"headnode,omitempty"`
+	// It is used when no other node is left.
+	Reservoir bool `protobuf:"varint,6,opt,name=reservoir,proto3" json:"reservoir,omitempty"`
+	// By resource: the part of the capacity that is kept back, from 0 to below 1.
+	Reserve map[string]float64 `protobuf:"bytes,7,rep,name=reserve,proto3" json:"reserve,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
+	// By resource: how often an amount may be promised; none means 1.
 	Overprovision map[string]float64 `protobuf:"bytes,8,rep,name=overprovision,proto3" json:"overprovision,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
-	LastBoot      int64              `protobuf:"varint,9,opt,name=last_boot,json=lastBoot,proto3" json:"last_boot,omitempty"`
-	NextReboot    int64              `protobuf:"varint,10,opt,name=next_reboot,json=nextReboot,proto3" json:"next_reboot,omitempty"`
+	// When it started.
+	LastBoot int64 `protobuf:"varint,9,opt,name=last_boot,json=lastBoot,proto3" json:"last_boot,omitempty"`
+	// When it is to be restarted; 0: not planned.
+	NextReboot int64 `protobuf:"varint,10,opt,name=next_reboot,json=nextReboot,proto3" json:"next_reboot,omitempty"`
 	// Names of the agent's metrics beside the built-in ones.
 	Metrics []string `protobuf:"bytes,11,rep,name=metrics,proto3" json:"metrics,omitempty"`
 	// Bound on its tasks at once; 0: none.
@@ -2763,7 +2933,8 @@ type NodeGate struct {
 	// Number of the last report that was accepted from this incarnation.
 	Sequence uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// The node takes no new tasks.
-	Closed        bool   `protobuf:"varint,2,opt,name=closed,proto3" json:"closed,omitempty"`
+	Closed bool `protobuf:"varint,2,opt,name=closed,proto3" json:"closed,omitempty"`
+	// Why it takes none.
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2823,8 +2994,10 @@ func (x *NodeGate) GetReason() string {
 // A ban of a group from a node, for a while after the eviction of one of its tasks there.
 type Eviction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Job   string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Group string                 `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
+	// Job of the group.
+	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// Name of the group.
+	Group string `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
 	// Index of the task that was evicted last.
 	Index int32 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
 	// Unix nanoseconds.
@@ -2892,19 +3065,31 @@ func (x *Eviction) GetUntil() int64 {
 }
 
 type Node struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Address     string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
-	Capacity    *Resources             `protobuf:"bytes,3,opt,name=capacity,proto3" json:"capacity,omitempty"`
-	Attributes  map[string]string      `protobuf:"bytes,4,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Incarnation uint64                 `protobuf:"varint,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	Mode        NodeMode               `protobuf:"varint,6,opt,name=mode,proto3,enum=plimsoll.v1.NodeMode" json:"mode,omitempty"`
-	Ready       bool                   `protobuf:"varint,7,opt,name=ready,proto3" json:"ready,omitempty"`
-	Registered  int64                  `protobuf:"varint,8,opt,name=registered,proto3" json:"registered,omitempty"`
-	Revision    uint64                 `protobuf:"varint,9,opt,name=revision,proto3" json:"revision,omitempty"`
-	Facts       *NodeFacts             `protobuf:"bytes,10,opt,name=facts,proto3" json:"facts,omitempty"`
-	Gate        *NodeGate              `protobuf:"bytes,11,opt,name=gate,proto3" json:"gate,omitempty"`
-	Evictions   []*Eviction            `protobuf:"bytes,12,rep,name=evictions,proto3" json:"evictions,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the node.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Address at which its agent serves logs: host:port or unix:/path.
+	Address string `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	// Its resources, before reserve and over-provisioning.
+	Capacity *Resources `protobuf:"bytes,3,opt,name=capacity,proto3" json:"capacity,omitempty"`
+	// Labels and facts about the machine, such as rack and os.
+	Attributes map[string]string `protobuf:"bytes,4,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Raised at each start of the agent.
+	Incarnation uint64 `protobuf:"varint,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// Whether an operator lets it take tasks.
+	Mode NodeMode `protobuf:"varint,6,opt,name=mode,proto3,enum=plimsoll.v1.NodeMode" json:"mode,omitempty"`
+	// Its agent is connected.
+	Ready bool `protobuf:"varint,7,opt,name=ready,proto3" json:"ready,omitempty"`
+	// When its agent registered, in Unix nanoseconds.
+	Registered int64 `protobuf:"varint,8,opt,name=registered,proto3" json:"registered,omitempty"`
+	// Revision of the last change.
+	Revision uint64 `protobuf:"varint,9,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Facts for placement.
+	Facts *NodeFacts `protobuf:"bytes,10,opt,name=facts,proto3" json:"facts,omitempty"`
+	// Whether its QoS agent lets it take tasks.
+	Gate *NodeGate `protobuf:"bytes,11,opt,name=gate,proto3" json:"gate,omitempty"`
+	// Groups that do not come back for a while.
+	Evictions []*Eviction `protobuf:"bytes,12,rep,name=evictions,proto3" json:"evictions,omitempty"`
 	// Public key of its agent; empty: the agent's version has none.
 	Key string `protobuf:"bytes,13,opt,name=key,proto3" json:"key,omitempty"`
 	// SHA-256 of the secret that authenticates the agent's calls.
@@ -3124,11 +3309,14 @@ func (x *ArchiveStatus) GetTrouble() string {
 }
 
 type NodeStatus struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Allocated     *Resources             `protobuf:"bytes,2,opt,name=allocated,proto3" json:"allocated,omitempty"`
-	Tasks         int32                  `protobuf:"varint,3,opt,name=tasks,proto3" json:"tasks,omitempty"`
-	SickUntil     int64                  `protobuf:"varint,4,opt,name=sick_until,json=sickUntil,proto3" json:"sick_until,omitempty"` // Unix nanoseconds; 0: the node is not sick
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the node.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// What its tasks hold.
+	Allocated *Resources `protobuf:"bytes,2,opt,name=allocated,proto3" json:"allocated,omitempty"`
+	// Number of its tasks.
+	Tasks         int32 `protobuf:"varint,3,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	SickUntil     int64 `protobuf:"varint,4,opt,name=sick_until,json=sickUntil,proto3" json:"sick_until,omitempty"` // Unix nanoseconds; 0: the node is not sick
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3192,13 +3380,19 @@ func (x *NodeStatus) GetSickUntil() int64 {
 }
 
 type QueueConfig struct {
-	state      protoimpl.MessageState `protogen:"open.v1"`
-	Name       string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Parent     bool                   `protobuf:"varint,2,opt,name=parent,proto3" json:"parent,omitempty"`
-	Guaranteed *Resources             `protobuf:"bytes,3,opt,name=guaranteed,proto3" json:"guaranteed,omitempty"`
-	Max        *Resources             `protobuf:"bytes,4,opt,name=max,proto3" json:"max,omitempty"`
-	MaxJobs    int32                  `protobuf:"varint,5,opt,name=max_jobs,json=maxJobs,proto3" json:"max_jobs,omitempty"`
-	Queues     []*QueueConfig         `protobuf:"bytes,6,rep,name=queues,proto3" json:"queues,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Last part of the path.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// It may have queues below it; implied by queues.
+	Parent bool `protobuf:"varint,2,opt,name=parent,proto3" json:"parent,omitempty"`
+	// What the share of the queue is measured by.
+	Guaranteed *Resources `protobuf:"bytes,3,opt,name=guaranteed,proto3" json:"guaranteed,omitempty"`
+	// Bound on what its tasks hold; a missing amount is not bounded.
+	Max *Resources `protobuf:"bytes,4,opt,name=max,proto3" json:"max,omitempty"`
+	// Bound on its jobs that run at once; 0: none.
+	MaxJobs int32 `protobuf:"varint,5,opt,name=max_jobs,json=maxJobs,proto3" json:"max_jobs,omitempty"`
+	// The queues below it.
+	Queues []*QueueConfig `protobuf:"bytes,6,rep,name=queues,proto3" json:"queues,omitempty"`
 	// The queue was removed from the configuration and disappears when its jobs have ended. Ignored
 	// in a user's configuration.
 	Draining bool `protobuf:"varint,7,opt,name=draining,proto3" json:"draining,omitempty"`
@@ -3295,17 +3489,27 @@ func (x *QueueConfig) GetMaxTasks() int32 {
 }
 
 type QueueStatus struct {
-	state      protoimpl.MessageState `protogen:"open.v1"`
-	Path       string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	Leaf       bool                   `protobuf:"varint,2,opt,name=leaf,proto3" json:"leaf,omitempty"`
-	Draining   bool                   `protobuf:"varint,3,opt,name=draining,proto3" json:"draining,omitempty"`
-	Guaranteed *Resources             `protobuf:"bytes,4,opt,name=guaranteed,proto3" json:"guaranteed,omitempty"`
-	Max        *Resources             `protobuf:"bytes,5,opt,name=max,proto3" json:"max,omitempty"`
-	Allocated  *Resources             `protobuf:"bytes,6,opt,name=allocated,proto3" json:"allocated,omitempty"`
-	Pending    *Resources             `protobuf:"bytes,7,opt,name=pending,proto3" json:"pending,omitempty"`
-	Jobs       int32                  `protobuf:"varint,8,opt,name=jobs,proto3" json:"jobs,omitempty"`
-	Running    int32                  `protobuf:"varint,9,opt,name=running,proto3" json:"running,omitempty"`
-	Waiting    int32                  `protobuf:"varint,10,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Full path, such as root.batch.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// Jobs can be submitted to it.
+	Leaf bool `protobuf:"varint,2,opt,name=leaf,proto3" json:"leaf,omitempty"`
+	// As QueueConfig.draining.
+	Draining bool `protobuf:"varint,3,opt,name=draining,proto3" json:"draining,omitempty"`
+	// As QueueConfig.guaranteed.
+	Guaranteed *Resources `protobuf:"bytes,4,opt,name=guaranteed,proto3" json:"guaranteed,omitempty"`
+	// As QueueConfig.max.
+	Max *Resources `protobuf:"bytes,5,opt,name=max,proto3" json:"max,omitempty"`
+	// What its tasks hold.
+	Allocated *Resources `protobuf:"bytes,6,opt,name=allocated,proto3" json:"allocated,omitempty"`
+	// What its waiting tasks ask for.
+	Pending *Resources `protobuf:"bytes,7,opt,name=pending,proto3" json:"pending,omitempty"`
+	// Number of jobs that have not ended.
+	Jobs int32 `protobuf:"varint,8,opt,name=jobs,proto3" json:"jobs,omitempty"`
+	// Number of tasks that hold resources.
+	Running int32 `protobuf:"varint,9,opt,name=running,proto3" json:"running,omitempty"`
+	// Number of tasks that wait.
+	Waiting int32 `protobuf:"varint,10,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	// Number of tasks of jobs that have not ended, in all states.
 	Tasks    int64 `protobuf:"varint,11,opt,name=tasks,proto3" json:"tasks,omitempty"`
 	MaxTasks int32 `protobuf:"varint,12,opt,name=max_tasks,json=maxTasks,proto3" json:"max_tasks,omitempty"` // 0: none
@@ -3439,15 +3643,23 @@ func (x *QueueStatus) GetJobsWaiting() int32 {
 
 // An event record. The numbers are those of the design "Historical Usage Tracking".
 type Event struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Type          int32                  `protobuf:"varint,1,opt,name=type,proto3" json:"type,omitempty"`
-	Change        int32                  `protobuf:"varint,2,opt,name=change,proto3" json:"change,omitempty"`
-	Detail        int32                  `protobuf:"varint,3,opt,name=detail,proto3" json:"detail,omitempty"`
-	Time          int64                  `protobuf:"varint,4,opt,name=time,proto3" json:"time,omitempty"`
-	Object        string                 `protobuf:"bytes,5,opt,name=object,proto3" json:"object,omitempty"`
-	Reference     string                 `protobuf:"bytes,6,opt,name=reference,proto3" json:"reference,omitempty"`
-	Resources     *Resources             `protobuf:"bytes,7,opt,name=resources,proto3" json:"resources,omitempty"`
-	Message       string                 `protobuf:"bytes,8,opt,name=message,proto3" json:"message,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Number of YuniKorn's type: what the event is about.
+	Type int32 `protobuf:"varint,1,opt,name=type,proto3" json:"type,omitempty"`
+	// Number of YuniKorn's change: set, add or remove.
+	Change int32 `protobuf:"varint,2,opt,name=change,proto3" json:"change,omitempty"`
+	// Number of YuniKorn's detail, or of one that Plimsoll adds.
+	Detail int32 `protobuf:"varint,3,opt,name=detail,proto3" json:"detail,omitempty"`
+	// Unix nanoseconds.
+	Time int64 `protobuf:"varint,4,opt,name=time,proto3" json:"time,omitempty"`
+	// Id of the object.
+	Object string `protobuf:"bytes,5,opt,name=object,proto3" json:"object,omitempty"`
+	// Id of the second object; may be empty.
+	Reference string `protobuf:"bytes,6,opt,name=reference,proto3" json:"reference,omitempty"`
+	// The resources that changed, if any did.
+	Resources *Resources `protobuf:"bytes,7,opt,name=resources,proto3" json:"resources,omitempty"`
+	// The event in words; may be empty.
+	Message       string `protobuf:"bytes,8,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -310,14 +310,17 @@ type isPolicy_Kind interface {
 }
 
 type Policy_Action struct {
+	// The measures of a rule.
 	Action *Action `protobuf:"bytes,1,opt,name=action,proto3,oneof"`
 }
 
 type Policy_TaskQos struct {
+	// The tasks on which agents may act.
 	TaskQos *TaskQOS `protobuf:"bytes,2,opt,name=task_qos,json=taskQos,proto3,oneof"`
 }
 
 type Policy_NodeQos struct {
+	// The rules of some nodes.
 	NodeQos *NodeQOS `protobuf:"bytes,3,opt,name=node_qos,json=nodeQos,proto3,oneof"`
 }
 
@@ -329,9 +332,11 @@ func (*Policy_NodeQos) isPolicy_Kind() {}
 
 // The name of a policy is unique among those of its kind.
 type PolicyRef struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          PolicyKind             `protobuf:"varint,1,opt,name=kind,proto3,enum=plimsoll.v1.PolicyKind" json:"kind,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Kind of the policy.
+	Kind PolicyKind `protobuf:"varint,1,opt,name=kind,proto3,enum=plimsoll.v1.PolicyKind" json:"kind,omitempty"`
+	// Its name.
+	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -382,11 +387,15 @@ func (x *PolicyRef) GetName() string {
 
 // The waterlines of the nodes that have all attributes of the selector.
 type NodeQOS struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Selector      map[string]string      `protobuf:"bytes,2,rep,name=selector,proto3" json:"selector,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Rules         []*QOSRule             `protobuf:"bytes,3,rep,name=rules,proto3" json:"rules,omitempty"`
-	Options       *QOSOptions            `protobuf:"bytes,4,opt,name=options,proto3" json:"options,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the policy.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Attributes that a node must have, all of them; empty: every node.
+	Selector map[string]string `protobuf:"bytes,2,rep,name=selector,proto3" json:"selector,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The rules.
+	Rules []*QOSRule `protobuf:"bytes,3,rep,name=rules,proto3" json:"rules,omitempty"`
+	// How the nodes plan.
+	Options       *QOSOptions `protobuf:"bytes,4,opt,name=options,proto3" json:"options,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -453,11 +462,16 @@ func (x *NodeQOS) GetOptions() *QOSOptions {
 type QOSOptions struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Percent of the gap.
-	Excess        int32 `protobuf:"varint,1,opt,name=excess,proto3" json:"excess,omitempty"`
-	OverdueNanos  int64 `protobuf:"varint,2,opt,name=overdue_nanos,json=overdueNanos,proto3" json:"overdue_nanos,omitempty"`
-	StaleNanos    int64 `protobuf:"varint,3,opt,name=stale_nanos,json=staleNanos,proto3" json:"stale_nanos,omitempty"`
-	BackoffNanos  int64 `protobuf:"varint,4,opt,name=backoff_nanos,json=backoffNanos,proto3" json:"backoff_nanos,omitempty"`
-	SettleNanos   int64 `protobuf:"varint,5,opt,name=settle_nanos,json=settleNanos,proto3" json:"settle_nanos,omitempty"`
+	Excess int32 `protobuf:"varint,1,opt,name=excess,proto3" json:"excess,omitempty"`
+	// Time after its grace from which an evicted task that is still there no longer counts.
+	OverdueNanos int64 `protobuf:"varint,2,opt,name=overdue_nanos,json=overdueNanos,proto3" json:"overdue_nanos,omitempty"`
+	// Time for which a metric may be missing before hold decides.
+	StaleNanos int64 `protobuf:"varint,3,opt,name=stale_nanos,json=staleNanos,proto3" json:"stale_nanos,omitempty"`
+	// Time for which a task is left alone after an action on it failed. It doubles.
+	BackoffNanos int64 `protobuf:"varint,4,opt,name=backoff_nanos,json=backoffNanos,proto3" json:"backoff_nanos,omitempty"`
+	// Time without giving back after a task had to be throttled again soon. It doubles.
+	SettleNanos int64 `protobuf:"varint,5,opt,name=settle_nanos,json=settleNanos,proto3" json:"settle_nanos,omitempty"`
+	// Time until an action shows in the measured figures.
 	LagNanos      int64 `protobuf:"varint,6,opt,name=lag_nanos,json=lagNanos,proto3" json:"lag_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -537,17 +551,23 @@ func (x *QOSOptions) GetLagNanos() int64 {
 
 // A rule for one metric. Lines are quantities in the metric's unit, as in policy files.
 type QOSRule struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Name      string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Metric    string                 `protobuf:"bytes,2,opt,name=metric,proto3" json:"metric,omitempty"`
-	Waterline string                 `protobuf:"bytes,3,opt,name=waterline,proto3" json:"waterline,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Unique in the policy.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Name of the metric, such as cpu_total_utilization.
+	Metric string `protobuf:"bytes,2,opt,name=metric,proto3" json:"metric,omitempty"`
+	// The rule is triggered above this line.
+	Waterline string `protobuf:"bytes,3,opt,name=waterline,proto3" json:"waterline,omitempty"`
 	// Empty: the waterline.
 	Release string `protobuf:"bytes,4,opt,name=release,proto3" json:"release,omitempty"`
 	// Samples in a row; 0: 1.
-	TriggerAfter int32  `protobuf:"varint,5,opt,name=trigger_after,json=triggerAfter,proto3" json:"trigger_after,omitempty"`
-	RestoreAfter int32  `protobuf:"varint,6,opt,name=restore_after,json=restoreAfter,proto3" json:"restore_after,omitempty"`
-	Action       string `protobuf:"bytes,7,opt,name=action,proto3" json:"action,omitempty"`
-	Preview      bool   `protobuf:"varint,8,opt,name=preview,proto3" json:"preview,omitempty"`
+	TriggerAfter int32 `protobuf:"varint,5,opt,name=trigger_after,json=triggerAfter,proto3" json:"trigger_after,omitempty"`
+	// Samples in a row at the release line or below; 0: 1.
+	RestoreAfter int32 `protobuf:"varint,6,opt,name=restore_after,json=restoreAfter,proto3" json:"restore_after,omitempty"`
+	// Name of an Action.
+	Action string `protobuf:"bytes,7,opt,name=action,proto3" json:"action,omitempty"`
+	// Report what the action would do, without doing it.
+	Preview bool `protobuf:"varint,8,opt,name=preview,proto3" json:"preview,omitempty"`
 	// Do nothing while the metric is missing.
 	Hold          bool `protobuf:"varint,9,opt,name=hold,proto3" json:"hold,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -649,14 +669,21 @@ func (x *QOSRule) GetHold() bool {
 
 // The measures of a rule, in increasing severity: weight, throttle, freeze, evict.
 type Action struct {
-	state             protoimpl.MessageState `protogen:"open.v1"`
-	Name              string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	CoolDownNanos     int64                  `protobuf:"varint,2,opt,name=cool_down_nanos,json=coolDownNanos,proto3" json:"cool_down_nanos,omitempty"`
-	Weight            *WeightAction          `protobuf:"bytes,3,opt,name=weight,proto3" json:"weight,omitempty"`
-	Throttle          *ThrottleAction        `protobuf:"bytes,4,opt,name=throttle,proto3" json:"throttle,omitempty"`
-	Freeze            *FreezeAction          `protobuf:"bytes,5,opt,name=freeze,proto3" json:"freeze,omitempty"`
-	Evict             *EvictAction           `protobuf:"bytes,6,opt,name=evict,proto3" json:"evict,omitempty"`
-	DisableScheduling bool                   `protobuf:"varint,7,opt,name=disable_scheduling,json=disableScheduling,proto3" json:"disable_scheduling,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the policy.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Time for which the node stays closed after the last sample above the line.
+	CoolDownNanos int64 `protobuf:"varint,2,opt,name=cool_down_nanos,json=coolDownNanos,proto3" json:"cool_down_nanos,omitempty"`
+	// Let other tasks go first.
+	Weight *WeightAction `protobuf:"bytes,3,opt,name=weight,proto3" json:"weight,omitempty"`
+	// Lower processor quotas.
+	Throttle *ThrottleAction `protobuf:"bytes,4,opt,name=throttle,proto3" json:"throttle,omitempty"`
+	// Suspend tasks.
+	Freeze *FreezeAction `protobuf:"bytes,5,opt,name=freeze,proto3" json:"freeze,omitempty"`
+	// Stop tasks, which go back to their queue.
+	Evict *EvictAction `protobuf:"bytes,6,opt,name=evict,proto3" json:"evict,omitempty"`
+	// Let the node take no new tasks.
+	DisableScheduling bool `protobuf:"varint,7,opt,name=disable_scheduling,json=disableScheduling,proto3" json:"disable_scheduling,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -741,9 +768,11 @@ func (x *Action) GetDisableScheduling() bool {
 }
 
 type WeightAction struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Idle          bool                   `protobuf:"varint,1,opt,name=idle,proto3" json:"idle,omitempty"`
-	Shares        int64                  `protobuf:"varint,2,opt,name=shares,proto3" json:"shares,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Run only when nothing else wants to run.
+	Idle bool `protobuf:"varint,1,opt,name=idle,proto3" json:"idle,omitempty"`
+	// Without idle: the weight, in units of cpu.shares.
+	Shares        int64 `protobuf:"varint,2,opt,name=shares,proto3" json:"shares,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -794,9 +823,11 @@ func (x *WeightAction) GetShares() int64 {
 
 // A limit on processor time. Both fields are percentages.
 type ThrottleAction struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	MinRatio      int32                  `protobuf:"varint,1,opt,name=min_ratio,json=minRatio,proto3" json:"min_ratio,omitempty"`
-	Step          int32                  `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the task's own limit: the quota is not lowered below it.
+	MinRatio int32 `protobuf:"varint,1,opt,name=min_ratio,json=minRatio,proto3" json:"min_ratio,omitempty"`
+	// Of the present quota: what is taken away or given back at a time.
+	Step          int32 `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -846,8 +877,9 @@ func (x *ThrottleAction) GetStep() int32 {
 }
 
 type FreezeAction struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ForNanos      int64                  `protobuf:"varint,1,opt,name=for_nanos,json=forNanos,proto3" json:"for_nanos,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Longest time for which a task is suspended.
+	ForNanos      int64 `protobuf:"varint,1,opt,name=for_nanos,json=forNanos,proto3" json:"for_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -892,8 +924,9 @@ func (x *FreezeAction) GetForNanos() int64 {
 type EvictAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 0: the grace period of the task.
-	GraceNanos    int64 `protobuf:"varint,1,opt,name=grace_nanos,json=graceNanos,proto3" json:"grace_nanos,omitempty"`
-	Reclaim       bool  `protobuf:"varint,2,opt,name=reclaim,proto3" json:"reclaim,omitempty"`
+	GraceNanos int64 `protobuf:"varint,1,opt,name=grace_nanos,json=graceNanos,proto3" json:"grace_nanos,omitempty"`
+	// For memory: first reclaim what is possible without stopping a task.
+	Reclaim       bool `protobuf:"varint,2,opt,name=reclaim,proto3" json:"reclaim,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -944,14 +977,21 @@ func (x *EvictAction) GetReclaim() bool {
 
 // The tasks on which the agent may act, and the allowed actions.
 type TaskQOS struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Labels        map[string]string      `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Match         []*PolicyRequirement   `protobuf:"bytes,3,rep,name=match,proto3" json:"match,omitempty"`
-	Allowed       []string               `protobuf:"bytes,4,rep,name=allowed,proto3" json:"allowed,omitempty"`
-	Prefer        bool                   `protobuf:"varint,5,opt,name=prefer,proto3" json:"prefer,omitempty"`
-	Avoid         bool                   `protobuf:"varint,6,opt,name=avoid,proto3" json:"avoid,omitempty"`
-	Critical      bool                   `protobuf:"varint,7,opt,name=critical,proto3" json:"critical,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the policy.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Labels of the job, all of which must be equal.
+	Labels map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Conditions, all of which must hold.
+	Match []*PolicyRequirement `protobuf:"bytes,3,rep,name=match,proto3" json:"match,omitempty"`
+	// Names of the Actions that may act on these tasks.
+	Allowed []string `protobuf:"bytes,4,rep,name=allowed,proto3" json:"allowed,omitempty"`
+	// Act on these before others of their class and priority.
+	Prefer bool `protobuf:"varint,5,opt,name=prefer,proto3" json:"prefer,omitempty"`
+	// Act on these after others of their class and priority.
+	Avoid bool `protobuf:"varint,6,opt,name=avoid,proto3" json:"avoid,omitempty"`
+	// Never act on these, whatever other policies allow.
+	Critical      bool `protobuf:"varint,7,opt,name=critical,proto3" json:"critical,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1037,10 +1077,13 @@ func (x *TaskQOS) GetCritical() bool {
 
 // A condition on a task. It holds if one of the values matches or, with not, if none does.
 type PolicyRequirement struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Scope         PolicyScope            `protobuf:"varint,1,opt,name=scope,proto3,enum=plimsoll.v1.PolicyScope" json:"scope,omitempty"`
-	Not           bool                   `protobuf:"varint,2,opt,name=not,proto3" json:"not,omitempty"`
-	Values        []string               `protobuf:"bytes,3,rep,name=values,proto3" json:"values,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The property.
+	Scope PolicyScope `protobuf:"varint,1,opt,name=scope,proto3,enum=plimsoll.v1.PolicyScope" json:"scope,omitempty"`
+	// The condition holds if no value matches.
+	Not bool `protobuf:"varint,2,opt,name=not,proto3" json:"not,omitempty"`
+	// The values; a range of priorities is written as 1000-3000.
+	Values        []string `protobuf:"bytes,3,rep,name=values,proto3" json:"values,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1284,29 +1327,38 @@ func (x *NodeReport) GetEvents() []*QOSEvent {
 // The readings and planned actions of a QoS agent, for people who watch.
 type NodeQOSStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Id of the node.
+	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	// Time of the sample in Unix nanoseconds.
 	At int64 `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"`
 	// Number of the sample.
-	Sequence           uint64     `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	Lines              []*QOSLine `protobuf:"bytes,4,rep,name=lines,proto3" json:"lines,omitempty"`
-	SchedulingDisabled bool       `protobuf:"varint,5,opt,name=scheduling_disabled,json=schedulingDisabled,proto3" json:"scheduling_disabled,omitempty"`
-	SchedulingReason   string     `protobuf:"bytes,6,opt,name=scheduling_reason,json=schedulingReason,proto3" json:"scheduling_reason,omitempty"`
-	Extended           *Resources `protobuf:"bytes,7,opt,name=extended,proto3" json:"extended,omitempty"`
+	Sequence uint64 `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// The rules of this node with their readings.
+	Lines []*QOSLine `protobuf:"bytes,4,rep,name=lines,proto3" json:"lines,omitempty"`
+	// The agent lets the node take no new tasks.
+	SchedulingDisabled bool `protobuf:"varint,5,opt,name=scheduling_disabled,json=schedulingDisabled,proto3" json:"scheduling_disabled,omitempty"`
+	// Why it does not.
+	SchedulingReason string `protobuf:"bytes,6,opt,name=scheduling_reason,json=schedulingReason,proto3" json:"scheduling_reason,omitempty"`
+	// The extended resources that the node offers.
+	Extended *Resources `protobuf:"bytes,7,opt,name=extended,proto3" json:"extended,omitempty"`
 	// In the order in which the agent would act on them.
 	Tasks []*QOSTask `protobuf:"bytes,8,rep,name=tasks,proto3" json:"tasks,omitempty"`
 	// The plan of the last sample.
-	Plan    []*QOSStep `protobuf:"bytes,9,rep,name=plan,proto3" json:"plan,omitempty"`
+	Plan []*QOSStep `protobuf:"bytes,9,rep,name=plan,proto3" json:"plan,omitempty"`
+	// The actions that were left out.
 	Skipped []*QOSSkip `protobuf:"bytes,10,rep,name=skipped,proto3" json:"skipped,omitempty"`
 	// Readings of the node by metric, in the metric's finest unit. A metric without a reading is
 	// missing.
-	Values       map[string]int64 `protobuf:"bytes,11,rep,name=values,proto3" json:"values,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	CpuNanocores int64            `protobuf:"varint,12,opt,name=cpu_nanocores,json=cpuNanocores,proto3" json:"cpu_nanocores,omitempty"`
-	MemoryBytes  int64            `protobuf:"varint,13,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	Values map[string]int64 `protobuf:"bytes,11,rep,name=values,proto3" json:"values,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Processor use of the node.
+	CpuNanocores int64 `protobuf:"varint,12,opt,name=cpu_nanocores,json=cpuNanocores,proto3" json:"cpu_nanocores,omitempty"`
+	// Memory use of the node.
+	MemoryBytes int64 `protobuf:"varint,13,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
 	// Reason why the last sample led to no plan; empty: it led to one.
 	Waits string `protobuf:"bytes,14,opt,name=waits,proto3" json:"waits,omitempty"`
 	// A limitation of this node, such as control groups that cannot be changed; empty: none.
-	Unable        string         `protobuf:"bytes,15,opt,name=unable,proto3" json:"unable,omitempty"`
+	Unable string `protobuf:"bytes,15,opt,name=unable,proto3" json:"unable,omitempty"`
+	// The lines of the last plan.
 	Waterlines    *QOSWaterlines `protobuf:"bytes,16,opt,name=waterlines,proto3" json:"waterlines,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1520,13 +1572,17 @@ func (x *QOSWaterlines) GetEvict() []*QOSWaterline {
 
 // A line of a set. value and gap are in 1/scale of the unit.
 type QOSWaterline struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Metric string                 `protobuf:"bytes,1,opt,name=metric,proto3" json:"metric,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the metric.
+	Metric string `protobuf:"bytes,1,opt,name=metric,proto3" json:"metric,omitempty"`
 	// nodeqos/rule
-	Rule  string `protobuf:"bytes,2,opt,name=rule,proto3" json:"rule,omitempty"`
-	Unit  string `protobuf:"bytes,3,opt,name=unit,proto3" json:"unit,omitempty"`
-	Scale int64  `protobuf:"varint,4,opt,name=scale,proto3" json:"scale,omitempty"`
-	Value int64  `protobuf:"varint,5,opt,name=value,proto3" json:"value,omitempty"`
+	Rule string `protobuf:"bytes,2,opt,name=rule,proto3" json:"rule,omitempty"`
+	// As QOSLine.unit.
+	Unit string `protobuf:"bytes,3,opt,name=unit,proto3" json:"unit,omitempty"`
+	// The parts that a unit has.
+	Scale int64 `protobuf:"varint,4,opt,name=scale,proto3" json:"scale,omitempty"`
+	// Where the line is.
+	Value int64 `protobuf:"varint,5,opt,name=value,proto3" json:"value,omitempty"`
 	// This is the lowest line of its metric in the set, which decides.
 	Smallest bool `protobuf:"varint,6,opt,name=smallest,proto3" json:"smallest,omitempty"`
 	// Distance between the metric and the line, never negative; 0 too while the metric is missing.
@@ -1618,21 +1674,29 @@ func (x *QOSWaterline) GetGap() int64 {
 type QOSLine struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// nodeqos/rule
-	Rule   string `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	Rule string `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	// Name of the metric.
 	Metric string `protobuf:"bytes,2,opt,name=metric,proto3" json:"metric,omitempty"`
 	// percent, cores, bytes, or empty for a plain number.
-	Unit      string `protobuf:"bytes,3,opt,name=unit,proto3" json:"unit,omitempty"`
-	Scale     int64  `protobuf:"varint,4,opt,name=scale,proto3" json:"scale,omitempty"`
-	Waterline int64  `protobuf:"varint,5,opt,name=waterline,proto3" json:"waterline,omitempty"`
-	Release   int64  `protobuf:"varint,6,opt,name=release,proto3" json:"release,omitempty"`
-	Usage     int64  `protobuf:"varint,7,opt,name=usage,proto3" json:"usage,omitempty"`
+	Unit string `protobuf:"bytes,3,opt,name=unit,proto3" json:"unit,omitempty"`
+	// The parts that a unit has.
+	Scale int64 `protobuf:"varint,4,opt,name=scale,proto3" json:"scale,omitempty"`
+	// The rule is triggered above this line.
+	Waterline int64 `protobuf:"varint,5,opt,name=waterline,proto3" json:"waterline,omitempty"`
+	// The line down to which the action goes on.
+	Release int64 `protobuf:"varint,6,opt,name=release,proto3" json:"release,omitempty"`
+	// The last reading.
+	Usage int64 `protobuf:"varint,7,opt,name=usage,proto3" json:"usage,omitempty"`
 	// Amount to be released until the line is reached; 0: none.
-	Gap       int64 `protobuf:"varint,8,opt,name=gap,proto3" json:"gap,omitempty"`
-	Triggered bool  `protobuf:"varint,9,opt,name=triggered,proto3" json:"triggered,omitempty"`
+	Gap int64 `protobuf:"varint,8,opt,name=gap,proto3" json:"gap,omitempty"`
+	// The rule is triggered.
+	Triggered bool `protobuf:"varint,9,opt,name=triggered,proto3" json:"triggered,omitempty"`
 	// Time since which the rule is triggered, in Unix nanoseconds; 0: it is not triggered.
-	Since   int64  `protobuf:"varint,10,opt,name=since,proto3" json:"since,omitempty"`
-	Action  string `protobuf:"bytes,11,opt,name=action,proto3" json:"action,omitempty"`
-	Preview bool   `protobuf:"varint,12,opt,name=preview,proto3" json:"preview,omitempty"`
+	Since int64 `protobuf:"varint,10,opt,name=since,proto3" json:"since,omitempty"`
+	// Name of its Action.
+	Action string `protobuf:"bytes,11,opt,name=action,proto3" json:"action,omitempty"`
+	// The action is only reported.
+	Preview bool `protobuf:"varint,12,opt,name=preview,proto3" json:"preview,omitempty"`
 	// There is no usable sample of the metric.
 	Missing bool `protobuf:"varint,13,opt,name=missing,proto3" json:"missing,omitempty"`
 	// Text for people on the reason of a wait, such as "2 of 3 samples"; empty: none.
@@ -1770,22 +1834,31 @@ func (x *QOSLine) GetWaits() string {
 }
 
 type QOSTask struct {
-	state        protoimpl.MessageState `protogen:"open.v1"`
-	Task         string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	Attempt      int32                  `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Class        Class                  `protobuf:"varint,3,opt,name=class,proto3,enum=plimsoll.v1.Class" json:"class,omitempty"`
-	Priority     int32                  `protobuf:"varint,4,opt,name=priority,proto3" json:"priority,omitempty"`
-	CpuNanocores int64                  `protobuf:"varint,5,opt,name=cpu_nanocores,json=cpuNanocores,proto3" json:"cpu_nanocores,omitempty"`
-	MemoryBytes  int64                  `protobuf:"varint,6,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the task.
+	Task string `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	// Number of the attempt.
+	Attempt int32 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// Its class.
+	Class Class `protobuf:"varint,3,opt,name=class,proto3,enum=plimsoll.v1.Class" json:"class,omitempty"`
+	// Its priority in the class.
+	Priority int32 `protobuf:"varint,4,opt,name=priority,proto3" json:"priority,omitempty"`
+	// Processor use.
+	CpuNanocores int64 `protobuf:"varint,5,opt,name=cpu_nanocores,json=cpuNanocores,proto3" json:"cpu_nanocores,omitempty"`
+	// Memory use.
+	MemoryBytes int64 `protobuf:"varint,6,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
 	// Use of extended cpu in thousandths of the request; 0: no request.
 	ExtRatioPermille int64 `protobuf:"varint,7,opt,name=ext_ratio_permille,json=extRatioPermille,proto3" json:"ext_ratio_permille,omitempty"`
 	// Unix nanoseconds; 0: the task does not run yet.
 	Started int64 `protobuf:"varint,8,opt,name=started,proto3" json:"started,omitempty"`
 	// Present and original processor quota; 0: none.
-	QuotaNanocores         int64 `protobuf:"varint,9,opt,name=quota_nanocores,json=quotaNanocores,proto3" json:"quota_nanocores,omitempty"`
+	QuotaNanocores int64 `protobuf:"varint,9,opt,name=quota_nanocores,json=quotaNanocores,proto3" json:"quota_nanocores,omitempty"`
+	// See quota_nanocores.
 	OriginalQuotaNanocores int64 `protobuf:"varint,10,opt,name=original_quota_nanocores,json=originalQuotaNanocores,proto3" json:"original_quota_nanocores,omitempty"`
-	Idle                   bool  `protobuf:"varint,11,opt,name=idle,proto3" json:"idle,omitempty"`
-	Frozen                 bool  `protobuf:"varint,12,opt,name=frozen,proto3" json:"frozen,omitempty"`
+	// It runs only while nothing else wants to run.
+	Idle bool `protobuf:"varint,11,opt,name=idle,proto3" json:"idle,omitempty"`
+	// It is suspended.
+	Frozen bool `protobuf:"varint,12,opt,name=frozen,proto3" json:"frozen,omitempty"`
 	// Severest measure in force: weight, throttle, freeze or evict; empty: none.
 	Rung string `protobuf:"bytes,13,opt,name=rung,proto3" json:"rung,omitempty"`
 	// Names of the Actions that may be applied to the task.
@@ -1795,29 +1868,38 @@ type QOSTask struct {
 	// The last action is not complete, so its release still counts as pending.
 	Pending bool `protobuf:"varint,16,opt,name=pending,proto3" json:"pending,omitempty"`
 	// Properties by which policies choose tasks.
-	Owner  string            `protobuf:"bytes,17,opt,name=owner,proto3" json:"owner,omitempty"`
-	Queue  string            `protobuf:"bytes,18,opt,name=queue,proto3" json:"queue,omitempty"`
+	Owner string `protobuf:"bytes,17,opt,name=owner,proto3" json:"owner,omitempty"`
+	// Queue of its job.
+	Queue string `protobuf:"bytes,18,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Labels of its job.
 	Labels map[string]string `protobuf:"bytes,19,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Extended resources that the task holds.
 	ExtCpuNanocores int64 `protobuf:"varint,20,opt,name=ext_cpu_nanocores,json=extCpuNanocores,proto3" json:"ext_cpu_nanocores,omitempty"`
-	ExtMemoryBytes  int64 `protobuf:"varint,21,opt,name=ext_memory_bytes,json=extMemoryBytes,proto3" json:"ext_memory_bytes,omitempty"`
+	// See ext_cpu_nanocores.
+	ExtMemoryBytes int64 `protobuf:"varint,21,opt,name=ext_memory_bytes,json=extMemoryBytes,proto3" json:"ext_memory_bytes,omitempty"`
 	// Processor limit of its specification, and the request below which it is never throttled; 0:
 	// none.
-	LimitNanocores   int64 `protobuf:"varint,22,opt,name=limit_nanocores,json=limitNanocores,proto3" json:"limit_nanocores,omitempty"`
+	LimitNanocores int64 `protobuf:"varint,22,opt,name=limit_nanocores,json=limitNanocores,proto3" json:"limit_nanocores,omitempty"`
+	// See limit_nanocores.
 	RequestNanocores int64 `protobuf:"varint,23,opt,name=request_nanocores,json=requestNanocores,proto3" json:"request_nanocores,omitempty"`
 	// Weight in units of cpu.shares: the present one, and the one before it was lowered (0: it was
 	// not).
-	Shares         int64 `protobuf:"varint,24,opt,name=shares,proto3" json:"shares,omitempty"`
+	Shares int64 `protobuf:"varint,24,opt,name=shares,proto3" json:"shares,omitempty"`
+	// See shares.
 	OriginalShares int64 `protobuf:"varint,25,opt,name=original_shares,json=originalShares,proto3" json:"original_shares,omitempty"`
-	CpuUnknown     bool  `protobuf:"varint,26,opt,name=cpu_unknown,json=cpuUnknown,proto3" json:"cpu_unknown,omitempty"`
-	MemoryUnknown  bool  `protobuf:"varint,27,opt,name=memory_unknown,json=memoryUnknown,proto3" json:"memory_unknown,omitempty"`
+	// The processor use is not known.
+	CpuUnknown bool `protobuf:"varint,26,opt,name=cpu_unknown,json=cpuUnknown,proto3" json:"cpu_unknown,omitempty"`
+	// The memory use is not known.
+	MemoryUnknown bool `protobuf:"varint,27,opt,name=memory_unknown,json=memoryUnknown,proto3" json:"memory_unknown,omitempty"`
 	// The task is being stopped, by the QoS agent or otherwise.
 	Stopping bool `protobuf:"varint,28,opt,name=stopping,proto3" json:"stopping,omitempty"`
 	// Share of time in which some of the task's processes wait, in thousandths of a percent. Valid
 	// only with pressure_known.
-	CpuPressure    int64 `protobuf:"varint,29,opt,name=cpu_pressure,json=cpuPressure,proto3" json:"cpu_pressure,omitempty"`
+	CpuPressure int64 `protobuf:"varint,29,opt,name=cpu_pressure,json=cpuPressure,proto3" json:"cpu_pressure,omitempty"`
+	// The same for memory.
 	MemoryPressure int64 `protobuf:"varint,30,opt,name=memory_pressure,json=memoryPressure,proto3" json:"memory_pressure,omitempty"`
-	PressureKnown  bool  `protobuf:"varint,31,opt,name=pressure_known,json=pressureKnown,proto3" json:"pressure_known,omitempty"`
+	// Both pressures are known.
+	PressureKnown bool `protobuf:"varint,31,opt,name=pressure_known,json=pressureKnown,proto3" json:"pressure_known,omitempty"`
 	// The task's own quota has delayed it, so its pressure is no sign of the node's load.
 	OwnQuota bool `protobuf:"varint,32,opt,name=own_quota,json=ownQuota,proto3" json:"own_quota,omitempty"`
 	// Readings of user-defined metrics.
@@ -2088,17 +2170,25 @@ func (x *QOSTask) GetValues() map[string]int64 {
 }
 
 type QOSStep struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Task   string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	Verb   string                 `protobuf:"bytes,2,opt,name=verb,proto3" json:"verb,omitempty"`
-	Metric string                 `protobuf:"bytes,3,opt,name=metric,proto3" json:"metric,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the task.
+	Task string `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	// What is done.
+	Verb string `protobuf:"bytes,2,opt,name=verb,proto3" json:"verb,omitempty"`
+	// The metric that it shall lower.
+	Metric string `protobuf:"bytes,3,opt,name=metric,proto3" json:"metric,omitempty"`
 	// nodeqos/rule
-	Rule          string `protobuf:"bytes,4,opt,name=rule,proto3" json:"rule,omitempty"`
-	Amount        string `protobuf:"bytes,5,opt,name=amount,proto3" json:"amount,omitempty"`
-	Before        string `protobuf:"bytes,6,opt,name=before,proto3" json:"before,omitempty"`
-	After         string `protobuf:"bytes,7,opt,name=after,proto3" json:"after,omitempty"`
-	Reason        string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
-	Preview       bool   `protobuf:"varint,9,opt,name=preview,proto3" json:"preview,omitempty"`
+	Rule string `protobuf:"bytes,4,opt,name=rule,proto3" json:"rule,omitempty"`
+	// What it releases, as a text.
+	Amount string `protobuf:"bytes,5,opt,name=amount,proto3" json:"amount,omitempty"`
+	// The state before, as a text.
+	Before string `protobuf:"bytes,6,opt,name=before,proto3" json:"before,omitempty"`
+	// The state after it, as a text.
+	After string `protobuf:"bytes,7,opt,name=after,proto3" json:"after,omitempty"`
+	// Why, as a text.
+	Reason string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	// It is only reported.
+	Preview       bool `protobuf:"varint,9,opt,name=preview,proto3" json:"preview,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2197,9 +2287,11 @@ func (x *QOSStep) GetPreview() bool {
 }
 
 type QOSSkip struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Task   string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	Reason string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the task.
+	Task string `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	// Why, as a text.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	// nodeqos/rule; empty: the skipped step would have given resources back.
 	Rule string `protobuf:"bytes,3,opt,name=rule,proto3" json:"rule,omitempty"`
 	// The action that was skipped.

@@ -89,7 +89,8 @@ func (WatchChange) EnumDescriptor() ([]byte, []int) {
 // WatchPoint is a place in the sequence of changes. A caller sends one back as it came.
 type WatchPoint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Epoch uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Epoch in which the revision counts.
+	Epoch uint64 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// Every change up to this revision lies before the point.
 	Revision uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Number of objects changed by the next revision that lie before the point too. It is above 0
@@ -151,17 +152,22 @@ func (x *WatchPoint) GetPart() uint32 {
 }
 
 type WatchJobsRequest struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Queue  string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
-	Owner  string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
-	States []JobState             `protobuf:"varint,3,rep,packed,name=states,proto3,enum=plimsoll.v1.JobState" json:"states,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As ListJobsRequest.
+	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	// As ListJobsRequest.
+	Owner string `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
+	// As ListJobsRequest.
+	States []JobState `protobuf:"varint,3,rep,packed,name=states,proto3,enum=plimsoll.v1.JobState" json:"states,omitempty"`
 	// Send specifications too.
 	Specs bool `protobuf:"varint,4,opt,name=specs,proto3" json:"specs,omitempty"`
 	// Resume behind this point; unset: begin with a snapshot.
 	From *WatchPoint `protobuf:"bytes,5,opt,name=from,proto3" json:"from,omitempty"`
 	// As ListJobsRequest.
-	Ids           []string     `protobuf:"bytes,6,rep,name=ids,proto3" json:"ids,omitempty"`
-	Labels        []string     `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty"`
+	Ids []string `protobuf:"bytes,6,rep,name=ids,proto3" json:"ids,omitempty"`
+	// As ListJobsRequest.
+	Labels []string `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty"`
+	// As ListJobsRequest.
 	Results       []TaskResult `protobuf:"varint,8,rep,packed,name=results,proto3,enum=plimsoll.v1.TaskResult" json:"results,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -254,8 +260,9 @@ func (x *WatchJobsRequest) GetResults() []TaskResult {
 }
 
 type WatchedJob struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Change WatchChange            `protobuf:"varint,1,opt,name=change,proto3,enum=plimsoll.v1.WatchChange" json:"change,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What happened to the job.
+	Change WatchChange `protobuf:"varint,1,opt,name=change,proto3,enum=plimsoll.v1.WatchChange" json:"change,omitempty"`
 	// Without its specification unless the request asks for it.
 	Job *Job `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
 	// Revision of the change; 0 in the snapshot.
@@ -326,7 +333,8 @@ func (x *WatchedJob) GetArchived() bool {
 
 type WatchJobsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Jobs  []*WatchedJob          `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	// The jobs of the snapshot, or those that changed.
+	Jobs []*WatchedJob `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
 	// Everything up to this point has been sent. Unset before the end of the snapshot. A message
 	// without objects only moves the point.
 	Point *WatchPoint `protobuf:"bytes,2,opt,name=point,proto3" json:"point,omitempty"`
@@ -388,15 +396,19 @@ func (x *WatchJobsResponse) GetSnapshotEnd() bool {
 }
 
 type WatchTasksRequest struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Job    string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Node   string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
-	States []TaskState            `protobuf:"varint,3,rep,packed,name=states,proto3,enum=plimsoll.v1.TaskState" json:"states,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As ListTasksRequest.
+	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// As ListTasksRequest.
+	Node string `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	// As ListTasksRequest.
+	States []TaskState `protobuf:"varint,3,rep,packed,name=states,proto3,enum=plimsoll.v1.TaskState" json:"states,omitempty"`
 	// As WatchJobsRequest.from.
 	From *WatchPoint `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`
 	// As ListTasksRequest.
-	Results       []TaskResult `protobuf:"varint,5,rep,packed,name=results,proto3,enum=plimsoll.v1.TaskResult" json:"results,omitempty"`
-	ExitCodes     []int32      `protobuf:"varint,6,rep,packed,name=exit_codes,json=exitCodes,proto3" json:"exit_codes,omitempty"`
+	Results []TaskResult `protobuf:"varint,5,rep,packed,name=results,proto3,enum=plimsoll.v1.TaskResult" json:"results,omitempty"`
+	// As ListTasksRequest.
+	ExitCodes     []int32 `protobuf:"varint,6,rep,packed,name=exit_codes,json=exitCodes,proto3" json:"exit_codes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -474,9 +486,11 @@ func (x *WatchTasksRequest) GetExitCodes() []int32 {
 }
 
 type WatchedTask struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Change WatchChange            `protobuf:"varint,1,opt,name=change,proto3,enum=plimsoll.v1.WatchChange" json:"change,omitempty"`
-	Task   *Task                  `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What happened to the task.
+	Change WatchChange `protobuf:"varint,1,opt,name=change,proto3,enum=plimsoll.v1.WatchChange" json:"change,omitempty"`
+	// The task.
+	Task *Task `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
 	// As WatchedJob.revision.
 	Revision      uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -536,10 +550,12 @@ func (x *WatchedTask) GetRevision() uint64 {
 
 type WatchTasksResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Tasks []*WatchedTask         `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	// The tasks of the snapshot, or those that changed.
+	Tasks []*WatchedTask `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
 	// As WatchJobsResponse.point.
-	Point         *WatchPoint `protobuf:"bytes,2,opt,name=point,proto3" json:"point,omitempty"`
-	SnapshotEnd   bool        `protobuf:"varint,3,opt,name=snapshot_end,json=snapshotEnd,proto3" json:"snapshot_end,omitempty"`
+	Point *WatchPoint `protobuf:"bytes,2,opt,name=point,proto3" json:"point,omitempty"`
+	// As WatchJobsResponse.snapshot_end.
+	SnapshotEnd   bool `protobuf:"varint,3,opt,name=snapshot_end,json=snapshotEnd,proto3" json:"snapshot_end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -641,9 +657,11 @@ func (x *WatchNodesRequest) GetFrom() *WatchPoint {
 }
 
 type WatchedNode struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Change WatchChange            `protobuf:"varint,1,opt,name=change,proto3,enum=plimsoll.v1.WatchChange" json:"change,omitempty"`
-	Node   *NodeInfo              `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What happened to the node.
+	Change WatchChange `protobuf:"varint,1,opt,name=change,proto3,enum=plimsoll.v1.WatchChange" json:"change,omitempty"`
+	// The node.
+	Node *NodeInfo `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
 	// As WatchedJob.revision.
 	Revision      uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -703,10 +721,12 @@ func (x *WatchedNode) GetRevision() uint64 {
 
 type WatchNodesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Nodes []*WatchedNode         `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// The nodes of the snapshot, or those that changed.
+	Nodes []*WatchedNode `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	// As WatchJobsResponse.point.
-	Point         *WatchPoint `protobuf:"bytes,2,opt,name=point,proto3" json:"point,omitempty"`
-	SnapshotEnd   bool        `protobuf:"varint,3,opt,name=snapshot_end,json=snapshotEnd,proto3" json:"snapshot_end,omitempty"`
+	Point *WatchPoint `protobuf:"bytes,2,opt,name=point,proto3" json:"point,omitempty"`
+	// As WatchJobsResponse.snapshot_end.
+	SnapshotEnd   bool `protobuf:"varint,3,opt,name=snapshot_end,json=snapshotEnd,proto3" json:"snapshot_end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -808,9 +828,11 @@ func (x *WatchQueuesRequest) GetFrom() *WatchPoint {
 }
 
 type WatchedQueue struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Change WatchChange            `protobuf:"varint,1,opt,name=change,proto3,enum=plimsoll.v1.WatchChange" json:"change,omitempty"`
-	Queue  *QueueStatus           `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What happened to the queue.
+	Change WatchChange `protobuf:"varint,1,opt,name=change,proto3,enum=plimsoll.v1.WatchChange" json:"change,omitempty"`
+	// The queue.
+	Queue *QueueStatus `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
 	// As WatchedJob.revision.
 	Revision      uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -869,11 +891,13 @@ func (x *WatchedQueue) GetRevision() uint64 {
 }
 
 type WatchQueuesResponse struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Queues []*WatchedQueue        `protobuf:"bytes,1,rep,name=queues,proto3" json:"queues,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The queues of the snapshot, or those that changed.
+	Queues []*WatchedQueue `protobuf:"bytes,1,rep,name=queues,proto3" json:"queues,omitempty"`
 	// As WatchJobsResponse.point.
-	Point         *WatchPoint `protobuf:"bytes,2,opt,name=point,proto3" json:"point,omitempty"`
-	SnapshotEnd   bool        `protobuf:"varint,3,opt,name=snapshot_end,json=snapshotEnd,proto3" json:"snapshot_end,omitempty"`
+	Point *WatchPoint `protobuf:"bytes,2,opt,name=point,proto3" json:"point,omitempty"`
+	// As WatchJobsResponse.snapshot_end.
+	SnapshotEnd   bool `protobuf:"varint,3,opt,name=snapshot_end,json=snapshotEnd,proto3" json:"snapshot_end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -939,7 +963,8 @@ type WatchEventsRequest struct {
 	// Empty: the present one.
 	InstanceUuid string `protobuf:"bytes,3,opt,name=instance_uuid,json=instanceUuid,proto3" json:"instance_uuid,omitempty"`
 	// As ListEventsRequest.
-	Since         int64          `protobuf:"varint,4,opt,name=since,proto3" json:"since,omitempty"`
+	Since int64 `protobuf:"varint,4,opt,name=since,proto3" json:"since,omitempty"`
+	// As ListEventsRequest.
 	Types         []EventSubject `protobuf:"varint,5,rep,packed,name=types,proto3,enum=plimsoll.v1.EventSubject" json:"types,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1011,10 +1036,12 @@ func (x *WatchEventsRequest) GetTypes() []EventSubject {
 }
 
 type WatchEventsResponse struct {
-	state        protoimpl.MessageState `protogen:"open.v1"`
-	InstanceUuid string                 `protobuf:"bytes,1,opt,name=instance_uuid,json=instanceUuid,proto3" json:"instance_uuid,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As ListEventsResponse.instance_uuid.
+	InstanceUuid string `protobuf:"bytes,1,opt,name=instance_uuid,json=instanceUuid,proto3" json:"instance_uuid,omitempty"`
 	// Id of each event, in the order of events.
-	Ids    []uint64 `protobuf:"varint,2,rep,packed,name=ids,proto3" json:"ids,omitempty"`
+	Ids []uint64 `protobuf:"varint,2,rep,packed,name=ids,proto3" json:"ids,omitempty"`
+	// The events, the oldest first.
 	Events []*Event `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"`
 	// Value of start with which a watch goes on behind this message.
 	Next          uint64 `protobuf:"varint,4,opt,name=next,proto3" json:"next,omitempty"`
