@@ -98,7 +98,9 @@ func TestIDsOfEventsBeginAnewWhenSomeAreLost(t *testing.T) {
 			}
 			before := l.Latest()
 			l.stop()
-			g := &gappy{openStore(t, fs, store.Limits{}), func(revision uint64) bool { return lost(revision, before.Revision()) }}
+			g := &gappy{openStore(t, fs, store.Limits{}), func(revision uint64) bool {
+				return lost(revision, before.Revision())
+			}}
 			l = lead(t, Config{}, g)
 			anew := l.Latest()
 			if anew.InstanceUUID() == before.InstanceUUID() {

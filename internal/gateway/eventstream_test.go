@@ -55,7 +55,9 @@ func nextLine(t *testing.T, from *json.Decoder) (l streamLine) {
 
 func TestEventsAreStreamedAsTheyCome(t *testing.T) {
 	f := cluster()
-	f.emit(plimsoll.Event{Type: plimsoll.EventApp, Object: "first"}, plimsoll.Event{Type: plimsoll.EventApp, Object: "second"})
+	for _, name := range []string{"first", "second"} {
+		f.emit(plimsoll.Event{Type: plimsoll.EventApp, Object: name})
+	}
 	s := serve(t, Config{}, f)
 	status, lines, _ := streamEvents(t, s, "?count=1")
 	head := nextLine(t, lines)
@@ -77,7 +79,8 @@ func TestEventsAreStreamedAsTheyCome(t *testing.T) {
 func TestAStreamOfEventsNeedsALeader(t *testing.T) {
 	f := cluster()
 	f.set(func(f *fake) { f.down = errNoLeader })
-	if status, body := serve(t, Config{}, f).do(t, http.MethodGet, rest.StreamPath, "", nil); status != http.StatusServiceUnavailable {
+	status, body := serve(t, Config{}, f).do(t, http.MethodGet, rest.StreamPath, "", nil)
+	if status != http.StatusServiceUnavailable {
 		t.Errorf("status %d %s", status, body)
 	}
 }
@@ -119,8 +122,13 @@ func TestAnAddressHasABoundOfItsOwn(t *testing.T) {
 		peer  netip.Addr
 		bound string
 	}{
-		{one, ""}, {one, ""}, {one, boundPeerEventStreams}, {other, ""}, {local, ""},
-		{local, boundEventStreams}, {other, boundEventStreams},
+		{one, ""},
+		{one, ""},
+		{one, boundPeerEventStreams},
+		{other, ""},
+		{local, ""},
+		{local, boundEventStreams},
+		{other, boundEventStreams},
 	} {
 		left, bound, err := streams.enter(step.peer)
 		if bound != step.bound || (err == nil) != (step.bound == "") {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -14,8 +15,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/rest"
 )
 
-// publishAllocations adds turns of usual events: allocations with three resources, about 300 bytes of JSON
-// each.
+// publishAllocations adds turns of usual events: allocations with three resources, about 300 bytes
+// of JSON each.
 func (l *live) publishAllocations(turns, each int) {
 	r := plimsoll.Resources{plimsoll.CPU: 500, plimsoll.Memory: 64 << 20, plimsoll.Disk: 1 << 30}
 	for range turns {
@@ -64,8 +65,8 @@ func follow(b *testing.B, url string, wanted int) {
 	}
 }
 
-// BenchmarkStreamHistory sends 100,000 events of before to one stream over TCP: first rendered, and
-// again out of what is kept.
+// BenchmarkStreamHistory sends 100,000 events of before to one stream over TCP. The first time they
+// are rendered.
 func BenchmarkStreamHistory(b *testing.B) {
 	const events = 100_000
 	for _, name := range []string{"first", "again"} {
@@ -91,8 +92,8 @@ func BenchmarkStreamHistory(b *testing.B) {
 	}
 }
 
-// BenchmarkStreamLive publishes 40,000 events in turns of 100, as fast as it goes, and sends them to
-// 100 streams over TCP.
+// BenchmarkStreamLive publishes 40,000 events in turns of 100, as fast as it goes, to 100 streams
+// over TCP.
 func BenchmarkStreamLive(b *testing.B) {
 	const streams, each, turns = 100, 100, 400
 	for b.Loop() {
@@ -109,7 +110,7 @@ func BenchmarkStreamLive(b *testing.B) {
 			if open == streams {
 				break
 			}
-			time.Sleep(time.Millisecond)
+			runtime.Gosched()
 		}
 		began := time.Now()
 		l.publishAllocations(turns, each)

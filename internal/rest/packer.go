@@ -18,7 +18,7 @@ const (
 	codingGzip = "gzip"
 )
 
-// packer compresses answers. What it compresses with is shared by all requests and bounded.
+// packer compresses answers. All requests share its compressors, whose number is bounded.
 type packer struct {
 	deflater *wire.Deflater
 	zstd     *zstd.Encoder
@@ -28,8 +28,10 @@ type packer struct {
 const zstdAtOnce = 4
 
 func newPacker() packer {
-	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(zstdAtOnce), zstd.WithEncoderLevel(zstd.SpeedFastest),
-		zstd.WithWindowSize(256<<10), zstd.WithLowerEncoderMem(true))
+	encoder, err := zstd.NewWriter(
+		nil, zstd.WithEncoderConcurrency(zstdAtOnce), zstd.WithEncoderLevel(zstd.SpeedFastest),
+		zstd.WithWindowSize(256<<10), zstd.WithLowerEncoderMem(true),
+	)
 	if err != nil {
 		panic(err) // a broken invariant: the options are invalid
 	}

@@ -10,8 +10,8 @@ import (
 const (
 	// blockEvents is the number of events in a block of rendered events.
 	blockEvents = 256
-	// aheadEvents is the number of events that are rendered in one pass, so that a chunk of the
-	// ring is not unpacked from its start for each block.
+	// aheadEvents is the number of events that are rendered in one pass. A chunk of the ring is
+	// unpacked from its start once a pass, and not once a block.
 	aheadEvents = 16 * blockEvents
 	// aheadBytes ends a pass early, behind a whole block.
 	aheadBytes = 1 << 20

@@ -17,13 +17,11 @@ import (
 const pieceBytes = 64 << 10
 
 // stream answers a request for the stream: a line about the ids, events of before if they are
-// wanted, and then each event that comes, a line each. It reads the ring through the id of the next
-// event alone, and keeps nothing of it between two writes (event design, "Stream new events
-// directly from ring buffer").
+// wanted, and then each event that comes, a line each. A cursor into the ring is all that it keeps
+// between two writes (event design, "Stream new events directly from ring buffer").
 //
-// It ends when its reader goes, when its reader does not take a write in time, when the events that
-// follow are no longer kept, or when ids begin anew. In the last two cases a line in the shape of an
-// error says so.
+// It ends when its reader goes or does not take a write in time. It also ends when the events that
+// follow are no longer kept, or when ids begin anew: a line in the shape of an error then says so.
 func (h *Handler) stream(w http.ResponseWriter, r *http.Request) {
 	q, err := parseStreamQuery(r.URL.RawQuery, h.cfg.ResponseSize)
 	if err != nil {

@@ -234,7 +234,7 @@ func TestAStreamWithABadQueryIsRefusedBeforeItBegins(t *testing.T) {
 		"?instance=x":                 "instance: says of which InstanceUUID start is",
 		"?format=json":                "count: is needed with format=json",
 		"?format=yaml":                "format: \"yaml\" is not known; give ndjson or json",
-		"?strat=3":                    "strat: is no parameter; did you mean \"start\"?",
+		"?statr=3":                    "statr: is no parameter; did you mean \"start\"?",
 		"?consistency=fresh":          "consistency: \"fresh\" is not known",
 		"?start=18446744073709551616": "start: \"18446744073709551616\" is too large",
 	} {
@@ -245,8 +245,8 @@ func TestAStreamWithABadQueryIsRefusedBeforeItBegins(t *testing.T) {
 	}
 }
 
-// A reader that breaks off anywhere and goes on from the id behind its last line gets each event
-// once and in order, whatever is published meanwhile.
+// A reader may break off anywhere, and go on from the id behind its last line. It gets each event
+// once and in order, while others are published.
 func TestAReaderThatResumesGetsEachEventOnce(t *testing.T) {
 	seed := testrun.Seed(t)
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -302,7 +302,8 @@ func decoded(answer *http.Response) (io.Reader, error) {
 
 func TestAStreamIsCompressedAsItsReaderAccepts(t *testing.T) {
 	for accept, want := range map[string]string{
-		"": "", "br": "", "gzip": "gzip", "zstd": "zstd", "gzip, deflate, br, zstd": "zstd", "zstd;q=0, gzip;q=0.5": "gzip",
+		"": "", "br": "", "gzip": "gzip", "zstd": "zstd", "gzip, deflate, br, zstd": "zstd",
+		"zstd;q=0, gzip;q=0.5": "gzip",
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLive(5000, 1000)
@@ -326,8 +327,8 @@ func TestAStreamIsCompressedAsItsReaderAccepts(t *testing.T) {
 	}
 }
 
-// Design, "Handling slow and rogue clients during streaming": who does not read is cut, and so is
-// who reads a byte a second. Nobody else waits for them.
+// Design, "Handling slow and rogue clients during streaming". A reader that stands is cut, and so
+// is one that reads a byte a second. Nobody else waits for them.
 func TestWhoDoesNotReadInTimeIsCut(t *testing.T) {
 	for name, pace := range map[string]time.Duration{"never reads": time.Hour, "a byte a second": time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -404,7 +405,7 @@ func TestWhoFallsBehindIsToldWhatItHasMissed(t *testing.T) {
 			}
 			break
 		}
-		if err := lines.Decode(&line{}); err != io.EOF { //nolint:errorlint // Decode returns it bare
+		if err := lines.Decode(&line{}); err != io.EOF {
 			t.Errorf("behind the last line: %v", err)
 		}
 	})
@@ -418,7 +419,8 @@ func TestAStreamEndsWhenIdsBeginAnew(t *testing.T) {
 			read(t, lines)
 		}
 		l.anew("another")
-		if got := read(t, lines); got.StatusCode != http.StatusGone || !strings.Contains(got.Message, "another InstanceUUID") {
+		got := read(t, lines)
+		if got.StatusCode != http.StatusGone || !strings.Contains(got.Message, "another InstanceUUID") {
 			t.Errorf("the last line is %+v", got)
 		}
 	})
@@ -470,8 +472,9 @@ func TestTheDesignsFormIsAnArray(t *testing.T) {
 	if w.Code != http.StatusOK || w.Body.String() != want {
 		t.Errorf("got %d %s, want %s", w.Code, w.Body, want)
 	}
-	if got := get(rest.New(rest.Config{}, &history{}), http.MethodGet, rest.StreamPath+"?format=json&count=1"); got.Body.String() != "[]\n" {
-		t.Errorf("without events: %s", got.Body)
+	none := get(rest.New(rest.Config{}, &history{}), http.MethodGet, rest.StreamPath+"?format=json&count=1")
+	if none.Body.String() != "[]\n" {
+		t.Errorf("without events: %s", none.Body)
 	}
 }
 
@@ -486,7 +489,8 @@ func TestAStreamWithoutAPlaceIsRefused(t *testing.T) {
 	}
 }
 
-// A batch reads the same lines, for any start and count, and with any bound on what is kept.
+// A batch reads the same lines, for any start and count, and with any bound on the lines that are
+// kept.
 func TestBatchesEqualWhatTheRingHolds(t *testing.T) {
 	seed := testrun.Seed(t)
 	rng := rand.New(rand.NewPCG(seed, 3))
