@@ -75,14 +75,14 @@ type Config struct {
 	MaxStreams int
 	// MaxLogs bounds the logs under way, which count in MaxStreams too; default 1,024.
 	MaxLogs int
-	// MaxEventStreams bounds the streams of events under /ws/v1 under way, which count in MaxStreams
-	// too; default 100. MaxPeerEventStreams bounds those of one IP address of another machine;
-	// default 15.
+	// MaxEventStreams bounds the streams of events under /ws/v1, which count in MaxStreams too;
+	// default 100. MaxPeerEventStreams bounds those of one IP address of another machine; default
+	// 15.
 	MaxEventStreams     int
 	MaxPeerEventStreams int
-	// MaxRenderedBytes bounds the events that are kept as JSON for the readers under /ws/v1; default
-	// 32 MiB. When it is full those that were not read for longest are dropped, and rendered again
-	// if they are wanted.
+	// MaxRenderedBytes bounds the events that are kept as JSON for readers under /ws/v1; default 32
+	// MiB. When it is full those that were not read for longest are dropped, and rendered again if
+	// they are wanted.
 	MaxRenderedBytes int
 	// MaxUserBytes bounds the bytes that users' requests under way take; default a sixteenth of the
 	// memory, at least 96 MiB and at most 1 GiB.
