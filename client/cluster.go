@@ -111,7 +111,7 @@ type EventRecord struct {
 	Event plimsoll.Event
 }
 
-// EventPage is one page of events. Ids count from 0 for each InstanceUUID, which stays for as long as
+// EventPage is one page of events. Ids count from 0 for each InstanceUUID. It stays for as long as
 // they go on without a gap, also from one leader to the next.
 type EventPage struct {
 	InstanceUUID string

@@ -162,7 +162,8 @@ func (c *Coordinator) enter(ctx context.Context, st store.Store, epoch uint64) (
 	}
 	t.workers, t.questions = c.cfg.Workers, newQuestions(c.cfg.MaxQuestions, t.inbox.notify, c.metrics)
 	t.source, err = replica.NewSource(replica.SourceConfig{
-		Epoch: epoch, Leader: uuid.NewString(), InstanceUUID: l.instance, EventCapacity: c.cfg.EventCapacity, Confirm: st.Confirm,
+		Epoch: epoch, Leader: uuid.NewString(), InstanceUUID: l.instance,
+		EventCapacity: c.cfg.EventCapacity, Confirm: st.Confirm,
 		Version: c.cfg.Version, Admit: t.inbox.admit,
 		Events: replica.SourceEvents{
 			Connected: t.inbox.gatewayConnected, Disconnected: t.inbox.gatewayDisconnected,
