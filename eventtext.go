@@ -94,7 +94,9 @@ var eventTexts = map[ChangeDetail]eventText{
 	},
 	NodeQOSDetail: {set: "OBJECT has news of its QoS agent"},
 
-	QueueConfigured: {set: "OBJECT is in the queue file", add: "OBJECT was added to the queue file"},
+	QueueConfigured: {
+		set: "OBJECT drains: it is no longer in the queue file", no: "OBJECT is in the queue file again",
+	},
 	QueueDynamic:    {add: "OBJECT was made for a job"},
 	QueueType:       {set: "OBJECT changed its type"},
 	QueueMax:        {set: "OBJECT has a new maximum: RESOURCES"},

@@ -111,8 +111,8 @@ type EventRecord struct {
 	Event plimsoll.Event
 }
 
-// EventPage is one page of events. Ids count from 0 for each InstanceUUID, which is new with each
-// leader.
+// EventPage is one page of events. Ids count from 0 for each InstanceUUID. It stays for as long as
+// they go on without a gap, also from one leader to the next.
 type EventPage struct {
 	InstanceUUID string
 	Lowest       uint64 // id of the oldest event that is still there

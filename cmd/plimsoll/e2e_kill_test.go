@@ -81,7 +81,7 @@ func TestKillDev(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.mu.acknowledged = map[string]plimsoll.JobSpec{}
-	submitter := o.client()
+	submitter, reader := o.client(), o.followStream()
 	o.outlive(submitter)
 	for range testrun.Count(3, 10, 200) {
 		d := start(t, o.devArgs("--log-level", "warn")...)
@@ -102,6 +102,7 @@ func TestKillDev(t *testing.T) {
 	o.checkAttempts(tasks)
 	o.checkAccounts()
 	o.checkEvents()
+	reader.check()
 	d.stop()
 	o.dev()
 	again, tasksAgain := o.settled()
@@ -440,7 +441,7 @@ func holds(r plimsoll.Resources) bool {
 	return false
 }
 
-// checkEvents: the ids of a leader's events have no gaps.
+// checkEvents: the ids of events have no gaps.
 func (o *killTest) checkEvents() {
 	c := o.client()
 	page, err := c.Events(o.t.Context(), client.EventFilter{})

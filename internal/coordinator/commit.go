@@ -20,7 +20,7 @@ type commit struct {
 // beginCommits encodes turns and begins their commits, until made is closed. Sending to begun never
 // blocks: the channel has room for all turns.
 func (t *term) beginCommits(made <-chan *turn, begun chan<- *commit) error {
-	enc := encoder{epoch: t.epoch, nextEvent: t.nextEvent}
+	enc := encoder{epoch: t.epoch, nextEvent: t.nextEvent, instance: t.newInstance}
 	for m := range made {
 		next := &commit{turn: m}
 		if m.batch.Revision != 0 {

@@ -12,6 +12,7 @@ import (
 type encoder struct {
 	epoch     uint64
 	nextEvent uint64
+	instance  string // InstanceUUID to be stored with the next events; empty: it is stored
 	events    ring.Encoder
 	ends      []int // end of each mutation's value in the buffer; Invariant: one for each put
 }
@@ -29,6 +30,11 @@ func (e *encoder) encode(b *engine.Batch) *wire.Batch {
 	out := &wire.Batch{Epoch: e.epoch, Revision: b.Revision, Time: b.Time, Mutations: make([]wire.Mutation, 0, n)}
 	e.ends = e.ends[:0]
 	buf := e.puts(out, make([]byte, 0, n*averageRecord), c)
+	if e.instance != "" && len(c.Events) > 0 {
+		buf = wire.AppendEventIDs(buf, e.instance)
+		out.Mutations, e.ends = append(out.Mutations, wire.Mutation{Kind: wire.KindEventIDs}), append(e.ends, len(buf))
+		e.instance = ""
+	}
 	start := 0
 	for i, end := range e.ends {
 		out.Mutations[i].Value = buf[start:end:end]

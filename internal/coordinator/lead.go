@@ -156,9 +156,14 @@ func (c *Coordinator) enter(ctx context.Context, st store.Store, epoch uint64) (
 		inbox:    newInbox(c.cfg.MaxInbox, c.cfg.MaxInboxBytes),
 		revision: l.revision, events: l.events, nextEvent: l.nextEvent, eventCapacity: c.cfg.EventCapacity,
 	}
+	if l.instance == "" { // these ids begin with this leader
+		l.instance = uuid.NewString()
+		t.newInstance = l.instance
+	}
 	t.workers, t.questions = c.cfg.Workers, newQuestions(c.cfg.MaxQuestions, t.inbox.notify, c.metrics)
 	t.source, err = replica.NewSource(replica.SourceConfig{
-		Epoch: epoch, InstanceUUID: uuid.NewString(), EventCapacity: c.cfg.EventCapacity, Confirm: st.Confirm,
+		Epoch: epoch, Leader: uuid.NewString(), InstanceUUID: l.instance,
+		EventCapacity: c.cfg.EventCapacity, Confirm: st.Confirm,
 		Version: c.cfg.Version, Admit: t.inbox.admit,
 		Events: replica.SourceEvents{
 			Connected: t.inbox.gatewayConnected, Disconnected: t.inbox.gatewayDisconnected,

@@ -20,20 +20,38 @@ type loaded struct {
 	time      int64
 	events    eventLog
 	nextEvent uint64 // id of the next event
+	instance  string // InstanceUUID of the events; empty: the leader makes a new one
 }
 
-// load reads the store into a working state and into the replicated tables. Events keep their order
-// and get new ids from 0, because the leader is new.
+// eventIDsBytes is the most that the record of KindEventIDs takes. A batch has room for it beside
+// what the engine may put in.
+const eventIDsBytes = 64
+
+// load reads the store into a working state and into the replicated tables. Events keep their ids,
+// and the InstanceUUID, if all of them follow each other. If some are missing, those in front of
+// the gap are left out, and the InstanceUUID is a new one.
 func (c *Coordinator) load(ctx context.Context, st store.Store, epoch uint64) (*loaded, error) {
 	l := &loaded{tables: replica.NewTables(c.cfg.EventCapacity)}
 	cfg := c.cfg.State
 	cfg.Archive = c.cfg.Archive.Open != nil
-	cfg.Limits = state.Limits(st.Limits())
+	if cfg.Limits = state.Limits(st.Limits()); cfg.Limits.Ops > 0 {
+		cfg.Limits.Ops--
+	}
+	if cfg.Limits.Bytes > 0 {
+		cfg.Limits.Bytes -= eventIDsBytes
+	}
 	loader := state.NewLoader(cfg, c.cfg.Queues)
-	revision, last, err := st.Load(ctx, func(kind wire.Kind, key string, value []byte) error {
+	revision, last, err := st.Load(ctx, func(kind wire.Kind, key string, value []byte) (err error) {
+		if kind == wire.KindEventIDs {
+			l.instance, err = wire.DecodeEventIDs(value)
+			return err
+		}
 		return loadRecord(loader, kind, key, value)
 	}, func(revision uint64, chunk wire.EventChunk) error {
-		chunk.FirstID, chunk.Data = l.nextEvent, append([]byte(nil), chunk.Data...)
+		if len(l.events.chunks) > 0 && chunk.FirstID != l.nextEvent {
+			l.instance = ""
+		}
+		l.nextEvent, chunk.Data = chunk.FirstID, append([]byte(nil), chunk.Data...)
 		if err := l.tables.Apply(&wire.Batch{Epoch: epoch, Revision: revision, Events: chunk}); err != nil {
 			return err
 		}
@@ -43,6 +61,9 @@ func (c *Coordinator) load(ctx context.Context, st store.Store, epoch uint64) (*
 	})
 	if err != nil {
 		return nil, fmt.Errorf("load the active state: %w", err)
+	}
+	if len(l.events.chunks) == 0 {
+		l.instance = "" // all events are lost, or there were none
 	}
 	l.revision, l.time = revision, max(last, c.cfg.Now())
 	if l.state, err = loader.End(l.time); err != nil {

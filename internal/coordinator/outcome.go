@@ -94,11 +94,14 @@ func decodeOutcome(token string, data []byte) (state.Outcome, error) {
 	return o, nil
 }
 
+// storedOnly reports whether records of a kind are stored and not replicated.
+func storedOnly(kind wire.Kind) bool { return kind == wire.KindOutcome || kind == wire.KindEventIDs }
+
 // replicated returns a batch without the records that are stored and not replicated.
 func replicated(b *wire.Batch) *wire.Batch {
 	stored := 0
 	for i := range b.Mutations {
-		if b.Mutations[i].Kind == wire.KindOutcome {
+		if storedOnly(b.Mutations[i].Kind) {
 			stored++
 		}
 	}
@@ -108,7 +111,7 @@ func replicated(b *wire.Batch) *wire.Batch {
 	out := *b
 	out.Mutations = make([]wire.Mutation, 0, len(b.Mutations)-stored)
 	for i := range b.Mutations {
-		if b.Mutations[i].Kind != wire.KindOutcome {
+		if !storedOnly(b.Mutations[i].Kind) {
 			out.Mutations = append(out.Mutations, b.Mutations[i])
 		}
 	}

@@ -70,7 +70,7 @@ func newCopier(t *testing.T, limit int) *copier {
 	c.questions = newQuestions(limit, func() { c.wanted <- struct{}{} }, newMetrics(newStatus()))
 	s := state.New(state.Config{}, plimsoll.DefaultQueues())
 	c.engine = engine.New(engine.Config{Seed: 1}, s, 0, 1)
-	source, err := replica.NewSource(replica.SourceConfig{Epoch: 1, InstanceUUID: "x"}, nil)
+	source, err := replica.NewSource(replica.SourceConfig{Epoch: 1, Leader: "x"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,9 +40,9 @@ func events(t *testing.T, s *replica.Snapshot) (low uint64, all []string) {
 	return low, all
 }
 
-// Each leader has a higher epoch and an instance id of its own. It gives the loaded events ids from
-// 0 on, in their order.
-func TestEachLeaderIsNew(t *testing.T) {
+// Each leader has a higher epoch, which is a field of its own. The events go on: they keep their
+// ids, and the InstanceUUID says so.
+func TestIDsOfEventsGoOnWithTheNextLeader(t *testing.T) {
 	fs := vfs.NewMem()
 	var epoch, revision uint64
 	var instance string
@@ -50,7 +50,7 @@ func TestEachLeaderIsNew(t *testing.T) {
 	for i := range 4 {
 		l := lead(t, Config{}, openStore(t, fs, store.Limits{}))
 		now := l.Latest()
-		if now.Epoch() <= epoch || now.InstanceUUID() == instance || now.Revision() < revision {
+		if now.Epoch() <= epoch || i > 0 && now.InstanceUUID() != instance || now.Revision() < revision {
 			t.Errorf("leader %d: epoch %d after %d, instance %s after %s, revision %d after %d",
 				i, now.Epoch(), epoch, now.InstanceUUID(), instance, now.Revision(), revision)
 		}
@@ -64,6 +64,57 @@ func TestEachLeaderIsNew(t *testing.T) {
 		epoch, instance, revision = l.Latest().Epoch(), l.Latest().InstanceUUID(), l.Latest().Revision()
 		_, before = events(t, l.Latest())
 		l.stop()
+	}
+}
+
+// gappy is a store that has lost the chunk of events of one revision, or all chunks.
+type gappy struct {
+	store.Store
+	lost func(revision uint64) bool
+}
+
+func (g *gappy) Load(ctx context.Context, record func(wire.Kind, string, []byte) error,
+	chunk func(uint64, wire.EventChunk) error,
+) (uint64, int64, error) {
+	return g.Store.Load(ctx, record, func(revision uint64, c wire.EventChunk) error {
+		if g.lost(revision) {
+			return nil
+		}
+		return chunk(revision, c)
+	})
+}
+
+// A reader that continued behind a gap would take other events for those that it misses.
+func TestIDsOfEventsBeginAnewWhenSomeAreLost(t *testing.T) {
+	for name, lost := range map[string]func(revision, last uint64) bool{
+		"some of them": func(revision, last uint64) bool { return revision == last-1 },
+		"all of them":  func(uint64, uint64) bool { return true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			fs := vfs.NewMem()
+			l := lead(t, Config{}, openStore(t, fs, store.Limits{}))
+			for i := range 5 {
+				l.must(submit(job(fmt.Sprintf("j%d", i), 1)))
+			}
+			before := l.Latest()
+			l.stop()
+			g := &gappy{openStore(t, fs, store.Limits{}), func(revision uint64) bool {
+				return lost(revision, before.Revision())
+			}}
+			l = lead(t, Config{}, g)
+			anew := l.Latest()
+			if anew.InstanceUUID() == before.InstanceUUID() {
+				t.Fatal("the InstanceUUID is that of before")
+			}
+			events(t, anew)
+			l.must(submit(job("more", 1)))
+			l.stop()
+			l = lead(t, Config{}, openStore(t, fs, store.Limits{}))
+			defer l.stop()
+			if name == "all of them" && l.Latest().InstanceUUID() == anew.InstanceUUID() {
+				t.Error("events that came back have ids of the new instance")
+			}
+		})
 	}
 }
 
@@ -101,8 +152,8 @@ func TestStoredEventsAreTrimmed(t *testing.T) {
 	if !slices.Equal(found, newest) {
 		t.Errorf("the next leader has %d events, which are not the newest %d", len(found), len(newest))
 	}
-	if low+capacity != stored {
-		t.Errorf("the ids end at %d, but there are %d events and the first has id 0", low+capacity, stored)
+	if low+capacity != total {
+		t.Errorf("the ids end at %d, but there were %d events and the first had id 0", low+capacity, total)
 	}
 }
 

@@ -36,6 +36,7 @@ type term struct {
 	// The stored events. Only beginCommits uses these fields once run has begun.
 	events        eventLog
 	nextEvent     uint64 // id of the next event
+	newInstance   string // InstanceUUID that the store does not have yet; empty: it has it
 	eventCapacity int    // number of events to keep
 }
 

@@ -41,6 +41,7 @@ type world struct {
 	full    map[string]int               // submits and scalings that were refused, by the bound that was reached
 	handed  map[string]handed            // attempts on nodes after the turn before, by task
 	archive *modelArchive                // nil: without an archive
+	fold    *fold                        // of all committed events
 	log     *bytes.Buffer                // what the turns made; nil: nobody reads it
 }
 
@@ -55,7 +56,7 @@ func newWorldOf(t *testing.T, seed uint64, limits state.Limits, change func(*pla
 			MaxEnded: 8, KeepEnded: 300e9, LostAfter: 20e9, NodeGrace: 5e9, EvictedFor: 25e9, Chain: soonWell(change),
 			Limits: limits, MaxTasks: 150, MaxBytes: 60_000,
 		},
-		acked: map[string]bool{}, seen: map[string]int32{}, full: map[string]int{},
+		fold: newFold(), acked: map[string]bool{}, seen: map[string]int32{}, full: map[string]int{},
 	}
 	w.cfg.KeepOutcomes, w.cfg.MaxOutcomes = 20e9, 12
 	for i := range 24 {
@@ -129,6 +130,10 @@ func (w *world) turn() (more bool) {
 		w.t.Fatal(err)
 	}
 	w.archive.checkAll(w)
+	for i := range w.out.Changes.Events {
+		w.fold.apply(&w.out.Changes.Events[i])
+	}
+	w.checkFold()
 	if w.log != nil {
 		fmt.Fprintf(w.log, "%d %+v %+v\n", w.out.Revision, w.out.Changes.Tasks, w.out.Changes.Events)
 	}

@@ -75,6 +75,15 @@ type Config struct {
 	MaxStreams int
 	// MaxLogs bounds the logs under way, which count in MaxStreams too; default 1,024.
 	MaxLogs int
+	// MaxEventStreams bounds the streams of events under /ws/v1, which count in MaxStreams too;
+	// default 100. MaxPeerEventStreams bounds those of one IP address of another machine; default
+	// 15.
+	MaxEventStreams     int
+	MaxPeerEventStreams int
+	// MaxRenderedBytes bounds the events that are kept as JSON for readers under /ws/v1; default 32
+	// MiB. When it is full those that were not read for longest are dropped, and rendered again if
+	// they are wanted.
+	MaxRenderedBytes int
 	// MaxUserBytes bounds the bytes that users' requests under way take; default a sixteenth of the
 	// memory, at least 96 MiB and at most 1 GiB.
 	MaxUserBytes int
@@ -246,6 +255,9 @@ func (c *Config) validateBounds() error {
 		{"maxNodes", c.MaxNodes},
 		{"maxAgents", c.MaxAgents},
 		{"maxLogs", c.MaxLogs},
+		{"maxEventStreams", c.MaxEventStreams},
+		{"maxPeerEventStreams", c.MaxPeerEventStreams},
+		{"maxRenderedBytes", c.MaxRenderedBytes},
 		{"maxAgentRequests", c.MaxAgentRequests},
 		{"maxAgentStreams", c.MaxAgentStreams},
 		{"maxConnections", c.MaxConnections},
@@ -283,6 +295,9 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.MaxNodes, 20_000)
 	setDefault(&c.MaxAgents, 256)
 	setDefault(&c.MaxLogs, 1024)
+	setDefault(&c.MaxEventStreams, 100)
+	setDefault(&c.MaxPeerEventStreams, 15)
+	setDefault(&c.MaxRenderedBytes, 32<<20)
 	setDefault(&c.MaxAgentRequests, 4096)
 	setDefault(&c.MaxAgentStreams, 20_480)
 	if c.Clock == nil {

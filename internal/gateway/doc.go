@@ -67,7 +67,9 @@
 //     (MaxAgentRequests, MaxAgentStreams, MaxAgentConnections). The credential or the listener
 //     tells the two apart, never the path. A request whose body has not arrived gives its slot to a
 //     new one.
-//   - Streams of logs are bounded too (MaxLogs), and each agent bounds those of its node.
+//   - Streams of logs are bounded too (MaxLogs), and each agent bounds those of its node. So are
+//     streams of events under /ws/v1: all of them (MaxEventStreams), and those of one address of
+//     another machine (MaxPeerEventStreams).
 //
 // Cost: a single read is O(log records) beyond its barrier. A list is linear in the records that it
 // looks at, and one answer holds at most Config.PageSize of them. It decodes no record: without a

@@ -2,13 +2,19 @@ package gateway
 
 import (
 	"context"
+	"net/http"
+	"net/netip"
 	"slices"
+	"sync"
+	"time"
 
 	"connectrpc.com/connect"
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/rest"
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -98,7 +104,7 @@ func isOrBelow[T ~string | ~[]byte](id T, object string) bool {
 	return n == 0 || len(id) >= n && string(id[:n]) == object && (len(id) == n || id[n] == '.')
 }
 
-// eventSource gives package rest the events of a read.
+// eventSource gives package rest the events of this gateway's copy.
 type eventSource struct{ g *Gateway }
 
 // Events implements rest.Source.
@@ -107,27 +113,103 @@ func (s eventSource) Events(ctx context.Context, c plimsoll.Consistency) (rest.S
 	if err != nil {
 		return rest.State{}, err
 	}
-	events := heldEvents{v.Events(), ctx}
-	return rest.State{Events: events, InstanceUUID: v.InstanceUUID(), Version: v.Version(), Age: v.age}, nil
+	return eventState(ctx, v.Snapshot, v.age), nil
 }
 
-// heldEvents are events that are charged to the request for whose answer they are read.
-type heldEvents struct {
-	rest.Events
-	request context.Context //nolint:containedctx // the value lives as long as the request
+// Follow implements rest.Source.
+func (s eventSource) Follow(ctx context.Context) (changed <-chan struct{}, latest func() rest.State, cancel func()) {
+	changed, cancel = s.g.replica.Watch(replica.KindEvents, "")
+	return changed, func() rest.State { return eventState(ctx, s.g.replica.Latest(), 0) }, cancel
 }
 
-// Batch implements rest.Events.
-func (e heldEvents) Batch(start, count uint64, yield func(uint64, *plimsoll.Event) bool) error {
-	var full error
-	err := e.Events.Batch(start, count, func(id uint64, ev *plimsoll.Event) bool {
-		if full = holding(e.request, eventBytes(ev)); full != nil {
-			return false
-		}
-		return yield(id, ev)
-	})
-	if full != nil {
-		return full
+// eventState is the state of a snapshot, which is charged to the request of ctx.
+func eventState(ctx context.Context, of *replica.Snapshot, age time.Duration) rest.State {
+	state := rest.State{Events: of.Events(), InstanceUUID: of.InstanceUUID(), Version: of.Version(), Age: age}
+	if c, ok := ctx.Value(chargeKey{}).(*charge); ok {
+		state.Hold, state.Release = c.hold, c.release
 	}
-	return err //nolint:wrapcheck // heldEvents stands in for the events
+	return state
+}
+
+// eventStreams bounds the streams of events under /ws/v1: all of them, and those of callers at one
+// address of another machine.
+type eventStreams struct {
+	most, mostOfPeer int
+
+	mu struct {
+		sync.Mutex
+		open  int
+		peers map[netip.Addr]int // of other machines
+	}
+}
+
+// enter takes a place for a stream.
+func (e *eventStreams) enter(peer netip.Addr) (leave func(), bound string, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.mu.open >= e.most {
+		return nil, boundEventStreams, plimsoll.Errorf(plimsoll.CodeExhausted,
+			"this gateway has %d streams of events, as many as it may; try again later, or ask another gateway", e.most)
+	}
+	if peer.IsValid() && e.mu.peers[peer] >= e.mostOfPeer {
+		return nil, boundPeerEventStreams, plimsoll.Errorf(plimsoll.CodeExhausted,
+			"%v has %d streams of events here, as many as one address may have; end some, or ask another gateway",
+			peer, e.mostOfPeer)
+	}
+	if e.mu.peers == nil {
+		e.mu.peers = map[netip.Addr]int{}
+	}
+	e.mu.open++
+	if peer.IsValid() {
+		e.mu.peers[peer]++
+	}
+	return func() { e.leave(peer) }, "", nil
+}
+
+func (e *eventStreams) leave(peer netip.Addr) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.mu.open--
+	if !peer.IsValid() {
+		return
+	}
+	if e.mu.peers[peer]--; e.mu.peers[peer] == 0 {
+		delete(e.mu.peers, peer)
+	}
+}
+
+// enterEventStream implements rest.Config.EnterStream.
+func (g *Gateway) enterEventStream(r *http.Request) (leave func(), err error) {
+	peer := transport.PeerOf(r.Context()).IP
+	if peer.IsLoopback() {
+		peer = netip.Addr{} // callers on this machine share the bound on all
+	}
+	leavePlace, bound, err := g.eventStreams.enter(peer)
+	if err != nil {
+		g.metrics.refused(bound)
+		return nil, err
+	}
+	done, err := transport.KeepStream(r.Context())
+	if err != nil {
+		leavePlace()
+		return nil, err //nolint:wrapcheck // it names the bound
+	}
+	ended := g.metrics.watching(rest.StreamPath)
+	return func() {
+		ended()
+		done()
+		leavePlace()
+	}, nil
+}
+
+// eventStreamCut counts a stream of events that was ended because of its reader.
+func (g *Gateway) eventStreamCut(_ *http.Request, why rest.Cut) {
+	switch why {
+	case rest.CutSlow:
+		g.metrics.watchCuts.WithLabelValues(cutSlow).Inc()
+	case rest.CutBehind:
+		g.metrics.watchCuts.WithLabelValues(cutBehind).Inc()
+	case rest.CutNoRoom:
+		g.metrics.watchCuts.WithLabelValues(cutNoRoom).Inc()
+	}
 }

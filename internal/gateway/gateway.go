@@ -80,11 +80,13 @@ type Gateway struct {
 	watchers watchers
 	explains chan struct{} // a slot for each question to the leader under way
 	slots    *slots
-	budgets  budgets           // bounds on the bytes of requests under way
-	methods  map[string]method // by path
-	inflater wire.Inflater
-	handler  http.Handler
-	refuser  *connect.ErrorWriter
+
+	eventStreams eventStreams
+	budgets      budgets           // bounds on the bytes of requests under way
+	methods      map[string]method // by path
+	inflater     wire.Inflater
+	handler      http.Handler
+	refuser      *connect.ErrorWriter
 
 	connections *transport.Connections
 }
@@ -103,9 +105,11 @@ func New(cfg Config, r Replica) (*Gateway, error) {
 		agents:   newAgentClients(cfg.MaxAgents, newAgentAddresses(cfg.AgentAddresses), cfg.LogTokens),
 		explains: make(chan struct{}, cfg.MaxExplains),
 		slots:    newSlots(&cfg),
-		archived: newArchived(cfg.Archive),
-		few:      chosenRecords,
-		refuser:  connect.NewErrorWriter(),
+
+		eventStreams: eventStreams{most: cfg.MaxEventStreams, mostOfPeer: cfg.MaxPeerEventStreams},
+		archived:     newArchived(cfg.Archive),
+		few:          chosenRecords,
+		refuser:      connect.NewErrorWriter(),
 	}
 	g.connections = transport.NewConnections(transport.ConnectionsConfig{
 		Users: cfg.MaxConnections, Agents: cfg.MaxAgentConnections, Peer: cfg.MaxPeerConnections,
@@ -239,8 +243,9 @@ func (g *Gateway) routes() http.Handler {
 	g.reflection(func(path string, h http.Handler) { mux.Handle(path, g.bounded(h)) })
 	g.encodedReads(func(path string, read *plainRead) { mux.Handle(path, g.admitted(read)) }, options)
 	events := rest.New(rest.Config{
-		ResponseSize: uint64(g.cfg.PageSize),
-		Fault:        func(err error) { g.cfg.Events.Fault("/ws/v1/events/batch", err) },
+		ResponseSize: uint64(g.cfg.PageSize), RenderedBytes: g.cfg.MaxRenderedBytes,
+		EnterStream: g.enterEventStream, StreamCut: g.eventStreamCut,
+		Fault: func(err error) { g.cfg.Events.Fault("/ws/v1/events", err) },
 	}, eventSource{g})
 	mux.Handle("/ws/v1/", g.boundedREST(events))
 	docs := transport.TimeAnswers(transport.AnswerConfig{Total: metricsTimeout}, apidoc.Handler())

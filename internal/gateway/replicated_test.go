@@ -28,7 +28,7 @@ type leader struct {
 func startLeader(t testing.TB) *leader {
 	t.Helper()
 	source, err := replica.NewSource(
-		replica.SourceConfig{Epoch: 1, InstanceUUID: "c63c4f68-decf-4285-a5dc-97d0663d8030"}, nil,
+		replica.SourceConfig{Epoch: 1, Leader: "c63c4f68-decf-4285-a5dc-97d0663d8030"}, nil,
 	)
 	if err != nil {
 		t.Fatal(err)

@@ -18,21 +18,25 @@ import (
 
 // The bounds that plimsoll_gateway_refused_total names, beside those of transport.Connections.
 const (
-	boundRequests        = "requests"
-	boundStreams         = "streams"
-	boundAgentRequests   = "agent_requests"
-	boundAgentStreams    = "agent_streams"
-	boundLogs            = "logs"
-	boundUserBytes       = "user_bytes"
-	boundAgentBytes      = "agent_bytes"
-	boundMessageBytes    = "message_bytes"
-	boundMessageElements = "message_elements"
+	boundRequests      = "requests"
+	boundStreams       = "streams"
+	boundAgentRequests = "agent_requests"
+	boundAgentStreams  = "agent_streams"
+	boundLogs          = "logs"
+
+	boundEventStreams     = "event_streams"
+	boundPeerEventStreams = "peer_event_streams"
+	boundUserBytes        = "user_bytes"
+	boundAgentBytes       = "agent_bytes"
+	boundMessageBytes     = "message_bytes"
+	boundMessageElements  = "message_elements"
 )
 
 // ownBounds are all of them.
 func ownBounds() []string {
 	return []string{
 		boundRequests, boundStreams, boundAgentRequests, boundAgentStreams, boundLogs,
+		boundEventStreams, boundPeerEventStreams,
 		boundUserBytes, boundAgentBytes, boundMessageBytes, boundMessageElements,
 	}
 }
@@ -78,7 +82,9 @@ func (s *slots) of(caller transport.Caller, lasts bool) *slotPool {
 }
 
 // streams reports whether a request lasts as long as its caller wants.
-func (g *Gateway) streams(r *http.Request) bool { return g.methods[r.URL.Path].streams }
+func (g *Gateway) streams(r *http.Request) bool {
+	return g.methods[r.URL.Path].streams || r.URL.Path == rest.StreamPath
+}
 
 // slotPool bounds the requests of one sort that are under way. When all slots are taken, a new
 // request displaces one that only waits for its caller. That is the oldest whose body has not come,
@@ -307,6 +313,9 @@ func (w *statusWriter) WriteHeader(status int) {
 	w.status = status
 	w.ResponseWriter.WriteHeader(status)
 }
+
+// Unwrap returns the wrapped writer, for http.ResponseController.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // keptStream counts the connection of a stream as one that lasts, once its request has come.
 type keptStream struct {

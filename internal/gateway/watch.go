@@ -40,11 +40,12 @@ const (
 	cutHistory  = "history"  // the gateway's copy began again with a snapshot of the same leader
 	cutPoint    = "point"    // the point to resume from is not in the history
 	cutSnapshot = "snapshot" // the caller has not read the snapshot in time
+	cutSlow     = "slow"     // the reader of a stream of events under /ws/v1 does not take what is sent
 	cutNoRoom   = "no_room"  // the requests under way take as many bytes as they may
 )
 
 func cutReasons() []string {
-	return []string{cutBehind, cutEpoch, cutHistory, cutPoint, cutSnapshot, cutNoRoom}
+	return []string{cutBehind, cutEpoch, cutHistory, cutPoint, cutSnapshot, cutSlow, cutNoRoom}
 }
 
 // watchers is the set of the watches under way, for the metric of their lag and for their pauses.

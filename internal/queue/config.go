@@ -15,7 +15,8 @@ const (
 	Added ChangeKind = iota
 	MaxSet
 	GuaranteedSet
-	TypeSet // the queue became a leaf or a parent
+	TypeSet     // the queue became a leaf or a parent
+	DrainingSet // it is no longer configured and waits for its jobs to end, or is configured again
 	Removed
 )
 
@@ -127,7 +128,10 @@ func (t *Tree) Configure(c *plimsoll.QueueConfig) []Change {
 func (t *Tree) apply(changes []Change, q *Queue, c *plimsoll.QueueConfig) []Change {
 	was := q.Limits
 	t.setLimits(q, c)
-	q.Draining = false
+	if q.Draining {
+		q.Draining = false
+		changes = append(changes, Change{DrainingSet, q})
+	}
 	if was.MaxSet != q.MaxSet || was.Max != q.Max {
 		changes = append(changes, Change{MaxSet, q})
 	}
@@ -155,12 +159,17 @@ func (t *Tree) apply(changes []Change, q *Queue, c *plimsoll.QueueConfig) []Chan
 }
 
 func (t *Tree) drain(changes []Change, q *Queue) []Change {
+	drained := q.Draining
 	q.Draining = true
 	t.touch(q)
 	for _, child := range slices.Clone(q.Children) {
 		changes = t.drain(changes, child)
 	}
-	return append(changes, t.Tidy(q)...)
+	changes = append(changes, t.Tidy(q)...)
+	if !drained && t.byPath[q.Path] == q {
+		changes = append(changes, Change{DrainingSet, q})
+	}
+	return changes
 }
 
 // Tidy removes a queue if it drains and is empty, then its parents under the same condition. It

@@ -520,7 +520,7 @@ func TestConfigIsChecked(t *testing.T) {
 		}
 	}
 	for _, config := range []SourceConfig{
-		{InstanceUUID: "i"}, {Epoch: 1}, {Epoch: 1, InstanceUUID: "i", RetainBytes: -1},
+		{Leader: "i"}, {Epoch: 1}, {Epoch: 1, Leader: "i", RetainBytes: -1},
 	} {
 		if _, err := NewSource(config, nil); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
 			t.Errorf("%+v: %v", config, err)

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -93,7 +94,7 @@ func (m *mirror) welcome(w *pb.ReplicateWelcome) (effect, error) {
 				m.latest.epoch,
 			)
 		}
-		if w.Epoch == m.latest.epoch && w.InstanceUuid != m.latest.instance {
+		if w.Epoch == m.latest.epoch && w.LeaderUuid != m.latest.leader {
 			return effect{}, plimsoll.Errorf(plimsoll.CodeStale,
 				"two leaders of epoch %d; restart this gateway if the store was restored from a backup", w.Epoch)
 		}
@@ -110,7 +111,7 @@ func (m *mirror) welcome(w *pb.ReplicateWelcome) (effect, error) {
 	}
 	m.phase = phaseSnapshot
 	m.staged = NewTables(m.eventCapacity)
-	m.staged.instance = w.InstanceUuid
+	m.staged.leader, m.staged.instance = w.LeaderUuid, cmp.Or(w.InstanceUuid, w.LeaderUuid)
 	m.staged.begin()
 	return effect{connected: true}, nil
 }

@@ -10,7 +10,7 @@ import (
 
 func welcomeMsg(epoch uint64, instance string, resumed bool) *pb.ReplicateResponse {
 	return &pb.ReplicateResponse{Kind: &pb.ReplicateResponse_Welcome{Welcome: &pb.ReplicateWelcome{
-		Epoch: epoch, InstanceUuid: instance, Resumed: resumed,
+		Epoch: epoch, LeaderUuid: instance, Resumed: resumed,
 	}}}
 }
 

@@ -83,7 +83,7 @@ func startBubble(t *testing.T, config SourceConfig) *bubble {
 func makeBubble(t *testing.T, config SourceConfig) *bubble {
 	t.Helper()
 	b := &bubble{t: t, network: newFakeNetwork(t), lives: make(chan time.Time, 100), breaks: make(chan error, 1000)}
-	config.Epoch, config.InstanceUUID = 1, "instance-1"
+	config.Epoch, config.Leader = 1, "instance-1"
 	config.Events.Connected = func(string, bool) { b.hellos.Add(1) }
 	source, err := NewSource(config, nil)
 	if err != nil {

@@ -131,7 +131,8 @@ func (s *session) hello(h *pb.ReplicateHello, latest *Snapshot) error {
 	}
 	s.filter = s.filter.known(version)
 	welcome := &pb.ReplicateWelcome{
-		Epoch: latest.epoch, InstanceUuid: latest.instance, Protocol: version, Version: s.version,
+		Epoch: latest.epoch, LeaderUuid: latest.leader, InstanceUuid: latest.instance, Protocol: version,
+		Version: s.version,
 	}
 	position, known := s.log.after(h.Revision)
 	if known && h.Epoch == latest.epoch && s.filter.ofNode() == "" {

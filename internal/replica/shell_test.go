@@ -48,8 +48,8 @@ func startLeader(t testing.TB, network, address string, config SourceConfig) *te
 	if config.Epoch == 0 {
 		config.Epoch = 1
 	}
-	if config.InstanceUUID == "" {
-		config.InstanceUUID = fmt.Sprintf("instance-%d", config.Epoch)
+	if config.Leader == "" {
+		config.Leader = fmt.Sprintf("instance-%d", config.Epoch)
 	}
 	source, err := NewSource(config, nil)
 	if err != nil {

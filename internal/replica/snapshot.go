@@ -15,6 +15,7 @@ type Snapshot struct {
 	epoch    uint64
 	revision uint64
 	time     int64
+	leader   string
 	instance string
 	kinds    [wire.NumKinds]*informer.Snapshot[record]
 	events   ring.View
@@ -40,7 +41,8 @@ func (s *Snapshot) Version() plimsoll.Version {
 // Time is the time of the last batch in Unix nanoseconds.
 func (s *Snapshot) Time() int64 { return s.time }
 
-// InstanceUUID names the leader's process. Event ids of different processes cannot be compared.
+// InstanceUUID names what the ids of events count. It stays for as long as they go on without a
+// gap, also from one leader to the next. Ids of different ones cannot be compared.
 func (s *Snapshot) InstanceUUID() string { return s.instance }
 
 // Bytes is the total size of all keys and values.

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -23,8 +24,11 @@ const (
 
 // SourceConfig holds the settings of a Source. Zero values stand for the defaults.
 type SourceConfig struct {
-	Epoch        uint64 // the leader's epoch; above 0
-	InstanceUUID string // names this leader's process
+	Epoch  uint64 // the leader's epoch; above 0
+	Leader string // names this leader's process
+	// InstanceUUID names what the ids of events count: they go on for as long as it stays. Default:
+	// Leader.
+	InstanceUUID string
 	// RetainBytes bounds the encoded batches that are kept for gateways behind the leader; default
 	// DefaultRetainBytes.
 	RetainBytes int
@@ -73,8 +77,8 @@ func (c *SourceConfig) Validate() error {
 	switch {
 	case c.Epoch == 0:
 		return plimsoll.Invalid("epoch", "is 0; a leader's epoch starts at 1")
-	case c.InstanceUUID == "":
-		return plimsoll.Invalid("instanceUUID", "is empty; give each leader's process its own")
+	case c.Leader == "":
+		return plimsoll.Invalid("leader", "is empty; give each leader's process its own")
 	}
 	return c.validateBounds()
 }
@@ -141,7 +145,8 @@ func NewSource(config SourceConfig, tables *Tables) (*Source, error) {
 	if tables == nil {
 		tables = NewTables(config.EventCapacity)
 	}
-	tables.epoch, tables.instance = config.Epoch, config.InstanceUUID
+	tables.epoch, tables.leader = config.Epoch, config.Leader
+	tables.instance = cmp.Or(config.InstanceUUID, config.Leader)
 	s := newSource(config)
 	s.tables = tables
 	s.latest.Store(tables.Snapshot())

@@ -39,6 +39,7 @@ type Tables struct {
 	epoch    uint64
 	revision uint64
 	time     int64
+	leader   string
 	instance string
 
 	kinds   [wire.NumKinds]*informer.Indexer[record]
@@ -229,7 +230,7 @@ func (t *Tables) complete() error {
 // few tree nodes that it changes afterwards.
 func (t *Tables) Snapshot() *Snapshot {
 	s := &Snapshot{
-		epoch: t.epoch, revision: t.revision, time: t.time, instance: t.instance,
+		epoch: t.epoch, revision: t.revision, time: t.time, leader: t.leader, instance: t.instance,
 		events: t.events.View(), bytes: t.bytes, written: t.written, origin: t.origin,
 	}
 	for kind := range t.kinds {

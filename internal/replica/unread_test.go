@@ -23,7 +23,7 @@ import (
 func TestAGatewayThatDoesNotReadIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lost, unread := make(chan error, 1), make(chan string, 1)
-		source, err := NewSource(SourceConfig{Epoch: 1, InstanceUUID: "leader", Events: SourceEvents{
+		source, err := NewSource(SourceConfig{Epoch: 1, Leader: "leader", Events: SourceEvents{
 			Disconnected: func(_ string, err error) { lost <- err },
 			Unread:       func(gateway string) { unread <- gateway },
 		}}, nil)

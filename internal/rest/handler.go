@@ -1,12 +1,11 @@
 package rest
 
 import (
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -17,6 +16,8 @@ import (
 type Events interface {
 	// Range returns the lowest and highest id; ok is false if there is no event.
 	Range() (low, high uint64, ok bool)
+	// Next returns the id of the next event to come.
+	Next() uint64
 	// Batch calls yield for at most count events from start on, until yield returns false.
 	Batch(start, count uint64, yield func(id uint64, ev *plimsoll.Event) bool) error
 }
@@ -25,6 +26,9 @@ type Events interface {
 // all that were committed when the call began.
 type Source interface {
 	Events(ctx context.Context, c plimsoll.Consistency) (State, error)
+	// Follow returns a channel that is sent to behind each change of the events, and a function
+	// that returns the present ones. The caller calls cancel at the end.
+	Follow(ctx context.Context) (changed <-chan struct{}, latest func() State, cancel func())
 }
 
 // State holds the events of one state of a cluster.
@@ -33,6 +37,25 @@ type State struct {
 	InstanceUUID string
 	Version      plimsoll.Version
 	Age          time.Duration // since which the state is known to be complete; 0 in a strict read
+	// Hold charges the request with bytes, and Release gives them back. An error of CodeExhausted
+	// says that there is no room. Nil ones are not called.
+	Hold    func(bytes int) error
+	Release func(bytes int)
+}
+
+func (s *State) space() idSpace { return idSpace{s.InstanceUUID, s.Version.Epoch} }
+
+func (s *State) hold(bytes int) error {
+	if s.Hold == nil {
+		return nil
+	}
+	return s.Hold(bytes)
+}
+
+func (s *State) release(bytes int) {
+	if s.Release != nil {
+		s.Release(bytes)
+	}
 }
 
 // Config bounds the handler. The zero value is the default.
@@ -40,22 +63,53 @@ type Config struct {
 	// ResponseSize is the largest number of events in one answer, and the number without a count
 	// parameter (the design's RESTResponseSize). 0 means 10,000.
 	ResponseSize uint64
+	// RenderedBytes bounds the events that are kept as JSON for all readers; default 32 MiB.
+	RenderedBytes int
+	// Pause is the least time between two writes of a stream that has caught up; default 20 ms.
+	// Events that come meanwhile share the next write.
+	Pause time.Duration
+	// Patience and LeastRate bound a write of a stream: a reader must take it within Patience and a
+	// second for each LeastRate bytes; default 3 s and 32 KiB.
+	Patience  time.Duration
+	LeastRate int
+	// EnterStream takes a place for a stream, which leave gives back; nil: there is always one.
+	EnterStream func(r *http.Request) (leave func(), err error)
+	// StreamCut is called when a stream was ended because of its reader. It may be nil.
+	StreamCut func(r *http.Request, why Cut)
 	// Fault is called with internal errors, which the caller of a request does not see. It may be
 	// nil.
 	Fault func(err error)
 }
 
+// Cut is why a stream was ended because of its reader.
+type Cut uint8
+
+// The reasons.
 const (
-	defaultResponseSize = 10_000
-	compressFrom        = 1400 // size in bytes from which an answer is compressed, as in YuniKorn
-	batchPath           = "/ws/v1/events/batch"
+	CutSlow   Cut = iota // it did not take a write in time
+	CutBehind            // the events that it wanted next are no longer kept
+	CutNoRoom            // the requests under way hold as many bytes as they may
 )
+
+const (
+	defaultResponseSize  = 10_000
+	defaultRenderedBytes = 32 << 20
+	defaultPause         = 20 * time.Millisecond
+	defaultPatience      = 3 * time.Second
+	defaultLeastRate     = 32 << 10
+	compressFrom         = 1400 // size in bytes from which an answer is compressed, as in YuniKorn
+	batchPath            = "/ws/v1/events/batch"
+)
+
+// StreamPath is the path of the stream, whose answer lasts as long as its reader wants.
+const StreamPath = "/ws/v1/events/stream"
 
 // Handler answers everything under /ws/v1/.
 type Handler struct {
 	cfg      Config
 	source   Source
-	deflater *wire.Deflater
+	packer   packer
+	rendered rendered
 }
 
 // New makes a Handler that reads from source.
@@ -63,16 +117,37 @@ func New(cfg Config, source Source) *Handler {
 	if cfg.ResponseSize == 0 {
 		cfg.ResponseSize = defaultResponseSize
 	}
+	if cfg.RenderedBytes == 0 {
+		cfg.RenderedBytes = defaultRenderedBytes
+	}
+	if cfg.Pause == 0 {
+		cfg.Pause = defaultPause
+	}
+	if cfg.Patience == 0 {
+		cfg.Patience = defaultPatience
+	}
+	if cfg.LeastRate == 0 {
+		cfg.LeastRate = defaultLeastRate
+	}
+	if cfg.EnterStream == nil {
+		cfg.EnterStream = func(*http.Request) (func(), error) { return func() {}, nil }
+	}
+	if cfg.StreamCut == nil {
+		cfg.StreamCut = func(*http.Request, Cut) {}
+	}
 	if cfg.Fault == nil {
 		cfg.Fault = func(error) {}
 	}
-	return &Handler{cfg: cfg, source: source, deflater: wire.NewDeflater(gzip.BestSpeed)}
+	h := &Handler{cfg: cfg, source: source, packer: newPacker()}
+	h.rendered.most = cfg.RenderedBytes
+	return h
 }
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != batchPath {
-		WriteError(w, http.StatusNotFound, "there is nothing at "+shorten(r.URL.Path)+"; there is "+batchPath)
+	if r.URL.Path != batchPath && r.URL.Path != StreamPath {
+		WriteError(w, http.StatusNotFound,
+			"there is nothing at "+shorten(r.URL.Path)+"; there are "+batchPath+" and "+StreamPath)
 		return
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -80,33 +155,38 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		WriteError(w, http.StatusMethodNotAllowed, "the method "+shorten(r.Method)+" is not possible here; use GET")
 		return
 	}
-	body, state, err := h.batch(r.Context(), r.URL.RawQuery)
+	if r.URL.Path == StreamPath {
+		h.stream(w, r)
+		return
+	}
+	q, err := parseQuery(r.URL.RawQuery, h.cfg.ResponseSize)
 	if err != nil {
 		h.refuse(w, err)
 		return
 	}
-	w.Header().Set("Plimsoll-Epoch", strconv.FormatUint(state.Version.Epoch, 10))
-	w.Header().Set("Plimsoll-Revision", strconv.FormatUint(state.Version.Revision, 10))
-	w.Header().Set("Plimsoll-Age", strconv.FormatFloat(state.Age.Seconds(), 'f', -1, 64))
+	state, err := h.source.Events(r.Context(), q.consistency)
+	if err != nil {
+		h.refuse(w, err)
+		return
+	}
+	body, err := h.batch(r.Context(), q, &state)
+	if err != nil {
+		h.refuse(w, err)
+		return
+	}
+	setVersion(w.Header(), &state)
 	h.write(w, r, body)
 }
 
-// batch returns the answer to a query, and the state from which it was made.
-func (h *Handler) batch(ctx context.Context, rawQuery string) ([]byte, *State, error) {
-	q, err := parseQuery(rawQuery, h.cfg.ResponseSize)
-	if err != nil {
-		return nil, nil, err
-	}
-	state, err := h.source.Events(ctx, q.consistency)
-	if err != nil {
-		return nil, nil, err
-	}
-	body, err := q.answer(ctx, &state)
-	return body, &state, err
+// setVersion sets the headers that say of which state an answer is.
+func setVersion(header http.Header, state *State) {
+	header.Set("Plimsoll-Epoch", strconv.FormatUint(state.Version.Epoch, 10))
+	header.Set("Plimsoll-Revision", strconv.FormatUint(state.Version.Revision, 10))
+	header.Set("Plimsoll-Age", strconv.FormatFloat(state.Age.Seconds(), 'f', -1, 64))
 }
 
-// answer returns the answer to a query from a state.
-func (q query) answer(ctx context.Context, state *State) ([]byte, error) {
+// batch returns the answer to a query from a state.
+func (h *Handler) batch(ctx context.Context, q query, state *State) ([]byte, error) {
 	low, high, some := state.Range()
 	if !q.hasStart {
 		q.start = low
@@ -115,60 +195,64 @@ func (q query) answer(ctx context.Context, state *State) ([]byte, error) {
 	if !some || q.start < low || q.start > high {
 		return appendTail(body, 0), nil
 	}
-	records := 0
-	err := state.Batch(q.start, q.count, func(_ uint64, ev *plimsoll.Event) bool {
-		separator := byte(',')
-		if records == 0 {
-			separator = '['
-		}
-		body = appendRecord(append(body, separator), ev)
-		records++
-		return ctx.Err() == nil
-	})
-	if plimsoll.CodeOf(err) == plimsoll.CodeExhausted {
+	spans, size, err := h.collect(ctx, state, q.start, min(q.count, high-q.start+1))
+	if err != nil {
 		return nil, err
 	}
-	if err != nil {
-		return nil, plimsoll.Errorf(plimsoll.CodeCorrupt, "read the events from %d on: %v", q.start, err)
+	body = append(slices.Grow(body, size+8), '[')
+	records := 0
+	for i := range spans {
+		body = appendSeparated(body, &spans[i], ',')
+		records += len(spans[i].ends)
 	}
-	if ctx.Err() != nil {
-		return nil, plimsoll.Errorf(plimsoll.CodeCanceled, "the request was given up while its answer was made")
+	return appendTail(body[:len(body)-1], records), nil
+}
+
+// collect returns the lines of events that a state holds, and their size. It charges the request
+// with them.
+func (h *Handler) collect(ctx context.Context, state *State, start, count uint64) (spans []span, size int, err error) {
+	for end := start + count; start < end; {
+		if ctx.Err() != nil {
+			return nil, 0, plimsoll.Errorf(plimsoll.CodeCanceled, "the request was given up while its answer was made")
+		}
+		s, err := h.rendered.lines(state.space(), state, start, end-start)
+		if err != nil {
+			return nil, 0, plimsoll.Errorf(plimsoll.CodeCorrupt, "read the events from %d on: %v", start, err)
+		}
+		if err := state.hold(2 * len(s.text)); err != nil { // the lines and the answer
+			return nil, 0, err
+		}
+		spans, size, start = append(spans, s), size+len(s.text), s.next()
 	}
-	return appendTail(body, records), nil
+	return spans, size, nil
+}
+
+// appendSeparated appends lines with another byte in place of their line breaks.
+func appendSeparated(dst []byte, s *span, separator byte) []byte {
+	from := len(dst) - s.base
+	dst = append(dst, s.text...)
+	for _, end := range s.ends {
+		dst[from+end-1] = separator
+	}
+	return dst
 }
 
 // write sends an answer, compressed if the caller accepts that and the answer is large enough.
 func (h *Handler) write(w http.ResponseWriter, r *http.Request, body []byte) {
 	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
 	w.Header().Set("Vary", "Accept-Encoding")
-	if len(body) < compressFrom || !acceptsGzip(r.Header.Get("Accept-Encoding")) {
-		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-		_, _ = w.Write(body) // the caller is gone, so the error has no reader
-		return
-	}
-	// The body is compressed as a whole, so that a slow reader does not occupy a compressor.
-	packed, err := h.deflater.Deflate(body)
-	if err != nil {
-		h.refuse(w, err)
-		return
-	}
-	w.Header().Set("Content-Encoding", "gzip")
-	w.Header().Set("Content-Length", strconv.Itoa(len(packed)))
-	_, _ = w.Write(packed) // the caller is gone, so the error has no reader
-}
-
-// acceptsGzip reads an Accept-Encoding header: gzip is accepted if it is named with a weight above
-// zero.
-func acceptsGzip(header string) bool {
-	for part := range strings.SplitSeq(header, ",") {
-		coding, parameter, _ := strings.Cut(part, ";")
-		if !strings.EqualFold(strings.TrimSpace(coding), "gzip") {
-			continue
+	if coding := acceptedCoding(r.Header.Get("Accept-Encoding")); len(body) >= compressFrom && coding != "" {
+		// The body is compressed as a whole, so that a slow reader does not occupy a compressor.
+		packed, err := h.packer.pack(coding, body)
+		if err != nil {
+			h.refuse(w, err)
+			return
 		}
-		weight, has := strings.CutPrefix(strings.ReplaceAll(parameter, " ", ""), "q=")
-		return !has || strings.Trim(weight, "0.") != ""
+		w.Header().Set("Content-Encoding", coding)
+		body = packed
 	}
-	return false
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = w.Write(body) // the caller is gone, so the error has no reader
 }
 
 // refuse sends an error, with the status of its code. An internal error goes to Config.Fault, not
@@ -188,6 +272,13 @@ func (h *Handler) refuse(w http.ResponseWriter, err error) {
 
 // WriteError sends an error in YuniKorn's shape.
 func WriteError(w http.ResponseWriter, status int, message string) {
+	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(errorBody(status, message)) // the caller is gone, so the error has no reader
+}
+
+// errorBody returns an error in YuniKorn's shape, as a line.
+func errorBody(status int, message string) []byte {
 	body, err := json.Marshal(struct {
 		StatusCode  int    `json:"status_code"`
 		Message     string `json:"message"`
@@ -196,7 +287,5 @@ func WriteError(w http.ResponseWriter, status int, message string) {
 	if err != nil {
 		panic(err) // a broken invariant: numbers and strings have a JSON form
 	}
-	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n')) // the caller is gone, so the error has no reader
+	return append(body, '\n')
 }

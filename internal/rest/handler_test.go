@@ -38,6 +38,14 @@ func (h *history) Events(_ context.Context, c plimsoll.Consistency) (rest.State,
 	return state, h.failed
 }
 
+func (h *history) Follow(context.Context) (<-chan struct{}, func() rest.State, func()) {
+	return make(chan struct{}), func() rest.State {
+		return rest.State{Events: h, InstanceUUID: instance, Version: plimsoll.Version{Epoch: 3, Revision: 1042}}
+	}, func() {}
+}
+
+func (h *history) Next() uint64 { return h.low + uint64(len(h.records)) }
+
 func (h *history) Range() (low, high uint64, ok bool) {
 	if len(h.records) == 0 {
 		return 0, 0, false
@@ -212,7 +220,7 @@ func errorOf(t *testing.T, w *httptest.ResponseRecorder, status int) string {
 func TestWrongPathsAndMethodsAreAnsweredInJSON(t *testing.T) {
 	h := rest.New(rest.Config{}, &history{})
 	for _, path := range []string{
-		"/ws/v1/", "/ws/v1/events", "/ws/v1/events/batch/", "/ws/v1/clusters", "/ws/v1/events/stream",
+		"/ws/v1/", "/ws/v1/events", "/ws/v1/events/batch/", "/ws/v1/clusters", "/ws/v1/events/stream/",
 	} {
 		if message := errorOf(t, get(h, http.MethodGet, path), http.StatusNotFound); !strings.Contains(message, batch) {
 			t.Errorf("%s: %q does not say what there is", path, message)

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"encoding/json"
+	"reflect"
 	"slices"
 	"strconv"
 
@@ -31,9 +32,26 @@ func appendTail(dst []byte, records int) []byte {
 	return append(dst, "]}\n"...)
 }
 
-// appendRecord appends one event. Zero values are left out, except for resource, which is always
-// written.
-func appendRecord(dst []byte, ev *plimsoll.Event) []byte {
+// recordRenderer appends events as JSON. It remembers how the resources of a pass are written,
+// because the events of a chunk share them.
+type recordRenderer struct {
+	known map[uintptr]knownResources // by the address of the map
+}
+
+// knownResources keeps the map from being freed, so that no other gets its address.
+type knownResources struct {
+	of   plimsoll.Resources
+	text []byte
+}
+
+// knownMost bounds the resources that a pass remembers.
+const knownMost = 256
+
+// begin begins a pass.
+func (w *recordRenderer) begin() { clear(w.known) }
+
+// append appends one event. Zero values are left out, except for resource, which is always written.
+func (w *recordRenderer) append(dst []byte, ev *plimsoll.Event) []byte {
 	dst = append(dst, '{')
 	dst = appendNumberField(dst, `"type":`, int64(ev.Type))
 	dst = appendTextField(dst, `"objectID":`, ev.Object)
@@ -43,8 +61,28 @@ func appendRecord(dst []byte, ev *plimsoll.Event) []byte {
 	dst = appendNumberField(dst, `"eventChangeDetail":`, int64(ev.Detail))
 	dst = appendTextField(dst, `"referenceID":`, ev.Reference)
 	dst = append(dst, `"resource":`...)
-	dst = appendResources(dst, ev.Resources)
+	dst = w.resources(dst, ev.Resources)
 	return append(dst, '}')
+}
+
+func (w *recordRenderer) resources(dst []byte, r plimsoll.Resources) []byte {
+	if len(r) == 0 {
+		return append(dst, "{}"...)
+	}
+	address := reflect.ValueOf(r).Pointer()
+	if known, has := w.known[address]; has {
+		return append(dst, known.text...)
+	}
+	from := len(dst)
+	dst = appendResources(dst, r)
+	if w.known == nil {
+		w.known = map[uintptr]knownResources{}
+	}
+	if len(w.known) >= knownMost {
+		clear(w.known)
+	}
+	w.known[address] = knownResources{r, slices.Clone(dst[from:])}
+	return dst
 }
 
 func appendNumberField(dst []byte, key string, value int64) []byte {
@@ -68,9 +106,6 @@ func appendTextField(dst []byte, key, value string) []byte {
 // appendResources writes the amounts in the order of YuniKorn's names. A custom resource named
 // vcore is left out in favour of cpu.
 func appendResources(dst []byte, r plimsoll.Resources) []byte {
-	if len(r) == 0 {
-		return append(dst, "{}"...)
-	}
 	names := r.Names()
 	if i := slices.Index(names, plimsoll.CPU); i >= 0 {
 		names = slices.DeleteFunc(names, func(name string) bool { return name == vcore })

@@ -237,6 +237,9 @@ func (s *State) replaced(q *queue.Queue, c *plimsoll.QueueConfig) (stored plimso
 	stored = *c
 	stored.Queues = nil
 	events = size.Event(q.Path, "", parentText) // it may become a leaf, or a parent
+	if q.Draining {
+		events += size.Event(q.Path, "", backText)
+	}
 	if !maps.Equal(old.Max, c.Max) {
 		events += size.Event(q.Path, "", "") + size.Of(c.Max)
 	}
@@ -273,9 +276,7 @@ func (s *State) replaced(q *queue.Queue, c *plimsoll.QueueConfig) (stored plimso
 func (s *State) drained(q *queue.Queue) (stored plimsoll.QueueConfig, events int) {
 	stored = s.tree.ConfigOf(q)
 	stored.Draining = true
-	if q.Accounts == 0 {
-		events = size.Event(q.Path, "", "")
-	}
+	events = size.Event(q.Path, "", drainingText) // it drains, or goes at once
 	for _, child := range q.Children {
 		left, more := s.drained(child)
 		events += more
@@ -293,6 +294,14 @@ func addedBytes(parent string, c *plimsoll.QueueConfig) int {
 		path = parent + "." + c.Name
 	}
 	sum := size.Event(path, "", "")
+	if len(c.Queues) > 0 || c.Parent {
+		sum += size.Event(path, "", parentText)
+	}
+	for _, limit := range []plimsoll.Resources{c.Max, c.Guaranteed} {
+		if len(limit) > 0 {
+			sum += size.Event(path, "", "") + size.Of(limit)
+		}
+	}
 	for i := range c.Queues {
 		sum += addedBytes(path, &c.Queues[i])
 	}

@@ -42,10 +42,12 @@ func (s *State) SetQueueConfig(c *plimsoll.QueueConfig) error {
 	return nil
 }
 
-// The messages of the event for a queue's type.
+// The messages of the events for a queue's type, and for a queue that drains.
 const (
-	leafText   = "leaf queue: true"
-	parentText = "leaf queue: false"
+	leafText     = "leaf queue: true"
+	parentText   = "leaf queue: false"
+	drainingText = "draining: true"
+	backText     = "draining: false"
 )
 
 // tellQueues emits the events of changes in the tree of queues.
@@ -54,7 +56,7 @@ func (s *State) tellQueues(changes []queue.Change) {
 		q := c.Queue
 		switch c.Kind {
 		case queue.Added:
-			s.emitQueue(q, plimsoll.ChangeAdd, plimsoll.DetailNone, "", nil, "")
+			s.tellAdded(q)
 		case queue.MaxSet:
 			s.emitQueue(q, plimsoll.ChangeSet, plimsoll.QueueMax, "", s.limit(&q.Max, q.MaxSet), "")
 		case queue.GuaranteedSet:
@@ -67,12 +69,32 @@ func (s *State) tellQueues(changes []queue.Change) {
 				text = leafText
 			}
 			s.emitQueue(q, plimsoll.ChangeSet, plimsoll.QueueType, "", nil, text)
+		case queue.DrainingSet:
+			text := backText
+			if q.Draining {
+				text = drainingText
+			}
+			s.emitQueue(q, plimsoll.ChangeSet, plimsoll.QueueConfigured, "", nil, text)
 		case queue.Removed:
 			s.names.stale = true
 			s.dirty.deletedQueues = append(s.dirty.deletedQueues, q.Path)
 			s.markQueueConfig()
 			s.emitQueue(q, plimsoll.ChangeRemove, plimsoll.DetailNone, "", nil, "")
 		}
+	}
+}
+
+// tellAdded emits the events of a new queue: that it is there, that it is a parent, and its limits.
+func (s *State) tellAdded(q *queue.Queue) {
+	s.emitQueue(q, plimsoll.ChangeAdd, plimsoll.DetailNone, "", nil, "")
+	if !q.Leaf {
+		s.emitQueue(q, plimsoll.ChangeSet, plimsoll.QueueType, "", nil, parentText)
+	}
+	if q.MaxSet != 0 {
+		s.emitQueue(q, plimsoll.ChangeSet, plimsoll.QueueMax, "", s.limit(&q.Max, q.MaxSet), "")
+	}
+	if q.GuaranteedSet != 0 {
+		s.emitQueue(q, plimsoll.ChangeSet, plimsoll.QueueGuaranteed, "", s.limit(&q.Guaranteed, q.GuaranteedSet), "")
 	}
 }
 

@@ -247,7 +247,11 @@ func (s *State) end(ref Ref, result plimsoll.TaskResult, exitCode int32, message
 	if message != "" || result == plimsoll.ResultSucceeded {
 		s.setMessage(ref, message)
 	}
-	s.emitApp(j, plimsoll.ChangeRemove, endDetail(result), t.ID, g.Spec.Resources, result.String())
+	detail := endDetail(result)
+	if n.lost { // also if it was being stopped there, for another reason
+		detail = plimsoll.AllocNodeRemoved
+	}
+	s.emitApp(j, plimsoll.ChangeRemove, detail, t.ID, g.Spec.Resources, result.String())
 	s.emitNode(n, plimsoll.ChangeRemove, plimsoll.NodeAlloc, t.ID, g.Spec.Resources, "")
 	if result.Charged() {
 		t.Failures++

@@ -5529,7 +5529,8 @@ func (x *ListEventsRequest) GetTypes() []EventSubject {
 
 type ListEventsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names the ids of events: each leader begins anew at 0 with another one.
+	// Names what the ids count. It stays for as long as they go on without a gap, also from one leader
+	// to the next.
 	InstanceUuid string `protobuf:"bytes,1,opt,name=instance_uuid,json=instanceUuid,proto3" json:"instance_uuid,omitempty"`
 	// Id of the oldest event that is kept.
 	LowestId uint64 `protobuf:"varint,2,opt,name=lowest_id,json=lowestId,proto3" json:"lowest_id,omitempty"`

@@ -40,6 +40,7 @@ const (
 	Kind_KIND_POLICY       Kind = 8
 	Kind_KIND_OUTCOME      Kind = 9
 	Kind_KIND_ARCHIVE      Kind = 10 // one record, with an empty key
+	Kind_KIND_EVENT_IDS    Kind = 11 // the same; never replicated
 )
 
 // Enum value maps for Kind.
@@ -56,6 +57,7 @@ var (
 		8:  "KIND_POLICY",
 		9:  "KIND_OUTCOME",
 		10: "KIND_ARCHIVE",
+		11: "KIND_EVENT_IDS",
 	}
 	Kind_value = map[string]int32{
 		"KIND_UNSPECIFIED":  0,
@@ -69,6 +71,7 @@ var (
 		"KIND_POLICY":       8,
 		"KIND_OUTCOME":      9,
 		"KIND_ARCHIVE":      10,
+		"KIND_EVENT_IDS":    11,
 	}
 )
 
@@ -678,15 +681,16 @@ func (x *ReplicateUnready) GetPath() []string {
 }
 
 type ReplicateWelcome struct {
-	state        protoimpl.MessageState `protogen:"open.v1"`
-	Epoch        uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	InstanceUuid string                 `protobuf:"bytes,2,opt,name=instance_uuid,json=instanceUuid,proto3" json:"instance_uuid,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Epoch      uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	LeaderUuid string                 `protobuf:"bytes,2,opt,name=leader_uuid,json=leaderUuid,proto3" json:"leader_uuid,omitempty"` // names the leader's process
 	// The replica keeps its copy, and batches after its revision follow. Otherwise a snapshot
 	// follows.
 	Resumed       bool     `protobuf:"varint,3,opt,name=resumed,proto3" json:"resumed,omitempty"`
-	Protocol      uint32   `protobuf:"varint,4,opt,name=protocol,proto3" json:"protocol,omitempty"` // the version that the stream uses
-	Version       string   `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`    // of the sender's program
-	Path          []string `protobuf:"bytes,6,rep,name=path,proto3" json:"path,omitempty"`          // ids of the relays between the leader and the gateway, top down
+	Protocol      uint32   `protobuf:"varint,4,opt,name=protocol,proto3" json:"protocol,omitempty"`                            // the version that the stream uses
+	Version       string   `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`                               // of the sender's program
+	Path          []string `protobuf:"bytes,6,rep,name=path,proto3" json:"path,omitempty"`                                     // ids of the relays between the leader and the gateway, top down
+	InstanceUuid  string   `protobuf:"bytes,7,opt,name=instance_uuid,json=instanceUuid,proto3" json:"instance_uuid,omitempty"` // names what the ids of events count; empty: leader_uuid
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -728,9 +732,9 @@ func (x *ReplicateWelcome) GetEpoch() uint64 {
 	return 0
 }
 
-func (x *ReplicateWelcome) GetInstanceUuid() string {
+func (x *ReplicateWelcome) GetLeaderUuid() string {
 	if x != nil {
-		return x.InstanceUuid
+		return x.LeaderUuid
 	}
 	return ""
 }
@@ -761,6 +765,13 @@ func (x *ReplicateWelcome) GetPath() []string {
 		return x.Path
 	}
 	return nil
+}
+
+func (x *ReplicateWelcome) GetInstanceUuid() string {
+	if x != nil {
+		return x.InstanceUuid
+	}
+	return ""
 }
 
 // A part of the snapshot.
@@ -1789,14 +1800,16 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\aunready\x18\a \x01(\v2\x1d.plimsoll.v1.ReplicateUnreadyH\x00R\aunreadyB\x06\n" +
 	"\x04kind\"&\n" +
 	"\x10ReplicateUnready\x12\x12\n" +
-	"\x04path\x18\x01 \x03(\tR\x04path\"\xb1\x01\n" +
+	"\x04path\x18\x01 \x03(\tR\x04path\"\xd2\x01\n" +
 	"\x10ReplicateWelcome\x12\x14\n" +
-	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12#\n" +
-	"\rinstance_uuid\x18\x02 \x01(\tR\finstanceUuid\x12\x18\n" +
+	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x1f\n" +
+	"\vleader_uuid\x18\x02 \x01(\tR\n" +
+	"leaderUuid\x12\x18\n" +
 	"\aresumed\x18\x03 \x01(\bR\aresumed\x12\x1a\n" +
 	"\bprotocol\x18\x04 \x01(\rR\bprotocol\x12\x18\n" +
 	"\aversion\x18\x05 \x01(\tR\aversion\x12\x12\n" +
-	"\x04path\x18\x06 \x03(\tR\x04path\"u\n" +
+	"\x04path\x18\x06 \x03(\tR\x04path\x12#\n" +
+	"\rinstance_uuid\x18\a \x01(\tR\finstanceUuid\"u\n" +
 	"\x11ReplicateSnapshot\x12/\n" +
 	"\arecords\x18\x01 \x03(\v2\x15.plimsoll.v1.MutationR\arecords\x12/\n" +
 	"\x06events\x18\x02 \x03(\v2\x17.plimsoll.v1.EventChunkR\x06events\"F\n" +
@@ -1874,7 +1887,7 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\tplace_job\x18\a \x01(\v2\x1d.plimsoll.v1.PlaceJobResponseR\bplaceJob\x12=\n" +
 	"\n" +
 	"plan_moves\x18\b \x01(\v2\x1e.plimsoll.v1.PlanMovesResponseR\tplanMoves\x12I\n" +
-	"\x0eapply_policies\x18\t \x01(\v2\".plimsoll.v1.ApplyPoliciesResponseR\rapplyPolicies*\xdb\x01\n" +
+	"\x0eapply_policies\x18\t \x01(\v2\".plimsoll.v1.ApplyPoliciesResponseR\rapplyPolicies*\xef\x01\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rKIND_JOB_SPEC\x10\x01\x12\x13\n" +
@@ -1887,7 +1900,8 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\vKIND_POLICY\x10\b\x12\x10\n" +
 	"\fKIND_OUTCOME\x10\t\x12\x10\n" +
 	"\fKIND_ARCHIVE\x10\n" +
-	"2d\n" +
+	"\x12\x12\n" +
+	"\x0eKIND_EVENT_IDS\x10\v2d\n" +
 	"\x12ReplicationService\x12N\n" +
 	"\tReplicate\x12\x1d.plimsoll.v1.ReplicateRequest\x1a\x1e.plimsoll.v1.ReplicateResponse(\x010\x01B=Z;github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1;plimsollv1b\x06proto3"
 

@@ -959,8 +959,8 @@ type WatchEventsRequest struct {
 	Start *uint64 `protobuf:"varint,1,opt,name=start,proto3,oneof" json:"start,omitempty"`
 	// As ListEventsRequest.object.
 	Object string `protobuf:"bytes,2,opt,name=object,proto3" json:"object,omitempty"`
-	// Instance whose ids start is of. If another one leads, the watch begins with the oldest event.
-	// Empty: the present one.
+	// Instance whose ids start is of. If ids have begun anew since, the watch begins with the oldest
+	// event. Empty: the present one.
 	InstanceUuid string `protobuf:"bytes,3,opt,name=instance_uuid,json=instanceUuid,proto3" json:"instance_uuid,omitempty"`
 	// As ListEventsRequest.
 	Since int64 `protobuf:"varint,4,opt,name=since,proto3" json:"since,omitempty"`

@@ -54,8 +54,8 @@ type WatchServiceClient interface {
 	WatchTasks(context.Context, *connect.Request[v1.WatchTasksRequest]) (*connect.ServerStreamForClient[v1.WatchTasksResponse], error)
 	WatchNodes(context.Context, *connect.Request[v1.WatchNodesRequest]) (*connect.ServerStreamForClient[v1.WatchNodesResponse], error)
 	WatchQueues(context.Context, *connect.Request[v1.WatchQueuesRequest]) (*connect.ServerStreamForClient[v1.WatchQueuesResponse], error)
-	// WatchEvents sends recent events, and then each new one. After a change of the leader it goes on
-	// with the new leader's events, whose ids begin anew.
+	// WatchEvents sends recent events, and then each new one, also after a change of the leader. Where
+	// ids begin anew, it goes on with the oldest event of the other instance.
 	WatchEvents(context.Context, *connect.Request[v1.WatchEventsRequest]) (*connect.ServerStreamForClient[v1.WatchEventsResponse], error)
 }
 
@@ -143,8 +143,8 @@ type WatchServiceHandler interface {
 	WatchTasks(context.Context, *connect.Request[v1.WatchTasksRequest], *connect.ServerStream[v1.WatchTasksResponse]) error
 	WatchNodes(context.Context, *connect.Request[v1.WatchNodesRequest], *connect.ServerStream[v1.WatchNodesResponse]) error
 	WatchQueues(context.Context, *connect.Request[v1.WatchQueuesRequest], *connect.ServerStream[v1.WatchQueuesResponse]) error
-	// WatchEvents sends recent events, and then each new one. After a change of the leader it goes on
-	// with the new leader's events, whose ids begin anew.
+	// WatchEvents sends recent events, and then each new one, also after a change of the leader. Where
+	// ids begin anew, it goes on with the oldest event of the other instance.
 	WatchEvents(context.Context, *connect.Request[v1.WatchEventsRequest], *connect.ServerStream[v1.WatchEventsResponse]) error
 }
 
