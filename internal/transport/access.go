@@ -313,9 +313,9 @@ type bearer struct {
 	source *token.Source
 }
 
-// RoundTrip implements http.RoundTripper. If the server has been started again since its token was
-// looked up, the request goes out a second time, with the token that is entered now: the first one
-// was not sent, or was refused for its token.
+// RoundTrip implements http.RoundTripper. If the server was started again since its token was
+// looked up, a second request goes out with the token of now. The first one was not sent, or was
+// refused for its token.
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	sent, response, err := b.send(r)
 	if err != nil && b.renewed(sent, err) {
