@@ -122,9 +122,9 @@ func explainable(ctx context.Context, c *client.Client, id string) (string, erro
 func printExplanation(o *output, x *client.Explanation, now time.Time) {
 	when := ""
 	if x.Task.State == plimsoll.TaskFinished && x.Task.Finished > 0 {
-		when = ", " + ago(now, x.Task.Finished)
+		when = "; it ended " + ago(now, x.Task.Finished)
 	}
-	o.printf("%s is %s\n%s%s\n", x.Task.ID, x.Task.State, oneLine(x.Summary), when)
+	o.printf("%s is %s%s\n%s\n", x.Task.ID, x.Task.State, when, oneLine(x.Summary))
 	if x.Task.State != plimsoll.TaskFinished {
 		for i := range x.Spreads {
 			o.printf("%s\n", spreadLine(&x.Spreads[i]))

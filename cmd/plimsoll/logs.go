@@ -79,24 +79,58 @@ func (cmd *jobLogsCmd) Run(ctx context.Context, a *app) error {
 	switch {
 	case err != nil:
 		return err
-	case isTask && task.Attempt == 0:
+	case isTask && task.Attempt == 0 && task.State != plimsoll.TaskFinished:
 		a.notes.printf("%s has not started: plimsoll explain %s says why\n", task.ID, task.ID)
 		return nil
 	case isTask && cmd.Failed && !unsuccessful(&task):
-		a.notes.printf("%s has not failed\n", task.ID)
+		a.notes.printf("%s\n", notFailed(task.ID))
+		return nil
+	case isTask && neverStarted(&task) && task.Attempt == 0:
+		tellUnstarted(a, []plimsoll.Task{task})
 		return nil
 	case isTask && cmd.AllAttempts:
 		return l.attempts(ctx, []plimsoll.Task{task})
 	case isTask:
+		tellUnstarted(a, []plimsoll.Task{task})
 		return l.task(ctx, task.ID, cmd.Attempt, "")
 	case cmd.Attempt > 0:
 		return plimsoll.Invalid("--attempt", "needs the id of a task, and %s is a job", cmd.ID)
 	case cmd.Follow:
-		_, err := l.followJob(ctx, cmd.ID)
-		return err
+		return l.followToTheEnd(ctx, cmd.ID)
 	}
 	return l.job(ctx, cmd.ID)
 }
+
+// followToTheEnd follows a job, and then says which of its tasks never started.
+func (l *logs) followToTheEnd(ctx context.Context, id string) error {
+	status, err := l.followJob(ctx, id)
+	if err != nil {
+		return err
+	}
+	tasks, err := allTasks(ctx, l.c, client.TaskFilter{Job: id, JobUID: uidText(&status)})
+	if err != nil && plimsoll.CodeOf(err) != plimsoll.CodeNotFound { // the job may have been deleted
+		return err
+	}
+	tellUnstarted(l.a, tasks)
+	return nil
+}
+
+// tellUnstarted says which tasks have ended without being started, so that they wrote nothing.
+func tellUnstarted(a *app, tasks []plimsoll.Task) {
+	var unstarted namedTasks
+	for i := range tasks {
+		if neverStarted(&tasks[i]) {
+			unstarted.addUnstarted(&tasks[i])
+		}
+	}
+	unstarted.tell(a, "never started")
+}
+
+// noneFailed is the note of --failed for a job of which it chooses no task. That is no error.
+func noneFailed(job string) string { return "no task of " + job + " has failed" }
+
+// notFailed is noneFailed for a task.
+func notFailed(task string) string { return task + " has not failed" }
 
 // unsuccessful reports whether the last attempt of a task has ended and did not succeed.
 func unsuccessful(t *plimsoll.Task) bool {
@@ -141,9 +175,10 @@ func (l *logs) job(ctx context.Context, id string) error {
 	if l.failed {
 		tasks = slices.DeleteFunc(tasks, func(t plimsoll.Task) bool { return !unsuccessful(&t) })
 		if len(tasks) == 0 {
-			l.a.notes.printf("no task of %s has failed\n", id)
+			l.a.notes.printf("%s\n", noneFailed(id))
 		}
 	}
+	tellUnstarted(l.a, tasks)
 	return l.attempts(ctx, tasks)
 }
 

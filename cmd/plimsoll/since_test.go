@@ -33,7 +33,7 @@ func TestSinceIsATimeAgoOrAnInstant(t *testing.T) {
 	}
 }
 
-// Nodes are asked for what was written so long ago at most. Nothing was written in the future.
+// Nodes measure --since of logs by their own clocks, so it is sent as a time ago.
 func TestAgeIsTheTimeSinceAnInstant(t *testing.T) {
 	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	for text, want := range map[string]time.Duration{
