@@ -105,6 +105,11 @@ func (h *logHandler) ReadTaskLog(
 			plimsoll.Invalid("sinceNanos", "is negative; give a number of nanoseconds, or 0 for all"),
 		)
 	}
+	if m.StdoutFrom < 0 || m.StderrFrom < 0 {
+		return wire.ConnectError(
+			plimsoll.Invalid("stdoutFrom and stderrFrom", "are negative; give what next was, or 0 for the beginning"),
+		)
+	}
 	if err := h.slots.acquire(h.ledger.node); err != nil {
 		return wire.ConnectError(err)
 	}
@@ -117,13 +122,16 @@ func (h *logHandler) ReadTaskLog(
 	if m.SinceNanos > 0 {
 		t.since = max(time.Now().UnixNano()-m.SinceNanos, 1)
 	}
+	from := map[string]int64{"stdout": m.StdoutFrom, "stderr": m.StderrFrom}
 	for _, name := range names {
-		t.streams = append(t.streams, tailed{name: name})
+		t.streams = append(t.streams, tailed{name: name, from: from[name]})
 	}
 	defer t.close()
 	err = t.run(ctx, func(p piece) error {
 		return stream.Send(
-			&pb.ReadTaskLogResponse{Stream: p.stream, Data: p.data, After: p.span.After, Time: p.span.At},
+			&pb.ReadTaskLogResponse{
+				Stream: p.stream, Data: p.data, After: p.span.After, Time: p.span.At, Next: p.next,
+			},
 		)
 	})
 	if err != nil && ctx.Err() == nil && plimsoll.CodeOf(err) == plimsoll.CodeInternal {
@@ -152,11 +160,13 @@ type tail struct {
 type piece struct {
 	stream string
 	data   []byte
+	next   int64 // place behind the data
 	span   executor.LogSpan
 }
 
 type tailed struct {
 	name string
+	from int64    // begin at this place, and not where the tail says; 0: the tail says
 	file *os.File // nil: not there yet
 	end  int64    // without follow: the size at the start of reading
 	at   int64
@@ -243,7 +253,7 @@ func (t *tail) copy(s *tailed, dir string, send func(piece) error) error {
 			n = int(min(int64(n), max(s.end-s.at, 0)))
 		}
 		if s.at += int64(n); n > 0 {
-			p.data = t.buffer[:n]
+			p.data, p.next = t.buffer[:n], s.at
 			if err := send(p); err != nil {
 				return err
 			}
@@ -277,6 +287,10 @@ func (t *tail) open(s *tailed, dir string) (found bool, err error) {
 		if s.times, err = executor.ReadLogTimes(dir, s.name); err != nil {
 			return false, err
 		}
+	}
+	if s.from > 0 {
+		s.at = s.from
+		return true, nil
 	}
 	if t.last > 0 {
 		s.at = max(s.end-t.last, 0)
