@@ -16,14 +16,18 @@ func TestCommandsGoOnWhenTheirServerIsKilledAndStartedAgain(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	dev := func(listen string) *daemon {
-		d := start(t, "dev", "--data", s.data(), "--listen", listen, "--node", "n1", "--capacity", "cpu=4;memory=4Gi")
+		d := start(
+			t, "dev", "--data", s.data(), "--listen", listen, "--node", "n1", "--capacity", "cpu=4;memory=4Gi",
+		)
 		s.address = d.says(readyLine)[1]
 		s.nodeReady("n1")
 		return d
 	}
 	d := dev("127.77.0.1:0") // an address of the loopback that no other test takes meanwhile
 	gate := s.path("gate")
-	s.submit("long", 1, "seq 3; seq 1001 1003 >&2; until [ -e "+gate+" ]; do sleep 0.02; done; seq 4 6; echo bye >&2", "")
+	s.submit(
+		"long", 1, "seq 3; seq 1001 1003 >&2; until [ -e "+gate+" ]; do sleep 0.02; done; seq 4 6; echo bye >&2", "",
+	)
 	eventually(t, "wait for the output", func() error {
 		stdout, stderr, _ := s.cli("job", "logs", "long")
 		if stdout != "1\n2\n3\n" || stderr != "1001\n1002\n1003\n" {
@@ -44,7 +48,9 @@ func TestCommandsGoOnWhenTheirServerIsKilledAndStartedAgain(t *testing.T) {
 		go func() {
 			defer close(r.ended)
 			r.code = execute(ctx, process{
-				args:  append([]string{"--server", s.address, "--retry-for", patience.String()}, strings.Fields(args)...),
+				args: append(
+					[]string{"--server", s.address, "--retry-for", patience.String()}, strings.Fields(args)...,
+				),
 				stdin: strings.NewReader(""), stdout: &r.stdout, stderr: &r.stderr, now: time.Now,
 			})
 		}()
@@ -91,7 +97,7 @@ func TestCommandsGoOnWhenTheirServerIsKilledAndStartedAgain(t *testing.T) {
 	}
 }
 
-// sharedText is what a command has written, also while it runs.
+// sharedText holds the text of a command, which may still write.
 type sharedText struct {
 	mu   sync.Mutex
 	text bytes.Buffer

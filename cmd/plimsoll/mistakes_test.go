@@ -111,7 +111,8 @@ func TestAWrongIDOfAJobGetsTheNearestOneAtATerminal(t *testing.T) {
 				want = "; did you mean job \"" + near + "\"?\n"
 			}
 			got := notes.String()
-			if code != exitFailed || want != "" != strings.Contains(got, "did you mean job") || !strings.HasSuffix(got, want) {
+			suggests := strings.Contains(got, "did you mean job")
+			if code != exitFailed || suggests != (want != "") || !strings.HasSuffix(got, want) {
 				t.Errorf("%s, terminal %t: exit code %d, %s", args, live, code, got)
 			}
 		}

@@ -17,9 +17,9 @@ import (
 // suggestTimeout bounds the time in which names are read for a suggestion.
 const suggestTimeout = time.Second
 
-// withNearJob adds the name of a job that was probably meant to the error of a command about a job
-// or task that does not exist. It compares the newest maxObjects jobs. Scripts do not wait for it:
-// it is for people at a terminal alone.
+// withNearJob adds the job that was probably meant to the error of a command about a job or task
+// that does not exist. It compares the newest maxObjects jobs. Scripts do not wait for it: it is
+// for people at a terminal alone.
 func (a *app) withNearJob(ctx context.Context, selected *kong.Node, err error) error {
 	if !a.live || a.c == nil || plimsoll.CodeOf(err) != plimsoll.CodeNotFound {
 		return err

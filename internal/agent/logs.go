@@ -89,26 +89,8 @@ func (h *logHandler) ReadTaskLog(
 	if err != nil {
 		return wire.ConnectError(err)
 	}
-	if m.Attempt < 0 {
-		return wire.ConnectError(
-			plimsoll.Invalid("attempt", "is %d; attempts count from 1, and 0 is the newest", m.Attempt),
-		)
-	}
-	if m.TailBytes < 0 {
-		return wire.ConnectError(plimsoll.Invalid("tailBytes", "is negative; give the number of bytes, or 0 for all"))
-	}
-	if m.TailLines < 0 {
-		return wire.ConnectError(plimsoll.Invalid("tailLines", "is negative; give the number of lines, or 0 for all"))
-	}
-	if m.SinceNanos < 0 {
-		return wire.ConnectError(
-			plimsoll.Invalid("sinceNanos", "is negative; give a number of nanoseconds, or 0 for all"),
-		)
-	}
-	if m.StdoutFrom < 0 || m.StderrFrom < 0 {
-		return wire.ConnectError(
-			plimsoll.Invalid("stdoutFrom and stderrFrom", "are negative; give what next was, or 0 for the beginning"),
-		)
+	if err := checkLogNumbers(m); err != nil {
+		return wire.ConnectError(err)
 	}
 	if err := h.slots.acquire(h.ledger.node); err != nil {
 		return wire.ConnectError(err)
@@ -122,7 +104,7 @@ func (h *logHandler) ReadTaskLog(
 	if m.SinceNanos > 0 {
 		t.since = max(time.Now().UnixNano()-m.SinceNanos, 1)
 	}
-	from := map[string]int64{"stdout": m.StdoutFrom, "stderr": m.StderrFrom}
+	from := map[string]int64{executor.Stdout: m.StdoutFrom, executor.Stderr: m.StderrFrom}
 	for _, name := range names {
 		t.streams = append(t.streams, tailed{name: name, from: from[name]})
 	}
@@ -139,6 +121,25 @@ func (h *logHandler) ReadTaskLog(
 		h.trouble(Trouble{Kind: TroubleSendLog, Task: m.Task, Err: err})
 	}
 	return wire.ConnectError(err)
+}
+
+// checkLogNumbers reports the first number of a request that is negative.
+func checkLogNumbers(m *pb.ReadTaskLogRequest) error {
+	switch {
+	case m.Attempt < 0:
+		return plimsoll.Invalid("attempt", "is %d; attempts count from 1, and 0 is the newest", m.Attempt)
+	case m.TailBytes < 0:
+		return plimsoll.Invalid("tailBytes", "is negative; give the number of bytes, or 0 for all")
+	case m.TailLines < 0:
+		return plimsoll.Invalid("tailLines", "is negative; give the number of lines, or 0 for all")
+	case m.SinceNanos < 0:
+		return plimsoll.Invalid("sinceNanos", "is negative; give a number of nanoseconds, or 0 for all")
+	case m.StdoutFrom < 0 || m.StderrFrom < 0:
+		return plimsoll.Invalid(
+			"stdoutFrom and stderrFrom", "are negative; give what next was, or 0 for the beginning",
+		)
+	}
+	return nil
 }
 
 // tail reads the streams of one attempt.
