@@ -140,7 +140,7 @@ func (f *fetch) tasks(ctx context.Context, tasks []plimsoll.Task) error {
 			continue
 		}
 		f.lost.read++
-		f.summary = nil
+		before := f.entries()
 		err := f.task(ctx, t.ID)
 		var public *plimsoll.Error
 		var local *localError
@@ -148,7 +148,9 @@ func (f *fetch) tasks(ctx context.Context, tasks []plimsoll.Task) error {
 		case err == nil:
 			f.declared, declares[group] = true, true
 			f.done++
-			f.noteEmpty(t)
+			if f.entries() == before {
+				f.noteEmpty(t)
+			}
 		case ctx.Err() != nil:
 			return err
 		case errors.As(err, &local):
@@ -169,15 +171,16 @@ func (f *fetch) tasks(ctx context.Context, tasks []plimsoll.Task) error {
 	return nil
 }
 
+// entries returns how many entries the tasks had so far, fetched or not.
+func (f *fetch) entries() int64 { return f.files + f.changed + f.refused }
+
 // noteEmpty notes a task that was fetched and has no files.
 func (f *fetch) noteEmpty(t *plimsoll.Task) {
-	switch s := f.summary; {
-	case s != nil && s.Files+s.Refused > 0:
-	case neverStarted(t):
+	if neverStarted(t) {
 		f.unstarted.addUnstarted(t)
-	default:
-		f.empty.add(t.ID)
+		return
 	}
+	f.empty.add(t.ID)
 }
 
 // localError is a fault of this machine, or an answer that must not be written to it. It ends the
