@@ -64,6 +64,12 @@ func (s JobState) Ended() bool {
 	return s == JobCompleted || s == JobRejected || s == JobFailed || s == JobExpired
 }
 
+// AlreadyEnded returns the error of a change of a job that ended at an instant in Unix nanoseconds.
+func AlreadyEnded(id string, state JobState, finished int64) *Error {
+	when := time.Unix(0, finished).UTC().Format(time.RFC3339)
+	return Errorf(CodeConflict, "job %q has already ended (%s at %s)", id, state, when)
+}
+
 // JobSpec is the request of a user to run a job. Its fields are those of the job file.
 type JobSpec struct {
 	ID     string            // the job's id, chosen by the user; unique among the jobs that are still known

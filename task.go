@@ -162,3 +162,12 @@ type TaskReport struct {
 	At       int64 // instant of the change on the node, Unix nanoseconds
 	UID      UID   // of the job; zero: the agent does not know it
 }
+
+// Ending describes the end of a finished task, such as "finished (failed) on node n1".
+func (t *Task) Ending() string {
+	text := "finished (" + t.Result.String() + ")"
+	if t.Node != "" {
+		text += " on node " + t.Node
+	}
+	return text
+}

@@ -35,8 +35,8 @@ type Config struct {
 	// the gateway must listen on a loopback address, and the same user must have started it,
 	// directly or through sudo. A unix socket needs no token.
 	Token, TokenFile string
-	// RetryBudget is how long a call is tried again while no server answers it. 0: ten seconds;
-	// negative: not at all.
+	// RetryBudget is how long a call is tried again while no server answers it. The last attempt is
+	// made when this time has passed. 0: ten seconds; negative: not at all.
 	RetryBudget time.Duration
 	// Consistency is that of all reads; zero: strict. WithConsistency sets another for some of
 	// them.
@@ -137,11 +137,13 @@ func retryable(err error) bool {
 
 var retryDelays = plimsoll.Backoff{First: 50 * time.Millisecond, Longest: 2 * time.Second}
 
-// retry counts the failures of one call. Its budget begins with the first failure.
+// retry counts the failures of one call. Its budget begins with the first failure, and the last
+// attempt is made when it has passed: a server that is back within the budget is found.
 type retry struct {
-	budget   time.Duration    // below 0: the call is not tried again
-	failures int              // in a row
-	end      <-chan time.Time // fires when the budget has passed. Invariant: nil as long as failures is 0
+	budget   time.Duration // below 0: the call is not tried again
+	failures int           // in a row
+	end      time.Time     // of the budget. Invariant: zero as long as failures is 0
+	last     bool          // the attempt at the end is under way, or was made
 }
 
 func (c *Client) newRetry() *retry { return &retry{budget: c.budget} }
@@ -149,20 +151,22 @@ func (c *Client) newRetry() *retry { return &retry{budget: c.budget} }
 // wait waits before the next attempt and returns nil. If there is to be no other attempt, it
 // returns the error for the caller.
 func (r *retry) wait(ctx context.Context, err error) error {
-	if !retryable(err) || r.budget < 0 || ctx.Err() != nil {
+	if !retryable(err) || r.budget < 0 || r.last || ctx.Err() != nil {
 		return err
 	}
-	if r.end == nil {
-		r.end = time.After(r.budget)
+	if r.end.IsZero() {
+		r.end = time.Now().Add(r.budget)
 	}
 	r.failures++
-	pause := time.NewTimer(retryDelays.Jittered(r.failures, rand.Int64N))
+	delay, left := retryDelays.Jittered(r.failures, rand.Int64N), time.Until(r.end)
+	if delay >= left {
+		delay, r.last = left, true
+	}
+	pause := time.NewTimer(delay)
 	defer pause.Stop()
 	select {
 	case <-pause.C:
 		return nil
-	case <-r.end:
-		return err
 	case <-ctx.Done():
 		return err
 	}
@@ -170,7 +174,7 @@ func (r *retry) wait(ctx context.Context, err error) error {
 
 // reset is called after a success in the middle of a stream: the next failure has a budget of its
 // own.
-func (r *retry) reset() { r.failures, r.end = 0, nil }
+func (r *retry) reset() { r.failures, r.end, r.last = 0, time.Time{}, false }
 
 // call makes a unary call that changes nothing until it succeeds or the retries end.
 func call[Req, Res any](

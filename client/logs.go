@@ -38,16 +38,17 @@ type LogChunk struct {
 	After, Time int64
 }
 
-// Logs reads the output of a task, also of a job in the archive. The call is retried only until the
-// first chunk has come: a later retry would send the same output again.
+// Logs reads the output of a task, also of a job in the archive. After a break it goes on where it
+// was, if the server is away for less than the retry budget.
 func (c *Client) Logs(ctx context.Context, task string, options LogOptions) iter.Seq2[LogChunk, error] {
 	return func(yield func(LogChunk, error) bool) {
+		var at logPlace
 		for r := c.newRetry(); ; {
-			begun, done, err := c.logsOnce(ctx, task, options, yield)
+			done, again, err := c.logsOnce(ctx, task, options, &at, r, yield)
 			if done {
 				return
 			}
-			if !begun {
+			if again {
 				err = r.wait(ctx, err)
 			}
 			if err != nil {
@@ -58,37 +59,64 @@ func (c *Client) Logs(ctx context.Context, task string, options LogOptions) iter
 	}
 }
 
-// logsOnce reads one stream. begun reports that a chunk was read, done that the read is over.
+// logPlace is how far a log was read.
+type logPlace struct {
+	begun          bool  // a chunk was read
+	unknown        bool  // the server has not told the place, as one of before places does
+	attempt        int32 // that is read
+	jobUID         string
+	stdout, stderr int64
+}
+
+func (at *logPlace) note(m *pb.ReadLogsResponse) {
+	at.begun, at.attempt, at.jobUID = true, m.GetAttempt(), m.GetJobUid()
+	at.unknown = at.unknown || m.GetNext() == 0 || m.GetAttempt() == 0
+	switch m.GetStream() {
+	case "stdout":
+		at.stdout = m.GetNext()
+	case "stderr":
+		at.stderr = m.GetNext()
+	}
+}
+
+// logsOnce reads one stream. done reports that the read is over, again that another stream can go
+// on where this one ended.
 func (c *Client) logsOnce(
-	ctx context.Context, task string, options LogOptions, yield func(LogChunk, error) bool,
-) (begun, done bool, err error) {
+	ctx context.Context, task string, options LogOptions, at *logPlace, r *retry, yield func(LogChunk, error) bool,
+) (done, again bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if at.begun {
+		options.Attempt, options.JobUID = at.attempt, at.jobUID
+	}
 	stream, err := c.jobs.ReadLogs(ctx, connect.NewRequest(&pb.ReadLogsRequest{
 		Task: task, JobUid: options.JobUID, Attempt: options.Attempt, Stream: options.Stream, Follow: options.Follow,
 		TailBytes: options.TailBytes,
 		TailLines: options.TailLines, SinceNanos: int64(options.Since), Timestamps: options.Timestamps,
+		StdoutFrom: at.stdout, StderrFrom: at.stderr,
 	}))
 	if err != nil {
-		return false, false, wire.FromReadError(ctx, err)
+		return false, true, wire.FromReadError(ctx, err)
 	}
 	defer func() { _ = stream.Close() }() // nothing was written, and Err has the stream's error
 	// pause is the longest time between two reads of the stream.
 	var pause time.Duration
 	for stream.Receive() {
-		begun = true
 		read := time.Now()
 		m := stream.Msg()
+		at.note(m)
+		r.reset()
 		chunk := LogChunk{Stream: m.GetStream(), Data: m.GetData(), After: m.GetAfter(), Time: m.GetTime()}
 		if !yield(chunk, nil) {
-			return begun, true, nil
+			return true, false, nil
 		}
 		pause = max(pause, time.Since(read))
 	}
 	if err := stream.Err(); err != nil {
-		return begun, false, afterPause(wire.FromReadError(ctx, err), pause)
+		again = !at.begun || !at.unknown && pause < transport.DefaultUnreadTimeout
+		return false, again, afterPause(wire.FromReadError(ctx, err), pause)
 	}
-	return begun, true, nil
+	return true, false, nil
 }
 
 // afterPause explains the error of a stream that the caller did not read for a while. Its server

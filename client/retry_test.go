@@ -43,6 +43,36 @@ func TestACallIsTriedAgainUntilTheServerIsBack(t *testing.T) {
 	}
 }
 
+// The last attempt is made at the end of the budget, whatever the delays before were.
+func TestAServerThatIsBackWithinTheBudgetIsFound(t *testing.T) {
+	for back := 50 * time.Millisecond; back <= 2*time.Second; back += 50 * time.Millisecond {
+		synctest.Test(t, func(t *testing.T) {
+			f, _ := failing(plimsoll.Errorf(plimsoll.CodeUnavailable, "no leader"), back)
+			if _, err := call(t.Context(), &Client{budget: 2 * time.Second}, f, &empty{}); err != nil {
+				t.Errorf("back after %v: %v", back, err)
+			}
+		})
+	}
+}
+
+// A stream that was followed again has the whole budget for its next failure.
+func TestASuccessInAStreamRenewsTheBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		away := plimsoll.Errorf(plimsoll.CodeUnavailable, "no leader")
+		r := (&Client{budget: 2 * time.Second}).newRetry()
+		for range 2 {
+			began := time.Now()
+			for r.wait(t.Context(), away) == nil {
+				continue
+			}
+			if d := time.Since(began); d != 2*time.Second {
+				t.Errorf("gave up after %v", d)
+			}
+			r.reset()
+		}
+	})
+}
+
 func TestRetriesEndWithTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -26,7 +26,7 @@ func TestDevScripts(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(script), ".txtar"), func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
-			s.dev("--log-level", "warn")
+			s.dev(append([]string{"--log-level", "warn"}, devFlags[filepath.Base(script)]...)...)
 			testscript.Run(t, testscript.Params{
 				Files: []string{script}, UpdateScripts: *update, RequireExplicitExec: true,
 				Deadline: time.Now().Add(patience),
@@ -43,6 +43,9 @@ func TestDevScripts(t *testing.T) {
 		})
 	}
 }
+
+// devFlags are further flags of the dev of a script.
+var devFlags = map[string][]string{"archived.txtar": {"--keep-ended", "1ms"}}
 
 // until lets a script wait for a condition.
 func until(ts *testscript.TestScript, neg bool, args []string) {

@@ -71,6 +71,11 @@ func (cmd *explainCmd) Run(ctx context.Context, a *app) error {
 // exportDecision writes the decision that placed a task to a file.
 func exportDecision(x *client.Explanation, path string) error {
 	if x.Decision == nil {
+		if x.Kept == 0 {
+			return plimsoll.Errorf(
+				plimsoll.CodeNotFound, "the job of %s has ended and is in the archive, which keeps no decisions", x.Task.ID,
+			)
+		}
 		if x.Task.Node == "" {
 			return plimsoll.Errorf(
 				plimsoll.CodeNotFound,
@@ -115,7 +120,11 @@ func explainable(ctx context.Context, c *client.Client, id string) (string, erro
 }
 
 func printExplanation(o *output, x *client.Explanation, now time.Time) {
-	o.printf("%s is %s\n%s\n", x.Task.ID, x.Task.State, oneLine(x.Summary))
+	when := ""
+	if x.Task.State == plimsoll.TaskFinished && x.Task.Finished > 0 {
+		when = "; it ended " + ago(now, x.Task.Finished)
+	}
+	o.printf("%s is %s%s\n%s\n", x.Task.ID, x.Task.State, when, oneLine(x.Summary))
 	if x.Task.State != plimsoll.TaskFinished {
 		for i := range x.Spreads {
 			o.printf("%s\n", spreadLine(&x.Spreads[i]))

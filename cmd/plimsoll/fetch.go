@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,61 +40,56 @@ func (cmd *jobFetchCmd) Run(ctx context.Context, a *app) (err error) {
 	if err != nil {
 		return err
 	}
-	tasks, err := cmd.tasks(ctx, c)
+	tasks, none, err := cmd.tasks(ctx, c)
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(cmd.Dir, 0o777); err != nil {
-		return plimsoll.Invalid("--output", "%s cannot be made: %v", cmd.Dir, cause(err))
+	if len(tasks) == 0 {
+		a.notes.printf("%s\n", none)
+		return nil
 	}
-	root, err := os.OpenRoot(cmd.Dir)
-	if err != nil {
-		return plimsoll.Invalid("--output", "%s cannot be written to: %v", cmd.Dir, cause(err))
-	}
-	defer func() { err = errors.Join(err, root.Close()) }()
 	f := fetch{
-		a: a, c: c, uid: cmd.UID, root: root, force: cmd.Force, lost: unread{what: "outputs"}, progress: progress{a: a},
+		a: a, c: c, uid: cmd.UID, dir: cmd.Dir, force: cmd.Force, lost: unread{what: "outputs"},
+		progress: progress{a: a},
 	}
+	defer func() { err = errors.Join(err, f.close()) }()
 	defer f.progress.end()
 	if err := f.tasks(ctx, tasks); err != nil {
 		return err
 	}
 	f.progress.end()
-	return f.tell(cmd.Dir)
+	return f.tell()
 }
 
-// tasks returns the chosen tasks.
-func (cmd *jobFetchCmd) tasks(ctx context.Context, c *client.Client) ([]plimsoll.Task, error) {
-	id := cmd.ID
-	if cmd.Task != "" {
-		id = cmd.Task
-	}
+// tasks returns the chosen tasks. If there are none, the sentence says why.
+func (cmd *jobFetchCmd) tasks(ctx context.Context, c *client.Client) (chosen []plimsoll.Task, none string, err error) {
+	id := cmp.Or(cmd.Task, cmd.ID)
 	task, isTask, err := findTask(ctx, c, id, cmd.UID)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, "", err
 	case cmd.Task != "" && (!isTask || task.Job != cmd.ID):
-		return nil, plimsoll.Invalid(
+		return nil, "", plimsoll.Invalid(
 			"--task", "%q is no task of %s; plimsoll task list --job %s names them", cmd.Task, cmd.ID, cmd.ID,
 		)
 	}
-	tasks := []plimsoll.Task{task}
+	tasks, none := []plimsoll.Task{task}, notFailed(id)
 	if !isTask {
+		none = noneFailed(id)
 		if tasks, err = allTasks(ctx, c, client.TaskFilter{Job: id, JobUID: cmd.UID}); err != nil {
-			return nil, err
+			return nil, "", err
 		}
 	}
 	if len(tasks) == 0 {
 		_, err := c.FindJob(ctx, client.JobName{ID: id, UID: cmd.UID}) // a job that does not exist is an error
-		return nil, err
+		return nil, id + " has no tasks", err
 	}
-	var chosen []plimsoll.Task
 	for i := range tasks {
 		if !cmd.Failed || unsuccessful(&tasks[i]) {
 			chosen = append(chosen, tasks[i])
 		}
 	}
-	return chosen, nil
+	return chosen, none, nil
 }
 
 // fetch writes the outputs of tasks below a directory. No path leads out of it: root refuses links
@@ -102,7 +98,8 @@ type fetch struct {
 	a     *app
 	c     *client.Client
 	uid   string // of the job; empty: the newest
-	root  *os.Root
+	dir   string
+	root  *os.Root // the directory; nil before the first file
 	force bool
 
 	progress  progress
@@ -112,7 +109,8 @@ type fetch struct {
 	files     int64 // whole ones
 	bytes     int64
 	waiting   int          // tasks that have not ended
-	unstarted int          // tasks that ended without being started, so that they have no files
+	unstarted namedTasks   // they have no files
+	empty     namedTasks   // tasks that were started and have no files
 	lost      unread       // tasks
 	refused   int64        // entries that nodes do not send
 	changed   int64        // files that were changed while they were read
@@ -138,10 +136,11 @@ func (f *fetch) tasks(ctx context.Context, tasks []plimsoll.Task) error {
 			continue
 		}
 		if declared && t.Attempt == 0 {
-			f.unstarted++
+			f.unstarted.addUnstarted(t)
 			continue
 		}
 		f.lost.read++
+		before := f.entries()
 		err := f.task(ctx, t.ID)
 		var public *plimsoll.Error
 		var local *localError
@@ -149,6 +148,9 @@ func (f *fetch) tasks(ctx context.Context, tasks []plimsoll.Task) error {
 		case err == nil:
 			f.declared, declares[group] = true, true
 			f.done++
+			if f.entries() == before {
+				f.noteEmpty(t)
+			}
 		case ctx.Err() != nil:
 			return err
 		case errors.As(err, &local):
@@ -157,9 +159,9 @@ func (f *fetch) tasks(ctx context.Context, tasks []plimsoll.Task) error {
 			declares[group] = false
 			f.without = err
 			f.lost.read--
-		case t.Attempt == 0 && plimsoll.CodeOf(err) == plimsoll.CodeNotFound: // it has nothing to be lost
+		case neverStarted(t) && plimsoll.CodeOf(err) == plimsoll.CodeNotFound: // it has nothing to be lost
 			f.declared, declares[group] = true, true
-			f.unstarted++
+			f.unstarted.addUnstarted(t)
 			f.lost.read--
 		default:
 			f.declared, declares[group] = true, true
@@ -167,6 +169,18 @@ func (f *fetch) tasks(ctx context.Context, tasks []plimsoll.Task) error {
 		}
 	}
 	return nil
+}
+
+// entries returns how many entries the tasks had so far, fetched or not.
+func (f *fetch) entries() int64 { return f.files + f.changed + f.refused }
+
+// noteEmpty notes a task that was fetched and has no files.
+func (f *fetch) noteEmpty(t *plimsoll.Task) {
+	if neverStarted(t) {
+		f.unstarted.addUnstarted(t)
+		return
+	}
+	f.empty.add(t.ID)
 }
 
 // localError is a fault of this machine, or an answer that must not be written to it. It ends the
@@ -237,6 +251,27 @@ type fetchedFile struct {
 	got     int64
 }
 
+// open makes the directory before the first file. So a fetch without files leaves none.
+func (f *fetch) open() (err error) {
+	if f.root != nil {
+		return nil
+	}
+	if err := os.MkdirAll(f.dir, 0o777); err != nil {
+		return plimsoll.Invalid("--output", "%s cannot be made: %v", f.dir, cause(err))
+	}
+	if f.root, err = os.OpenRoot(f.dir); err != nil {
+		return plimsoll.Invalid("--output", "%s cannot be written to: %v", f.dir, cause(err))
+	}
+	return nil
+}
+
+func (f *fetch) close() error {
+	if f.root == nil {
+		return nil
+	}
+	return f.root.Close() //nolint:wrapcheck // it names the directory
+}
+
 // begin opens the partial file of an output.
 func (f *fetch) begin(task string, o *client.OutputFile) (*fetchedFile, error) {
 	if !filepath.IsLocal(o.Path) || path.Clean(o.Path) != o.Path || !plimsoll.PlainName(o.Path) || o.Size < 0 ||
@@ -245,6 +280,9 @@ func (f *fetch) begin(task string, o *client.OutputFile) (*fetchedFile, error) {
 			plimsoll.CodeInternal, "the node of %s has sent a file with the impossible path %.100q; its agent is faulty",
 			task, o.Path,
 		)
+	}
+	if err := f.open(); err != nil {
+		return nil, err
 	}
 	file := &fetchedFile{OutputFile: *o, path: path.Join(task, o.Path), partial: task + ".partial"}
 	if _, err := f.root.Lstat(file.path); err == nil && !f.force {
@@ -327,17 +365,20 @@ func (f *fetch) draw(task string) {
 
 // tell prints how much was fetched, and how much is missing. Outputs that should be there and are
 // not fail the command.
-func (f *fetch) tell(dir string) error {
+func (f *fetch) tell() error {
 	if !f.declared && f.without != nil {
 		return f.without
 	}
-	f.a.notes.printf("fetched %s of %s to %s\n", counted(f.files, "file"), counted(f.bytes, "byte"), dir)
+	if f.files == 0 {
+		f.a.notes.printf("fetched no file\n")
+	} else {
+		f.a.notes.printf("fetched %s of %s to %s\n", counted(f.files, "file"), counted(f.bytes, "byte"), f.dir)
+	}
 	if f.waiting > 0 {
 		f.a.notes.printf("plimsoll: tasks that have not ended, for a later fetch: %s\n", thousands(f.waiting))
 	}
-	if f.unstarted > 0 {
-		f.a.notes.printf("plimsoll: tasks that ended without being started: %s\n", thousands(f.unstarted))
-	}
+	f.empty.tell(f.a, "wrote no outputs")
+	f.unstarted.tell(f.a, "never started")
 	if left := f.refused + f.changed; left > 0 {
 		f.a.notes.printf("plimsoll: entries left out: %s, the first of them %s\n", thousands(int(left)), f.example)
 	}

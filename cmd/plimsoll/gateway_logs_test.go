@@ -225,7 +225,7 @@ func TestFetch(t *testing.T) {
 				"age, 1 on nodes that were removed", 1,
 		},
 		{"waiting", "", "tasks that have not ended, for a later fetch: 2", 0},
-		{"unbound.reduce.1", "", "plimsoll: tasks that ended without being started: 1\n", 0},
+		{"unbound.reduce.1", "", "fetched no file\nplimsoll: 1 task never started: unbound.reduce.1 (killed)\n", 0},
 		{"wordcount --task flaky.map.0", "", "--task: ", 2},
 		{"nothing", "", `there is no job "nothing"`, 1},
 	} {
@@ -249,11 +249,12 @@ func TestATaskThatWasNeverBoundHasLostNothing(t *testing.T) {
 	addUnbound(g, "killed", 2)
 	g.mu.outputs = map[string][]*pb.FetchOutputsResponse{"killed.map.0": files("a", "1"), "killed.map.1": files()}
 	dir := t.TempDir()
+	const unstarted = "plimsoll: 2 tasks never started: killed.reduce.0 (killed), killed.reduce.1 (killed)\n"
 	for args, want := range map[string]string{
 		"job fetch killed -o " + dir: "fetched 1 file of 1 byte to " + dir +
-			"\nplimsoll: tasks that ended without being started: 2\n",
-		"job logs killed --stream stdout":                "",
-		"job logs killed --stream stdout --all-attempts": "",
+			"\nplimsoll: 1 task wrote no outputs: killed.map.1\n" + unstarted,
+		"job logs killed --stream stdout":                unstarted,
+		"job logs killed --stream stdout --all-attempts": unstarted,
 	} {
 		_, stderr, code := command(t, address, strings.Fields(args)...)
 		if code != 0 || stderr != want {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -16,16 +15,16 @@ import (
 const followedTasks = 100
 
 type jobLogsCmd struct {
-	ID          string        `arg:"" help:"Id of a job or of a task."`
-	UID         string        `name:"uid" help:"Uid of the job: an earlier one with the id, say. job list -o wide has it." placeholder:"UID"`
-	Follow      bool          `short:"f" help:"Keep printing new output until the job has ended."`
-	Stream      string        `help:"Only stdout or stderr." enum:"stdout,stderr,both" default:"both"`
-	Tail        int64         `help:"Print only this number of last lines of each stream of each task; 0: all." placeholder:"LINES"`
-	Since       time.Duration `help:"Print only lines that were written so long ago at most, such as 10m." placeholder:"DURATION"`
-	Timestamps  bool          `help:"Begin each line with its time. Nodes note times once a second, and more coarsely for the older part of a long log."`
-	Failed      bool          `help:"Only tasks whose last attempt has ended and did not succeed."`
-	Attempt     int32         `help:"Attempt of a task to read; default: the last one." placeholder:"N"`
-	AllAttempts bool          `help:"All attempts, and not the last ones alone."`
+	ID     string `arg:"" help:"Id of a job or of a task."`
+	UID    string `name:"uid" help:"Uid of the job: an earlier one with the id, say. job list -o wide has it." placeholder:"UID"`
+	Follow bool   `short:"f" help:"Keep printing new output until the job has ended."`
+	Stream string `help:"Only stdout or stderr." enum:"stdout,stderr,both" default:"both"`
+	Tail   int64  `help:"Print only this number of last lines of each stream of each task; 0: all." placeholder:"LINES"`
+	sinceFlag
+	Timestamps  bool  `help:"Begin each line with its time. Nodes note times once a second, and more coarsely for the older part of a long log."`
+	Failed      bool  `help:"Only tasks whose last attempt has ended and did not succeed."`
+	Attempt     int32 `help:"Attempt of a task to read; default: the last one." placeholder:"N"`
+	AllAttempts bool  `help:"All attempts, and not the last ones alone."`
 }
 
 // Help is the detail of the help text.
@@ -43,8 +42,6 @@ func (cmd *jobLogsCmd) validate() error {
 	switch {
 	case cmd.Tail < 0 || cmd.Attempt < 0:
 		return plimsoll.Invalid("--tail and --attempt", "give zero or more")
-	case cmd.Since < 0:
-		return plimsoll.Invalid("--since", "is negative; give how long ago, such as 10m")
 	case cmd.AllAttempts && cmd.Attempt > 0:
 		return plimsoll.Invalid("--all-attempts", "cannot be used beside --attempt; leave one of them out")
 	case cmd.Follow && cmd.UID != "":
@@ -62,13 +59,17 @@ func (cmd *jobLogsCmd) Run(ctx context.Context, a *app) error {
 	if err := cmd.validate(); err != nil {
 		return err
 	}
+	since, err := cmd.age(a.now())
+	if err != nil {
+		return err
+	}
 	c, err := a.client()
 	if err != nil {
 		return err
 	}
 	l := logs{a: a, c: c, failed: cmd.Failed, allAttempts: cmd.AllAttempts, options: client.LogOptions{
 		JobUID: cmd.UID,
-		Follow: cmd.Follow, TailLines: cmd.Tail, Attempt: cmd.Attempt, Since: cmd.Since, Timestamps: cmd.Timestamps,
+		Follow: cmd.Follow, TailLines: cmd.Tail, Attempt: cmd.Attempt, Since: since, Timestamps: cmd.Timestamps,
 	}}
 	if cmd.Stream != "both" {
 		l.options.Stream = cmd.Stream
@@ -78,24 +79,58 @@ func (cmd *jobLogsCmd) Run(ctx context.Context, a *app) error {
 	switch {
 	case err != nil:
 		return err
-	case isTask && task.Attempt == 0:
+	case isTask && task.Attempt == 0 && task.State != plimsoll.TaskFinished:
 		a.notes.printf("%s has not started: plimsoll explain %s says why\n", task.ID, task.ID)
 		return nil
 	case isTask && cmd.Failed && !unsuccessful(&task):
-		a.notes.printf("%s has not failed\n", task.ID)
+		a.notes.printf("%s\n", notFailed(task.ID))
+		return nil
+	case isTask && neverStarted(&task) && task.Attempt == 0:
+		tellUnstarted(a, []plimsoll.Task{task})
 		return nil
 	case isTask && cmd.AllAttempts:
 		return l.attempts(ctx, []plimsoll.Task{task})
 	case isTask:
+		tellUnstarted(a, []plimsoll.Task{task})
 		return l.task(ctx, task.ID, cmd.Attempt, "")
 	case cmd.Attempt > 0:
 		return plimsoll.Invalid("--attempt", "needs the id of a task, and %s is a job", cmd.ID)
 	case cmd.Follow:
-		_, err := l.followJob(ctx, cmd.ID)
-		return err
+		return l.followToTheEnd(ctx, cmd.ID)
 	}
 	return l.job(ctx, cmd.ID)
 }
+
+// followToTheEnd follows a job, and then says which of its tasks never started.
+func (l *logs) followToTheEnd(ctx context.Context, id string) error {
+	status, err := l.followJob(ctx, id)
+	if err != nil {
+		return err
+	}
+	tasks, err := allTasks(ctx, l.c, client.TaskFilter{Job: id, JobUID: uidText(&status)})
+	if err != nil && plimsoll.CodeOf(err) != plimsoll.CodeNotFound { // the job may have been deleted
+		return err
+	}
+	tellUnstarted(l.a, tasks)
+	return nil
+}
+
+// tellUnstarted says which tasks have ended without being started, so that they wrote nothing.
+func tellUnstarted(a *app, tasks []plimsoll.Task) {
+	var unstarted namedTasks
+	for i := range tasks {
+		if neverStarted(&tasks[i]) {
+			unstarted.addUnstarted(&tasks[i])
+		}
+	}
+	unstarted.tell(a, "never started")
+}
+
+// noneFailed is the note of --failed for a job of which it chooses no task. That is no error.
+func noneFailed(job string) string { return "no task of " + job + " has failed" }
+
+// notFailed is noneFailed for a task.
+func notFailed(task string) string { return task + " has not failed" }
 
 // unsuccessful reports whether the last attempt of a task has ended and did not succeed.
 func unsuccessful(t *plimsoll.Task) bool {
@@ -140,9 +175,10 @@ func (l *logs) job(ctx context.Context, id string) error {
 	if l.failed {
 		tasks = slices.DeleteFunc(tasks, func(t plimsoll.Task) bool { return !unsuccessful(&t) })
 		if len(tasks) == 0 {
-			l.a.notes.printf("no task of %s has failed\n", id)
+			l.a.notes.printf("%s\n", noneFailed(id))
 		}
 	}
+	tellUnstarted(l.a, tasks)
 	return l.attempts(ctx, tasks)
 }
 

@@ -129,7 +129,7 @@ func execute(ctx context.Context, p process) (code int) {
 		return exitUsage
 	}
 	k.BindTo(ctx, (*context.Context)(nil))
-	err = k.Run(a)
+	err = a.withNearJob(ctx, k.Selected(), k.Run(a))
 	a.close()
 	if err == nil {
 		err = a.out.failure()

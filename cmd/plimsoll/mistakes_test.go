@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The state of a killed job is Failed, and its result in every list is killed.
@@ -86,5 +88,33 @@ func TestServersOfTheCommandLineAreTriedInTurn(t *testing.T) {
 	want := "plimsoll: cannot reach a server at " + none + " or " + none + "2 ("
 	if code != exitFailed || !strings.HasPrefix(stderr, want) {
 		t.Errorf("exit code %d, %s", code, stderr)
+	}
+}
+
+// At a terminal a wrong id of a job gets the nearest one. Scripts get the error alone.
+func TestAWrongIDOfAJobGetsTheNearestOneAtATerminal(t *testing.T) {
+	address, _ := serve(t)
+	for args, near := range map[string]string{
+		"job get wordcuont": "wordcount", "job kill flakey": "flaky", "job scale wordcuont 3": "wordcount",
+		"explain wordcuont.map.1": "wordcount", "job logs wordcuont.map.1": "wordcount",
+		"job get nothing-like-it": "", "job kill wordcuont flakey": "", "explain wordcount.map.99": "",
+		"node show wordcuont": "",
+	} {
+		for _, live := range []bool{false, true} {
+			var out, notes bytes.Buffer
+			code := execute(t.Context(), process{
+				args: append([]string{"--server", address}, strings.Fields(args)...), stdin: strings.NewReader(""),
+				stdout: &out, stderr: &notes, live: live, now: func() time.Time { return testNow },
+			})
+			want := ""
+			if live && near != "" {
+				want = "; did you mean job \"" + near + "\"?\n"
+			}
+			got := notes.String()
+			suggests := strings.Contains(got, "did you mean job")
+			if code != exitFailed || suggests != (want != "") || !strings.HasSuffix(got, want) {
+				t.Errorf("%s, terminal %t: exit code %d, %s", args, live, code, got)
+			}
+		}
 	}
 }

@@ -28,7 +28,8 @@ func (jobRunAgainCmd) Help() string {
 	) +
 		"\n\nA new job is made from the specification of one that has ended, also of one in the archive. With\n" +
 		"--failed it has a task for each task that did not succeed, with the same PLIMSOLL_TASK_INDEX. The end\n" +
-		"of PLIMSOLL_TASK_ID is another one: programs that divide work by it would do the wrong part."
+		"of PLIMSOLL_TASK_ID is another one: programs that divide work by it would do the wrong part. If no\n" +
+		"task has failed, nothing is submitted, and the exit code is 1."
 }
 
 // Run submits the new job.
@@ -56,6 +57,9 @@ func (cmd *jobRunAgainCmd) Run(ctx context.Context, a *app) error {
 		noteTaskIDs(a, &spec)
 	}
 	job, err := submitAgain(ctx, c, spec, cmd.As)
+	if plimsoll.CodeOf(err) == plimsoll.CodeAlreadyExists {
+		return cmd.taken(&before.Status)
+	}
 	if err != nil {
 		return err
 	}
@@ -63,6 +67,26 @@ func (cmd *jobRunAgainCmd) Run(ctx context.Context, a *app) error {
 		return a.waitAndPrint(ctx, c, job.Status.ID, cmd.formatFlag)
 	}
 	return cmd.print(a, viewJob(&job.Status), func(o *output) { o.printf("%s\n", submitted(&job.Status)) })
+}
+
+// taken returns the error for an id that another job has, or had before it went to the archive.
+func (cmd *jobRunAgainCmd) taken(before *plimsoll.JobStatus) error {
+	var text string
+	switch cmd.As {
+	case "":
+		text = fmt.Sprintf("the first %d ids that it tries are taken; name another one with it", maxAgain)
+	case before.ID:
+		source := before.ID
+		if cmd.UID != "" {
+			source = "--uid " + cmd.UID
+		}
+		text = fmt.Sprintf("%q is the id of the job that is run again; leave it out, and the new job is %s or the next "+
+			"number that is free; plimsoll job get %s -o yaml | plimsoll submit --replace - runs all of the job "+
+			"under its own id", before.ID, againID(before.ID, 1), source)
+	default:
+		text = fmt.Sprintf("a job with the id %q exists, perhaps in the archive; choose another id, or leave it out", cmd.As)
+	}
+	return &plimsoll.Error{Code: plimsoll.CodeAlreadyExists, Field: "--as", Msg: text}
 }
 
 // spec returns the specification of the new job, without an id.
@@ -115,11 +139,8 @@ func onlyTasks(spec plimsoll.JobSpec, tasks map[string][]int32) (plimsoll.JobSpe
 		groups = append(groups, g)
 	}
 	if len(groups) == 0 {
-		return spec, plimsoll.Invalid(
-			"--failed",
-			"all tasks of %s have succeeded; leave it out to run them again",
-			spec.ID,
-		)
+		return spec, &plimsoll.Error{Code: plimsoll.CodeConflict, Field: "--failed", Msg: fmt.Sprintf(
+			"no task of %s has failed, so nothing is run again; leave it out to run all of its tasks again", spec.ID)}
 	}
 	spec.Groups = groups
 	return spec, nil
@@ -142,20 +163,24 @@ const maxAgain = 1000
 
 var againSuffix = regexp.MustCompile(`-again-[0-9]+$`)
 
+// againID returns the id of a job that is run again for the n-th time.
+func againID(id string, n int) string {
+	base, end := againSuffix.ReplaceAllString(id, ""), fmt.Sprintf("-again-%d", n)
+	return strings.TrimRight(base[:min(len(base), plimsoll.MaxID-len(end))], "-_.") + end
+}
+
 // submitAgain submits a job as a given id. Without one it is the job's own with a number behind it.
 func submitAgain(ctx context.Context, c *client.Client, spec plimsoll.JobSpec, id string) (plimsoll.Job, error) {
 	if id != "" {
 		spec.ID = id
-		job, err := c.SubmitJob(ctx, spec)
-		return job, withFlagHint(err, "--as names one")
+		return c.SubmitJob(ctx, spec)
 	}
-	base := againSuffix.ReplaceAllString(spec.ID, "")
+	before := spec.ID
 	for n := 1; ; n++ {
-		end := fmt.Sprintf("-again-%d", n)
-		spec.ID = strings.TrimRight(base[:min(len(base), plimsoll.MaxID-len(end))], "-_.") + end
+		spec.ID = againID(before, n)
 		job, err := c.SubmitJob(ctx, spec)
 		if plimsoll.CodeOf(err) != plimsoll.CodeAlreadyExists || n == maxAgain {
-			return job, withFlagHint(err, "--as names one")
+			return job, err
 		}
 	}
 }

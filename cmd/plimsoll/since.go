@@ -21,7 +21,9 @@ func (f sinceFlag) since(now time.Time) (time.Time, error) {
 	if ago, ok := parseAge(f.Since); ok {
 		return now.Add(-ago), nil
 	}
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05", time.DateOnly} {
+	for _, layout := range []string{
+		time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateTime, "2006-01-02 15:04", time.DateOnly,
+	} {
 		if at, err := time.ParseInLocation(layout, f.Since, now.Location()); err == nil {
 			return at, nil
 		}
@@ -29,6 +31,16 @@ func (f sinceFlag) since(now time.Time) (time.Time, error) {
 	return time.Time{}, plimsoll.Invalid(
 		"--since", "%q is not a time; write for example 10m, 2h, 7d, 2026-11-23 or 2026-11-23T10:00:00Z", f.Since,
 	)
+}
+
+// age returns how long ago the instant is that the flag names: at least 1 ns; 0: the flag was not
+// given.
+func (f sinceFlag) age(now time.Time) (time.Duration, error) {
+	at, err := f.since(now)
+	if err != nil || at.IsZero() {
+		return 0, err
+	}
+	return max(now.Sub(at), 1), nil
 }
 
 // maxAge is the longest time ago that parseAge takes: that a time.Duration holds.

@@ -32,3 +32,19 @@ func TestSinceIsATimeAgoOrAnInstant(t *testing.T) {
 		t.Errorf("without --since: %s, %v", got, err)
 	}
 }
+
+// Nodes measure --since of logs by their own clocks, so it is sent as a time ago.
+func TestAgeIsTheTimeSinceAnInstant(t *testing.T) {
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	for text, want := range map[string]time.Duration{
+		"": 0, "10m": 10 * time.Minute, "1d": 24 * time.Hour, "2026-11-20T10:00": 74 * time.Hour,
+		"2026-11-23T11:00:00Z": time.Hour, "0s": 1, "2026-11-24": 1,
+	} {
+		if got, err := (sinceFlag{Since: text}).age(now); err != nil || got != want {
+			t.Errorf("--since %s is %s ago, %v; want %s", text, got, err, want)
+		}
+	}
+	if _, err := (sinceFlag{Since: "x"}).age(now); err == nil {
+		t.Error("--since x is no error")
+	}
+}

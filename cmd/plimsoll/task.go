@@ -132,10 +132,27 @@ func (cmd *taskListCmd) Run(ctx context.Context, a *app) error {
 	}); err != nil {
 		return err
 	}
-	if cmd.Failed && len(tasks) == 0 && filter.Scope <= client.ScopeActive && cmd.Job == "" && cmd.UID == "" {
-		a.notes.printf("no task of an active job has failed; --all looks into the archive too\n")
+	if cmd.Failed && len(tasks) == 0 {
+		a.notes.printf("%s\n", cmd.noneFailed(&filter))
 	}
 	return more.tell(a, len(tasks), "task", "--limit 0 lists all, and --failed, --state and --job choose")
+}
+
+// noneFailed is the note for an empty list of failed tasks.
+func (cmd *taskListCmd) noneFailed(filter *client.TaskFilter) string {
+	narrowed := cmd.Node+cmd.Owner+cmd.Queue+cmd.Since != "" || len(cmd.State)+len(cmd.Label)+len(cmd.ExitCode) > 0
+	active := filter.Job == "" && filter.Scope <= client.ScopeActive
+	switch {
+	case narrowed && active:
+		return "no task that the flags choose has failed in an active job; --all looks into the archive too"
+	case narrowed:
+		return "no task that the flags choose has failed"
+	case active:
+		return "no task of an active job has failed; --all looks into the archive too"
+	case filter.Job == "":
+		return "no task has failed"
+	}
+	return noneFailed(filter.Job)
 }
 
 // readTasks reads tasks up to a number; 0: all.

@@ -89,21 +89,8 @@ func (h *logHandler) ReadTaskLog(
 	if err != nil {
 		return wire.ConnectError(err)
 	}
-	if m.Attempt < 0 {
-		return wire.ConnectError(
-			plimsoll.Invalid("attempt", "is %d; attempts count from 1, and 0 is the newest", m.Attempt),
-		)
-	}
-	if m.TailBytes < 0 {
-		return wire.ConnectError(plimsoll.Invalid("tailBytes", "is negative; give the number of bytes, or 0 for all"))
-	}
-	if m.TailLines < 0 {
-		return wire.ConnectError(plimsoll.Invalid("tailLines", "is negative; give the number of lines, or 0 for all"))
-	}
-	if m.SinceNanos < 0 {
-		return wire.ConnectError(
-			plimsoll.Invalid("sinceNanos", "is negative; give a number of nanoseconds, or 0 for all"),
-		)
+	if err := checkLogNumbers(m); err != nil {
+		return wire.ConnectError(err)
 	}
 	if err := h.slots.acquire(h.ledger.node); err != nil {
 		return wire.ConnectError(err)
@@ -117,13 +104,16 @@ func (h *logHandler) ReadTaskLog(
 	if m.SinceNanos > 0 {
 		t.since = max(time.Now().UnixNano()-m.SinceNanos, 1)
 	}
+	from := map[string]int64{executor.Stdout: m.StdoutFrom, executor.Stderr: m.StderrFrom}
 	for _, name := range names {
-		t.streams = append(t.streams, tailed{name: name})
+		t.streams = append(t.streams, tailed{name: name, from: from[name]})
 	}
 	defer t.close()
 	err = t.run(ctx, func(p piece) error {
 		return stream.Send(
-			&pb.ReadTaskLogResponse{Stream: p.stream, Data: p.data, After: p.span.After, Time: p.span.At},
+			&pb.ReadTaskLogResponse{
+				Stream: p.stream, Data: p.data, After: p.span.After, Time: p.span.At, Next: p.next,
+			},
 		)
 	})
 	if err != nil && ctx.Err() == nil && plimsoll.CodeOf(err) == plimsoll.CodeInternal {
@@ -131,6 +121,25 @@ func (h *logHandler) ReadTaskLog(
 		h.trouble(Trouble{Kind: TroubleSendLog, Task: m.Task, Err: err})
 	}
 	return wire.ConnectError(err)
+}
+
+// checkLogNumbers reports the first number of a request that is negative.
+func checkLogNumbers(m *pb.ReadTaskLogRequest) error {
+	switch {
+	case m.Attempt < 0:
+		return plimsoll.Invalid("attempt", "is %d; attempts count from 1, and 0 is the newest", m.Attempt)
+	case m.TailBytes < 0:
+		return plimsoll.Invalid("tailBytes", "is negative; give the number of bytes, or 0 for all")
+	case m.TailLines < 0:
+		return plimsoll.Invalid("tailLines", "is negative; give the number of lines, or 0 for all")
+	case m.SinceNanos < 0:
+		return plimsoll.Invalid("sinceNanos", "is negative; give a number of nanoseconds, or 0 for all")
+	case m.StdoutFrom < 0 || m.StderrFrom < 0:
+		return plimsoll.Invalid(
+			"stdoutFrom and stderrFrom", "are negative; give what next was, or 0 for the beginning",
+		)
+	}
+	return nil
 }
 
 // tail reads the streams of one attempt.
@@ -152,11 +161,13 @@ type tail struct {
 type piece struct {
 	stream string
 	data   []byte
+	next   int64 // place behind the data
 	span   executor.LogSpan
 }
 
 type tailed struct {
 	name string
+	from int64    // begin at this place, and not where the tail says; 0: the tail says
 	file *os.File // nil: not there yet
 	end  int64    // without follow: the size at the start of reading
 	at   int64
@@ -243,7 +254,7 @@ func (t *tail) copy(s *tailed, dir string, send func(piece) error) error {
 			n = int(min(int64(n), max(s.end-s.at, 0)))
 		}
 		if s.at += int64(n); n > 0 {
-			p.data = t.buffer[:n]
+			p.data, p.next = t.buffer[:n], s.at
 			if err := send(p); err != nil {
 				return err
 			}
@@ -277,6 +288,10 @@ func (t *tail) open(s *tailed, dir string) (found bool, err error) {
 		if s.times, err = executor.ReadLogTimes(dir, s.name); err != nil {
 			return false, err
 		}
+	}
+	if s.from > 0 {
+		s.at = s.from
+		return true, nil
 	}
 	if t.last > 0 {
 		s.at = max(s.end-t.last, 0)

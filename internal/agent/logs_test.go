@@ -120,3 +120,37 @@ func TestLogSinceAnInstantWithTimes(t *testing.T) {
 		again.close()
 	}
 }
+
+// A log is read on from the place behind the last piece, whatever is said of its end. If it has
+// become shorter than that, it is another one, and is read from its beginning.
+func TestLogGoesOnFromAPlace(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, executor.Stdout)
+	read := func(from int64) (text string, next int64) {
+		t.Helper()
+		again := &tail{follow: true, lines: 1, streams: []tailed{{name: executor.Stdout, from: from}}}
+		defer again.close()
+		if err := again.copy(&again.streams[0], dir, func(p piece) error {
+			text, next = text+string(p.data), p.next
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return text, next
+	}
+	write(t, file, []byte("one\ntwo\n"))
+	if text, next := read(0); text != "two\n" || next != 8 {
+		t.Errorf("the last line is %q up to %d", text, next)
+	}
+	write(t, file, []byte("one\ntwo\nthree\nfour\n"))
+	if text, next := read(8); text != "three\nfour\n" || next != 19 {
+		t.Errorf("behind it come %q up to %d", text, next)
+	}
+	if text, _ := read(19); text != "" {
+		t.Errorf("behind all comes %q", text)
+	}
+	write(t, file, []byte("anew\n"))
+	if text, next := read(19); text != "anew\n" || next != 5 {
+		t.Errorf("after it was cut to nothing come %q up to %d", text, next)
+	}
+}

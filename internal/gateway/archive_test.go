@@ -453,6 +453,83 @@ func TestDeleteJobIsSentToTheLeader(t *testing.T) {
 	}
 }
 
+// The leader does not know the jobs of the archive. Their ends are told as those of active jobs.
+func TestAChangeOfAnArchivedJobSaysThatItHasEnded(t *testing.T) {
+	c := newCell(t)
+	unknown := func(cmd *pb.Command) *pb.Reply {
+		return &pb.Reply{Error: wire.ErrorToProto(plimsoll.Errorf(plimsoll.CodeNotFound, "there is no job of the leader"))}
+	}
+	c.f.answer = unknown
+	gone, leaving := c.submit("gone", "ann", "root.x", nil, 2), c.submit("leaving", "ann", "root.x", nil, 1)
+	c.end(gone, 1)
+	c.archived(gone)
+	c.end(leaving, 0)
+	s := c.serve(Config{})
+	changes := func(id string) map[string]error {
+		_, killed := call(s.jobs.KillJob, &pb.KillJobRequest{Id: id})
+		_, scaled := call(s.jobs.ScaleJob, &pb.ScaleJobRequest{Id: id, Count: 3})
+		return map[string]error{"kill": killed, "scale": scaled}
+	}
+	for what, err := range changes("gone") {
+		want := plimsoll.AlreadyEnded("gone", plimsoll.JobFailed, gone.status.Finished)
+		if plimsoll.CodeOf(err) != plimsoll.CodeConflict || err.Error() != want.Error() {
+			t.Errorf("%s: %v, want %v", what, err, want)
+		}
+	}
+	for what, err := range changes("never") {
+		if plimsoll.CodeOf(err) != plimsoll.CodeNotFound {
+			t.Errorf("%s of no job: %v", what, err)
+		}
+	}
+
+	c.store(leaving)
+	c.expire(leaving, 1)
+	c.f.answer = func(*pb.Command) *pb.Reply {
+		return &pb.Reply{Error: wire.ErrorToProto(plimsoll.AlreadyEnded("leaving", plimsoll.JobExpired, 1))}
+	}
+	for what, err := range changes("leaving") {
+		if err == nil || !strings.Contains(err.Error(), "(Completed at ") {
+			t.Errorf("%s of a job that leaves: %v", what, err)
+		}
+	}
+
+	c.f.answer = unknown
+	broken := directly(newGateway(t, Config{}, c.f))
+	_, err := call(broken.jobs.KillJob, &pb.KillJobRequest{Id: "gone"})
+	if plimsoll.CodeOf(err) != plimsoll.CodeUnavailable {
+		t.Errorf("a gateway that cannot read the archive: %v", err)
+	}
+}
+
+func TestATaskOfAnArchivedJobIsExplained(t *testing.T) {
+	c := newCell(t)
+	c.f.answer = func(*pb.Command) *pb.Reply {
+		return &pb.Reply{Error: wire.ErrorToProto(plimsoll.Errorf(plimsoll.CodeNotFound, "there is no task of the leader"))}
+	}
+	j := c.submit("gone", "ann", "root.x", nil, 2)
+	c.end(j, 1)
+	c.archived(j)
+	c.submit("here", "ann", "root.x", nil, 1)
+	s := c.serve(Config{})
+	got := must(t, s.jobs.ExplainTask, &pb.ExplainTaskRequest{Id: "gone.map.0"})
+	if got.GetSummary() != "finished (failed) on node n1" || got.GetTask().GetExitCode() != 1 {
+		t.Errorf("%v", got)
+	}
+	for name, test := range map[string]struct {
+		req  *pb.ExplainTaskRequest
+		want plimsoll.Code
+	}{
+		"no task of the job":    {&pb.ExplainTaskRequest{Id: "gone.map.2"}, plimsoll.CodeNotFound},
+		"no job":                {&pb.ExplainTaskRequest{Id: "never.map.0"}, plimsoll.CodeNotFound},
+		"an active task's node": {&pb.ExplainTaskRequest{Id: "here.map.0", Node: "n9"}, plimsoll.CodeNotFound},
+		"a node's verdict":      {&pb.ExplainTaskRequest{Id: "gone.map.0", Node: "n1"}, plimsoll.CodeConflict},
+	} {
+		if _, err := call(s.jobs.ExplainTask, test.req); plimsoll.CodeOf(err) != test.want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestADamagedJobIsNamedAndTheRestIsListed(t *testing.T) {
 	c := newCell(t)
 	j := c.submit("a", "ann", "root.x", nil, 1)

@@ -396,7 +396,7 @@ func (s jobService) change(ctx context.Context, req jobChange, cmd *pb.Command) 
 	id := req.GetId()
 	reply, err := s.g.change(ctx, req.GetToken(), cmd)
 	if err != nil {
-		return nil, err
+		return nil, s.g.orEnded(ctx, id, err)
 	}
 	snapshot, err := s.g.after(ctx, reply)
 	if err != nil {
@@ -410,6 +410,32 @@ func (s jobService) change(ctx context.Context, req jobChange, cmd *pb.Command) 
 		return nil, unseen(err)
 	}
 	return status, nil
+}
+
+// orEnded returns the error for a change that the leader has refused. A job that the leader does
+// not know may be in the archive, and has ended then.
+func (g *Gateway) orEnded(ctx context.Context, id string, refused error) error {
+	code := plimsoll.CodeOf(refused)
+	if code != plimsoll.CodeNotFound && code != plimsoll.CodeConflict {
+		return refused
+	}
+	snapshot, err := g.read(ctx)
+	if err != nil {
+		return err
+	}
+	job, err := g.find(ctx, snapshot, lifetime{id: id})
+	switch {
+	case plimsoll.CodeOf(err) == plimsoll.CodeNotFound, err == nil && job.stored == nil:
+		return refused
+	case err != nil:
+		return err
+	}
+	status, err := decodedStatus(job.stored)
+	if err != nil {
+		return err
+	}
+	ended := wire.JobStatusFromProto(status)
+	return plimsoll.AlreadyEnded(id, ended.State, ended.Finished)
 }
 
 // forgotten is the status of a job that was changed and has been removed since. It answers a call

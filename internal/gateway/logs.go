@@ -49,6 +49,7 @@ func (s jobService) ReadLogs(
 		Task: req.Msg.GetTask(), Uid: uidText(task.uid), Attempt: attempt, Stream: req.Msg.GetStream(),
 		Follow: req.Msg.GetFollow(), TailBytes: req.Msg.GetTailBytes(),
 		TailLines: req.Msg.GetTailLines(), SinceNanos: req.Msg.GetSinceNanos(), Timestamps: req.Msg.GetTimestamps(),
+		StdoutFrom: req.Msg.GetStdoutFrom(), StderrFrom: req.Msg.GetStderrFrom(),
 	}))
 	if err != nil {
 		return relayError(ctx, task.Task, node, err)
@@ -57,7 +58,8 @@ func (s jobService) ReadLogs(
 	for logs.Receive() {
 		m := logs.Msg()
 		if err := stream.Send(&pb.ReadLogsResponse{
-			Stream: m.GetStream(), Data: m.GetData(), After: m.GetAfter(), Time: m.GetTime(),
+			Stream: m.GetStream(), Data: m.GetData(), After: m.GetAfter(), Time: m.GetTime(), Next: m.GetNext(),
+			Attempt: attempt, JobUid: uidText(task.uid),
 		}); err != nil {
 			return err
 		}
@@ -84,6 +86,11 @@ func checkLogRequest(req *pb.ReadLogsRequest) error {
 	}
 	if req.GetTailLines() < 0 {
 		return plimsoll.Invalid("tailLines", "is negative; give how many of the last lines are wanted, or 0 for all")
+	}
+	if req.GetStdoutFrom() < 0 || req.GetStderrFrom() < 0 {
+		return plimsoll.Invalid(
+			"stdoutFrom and stderrFrom", "are negative; give what next was, or 0 for the beginning",
+		)
 	}
 	if req.GetSinceNanos() < 0 {
 		return plimsoll.Invalid(

@@ -38,7 +38,7 @@ func (a *agentLogs) ReadTaskLog(
 	}
 	for _, text := range []string{"one\n", "two\n"} {
 		if err := stream.Send(
-			&pb.ReadTaskLogResponse{Stream: "stdout", Data: []byte(text), After: 5, Time: 6},
+			&pb.ReadTaskLogResponse{Stream: "stdout", Data: []byte(text), After: 5, Time: 6, Next: 7},
 		); err != nil {
 			return err
 		}
@@ -99,19 +99,21 @@ func TestLogsAreRelayedFromTheTasksNode(t *testing.T) {
 	s := serve(t, Config{}, f)
 	stream := open(t, s.jobs.ReadLogs, &pb.ReadLogsRequest{
 		Task: "a.map.0", Stream: "stdout", TailBytes: 9, TailLines: 7, SinceNanos: 11, Timestamps: true,
+		StdoutFrom: 12, StderrFrom: 13,
 	})
 	text := ""
 	for stream.Receive() {
 		m := stream.Msg()
-		text += fmt.Sprintf("%s:%d-%d:%s", m.GetStream(), m.GetAfter(), m.GetTime(), m.GetData())
+		text += fmt.Sprintf("%s/%d:%d-%d:%d:%s", m.GetStream(), m.GetAttempt(), m.GetAfter(), m.GetTime(), m.GetNext(),
+			m.GetData())
 	}
-	if err := stream.Err(); err != nil || text != "stdout:5-6:one\nstdout:5-6:two\n" {
+	if err := stream.Err(); err != nil || text != "stdout/2:5-6:7:one\nstdout/2:5-6:7:two\n" {
 		t.Errorf("got %q, %v", text, err)
 	}
 	asked := <-agent.asked
 	if asked.GetTask() != "a.map.0" || asked.GetAttempt() != 2 || asked.GetStream() != "stdout" || asked.GetFollow() ||
 		asked.GetTailBytes() != 9 || asked.GetTailLines() != 7 || asked.GetSinceNanos() != 11 ||
-		!asked.GetTimestamps() {
+		!asked.GetTimestamps() || asked.GetStdoutFrom() != 12 || asked.GetStderrFrom() != 13 {
 		t.Errorf("the agent was asked %v", asked)
 	}
 	older := open(t, s.jobs.ReadLogs, &pb.ReadLogsRequest{Task: "a.map.0", Attempt: 1})
@@ -245,6 +247,7 @@ func TestLogsThatCannotBeReadSayWhy(t *testing.T) {
 			"a negative tail of lines", &pb.ReadLogsRequest{Task: "a.map.0", TailLines: -1}, plimsoll.CodeInvalid,
 			"tailLines",
 		},
+		{"a negative place", &pb.ReadLogsRequest{Task: "a.map.0", StderrFrom: -1}, plimsoll.CodeInvalid, "stderrFrom"},
 		{"a negative time", &pb.ReadLogsRequest{Task: "a.map.0", SinceNanos: -1}, plimsoll.CodeInvalid, "sinceNanos"},
 		{"an unknown task", &pb.ReadLogsRequest{Task: "a.map.99"}, plimsoll.CodeNotFound, "there is no task"},
 		{"a task that waits", &pb.ReadLogsRequest{Task: "a.map.1"}, plimsoll.CodeConflict, "has not been started yet"},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
 const (
@@ -49,7 +50,8 @@ func olderLeader(verb string) error {
 func (s jobService) ExplainTask(
 	ctx context.Context, req *connect.Request[pb.ExplainTaskRequest],
 ) (*connect.Response[pb.ExplainTaskResponse], error) {
-	if _, err := taskKey("id", req.Msg.GetId()); err != nil {
+	key, err := taskKey("id", req.Msg.GetId())
+	if err != nil {
 		return nil, err
 	}
 	if node := req.Msg.GetNode(); node != "" {
@@ -58,6 +60,9 @@ func (s jobService) ExplainTask(
 		}
 	}
 	reply, err := s.g.ask(ctx, &pb.Command{Kind: &pb.Command_ExplainTask{ExplainTask: req.Msg}})
+	if plimsoll.CodeOf(err) == plimsoll.CodeNotFound {
+		return s.explainEnded(ctx, req.Msg, key, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -65,6 +70,34 @@ func (s jobService) ExplainTask(
 		return nil, olderLeader("explain tasks")
 	}
 	return connect.NewResponse(reply.GetExplainTask()), nil
+}
+
+// explainEnded explains a task of the archive, which the leader does not know. unknown is the
+// leader's answer.
+func (s jobService) explainEnded(
+	ctx context.Context, req *pb.ExplainTaskRequest, key string, unknown error,
+) (*connect.Response[pb.ExplainTaskResponse], error) {
+	snapshot, err := s.g.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.g.taskWithFiles(ctx, snapshot, lifetime{id: wire.JobOfTaskKey(key)}, key, req.GetId())
+	switch {
+	case plimsoll.CodeOf(err) == plimsoll.CodeNotFound:
+		return nil, unknown
+	case err != nil:
+		return nil, err
+	case found.stored == nil: // the task is the leader's, and something else was not found, such as the node
+		return nil, unknown
+	case req.GetNode() != "":
+		return nil, plimsoll.Errorf(plimsoll.CodeConflict,
+			"task %s has ended and its job is in the archive, so nodes are not asked about it; leave out the node",
+			req.GetId())
+	}
+	task := wire.TaskFromProto(found.Task)
+	return connect.NewResponse(&pb.ExplainTaskResponse{
+		Task: found.Task, Summary: task.Ending(), Nodes: &pb.NodeCounts{}, Revision: snapshot.Revision(),
+	}), nil
 }
 
 // PlaceJob asks the leader where the tasks of a job would be placed now: a dry run. The job is

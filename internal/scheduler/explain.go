@@ -47,10 +47,7 @@ func (c *Scheduler) Subject(s *state.State, ref state.Ref) Subject {
 	case t.State.OnNode():
 		sub.summary = fmt.Sprintf("%s on node %s, attempt %d", t.State, t.Node, t.Attempt)
 	case t.State == plimsoll.TaskFinished:
-		sub.summary = fmt.Sprintf("finished (%s)", t.Result)
-		if t.Node != "" {
-			sub.summary += " on node " + t.Node
-		}
+		sub.summary = sub.task.Ending()
 	case ref.Unwanted():
 		sub.summary = "is about to be stopped"
 	case g.Job.State == plimsoll.JobNew:

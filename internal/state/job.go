@@ -122,7 +122,7 @@ func (s *State) liveJob(id string) (*Job, error) {
 		return nil, plimsoll.Errorf(plimsoll.CodeNotFound, "there is no job %q", id)
 	}
 	if j.State.Ended() {
-		return nil, plimsoll.Errorf(plimsoll.CodeConflict, "job %q has already ended (%s)", id, j.State)
+		return nil, plimsoll.AlreadyEnded(id, j.State, j.Finished)
 	}
 	return j, nil
 }

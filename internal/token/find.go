@@ -125,11 +125,18 @@ func (s *Source) Check() error {
 	return plimsoll.Errorf(plimsoll.CodeUnavailable, "the server whose token was found has ended; try again")
 }
 
-// Refused is called when the server has refused the token. The next Get reads it again.
-func (s *Source) Refused() {
+// Refused is called when the server has refused a token, zero if none was sent. It reads the token
+// again, and reports whether that is another one now, which may be sent.
+func (s *Source) Refused(sent Token) (renewed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.token, s.entry = Token{}, entry{}
+	now, e, err := s.read()
+	if err != nil || !now.Is() || sent.Is() && *now.text == *sent.text {
+		return false
+	}
+	s.token, s.entry = now, e
+	return true
 }
 
 // String describes the origin of the token, or why there is none.

@@ -324,14 +324,56 @@ type bearer struct {
 	source *token.Source
 }
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements http.RoundTripper. If the server was started again since its token was
+// looked up, a second request goes out with the token of now. The first one was not sent, or was
+// refused for its token.
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	sent, response, err := b.send(r)
+	if err != nil && b.renewed(sent, err) {
+		if again := repeated(r); again != nil {
+			_, response, err = b.send(again)
+		}
+	}
+	return response, err
+}
+
+// renewed reports whether a request that failed is worth sending again with another token.
+func (b bearer) renewed(sent token.Token, err error) bool {
+	switch plimsoll.CodeOf(err) {
+	case plimsoll.CodeUnauthenticated:
+		return b.source.Refused(sent)
+	case plimsoll.CodeUnavailable: // of Source.Check
+		now, _, failed := b.source.Get()
+		return failed == nil && now.Is()
+	}
+	return false
+}
+
+// repeated returns a request with its body from the beginning; nil if the body cannot be read
+// again.
+func repeated(r *http.Request) *http.Request {
+	again := *r
+	if r.Body == nil || r.Body == http.NoBody {
+		return &again
+	}
+	if r.GetBody == nil {
+		return nil
+	}
+	var err error
+	if again.Body, err = r.GetBody(); err != nil {
+		return nil
+	}
+	return &again
+}
+
+// send sends a request with the token, and returns that too.
+func (b bearer) send(r *http.Request) (token.Token, *http.Response, error) {
 	t, at, err := b.source.Get()
 	if err != nil {
 		if r.Body != nil {
 			_ = r.Body.Close() // the body is unread
 		}
-		return nil, err
+		return t, nil, err
 	}
 	if t.Is() {
 		with := *r
@@ -346,10 +388,10 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		r = &with
 	}
+	about := b.source.String()
 	response, err := b.refusals.RoundTrip(r)
 	if plimsoll.CodeOf(err) == plimsoll.CodeUnauthenticated {
-		b.source.Refused()
-		return nil, plimsoll.Errorf(plimsoll.CodeUnauthenticated, "%v; this caller sent %v", err, b.source)
+		err = plimsoll.Errorf(plimsoll.CodeUnauthenticated, "%v; this caller sent %s", err, about)
 	}
-	return response, err
+	return t, response, err
 }

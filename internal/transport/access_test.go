@@ -351,3 +351,98 @@ func TestTokenGoesToTheAddressThatEnteredIt(t *testing.T) {
 		client.CloseIdleConnections()
 	}
 }
+
+// serveEcho serves a handler that answers with the body of the request, for callers with the token.
+// It returns when the token is entered.
+func serveEcho(t *testing.T, l net.Listener, user token.Token) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended, started := make(chan error, 1), make(chan struct{})
+	cfg := transport.ServeConfig{
+		Access:  transport.NewAccess(transport.AccessConfig{Grants: grants(user, token.New(token.Agent))}),
+		Started: func() { close(started) },
+	}
+	go func() {
+		ended <- transport.Serve(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			_, _ = fmt.Fprintf(w, "got %s %v", body, err) // the test sees if it does not come
+		}), cfg)
+	}()
+	<-started
+	return func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A server that was started again has entered its token anew, and perhaps another one. Its callers
+// are answered at their first call.
+func TestTokenIsLookedUpAgainWhenItsServerWasStartedAgain(t *testing.T) {
+	withHome(t)
+	user := token.New(token.User)
+	l := listen(t, "127.0.0.1:0")
+	at := l.Addr().String()
+	client, url, err := transport.CallClient(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport.SendToken(client, token.Finder{Kind: token.User}.For(at))
+	for i, next := range []token.Token{user, token.New(token.User), user} {
+		if i > 0 {
+			l = listen(t, at)
+		}
+		stop := serveEcho(t, l, next)
+		if got, err := call(client, url, "hello"); err != nil || got != "got hello <nil>" {
+			t.Errorf("start %d: %s, %v", i, got, err)
+		}
+		client.CloseIdleConnections()
+		stop()
+	}
+}
+
+// heldListener has accepted a connection before it is served.
+type heldListener struct {
+	net.Listener
+	held chan net.Conn
+}
+
+func (l *heldListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.held:
+		return c, nil
+	default:
+		return l.Listener.Accept()
+	}
+}
+
+// A server accepts connections a moment before it enters its token. A caller of that moment has
+// found none, and is answered all the same.
+func TestCallerThatIsEarlierThanTheTokenIsAnswered(t *testing.T) {
+	withHome(t)
+	l := &heldListener{listen(t, "127.0.0.1:0"), make(chan net.Conn, 1)}
+	client, url, err := transport.CallClient(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.CloseIdleConnections()
+	transport.SendToken(client, token.Finder{Kind: token.User}.For(l.Addr().String()))
+	answered := make(chan error, 1)
+	go func() {
+		got, err := call(client, url, "hello")
+		if err == nil && got != "got hello <nil>" {
+			err = errors.New(got)
+		}
+		answered <- err
+	}()
+	c, err := l.Listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.held <- c
+	defer serveEcho(t, l, token.New(token.User))()
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+}

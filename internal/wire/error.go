@@ -3,6 +3,8 @@ package wire
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
 	"net/http"
 
 	"connectrpc.com/connect"
@@ -187,14 +189,43 @@ func detailOf(err *connect.Error) *pb.Error {
 }
 
 func unreachable(err error) *plimsoll.Error {
+	var network *net.OpError
+	if endsEarly(err) || errors.As(err, &network) && network.Op != "dial" {
+		return &plimsoll.Error{
+			Code: plimsoll.CodeUnavailable, Msg: "the connection to the server broke; try again", Err: broken{err},
+		}
+	}
 	return &plimsoll.Error{Code: plimsoll.CodeUnavailable, Msg: "the server cannot be reached, or the connection to it broke; try again", Err: err}
 }
+
+// broken is the cause of a call whose connection broke, without the words of the libraries between.
+type broken struct{ error }
+
+// Unwrap returns the cause with all of its words.
+func (b broken) Unwrap() error { return b.error }
+
+// Error names the first cause.
+func (b broken) Error() string {
+	first := b.error
+	for inner := first; inner != nil; inner = errors.Unwrap(inner) {
+		first = inner
+	}
+	if endsEarly(first) {
+		return "its answer ended early"
+	}
+	return first.Error()
+}
+
+func endsEarly(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
 func fromRPC(err *connect.Error) *plimsoll.Error {
 	if m := detailOf(err); m != nil {
 		return fromProto(m)
 	}
 	if !connect.IsWireError(err) {
+		if err.Code() != connect.CodeResourceExhausted && endsEarly(err) {
+			return unreachable(err)
+		}
 		switch err.Code() {
 		case connect.CodeUnknown, connect.CodeInternal, connect.CodeUnavailable:
 			return unreachable(err)

@@ -5,13 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -137,6 +141,51 @@ func TestFailuresOfTheTransport(t *testing.T) {
 	)
 	check("a canceled context", FromConnectError(context.Canceled), plimsoll.CodeCanceled)
 	check("a context that ran out", FromConnectError(context.DeadlineExceeded), plimsoll.CodeDeadline)
+}
+
+// A stream that breaks off is said in our own words, wherever it is cut.
+func TestAStreamThatIsCutIsUnavailable(t *testing.T) {
+	message, err := proto.Marshal(&pb.WatchJobResponse{Status: &pb.JobStatus{Id: "a"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := append([]byte{0, 0, 0, 0, byte(len(message))}, message...)
+	sent := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/connect+proto")
+		_, _ = w.Write(whole[:sent]) // the client sees what comes
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}))
+	defer server.Close()
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	client := plimsollv1connect.NewJobServiceClient(server.Client(), server.URL)
+	for sent = range len(whole) + 1 {
+		stream, err := client.WatchJob(t.Context(), connect.NewRequest(&pb.WatchJobRequest{Id: "a"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		received := 0
+		for stream.Receive() {
+			received++
+		}
+		got := FromConnectError(stream.Err())
+		if plimsoll.CodeOf(got) != plimsoll.CodeUnavailable ||
+			got.Error() != "the connection to the server broke; try again: its answer ended early" {
+			t.Errorf("after %d bytes: %d messages, %v", sent, received, got)
+		}
+		if !errors.Is(got, io.ErrUnexpectedEOF) {
+			t.Errorf("after %d bytes: %v has lost its cause", sent, got)
+		}
+		if err := stream.Close(); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Error(err)
+		}
+	}
+	reset := &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
+	got := FromConnectError(connect.NewError(connect.CodeInternal, fmt.Errorf("protocol error: incomplete envelope: %w", reset)))
+	if got.Error() != "the connection to the server broke; try again: connection reset by peer" {
+		t.Errorf("a reset: %v", got)
+	}
 }
 
 // An error that is no plimsoll.Error is internal, and its text is not sent to the caller.

@@ -873,7 +873,10 @@ type ReadTaskLogRequest struct {
 	// Send the times of the output too.
 	Timestamps bool `protobuf:"varint,8,opt,name=timestamps,proto3" json:"timestamps,omitempty"`
 	// Uid of the task's job; empty: the job that has the id now, or had it last on the node.
-	Uid           string `protobuf:"bytes,9,opt,name=uid,proto3" json:"uid,omitempty"`
+	Uid string `protobuf:"bytes,9,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Where to begin in each stream, as in ReadLogsRequest; 0: at the beginning.
+	StdoutFrom    int64 `protobuf:"varint,10,opt,name=stdout_from,json=stdoutFrom,proto3" json:"stdout_from,omitempty"`
+	StderrFrom    int64 `protobuf:"varint,11,opt,name=stderr_from,json=stderrFrom,proto3" json:"stderr_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -971,6 +974,20 @@ func (x *ReadTaskLogRequest) GetUid() string {
 	return ""
 }
 
+func (x *ReadTaskLogRequest) GetStdoutFrom() int64 {
+	if x != nil {
+		return x.StdoutFrom
+	}
+	return 0
+}
+
+func (x *ReadTaskLogRequest) GetStderrFrom() int64 {
+	if x != nil {
+		return x.StderrFrom
+	}
+	return 0
+}
+
 // Its fields are those of ReadLogsResponse.
 type ReadTaskLogResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -978,6 +995,7 @@ type ReadTaskLogResponse struct {
 	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
 	After         int64                  `protobuf:"varint,3,opt,name=after,proto3" json:"after,omitempty"`
 	Time          int64                  `protobuf:"varint,4,opt,name=time,proto3" json:"time,omitempty"`
+	Next          int64                  `protobuf:"varint,5,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1036,6 +1054,13 @@ func (x *ReadTaskLogResponse) GetAfter() int64 {
 func (x *ReadTaskLogResponse) GetTime() int64 {
 	if x != nil {
 		return x.Time
+	}
+	return 0
+}
+
+func (x *ReadTaskLogResponse) GetNext() int64 {
+	if x != nil {
+		return x.Next
 	}
 	return 0
 }
@@ -2133,7 +2158,7 @@ const file_plimsoll_v1_agent_proto_rawDesc = "" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x18\n" +
 	"\arunning\x18\x03 \x01(\x05R\arunning\x12\x14\n" +
 	"\x05empty\x18\x04 \x01(\bR\x05empty\"\x13\n" +
-	"\x11LeaveNodeResponse\"\x83\x02\n" +
+	"\x11LeaveNodeResponse\"\xc5\x02\n" +
 	"\x12ReadTaskLogRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x16\n" +
@@ -2148,12 +2173,18 @@ const file_plimsoll_v1_agent_proto_rawDesc = "" +
 	"\n" +
 	"timestamps\x18\b \x01(\bR\n" +
 	"timestamps\x12\x10\n" +
-	"\x03uid\x18\t \x01(\tR\x03uid\"k\n" +
+	"\x03uid\x18\t \x01(\tR\x03uid\x12\x1f\n" +
+	"\vstdout_from\x18\n" +
+	" \x01(\x03R\n" +
+	"stdoutFrom\x12\x1f\n" +
+	"\vstderr_from\x18\v \x01(\x03R\n" +
+	"stderrFrom\"\x7f\n" +
 	"\x13ReadTaskLogResponse\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x14\n" +
 	"\x05after\x18\x03 \x01(\x03R\x05after\x12\x12\n" +
-	"\x04time\x18\x04 \x01(\x03R\x04time\"X\n" +
+	"\x04time\x18\x04 \x01(\x03R\x04time\x12\x12\n" +
+	"\x04next\x18\x05 \x01(\x03R\x04next\"X\n" +
 	"\x16ReadTaskOutputsRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x18\n" +
 	"\aoutputs\x18\x02 \x03(\tR\aoutputs\x12\x10\n" +

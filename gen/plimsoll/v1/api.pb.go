@@ -3306,7 +3306,11 @@ type ReadLogsRequest struct {
 	// Send the times of the output too.
 	Timestamps bool `protobuf:"varint,8,opt,name=timestamps,proto3" json:"timestamps,omitempty"`
 	// The lifetime of the job; empty: the newest.
-	JobUid        string `protobuf:"bytes,9,opt,name=job_uid,json=jobUid,proto3" json:"job_uid,omitempty"`
+	JobUid string `protobuf:"bytes,9,opt,name=job_uid,json=jobUid,proto3" json:"job_uid,omitempty"`
+	// Where to begin in each stream: the field next of the last answer that was received; 0: at the
+	// beginning.
+	StdoutFrom    int64 `protobuf:"varint,10,opt,name=stdout_from,json=stdoutFrom,proto3" json:"stdout_from,omitempty"`
+	StderrFrom    int64 `protobuf:"varint,11,opt,name=stderr_from,json=stderrFrom,proto3" json:"stderr_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3404,6 +3408,20 @@ func (x *ReadLogsRequest) GetJobUid() string {
 	return ""
 }
 
+func (x *ReadLogsRequest) GetStdoutFrom() int64 {
+	if x != nil {
+		return x.StdoutFrom
+	}
+	return 0
+}
+
+func (x *ReadLogsRequest) GetStderrFrom() int64 {
+	if x != nil {
+		return x.StderrFrom
+	}
+	return 0
+}
+
 type ReadLogsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "stdout" or "stderr".
@@ -3413,7 +3431,12 @@ type ReadLogsResponse struct {
 	// With timestamps: the data were written after this instant, in Unix nanoseconds; 0: unknown.
 	After int64 `protobuf:"varint,3,opt,name=after,proto3" json:"after,omitempty"`
 	// With timestamps: the data had been written at this instant, in Unix nanoseconds; 0: unknown.
-	Time          int64 `protobuf:"varint,4,opt,name=time,proto3" json:"time,omitempty"`
+	Time int64 `protobuf:"varint,4,opt,name=time,proto3" json:"time,omitempty"`
+	// The place behind the data in its stream, from which a later call goes on. 0: not known.
+	Next int64 `protobuf:"varint,5,opt,name=next,proto3" json:"next,omitempty"`
+	// The attempt that is read, and the lifetime of its job.
+	Attempt       int32  `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	JobUid        string `protobuf:"bytes,7,opt,name=job_uid,json=jobUid,proto3" json:"job_uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3474,6 +3497,27 @@ func (x *ReadLogsResponse) GetTime() int64 {
 		return x.Time
 	}
 	return 0
+}
+
+func (x *ReadLogsResponse) GetNext() int64 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
+func (x *ReadLogsResponse) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *ReadLogsResponse) GetJobUid() string {
+	if x != nil {
+		return x.JobUid
+	}
+	return ""
 }
 
 type FetchOutputsRequest struct {
@@ -5869,7 +5913,7 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\twait_code\x18\x01 \x01(\x0e2\x15.plimsoll.v1.WaitCodeR\bwaitCode\x12\x18\n" +
 	"\asummary\x18\x02 \x01(\tR\asummary\x12.\n" +
 	"\x05steps\x18\x03 \x03(\v2\x18.plimsoll.v1.ExplainStepR\x05steps\x12-\n" +
-	"\x05nodes\x18\x04 \x01(\v2\x17.plimsoll.v1.NodeCountsR\x05nodes\"\x87\x02\n" +
+	"\x05nodes\x18\x04 \x01(\v2\x17.plimsoll.v1.NodeCountsR\x05nodes\"\xc9\x02\n" +
 	"\x0fReadLogsRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x16\n" +
@@ -5884,12 +5928,20 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\n" +
 	"timestamps\x18\b \x01(\bR\n" +
 	"timestamps\x12\x17\n" +
-	"\ajob_uid\x18\t \x01(\tR\x06jobUid\"h\n" +
+	"\ajob_uid\x18\t \x01(\tR\x06jobUid\x12\x1f\n" +
+	"\vstdout_from\x18\n" +
+	" \x01(\x03R\n" +
+	"stdoutFrom\x12\x1f\n" +
+	"\vstderr_from\x18\v \x01(\x03R\n" +
+	"stderrFrom\"\xaf\x01\n" +
 	"\x10ReadLogsResponse\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x14\n" +
 	"\x05after\x18\x03 \x01(\x03R\x05after\x12\x12\n" +
-	"\x04time\x18\x04 \x01(\x03R\x04time\"B\n" +
+	"\x04time\x18\x04 \x01(\x03R\x04time\x12\x12\n" +
+	"\x04next\x18\x05 \x01(\x03R\x04next\x12\x18\n" +
+	"\aattempt\x18\x06 \x01(\x05R\aattempt\x12\x17\n" +
+	"\ajob_uid\x18\a \x01(\tR\x06jobUid\"B\n" +
 	"\x13FetchOutputsRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x17\n" +
 	"\ajob_uid\x18\x02 \x01(\tR\x06jobUid\"\x9b\x01\n" +
