@@ -1142,7 +1142,10 @@ type KillJobRequest struct {
 	// A repeated call with the same token gets the first call's answer and has no further effect.
 	// Each command has a token of its own, of at most 128 bytes. Empty: the call must not be repeated
 	// when its outcome is not known.
-	Token         string `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
+	Token string `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
+	// The lifetime of the id that is meant; the call is refused if it is not the present one. Empty:
+	// the present one.
+	Uid           string `protobuf:"bytes,4,opt,name=uid,proto3" json:"uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1198,6 +1201,13 @@ func (x *KillJobRequest) GetToken() string {
 	return ""
 }
 
+func (x *KillJobRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
 type KillJobResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Status        *JobStatus             `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
@@ -1249,7 +1259,9 @@ type ScaleJobRequest struct {
 	Group string `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
 	Count int32  `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
 	// As KillJobRequest.token.
-	Token         string `protobuf:"bytes,4,opt,name=token,proto3" json:"token,omitempty"`
+	Token string `protobuf:"bytes,4,opt,name=token,proto3" json:"token,omitempty"`
+	// As KillJobRequest.uid.
+	Uid           string `protobuf:"bytes,5,opt,name=uid,proto3" json:"uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1308,6 +1320,13 @@ func (x *ScaleJobRequest) GetCount() int32 {
 func (x *ScaleJobRequest) GetToken() string {
 	if x != nil {
 		return x.Token
+	}
+	return ""
+}
+
+func (x *ScaleJobRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
 	}
 	return ""
 }
@@ -1603,10 +1622,11 @@ func (x *GetTaskResponse) GetArchived() bool {
 }
 
 type ListTasksRequest struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Job    string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Node   string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
-	States []TaskState            `protobuf:"varint,3,rep,packed,name=states,proto3,enum=plimsoll.v1.TaskState" json:"states,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Job   string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// Tasks that are on this node now.
+	Node   string      `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	States []TaskState `protobuf:"varint,3,rep,packed,name=states,proto3,enum=plimsoll.v1.TaskState" json:"states,omitempty"`
 	// Bound on the answer; 0: the server's bound (10,000).
 	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Start after this task, or next of the previous answer. Not beside cursor, sort, pin or scope.
@@ -1625,12 +1645,16 @@ type ListTasksRequest struct {
 	Until int64    `protobuf:"varint,14,opt,name=until,proto3" json:"until,omitempty"`
 	Sort  TaskSort `protobuf:"varint,15,opt,name=sort,proto3,enum=plimsoll.v1.TaskSort" json:"sort,omitempty"`
 	// With TASK_SORT_FINISHED the oldest first. The other orders have one direction.
-	Ascending     bool     `protobuf:"varint,16,opt,name=ascending,proto3" json:"ascending,omitempty"`
-	Cursor        string   `protobuf:"bytes,17,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	Pin           bool     `protobuf:"varint,18,opt,name=pin,proto3" json:"pin,omitempty"`
-	Fields        []string `protobuf:"bytes,19,rep,name=fields,proto3" json:"fields,omitempty"`
-	Count         bool     `protobuf:"varint,20,opt,name=count,proto3" json:"count,omitempty"`
-	ExitCodes     []int32  `protobuf:"varint,21,rep,packed,name=exit_codes,json=exitCodes,proto3" json:"exit_codes,omitempty"`
+	Ascending bool     `protobuf:"varint,16,opt,name=ascending,proto3" json:"ascending,omitempty"`
+	Cursor    string   `protobuf:"bytes,17,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Pin       bool     `protobuf:"varint,18,opt,name=pin,proto3" json:"pin,omitempty"`
+	Fields    []string `protobuf:"bytes,19,rep,name=fields,proto3" json:"fields,omitempty"`
+	Count     bool     `protobuf:"varint,20,opt,name=count,proto3" json:"count,omitempty"`
+	ExitCodes []int32  `protobuf:"varint,21,rep,packed,name=exit_codes,json=exitCodes,proto3" json:"exit_codes,omitempty"`
+	// Tasks whose last attempt is or was on this node, also when they have ended.
+	LastNode string `protobuf:"bytes,22,opt,name=last_node,json=lastNode,proto3" json:"last_node,omitempty"`
+	// Also send the uids of the tasks' jobs.
+	WithJobUids   bool `protobuf:"varint,23,opt,name=with_job_uids,json=withJobUids,proto3" json:"with_job_uids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1812,6 +1836,20 @@ func (x *ListTasksRequest) GetExitCodes() []int32 {
 	return nil
 }
 
+func (x *ListTasksRequest) GetLastNode() string {
+	if x != nil {
+		return x.LastNode
+	}
+	return ""
+}
+
+func (x *ListTasksRequest) GetWithJobUids() bool {
+	if x != nil {
+		return x.WithJobUids
+	}
+	return false
+}
+
 type ListTasksResponse struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Tasks    []*Task                `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
@@ -1821,10 +1859,12 @@ type ListTasksResponse struct {
 	// As GetJobResponse.age_nanos.
 	AgeNanos int64 `protobuf:"varint,5,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
 	// As ListJobsResponse.
-	Total         int64    `protobuf:"varint,6,opt,name=total,proto3" json:"total,omitempty"`
-	TotalAtLeast  bool     `protobuf:"varint,7,opt,name=total_at_least,json=totalAtLeast,proto3" json:"total_at_least,omitempty"`
-	PinUntil      int64    `protobuf:"varint,8,opt,name=pin_until,json=pinUntil,proto3" json:"pin_until,omitempty"`
-	Damaged       []string `protobuf:"bytes,9,rep,name=damaged,proto3" json:"damaged,omitempty"`
+	Total        int64    `protobuf:"varint,6,opt,name=total,proto3" json:"total,omitempty"`
+	TotalAtLeast bool     `protobuf:"varint,7,opt,name=total_at_least,json=totalAtLeast,proto3" json:"total_at_least,omitempty"`
+	PinUntil     int64    `protobuf:"varint,8,opt,name=pin_until,json=pinUntil,proto3" json:"pin_until,omitempty"`
+	Damaged      []string `protobuf:"bytes,9,rep,name=damaged,proto3" json:"damaged,omitempty"`
+	// The uids of the tasks' jobs, in the order of the tasks, if the request asks for them.
+	JobUids       []string `protobuf:"bytes,10,rep,name=job_uids,json=jobUids,proto3" json:"job_uids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1918,6 +1958,13 @@ func (x *ListTasksResponse) GetPinUntil() int64 {
 func (x *ListTasksResponse) GetDamaged() []string {
 	if x != nil {
 		return x.Damaged
+	}
+	return nil
+}
+
+func (x *ListTasksResponse) GetJobUids() []string {
+	if x != nil {
+		return x.JobUids
 	}
 	return nil
 }
@@ -5555,18 +5602,20 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\"^\n" +
 	"\x10WatchJobResponse\x12.\n" +
 	"\x06status\x18\x01 \x01(\v2\x16.plimsoll.v1.JobStatusR\x06status\x12\x1a\n" +
-	"\barchived\x18\x02 \x01(\bR\barchived\"N\n" +
+	"\barchived\x18\x02 \x01(\bR\barchived\"`\n" +
 	"\x0eKillJobRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x14\n" +
-	"\x05token\x18\x03 \x01(\tR\x05token\"A\n" +
+	"\x05token\x18\x03 \x01(\tR\x05token\x12\x10\n" +
+	"\x03uid\x18\x04 \x01(\tR\x03uid\"A\n" +
 	"\x0fKillJobResponse\x12.\n" +
-	"\x06status\x18\x01 \x01(\v2\x16.plimsoll.v1.JobStatusR\x06status\"c\n" +
+	"\x06status\x18\x01 \x01(\v2\x16.plimsoll.v1.JobStatusR\x06status\"u\n" +
 	"\x0fScaleJobRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\tR\x05group\x12\x14\n" +
 	"\x05count\x18\x03 \x01(\x05R\x05count\x12\x14\n" +
-	"\x05token\x18\x04 \x01(\tR\x05token\"B\n" +
+	"\x05token\x18\x04 \x01(\tR\x05token\x12\x10\n" +
+	"\x03uid\x18\x05 \x01(\tR\x03uid\"B\n" +
 	"\x10ScaleJobResponse\x12.\n" +
 	"\x06status\x18\x01 \x01(\v2\x16.plimsoll.v1.JobStatusR\x06status\"J\n" +
 	"\x10DeleteJobRequest\x12\x0e\n" +
@@ -5584,7 +5633,7 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x1b\n" +
 	"\tage_nanos\x18\x04 \x01(\x03R\bageNanos\x12\x1a\n" +
-	"\barchived\x18\x05 \x01(\bR\barchived\"\xf6\x04\n" +
+	"\barchived\x18\x05 \x01(\bR\barchived\"\xb7\x05\n" +
 	"\x10ListTasksRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12.\n" +
@@ -5608,7 +5657,9 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x06fields\x18\x13 \x03(\tR\x06fields\x12\x14\n" +
 	"\x05count\x18\x14 \x01(\bR\x05count\x12\x1d\n" +
 	"\n" +
-	"exit_codes\x18\x15 \x03(\x05R\texitCodes\"\x92\x02\n" +
+	"exit_codes\x18\x15 \x03(\x05R\texitCodes\x12\x1b\n" +
+	"\tlast_node\x18\x16 \x01(\tR\blastNode\x12\"\n" +
+	"\rwith_job_uids\x18\x17 \x01(\bR\vwithJobUids\"\xad\x02\n" +
 	"\x11ListTasksResponse\x12'\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x11.plimsoll.v1.TaskR\x05tasks\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\tR\x04next\x12\x1a\n" +
@@ -5618,7 +5669,9 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x05total\x18\x06 \x01(\x03R\x05total\x12$\n" +
 	"\x0etotal_at_least\x18\a \x01(\bR\ftotalAtLeast\x12\x1b\n" +
 	"\tpin_until\x18\b \x01(\x03R\bpinUntil\x12\x18\n" +
-	"\adamaged\x18\t \x03(\tR\adamaged\"\x94\x01\n" +
+	"\adamaged\x18\t \x03(\tR\adamaged\x12\x19\n" +
+	"\bjob_uids\x18\n" +
+	" \x03(\tR\ajobUids\"\x94\x01\n" +
 	"\x13ListAttemptsRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x17\n" +
 	"\ajob_uid\x18\x02 \x01(\tR\x06jobUid\x12:\n" +
