@@ -145,7 +145,7 @@ func (c *Client) KillJob(ctx context.Context, id, reason string) (plimsoll.JobSt
 }
 
 // KillLifetime is KillJob for one lifetime of an id: the error is CodeConflict if the id belongs to
-// another job now. A zero uid stands for any. A coordinator of an older version does not look at it.
+// another job now. A zero uid stands for any. A coordinator of an older version ignores the uid.
 func (c *Client) KillLifetime(
 	ctx context.Context, id string, uid plimsoll.UID, reason string,
 ) (plimsoll.JobStatus, error) {

@@ -165,8 +165,9 @@ func (f *TaskFilter) plain() bool { return f.Scope <= ScopeActive && f.Sort == 0
 
 func (f *TaskFilter) request(consistency *pb.Consistency) *pb.ListTasksRequest {
 	return &pb.ListTasksRequest{
-		Job: f.Job, JobUid: f.JobUID, Node: f.Node, LastNode: f.LastNode, WithJobUids: f.JobUIDs, States: numbersOf[pb.TaskState](f.States),
-		Results: numbersOf[pb.TaskResult](f.Results), ExitCodes: f.ExitCodes, Owner: f.Owner, Queue: f.Queue,
+		Job: f.Job, JobUid: f.JobUID, Node: f.Node, LastNode: f.LastNode, WithJobUids: f.JobUIDs,
+		States: numbersOf[pb.TaskState](f.States), Results: numbersOf[pb.TaskResult](f.Results),
+		ExitCodes: f.ExitCodes, Owner: f.Owner, Queue: f.Queue,
 		Labels: f.Labels, Since: f.Since, Until: f.Until, Scope: pb.Scope(f.Scope), Sort: pb.TaskSort(f.Sort),
 		Ascending: f.Ascending, Fields: f.Fields, Count: f.Count, Pin: f.Pin, Limit: f.PageSize,
 		Consistency: consistency,

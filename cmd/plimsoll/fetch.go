@@ -15,8 +15,7 @@ import (
 )
 
 type jobFetchCmd struct {
-	ID     string `arg:"" help:"Id of a job or of a task."`
-	UID    string `name:"uid" help:"Uid of the job: an earlier one with the id, say. job list -o wide has it." placeholder:"UID"`
+	jobOrTaskArg
 	Task   string `help:"Only this task of the job." placeholder:"ID"`
 	Failed bool   `help:"Only tasks whose last attempt did not succeed."`
 	Dir    string `name:"output" short:"o" help:"Directory to write to, made if it is not there. Each task has a directory of its name in it." required:"" placeholder:"DIR"`
@@ -39,7 +38,18 @@ func (cmd *jobFetchCmd) Run(ctx context.Context, a *app) (err error) {
 	if err != nil {
 		return err
 	}
-	tasks, err := cmd.tasks(ctx, c)
+	wanted, err := cmd.lifetime(ctx, c)
+	if err != nil {
+		return err
+	}
+	task := wanted
+	if cmd.Task != "" {
+		if task, err = parseLifetime("--task", cmd.Task, wanted.uidText()); err != nil {
+			return err
+		}
+		wanted.uid = task.uid
+	}
+	tasks, err := cmd.tasks(ctx, c, wanted, task)
 	if err != nil {
 		return err
 	}
@@ -52,7 +62,8 @@ func (cmd *jobFetchCmd) Run(ctx context.Context, a *app) (err error) {
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
 	f := fetch{
-		a: a, c: c, uid: cmd.UID, root: root, force: cmd.Force, lost: unread{what: "outputs"}, progress: progress{a: a},
+		a: a, c: c, uid: wanted.uidText(), root: root, force: cmd.Force, lost: unread{what: "outputs"},
+		progress: progress{a: a},
 	}
 	defer f.progress.end()
 	if err := f.tasks(ctx, tasks); err != nil {
@@ -62,29 +73,27 @@ func (cmd *jobFetchCmd) Run(ctx context.Context, a *app) (err error) {
 	return f.tell(cmd.Dir)
 }
 
-// tasks returns the chosen tasks.
-func (cmd *jobFetchCmd) tasks(ctx context.Context, c *client.Client) ([]plimsoll.Task, error) {
-	id := cmd.ID
-	if cmd.Task != "" {
-		id = cmd.Task
-	}
-	task, isTask, err := findTask(ctx, c, id, cmd.UID)
+// tasks returns the chosen tasks of a job. The command line names the job, or one task of it.
+func (cmd *jobFetchCmd) tasks(
+	ctx context.Context, c *client.Client, of, named lifetime,
+) ([]plimsoll.Task, error) {
+	task, isTask, err := findTask(ctx, c, named)
 	switch {
 	case err != nil:
 		return nil, err
-	case cmd.Task != "" && (!isTask || task.Job != cmd.ID):
+	case cmd.Task != "" && (!isTask || task.Job != of.id):
 		return nil, plimsoll.Invalid(
-			"--task", "%q is no task of %s; plimsoll task list --job %s names them", cmd.Task, cmd.ID, cmd.ID,
+			"--task", "%q is no task of %s; plimsoll task list --job %s names them", cmd.Task, of, of,
 		)
 	}
 	tasks := []plimsoll.Task{task}
 	if !isTask {
-		if tasks, err = allTasks(ctx, c, client.TaskFilter{Job: id, JobUID: cmd.UID}); err != nil {
+		if tasks, err = allTasks(ctx, c, client.TaskFilter{Job: of.id, JobUID: of.uidText()}); err != nil {
 			return nil, err
 		}
 	}
 	if len(tasks) == 0 {
-		_, err := c.FindJob(ctx, client.JobName{ID: id, UID: cmd.UID}) // a job that does not exist is an error
+		_, err := c.FindJob(ctx, of.job()) // a job that does not exist is an error
 		return nil, err
 	}
 	var chosen []plimsoll.Task

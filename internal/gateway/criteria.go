@@ -132,8 +132,9 @@ func (c *criteria) period(since, until int64) error {
 
 // restricts reports whether there is any criterion that a record is looked at for.
 func (c *criteria) restricts() bool {
-	return c.queue != "" || c.owner != "" || c.node != "" || c.lastNode != "" || len(c.labels) > 0 || len(c.states) > 0 ||
-		len(c.results) > 0 || len(c.exitCodes) > 0 || len(c.ids) > 0 || c.since > 0 || c.until > 0 || c.ended
+	return c.queue != "" || c.owner != "" || c.node != "" || c.lastNode != "" || len(c.labels) > 0 ||
+		len(c.states) > 0 || len(c.results) > 0 || len(c.exitCodes) > 0 || len(c.ids) > 0 ||
+		c.since > 0 || c.until > 0 || c.ended
 }
 
 // indexed reports whether an index of jobs has exactly those that meet the criteria.
