@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -66,6 +67,9 @@ type listLimit struct {
 // Decode reads the value. It takes -1 for a number and not for a flag, so that the error says what
 // to give.
 func (l *listLimit) Decode(ctx *kong.DecodeContext) error {
+	if ctx.Scan.Peek().IsEOL() {
+		return errors.New("has no value; give 1 or more, or 0 for all")
+	}
 	text := ctx.Scan.Pop().String()
 	most, err := strconv.ParseInt(text, 10, 32)
 	if err != nil || most < 0 {

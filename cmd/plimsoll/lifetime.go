@@ -18,7 +18,7 @@ type lifetime struct {
 // of --uid; empty: it was not given.
 func parseLifetime(field, text, uid string) (l lifetime, err error) {
 	id, behind, err := plimsoll.SplitLifetimeName(text)
-	if err != nil || id == "" && !behind.IsZero() {
+	if marked := id != text; err != nil || marked && (id == "" || behind.IsZero()) {
 		return l, plimsoll.Invalid(field, "%.200q is not an id, nor ID~UID; task list and job list --all -o name print these",
 			text)
 	}
@@ -26,7 +26,7 @@ func parseLifetime(field, text, uid string) (l lifetime, err error) {
 	if uid == "" {
 		return l, nil
 	}
-	if l.uid, err = plimsoll.ParseUID(uid); err != nil {
+	if l.uid, err = plimsoll.ParseUID(uid); err != nil || l.uid.IsZero() {
 		return l, plimsoll.Invalid("--uid", "%.64q is not the uid of a job; job list -o wide has them", uid)
 	}
 	if !behind.IsZero() && behind != l.uid {
