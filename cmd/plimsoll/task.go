@@ -152,7 +152,10 @@ func (cmd *taskListCmd) Run(ctx context.Context, a *app) error {
 			return err
 		}
 		job = found.Status
-		filter.Job, filter.JobUID = job.ID, uidText(&job)
+		if filter.Job = wanted.id; filter.Job == "" {
+			filter.Job = job.ID
+		}
+		filter.JobUID = uidText(&job)
 	}
 	if cmd.Watch && !wanted.uid.IsZero() {
 		return plimsoll.Invalid("--watch", "shows the job that has the id now; give the id of the job alone")

@@ -7,8 +7,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/client"
 )
 
-// A node chooses tasks that are on it, or tasks that ended there. A bounded list of tasks that ended
-// has the last ones first, if the server can.
+// A node chooses tasks that are on it, or tasks that ended there. A bounded list of tasks that have
+// ended has the last ones first, if the server can.
 func TestTheFiltersOfAListOfTasks(t *testing.T) {
 	auto := func(c taskListCmd) taskListCmd {
 		if c.Sort == "" {
