@@ -3,6 +3,7 @@ package plimsoll
 import (
 	"encoding/base32"
 	"encoding/binary"
+	"strings"
 )
 
 // UID names one lifetime of a job's id: two jobs that had the same id one after the other have two
@@ -53,3 +54,24 @@ func (u UID) Revision() uint64 { return binary.BigEndian.Uint64(u[8:]) }
 
 // IsZero reports whether there is no uid.
 func (u UID) IsZero() bool { return u == UID{} }
+
+// uidMark stands between an id and a uid in the name of a lifetime. No id has it.
+const uidMark = "~"
+
+// LifetimeName names one lifetime of the id of a job, or a task of it: the id, ~ and the uid of the
+// job. Without a uid it is the id.
+func LifetimeName(id string, uid UID) string {
+	if uid.IsZero() {
+		return id
+	}
+	return id + uidMark + uid.String()
+}
+
+// SplitLifetimeName is the inverse of LifetimeName. It does not check the id.
+func SplitLifetimeName(name string) (id string, uid UID, err error) {
+	id, text, marked := strings.Cut(name, uidMark)
+	if marked {
+		uid, err = ParseUID(text)
+	}
+	return id, uid, err
+}

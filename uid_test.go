@@ -40,6 +40,27 @@ func TestUIDsSortAsSubmits(t *testing.T) {
 	}
 }
 
+// The name of a lifetime is read back, and an id alone is one.
+func TestNamesOfLifetimesAreReadBack(t *testing.T) {
+	uid := plimsoll.MakeUID(1_700_000_000_000_000_000, 7)
+	for name, want := range map[string]plimsoll.UID{
+		"wordcount.map.3": {}, "wordcount.map.3~" + uid.String(): uid,
+	} {
+		id, got, err := plimsoll.SplitLifetimeName(name)
+		if err != nil || id != "wordcount.map.3" || got != want || plimsoll.LifetimeName(id, got) != name {
+			t.Errorf("%s is read as %s of %v: %v", name, id, got, err)
+		}
+		if plimsoll.ValidateID("id", name) == nil != want.IsZero() {
+			t.Errorf("%s: an id cannot have a ~", name)
+		}
+	}
+	for _, name := range []string{"a~", "a~x", "a~" + uid.String() + "~", "~"} {
+		if _, _, err := plimsoll.SplitLifetimeName(name); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // A uid has one text, so that texts can be compared.
 func TestParseUIDRefusesOtherTexts(t *testing.T) {
 	good := plimsoll.MakeUID(1_700_000_000_000_000_000, 7).String()

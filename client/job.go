@@ -70,20 +70,32 @@ func (c *Client) FindJob(ctx context.Context, name JobName) (FoundJob, error) {
 // and attempts. A zero uid stands for the newest job with the id, and the id may be empty beside a
 // uid.
 func (c *Client) DeleteJob(ctx context.Context, id string, uid plimsoll.UID) error {
-	req := &pb.DeleteJobRequest{Id: id, Token: tokenOf(ctx)}
-	if !uid.IsZero() {
-		req.Uid = uid.String()
-	}
+	req := &pb.DeleteJobRequest{Id: id, Uid: uidText(uid), Token: tokenOf(ctx)}
 	_, err := change(ctx, c, c.jobs.DeleteJob, req)
 	return err
+}
+
+// uidText returns a uid for a request; empty for zero.
+func uidText(uid plimsoll.UID) string {
+	if uid.IsZero() {
+		return ""
+	}
+	return uid.String()
 }
 
 // WatchJob sends the job's status now and after each change. The last one says that the job has
 // ended; it may come from the archive. The watch survives an absence of the gateway that is shorter
 // than the retry budget; it does not see states that came and went meanwhile.
 func (c *Client) WatchJob(ctx context.Context, id string) iter.Seq2[plimsoll.JobStatus, error] {
+	return c.WatchLifetime(ctx, id, plimsoll.UID{})
+}
+
+// WatchLifetime is WatchJob for one lifetime of an id. A zero uid stands for the newest one.
+func (c *Client) WatchLifetime(
+	ctx context.Context, id string, uid plimsoll.UID,
+) iter.Seq2[plimsoll.JobStatus, error] {
 	return func(yield func(plimsoll.JobStatus, error) bool) {
-		req := &pb.WatchJobRequest{Id: id}
+		req := &pb.WatchJobRequest{Id: id, Uid: uidText(uid)}
 		for r := c.newRetry(); ; {
 			done, err := c.watchOnce(ctx, req, r, yield)
 			if done {
@@ -128,7 +140,16 @@ func (c *Client) watchOnce(
 // KillJob asks to stop all tasks of a job. The reason is for people; it may be empty. KillJob
 // returns when the request is durable, before the tasks have stopped.
 func (c *Client) KillJob(ctx context.Context, id, reason string) (plimsoll.JobStatus, error) {
-	res, err := change(ctx, c, c.jobs.KillJob, &pb.KillJobRequest{Id: id, Reason: reason, Token: tokenOf(ctx)})
+	return c.KillLifetime(ctx, id, plimsoll.UID{}, reason)
+}
+
+// KillLifetime is KillJob for one lifetime of an id: the error is CodeConflict if the id belongs to
+// another job now. A zero uid stands for any. A coordinator of an older version ignores the uid.
+func (c *Client) KillLifetime(
+	ctx context.Context, id string, uid plimsoll.UID, reason string,
+) (plimsoll.JobStatus, error) {
+	req := &pb.KillJobRequest{Id: id, Uid: uidText(uid), Reason: reason, Token: tokenOf(ctx)}
+	res, err := change(ctx, c, c.jobs.KillJob, req)
 	if err != nil {
 		return plimsoll.JobStatus{}, err
 	}
@@ -137,7 +158,14 @@ func (c *Client) KillJob(ctx context.Context, id, reason string) (plimsoll.JobSt
 
 // ScaleJob sets how many tasks a group has. The group may be empty if the job has only one.
 func (c *Client) ScaleJob(ctx context.Context, id, group string, count int32) (plimsoll.JobStatus, error) {
-	req := &pb.ScaleJobRequest{Id: id, Group: group, Count: count, Token: tokenOf(ctx)}
+	return c.ScaleLifetime(ctx, id, plimsoll.UID{}, group, count)
+}
+
+// ScaleLifetime is ScaleJob for one lifetime of an id, as KillLifetime is KillJob.
+func (c *Client) ScaleLifetime(
+	ctx context.Context, id string, uid plimsoll.UID, group string, count int32,
+) (plimsoll.JobStatus, error) {
+	req := &pb.ScaleJobRequest{Id: id, Uid: uidText(uid), Group: group, Count: count, Token: tokenOf(ctx)}
 	res, err := change(ctx, c, c.jobs.ScaleJob, req)
 	if err != nil {
 		return plimsoll.JobStatus{}, err

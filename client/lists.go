@@ -140,6 +140,7 @@ type TaskFilter struct {
 	Job       string
 	JobUID    string // the lifetime of the job; empty: the newest
 	Node      string // tasks that are on it now
+	LastNode  string // tasks whose last attempt is or was on it, also when they have ended
 	States    []plimsoll.TaskState
 	Results   []plimsoll.TaskResult // of the last attempt that ended
 	ExitCodes []int32               // of the last attempt that ended
@@ -155,6 +156,7 @@ type TaskFilter struct {
 	Fields    []string // that are read, such as "state"; job, group and index are always
 	Count     bool     // count the tasks that the filter chooses
 	Pin       bool     // as JobFilter.Pin
+	JobUIDs   bool     // read the uids of the tasks' jobs too
 	// PageSize is the largest number of tasks for one request. 0: the server's bound.
 	PageSize int32
 }
@@ -163,8 +165,9 @@ func (f *TaskFilter) plain() bool { return f.Scope <= ScopeActive && f.Sort == 0
 
 func (f *TaskFilter) request(consistency *pb.Consistency) *pb.ListTasksRequest {
 	return &pb.ListTasksRequest{
-		Job: f.Job, JobUid: f.JobUID, Node: f.Node, States: numbersOf[pb.TaskState](f.States),
-		Results: numbersOf[pb.TaskResult](f.Results), ExitCodes: f.ExitCodes, Owner: f.Owner, Queue: f.Queue,
+		Job: f.Job, JobUid: f.JobUID, Node: f.Node, LastNode: f.LastNode, WithJobUids: f.JobUIDs,
+		States: numbersOf[pb.TaskState](f.States), Results: numbersOf[pb.TaskResult](f.Results),
+		ExitCodes: f.ExitCodes, Owner: f.Owner, Queue: f.Queue,
 		Labels: f.Labels, Since: f.Since, Until: f.Until, Scope: pb.Scope(f.Scope), Sort: pb.TaskSort(f.Sort),
 		Ascending: f.Ascending, Fields: f.Fields, Count: f.Count, Pin: f.Pin, Limit: f.PageSize,
 		Consistency: consistency,
@@ -179,6 +182,9 @@ type TaskPage struct {
 	TotalAtLeast bool
 	PinUntil     int64
 	Damaged      []string // uids of jobs whose tasks cannot be read
+	// JobUIDs are the uids of the tasks' jobs, in the order of Tasks, if TaskFilter.JobUIDs is set.
+	// They are zero from a server that does not send them.
+	JobUIDs []plimsoll.UID
 }
 
 // TaskPage reads one page of the tasks that the filter chooses, as JobPage does.
@@ -199,6 +205,12 @@ func (c *Client) TaskPage(ctx context.Context, filter TaskFilter, next string) (
 	}
 	for _, m := range res.GetTasks() {
 		page.Tasks = append(page.Tasks, wire.TaskFromProto(m))
+	}
+	if filter.JobUIDs {
+		page.JobUIDs = make([]plimsoll.UID, len(page.Tasks))
+		for i, text := range res.GetJobUids()[:min(len(page.Tasks), len(res.GetJobUids()))] {
+			page.JobUIDs[i] = wire.UIDFromText(text)
+		}
 	}
 	return page, nil
 }

@@ -9,7 +9,7 @@ import (
 )
 
 type taskAttemptsCmd struct {
-	ID  string `arg:"" help:"Id of the task."`
+	ID  string `arg:"" optional:"" help:"Id of the task, or ID~UID with the uid of its job."`
 	UID string `name:"uid" help:"Uid of the task's job: an earlier one with the id, say." placeholder:"UID"`
 	formatFlag
 }
@@ -23,15 +23,22 @@ func (taskAttemptsCmd) Help() string {
 
 // Run prints the attempts of a task.
 func (cmd *taskAttemptsCmd) Run(ctx context.Context, a *app) error {
+	if cmd.ID == "" {
+		return plimsoll.Invalid("id", "is missing; give the id of the task, also beside --uid, which is that of its job")
+	}
+	task, err := parseLifetime("id", cmd.ID, cmd.UID)
+	if err != nil {
+		return err
+	}
 	c, err := a.client()
 	if err != nil {
 		return err
 	}
-	attempts, err := allAttempts(ctx, c, cmd.ID, cmd.UID)
+	attempts, err := allAttempts(ctx, c, task.id, task.uidText())
 	if err != nil {
 		return err
 	}
-	v := taskView{ID: cmd.ID, Attempts: viewAttempts(attempts)}
+	v := taskView{ID: task.id, Attempts: viewAttempts(attempts)}
 	return cmd.print(a, v.Attempts, func(o *output) { printAttempts(a, o, []taskView{v}) })
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 type eventsCmd struct {
-	Object string  `help:"Only events about this job (its tasks included), task, node or queue." placeholder:"ID"`
+	Object string  `help:"Only events about this job (its tasks included), task, node or queue. ID~UID is one job that had the id." placeholder:"ID"`
 	Start  *uint64 `help:"Id of the first event to print." placeholder:"ID"`
 	Count  *uint64 `short:"n" help:"Most events to print: the latest, or the first ones from --start; 0 prints all. Default: 100, and all with --since." placeholder:"N"`
 	sinceFlag
@@ -42,6 +42,24 @@ func (cmd *eventsCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	object, err := parseLifetime("--object", cmd.Object, "")
+	switch {
+	case err != nil:
+		return err
+	case !object.uid.IsZero() && cmd.Follow:
+		return plimsoll.Invalid("--follow", "cannot be used beside %s; give the id alone", cmd.Object)
+	case !object.uid.IsZero():
+		records, err := lifetimeEvents(ctx, c, filter, object, count)
+		if err != nil {
+			return err
+		}
+		if len(records) == 0 {
+			if _, err := c.FindJob(ctx, client.JobName{UID: object.uidText()}); err != nil {
+				return err
+			}
+		}
+		return cmd.printAll(a, records)
+	}
 	if cmd.Start == nil && count > 0 {
 		if filter.Start, err = latest(ctx, c, filter, count); err != nil {
 			return err
@@ -59,6 +77,10 @@ func (cmd *eventsCmd) Run(ctx context.Context, a *app) error {
 			return err
 		}
 	}
+	return cmd.printAll(a, records)
+}
+
+func (cmd *eventsCmd) printAll(a *app, records []client.EventRecord) error {
 	views := make([]eventView, len(records))
 	for i := range records {
 		views[i] = viewEvent(&records[i])

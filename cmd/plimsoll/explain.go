@@ -16,7 +16,7 @@ import (
 )
 
 type explainCmd struct {
-	ID     string `arg:"" name:"task" help:"Id of a task, or of a job to explain its first waiting task."`
+	ID     string `arg:"" name:"task" help:"Id of a task, or of a job to explain its first waiting task; or ID~UID with the uid of the job."`
 	Node   string `help:"Show each filter's verdict on this node." placeholder:"NODE"`
 	Export string `help:"Write the decision that placed the task to this file, for plimsoll place --replay." placeholder:"FILE"`
 	formatFlag
@@ -41,7 +41,11 @@ func (cmd *explainCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	id, err := explainable(ctx, c, cmd.ID)
+	wanted, err := parseLifetime("task", cmd.ID, "")
+	if err != nil {
+		return err
+	}
+	id, err := explainable(ctx, c, wanted)
 	if err != nil {
 		return err
 	}
@@ -99,13 +103,18 @@ func keptDecisions(x *client.Explanation) string {
 
 // explainable returns the id of a task. For the id of a job that is its first waiting task, or else
 // its first task.
-func explainable(ctx context.Context, c *client.Client, id string) (string, error) {
-	_, isTask, err := findTask(ctx, c, id, "")
+func explainable(ctx context.Context, c *client.Client, l lifetime) (string, error) {
+	if err := inStore(ctx, c, l); err != nil {
+		return "", err
+	}
+	id := l.id
+	_, isTask, err := findTask(ctx, c, l)
 	if err != nil || isTask {
 		return id, err
 	}
 	for _, filter := range []client.TaskFilter{
-		{Job: id, States: []plimsoll.TaskState{plimsoll.TaskPending}, PageSize: 1}, {Job: id, PageSize: 1},
+		{Job: id, JobUID: l.uidText(), States: []plimsoll.TaskState{plimsoll.TaskPending}, PageSize: 1},
+		{Job: id, JobUID: l.uidText(), PageSize: 1},
 	} {
 		for t, err := range c.Tasks(ctx, filter) {
 			if plimsoll.CodeOf(err) == plimsoll.CodeNotFound {
@@ -117,6 +126,24 @@ func explainable(ctx context.Context, c *client.Client, id string) (string, erro
 	return "", plimsoll.Errorf(
 		plimsoll.CodeNotFound, "there is no task or job %q with tasks; see plimsoll job list", id,
 	)
+}
+
+// inStore fails if a job that is named by its uid is in the archive: the leader explains the tasks
+// that it has.
+func inStore(ctx context.Context, c *client.Client, l lifetime) error {
+	if l.uid.IsZero() {
+		return nil
+	}
+	job, err := c.FindJob(ctx, client.JobName{UID: l.uidText(), Fields: []string{"status.state"}})
+	if err != nil {
+		return err
+	}
+	if job.Archived {
+		return plimsoll.Errorf(plimsoll.CodeConflict,
+			"the job of %s is in the archive, where no decisions are kept; plimsoll job get --uid %s shows how it ended",
+			l, l.uid)
+	}
+	return nil
 }
 
 func printExplanation(o *output, x *client.Explanation, now time.Time) {

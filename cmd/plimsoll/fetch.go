@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,8 +15,7 @@ import (
 )
 
 type jobFetchCmd struct {
-	ID     string `arg:"" help:"Id of a job or of a task."`
-	UID    string `name:"uid" help:"Uid of the job: an earlier one with the id, say. job list -o wide has it." placeholder:"UID"`
+	jobOrTaskArg
 	Task   string `help:"Only this task of the job." placeholder:"ID"`
 	Failed bool   `help:"Only tasks whose last attempt ended with another result than succeeded, also killed."`
 	Dir    string `name:"output" short:"o" help:"Directory to write to, made if it is not there. Each task has a directory of its name in it." required:"" placeholder:"DIR"`
@@ -40,7 +38,18 @@ func (cmd *jobFetchCmd) Run(ctx context.Context, a *app) (err error) {
 	if err != nil {
 		return err
 	}
-	tasks, none, err := cmd.tasks(ctx, c)
+	wanted, err := cmd.lifetime(ctx, c)
+	if err != nil {
+		return err
+	}
+	task := wanted
+	if cmd.Task != "" {
+		if task, err = parseLifetime("--task", cmd.Task, wanted.uidText()); err != nil {
+			return err
+		}
+		wanted.uid = task.uid
+	}
+	tasks, none, err := cmd.tasks(ctx, c, wanted, task)
 	if err != nil {
 		return err
 	}
@@ -49,7 +58,7 @@ func (cmd *jobFetchCmd) Run(ctx context.Context, a *app) (err error) {
 		return nil
 	}
 	f := fetch{
-		a: a, c: c, uid: cmd.UID, dir: cmd.Dir, force: cmd.Force, lost: unread{what: "outputs"},
+		a: a, c: c, uid: wanted.uidText(), dir: cmd.Dir, force: cmd.Force, lost: unread{what: "outputs"},
 		progress: progress{a: a},
 	}
 	defer func() { err = errors.Join(err, f.close()) }()
@@ -61,28 +70,30 @@ func (cmd *jobFetchCmd) Run(ctx context.Context, a *app) (err error) {
 	return f.tell()
 }
 
-// tasks returns the chosen tasks. If there are none, the sentence says why.
-func (cmd *jobFetchCmd) tasks(ctx context.Context, c *client.Client) (chosen []plimsoll.Task, none string, err error) {
-	id := cmp.Or(cmd.Task, cmd.ID)
-	task, isTask, err := findTask(ctx, c, id, cmd.UID)
+// tasks returns the chosen tasks of a job. If there are none, the sentence says why. The command line
+// names the job, or one task of it.
+func (cmd *jobFetchCmd) tasks(
+	ctx context.Context, c *client.Client, of, named lifetime,
+) (chosen []plimsoll.Task, none string, err error) {
+	task, isTask, err := findTask(ctx, c, named)
 	switch {
 	case err != nil:
 		return nil, "", err
-	case cmd.Task != "" && (!isTask || task.Job != cmd.ID):
+	case cmd.Task != "" && (!isTask || task.Job != of.id):
 		return nil, "", plimsoll.Invalid(
-			"--task", "%q is no task of %s; plimsoll task list --job %s names them", cmd.Task, cmd.ID, cmd.ID,
+			"--task", "%q is no task of %s; plimsoll task list --job %s names them", cmd.Task, of, of,
 		)
 	}
-	tasks, none := []plimsoll.Task{task}, notFailed(id)
+	tasks, none := []plimsoll.Task{task}, notFailed(named.id)
 	if !isTask {
-		none = noneFailed(id)
-		if tasks, err = allTasks(ctx, c, client.TaskFilter{Job: id, JobUID: cmd.UID}); err != nil {
+		none = noneFailed(of.id)
+		if tasks, err = allTasks(ctx, c, client.TaskFilter{Job: of.id, JobUID: of.uidText()}); err != nil {
 			return nil, "", err
 		}
 	}
 	if len(tasks) == 0 {
-		_, err := c.FindJob(ctx, client.JobName{ID: id, UID: cmd.UID}) // a job that does not exist is an error
-		return nil, id + " has no tasks", err
+		_, err := c.FindJob(ctx, of.job()) // a job that does not exist is an error
+		return nil, of.id + " has no tasks", err
 	}
 	for i := range tasks {
 		if !cmd.Failed || unsuccessful(&tasks[i]) {

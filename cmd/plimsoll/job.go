@@ -64,13 +64,14 @@ func stateNames[S stateEnum]() []string {
 func count(n int32) string { return fmt.Sprint(n) }
 
 type jobKillCmd struct {
-	IDs    []string `arg:"" name:"id" help:"Ids of the jobs."`
-	Reason string   `help:"Reason, for people." placeholder:"TEXT"`
+	jobsArg
+	Reason string `help:"Reason, for people." placeholder:"TEXT"`
 }
 
 // Help is the detail of the help text.
 func (jobKillCmd) Help() string {
-	return example("plimsoll job kill wordcount", `plimsoll job kill wordcount --reason "wrong input"`)
+	return example("plimsoll job kill wordcount", `plimsoll job kill wordcount --reason "wrong input"`) +
+		"\n\nID~UID and --uid are refused if another job has the id by now."
 }
 
 // Run kills jobs.
@@ -79,22 +80,26 @@ func (cmd *jobKillCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	return each(cmd.IDs, func(id string) error {
-		s, err := c.KillJob(ctx, id, cmd.Reason)
+	jobs, err := cmd.lifetimes(ctx, c)
+	if err != nil {
+		return err
+	}
+	return each(jobs, func(job lifetime) error {
+		s, err := c.KillLifetime(ctx, job.id, job.uid, cmd.Reason)
 		if err != nil {
-			return fmt.Errorf("kill %s: %w", id, err)
+			return fmt.Errorf("kill %s: %w", job, err)
 		}
-		a.out.printf("%s: %s\n", id, s.State)
+		a.out.printf("%s: %s\n", job, s.State)
 		return nil
 	})
 }
 
-// each calls do with every id, also after failures. It stops when the server is away or the user
-// interrupts.
-func each(ids []string, do func(id string) error) error {
+// each calls do with every object, also after failures. It stops when the server is away or the
+// user interrupts.
+func each[T any](objects []T, do func(T) error) error {
 	var failed []error
-	for _, id := range ids {
-		err := do(id)
+	for _, object := range objects {
+		err := do(object)
 		if err == nil {
 			continue
 		}
@@ -108,7 +113,7 @@ func each(ids []string, do func(id string) error) error {
 }
 
 type jobWaitCmd struct {
-	ID string `arg:"" help:"Id of the job."`
+	jobArg
 	formatFlag
 }
 
@@ -117,32 +122,44 @@ func (jobWaitCmd) Help() string { return example("plimsoll job wait wordcount &&
 
 // Run waits for a job.
 func (cmd *jobWaitCmd) Run(ctx context.Context, a *app) error {
+	job, err := cmd.lifetime()
+	if err != nil {
+		return err
+	}
 	c, err := a.client()
 	if err != nil {
 		return err
 	}
-	return a.waitAndPrint(ctx, c, cmd.ID, cmd.formatFlag)
+	return a.waitAndPrint(ctx, c, job, cmd.formatFlag)
 }
 
 type jobScaleCmd struct {
-	ID    string `arg:"" help:"Id of the job."`
+	ID    string `arg:"" help:"Id of the job, or ID~UID."`
 	Count int32  `arg:"" help:"New number of tasks of the group."`
+	UID   string `name:"uid" help:"Uid of the job that is meant." placeholder:"UID"`
 	Group string `short:"g" help:"Group to change; needed if the job has several." placeholder:"NAME"`
 }
 
 // Help is the detail of the help text.
-func (jobScaleCmd) Help() string { return example("plimsoll job scale wordcount 40 --group map") }
+func (jobScaleCmd) Help() string {
+	return example("plimsoll job scale wordcount 40 --group map") +
+		"\n\nID~UID and --uid are refused if another job has the id by now."
+}
 
 // Run scales a group.
 func (cmd *jobScaleCmd) Run(ctx context.Context, a *app) error {
 	if cmd.Count < 0 {
 		return plimsoll.Invalid("count", "is %d; give zero or more", cmd.Count)
 	}
+	job, err := parseLifetime("id", cmd.ID, cmd.UID)
+	if err != nil {
+		return err
+	}
 	c, err := a.client()
 	if err != nil {
 		return err
 	}
-	s, err := c.ScaleJob(ctx, cmd.ID, cmd.Group, cmd.Count)
+	s, err := c.ScaleLifetime(ctx, job.id, job.uid, cmd.Group, cmd.Count)
 	if err != nil {
 		return err
 	}

@@ -12,9 +12,8 @@ import (
 )
 
 type jobDeleteCmd struct {
-	IDs []string `arg:"" name:"id" optional:"" help:"Ids of the jobs. An id that several jobs had needs --uid. They may be left out beside --uid."`
-	UID string   `name:"uid" help:"Uid of the only job to delete: an earlier one with the id, say." placeholder:"UID"`
-	Yes bool     `short:"y" help:"Do not ask."`
+	jobsArg
+	Yes bool `short:"y" help:"Do not ask."`
 }
 
 // Help is the detail of the help text.
@@ -22,67 +21,57 @@ func (jobDeleteCmd) Help() string {
 	return example("plimsoll job delete wordcount",
 		"plimsoll job list --ended --label team=docs -o name | xargs plimsoll job delete --yes") +
 		"\n\nThe records of the job, its tasks and attempts are removed from the active store and the archive, for\n" +
-		"good. Only a job that has ended can be deleted. Logs on nodes go by their own bounds."
+		"good. Only a job that has ended can be deleted. Logs on nodes go by their own bounds. An id that several\n" +
+		"jobs had is refused: name one of them as ID~UID, or with --uid."
 }
 
 // Run deletes jobs.
 func (cmd *jobDeleteCmd) Run(ctx context.Context, a *app) error {
-	var uid plimsoll.UID
-	ids := cmd.IDs
-	if cmd.UID != "" {
-		var err error
-		if uid, err = plimsoll.ParseUID(cmd.UID); err != nil {
-			return plimsoll.Invalid("--uid", "%q is not the uid of a job; job list -o wide has them", cmd.UID)
-		}
-		if len(ids) > 1 {
-			return plimsoll.Invalid("--uid", "is that of one job, and %d ids are given; give one of them", len(ids))
-		}
-	}
 	c, err := a.client()
 	if err != nil {
 		return err
 	}
-	if len(ids) == 0 && cmd.UID == "" {
-		return plimsoll.Invalid("id", "is missing; give the ids of jobs, or --uid")
-	}
-	if len(ids) == 0 {
-		job, err := c.FindJob(ctx, client.JobName{UID: cmd.UID})
-		if err != nil {
-			return err
-		}
-		ids = []string{job.Status.ID}
-	}
-	if err := a.confirm(cmd.Yes, "delete "+strings.Join(ids, ", ")+" for good"); err != nil {
+	jobs, err := cmd.lifetimes(ctx, c)
+	if err != nil {
 		return err
 	}
-	return each(ids, func(id string) error {
-		wanted, err := onlyJob(ctx, c, id, uid)
+	names := make([]string, len(jobs))
+	for i := range jobs {
+		names[i] = jobs[i].String()
+	}
+	if err := a.confirm(cmd.Yes, "delete "+strings.Join(names, ", ")+" for good"); err != nil {
+		return err
+	}
+	return each(jobs, func(job lifetime) error {
+		uid, err := onlyJob(ctx, c, job)
 		if err == nil {
-			err = c.DeleteJob(ctx, id, wanted)
+			err = c.DeleteJob(ctx, job.id, uid)
 		}
 		if err != nil {
-			return fmt.Errorf("delete %s: %w", id, err)
+			return fmt.Errorf("delete %s: %w", job, err)
 		}
-		a.out.printf("%s deleted\n", id)
+		a.out.printf("%s deleted\n", job)
 		return nil
 	})
 }
 
 // onlyJob returns the uid of the job to delete. Without a uid, the id must be that of one job
 // alone: the user may mean any of several.
-func onlyJob(ctx context.Context, c *client.Client, id string, uid plimsoll.UID) (plimsoll.UID, error) {
+func onlyJob(ctx context.Context, c *client.Client, job lifetime) (plimsoll.UID, error) {
+	uid := job.uid
 	if !uid.IsZero() {
 		return uid, nil
 	}
 	page, err := c.JobPage(ctx, client.JobFilter{
-		IDs: []string{id}, Scope: client.ScopeAll, Sort: client.SortSubmitted, PageSize: 2, Fields: []string{"state"},
+		IDs: []string{job.id}, Scope: client.ScopeAll, Sort: client.SortSubmitted, PageSize: 2,
+		Fields: []string{"state"},
 	}, "")
 	switch {
 	case err != nil:
 		return uid, err
 	case len(page.Jobs) > 1:
 		return uid, plimsoll.Errorf(plimsoll.CodeConflict,
-			"several jobs had this id, the newest is %s; name one with --uid: job list --all -o wide has them",
+			"several jobs had this id, the newest is %s; name one as ID~UID or with --uid: job list --all -o wide has them",
 			page.Jobs[0].UID)
 	case len(page.Jobs) == 1:
 		return page.Jobs[0].UID, nil

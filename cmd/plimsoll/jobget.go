@@ -10,11 +10,10 @@ import (
 )
 
 type jobGetCmd struct {
-	ID       string `arg:"" optional:"" help:"Id of the job; the newest job that has it. It may be left out beside --uid."`
-	UID      string `name:"uid" help:"Uid of the job: an earlier one with the id, say. job list -o wide has it." placeholder:"UID"`
-	Attempts bool   `help:"Print each attempt of the tasks too."`
-	View     bool   `help:"With -o yaml: print the job and its tasks, as -o json does, and not the job file."`
-	formatFlag
+	jobArg
+	Attempts bool `help:"Print each attempt of the tasks too."`
+	View     bool `help:"With -o yaml: print the job and its tasks, as -o json does, and not the job file."`
+	nameFormatFlag
 }
 
 // Help is the detail of the help text.
@@ -30,34 +29,44 @@ func (jobGetCmd) Help() string {
 
 // Run prints one job.
 func (cmd *jobGetCmd) Run(ctx context.Context, a *app) error {
-	if cmd.ID == "" && cmd.UID == "" {
-		return plimsoll.Invalid("id", "is missing; give the id of a job, or --uid")
+	wanted, err := cmd.lifetime()
+	if err != nil {
+		return err
 	}
 	c, err := a.client()
 	if err != nil {
 		return err
 	}
-	job, err := c.FindJob(ctx, client.JobName{ID: cmd.ID, UID: cmd.UID})
+	job, err := c.FindJob(ctx, wanted.job())
 	if err != nil {
 		return err
 	}
 	if cmd.Output == "yaml" && !cmd.View {
 		return printJobFile(a, &job.Job)
 	}
+	wanted.id = job.Status.ID
+	if cmd.Output == "name" {
+		a.out.printf("%s\n", wanted)
+		return nil
+	}
 	filter, most := client.TaskFilter{Job: job.Status.ID, JobUID: uidText(&job.Status)}, 0
 	if cmd.Output == "table" {
 		filter.Sort, most = client.TaskSortFailedFirst, shownTasks
 	}
-	tasks, more, err := readTasks(ctx, c, filter, most)
+	listed, err := readTasks(ctx, c, filter, most)
 	if err != nil {
 		return err
 	}
+	tasks, more := listed.tasks, listed.more
 	v := viewJob(&job.Status)
 	v.Labels, v.AgainOf, v.Archived = job.Spec.Labels, job.Spec.AgainOf, job.Archived
 	for i := range v.Groups {
 		v.Groups[i].Resources = groupResources(&job.Spec, v.Groups[i].Name)
 	}
 	views := viewTasks(tasks, &job.Status)
+	for i := range views {
+		views[i].JobUID = uidText(&job.Status)
+	}
 	if cmd.Attempts {
 		if err := readAttempts(ctx, c, tasks, views, filter.JobUID); err != nil {
 			return err
@@ -72,7 +81,7 @@ func (cmd *jobGetCmd) Run(ctx context.Context, a *app) error {
 		o.printf("\n")
 		printTasks(a, o, tasks, views)
 		if rest := max(more.total-int64(len(tasks)), 1); more.more {
-			o.printf("and %s; see plimsoll task list --job %s\n", plural(int(rest), "more task"), job.Status.ID)
+			o.printf("and %s; see plimsoll task list --job %s\n", plural(int(rest), "more task"), wanted)
 		}
 		if cmd.Attempts {
 			o.printf("\n")

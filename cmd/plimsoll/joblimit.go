@@ -1,8 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+
+	"github.com/alecthomas/kong"
 
 	"github.com/plimsoll-dev/plimsoll"
 )
@@ -13,7 +17,7 @@ const mostOnTerminal = 50
 
 // listFormatFlag is embedded in commands that list objects.
 type listFormatFlag struct {
-	Output string `short:"o" help:"How to print: ${enum}. wide has more columns, and name only the ids." enum:"table,wide,name,json,yaml" default:"table"`
+	Output string `short:"o" help:"How to print: ${enum}. wide has more columns, and name only the ids: ID~UID where several jobs may have had the id." enum:"table,wide,name,json,yaml" default:"table"`
 }
 
 func (f listFormatFlag) wide() bool { return f.Output == "wide" }
@@ -54,13 +58,32 @@ func (f listFormatFlag) watched() (formatFlag, error) {
 	return formatFlag(f), nil
 }
 
+// listLimit is the value of --limit.
+type listLimit struct {
+	most  int32
+	given bool
+}
+
+// Decode reads the value. It takes -1 for a number and not for a flag, so that the error says what
+// to give.
+func (l *listLimit) Decode(ctx *kong.DecodeContext) error {
+	if ctx.Scan.Peek().IsEOL() {
+		return errors.New("has no value; give 1 or more, or 0 for all")
+	}
+	text := ctx.Scan.Pop().String()
+	most, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || most < 0 {
+		return fmt.Errorf("%.40q is not possible; give 1 or more, or 0 for all", text)
+	}
+	*l = listLimit{int32(most), true}
+	return nil
+}
+
 // most returns the largest number of objects to print; 0: all.
-func (f listFormatFlag) most(a *app, limit *int32) (int, error) {
+func (f listFormatFlag) most(a *app, limit listLimit) (int, error) {
 	switch {
-	case limit != nil && *limit < 0:
-		return 0, plimsoll.Invalid("--limit", "is %d; give 1 or more, or 0 for all", *limit)
-	case limit != nil:
-		return int(*limit), nil
+	case limit.given:
+		return int(limit.most), nil
 	case a.out.terminal && (f.Output == "table" || f.Output == "wide"):
 		return mostOnTerminal, nil
 	}

@@ -15,9 +15,10 @@ type jobListCmd struct {
 	Label  []string `short:"l" help:"Only jobs with this label; several must all be there."                           placeholder:"NAME[=VALUE]"`
 	State  []string `          help:"Only jobs in these states, such as Running."                                     placeholder:"STATE"`
 	Result []string `          help:"Only jobs with this result: succeeded, failed or killed."                        placeholder:"RESULT"`
+	Failed bool     `          help:"Only jobs that have ended and did not succeed: those that failed or were killed."`
 	scopeFlags
-	Sort  string `          help:"Order: ${enum}. The newest are first, and ids rise."                                                        enum:"submitted,finished,id" default:"submitted"`
-	Limit *int32 `          help:"Most jobs to print; 0 prints all. Default: 50 on a terminal, and otherwise all." placeholder:"N"`
+	Sort  string    `          help:"Order: ${enum}. The newest are first, and ids rise."                                                        enum:"submitted,finished,id" default:"submitted"`
+	Limit listLimit `          help:"Most jobs to print; 0 prints all. Default: 50 on a terminal, and otherwise all." placeholder:"N"`
 	watchFlag
 	listFormatFlag
 }
@@ -55,7 +56,17 @@ func (jobListCmd) Help() string {
 		"plimsoll job list --label team=docs -o name",
 		"plimsoll job list --watch -o json",
 	) +
-		"\n\n" + scopeHelp + " --since 7d lists the jobs that ended in the last seven days." + watchHelp
+		"\n\n" + scopeHelp + " --since 7d lists the jobs that ended in the last seven days.\n\nSeveral jobs may have " +
+		"had an id: with these flags -o name prints ID~UID, which other commands take for an id." + watchHelp
+}
+
+// nameIn returns the name of a job or a task in a list of a scope: the id if only one job can have
+// it there, and else ID~UID.
+func nameIn(scope client.Scope, id string, uid plimsoll.UID) string {
+	if scope <= client.ScopeActive {
+		return id
+	}
+	return plimsoll.LifetimeName(id, uid)
 }
 
 // jobSorts are the values of --sort.
@@ -73,8 +84,20 @@ func (cmd *jobListCmd) filter(a *app) (filter client.JobFilter, err error) {
 	if filter.Results, err = parseResults(cmd.Result, jobResults, "a job"); err != nil {
 		return filter, err
 	}
+	if cmd.Failed {
+		if len(cmd.Result) > 0 {
+			return filter, plimsoll.Invalid("--failed", "cannot be used beside --result; leave one of them out")
+		}
+		filter.Results = []plimsoll.TaskResult{plimsoll.ResultFailed, plimsoll.ResultKilled}
+	}
 	if filter.Scope, err = cmd.scope(); err != nil {
 		return filter, err
+	}
+	if ends := filter.Scope == client.ScopeEnded || len(filter.Results) > 0; ends && len(filter.States) > 0 &&
+		!slices.ContainsFunc(filter.States, plimsoll.JobState.Ended) {
+		return filter, plimsoll.Invalid("--state",
+			"%s is no state of a job that has ended, and --ended, --since, --result and --failed choose such jobs; leave it out",
+			filter.States[0])
 	}
 	since, err := cmd.since(a.now())
 	if err == nil && !since.IsZero() {
@@ -118,10 +141,13 @@ func (cmd *jobListCmd) Run(ctx context.Context, a *app) error {
 	}
 	if err := cmd.print(a, views, list{
 		header: header, count: len(jobs),
-		name: func(i int) string { return jobs[i].ID },
+		name: func(i int) string { return nameIn(filter.Scope, jobs[i].ID, jobs[i].UID) },
 		row:  func(i int) []string { return row(&jobs[i], relative(a.now())) },
 	}); err != nil {
 		return err
+	}
+	if len(jobs) == 0 && filter.Scope <= client.ScopeActive && len(filter.Results) > 0 {
+		a.notes.printf("no active job has ended so; --all looks into the archive too\n")
 	}
 	return more.tell(a, len(jobs), "job", "--limit 0 lists all, and --state, --result, --label and --since choose")
 }
@@ -155,7 +181,7 @@ func uidText(s *plimsoll.JobStatus) string {
 
 // watch lists jobs and prints each change.
 func (cmd *jobListCmd) watch(ctx context.Context, a *app, c *client.Client, filter client.JobFilter) error {
-	if cmd.Ended || cmd.All || cmd.Since != "" || cmd.Limit != nil {
+	if cmd.Ended || cmd.All || cmd.Since != "" || cmd.Limit.given {
 		return plimsoll.Invalid("--watch", "shows the active jobs: leave out --ended, --all, --since and --limit")
 	}
 	format, err := cmd.watched()

@@ -15,8 +15,7 @@ import (
 const followedTasks = 100
 
 type jobLogsCmd struct {
-	ID     string `arg:"" help:"Id of a job or of a task."`
-	UID    string `name:"uid" help:"Uid of the job: an earlier one with the id, say. job list -o wide has it." placeholder:"UID"`
+	jobOrTaskArg
 	Follow bool   `short:"f" help:"Keep printing new output until the job has ended."`
 	Stream string `help:"Only stdout or stderr." enum:"stdout,stderr,both" default:"both"`
 	Tail   int64  `help:"Print only this number of last lines of each stream of each task; 0: all." placeholder:"LINES"`
@@ -44,8 +43,6 @@ func (cmd *jobLogsCmd) validate() error {
 		return plimsoll.Invalid("--tail and --attempt", "give zero or more")
 	case cmd.AllAttempts && cmd.Attempt > 0:
 		return plimsoll.Invalid("--all-attempts", "cannot be used beside --attempt; leave one of them out")
-	case cmd.Follow && cmd.UID != "":
-		return plimsoll.Invalid("--follow", "cannot be used beside --uid, which is for jobs that have ended; leave it out")
 	case cmd.Follow && (cmd.Failed || cmd.AllAttempts):
 		return plimsoll.Invalid(
 			"--follow", "cannot be used beside --failed and --all-attempts, which read what has been written; leave it out",
@@ -67,15 +64,19 @@ func (cmd *jobLogsCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	wanted, err := cmd.lifetime(ctx, c)
+	if err != nil {
+		return err
+	}
 	l := logs{a: a, c: c, failed: cmd.Failed, allAttempts: cmd.AllAttempts, options: client.LogOptions{
-		JobUID: cmd.UID,
+		JobUID: wanted.uidText(),
 		Follow: cmd.Follow, TailLines: cmd.Tail, Attempt: cmd.Attempt, Since: since, Timestamps: cmd.Timestamps,
 	}}
 	if cmd.Stream != "both" {
 		l.options.Stream = cmd.Stream
 	}
 	defer l.times.tell(a.notes)
-	task, isTask, err := findTask(ctx, c, cmd.ID, cmd.UID)
+	task, isTask, err := findTask(ctx, c, wanted)
 	switch {
 	case err != nil:
 		return err
@@ -94,20 +95,20 @@ func (cmd *jobLogsCmd) Run(ctx context.Context, a *app) error {
 		tellUnstarted(a, []plimsoll.Task{task})
 		return l.task(ctx, task.ID, cmd.Attempt, "")
 	case cmd.Attempt > 0:
-		return plimsoll.Invalid("--attempt", "needs the id of a task, and %s is a job", cmd.ID)
+		return plimsoll.Invalid("--attempt", "needs the id of a task, and %s is a job", wanted)
 	case cmd.Follow:
-		return l.followToTheEnd(ctx, cmd.ID)
+		return l.followToTheEnd(ctx, wanted)
 	}
-	return l.job(ctx, cmd.ID)
+	return l.job(ctx, wanted)
 }
 
 // followToTheEnd follows a job, and then says which of its tasks never started.
-func (l *logs) followToTheEnd(ctx context.Context, id string) error {
-	status, err := l.followJob(ctx, id)
+func (l *logs) followToTheEnd(ctx context.Context, job lifetime) error {
+	status, err := l.followJob(ctx, job)
 	if err != nil {
 		return err
 	}
-	tasks, err := allTasks(ctx, l.c, client.TaskFilter{Job: id, JobUID: uidText(&status)})
+	tasks, err := allTasks(ctx, l.c, client.TaskFilter{Job: status.ID, JobUID: uidText(&status)})
 	if err != nil && plimsoll.CodeOf(err) != plimsoll.CodeNotFound { // the job may have been deleted
 		return err
 	}
@@ -138,13 +139,13 @@ func unsuccessful(t *plimsoll.Task) bool {
 	return over && t.Attempt > 0 && t.Result != plimsoll.ResultNone && t.Result != plimsoll.ResultSucceeded
 }
 
-// findTask reads a task. An empty uid stands for that of the newest job. ok is false if no task has
-// the id: an id of a job may look like that of a task.
-func findTask(ctx context.Context, c *client.Client, id, uid string) (task plimsoll.Task, ok bool, err error) {
-	if !looksLikeTask(id) {
+// findTask reads a task. ok is false if no task has the id: an id of a job may look like that of a
+// task.
+func findTask(ctx context.Context, c *client.Client, l lifetime) (task plimsoll.Task, ok bool, err error) {
+	if !looksLikeTask(l.id) {
 		return task, false, nil
 	}
-	found, err := c.FindTask(ctx, client.TaskName{ID: id, JobUID: uid})
+	found, err := c.FindTask(ctx, client.TaskName{ID: l.id, JobUID: l.uidText()})
 	if plimsoll.CodeOf(err) == plimsoll.CodeNotFound {
 		return task, false, nil
 	}
@@ -162,20 +163,20 @@ type logs struct {
 }
 
 // job prints the logs of the chosen tasks of a job, one after the other.
-func (l *logs) job(ctx context.Context, id string) error {
-	tasks, err := allTasks(ctx, l.c, client.TaskFilter{Job: id, JobUID: l.options.JobUID})
+func (l *logs) job(ctx context.Context, job lifetime) error {
+	tasks, err := allTasks(ctx, l.c, client.TaskFilter{Job: job.id, JobUID: job.uidText()})
 	if err != nil {
 		return err
 	}
 	if len(tasks) == 0 {
 		// a job that does not exist is an error
-		_, err := l.c.FindJob(ctx, client.JobName{ID: id, UID: l.options.JobUID})
+		_, err := l.c.FindJob(ctx, job.job())
 		return err
 	}
 	if l.failed {
 		tasks = slices.DeleteFunc(tasks, func(t plimsoll.Task) bool { return !unsuccessful(&t) })
 		if len(tasks) == 0 {
-			l.a.notes.printf("%s\n", noneFailed(id))
+			l.a.notes.printf("%s\n", noneFailed(job.id))
 		}
 	}
 	tellUnstarted(l.a, tasks)
@@ -223,14 +224,14 @@ func (l *logs) chosen(tasks []plimsoll.Task) (list []taskLog) {
 
 // followJob follows every attempt of every task of a job until the job has ended, and returns the
 // job's last status.
-func (l *logs) followJob(ctx context.Context, id string) (plimsoll.JobStatus, error) {
+func (l *logs) followJob(ctx context.Context, job lifetime) (plimsoll.JobStatus, error) {
 	var last plimsoll.JobStatus
 	followed := map[string]int32{} // task → last attempt that is followed
 	within, stop := context.WithCancel(ctx)
 	defer stop()
 	readers, within := errgroup.WithContext(within)
 	why := ""
-	for status, err := range l.c.WatchJob(within, id) {
+	for status, err := range l.c.WatchLifetime(within, job.id, job.uid) {
 		if err != nil {
 			stop()
 			return last, errorOf(readers.Wait(), err)
@@ -246,7 +247,7 @@ func (l *logs) followJob(ctx context.Context, id string) (plimsoll.JobStatus, er
 				return last, err
 			}
 			return last, plimsoll.Invalid("id", "%s has %d tasks; at most %d are followed at once: give the id of a task",
-				id, wanted(&status), followedTasks)
+				job.id, wanted(&status), followedTasks)
 		}
 		if err := l.followNew(within, readers, &status, followed); err != nil {
 			stop()
@@ -271,7 +272,7 @@ func (l *logs) followNew(
 	ctx context.Context, readers *errgroup.Group, job *plimsoll.JobStatus, followed map[string]int32,
 ) error {
 	several := wanted(job) > 1
-	tasks, err := allTasks(ctx, l.c, client.TaskFilter{Job: job.ID})
+	tasks, err := allTasks(ctx, l.c, client.TaskFilter{Job: job.ID, JobUID: l.options.JobUID})
 	if err != nil {
 		return err
 	}

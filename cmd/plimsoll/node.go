@@ -31,7 +31,7 @@ func (nodeCmd) Help() string {
 
 type nodeListCmd struct {
 	watchFlag
-	formatFlag
+	nameFormatFlag
 }
 
 // Help is the detail of the help text.
@@ -46,7 +46,10 @@ func (cmd *nodeListCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if cmd.Watch {
-		return printChanges(ctx, a, cmd.formatFlag, c.WatchNodes(ctx, client.WatchPoint{}),
+		if cmd.Output == "name" {
+			return plimsoll.Invalid("--output", "name cannot be used beside --watch; give table, json or yaml")
+		}
+		return printChanges(ctx, a, formatFlag(cmd.nameFormatFlag), c.WatchNodes(ctx, client.WatchPoint{}),
 			watchedView[client.NodeInfo]{
 				header: nodeHeader,
 				usual:  []string{"node-1", "unschedulable", "", "1900m of 16", "640Mi of 64Gi"},
@@ -57,6 +60,12 @@ func (cmd *nodeListCmd) Run(ctx context.Context, a *app) error {
 	nodes, err := c.Nodes(ctx)
 	if err != nil {
 		return err
+	}
+	if cmd.Output == "name" {
+		for i := range nodes {
+			a.out.printf("%s\n", nodes[i].Node.ID)
+		}
+		return nil
 	}
 	views := make([]nodeView, len(nodes))
 	for i := range nodes {

@@ -36,7 +36,7 @@ func isObject(ctx context.Context, c *client.Client, id string) (bool, error) {
 	if plimsoll.ValidateID("object", id) != nil {
 		return false, nil
 	}
-	if _, isTask, err := findTask(ctx, c, id, ""); isTask || err != nil {
+	if _, isTask, err := findTask(ctx, c, lifetime{id: id}); isTask || err != nil {
 		return isTask, err
 	}
 	_, err := c.Job(ctx, id)

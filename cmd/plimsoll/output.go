@@ -72,6 +72,16 @@ type formatFlag struct {
 	Output string `short:"o" help:"How to print: ${enum}." enum:"table,json,yaml" default:"table"`
 }
 
+// nameFormatFlag is formatFlag for commands that also print names alone, for scripts.
+type nameFormatFlag struct {
+	Output string `short:"o" help:"How to print: ${enum}. name prints only the ids." enum:"table,name,json,yaml" default:"table"`
+}
+
+// print is that of formatFlag, for formats other than name.
+func (f nameFormatFlag) print(a *app, v any, table func(o *output)) error {
+	return formatFlag(f).print(a, v, table)
+}
+
 // print writes v as JSON or YAML, or calls table.
 func (f formatFlag) print(a *app, v any, table func(o *output)) error {
 	switch f.Output {

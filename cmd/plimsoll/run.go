@@ -67,7 +67,7 @@ func (cmd *runCmd) Run(ctx context.Context, a *app) error {
 		}
 	})
 	l := logs{a: a, c: c, options: client.LogOptions{Follow: true}}
-	status, err := l.followJob(within, id)
+	status, err := l.followJob(within, lifetime{id: id})
 	if !stop() {
 		<-killed
 		return exitError(exitInterrupted)

@@ -12,11 +12,10 @@ import (
 )
 
 type jobRunAgainCmd struct {
-	ID     string `arg:"" optional:"" help:"Id of the job; the newest job that has it. It may be left out beside --uid."`
-	UID    string `                   help:"Uid of the job: an earlier one with the id, say."                                   name:"uid" placeholder:"UID"`
-	Failed bool   `                   help:"Only the tasks that did not succeed, also those that were killed."`
-	As     string `                   help:"Id of the new job; default: ID-again-1, or the next number that is free."                      placeholder:"ID"`
-	Wait   bool   `                   help:"Show the progress until the job has ended. The exit code is 1 unless it completed."                              short:"w"`
+	jobArg
+	Failed bool   `help:"Only the tasks that did not succeed, also those that were killed."`
+	As     string `help:"Id of the new job; default: ID-again-1, or the next number that is free." placeholder:"ID"`
+	Wait   bool   `short:"w" help:"Show the progress until the job has ended. The exit code is 1 unless it completed."`
 	formatFlag
 }
 
@@ -34,14 +33,15 @@ func (jobRunAgainCmd) Help() string {
 
 // Run submits the new job.
 func (cmd *jobRunAgainCmd) Run(ctx context.Context, a *app) error {
-	if cmd.ID == "" && cmd.UID == "" {
-		return plimsoll.Invalid("id", "is missing; give the id of a job, or --uid")
+	wanted, err := cmd.lifetime()
+	if err != nil {
+		return err
 	}
 	c, err := a.client()
 	if err != nil {
 		return err
 	}
-	before, err := c.FindJob(ctx, client.JobName{ID: cmd.ID, UID: cmd.UID})
+	before, err := c.FindJob(ctx, wanted.job())
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (cmd *jobRunAgainCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if cmd.Wait {
-		return a.waitAndPrint(ctx, c, job.Status.ID, cmd.formatFlag)
+		return a.waitAndPrint(ctx, c, lifetime{job.Status.ID, job.Status.UID}, cmd.formatFlag)
 	}
 	return cmd.print(a, viewJob(&job.Status), func(o *output) { o.printf("%s\n", submitted(&job.Status)) })
 }

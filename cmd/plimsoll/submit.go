@@ -75,7 +75,7 @@ func (cmd *submitCmd) Run(ctx context.Context, a *app) error {
 			o.printf("%s\n", submitted(&job.Status))
 		})
 	}
-	return a.waitAndPrint(ctx, c, job.Status.ID, cmd.formatFlag)
+	return a.waitAndPrint(ctx, c, lifetime{job.Status.ID, job.Status.UID}, cmd.formatFlag)
 }
 
 // submitted describes a job that was just submitted.

@@ -110,6 +110,7 @@ func viewJob(s *plimsoll.JobStatus) jobView {
 type taskView struct {
 	ID       string  `json:"id"`
 	Job      string  `json:"job"`
+	JobUID   string  `json:"jobUid,omitempty"` // not in a watch
 	Group    string  `json:"group"`
 	Index    int32   `json:"index"`
 	State    string  `json:"state"`

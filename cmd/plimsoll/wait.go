@@ -45,12 +45,12 @@ func waitReason(s *plimsoll.JobStatus) string {
 }
 
 // wait follows a job until it has ended.
-func (a *app) wait(ctx context.Context, c *client.Client, id string) (plimsoll.JobStatus, error) {
+func (a *app) wait(ctx context.Context, c *client.Client, job lifetime) (plimsoll.JobStatus, error) {
 	p := progress{a: a}
 	defer p.end()
 	defer p.follow()()
 	var last plimsoll.JobStatus
-	for status, err := range c.WatchJob(ctx, id) {
+	for status, err := range c.WatchLifetime(ctx, job.id, job.uid) {
 		if err != nil {
 			return last, err
 		}
@@ -61,8 +61,8 @@ func (a *app) wait(ctx context.Context, c *client.Client, id string) (plimsoll.J
 }
 
 // waitAndPrint follows a job, prints its result, and fails unless it completed.
-func (a *app) waitAndPrint(ctx context.Context, c *client.Client, id string, format formatFlag) error {
-	status, err := a.wait(ctx, c, id)
+func (a *app) waitAndPrint(ctx context.Context, c *client.Client, job lifetime, format formatFlag) error {
+	status, err := a.wait(ctx, c, job)
 	if err != nil {
 		return err
 	}

@@ -127,21 +127,26 @@ func decodeSubmit(_ string, m *pb.SubmitJobRequest) (*engine.SubmitJob, error) {
 }
 
 func decodeKill(_ string, m *pb.KillJobRequest) (*engine.KillJob, error) {
-	return &engine.KillJob{ID: m.GetId(), Reason: m.GetReason()}, nil
+	uid, err := uidFromProto(m.GetUid())
+	return &engine.KillJob{ID: m.GetId(), Reason: m.GetReason(), UID: uid}, err
 }
 
 func decodeScale(_ string, m *pb.ScaleJobRequest) (*engine.ScaleJob, error) {
-	return &engine.ScaleJob{ID: m.GetId(), Group: m.GetGroup(), Count: m.GetCount()}, nil
+	uid, err := uidFromProto(m.GetUid())
+	return &engine.ScaleJob{ID: m.GetId(), Group: m.GetGroup(), Count: m.GetCount(), UID: uid}, err
 }
 
 func decodeDelete(_ string, m *pb.DeleteJobRequest) (*engine.DeleteJob, error) {
-	do := &engine.DeleteJob{ID: m.GetId()}
-	if m.GetUid() == "" {
-		return do, nil
+	uid, err := uidFromProto(m.GetUid())
+	return &engine.DeleteJob{ID: m.GetId(), UID: uid}, err
+}
+
+// uidFromProto reads the uid of a request; zero if there is none.
+func uidFromProto(text string) (plimsoll.UID, error) {
+	if text == "" {
+		return plimsoll.UID{}, nil
 	}
-	var err error
-	do.UID, err = plimsoll.ParseUID(m.GetUid())
-	return do, err //nolint:wrapcheck // it names the field
+	return plimsoll.ParseUID(text) //nolint:wrapcheck // it names the field
 }
 
 func decodeNodeMode(_ string, m *pb.SetNodeModeRequest) (*engine.SetNodeMode, error) {

@@ -10,11 +10,19 @@ func (do *SubmitJob) apply(e *Engine, id uint64, out *Batch) {
 }
 
 func (do *KillJob) apply(e *Engine, id uint64, out *Batch) {
-	reply(out, id, do, Done{}, e.state.Kill(do.ID, do.Reason))
+	err := e.state.CheckLifetime(do.ID, do.UID)
+	if err == nil {
+		err = e.state.Kill(do.ID, do.Reason)
+	}
+	reply(out, id, do, Done{}, err)
 }
 
 func (do *ScaleJob) apply(e *Engine, id uint64, out *Batch) {
-	reply(out, id, do, Done{}, e.state.Scale(do.ID, do.Group, do.Count))
+	err := e.state.CheckLifetime(do.ID, do.UID)
+	if err == nil {
+		err = e.state.Scale(do.ID, do.Group, do.Count)
+	}
+	reply(out, id, do, Done{}, err)
 }
 
 func (do *SetNodeMode) apply(e *Engine, id uint64, out *Batch) {

@@ -66,17 +66,20 @@ type (
 		Spec    *plimsoll.JobSpec
 		Replace bool
 	}
-	// KillJob begins to stop a job.
+	// KillJob begins to stop a job. A zero UID is the present lifetime of the id.
 	KillJob struct {
 		answers[Done]
 
 		ID, Reason string
+		UID        plimsoll.UID
 	}
-	// ScaleJob changes how many tasks a group has; an empty group is the only one.
+	// ScaleJob changes how many tasks a group has; an empty group is the only one. UID is as in
+	// KillJob.
 	ScaleJob struct {
 		answers[Done]
 
 		ID, Group string
+		UID       plimsoll.UID
 		Count     int32
 	}
 	// DeleteJob deletes a job that has ended. A zero UID is the present lifetime of the id.

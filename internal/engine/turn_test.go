@@ -256,6 +256,34 @@ func TestAnInterruptedSubmitWithoutAQueueIsDropped(t *testing.T) {
 	b.same()
 }
 
+// Commands that name the uid of a job do nothing to another job with its id.
+func TestACommandForOneLifetimeOfAnID(t *testing.T) {
+	b := newBench(t, state.Config{}, state.Limits{})
+	b.send(machine("n", 4000), job("j", 2, 1000))
+	b.settle()
+	uid := b.engine.State().Job("j").UID
+	other := plimsoll.MakeUID(uid.Submitted()-1, 1)
+	for _, do := range []engine.Operation{
+		&engine.KillJob{ID: "j", UID: other}, &engine.ScaleJob{ID: "j", Count: 1, UID: other},
+	} {
+		id := b.send(do)
+		b.settle()
+		b.wantCode(id, plimsoll.CodeConflict)
+	}
+	if j := b.engine.State().Job("j"); j.Killed || len(j.Groups[0].Tasks) != 2 {
+		t.Fatalf("the job is %+v", j)
+	}
+	for _, do := range []engine.Operation{
+		&engine.ScaleJob{ID: "j", Count: 1, UID: uid}, &engine.KillJob{ID: "j", UID: uid},
+	} {
+		id := b.send(do)
+		b.settle()
+		if err := b.reply(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Once a kill or a scaling down is acknowledged, none of the unwanted tasks is placed, even if
 // stopping them takes many turns.
 func TestUnwantedTasksAreNotPlaced(t *testing.T) {

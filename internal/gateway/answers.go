@@ -9,6 +9,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
@@ -105,6 +106,25 @@ func (a *answer) hold(n int) error {
 	n, a.unheld = a.unheld, 0
 	return a.charge.holdAnswer(n)
 }
+
+// jobUIDs returns the uids of the jobs of the tasks of a list, and charges the request with them.
+func (a *answer) jobUIDs(uids []plimsoll.UID) ([]string, error) {
+	if len(uids) == 0 {
+		return nil, nil
+	}
+	if err := a.charge.holdAnswer(len(uids) * jobUIDBytes); err != nil {
+		return nil, err
+	}
+	texts := make([]string, len(uids))
+	for i, uid := range uids {
+		texts[i] = uidText(uid)
+	}
+	return texts, nil
+}
+
+// jobUIDBytes bounds the memory of one uid beside its task: the uid, its text and the header of
+// that, and the text in the answer twice.
+const jobUIDBytes = 16 + 16 + 4*(plimsoll.UIDText+6)
 
 // encoded returns a record in the encoding of the answer, and charges the request with its bytes.
 func (a *answer) encoded(kind wire.Kind, key string, data []byte) ([]byte, error) {

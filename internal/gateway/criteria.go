@@ -24,7 +24,8 @@ const (
 // object does not have are zero.
 type criteria struct {
 	ids          []string // of jobs: one of these, in their order
-	job, node    string   // of tasks
+	job, node    string   // of tasks; node: on which they are now
+	lastNode     string   // of tasks: on which the last attempt is or was
 	queue, owner string   // of jobs
 	labels       []string // of jobs: all of these, key or key=value
 	states       []int32  // of jobs or tasks: one of these
@@ -131,8 +132,9 @@ func (c *criteria) period(since, until int64) error {
 
 // restricts reports whether there is any criterion that a record is looked at for.
 func (c *criteria) restricts() bool {
-	return c.queue != "" || c.owner != "" || c.node != "" || len(c.labels) > 0 || len(c.states) > 0 ||
-		len(c.results) > 0 || len(c.exitCodes) > 0 || len(c.ids) > 0 || c.since > 0 || c.until > 0 || c.ended
+	return c.queue != "" || c.owner != "" || c.node != "" || c.lastNode != "" || len(c.labels) > 0 ||
+		len(c.states) > 0 || len(c.results) > 0 || len(c.exitCodes) > 0 || len(c.ids) > 0 ||
+		c.since > 0 || c.until > 0 || c.ended
 }
 
 // indexed reports whether an index of jobs has exactly those that meet the criteria.
@@ -197,6 +199,7 @@ type facts struct {
 	exists       bool
 	key          string // of the record
 	node         []byte // on which a task is now; empty: none
+	lastNode     []byte // of the last attempt of a task
 	queue, owner []byte
 	spec         []byte // the record of a job's specification, for its labels
 	state        int32
@@ -210,6 +213,7 @@ type facts struct {
 func taskFacts(key string, t *wire.TaskFacts) facts {
 	f := facts{
 		exists: true, key: key, state: t.State, result: t.Result, exitCode: t.ExitCode, finished: t.Finished,
+		lastNode: t.Node,
 	}
 	if plimsoll.TaskState(t.State).OnNode() {
 		f.node = t.Node
@@ -255,7 +259,8 @@ func (c *criteria) met(f *facts) bool {
 // metRarer is met for the criteria that few lists have.
 func (c *criteria) metRarer(f *facts) bool {
 	switch {
-	case len(c.results) > 0 && !slices.Contains(c.results, f.result),
+	case c.lastNode != "" && string(f.lastNode) != c.lastNode,
+		len(c.results) > 0 && !slices.Contains(c.results, f.result),
 		len(c.exitCodes) > 0 && (f.result == 0 || !has(c.exitCodes, f.exitCode)),
 		(c.since > 0 || c.until > 0) && (f.finished == 0 || f.finished < c.since || c.until > 0 &&
 			f.finished >= c.until),

@@ -18,28 +18,33 @@ func checkJobFilters(s *replica.Snapshot, want *pb.ListJobsRequest) error {
 	if s.JobsIn(want.GetQueue()) > 0 {
 		return nil // the queue was removed after jobs ended there
 	}
-	return checkFilter(s, wire.KindQueueStatus, "queue", want.GetQueue())
+	return checkFilter(s, wire.KindQueueStatus, "queue", "queue", want.GetQueue())
 }
 
 // checkTaskFilters fails for a job or a node that does not exist. It is called only when the list
-// is empty.
-func checkTaskFilters(s *replica.Snapshot, want *pb.ListTasksRequest) error {
-	if err := checkFilter(s, wire.KindJobStatus, "job", want.GetJob()); err != nil {
-		return err
+// is empty. A list that looks into the archive may be of a job that the snapshot does not have.
+func checkTaskFilters(s *replica.Snapshot, want *pb.ListTasksRequest, archived bool) error {
+	if !archived {
+		if err := checkFilter(s, wire.KindJobStatus, "job", "job", want.GetJob()); err != nil {
+			return err
+		}
+		if err := checkFilter(s, wire.KindNode, "node", "node", want.GetNode()); err != nil {
+			return err
+		}
 	}
-	return checkFilter(s, wire.KindNode, "node", want.GetNode())
+	return checkFilter(s, wire.KindNode, "node", "lastNode", want.GetLastNode())
 }
 
 // checkFilter fails if a filter names an object that does not exist: an empty answer would hide a
 // typo.
-func checkFilter(s *replica.Snapshot, kind wire.Kind, field, name string) error {
+func checkFilter(s *replica.Snapshot, kind wire.Kind, noun, field, name string) error {
 	if name == "" {
 		return nil
 	}
 	if _, ok := s.Get(kind, name); ok {
 		return nil
 	}
-	text := fmt.Sprintf("there is no %s %.200q", field, name)
+	text := fmt.Sprintf("there is no %s %.200q", noun, name)
 	if near := nearestKey(s, kind, name); near != "" {
 		text += fmt.Sprintf("; did you mean %q?", near)
 	}

@@ -113,7 +113,7 @@ func (c *criteria) hashOf(numbers ...uint64) uint64 {
 	for _, n := range numbers {
 		number(n)
 	}
-	for _, s := range []string{c.job, c.node, c.queue, c.owner} {
+	for _, s := range []string{c.job, c.node, c.lastNode, c.queue, c.owner} {
 		text(s)
 	}
 	for _, list := range [][]string{c.ids, c.labels} {

@@ -344,6 +344,9 @@ func (s jobService) KillJob(
 	if err := plimsoll.ValidateID("id", req.Msg.GetId()); err != nil {
 		return nil, err
 	}
+	if _, err := parseLifetime("id", req.Msg.GetId(), "uid", req.Msg.GetUid()); err != nil {
+		return nil, err
+	}
 	if n := len(req.Msg.GetReason()); n > maxReason {
 		return nil, plimsoll.Invalid("reason", "is %d bytes long; at most %d are possible", n, maxReason)
 	}
@@ -373,6 +376,9 @@ func (s jobService) ScaleJob(
 	ctx context.Context, req *connect.Request[pb.ScaleJobRequest],
 ) (*connect.Response[pb.ScaleJobResponse], error) {
 	if err := plimsoll.ValidateID("id", req.Msg.GetId()); err != nil {
+		return nil, err
+	}
+	if _, err := parseLifetime("id", req.Msg.GetId(), "uid", req.Msg.GetUid()); err != nil {
 		return nil, err
 	}
 	if n := req.Msg.GetCount(); n < 0 || n > plimsoll.MaxTasksPerJob {

@@ -29,6 +29,7 @@ type taskList struct {
 	limit     int
 	count     bool
 	mask      *wire.Mask
+	uids      bool // the uids of the tasks' jobs are sent too
 	hash      uint64
 	after     string  // plain: the key behind which the list begins
 	from      *cursor // nil: from the beginning
@@ -46,6 +47,7 @@ func taskListOf(g *Gateway, req *pb.ListTasksRequest) (l taskList, err error) {
 	if err = l.period(req.GetSince(), req.GetUntil()); err != nil {
 		return l, err
 	}
+	l.lastNode, l.uids = req.GetLastNode(), req.GetWithJobUids()
 	l.scope = scopeOf(req.GetScope())
 	l.jobFilter = criteria{
 		owner: req.GetOwner(), queue: req.GetQueue(), labels: req.GetLabels(), ended: l.scope.ended,
@@ -129,7 +131,7 @@ func (g *Gateway) lookAtTasks(s *replica.Snapshot, want *taskList) (*taskLook, e
 	if err != nil {
 		return nil, err
 	}
-	l := &taskLook{snapshot: s, want: want, job: job, ofJobs: !job.all}
+	l := &taskLook{snapshot: s, want: want, job: job, ofJobs: !job.all || want.uids}
 	l.facts = want.restricts()
 	return l, nil
 }

@@ -87,10 +87,13 @@ func (s jobService) orderedTasks(
 			resp.Next = cursorMark + resp.Next
 		}
 	}
-	if p.listed == 0 && want.from == nil && !want.archive && stored == nil {
-		if err := checkTaskFilters(v.Snapshot, req); err != nil {
+	if p.listed == 0 && want.from == nil && next == nil && stored == nil {
+		if err := checkTaskFilters(v.Snapshot, req, want.archive); err != nil {
 			return err
 		}
+	}
+	if resp.JobUids, err = a.jobUIDs(p.uids); err != nil {
+		return err
 	}
 	if want.count {
 		if resp.Total, resp.TotalAtLeast, err = p.count(); err != nil {
@@ -111,6 +114,7 @@ type taskPages struct {
 	answer *answer
 
 	listed  int
+	uids    []plimsoll.UID // of the jobs of the listed tasks, if they are wanted
 	damaged []plimsoll.UID
 }
 
@@ -173,6 +177,9 @@ func (p *taskPages) phase(phase uint8) (next *cursor, err error) {
 			return nil, err
 		}
 		p.answer.Add(fieldTasks, record)
+		if p.want.uids {
+			p.uids = append(p.uids, task.at.uid)
+		}
 		p.listed++
 		place = task.at
 		if page.tasks = page.tasks[1:]; page == &far {

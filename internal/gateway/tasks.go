@@ -120,7 +120,7 @@ func (s jobService) foundJob(ctx context.Context, v *pinned, want *taskList) (*s
 	case !kept.kept() || want.after != "":
 		return nil, nil // the list is empty, and the rest of one whose job was removed meanwhile is
 	}
-	if near := checkFilter(v.Snapshot, wire.KindJobStatus, "job", want.life.id); near != nil {
+	if near := checkFilter(v.Snapshot, wire.KindJobStatus, "job", "job", want.life.id); near != nil {
 		return nil, near
 	}
 	return nil, err
@@ -135,6 +135,7 @@ func (s jobService) plainTasks(
 		return err
 	}
 	resp := &pb.ListTasksResponse{Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age)}
+	var uids []plimsoll.UID
 	seen, listed, last := 0, 0, ""
 	for key, data := range look.tasks(want.after) {
 		if seen++; seen%lookEvery == 0 && ctx.Err() != nil {
@@ -159,11 +160,14 @@ func (s jobService) plainTasks(
 			return err
 		}
 		a.Add(fieldTasks, record)
+		if want.uids {
+			uids = append(uids, look.lastUID)
+		}
 		listed++
 		last = key
 	}
 	if listed == 0 && want.after == "" {
-		if err := checkTaskFilters(v.Snapshot, req); err != nil {
+		if err := checkTaskFilters(v.Snapshot, req, false); err != nil {
 			return err
 		}
 	}
@@ -171,6 +175,9 @@ func (s jobService) plainTasks(
 		if resp.Total, resp.TotalAtLeast, err = look.count(ctx); err != nil {
 			return err
 		}
+	}
+	if resp.JobUids, err = a.jobUIDs(uids); err != nil {
+		return err
 	}
 	return a.Finish(resp)
 }

@@ -210,6 +210,14 @@ func TestBadInputIsRefusedBeforeTheLeaderSeesIt(t *testing.T) {
 			"not a possible id",
 		},
 		{
+			"kill an impossible uid", second(call(s.jobs.KillJob, &pb.KillJobRequest{Id: "a", Uid: "b"})), "uid",
+			"is not a uid",
+		},
+		{
+			"scale an impossible uid", second(call(s.jobs.ScaleJob, &pb.ScaleJobRequest{Id: "a", Uid: "b"})), "uid",
+			"is not a uid",
+		},
+		{
 			"kill with an endless reason", second(call(s.jobs.KillJob, &pb.KillJobRequest{Id: "a", Reason: long})),
 			"reason", "at most 1024",
 		},

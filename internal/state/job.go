@@ -116,6 +116,16 @@ func (s *State) Kill(id, reason string) error {
 	return nil
 }
 
+// CheckLifetime fails if the job with an id has another uid than the given one. A zero uid stands
+// for that of any job.
+func (s *State) CheckLifetime(id string, uid plimsoll.UID) error {
+	if j := s.jobs[id]; j != nil && !uid.IsZero() && uid != j.UID {
+		return plimsoll.Errorf(plimsoll.CodeConflict,
+			"the id %q belongs to a job with the uid %s now; the one with the uid %s has ended", id, j.UID, uid)
+	}
+	return nil
+}
+
 func (s *State) liveJob(id string) (*Job, error) {
 	j := s.jobs[id]
 	if j == nil || j.forgetting && j.State == plimsoll.JobNew {

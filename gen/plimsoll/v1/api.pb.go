@@ -1168,7 +1168,10 @@ type KillJobRequest struct {
 	// A repeated call with the same token gets the first call's answer and has no further effect.
 	// Each command has a token of its own, of at most 128 bytes. Empty: the call must not be repeated
 	// when its outcome is not known.
-	Token         string `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
+	Token string `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
+	// The lifetime of the id that is meant; the call is refused if it is not the present one. Empty:
+	// the present one.
+	Uid           string `protobuf:"bytes,4,opt,name=uid,proto3" json:"uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1220,6 +1223,13 @@ func (x *KillJobRequest) GetReason() string {
 func (x *KillJobRequest) GetToken() string {
 	if x != nil {
 		return x.Token
+	}
+	return ""
+}
+
+func (x *KillJobRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
 	}
 	return ""
 }
@@ -1278,7 +1288,9 @@ type ScaleJobRequest struct {
 	// The number of tasks that the group shall have.
 	Count int32 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
 	// As KillJobRequest.token.
-	Token         string `protobuf:"bytes,4,opt,name=token,proto3" json:"token,omitempty"`
+	Token string `protobuf:"bytes,4,opt,name=token,proto3" json:"token,omitempty"`
+	// As KillJobRequest.uid.
+	Uid           string `protobuf:"bytes,5,opt,name=uid,proto3" json:"uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1337,6 +1349,13 @@ func (x *ScaleJobRequest) GetCount() int32 {
 func (x *ScaleJobRequest) GetToken() string {
 	if x != nil {
 		return x.Token
+	}
+	return ""
+}
+
+func (x *ScaleJobRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
 	}
 	return ""
 }
@@ -1681,7 +1700,11 @@ type ListTasksRequest struct {
 	// Also count the tasks that pass.
 	Count bool `protobuf:"varint,20,opt,name=count,proto3" json:"count,omitempty"`
 	// Only tasks whose last attempt ended with one of these exit codes; empty: all.
-	ExitCodes     []int32 `protobuf:"varint,21,rep,packed,name=exit_codes,json=exitCodes,proto3" json:"exit_codes,omitempty"`
+	ExitCodes []int32 `protobuf:"varint,21,rep,packed,name=exit_codes,json=exitCodes,proto3" json:"exit_codes,omitempty"`
+	// Tasks whose last attempt is or was on this node, also when they have ended.
+	LastNode string `protobuf:"bytes,22,opt,name=last_node,json=lastNode,proto3" json:"last_node,omitempty"`
+	// Also send the uids of the tasks' jobs.
+	WithJobUids   bool `protobuf:"varint,23,opt,name=with_job_uids,json=withJobUids,proto3" json:"with_job_uids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1863,6 +1886,20 @@ func (x *ListTasksRequest) GetExitCodes() []int32 {
 	return nil
 }
 
+func (x *ListTasksRequest) GetLastNode() string {
+	if x != nil {
+		return x.LastNode
+	}
+	return ""
+}
+
+func (x *ListTasksRequest) GetWithJobUids() bool {
+	if x != nil {
+		return x.WithJobUids
+	}
+	return false
+}
+
 type ListTasksResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The page, in the order of the list.
@@ -1882,7 +1919,9 @@ type ListTasksResponse struct {
 	// As ListJobsResponse.
 	PinUntil int64 `protobuf:"varint,8,opt,name=pin_until,json=pinUntil,proto3" json:"pin_until,omitempty"`
 	// Uids of jobs whose tasks belong to this page and cannot be read.
-	Damaged       []string `protobuf:"bytes,9,rep,name=damaged,proto3" json:"damaged,omitempty"`
+	Damaged []string `protobuf:"bytes,9,rep,name=damaged,proto3" json:"damaged,omitempty"`
+	// The uids of the tasks' jobs, in the order of the tasks, if the request asks for them.
+	JobUids       []string `protobuf:"bytes,10,rep,name=job_uids,json=jobUids,proto3" json:"job_uids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1976,6 +2015,13 @@ func (x *ListTasksResponse) GetPinUntil() int64 {
 func (x *ListTasksResponse) GetDamaged() []string {
 	if x != nil {
 		return x.Damaged
+	}
+	return nil
+}
+
+func (x *ListTasksResponse) GetJobUids() []string {
+	if x != nil {
+		return x.JobUids
 	}
 	return nil
 }
@@ -5749,18 +5795,20 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\"^\n" +
 	"\x10WatchJobResponse\x12.\n" +
 	"\x06status\x18\x01 \x01(\v2\x16.plimsoll.v1.JobStatusR\x06status\x12\x1a\n" +
-	"\barchived\x18\x02 \x01(\bR\barchived\"N\n" +
+	"\barchived\x18\x02 \x01(\bR\barchived\"`\n" +
 	"\x0eKillJobRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x14\n" +
-	"\x05token\x18\x03 \x01(\tR\x05token\"A\n" +
+	"\x05token\x18\x03 \x01(\tR\x05token\x12\x10\n" +
+	"\x03uid\x18\x04 \x01(\tR\x03uid\"A\n" +
 	"\x0fKillJobResponse\x12.\n" +
-	"\x06status\x18\x01 \x01(\v2\x16.plimsoll.v1.JobStatusR\x06status\"c\n" +
+	"\x06status\x18\x01 \x01(\v2\x16.plimsoll.v1.JobStatusR\x06status\"u\n" +
 	"\x0fScaleJobRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\tR\x05group\x12\x14\n" +
 	"\x05count\x18\x03 \x01(\x05R\x05count\x12\x14\n" +
-	"\x05token\x18\x04 \x01(\tR\x05token\"B\n" +
+	"\x05token\x18\x04 \x01(\tR\x05token\x12\x10\n" +
+	"\x03uid\x18\x05 \x01(\tR\x03uid\"B\n" +
 	"\x10ScaleJobResponse\x12.\n" +
 	"\x06status\x18\x01 \x01(\v2\x16.plimsoll.v1.JobStatusR\x06status\"J\n" +
 	"\x10DeleteJobRequest\x12\x0e\n" +
@@ -5778,7 +5826,7 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x1b\n" +
 	"\tage_nanos\x18\x04 \x01(\x03R\bageNanos\x12\x1a\n" +
-	"\barchived\x18\x05 \x01(\bR\barchived\"\xf6\x04\n" +
+	"\barchived\x18\x05 \x01(\bR\barchived\"\xb7\x05\n" +
 	"\x10ListTasksRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12.\n" +
@@ -5802,7 +5850,9 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x06fields\x18\x13 \x03(\tR\x06fields\x12\x14\n" +
 	"\x05count\x18\x14 \x01(\bR\x05count\x12\x1d\n" +
 	"\n" +
-	"exit_codes\x18\x15 \x03(\x05R\texitCodes\"\x92\x02\n" +
+	"exit_codes\x18\x15 \x03(\x05R\texitCodes\x12\x1b\n" +
+	"\tlast_node\x18\x16 \x01(\tR\blastNode\x12\"\n" +
+	"\rwith_job_uids\x18\x17 \x01(\bR\vwithJobUids\"\xad\x02\n" +
 	"\x11ListTasksResponse\x12'\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x11.plimsoll.v1.TaskR\x05tasks\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\tR\x04next\x12\x1a\n" +
@@ -5812,7 +5862,9 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x05total\x18\x06 \x01(\x03R\x05total\x12$\n" +
 	"\x0etotal_at_least\x18\a \x01(\bR\ftotalAtLeast\x12\x1b\n" +
 	"\tpin_until\x18\b \x01(\x03R\bpinUntil\x12\x18\n" +
-	"\adamaged\x18\t \x03(\tR\adamaged\"\x94\x01\n" +
+	"\adamaged\x18\t \x03(\tR\adamaged\x12\x19\n" +
+	"\bjob_uids\x18\n" +
+	" \x03(\tR\ajobUids\"\x94\x01\n" +
 	"\x13ListAttemptsRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x17\n" +
 	"\ajob_uid\x18\x02 \x01(\tR\x06jobUid\x12:\n" +
