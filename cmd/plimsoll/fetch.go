@@ -70,8 +70,8 @@ func (cmd *jobFetchCmd) Run(ctx context.Context, a *app) (err error) {
 	return f.tell()
 }
 
-// tasks returns the chosen tasks of a job. If there are none, the sentence says why. The command line
-// names the job, or one task of it.
+// tasks returns the chosen tasks of a job. If there are none, the sentence says why. The command
+// line names the job, or one task of it.
 func (cmd *jobFetchCmd) tasks(
 	ctx context.Context, c *client.Client, of, named lifetime,
 ) (chosen []plimsoll.Task, none string, err error) {
