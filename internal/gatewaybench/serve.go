@@ -86,7 +86,7 @@ func statuses() []plimsoll.JobStatus {
 
 // serveLeader serves the records to gateways, and to users as encodingLeader does.
 func serveLeader(ctx context.Context, announce func(string)) error {
-	source, err := replica.NewSource(replica.SourceConfig{Epoch: 1, InstanceUUID: "gatewaybench"}, nil)
+	source, err := replica.NewSource(replica.SourceConfig{Epoch: 1, Leader: "gatewaybench"}, nil)
 	if err != nil {
 		return fmt.Errorf("start a leader: %w", err)
 	}
