@@ -150,8 +150,8 @@ func (c *Client) Events(ctx context.Context, filter EventFilter) (EventPage, err
 
 // FollowEvents reads events from filter.Start on and then new ones as they happen, until its
 // context ends. A gateway of an older version is asked for new events every interval instead, with
-// at most filter.Count in one request; 0: half a second. After a change of the leader the reading
-// goes on with the new leader's first event.
+// at most filter.Count in one request; 0: half a second. Where ids begin anew, under another
+// InstanceUUID, the reading goes on with the oldest event.
 func (c *Client) FollowEvents(
 	ctx context.Context, filter EventFilter, interval time.Duration,
 ) iter.Seq2[EventRecord, error] {
