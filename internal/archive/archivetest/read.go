@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/archive"
@@ -70,6 +71,36 @@ var readCases = []testCase{
 		}
 	}},
 	{"a list that is read while jobs come and go has each that stays once", movingList},
+	{"a job has all labels of a question", func(t tester, h Harness, _ uint64) {
+		a, m := open(t, h), newModel()
+		for i, labels := range []map[string]string{
+			nil, {"app": "1"}, {"zone": "1"}, {"app": "1", "zone": "1"}, {"app": "1", "zone": "2"},
+		} {
+			j := plain(i, "job")
+			j.Labels = labels
+			m.write(j)
+			a.write(t, j.Job)
+		}
+		for _, labels := range [][]string{{"app=1"}, {"app=1", "zone=1"}, {"zone=1", "app=1"}, {"app", "zone=2"}} {
+			list(t, a, m, archive.JobQuery{Labels: labels})
+		}
+	}},
+	{"pages move on over many jobs that are not of the question", func(t tester, h Harness, _ uint64) {
+		a, m := open(t, h), newModel()
+		long := plain(0, "long") // the jobs of a question may have been submitted as long before their ends
+		long.Finished = start + int64(24*time.Hour)
+		jobs := []*written{long}
+		for i := range 799 {
+			jobs = append(jobs, plain(1+i, "job"))
+		}
+		m.write(jobs...)
+		a.write(t, unwritten(jobs[:400]...)...)
+		a.write(t, unwritten(jobs[400:]...)...)
+		for _, ascending := range []bool{false, true} {
+			list(t, a, m, archive.JobQuery{Ascending: ascending, FinishedFrom: long.Finished, Queue: "root.a"})
+			list(t, a, m, archive.JobQuery{Ascending: ascending, FinishedFrom: long.Finished})
+		}
+	}},
 	{"a page keeps to its bytes, but for its first job or task", func(t tester, h Harness, _ uint64) {
 		a, m := open(t, h), newModel()
 		for i, size := range []int{10, 5000, 10, 10, 9000, 1} {

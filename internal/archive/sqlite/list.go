@@ -190,9 +190,10 @@ func (l *some) density() float64 { return 0 } // its entries are in memory: aski
 
 // union gives the entries of any of its lists, each once.
 type union struct {
-	dir   direction
-	lists []list
-	heads []head
+	dir    direction
+	lists  []list
+	heads  []head
+	budget *budget
 }
 
 // head is the last answer of a list of a union.
@@ -202,23 +203,48 @@ type head struct {
 	valid  bool
 	entry  entry
 	ok     bool
+	cut    bool // the budget ended the search: entry is one that no other of the list comes before
 }
 
 func (l *union) from(e entry, behind bool) (best entry, ok bool, err error) {
+	cut := false
 	for i := range l.lists {
 		h := &l.heads[i]
 		if !h.still(l.dir, e, behind) {
-			found, ok, err := l.lists[i].from(e, behind)
-			if err != nil {
+			if err := l.ask(i, e, behind); err != nil {
 				return e, false, err
 			}
-			*h = head{e, behind, true, found, ok}
 		}
-		if h.ok && (!ok || l.dir.compare(h.entry, best) < 0) {
-			best, ok = h.entry, true
+		if !h.ok {
+			continue
+		}
+		if c := l.dir.compare(h.entry, best); !ok || c < 0 || c == 0 && h.cut {
+			best, ok, cut = h.entry, true, h.cut
 		}
 	}
+	if cut {
+		return best, false, errBudget
+	}
 	return best, ok, nil
+}
+
+// ask asks one of the lists. It may use its part of the budget alone: the next answer can only begin
+// behind e if each list has come further.
+func (l *union) ask(i int, e entry, behind bool) error {
+	from, past := e, behind
+	if h := &l.heads[i]; h.cut && l.dir.compare(h.asked, e) <= 0 && l.dir.compare(e, h.entry) < 0 {
+		from, past = h.entry, false
+	}
+	kept := l.budget.left - l.budget.left/(len(l.lists)-i)
+	l.budget.left -= kept
+	found, ok, err := l.lists[i].from(from, past)
+	l.budget.left += kept
+	cut := errors.Is(err, errBudget)
+	if err != nil && !cut {
+		return err
+	}
+	l.heads[i] = head{asked: e, behind: behind, valid: !cut, entry: found, ok: ok || cut, cut: cut}
+	return nil
 }
 
 func (l *union) density() (sum float64) {
@@ -258,6 +284,9 @@ func newAll(dir direction, lists []list) list {
 func (l *all) from(e entry, behind bool) (entry, bool, error) {
 	for i := 0; i < len(l.lists); i++ {
 		found, ok, err := l.lists[i].from(e, behind)
+		if errors.Is(err, errBudget) && l.dir.compare(found, e) > 0 {
+			e = found // no entry of this list comes before it
+		}
 		if !ok || err != nil {
 			return e, false, err
 		}
@@ -307,7 +336,7 @@ func (x *index) of(d direction, words ...word) (list, error) {
 		}
 	})
 	slices.SortFunc(recent.entries, d.compare)
-	return &union{d, append(lists, recent), make([]head, len(lists)+1)}, err
+	return &union{d, append(lists, recent), make([]head, len(lists)+1), x.budget}, err
 }
 
 // criteriaOf returns a set of words for each criterion of a query that has words: a job that meets
