@@ -875,7 +875,8 @@ type ReadTaskLogRequest struct {
 	// Uid of the task's job; empty: the job that has the id now, or had it last on the node.
 	Uid string `protobuf:"bytes,9,opt,name=uid,proto3" json:"uid,omitempty"`
 	// Where to begin in each stream, as in ReadLogsRequest; 0: at the beginning.
-	StdoutFrom    int64 `protobuf:"varint,10,opt,name=stdout_from,json=stdoutFrom,proto3" json:"stdout_from,omitempty"`
+	StdoutFrom int64 `protobuf:"varint,10,opt,name=stdout_from,json=stdoutFrom,proto3" json:"stdout_from,omitempty"`
+	// As stdout_from.
 	StderrFrom    int64 `protobuf:"varint,11,opt,name=stderr_from,json=stderrFrom,proto3" json:"stderr_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

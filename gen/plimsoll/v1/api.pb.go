@@ -3355,7 +3355,8 @@ type ReadLogsRequest struct {
 	JobUid string `protobuf:"bytes,9,opt,name=job_uid,json=jobUid,proto3" json:"job_uid,omitempty"`
 	// Where to begin in each stream: the field next of the last answer that was received; 0: at the
 	// beginning.
-	StdoutFrom    int64 `protobuf:"varint,10,opt,name=stdout_from,json=stdoutFrom,proto3" json:"stdout_from,omitempty"`
+	StdoutFrom int64 `protobuf:"varint,10,opt,name=stdout_from,json=stdoutFrom,proto3" json:"stdout_from,omitempty"`
+	// As stdout_from.
 	StderrFrom    int64 `protobuf:"varint,11,opt,name=stderr_from,json=stderrFrom,proto3" json:"stderr_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3480,8 +3481,9 @@ type ReadLogsResponse struct {
 	Time int64 `protobuf:"varint,4,opt,name=time,proto3" json:"time,omitempty"`
 	// The place behind the data in its stream, from which a later call goes on. 0: not known.
 	Next int64 `protobuf:"varint,5,opt,name=next,proto3" json:"next,omitempty"`
-	// The attempt that is read, and the lifetime of its job.
-	Attempt       int32  `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// The attempt that is read.
+	Attempt int32 `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// The lifetime of its job.
 	JobUid        string `protobuf:"bytes,7,opt,name=job_uid,json=jobUid,proto3" json:"job_uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
