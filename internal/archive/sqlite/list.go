@@ -228,8 +228,8 @@ func (l *union) from(e entry, behind bool) (best entry, ok bool, err error) {
 	return best, ok, nil
 }
 
-// ask asks one of the lists. It may use its part of the budget alone: the next answer can only begin
-// behind e if each list has come further.
+// ask asks one of the lists. It may use its part of the budget alone: the next answer can only
+// begin behind e if each list has come further.
 func (l *union) ask(i int, e entry, behind bool) error {
 	from, past := e, behind
 	if h := &l.heads[i]; h.cut && l.dir.compare(h.asked, e) <= 0 && l.dir.compare(e, h.entry) < 0 {
