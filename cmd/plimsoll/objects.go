@@ -28,7 +28,7 @@ func checkObject(ctx context.Context, c *client.Client, object string) error {
 	if near := plimsoll.Nearest(object, names); near != "" {
 		text += fmt.Sprintf("; did you mean %q?", near)
 	}
-	return plimsoll.Invalid("--object", "%s", text)
+	return &plimsoll.Error{Code: plimsoll.CodeNotFound, Field: "--object", Msg: text}
 }
 
 // isObject reports whether a job or task has the id.

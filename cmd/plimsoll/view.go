@@ -183,7 +183,8 @@ func viewTask(t *plimsoll.Task, waits string) taskView {
 		Created: stamp(t.Created), Bound: stamp(t.Bound), Starting: stamp(t.Starting), Started: stamp(t.Started),
 		Stopping: stamp(t.Stopping), Finished: stamp(t.Finished),
 	}
-	if t.Result != plimsoll.ResultNone && t.Attempt > 0 && t.ExitCode >= 0 {
+	ended := t.Result != plimsoll.ResultNone && t.State != plimsoll.TaskStopping
+	if ended && t.Attempt > 0 && t.ExitCode >= 0 {
 		v.ExitCode = &t.ExitCode
 	}
 	for _, e := range t.Earlier {

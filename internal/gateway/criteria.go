@@ -218,6 +218,9 @@ func taskFacts(key string, t *wire.TaskFacts) facts {
 	if plimsoll.TaskState(t.State).OnNode() {
 		f.node = t.Node
 	}
+	if plimsoll.TaskState(t.State) == plimsoll.TaskStopping {
+		f.result, f.exitCode = 0, 0 // the record has the result that the attempt will end with
+	}
 	return f
 }
 

@@ -265,8 +265,12 @@ func (c *cell) tasksOfAll(req *pb.ListTasksRequest) (ids []string) {
 		}
 		for i := range j.tasks {
 			t := &j.tasks[i]
-			if len(req.GetResults()) > 0 && !slices.Contains(req.GetResults(), pb.TaskResult(t.Result)) ||
-				len(req.GetExitCodes()) > 0 && (t.Result == 0 || !slices.Contains(req.GetExitCodes(), t.ExitCode)) {
+			result := t.Result
+			if t.State == plimsoll.TaskStopping {
+				result = plimsoll.ResultNone // it has not ended
+			}
+			if len(req.GetResults()) > 0 && !slices.Contains(req.GetResults(), pb.TaskResult(result)) ||
+				len(req.GetExitCodes()) > 0 && (result == 0 || !slices.Contains(req.GetExitCodes(), t.ExitCode)) {
 				continue
 			}
 			phase := 0
