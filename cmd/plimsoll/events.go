@@ -60,6 +60,9 @@ func (cmd *eventsCmd) Run(ctx context.Context, a *app) error {
 		}
 		return cmd.printAll(a, records)
 	}
+	if err := cmd.checkStart(ctx, c); err != nil {
+		return err
+	}
 	if cmd.Start == nil && count > 0 {
 		if filter.Start, err = latest(ctx, c, filter, count); err != nil {
 			return err
@@ -144,6 +147,20 @@ func latest(ctx context.Context, c *client.Client, filter client.EventFilter, co
 	}
 	start := max(page.Highest-count+1, page.Lowest)
 	return &start, nil
+}
+
+// checkStart refuses an id behind that of the next event. It is of other ids: those of a store that
+// was replaced, say.
+func (cmd *eventsCmd) checkStart(ctx context.Context, c *client.Client) error {
+	if cmd.Start == nil {
+		return nil
+	}
+	page, err := c.Events(ctx, client.EventFilter{Count: 1})
+	if err == nil && *cmd.Start > page.Highest+1 {
+		err = plimsoll.Invalid("--start", "is %d, and the newest event has the id %d; leave it out for the latest events",
+			*cmd.Start, page.Highest)
+	}
+	return err
 }
 
 // readEvents reads pages until it has count events or there are no more; 0: all.
