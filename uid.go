@@ -28,6 +28,14 @@ func MakeUID(submitted int64, revision uint64) UID {
 // String returns the uid in 26 digits and lower-case letters, which sort as the uids do.
 func (u UID) String() string { return uidEncoding.EncodeToString(u[:]) }
 
+// Text returns the text of String, and an empty one for no uid.
+func (u UID) Text() string {
+	if u.IsZero() {
+		return ""
+	}
+	return u.String()
+}
+
 // Append appends the text of String to dst.
 func (u UID) Append(dst []byte) []byte { return uidEncoding.AppendEncode(dst, u[:]) }
 

@@ -70,17 +70,9 @@ func (c *Client) FindJob(ctx context.Context, name JobName) (FoundJob, error) {
 // and attempts. A zero uid stands for the newest job with the id, and the id may be empty beside a
 // uid.
 func (c *Client) DeleteJob(ctx context.Context, id string, uid plimsoll.UID) error {
-	req := &pb.DeleteJobRequest{Id: id, Uid: uidText(uid), Token: tokenOf(ctx)}
+	req := &pb.DeleteJobRequest{Id: id, Uid: uid.Text(), Token: tokenOf(ctx)}
 	_, err := change(ctx, c, c.jobs.DeleteJob, req)
 	return err
-}
-
-// uidText returns a uid for a request; empty for zero.
-func uidText(uid plimsoll.UID) string {
-	if uid.IsZero() {
-		return ""
-	}
-	return uid.String()
 }
 
 // WatchJob sends the job's status now and after each change. The last one says that the job has
@@ -95,7 +87,7 @@ func (c *Client) WatchLifetime(
 	ctx context.Context, id string, uid plimsoll.UID,
 ) iter.Seq2[plimsoll.JobStatus, error] {
 	return func(yield func(plimsoll.JobStatus, error) bool) {
-		req := &pb.WatchJobRequest{Id: id, Uid: uidText(uid)}
+		req := &pb.WatchJobRequest{Id: id, Uid: uid.Text()}
 		for r := c.newRetry(); ; {
 			done, err := c.watchOnce(ctx, req, r, yield)
 			if done {
@@ -148,7 +140,7 @@ func (c *Client) KillJob(ctx context.Context, id, reason string) (plimsoll.JobSt
 func (c *Client) KillLifetime(
 	ctx context.Context, id string, uid plimsoll.UID, reason string,
 ) (plimsoll.JobStatus, error) {
-	req := &pb.KillJobRequest{Id: id, Uid: uidText(uid), Reason: reason, Token: tokenOf(ctx)}
+	req := &pb.KillJobRequest{Id: id, Uid: uid.Text(), Reason: reason, Token: tokenOf(ctx)}
 	res, err := change(ctx, c, c.jobs.KillJob, req)
 	if err != nil {
 		return plimsoll.JobStatus{}, err
@@ -165,7 +157,7 @@ func (c *Client) ScaleJob(ctx context.Context, id, group string, count int32) (p
 func (c *Client) ScaleLifetime(
 	ctx context.Context, id string, uid plimsoll.UID, group string, count int32,
 ) (plimsoll.JobStatus, error) {
-	req := &pb.ScaleJobRequest{Id: id, Uid: uidText(uid), Group: group, Count: count, Token: tokenOf(ctx)}
+	req := &pb.ScaleJobRequest{Id: id, Uid: uid.Text(), Group: group, Count: count, Token: tokenOf(ctx)}
 	res, err := change(ctx, c, c.jobs.ScaleJob, req)
 	if err != nil {
 		return plimsoll.JobStatus{}, err

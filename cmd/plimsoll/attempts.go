@@ -34,7 +34,7 @@ func (cmd *taskAttemptsCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	attempts, err := allAttempts(ctx, c, task.id, task.uidText())
+	attempts, err := allAttempts(ctx, c, task.id, task.uid.Text())
 	if err != nil {
 		return err
 	}

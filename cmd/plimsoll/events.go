@@ -54,7 +54,7 @@ func (cmd *eventsCmd) Run(ctx context.Context, a *app) error {
 			return err
 		}
 		if len(records) == 0 {
-			if _, err := c.FindJob(ctx, client.JobName{UID: object.uidText()}); err != nil {
+			if _, err := c.FindJob(ctx, client.JobName{UID: object.uid.Text()}); err != nil {
 				return err
 			}
 		}

@@ -113,8 +113,8 @@ func explainable(ctx context.Context, c *client.Client, l lifetime) (string, err
 		return id, err
 	}
 	for _, filter := range []client.TaskFilter{
-		{Job: id, JobUID: l.uidText(), States: []plimsoll.TaskState{plimsoll.TaskPending}, PageSize: 1},
-		{Job: id, JobUID: l.uidText(), PageSize: 1},
+		{Job: id, JobUID: l.uid.Text(), States: []plimsoll.TaskState{plimsoll.TaskPending}, PageSize: 1},
+		{Job: id, JobUID: l.uid.Text(), PageSize: 1},
 	} {
 		for t, err := range c.Tasks(ctx, filter) {
 			if plimsoll.CodeOf(err) == plimsoll.CodeNotFound {
@@ -134,7 +134,7 @@ func inStore(ctx context.Context, c *client.Client, l lifetime) error {
 	if l.uid.IsZero() {
 		return nil
 	}
-	job, err := c.FindJob(ctx, client.JobName{UID: l.uidText(), Fields: []string{"status.state"}})
+	job, err := c.FindJob(ctx, client.JobName{UID: l.uid.Text(), Fields: []string{"status.state"}})
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func (cmd *jobFetchCmd) Run(ctx context.Context, a *app) (err error) {
 	}
 	task := wanted
 	if cmd.Task != "" {
-		if task, err = parseLifetime("--task", cmd.Task, wanted.uidText()); err != nil {
+		if task, err = parseLifetime("--task", cmd.Task, wanted.uid.Text()); err != nil {
 			return err
 		}
 		wanted.uid = task.uid
@@ -58,7 +58,7 @@ func (cmd *jobFetchCmd) Run(ctx context.Context, a *app) (err error) {
 		return nil
 	}
 	f := fetch{
-		a: a, c: c, uid: wanted.uidText(), dir: cmd.Dir, force: cmd.Force, lost: unread{what: "outputs"},
+		a: a, c: c, uid: wanted.uid.Text(), dir: cmd.Dir, force: cmd.Force, lost: unread{what: "outputs"},
 		progress: progress{a: a},
 	}
 	defer func() { err = errors.Join(err, f.close()) }()
@@ -87,7 +87,7 @@ func (cmd *jobFetchCmd) tasks(
 	tasks, none := []plimsoll.Task{task}, notFailed(named.id)
 	if !isTask {
 		none = noneFailed(of.id)
-		if tasks, err = allTasks(ctx, c, client.TaskFilter{Job: of.id, JobUID: of.uidText()}); err != nil {
+		if tasks, err = allTasks(ctx, c, client.TaskFilter{Job: of.id, JobUID: of.uid.Text()}); err != nil {
 			return nil, "", err
 		}
 	}

@@ -49,7 +49,7 @@ func (cmd *jobGetCmd) Run(ctx context.Context, a *app) error {
 		a.out.printf("%s\n", wanted)
 		return nil
 	}
-	filter, most := client.TaskFilter{Job: job.Status.ID, JobUID: uidText(&job.Status)}, 0
+	filter, most := client.TaskFilter{Job: job.Status.ID, JobUID: job.Status.UID.Text()}, 0
 	if cmd.Output == "table" {
 		filter.Sort, most = client.TaskSortFailedFirst, shownTasks
 	}
@@ -65,7 +65,7 @@ func (cmd *jobGetCmd) Run(ctx context.Context, a *app) error {
 	}
 	views := viewTasks(tasks, &job.Status)
 	for i := range views {
-		views[i].JobUID = uidText(&job.Status)
+		views[i].JobUID = job.Status.UID.Text()
 	}
 	if cmd.Attempts {
 		if err := readAttempts(ctx, c, tasks, views, filter.JobUID); err != nil {
@@ -101,7 +101,7 @@ func printJobFile(a *app, job *plimsoll.Job) error {
 	if at := stamp(s.Submitted); at != nil {
 		a.out.printf(", submitted %s", *at)
 	}
-	if uid := uidText(s); uid != "" {
+	if uid := s.UID.Text(); uid != "" {
 		a.out.printf(", uid %s", uid)
 	}
 	a.out.printf("\n")
@@ -134,7 +134,7 @@ func printJob(a *app, o *output, job *client.FoundJob) {
 		[2]string{"reason", jobReason(s)}, [2]string{"queue", s.Queue},
 		[2]string{"owner", s.Owner}, [2]string{"submitted", ago(a.now(), s.Submitted)},
 		[2]string{"started", ago(a.now(), s.Started)},
-		[2]string{"finished", ago(a.now(), s.Finished)}, [2]string{"uid", uidText(s)},
+		[2]string{"finished", ago(a.now(), s.Finished)}, [2]string{"uid", s.UID.Text()},
 		[2]string{"again of", job.Spec.AgainOf}, [2]string{"archived", archived})
 	o.printf("\n")
 	rows := make([][]string, len(s.Groups))

@@ -168,15 +168,7 @@ func jobRow(s *plimsoll.JobStatus, when instants) []string {
 var jobWideHeader = append(slices.Clip(jobHeader), "STARTED", "FINISHED", "UID", "REASON")
 
 func jobWideRow(s *plimsoll.JobStatus, when instants) []string {
-	return append(jobRow(s, when), when(s.Started), when(s.Finished), uidText(s), jobReason(s))
-}
-
-// uidText returns the uid of a job; empty: a server of before uids.
-func uidText(s *plimsoll.JobStatus) string {
-	if s.UID.IsZero() {
-		return ""
-	}
-	return s.UID.String()
+	return append(jobRow(s, when), when(s.Started), when(s.Finished), s.UID.Text(), jobReason(s))
 }
 
 // watch lists jobs and prints each change.

@@ -38,16 +38,8 @@ func parseLifetime(field, text, uid string) (l lifetime, err error) {
 // String returns what names the same lifetime on another command line.
 func (l lifetime) String() string { return plimsoll.LifetimeName(l.id, l.uid) }
 
-// uidText returns the uid for a request; empty: there is none.
-func (l lifetime) uidText() string {
-	if l.uid.IsZero() {
-		return ""
-	}
-	return l.uid.String()
-}
-
 // job returns the name of the job for a request.
-func (l lifetime) job() client.JobName { return client.JobName{ID: l.id, UID: l.uidText()} }
+func (l lifetime) job() client.JobName { return client.JobName{ID: l.id, UID: l.uid.Text()} }
 
 // withID returns the lifetime with the id of its job, which is asked for if only the uid is known.
 func (l lifetime) withID(ctx context.Context, c *client.Client) (lifetime, error) {

@@ -69,7 +69,7 @@ func (cmd *jobLogsCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	l := logs{a: a, c: c, failed: cmd.Failed, allAttempts: cmd.AllAttempts, options: client.LogOptions{
-		JobUID: wanted.uidText(),
+		JobUID: wanted.uid.Text(),
 		Follow: cmd.Follow, TailLines: cmd.Tail, Attempt: cmd.Attempt, Since: since, Timestamps: cmd.Timestamps,
 	}}
 	if cmd.Stream != "both" {
@@ -108,7 +108,7 @@ func (l *logs) followToTheEnd(ctx context.Context, job lifetime) error {
 	if err != nil {
 		return err
 	}
-	tasks, err := allTasks(ctx, l.c, client.TaskFilter{Job: status.ID, JobUID: uidText(&status)})
+	tasks, err := allTasks(ctx, l.c, client.TaskFilter{Job: status.ID, JobUID: status.UID.Text()})
 	if err != nil && plimsoll.CodeOf(err) != plimsoll.CodeNotFound { // the job may have been deleted
 		return err
 	}
@@ -145,7 +145,7 @@ func findTask(ctx context.Context, c *client.Client, l lifetime) (task plimsoll.
 	if !looksLikeTask(l.id) {
 		return task, false, nil
 	}
-	found, err := c.FindTask(ctx, client.TaskName{ID: l.id, JobUID: l.uidText()})
+	found, err := c.FindTask(ctx, client.TaskName{ID: l.id, JobUID: l.uid.Text()})
 	if plimsoll.CodeOf(err) == plimsoll.CodeNotFound {
 		return task, false, nil
 	}
@@ -164,7 +164,7 @@ type logs struct {
 
 // job prints the logs of the chosen tasks of a job, one after the other.
 func (l *logs) job(ctx context.Context, job lifetime) error {
-	tasks, err := allTasks(ctx, l.c, client.TaskFilter{Job: job.id, JobUID: job.uidText()})
+	tasks, err := allTasks(ctx, l.c, client.TaskFilter{Job: job.id, JobUID: job.uid.Text()})
 	if err != nil {
 		return err
 	}

@@ -94,13 +94,13 @@ func (cmd *jobRunAgainCmd) spec(
 	ctx context.Context, c *client.Client, before *plimsoll.Job,
 ) (plimsoll.JobSpec, error) {
 	spec := before.Spec
-	spec.Token, spec.AgainOf = "", uidText(&before.Status)
+	spec.Token, spec.AgainOf = "", before.Status.UID.Text()
 	spec.Groups = slices.DeleteFunc(slices.Clone(spec.Groups), func(g plimsoll.GroupSpec) bool { return g.Count == 0 })
 	if !cmd.Failed {
 		return spec, nil
 	}
 	filter := client.TaskFilter{
-		Job: before.Status.ID, JobUID: uidText(&before.Status), Results: failures(),
+		Job: before.Status.ID, JobUID: before.Status.UID.Text(), Results: failures(),
 		States: []plimsoll.TaskState{plimsoll.TaskFinished},
 	}
 	failed := map[string][]int32{} // indexes of tasks by their group

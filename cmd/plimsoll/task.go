@@ -158,7 +158,7 @@ func (cmd *taskListCmd) Run(ctx context.Context, a *app) error {
 		if filter.Job = wanted.id; filter.Job == "" {
 			filter.Job = job.ID
 		}
-		filter.JobUID = uidText(&job)
+		filter.JobUID = job.UID.Text()
 	}
 	if cmd.Watch && !wanted.uid.IsZero() {
 		return plimsoll.Invalid("--watch", "shows the job that has the id now; give the id of the job alone")
@@ -173,7 +173,7 @@ func (cmd *taskListCmd) Run(ctx context.Context, a *app) error {
 	tasks := listed.tasks
 	views := viewTasks(tasks, &job)
 	for i, uid := range listed.uids {
-		views[i].JobUID = lifetime{uid: uid}.uidText()
+		views[i].JobUID = uid.Text()
 	}
 	named := filter.Scope
 	if !wanted.uid.IsZero() {

@@ -92,7 +92,7 @@ func viewJob(s *plimsoll.JobStatus) jobView {
 		Submitted: stamp(s.Submitted), Started: stamp(s.Started), Finished: stamp(s.Finished),
 		Counts: viewCounts(totals(s)), Groups: make([]groupView, len(s.Groups)), Revision: s.Revision,
 	}
-	v.Tasks, v.UID = v.Counts, uidText(s)
+	v.Tasks, v.UID = v.Counts, s.UID.Text()
 	for _, step := range s.History {
 		v.History = append(v.History, jobStepView{step.State.String(), stamp(step.At), step.Reason.String()})
 	}

@@ -117,7 +117,7 @@ func (a *answer) jobUIDs(uids []plimsoll.UID) ([]string, error) {
 	}
 	texts := make([]string, len(uids))
 	for i, uid := range uids {
-		texts[i] = uidText(uid)
+		texts[i] = uid.Text()
 	}
 	return texts, nil
 }

@@ -292,7 +292,7 @@ func (a *assignments) assign(snapshot *replica.Snapshot, task *pb.Task) (*pb.Ass
 		if group.GetName() == task.GetGroup() {
 			return &pb.Assignment{
 				Task: task, Owner: spec.GetOwner(), Spec: forTask(group, task.GetIndex()), Labels: spec.GetLabels(),
-				Queue: spec.GetQueue(), Uid: uidText(uid),
+				Queue: spec.GetQueue(), Uid: uid.Text(),
 			}, nil
 		}
 	}

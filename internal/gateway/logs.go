@@ -46,7 +46,7 @@ func (s jobService) ReadLogs(
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	logs, err := client.logs.ReadTaskLog(ctx, connect.NewRequest(&pb.ReadTaskLogRequest{
-		Task: req.Msg.GetTask(), Uid: uidText(task.uid), Attempt: attempt, Stream: req.Msg.GetStream(),
+		Task: req.Msg.GetTask(), Uid: task.uid.Text(), Attempt: attempt, Stream: req.Msg.GetStream(),
 		Follow: req.Msg.GetFollow(), TailBytes: req.Msg.GetTailBytes(),
 		TailLines: req.Msg.GetTailLines(), SinceNanos: req.Msg.GetSinceNanos(), Timestamps: req.Msg.GetTimestamps(),
 		StdoutFrom: req.Msg.GetStdoutFrom(), StderrFrom: req.Msg.GetStderrFrom(),
@@ -59,7 +59,7 @@ func (s jobService) ReadLogs(
 		m := logs.Msg()
 		if err := stream.Send(&pb.ReadLogsResponse{
 			Stream: m.GetStream(), Data: m.GetData(), After: m.GetAfter(), Time: m.GetTime(), Next: m.GetNext(),
-			Attempt: attempt, JobUid: uidText(task.uid),
+			Attempt: attempt, JobUid: task.uid.Text(),
 		}); err != nil {
 			return err
 		}

@@ -46,7 +46,7 @@ func (s jobService) FetchOutputs(
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	files, err := client.logs.ReadTaskOutputs(ctx, connect.NewRequest(&pb.ReadTaskOutputsRequest{
-		Task: req.Msg.GetTask(), Uid: uidText(task.uid), Outputs: outputs,
+		Task: req.Msg.GetTask(), Uid: task.uid.Text(), Outputs: outputs,
 	}))
 	if err != nil {
 		return relayError(ctx, task.Task, node, err)

@@ -82,14 +82,6 @@ func uidIn(s *replica.Snapshot, job string) (plimsoll.UID, error) {
 	return uid, nil
 }
 
-// uidText returns a uid for an agent; empty if it is not known.
-func uidText(uid plimsoll.UID) string {
-	if uid.IsZero() {
-		return ""
-	}
-	return uid.String()
-}
-
 // taskKey turns a task's id into the key of its record.
 func taskKey(field, id string) (string, error) {
 	job, group, index, ok := wire.SplitTaskID(id)

@@ -18,7 +18,7 @@ func JobStatusToProto(s *plimsoll.JobStatus) *pb.JobStatus {
 		Started:   s.Started,
 		Finished:  s.Finished,
 		Revision:  s.Revision,
-		Uid:       uidText(s.UID),
+		Uid:       s.UID.Text(),
 		Deleted:   s.Deleted,
 	}
 	for _, step := range s.History {

@@ -227,7 +227,7 @@ func TaskReportToProto(r *plimsoll.TaskReport) *pb.TaskReport {
 		ExitCode: r.ExitCode,
 		Message:  text(r.Message),
 		At:       r.At,
-		Uid:      uidText(r.UID),
+		Uid:      r.UID.Text(),
 	}
 }
 

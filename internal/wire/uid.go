@@ -6,15 +6,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// uidText returns a uid for a message; a zero one is empty.
-func uidText(u plimsoll.UID) string {
-	if u.IsZero() {
-		return ""
-	}
-	return u.String()
-}
-
-// UIDFromText reads a uid of a message. Any other text becomes zero.
+// UIDFromText is the inverse of UID.Text for a message. Any other text becomes zero.
 func UIDFromText(s string) plimsoll.UID {
 	u, err := plimsoll.ParseUID(s)
 	if err != nil {
