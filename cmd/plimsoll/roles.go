@@ -198,6 +198,7 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	cfg.Gateway.AgentAddresses, cfg.Coordinator.Version = agents, buildVersion().Version
+	cfg.Gateway.Version = cfg.Coordinator.Version
 	d, err := dev.New(cfg)
 	if err != nil {
 		return err
@@ -377,7 +378,7 @@ func (cmd *gatewayCmd) Run(ctx context.Context, a *app) error {
 		ID: cmd.ID, Listen: cmd.Listen, Hosts: cmd.Host, Insecure: cmd.Insecure, Events: dev.GatewayEvents(log),
 		Access: cmd.access(a, log), LogTokens: token.Finder{Kind: token.Log, File: cmd.LogTokenFile, PerServer: true},
 		ListenAgents: cmd.ListenAgents, MaxConnections: cmd.MaxConnections,
-		AgentAddresses: agents,
+		AgentAddresses: agents, Version: following.Version,
 	}
 	if err := cmd.apply(&following, &cfg); err != nil {
 		return err
