@@ -209,6 +209,12 @@ func (a *reading) addTasks(info *applicationInfo, of *jobFacts, status *plimsoll
 		if !wire.IsTaskKeyOf(key, info.ApplicationID) {
 			continue
 		}
+		if state, _, ok := wire.PeekTask(data); ok && state == plimsoll.TaskFinished {
+			if err := a.look(); err != nil {
+				return err
+			}
+			continue
+		}
 		task, err := a.task(key, data)
 		if err != nil {
 			return err

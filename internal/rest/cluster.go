@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -66,6 +67,7 @@ func routes() []route {
 		},
 		{path: "scheduler/node-utilizations", answer: (*reading).utilizations, narrower: byNode},
 		{path: "scheduler/healthcheck", answer: (*reading).health},
+		{path: "config", answer: (*reading).config},
 		{path: "history/apps", why: noHistory},
 		{path: "history/containers", why: noHistory},
 		{path: "partition/{partition}/placementrules", why: notYet},
@@ -131,8 +133,9 @@ func (h *Handler) serveState(w http.ResponseWriter, r *http.Request, of *route) 
 		return
 	}
 	a := &reading{
-		ctx: r.Context(), of: r.PathValue, values: values, state: &state, records: state.Records,
-		most: h.cfg.AnswerBytes, version: h.cfg.Version, groups: map[string]*jobFacts{},
+		ctx: r.Context(), of: r.PathValue, values: values, accept: r.Header.Get("Accept"), header: w.Header(),
+		state: &state, records: state.Records, version: h.cfg.Version, most: h.cfg.AnswerBytes,
+		groups: map[string]*jobFacts{},
 	}
 	err = of.answer(a)
 	if errors.Is(err, errTooLarge) {
@@ -149,7 +152,7 @@ func (h *Handler) serveState(w http.ResponseWriter, r *http.Request, of *route) 
 		return
 	}
 	setVersion(w.Header(), &state)
-	h.write(w, r, append(a.body, '\n'))
+	h.write(w, r, append(bytes.TrimSuffix(a.body, []byte{'\n'}), '\n'))
 }
 
 // errTooLarge refuses an answer that would take more than Config.AnswerBytes.
@@ -163,6 +166,8 @@ type reading struct {
 	state   *State
 	records *replica.Snapshot
 	version string
+	accept  string      // the content types that the caller takes
+	header  http.Header // of the answer
 
 	body   []byte
 	size   int // bytes of JSON made: the body, and the pieces for its next object

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/config"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/rest"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
@@ -225,6 +226,33 @@ func TestEachRouteAnswersInTheFormOfYuniKorn(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The configured queues are a file that can be applied again: those that drain are not in it.
+func TestTheConfigurationIsAQueueFile(t *testing.T) {
+	h := rest.New(rest.Config{}, small(t))
+	w := get(h, http.MethodGet, "/ws/v1/config")
+	queues, err := config.ParseQueues("queues.yaml", w.Body.Bytes())
+	if err != nil || len(queues.Queues) != 1 || queues.Queues[0].Queues[0].MaxJobs != 7 {
+		t.Errorf("%v, %+v", err, queues)
+	}
+	if kind := w.Header().Get("Content-Type"); kind != "application/x-yaml; charset=UTF-8" {
+		t.Errorf("the content type is %q", kind)
+	}
+	w = get(h, http.MethodGet, "/ws/v1/config", "Accept", "application/json")
+	if kind := w.Header().Get("Content-Type"); kind != "application/json; charset=UTF-8" {
+		t.Errorf("the content type is %q", kind)
+	}
+	var got any
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if name, _ := at(got, "partitions/0/queues/0/queues/0/name"); name != "batch" {
+		t.Errorf("the first queue is %v in %s", name, w.Body)
+	}
+	errorOf(t, get(rest.New(rest.Config{}, newCell(t)), http.MethodGet, "/ws/v1/config"), http.StatusNotFound)
+	errorOf(t, get(rest.New(rest.Config{AnswerBytes: 20}, small(t)), http.MethodGet, "/ws/v1/config"),
+		http.StatusRequestEntityTooLarge)
 }
 
 // at returns the value at a place in decoded JSON, such as 0/capacity/memory. In a name ~1 stands

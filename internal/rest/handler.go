@@ -256,8 +256,10 @@ func appendSeparated(dst []byte, s *span, separator byte) []byte {
 
 // write sends an answer, compressed if the caller accepts that and the answer is large enough.
 func (h *Handler) write(w http.ResponseWriter, r *http.Request, body []byte) {
-	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
-	w.Header().Set("Vary", "Accept-Encoding")
+	if w.Header().Get("Content-Type") == "" {
+		w.Header().Set("Content-Type", "application/json; charset=UTF-8")
+	}
+	w.Header().Add("Vary", "Accept-Encoding")
 	if coding := acceptedCoding(r.Header.Get("Accept-Encoding")); len(body) >= compressFrom && coding != "" {
 		// The body is compressed as a whole, so that a slow reader does not occupy a compressor.
 		packed, err := h.packer.pack(coding, body)
