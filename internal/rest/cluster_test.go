@@ -133,7 +133,8 @@ func small(t testing.TB) *cell {
 		State: plimsoll.JobRunning, Submitted: began, Started: began + 2*second,
 		Groups: []plimsoll.GroupStatus{{Name: "map", Count: 2, Counts: plimsoll.TaskCounts{Bound: 1, Running: 1}}},
 		History: []plimsoll.JobStep{
-			{State: plimsoll.JobNew, At: began}, {State: plimsoll.JobAccepted, At: began + second},
+			{State: plimsoll.JobNew, At: began},
+			{State: plimsoll.JobAccepted, At: began + second},
 			{State: plimsoll.JobRunning, At: began + 2*second},
 		},
 	})...)
@@ -467,5 +468,58 @@ func TestTheHealthCheckFindsContradictions(t *testing.T) {
 	if got.Healthy || len(failed) != 4 || failed["Failed nodes"] != "1 nodes, such as n1" ||
 		failed["Orphan allocations"] != "the nodes have 1, the root queue 0" {
 		t.Errorf("healthy: %v, failed: %v", got.Healthy, failed)
+	}
+}
+
+// A job that has no specification any more is listed without amounts.
+func TestAJobWithoutASpecificationIsListed(t *testing.T) {
+	all := putJob(plimsoll.JobSpec{ID: "old", Queue: "root.batch"}, plimsoll.JobStatus{State: plimsoll.JobRunning})
+	c := newCell(t, all[1], putTask(plimsoll.Task{
+		Job: "old", Group: "map", State: plimsoll.TaskRunning, Node: "n1", Attempt: 1,
+	}))
+	w := get(rest.New(rest.Config{}, c), http.MethodGet, ofPartition+"applications/active")
+	var got any
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+		t.Fatalf("%v: %s", err, w.Body)
+	}
+	if key, _ := at(got, "0/allocations/0/allocationKey"); key != "old.map.0" {
+		t.Errorf("got %s", w.Body)
+	}
+}
+
+// A record that cannot be read is an error, which the caller is not shown.
+func TestAnUnreadableRecordIsAFault(t *testing.T) {
+	var fault error
+	c := newCell(t, wire.Mutation{Kind: wire.KindNode, Key: "n1", Value: []byte{0xff}})
+	w := get(rest.New(rest.Config{Fault: func(err error) { fault = err }}, c), http.MethodGet, ofPartition+"nodes")
+	if message := errorOf(t, w, http.StatusInternalServerError); strings.Contains(message, "n1") {
+		t.Errorf("the caller is told %q", message)
+	}
+	if fault == nil || !strings.Contains(fault.Error(), `"n1"`) {
+		t.Errorf("the fault is %v", fault)
+	}
+}
+
+// BenchmarkState reads the state of a cell of 10,000 nodes.
+func BenchmarkState(b *testing.B) {
+	var nodes []wire.Mutation
+	for i := range 10_000 {
+		nodes = append(nodes, putNode(plimsoll.Node{
+			ID: fmt.Sprintf("n%05d", i), Capacity: plimsoll.Resources{plimsoll.CPU: 16000, plimsoll.Memory: 64 << 30},
+		}, plimsoll.NodeStatus{Allocated: plimsoll.Resources{plimsoll.CPU: 4000, plimsoll.Memory: 8 << 30}})...)
+	}
+	h := rest.New(rest.Config{}, newCell(b, append(nodes, putQueue(plimsoll.QueueStatus{Path: "root"}))...))
+	for name, path := range map[string]string{
+		"partitions": partitions, "queues": ofPartition + "queues", "nodes": ofPartition + "nodes",
+		"utilizations": utilizations, "health": healthcheck,
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if w := get(h, http.MethodGet, path); w.Code != http.StatusOK {
+					b.Fatal(w.Code, w.Body)
+				}
+			}
+		})
 	}
 }
