@@ -189,7 +189,7 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 		Supervisor: supervisor, Logger: log,
 		QOS: qos, Users: users, Logs: node.logs,
 	}
-	cfg.Gateway.MaxConnections = cmd.MaxConnections
+	cfg.Gateway.MaxConnections, cfg.Gateway.Version = cmd.MaxConnections, buildVersion().Version
 	cfg.Coordinator.State.Chain, cfg.Coordinator.State.EvictedFor = chosen.Chain, int64(chosen.EvictedFor)
 	if err := cmd.apply(&cfg.Coordinator.State); err != nil {
 		return err
@@ -198,7 +198,6 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	cfg.Gateway.AgentAddresses, cfg.Coordinator.Version = agents, buildVersion().Version
-	cfg.Gateway.Version = cfg.Coordinator.Version
 	d, err := dev.New(cfg)
 	if err != nil {
 		return err

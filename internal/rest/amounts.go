@@ -20,6 +20,16 @@ func amountsOf(r plimsoll.Resources) amounts {
 	return a
 }
 
+// usedOf returns the resources that are used of a whole: zero where nothing is.
+func usedOf(r plimsoll.Resources, whole amounts) amounts {
+	a := make(amounts, len(whole))
+	for name := range whole {
+		a[name] = 0
+	}
+	a.add(r, 1)
+	return a
+}
+
 // add adds resources, each so many times. A sum above the largest number stays there.
 func (a amounts) add(r plimsoll.Resources, times int64) {
 	for name, n := range r {

@@ -79,7 +79,8 @@ func (a *reading) nodeInfo(id string) (nodeInfo, error) {
 	if err != nil {
 		return nodeInfo{}, err
 	}
-	capacity, allocated := amountsOf(node.Capacity), amountsOf(status.Allocated)
+	capacity := amountsOf(node.Capacity)
+	allocated := usedOf(status.Allocated, capacity)
 	info := nodeInfo{
 		NodeID: id, HostName: node.Attributes["hostname"], RackName: node.Attributes["rack"], Partition: partition,
 		Attributes: node.Attributes, Capacity: capacity, Allocated: allocated, Available: capacity.minus(allocated),

@@ -103,7 +103,7 @@ func parentOf(path string) string { return path[:max(strings.LastIndexByte(path,
 
 // info returns a queue in YuniKorn's form. The children are those of the whole subtree, or none.
 func (a *reading) info(q *queueNode, subtree bool) (queueInfo, error) {
-	allocated := amountsOf(q.status.Allocated)
+	allocated := usedOf(q.status.Allocated, q.max)
 	info := queueInfo{
 		QueueName: q.status.Path, Status: stateActive, Partition: partition,
 		PendingResource: amountsOf(q.status.Pending), MaxResource: q.max,
