@@ -117,7 +117,7 @@ func TestSystemdTakesTheUnits(t *testing.T) {
 
 var (
 	metricRow  = regexp.MustCompile("(?m)^\\| `([a-z]+_[a-z_]*\\*?)` \\|.*\\| (.*) \\|$")
-	metricName = regexp.MustCompile(`\b(?:plimsoll|process|go)_[a-z_]+`)
+	metricName = regexp.MustCompile(`\b(?:plimsoll|yunikorn|process|go)_[a-z_]+`)
 	alertName  = regexp.MustCompile("`(Plimsoll[A-Za-z]+)`")
 )
 
