@@ -19,6 +19,9 @@ type occupancy struct {
 	reported *plimsoll.NodeUse
 }
 
+// mebibyte is the grain of the reported memory, for short numbers.
+const mebibyte = 1 << 20
+
 // observe adds a sample. Each time the samples cover plimsoll.OccupiedEvery, their mean is reported
 // if it differs enough from the last one. Without control groups the use of a task is not known, so
 // a node with tasks reports nothing then. A change is compared with the resources for tasks, which
@@ -34,7 +37,7 @@ func (o *occupancy) observe(snap *qos.Snapshot, now time.Time, allocatable plims
 		return
 	}
 	if o.samples > 0 {
-		mean := plimsoll.NodeUse{CPU: o.cpu / o.samples, Memory: o.memory / o.samples}
+		mean := plimsoll.NodeUse{CPU: o.cpu / o.samples, Memory: o.memory / o.samples &^ (mebibyte - 1)}
 		if o.reported == nil || mean.Differs(*o.reported, allocatable) {
 			o.reported = &mean
 		}

@@ -96,12 +96,12 @@ func TestOthersBeginAnew(t *testing.T) {
 	for second := range 21 {
 		snap := &qos.Snapshot{Values: map[string]int64{}}
 		if second > 12 {
-			snap.Values[qos.CPUTotalUsage], snap.Values[qos.MemoryTotalUsage] = qos.Core, 7
+			snap.Values[qos.CPUTotalUsage], snap.Values[qos.MemoryTotalUsage] = qos.Core, 7<<20+5
 		}
 		o.observe(snap, now.Add(time.Duration(second)*time.Second), plimsoll.Resources{})
 		if second < 20 && o.reported != nil {
 			t.Fatalf("reported in second %d", second)
 		}
 	}
-	same(t, "reported", *o.reported, plimsoll.NodeUse{CPU: 1000, Memory: 7})
+	same(t, "reported", *o.reported, plimsoll.NodeUse{CPU: 1000, Memory: 7 << 20})
 }
