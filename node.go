@@ -3,6 +3,7 @@ package plimsoll
 import (
 	"maps"
 	"slices"
+	"time"
 )
 
 // NodeMode is an operator's setting: whether a node takes tasks.
@@ -42,6 +43,8 @@ type Node struct {
 	Facts       NodeFacts
 	Gate        NodeGate
 	Evictions   []Eviction // recent evictions, ordered by the time they end
+	Occupied    NodeUse    // what runs outside of its tasks, as the last event told it
+	OccupiedAt  int64      // time of that event; 0: none was told
 
 	Key     string // public key of its agent; empty for an agent of a version without keys
 	Session string // SHA-256 of the secret by which the agent's calls identify themselves
@@ -53,6 +56,43 @@ type Node struct {
 // MaxEvictions is the number of evictions that a node remembers. Beyond it, the eviction that ends
 // first is dropped.
 const MaxEvictions = 64
+
+// NodeUse is the use of a node by the system, the agent and other programs, without its tasks.
+type NodeUse struct {
+	CPU    int64 // milli-cores, as a mean over about ten seconds
+	Memory int64 // bytes, without page cache
+}
+
+// Bounds on how often a node's use outside of its tasks is told. A change counts that is larger
+// than one part in OccupiedPart of the node's capacity, or reaches OccupiedMemory.
+const (
+	OccupiedPart   = 20
+	OccupiedMemory = int64(1) << 30 // bytes
+	OccupiedEvery  = 10 * time.Second
+)
+
+// Resources returns the use as amounts of resources.
+func (u NodeUse) Resources() Resources { return Resources{CPU: u.CPU, Memory: u.Memory} }
+
+// Differs reports whether the use differs enough from an earlier one to be told, on a node of a
+// capacity.
+func (u NodeUse) Differs(was NodeUse, capacity Resources) bool {
+	cpu, memory := distance(u.CPU, was.CPU), distance(u.Memory, was.Memory)
+	return cpu > capacity[CPU]/OccupiedPart || memory > capacity[Memory]/OccupiedPart || memory >= OccupiedMemory
+}
+
+// distance returns the distance of two amounts that are not negative.
+func distance(a, b int64) int64 { return max(a, b) - min(a, b) }
+
+func (u NodeUse) validate(field string) error {
+	if u.CPU < 0 || u.CPU > MaxNodeCPU {
+		return Invalid(field+".cpu", "is %d milli-cores; 0 to %d are possible", u.CPU, MaxNodeCPU)
+	}
+	if u.Memory < 0 || u.Memory > MaxNodeMemory {
+		return Invalid(field+".memory", "is %d bytes; 0 to %d are possible", u.Memory, MaxNodeMemory)
+	}
+	return nil
+}
 
 // Bounds on the facts that a node reports. No real machine is larger, and a node that claimed more
 // would keep all others from being counted.

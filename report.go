@@ -20,6 +20,7 @@ type NodeReport struct {
 	SchedulingReason   string    // reason for people; empty unless SchedulingDisabled
 	Extended           Resources // offers of ext-cpu and ext-memory; empty: nothing is offered
 	Events             []QOSEvent
+	Occupied           *NodeUse // what runs on the node outside of its tasks; nil: not measured
 }
 
 // QOSEvent is one action or observation of a QoS agent. Before and After are for people, such as
@@ -111,6 +112,11 @@ func (r *NodeReport) Validate() error {
 	for _, name := range r.Extended.Names() {
 		if !Extended(name) {
 			return Invalid("extended."+name, "cannot be offered; a node offers %s and %s", ExtCPU, ExtMemory)
+		}
+	}
+	if r.Occupied != nil {
+		if err := r.Occupied.validate("occupied"); err != nil {
+			return err
 		}
 	}
 	if len(r.Events) > MaxQOSEvents {

@@ -147,7 +147,7 @@ func warnOpen(a *app, log *slog.Logger, listen string, noToken, openWS bool) {
 		say("--no-token", "everybody who reaches the address may do everything there, without a token")
 	}
 	if openWS {
-		say("--open-ws", "everybody who reaches the address may read the events under /ws/v1, without a token")
+		say("--open-ws", "everybody who reaches the address may read events, jobs, nodes and queues under /ws/v1, without a token")
 	}
 }
 

@@ -332,7 +332,7 @@ func TestOpenListenersSaySo(t *testing.T) {
 			"everybody who reaches the address may do everything there, without a token", "plimsoll_gateway_no_token 1",
 		},
 		"--open-ws": {
-			"everybody who reaches the address may read the events under /ws/v1, without a token",
+			"everybody who reaches the address may read events, jobs, nodes and queues under /ws/v1, without a token",
 			"plimsoll_gateway_open_ws 1",
 		},
 	} {

@@ -155,6 +155,7 @@ func newGateway() *fakeGateway {
 				Overprovision: map[string]float64{"cpu": 4, "memory": 1.5},
 				LastBoot:      before(240*time.Hour) / int64(time.Second), NextReboot: 4102444800,
 			},
+			Occupied: plimsoll.NodeUse{CPU: 300, Memory: 3 << 29}, OccupiedAt: before(5 * time.Minute),
 		},
 		{
 			ID: "n2", Capacity: capacity, Incarnation: 4, Mode: plimsoll.NodeDraining,

@@ -163,6 +163,7 @@ func TestGolden(t *testing.T) {
 		"job-watch-result":   "job list --watch --result failed",
 		"node-list":          "node list",
 		"node-list-json":     "node list -o json",
+		"node-list-wide":     "node list -o wide",
 		"node-show":          "node show n1",
 		"node-show-plain":    "node show n2",
 		"node-show-json":     "node show n1 -o json",

@@ -31,12 +31,12 @@ func (nodeCmd) Help() string {
 
 type nodeListCmd struct {
 	watchFlag
-	nameFormatFlag
+	nodeFormatFlag
 }
 
 // Help is the detail of the help text.
 func (nodeListCmd) Help() string {
-	return example("plimsoll node list", "plimsoll node list -o json", "plimsoll node list --watch") + watchHelp
+	return example("plimsoll node list", "plimsoll node list -o wide", "plimsoll node list --watch") + watchHelp
 }
 
 // Run lists nodes.
@@ -46,10 +46,12 @@ func (cmd *nodeListCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if cmd.Watch {
-		if cmd.Output == "name" {
-			return plimsoll.Invalid("--output", "name cannot be used beside --watch; give table, json or yaml")
+		if cmd.Output == "name" || cmd.Output == "wide" {
+			return plimsoll.Invalid(
+				"--output", "%s cannot be used beside --watch; give table, json or yaml", cmd.Output,
+			)
 		}
-		return printChanges(ctx, a, formatFlag(cmd.nameFormatFlag), c.WatchNodes(ctx, client.WatchPoint{}),
+		return printChanges(ctx, a, formatFlag(cmd.nodeFormatFlag), c.WatchNodes(ctx, client.WatchPoint{}),
 			watchedView[client.NodeInfo]{
 				header: nodeHeader,
 				usual:  []string{"node-1", "unschedulable", "", "1900m of 16", "640Mi of 64Gi"},
@@ -71,7 +73,9 @@ func (cmd *nodeListCmd) Run(ctx context.Context, a *app) error {
 	for i := range nodes {
 		views[i] = viewNode(&nodes[i])
 	}
-	return cmd.print(a, views, func(o *output) { nodeTable(o, a.now(), nodes) })
+	return formatFlag(cmd.nodeFormatFlag).print(a, views, func(o *output) {
+		nodeTable(o, a.now(), nodes, cmd.Output == "wide")
+	})
 }
 
 var nodeHeader = []string{
@@ -86,8 +90,11 @@ func nodeRow(info *client.NodeInfo, now time.Time, when instants) []string {
 	}
 }
 
-func nodeTable(o *output, now time.Time, nodes []client.NodeInfo) {
+func nodeTable(o *output, now time.Time, nodes []client.NodeInfo, wide bool) {
 	header := slices.Clone(nodeHeader)
+	if wide {
+		header = append(header, "OTHERS")
+	}
 	offered := slices.ContainsFunc(nodes, func(n client.NodeInfo) bool { return offers(&n) != "" })
 	if offered {
 		header = slices.Insert(header, 5, "OFFERED")
@@ -95,6 +102,9 @@ func nodeTable(o *output, now time.Time, nodes []client.NodeInfo) {
 	rows := make([][]string, len(nodes))
 	for i := range nodes {
 		rows[i] = nodeRow(&nodes[i], now, relative(now))
+		if wide {
+			rows[i] = append(rows[i], others(&nodes[i].Node))
+		}
 		if offered {
 			rows[i] = slices.Insert(rows[i], 5, offers(&nodes[i]))
 		}
@@ -139,6 +149,9 @@ func showNode(o *output, now time.Time, info *client.NodeInfo) {
 	}
 	for _, name := range n.Capacity.Names() {
 		pairs = append(pairs, [2]string{name, used(info, name)})
+	}
+	if n.OccupiedAt != 0 {
+		pairs = append(pairs, [2]string{"others use", others(n) + ", told " + ago(now, n.OccupiedAt)})
 	}
 	var role []string
 	if f.Headnode {
@@ -271,6 +284,15 @@ func offers(n *client.NodeInfo) string {
 		}
 	}
 	return strings.Join(parts, ", ")
+}
+
+// others returns the use of a node outside of its tasks, as it was told; empty: it was not told.
+func others(n *plimsoll.Node) string {
+	if n.OccupiedAt == 0 {
+		return ""
+	}
+	return "cpu " + humanAmount(plimsoll.CPU, n.Occupied.CPU) + ", memory " +
+		humanAmount(plimsoll.Memory, n.Occupied.Memory)
 }
 
 // takesTasks returns the state of a node. If the node is left out because it could not start tasks,

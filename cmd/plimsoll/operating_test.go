@@ -117,7 +117,7 @@ func TestSystemdTakesTheUnits(t *testing.T) {
 
 var (
 	metricRow  = regexp.MustCompile("(?m)^\\| `([a-z]+_[a-z_]*\\*?)` \\|.*\\| (.*) \\|$")
-	metricName = regexp.MustCompile(`\b(?:plimsoll|process|go)_[a-z_]+`)
+	metricName = regexp.MustCompile(`\b(?:plimsoll|yunikorn|process|go)_[a-z_]+`)
 	alertName  = regexp.MustCompile("`(Plimsoll[A-Za-z]+)`")
 )
 
@@ -253,6 +253,9 @@ func servedMetrics(t *testing.T, address string, roles ...string) map[string]boo
 			continue
 		}
 		library, rest, _ := strings.Cut(words[2], "_")
+		if library == "yunikorn" { // counts of the leader, with YuniKorn's names
+			library, rest = "plimsoll", "coordinator_"+rest
+		}
 		if library != "plimsoll" {
 			names[library+"_*"] = true
 			continue

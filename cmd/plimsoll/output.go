@@ -72,6 +72,11 @@ type formatFlag struct {
 	Output string `short:"o" help:"How to print: ${enum}." enum:"table,json,yaml" default:"table"`
 }
 
+// nodeFormatFlag is nameFormatFlag with a table of more columns.
+type nodeFormatFlag struct {
+	Output string `short:"o" help:"How to print: ${enum}. wide has more columns, and name only the ids." enum:"table,wide,name,json,yaml" default:"table"`
+}
+
 // nameFormatFlag is formatFlag for commands that also print names alone, for scripts.
 type nameFormatFlag struct {
 	Output string `short:"o" help:"How to print: ${enum}. name prints only the ids." enum:"table,name,json,yaml" default:"table"`

@@ -189,7 +189,7 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 		Supervisor: supervisor, Logger: log,
 		QOS: qos, Users: users, Logs: node.logs,
 	}
-	cfg.Gateway.MaxConnections = cmd.MaxConnections
+	cfg.Gateway.MaxConnections, cfg.Gateway.Version = cmd.MaxConnections, buildVersion().Version
 	cfg.Coordinator.State.Chain, cfg.Coordinator.State.EvictedFor = chosen.Chain, int64(chosen.EvictedFor)
 	if err := cmd.apply(&cfg.Coordinator.State); err != nil {
 		return err
@@ -377,7 +377,7 @@ func (cmd *gatewayCmd) Run(ctx context.Context, a *app) error {
 		ID: cmd.ID, Listen: cmd.Listen, Hosts: cmd.Host, Insecure: cmd.Insecure, Events: dev.GatewayEvents(log),
 		Access: cmd.access(a, log), LogTokens: token.Finder{Kind: token.Log, File: cmd.LogTokenFile, PerServer: true},
 		ListenAgents: cmd.ListenAgents, MaxConnections: cmd.MaxConnections,
-		AgentAddresses: agents,
+		AgentAddresses: agents, Version: following.Version,
 	}
 	if err := cmd.apply(&following, &cfg); err != nil {
 		return err

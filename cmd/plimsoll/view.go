@@ -223,6 +223,9 @@ type nodeView struct {
 	Revision    uint64             `json:"revision"`
 	SickUntil   *string            `json:"sickUntil"`  // null: the node is not left out for faults
 	NoNewTasks  *string            `json:"noNewTasks"` // why the agent has stopped new tasks; null: it has not
+	// Occupied is the use outside of its tasks, as told at OccupiedAt; null: it was not told.
+	Occupied   *plimsoll.Resources `json:"occupied"`
+	OccupiedAt *string             `json:"occupiedAt"`
 	factsView
 }
 
@@ -287,8 +290,17 @@ func viewNode(n *client.NodeInfo) nodeView {
 		Allocated: amounts(n.Status.Allocated), Attributes: n.Node.Attributes, Address: n.Node.Address,
 		Incarnation: n.Node.Incarnation, Registered: stamp(n.Node.Registered), Revision: n.Node.Revision,
 		SickUntil: stamp(n.Status.SickUntil), NoNewTasks: nullIfEmpty(noNewTasks(&n.Node)),
+		Occupied: viewOccupied(&n.Node), OccupiedAt: stamp(n.Node.OccupiedAt),
 		factsView: viewFacts(&n.Node.Facts),
 	}
+}
+
+func viewOccupied(n *plimsoll.Node) *plimsoll.Resources {
+	if n.OccupiedAt == 0 {
+		return nil
+	}
+	r := n.Occupied.Resources()
+	return &r
 }
 
 func nullIfEmpty(text string) *string {

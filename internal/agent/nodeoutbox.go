@@ -140,8 +140,8 @@ func (n *nodeOutbox) accepted() {
 }
 
 // refused drops the report of next, which will never be accepted. The faulty part is left out, and
-// the rest is reported again, so that a closed node stays closed. The faulty part is the offers if
-// the error names them, otherwise the events.
+// the rest is reported again, so that a closed node stays closed. The faulty part is the offers or
+// the use outside of tasks if the error names them, otherwise the events.
 func (n *nodeOutbox) refused(cause error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -151,6 +151,9 @@ func (n *nodeOutbox) refused(cause error) {
 	switch {
 	case len(r.Extended) > 0 && errors.As(cause, &at) && strings.HasPrefix(at.Field, "extended"):
 		n.mu.now.Extended, n.mu.pending = nil, true
+		n.mu.events = append(r.Events, n.mu.events...)
+	case r.Occupied != nil && errors.As(cause, &at) && strings.HasPrefix(at.Field, "occupied"):
+		n.mu.now.Occupied, n.mu.pending = nil, true
 		n.mu.events = append(r.Events, n.mu.events...)
 	case len(r.Events) > 0:
 		n.mu.pending = true

@@ -95,8 +95,8 @@ func TestTooManyEvents(t *testing.T) {
 	}
 }
 
-// Only the faulty part of a refused report is left out. If that is the offers, the events are still
-// reported. If that is the events, the condition is.
+// Only the faulty part of a refused report is left out. If that is the offers or the
+// use outside of tasks, the events are still reported. If that is the events, the condition is.
 func TestRefusedNodeReports(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		c := newCluster()
@@ -115,6 +115,14 @@ func TestRefusedNodeReports(t *testing.T) {
 		after(time.Second)
 		if told, closed := c.told(); len(told) != 1 || told[0] != "not lost" || !closed ||
 			len(c.nodeReports) != 2 || c.nodeReports[1].Report.Extended != nil {
+			t.Errorf("told %v, closed %v, in %v", told, closed, c.nodeReports)
+		}
+		bad = closed("busy", "not lost either")
+		bad.Occupied = &plimsoll.NodeUse{CPU: -1}
+		b.sessions.nodeOut.add(bad)
+		after(time.Second)
+		if told, closed := c.told(); len(told) != 2 || told[1] != "not lost either" || !closed ||
+			len(c.nodeReports) != 3 || c.nodeReports[2].Report.Occupied != nil {
 			t.Errorf("told %v, closed %v, in %v", told, closed, c.nodeReports)
 		}
 	})

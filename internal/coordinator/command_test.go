@@ -419,6 +419,13 @@ func TestMetricsAndHealth(t *testing.T) {
 		`plimsoll_coordinator_placements_total 7`,
 		`plimsoll_coordinator_turns_total`,
 		`plimsoll_coordinator_events_total`,
+		`yunikorn_event_total_created`,
+		`yunikorn_event_total_channeled`,
+		`yunikorn_event_total_not_channeled 0`,
+		`yunikorn_event_total_processed`,
+		`yunikorn_event_total_stored`,
+		`yunikorn_event_total_not_stored 0`,
+		`yunikorn_event_total_collected 0`,
 		`plimsoll_coordinator_commit_seconds_count`,
 		`plimsoll_coordinator_inbox_length 0`,
 		`plimsoll_coordinator_pipeline_depth`,
@@ -436,8 +443,8 @@ func TestMetricsAndHealth(t *testing.T) {
 		}
 	}
 	families, err := registry.Gather()
-	if err != nil || len(families) != 40 {
-		t.Errorf("%d metrics are in the registry that was given, %v; want 40", len(families), err)
+	if err != nil || len(families) != 47 {
+		t.Errorf("%d metrics are in the registry that was given, %v; want 47", len(families), err)
 	}
 	health := get(t, client, url+"/healthz")
 	if want := fmt.Sprintf(

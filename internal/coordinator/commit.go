@@ -25,10 +25,14 @@ func (t *term) beginCommits(made <-chan *turn, begun chan<- *commit) error {
 		next := &commit{turn: m}
 		if m.batch.Revision != 0 {
 			next.batch, next.began = enc.encode(&m.batch), time.Now()
+			counts, events := t.metrics.events, next.batch.Events.Count
+			counts.created.Add(events)
 			var err error
 			if next.pending, err = t.store.Commit(next.batch); err != nil {
+				counts.notChanneled.Add(events)
 				return fmt.Errorf("commit revision %d: %w", next.batch.Revision, err)
 			}
+			counts.channeled.Add(events)
 		}
 		begun <- next
 		if next.batch != nil {
@@ -46,7 +50,13 @@ func (t *term) finishCommits(begun <-chan *commit, fresh chan<- *turn, lose cont
 	var failed error
 	for next := range begun {
 		if next.pending != nil {
-			if err := next.pending.Wait(); err != nil && failed == nil {
+			err := next.pending.Wait()
+			if err == nil {
+				t.metrics.events.stored.Add(next.batch.Events.Count)
+			} else {
+				t.metrics.events.notStored.Add(next.batch.Events.Count)
+			}
+			if err != nil && failed == nil {
 				failed = fmt.Errorf("commit revision %d: %w", next.batch.Revision, err)
 				lose()
 			}
@@ -81,10 +91,12 @@ func (t *term) trimEvents(b *wire.Batch) error {
 		return nil
 	}
 	t.events.add(b.Revision, b.Events.Count)
+	had := t.events.total
 	if keep, ok := t.events.trim(uint64(t.eventCapacity)); ok {
 		if err := t.store.TrimEvents(keep); err != nil {
 			return fmt.Errorf("trim the stored events: %w", err)
 		}
+		t.metrics.events.collected.Add(had - t.events.total)
 	}
 	return nil
 }

@@ -179,6 +179,7 @@ func TestFailedCommitEndsTheTerm(t *testing.T) {
 				group.Wait()
 				l.cancel()
 				l.follows.Wait()
+				checkEvents(t, l.term.metrics.events, fail.commit > 0)
 				failed := st.mu.failed
 				if seen := max(
 					l.Latest().Revision(), l.term.source.Snapshot().Revision(), replies.Load(),

@@ -234,6 +234,9 @@ func (d *largest) report(n *state.Node) *engine.ReportNode {
 	r.Report.Extended = plimsoll.Resources{
 		plimsoll.ExtCPU: d.rng.Int64N(plimsoll.MaxNodeCPU), plimsoll.ExtMemory: d.rng.Int64N(1 << 40),
 	}
+	r.Report.Occupied = &plimsoll.NodeUse{
+		CPU: d.rng.Int64N(plimsoll.MaxNodeCPU), Memory: d.rng.Int64N(plimsoll.MaxNodeMemory),
+	}
 	for k := range d.n(plimsoll.MaxQOSEvents) {
 		e := plimsoll.QOSEvent{
 			At: 1, Kind: plimsoll.QOSSchedulingDisabled, Attempt: 1 << 30, Rule: d.text(plimsoll.MaxQOSText, k),

@@ -180,6 +180,7 @@ func longPolicies() []plimsoll.Policy {
 func longReport(i int) *engine.ReportNode {
 	r := &engine.ReportNode{Node: long(128, i), Incarnation: 1 << 26, Sequence: plimsoll.MaxSequence}
 	r.Report.SchedulingDisabled, r.Report.SchedulingReason = true, long(plimsoll.MaxQOSMessage, i)
+	r.Report.Occupied = &plimsoll.NodeUse{CPU: plimsoll.MaxNodeCPU, Memory: plimsoll.MaxNodeMemory}
 	for k := range plimsoll.MaxQOSEvents {
 		e := plimsoll.QOSEvent{
 			At: 1, Kind: plimsoll.QOSRuleTriggered, Attempt: 1 << 30, Rule: long(plimsoll.MaxQOSText, k),

@@ -15,7 +15,8 @@ type metrics struct {
 	turns      prometheus.Counter
 	commands   *prometheus.CounterVec
 	placements prometheus.Counter
-	events     prometheus.Counter
+	events     *eventCounts
+	eventList  []prometheus.Collector // the counters of events
 	commits    prometheus.Histogram
 	depth      prometheus.Gauge
 	inbox      prometheus.GaugeFunc
@@ -43,9 +44,7 @@ func newMetrics(s *status) *metrics {
 		placements: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "plimsoll_coordinator_placements_total", Help: "Tasks that were bound to a node.",
 		}),
-		events: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "plimsoll_coordinator_events_total", Help: "Events that were committed.",
-		}),
+		events: new(eventCounts),
 		commits: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "plimsoll_coordinator_commit_seconds",
 			Help:    "Time from the end of a turn to its batch being durable.",
@@ -81,6 +80,7 @@ func newMetrics(s *status) *metrics {
 		archive: newArchiveMetrics(s),
 		streams: replica.NewCollector("plimsoll_coordinator_replication_", s.replication),
 	}
+	m.eventList = m.events.all()
 	// Shown as 0 before they count, so that rates are right.
 	for _, bound := range []string{boundCommands, boundBytes} {
 		m.inboxRefused.WithLabelValues(bound)
@@ -92,10 +92,10 @@ func newMetrics(s *status) *metrics {
 }
 
 func (m *metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{
-		m.turns, m.commands, m.placements, m.events, m.commits, m.depth, m.inbox, m.cut, m.inboxBytes, m.inboxRefused,
+	return append([]prometheus.Collector{
+		m.turns, m.commands, m.placements, m.commits, m.depth, m.inbox, m.cut, m.inboxBytes, m.inboxRefused,
 		m.messagesRefused, m.refused, m.terms, m.streams, m.cell, m.archive,
-	}
+	}, m.eventList...)
 }
 
 // Describe implements prometheus.Collector.
@@ -131,7 +131,7 @@ func (m *metrics) finished(c *commit) {
 		return
 	}
 	m.commits.Observe(time.Since(c.began).Seconds())
-	m.events.Add(float64(c.batch.Events.Count))
+	m.events.processed.Add(c.batch.Events.Count)
 	bound := 0
 	for i := range c.turn.batch.Changes.Tasks {
 		if t := &c.turn.batch.Changes.Tasks[i]; t.State == plimsoll.TaskBound && t.Bound == c.batch.Time {

@@ -146,6 +146,9 @@ func TestStoredEventsAreTrimmed(t *testing.T) {
 	if stored < capacity || stored > capacity+capacity/4+most {
 		t.Errorf("%d events are stored of %d; %d to %d are right", stored, total, capacity, capacity+capacity/4+most)
 	}
+	wantEvents(t, l.term.metrics.events, map[string]uint64{
+		"created": total, "channeled": total, "stored": total, "processed": total, "collected": total - stored,
+	})
 	l = lead(t, Config{EventCapacity: capacity}, again)
 	defer l.stop()
 	low, found := events(t, l.Latest())

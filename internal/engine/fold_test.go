@@ -33,7 +33,7 @@ type foldedTask struct {
 }
 
 type foldedNode struct {
-	capacity           plimsoll.Resources
+	capacity, occupied plimsoll.Resources
 	ready, schedulable bool
 	tasks              map[string]plimsoll.Resources
 }
@@ -135,6 +135,9 @@ func (f *fold) node(e *plimsoll.Event) (right bool) {
 		n.schedulable = strings.HasPrefix(e.Message, "schedulable: true")
 	case plimsoll.NodeCapacity:
 		n.capacity = e.Resources
+	case plimsoll.NodeOccupied:
+		right, n.occupied = n.occupied == nil || !sameAmounts(n.occupied, e.Resources), e.Resources
+		return right && e.Change == plimsoll.ChangeSet
 	case plimsoll.NodeDecomission:
 		delete(f.nodes, e.Object)
 		return len(n.tasks) == 0
@@ -274,6 +277,10 @@ func (w *world) foldedNodes() {
 			!maps.Equal(folded.capacity, n.Capacity) {
 			w.t.Fatalf("node %s has %d tasks with %v of %v; the events say %d with %v of %v", id, status.Tasks,
 				status.Allocated, n.Capacity, len(folded.tasks), allocated, folded.capacity)
+		}
+		if (folded.occupied != nil) != (n.OccupiedAt != 0) ||
+			!sameAmounts(folded.occupied, n.Occupied.Resources()) {
+			w.t.Fatalf("others use %+v of node %s; the events say %v", n.Occupied, id, folded.occupied)
 		}
 		if folded.ready != n.Ready {
 			w.t.Fatalf("node %s is ready: %t; the events say %t", id, n.Ready, folded.ready)

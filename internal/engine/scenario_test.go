@@ -333,6 +333,10 @@ func (w *scenario) reportNode(args []string, options map[string]string, input st
 	}
 	r := plimsoll.NodeReport{SchedulingReason: options["closed"], Extended: w.resources(options)}
 	r.SchedulingDisabled = r.SchedulingReason != ""
+	if text := options["others"]; text != "" { // milli-cores,MiB
+		cpu, memory, _ := strings.Cut(text, ",")
+		r.Occupied = &plimsoll.NodeUse{CPU: w.number(cpu), Memory: w.number(memory) << 20}
+	}
 	for line := range strings.Lines(input) {
 		f := append(strings.Fields(line), "", "", "", "", "")
 		e := plimsoll.QOSEvent{
@@ -434,6 +438,9 @@ func (w *scenario) show(what string) {
 			}
 			if n.Gate.Closed {
 				fmt.Fprintf(&w.printed, ", closed: %s", n.Gate.Reason)
+			}
+			if n.OccupiedAt != 0 {
+				fmt.Fprintf(&w.printed, ", others use %s", n.Occupied.Resources())
 			}
 			for _, e := range n.Evictions {
 				fmt.Fprintf(

@@ -12,6 +12,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/engine"
 	"github.com/plimsoll-dev/plimsoll/internal/queue"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
@@ -133,7 +134,9 @@ func (w *world) turn() (more bool) {
 	for i := range w.out.Changes.Events {
 		w.fold.apply(&w.out.Changes.Events[i])
 	}
-	w.checkFold()
+	if !testrun.Quick() || w.nextID%8 == 0 { // the fold itself has every event
+		w.checkFold()
+	}
 	if w.log != nil {
 		fmt.Fprintf(w.log, "%d %+v %+v\n", w.out.Revision, w.out.Changes.Tasks, w.out.Changes.Events)
 	}

@@ -38,7 +38,7 @@ func (w *world) policy() {
 	}
 }
 
-// reportNode closes or opens a node, and changes its extended resources.
+// reportNode closes or opens a node, and changes its extended resources and the use by others.
 func (w *world) reportNode() {
 	n := w.engine.State().Node(w.node())
 	if n == nil {
@@ -50,6 +50,9 @@ func (w *world) reportNode() {
 	}
 	if w.rng.IntN(3) > 0 {
 		cmd.Report.Extended = plimsoll.Resources{plimsoll.ExtCPU: int64(w.rng.IntN(4) * 500)}
+	}
+	if w.rng.IntN(3) > 0 {
+		cmd.Report.Occupied = &plimsoll.NodeUse{CPU: w.rng.Int64N(1000), Memory: w.rng.Int64N(3 << 30)}
 	}
 	cmd.Report.Events = []plimsoll.QOSEvent{
 		{Kind: plimsoll.QOSThrottled, Task: "j1.g.0", Before: "none", After: "quota 200m"},

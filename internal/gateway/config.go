@@ -59,6 +59,9 @@ type Config struct {
 	// Streams are exempt.
 	AnswerTimeout time.Duration
 
+	// Version is the version of the program, which /ws/v1/clusters says; empty: it is not said.
+	Version string
+
 	// HeartbeatInterval is the interval at which agents are asked to send heartbeats; default 2s.
 	HeartbeatInterval time.Duration
 	// NodeTimeout is the silence after which a node is reported to the leader; default 10s. It is
@@ -84,6 +87,9 @@ type Config struct {
 	// MiB. When it is full those that were not read for longest are dropped, and rendered again if
 	// they are wanted.
 	MaxRenderedBytes int
+	// MaxAnswerBytes bounds one answer about the state under /ws/v1, before it is compressed;
+	// default 32 MiB. A larger one is refused with 413.
+	MaxAnswerBytes int
 	// MaxUserBytes bounds the bytes that users' requests under way take; default a sixteenth of the
 	// memory, at least 96 MiB and at most 1 GiB.
 	MaxUserBytes int
@@ -258,6 +264,7 @@ func (c *Config) validateBounds() error {
 		{"maxEventStreams", c.MaxEventStreams},
 		{"maxPeerEventStreams", c.MaxPeerEventStreams},
 		{"maxRenderedBytes", c.MaxRenderedBytes},
+		{"maxAnswerBytes", c.MaxAnswerBytes},
 		{"maxAgentRequests", c.MaxAgentRequests},
 		{"maxAgentStreams", c.MaxAgentStreams},
 		{"maxConnections", c.MaxConnections},
@@ -298,6 +305,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.MaxEventStreams, 100)
 	setDefault(&c.MaxPeerEventStreams, 15)
 	setDefault(&c.MaxRenderedBytes, 32<<20)
+	setDefault(&c.MaxAnswerBytes, 32<<20)
 	setDefault(&c.MaxAgentRequests, 4096)
 	setDefault(&c.MaxAgentStreams, 20_480)
 	if c.Clock == nil {

@@ -70,6 +70,8 @@
 //   - Streams of logs are bounded too (MaxLogs), and each agent bounds those of its node. So are
 //     streams of events under /ws/v1: all of them (MaxEventStreams), and those of one address of
 //     another machine (MaxPeerEventStreams).
+//   - An answer about the state under /ws/v1 has at most MaxAnswerBytes. A larger one is refused
+//     with 413.
 //
 // Cost: a single read is O(log records) beyond its barrier. A list is linear in the records that it
 // looks at, and one answer holds at most Config.PageSize of them. It decodes no record: without a

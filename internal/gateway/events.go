@@ -124,7 +124,9 @@ func (s eventSource) Follow(ctx context.Context) (changed <-chan struct{}, lates
 
 // eventState is the state of a snapshot, which is charged to the request of ctx.
 func eventState(ctx context.Context, of *replica.Snapshot, age time.Duration) rest.State {
-	state := rest.State{Events: of.Events(), InstanceUUID: of.InstanceUUID(), Version: of.Version(), Age: age}
+	state := rest.State{
+		Events: of.Events(), Records: of, InstanceUUID: of.InstanceUUID(), Version: of.Version(), Age: age,
+	}
 	if c, ok := ctx.Value(chargeKey{}).(*charge); ok {
 		state.Hold, state.Release = c.hold, c.release
 	}

@@ -242,12 +242,14 @@ func (g *Gateway) routes() http.Handler {
 	g.methods = methodsOf(served...)
 	g.reflection(func(path string, h http.Handler) { mux.Handle(path, g.bounded(h)) })
 	g.encodedReads(func(path string, read *plainRead) { mux.Handle(path, g.admitted(read)) }, options)
-	events := rest.New(rest.Config{
+	yunikorn := rest.New(rest.Config{
 		ResponseSize: uint64(g.cfg.PageSize), RenderedBytes: g.cfg.MaxRenderedBytes,
 		EnterStream: g.enterEventStream, StreamCut: g.eventStreamCut,
-		Fault: func(err error) { g.cfg.Events.Fault("/ws/v1/events", err) },
+		AnswerBytes: g.cfg.MaxAnswerBytes, Version: g.cfg.Version,
+		TooLarge: func() { g.metrics.refused(boundAnswerBytes) },
+		Fault:    func(err error) { g.cfg.Events.Fault("/ws/v1", err) },
 	}, eventSource{g})
-	mux.Handle("/ws/v1/", g.boundedREST(events))
+	mux.Handle("/ws/v1/", g.boundedREST(yunikorn))
 	docs := transport.TimeAnswers(transport.AnswerConfig{Total: metricsTimeout}, apidoc.Handler())
 	mux.Handle(apidoc.Root, docs)
 	mux.Handle(strings.TrimSuffix(apidoc.Root, "/"), docs)

@@ -209,10 +209,13 @@ func TestNodeReports(t *testing.T) {
 		t.Errorf("the leader was sent %v", sent)
 	}
 	for want, change := range map[string]func(*pb.ReportNodeRequest){
-		"node: is empty":                  func(r *pb.ReportNodeRequest) { r.Node = "" },
-		"incarnation: is 0":               func(r *pb.ReportNodeRequest) { r.Incarnation = 0 },
-		"sequence: is 0":                  func(r *pb.ReportNodeRequest) { r.Sequence = 0 },
-		"report: is missing":              func(r *pb.ReportNodeRequest) { r.Report = nil },
+		"node: is empty":     func(r *pb.ReportNodeRequest) { r.Node = "" },
+		"incarnation: is 0":  func(r *pb.ReportNodeRequest) { r.Incarnation = 0 },
+		"sequence: is 0":     func(r *pb.ReportNodeRequest) { r.Sequence = 0 },
+		"report: is missing": func(r *pb.ReportNodeRequest) { r.Report = nil },
+		"occupied.memory: is -1 bytes": func(r *pb.ReportNodeRequest) {
+			r.Report.Occupied = &pb.NodeUse{Memory: -1}
+		},
 		"extended.cpu: cannot be offered": func(r *pb.ReportNodeRequest) { r.Report.Extended.Amounts["cpu"] = 1 },
 		"extended.ext-cpu: is negative": func(
 			r *pb.ReportNodeRequest,

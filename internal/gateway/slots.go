@@ -26,6 +26,7 @@ const (
 
 	boundEventStreams     = "event_streams"
 	boundPeerEventStreams = "peer_event_streams"
+	boundAnswerBytes      = "answer_bytes"
 	boundUserBytes        = "user_bytes"
 	boundAgentBytes       = "agent_bytes"
 	boundMessageBytes     = "message_bytes"
@@ -36,7 +37,7 @@ const (
 func ownBounds() []string {
 	return []string{
 		boundRequests, boundStreams, boundAgentRequests, boundAgentStreams, boundLogs,
-		boundEventStreams, boundPeerEventStreams,
+		boundEventStreams, boundPeerEventStreams, boundAnswerBytes,
 		boundUserBytes, boundAgentBytes, boundMessageBytes, boundMessageElements,
 	}
 }

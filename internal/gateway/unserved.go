@@ -31,7 +31,8 @@ func servedToUsers() string {
 	for i, name := range services {
 		services[i] = strings.TrimPrefix(name, "plimsoll.v1.")
 	}
-	return "there are /docs, /healthz, /readyz, /metrics, /ws/v1/events/batch, /ws/v1/events/stream and, under /plimsoll.v1., " +
+	return "there are /docs, /healthz, /readyz, /metrics, /ws/v1/events/batch, YuniKorn's other routes under /ws/v1 " +
+		"and, under /plimsoll.v1., " +
 		strings.Join(services, ", ")
 }
 

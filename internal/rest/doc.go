@@ -1,16 +1,18 @@
-// Package rest answers GET /ws/v1/events/batch and GET /ws/v1/events/stream in the form that Apache
-// YuniKorn gives them, so that programs written for YuniKorn work unchanged.
+// Package rest answers Apache YuniKorn's REST interface, so that programs written for YuniKorn work
+// unchanged: the events by GET /ws/v1/events/batch and /ws/v1/events/stream, and the state by the
+// routes of the table in cluster.go. docs/reference/yunikorn-api.md lists them with their
+// differences.
 //
 // It gives an http.Handler for everything under /ws/v1/:
 //
 //	mux.Handle("/ws/v1/", rest.New(rest.Config{}, source))
 //
-// It owns no goroutine. The events come from a Source, which ensures freshness: an answer holds
-// every event that was committed when the request came, or it is a 503. A request may ask for less
-// by the parameter consistency, which YuniKorn does not have. Headers of the answer have its epoch,
-// its revision and its age in seconds. The handler answers only JSON, errors included. An error has
-// YuniKorn's shape and names the parameter and the fix. It does not filter, and sends no CORS
-// headers.
+// It owns no goroutine. Events and records come from a Source, which ensures freshness: an answer
+// holds every change that was committed when the request came, or it is a 503. A request may ask
+// for less by the parameter consistency, which YuniKorn does not have. Headers of the answer have
+// its epoch, its revision and its age in seconds. The handler answers only JSON, errors included.
+// An error has YuniKorn's shape and names the parameter and the fix. It does not filter, and sends
+// no CORS headers.
 //
 // An event is rendered once for all batches and streams, as long as Config.RenderedBytes have room
 // for it. Otherwise the time and memory of a batch are linear in its events, of which there are at
@@ -36,6 +38,13 @@
 // parameters are ignored, an empty parameter counts as missing, and cpu is called vcore and
 // counted in milli-cores. The array of the design's example has an end, so it is only given for a
 // number of events: format=json&count=N.
+//
+// An answer about the state is made of the records of one revision. It is whole, or it is refused:
+// beyond Config.AnswerBytes with 413 and the route that answers less. When the requests under way
+// hold as many bytes as they may, it is a 429. Each piece is charged before it is kept, at
+// chargeFor times its JSON. A job is an application, a task on a node an allocation, and a waiting
+// task a request. All nodes are the partition "default". A field of which a cell knows nothing is
+// left out: a made-up value would mislead.
 //
 // The gateway mounts it.
 package rest

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -31,9 +32,10 @@ type Source interface {
 	Follow(ctx context.Context) (changed <-chan struct{}, latest func() State, cancel func())
 }
 
-// State holds the events of one state of a cluster.
+// State holds the events of one state of a cluster, and its records.
 type State struct {
 	Events
+	Records      *replica.Snapshot // of the same revision as the events
 	InstanceUUID string
 	Version      plimsoll.Version
 	Age          time.Duration // since which the state is known to be complete; 0 in a strict read
@@ -76,6 +78,13 @@ type Config struct {
 	EnterStream func(r *http.Request) (leave func(), err error)
 	// StreamCut is called when a stream was ended because of its reader. It may be nil.
 	StreamCut func(r *http.Request, why Cut)
+	// AnswerBytes bounds one answer about the state, before it is compressed; default 32 MiB. A
+	// larger one is refused with 413 and the name of a route that answers less.
+	AnswerBytes int
+	// TooLarge is called when an answer was refused by AnswerBytes. It may be nil.
+	TooLarge func()
+	// Version is the version of the program; empty: it is not said.
+	Version string
 	// Fault is called with internal errors, which the caller of a request does not see. It may be
 	// nil.
 	Fault func(err error)
@@ -94,20 +103,25 @@ const (
 const (
 	defaultResponseSize  = 10_000
 	defaultRenderedBytes = 32 << 20
+	defaultAnswerBytes   = 32 << 20
 	defaultPause         = 20 * time.Millisecond
 	defaultPatience      = 3 * time.Second
 	defaultLeastRate     = 32 << 10
 	compressFrom         = 1400 // size in bytes from which an answer is compressed, as in YuniKorn
-	batchPath            = "/ws/v1/events/batch"
+	batchPath            = root + "events/batch"
 )
 
+// root is the path below which everything is.
+const root = "/ws/v1/"
+
 // StreamPath is the path of the stream, whose answer lasts as long as its reader wants.
-const StreamPath = "/ws/v1/events/stream"
+const StreamPath = root + "events/stream"
 
 // Handler answers everything under /ws/v1/.
 type Handler struct {
 	cfg      Config
 	source   Source
+	mux      *http.ServeMux
 	packer   packer
 	rendered rendered
 }
@@ -119,6 +133,12 @@ func New(cfg Config, source Source) *Handler {
 	}
 	if cfg.RenderedBytes == 0 {
 		cfg.RenderedBytes = defaultRenderedBytes
+	}
+	if cfg.AnswerBytes == 0 {
+		cfg.AnswerBytes = defaultAnswerBytes
+	}
+	if cfg.TooLarge == nil {
+		cfg.TooLarge = func() {}
 	}
 	if cfg.Pause == 0 {
 		cfg.Pause = defaultPause
@@ -140,25 +160,22 @@ func New(cfg Config, source Source) *Handler {
 	}
 	h := &Handler{cfg: cfg, source: source, packer: newPacker()}
 	h.rendered.most = cfg.RenderedBytes
+	h.mux = h.newMux()
 	return h
 }
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != batchPath && r.URL.Path != StreamPath {
-		WriteError(w, http.StatusNotFound,
-			"there is nothing at "+shorten(r.URL.Path)+"; there are "+batchPath+" and "+StreamPath)
-		return
-	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		WriteError(w, http.StatusMethodNotAllowed, "the method "+shorten(r.Method)+" is not possible here; use GET")
 		return
 	}
-	if r.URL.Path == StreamPath {
-		h.stream(w, r)
-		return
-	}
+	h.mux.ServeHTTP(w, r)
+}
+
+// serveBatch answers with a number of recent events.
+func (h *Handler) serveBatch(w http.ResponseWriter, r *http.Request) {
 	q, err := parseQuery(r.URL.RawQuery, h.cfg.ResponseSize)
 	if err != nil {
 		h.refuse(w, err)
@@ -239,8 +256,10 @@ func appendSeparated(dst []byte, s *span, separator byte) []byte {
 
 // write sends an answer, compressed if the caller accepts that and the answer is large enough.
 func (h *Handler) write(w http.ResponseWriter, r *http.Request, body []byte) {
-	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
-	w.Header().Set("Vary", "Accept-Encoding")
+	if w.Header().Get("Content-Type") == "" {
+		w.Header().Set("Content-Type", "application/json; charset=UTF-8")
+	}
+	w.Header().Add("Vary", "Accept-Encoding")
 	if coding := acceptedCoding(r.Header.Get("Accept-Encoding")); len(body) >= compressFrom && coding != "" {
 		// The body is compressed as a whole, so that a slow reader does not occupy a compressor.
 		packed, err := h.packer.pack(coding, body)
@@ -261,7 +280,7 @@ func (h *Handler) refuse(w http.ResponseWriter, err error) {
 	status := wire.HTTPStatus(plimsoll.CodeOf(err))
 	if status == http.StatusInternalServerError {
 		h.cfg.Fault(err)
-		WriteError(w, status, "the events could not be read; the gateway's log says why")
+		WriteError(w, status, "the answer could not be made; the gateway's log says why")
 		return
 	}
 	if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {

@@ -220,7 +220,7 @@ func errorOf(t *testing.T, w *httptest.ResponseRecorder, status int) string {
 func TestWrongPathsAndMethodsAreAnsweredInJSON(t *testing.T) {
 	h := rest.New(rest.Config{}, &history{})
 	for _, path := range []string{
-		"/ws/v1/", "/ws/v1/events", "/ws/v1/events/batch/", "/ws/v1/clusters", "/ws/v1/events/stream/",
+		"/ws/v1/", "/ws/v1/events", "/ws/v1/events/batch/", "/ws/v1/cluster", "/ws/v1/events/stream/",
 	} {
 		if message := errorOf(t, get(h, http.MethodGet, path), http.StatusNotFound); !strings.Contains(message, batch) {
 			t.Errorf("%s: %q does not say what there is", path, message)
@@ -259,10 +259,10 @@ func TestErrorsOfTheSourceByTheirCode(t *testing.T) {
 		},
 		{"a fault of ours", &history{
 			failed: errors.New("secret"),
-		}, 500, "the events could not be read; the gateway's log says why", true},
+		}, 500, "the answer could not be made; the gateway's log says why", true},
 		{
 			"a corrupt chunk", &history{records: nodeAdded(), corrupt: errors.New("secret")}, 500,
-			"the events could not be read; the gateway's log says why", true,
+			"the answer could not be made; the gateway's log says why", true,
 		},
 	}
 	for _, test := range tests {

@@ -211,7 +211,7 @@ func (s *stream) end(r *http.Request, err error) {
 		s.last(http.StatusTooManyRequests, err.Error()+"; go on with start="+strconv.FormatUint(s.next, 10))
 	case plimsoll.CodeOf(err) == plimsoll.CodeCorrupt:
 		s.h.cfg.Fault(err)
-		s.last(http.StatusInternalServerError, "the events could not be read; the gateway's log says why")
+		s.last(http.StatusInternalServerError, "the answer could not be made; the gateway's log says why")
 	}
 }
 

@@ -136,6 +136,8 @@ func TestEveryFieldOfANodeIsTakenIn(t *testing.T) {
 		"Mode": "an operator's", "Ready": "the state's", "Registered": "the state's",
 		"Gate.Sequence": "its QoS agent's",
 		"Gate.Closed":   "its QoS agent's", "Gate.Reason": "its QoS agent's", "Evictions": "the state's",
+		"Occupied.CPU": "its agent's reports", "Occupied.Memory": "its agent's reports",
+		"OccupiedAt": "the state's",
 	}
 	first := filledRecords().node
 	first.Mode, first.Ready = plimsoll.NodeDraining, false // others than those of a new node

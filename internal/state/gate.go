@@ -15,7 +15,8 @@ import (
 const tellTime = 10 * second
 
 // ReportNode applies a report of a node's QoS agent: whether the node takes new tasks, its extended
-// resources, and the actions of the agent. A repeated report changes nothing.
+// resources, the use outside of its tasks, and the actions of the agent. A repeated report changes
+// nothing.
 func (s *State) ReportNode(id string, incarnation, sequence uint64, report *plimsoll.NodeReport) error {
 	n, err := s.CheckReporter(id, incarnation)
 	if err != nil {
@@ -50,10 +51,35 @@ func (s *State) ReportNode(id string, incarnation, sequence uint64, report *plim
 	s.markNode(n)
 	s.setGate(n, report.SchedulingDisabled, report.SchedulingReason, "its agent takes new tasks again")
 	s.offer(n, report.Extended)
+	if report.Occupied != nil {
+		n.occupied = report.Occupied
+		s.tellOccupied(n)
+	}
 	for i := range report.Events {
 		s.emitQOS(n, &report.Events[i])
 	}
 	return nil
+}
+
+// tellOccupied tells the reported use of a node outside of its tasks, if it differs enough from the
+// one of the last event. If that event is too recent, a timer tells the newest use later.
+func (s *State) tellOccupied(n *Node) {
+	use := *n.occupied
+	if n.OccupiedAt != 0 && !use.Differs(n.Occupied, n.Capacity) {
+		n.occupied = nil
+		return
+	}
+	due := later(n.OccupiedAt, int64(plimsoll.OccupiedEvery))
+	if n.OccupiedAt != 0 && n.OccupiedAt <= s.at && s.at < due { // unless the clock was set back
+		if n.tellAt != due {
+			n.tellAt = due
+			s.wakeAt(timer{at: due, node: n})
+		}
+		return
+	}
+	n.occupied, n.Occupied, n.OccupiedAt = nil, use, s.at
+	s.markNode(n)
+	s.emitNode(n, plimsoll.ChangeSet, plimsoll.NodeOccupied, "", use.Resources(), "")
 }
 
 // setGate closes a node for new tasks, or opens it. opened is the reason for opening.

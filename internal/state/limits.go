@@ -35,7 +35,7 @@ const (
 	specShare = 16                           // a specification takes at most one part in so many of a batch
 	maxID     = 128                          // bytes
 	maxName   = 63                           // bytes of the name of a resource
-	nodeSpare = plimsoll.MaxQOSMessage + 200 // bytes of a node's record beside the registered fields
+	nodeSpare = plimsoll.MaxQOSMessage + 250 // bytes of a node's record beside the registered fields
 	// eventWords bounds the bytes of a node's event beside the agent's texts and the node's id.
 	eventWords = 120
 )
@@ -174,6 +174,9 @@ func (s *State) hasRoom(n *Node, list []plimsoll.Eviction) bool {
 // checkReportBytes reports whether the events of a QoS agent's report fit in a batch.
 func (s *State) checkReportBytes(report *plimsoll.NodeReport) error {
 	bytes := size.Of(report)
+	if report.Occupied != nil {
+		bytes += size.Event("", "", "") + maxID + size.Of(report.Occupied.Resources())
+	}
 	for range report.Events {
 		bytes += size.Event("", "", "") + maxID + eventWords
 	}

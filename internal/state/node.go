@@ -42,6 +42,7 @@ func (s *State) Register(node *plimsoll.Node, gateway string) (registration uint
 		first := *node
 		first.Mode, first.Ready, first.Registered = plimsoll.NodeActive, true, s.at
 		first.Gate, first.Evictions = plimsoll.NodeGate{}, nil
+		first.Occupied, first.OccupiedAt = plimsoll.NodeUse{}, 0
 		n = s.addNode(first)
 		s.nodeLog.add(n.Slot, NodeGained)
 		s.emitNode(n, plimsoll.ChangeAdd, plimsoll.DetailNone, "", n.Capacity, "Node added to the scheduler")
@@ -137,6 +138,7 @@ func (s *State) update(n *Node, node *plimsoll.Node) {
 	capacity := node.Capacity
 	if started {
 		s.forgetFaults(n)
+		n.occupied = nil
 		n.Gate.Sequence = 0
 		s.setGate(n, false, "", "its agent has started anew")
 	} else {
@@ -215,6 +217,7 @@ func (s *State) notReady(n *Node, why string) {
 	// The agent reports its gate and offers anew when it is back.
 	s.setGate(n, false, "", "nothing is known of its QoS agent any more")
 	s.offer(n, nil)
+	n.occupied = nil
 }
 
 // GatewayLost notes that the leader no longer hears a gateway. The gateway's nodes may register
@@ -250,6 +253,9 @@ func (s *State) nodeDue(n *Node) {
 	}
 	if n.sickUntil != 0 && n.sickUntil <= s.at {
 		s.setSick(n, 0)
+	}
+	if n.occupied != nil && n.tellAt <= s.at {
+		s.tellOccupied(n)
 	}
 	if n.lostAt != 0 && n.lostAt <= s.at {
 		n.lostAt, n.lost = 0, true

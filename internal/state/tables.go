@@ -339,8 +339,12 @@ type Node struct {
 	// sickUntil is the time until which the node takes no tasks, because it could not start the
 	// last two. 0: it is not sick. Not stored.
 	sickUntil int64
-	lost      bool // the tasks are given up; until the node registers again
-	left      bool // lost because the agent stopped and nothing runs on the node
+	// occupied is a reported use outside of tasks that waits until tellAt, because the last event
+	// is too recent; nil: none waits. Not stored: an agent that registers again reports it again.
+	occupied *plimsoll.NodeUse
+	tellAt   int64
+	lost     bool // the tasks are given up; until the node registers again
+	left     bool // lost because the agent stopped and nothing runs on the node
 	// shrunk says that the tasks may take more than the capacity, which became smaller under them.
 	shrunk      bool
 	emptying    bool          // the node is in State.emptying

@@ -231,6 +231,10 @@ func drawNode(t *rapid.T) plimsoll.Node {
 		Key:     drawText(t, "key"),
 		Session: drawText(t, "session"),
 		Peer:    drawText(t, "peer"),
+		Occupied: plimsoll.NodeUse{
+			CPU: drawInt64(t, "occupied cpu"), Memory: drawInt64(t, "occupied memory"),
+		},
+		OccupiedAt: drawInt64(t, "occupied at"),
 	}
 }
 

@@ -88,6 +88,7 @@ var places = map[string]place{
 	},
 	"NodeGate":   {"NodeGate", "objects.proto", "NodeToProto and NodeFromProto in node.go", ""},
 	"NodeQOS":    {"NodeQOS", "qos.proto", "nodeQOSToProto and nodeQOSFromProto in policy.go", ""},
+	"NodeUse":    {"NodeUse", "objects.proto", "nodeUseToProto and nodeUseFromProto in node.go", ""},
 	"NodeReport": {"NodeReport", "qos.proto", "NodeReportToProto and NodeReportFromProto in policy.go", ""},
 	"NodeStatus": {"NodeStatus", "objects.proto", "NodeStatusToProto and NodeStatusFromProto in node.go", ""},
 	"PlatformRange": {

@@ -21,6 +21,10 @@ func NodeToProto(n *plimsoll.Node) *pb.Node {
 		Key:         text(n.Key),
 		Session:     text(n.Session),
 		Peer:        text(n.Peer),
+		OccupiedAt:  n.OccupiedAt,
+	}
+	if u := &n.Occupied; *u != (plimsoll.NodeUse{}) {
+		m.Occupied = nodeUseToProto(u)
 	}
 	if g := &n.Gate; *g != (plimsoll.NodeGate{}) {
 		m.Gate = &pb.NodeGate{Sequence: g.Sequence, Closed: g.Closed, Reason: text(g.Reason)}
@@ -50,9 +54,11 @@ func NodeFromProto(m *pb.Node) plimsoll.Node {
 		Gate: plimsoll.NodeGate{
 			Sequence: m.GetGate().GetSequence(), Closed: m.GetGate().GetClosed(), Reason: m.GetGate().GetReason(),
 		},
-		Key:     m.GetKey(),
-		Session: m.GetSession(),
-		Peer:    m.GetPeer(),
+		Key:        m.GetKey(),
+		Session:    m.GetSession(),
+		Peer:       m.GetPeer(),
+		Occupied:   nodeUseFromProto(m.GetOccupied()),
+		OccupiedAt: m.GetOccupiedAt(),
 	}
 	for _, e := range m.GetEvictions() {
 		n.Evictions = append(
@@ -61,6 +67,14 @@ func NodeFromProto(m *pb.Node) plimsoll.Node {
 		)
 	}
 	return n
+}
+
+func nodeUseToProto(u *plimsoll.NodeUse) *pb.NodeUse {
+	return &pb.NodeUse{Cpu: u.CPU, Memory: u.Memory}
+}
+
+func nodeUseFromProto(m *pb.NodeUse) plimsoll.NodeUse {
+	return plimsoll.NodeUse{CPU: m.GetCpu(), Memory: m.GetMemory()}
 }
 
 // AppendNode encodes a node.

@@ -172,6 +172,9 @@ func NodeReportToProto(r *plimsoll.NodeReport) *pb.NodeReport {
 		SchedulingDisabled: r.SchedulingDisabled, SchedulingReason: text(r.SchedulingReason),
 		Extended: resourcesToProto(r.Extended),
 	}
+	if r.Occupied != nil {
+		m.Occupied = nodeUseToProto(r.Occupied)
+	}
 	for i := range r.Events {
 		e := &r.Events[i]
 		m.Events = append(m.Events, &pb.QOSEvent{
@@ -188,6 +191,10 @@ func NodeReportFromProto(m *pb.NodeReport) plimsoll.NodeReport {
 	r := plimsoll.NodeReport{
 		SchedulingDisabled: m.GetSchedulingDisabled(), SchedulingReason: m.GetSchedulingReason(),
 		Extended: resourcesFromProto(m.GetExtended()),
+	}
+	if m.GetOccupied() != nil {
+		use := nodeUseFromProto(m.GetOccupied())
+		r.Occupied = &use
 	}
 	for _, e := range m.GetEvents() {
 		r.Events = append(r.Events, plimsoll.QOSEvent{

@@ -70,6 +70,7 @@ type loopState struct {
 	dirty    bool  // the ledger must be written
 	savedAt  int64 // time at which it was written
 	lending  lending
+	occupied occupancy
 	reporter reporter
 }
 

@@ -19,6 +19,7 @@ type reporter struct {
 	closed   bool
 	reason   string
 	extended plimsoll.Resources
+	occupied *plimsoll.NodeUse
 
 	missing   map[string]*absence  // metrics of rules that are missing
 	previewed map[string]time.Time // previewed steps that were reported, and the time of their last plan
@@ -203,11 +204,13 @@ func (rep *reporter) flush(l *Loop, s *loopState) {
 		}
 		rep.add(e)
 	}
+	occupied := s.occupied.reported
 	if rep.reported && closed == rep.closed && reason == rep.reason && maps.Equal(extended, rep.extended) &&
-		len(rep.events) == 0 {
+		occupied == rep.occupied && len(rep.events) == 0 {
 		return
 	}
 	rep.reported, rep.closed, rep.reason, rep.extended = true, closed, reason, extended
+	rep.occupied = occupied
 	events := rep.events
 	if rep.leftOut > 0 {
 		events = append(events, plimsoll.QOSEvent{
@@ -224,6 +227,7 @@ func (rep *reporter) flush(l *Loop, s *loopState) {
 	l.deps.Report(
 		plimsoll.NodeReport{
 			SchedulingDisabled: closed, SchedulingReason: reason, Extended: maps.Clone(extended), Events: events,
+			Occupied: occupied,
 		},
 	)
 }

@@ -40,6 +40,7 @@ func (s *loopState) measure(l *Loop, at int64) (*qos.Snapshot, error) {
 	s.readLoad(snap)
 	l.gauges.fill(snap, s.now, l.cfg.Metrics)
 	s.lend(l, snap)
+	s.occupied.observe(snap, s.now, l.cfg.Allocatable)
 	return snap, nil
 }
 

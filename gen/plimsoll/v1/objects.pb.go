@@ -2991,6 +2991,61 @@ func (x *NodeGate) GetReason() string {
 	return ""
 }
 
+// What runs on a node outside of its tasks.
+type NodeUse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Milli-cores, as a mean over about ten seconds.
+	Cpu int64 `protobuf:"varint,1,opt,name=cpu,proto3" json:"cpu,omitempty"`
+	// Bytes, without page cache.
+	Memory        int64 `protobuf:"varint,2,opt,name=memory,proto3" json:"memory,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeUse) Reset() {
+	*x = NodeUse{}
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeUse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeUse) ProtoMessage() {}
+
+func (x *NodeUse) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeUse.ProtoReflect.Descriptor instead.
+func (*NodeUse) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *NodeUse) GetCpu() int64 {
+	if x != nil {
+		return x.Cpu
+	}
+	return 0
+}
+
+func (x *NodeUse) GetMemory() int64 {
+	if x != nil {
+		return x.Memory
+	}
+	return 0
+}
+
 // A ban of a group from a node, for a while after the eviction of one of its tasks there.
 type Eviction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3008,7 +3063,7 @@ type Eviction struct {
 
 func (x *Eviction) Reset() {
 	*x = Eviction{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[24]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3020,7 +3075,7 @@ func (x *Eviction) String() string {
 func (*Eviction) ProtoMessage() {}
 
 func (x *Eviction) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[24]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3033,7 +3088,7 @@ func (x *Eviction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Eviction.ProtoReflect.Descriptor instead.
 func (*Eviction) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{24}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Eviction) GetJob() string {
@@ -3096,14 +3151,18 @@ type Node struct {
 	Session string `protobuf:"bytes,14,opt,name=session,proto3" json:"session,omitempty"`
 	// The agent's address as the gateway sees it: an IP address, or uid:1000 over a unix socket. A
 	// value from the agent is ignored.
-	Peer          string `protobuf:"bytes,15,opt,name=peer,proto3" json:"peer,omitempty"`
+	Peer string `protobuf:"bytes,15,opt,name=peer,proto3" json:"peer,omitempty"`
+	// What ran on the node outside of its tasks, as the last event told it.
+	Occupied *NodeUse `protobuf:"bytes,16,opt,name=occupied,proto3" json:"occupied,omitempty"`
+	// Time of that event in Unix nanoseconds; 0: none was told.
+	OccupiedAt    int64 `protobuf:"varint,17,opt,name=occupied_at,json=occupiedAt,proto3" json:"occupied_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[25]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3115,7 +3174,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[25]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3128,7 +3187,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{25}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Node) GetId() string {
@@ -3236,6 +3295,20 @@ func (x *Node) GetPeer() string {
 	return ""
 }
 
+func (x *Node) GetOccupied() *NodeUse {
+	if x != nil {
+		return x.Occupied
+	}
+	return nil
+}
+
+func (x *Node) GetOccupiedAt() int64 {
+	if x != nil {
+		return x.OccupiedAt
+	}
+	return 0
+}
+
 // What the ids of events count.
 type EventIDs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3247,7 +3320,7 @@ type EventIDs struct {
 
 func (x *EventIDs) Reset() {
 	*x = EventIDs{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[26]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3259,7 +3332,7 @@ func (x *EventIDs) String() string {
 func (*EventIDs) ProtoMessage() {}
 
 func (x *EventIDs) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[26]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3272,7 +3345,7 @@ func (x *EventIDs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventIDs.ProtoReflect.Descriptor instead.
 func (*EventIDs) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{26}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *EventIDs) GetInstanceUuid() string {
@@ -3298,7 +3371,7 @@ type ArchiveStatus struct {
 
 func (x *ArchiveStatus) Reset() {
 	*x = ArchiveStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[27]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3310,7 +3383,7 @@ func (x *ArchiveStatus) String() string {
 func (*ArchiveStatus) ProtoMessage() {}
 
 func (x *ArchiveStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[27]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3323,7 +3396,7 @@ func (x *ArchiveStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveStatus.ProtoReflect.Descriptor instead.
 func (*ArchiveStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{27}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ArchiveStatus) GetMode() ArchiveMode {
@@ -3369,7 +3442,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[28]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3381,7 +3454,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[28]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3394,7 +3467,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{28}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *NodeStatus) GetId() string {
@@ -3450,7 +3523,7 @@ type QueueConfig struct {
 
 func (x *QueueConfig) Reset() {
 	*x = QueueConfig{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[29]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3462,7 +3535,7 @@ func (x *QueueConfig) String() string {
 func (*QueueConfig) ProtoMessage() {}
 
 func (x *QueueConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[29]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3475,7 +3548,7 @@ func (x *QueueConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueConfig.ProtoReflect.Descriptor instead.
 func (*QueueConfig) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{29}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *QueueConfig) GetName() string {
@@ -3568,7 +3641,7 @@ type QueueStatus struct {
 
 func (x *QueueStatus) Reset() {
 	*x = QueueStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[30]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3580,7 +3653,7 @@ func (x *QueueStatus) String() string {
 func (*QueueStatus) ProtoMessage() {}
 
 func (x *QueueStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[30]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3593,7 +3666,7 @@ func (x *QueueStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatus.ProtoReflect.Descriptor instead.
 func (*QueueStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{30}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *QueueStatus) GetPath() string {
@@ -3712,7 +3785,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[31]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3724,7 +3797,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[31]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3737,7 +3810,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{31}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Event) GetType() int32 {
@@ -3813,7 +3886,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[32]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3825,7 +3898,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[32]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3838,7 +3911,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{32}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Error) GetCode() string {
@@ -4102,12 +4175,15 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\bNodeGate\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x16\n" +
 	"\x06closed\x18\x02 \x01(\bR\x06closed\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"^\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"3\n" +
+	"\aNodeUse\x12\x10\n" +
+	"\x03cpu\x18\x01 \x01(\x03R\x03cpu\x12\x16\n" +
+	"\x06memory\x18\x02 \x01(\x03R\x06memory\"^\n" +
 	"\bEviction\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\tR\x05group\x12\x14\n" +
 	"\x05index\x18\x03 \x01(\x05R\x05index\x12\x14\n" +
-	"\x05until\x18\x04 \x01(\x03R\x05until\"\xd3\x04\n" +
+	"\x05until\x18\x04 \x01(\x03R\x05until\"\xa6\x05\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x122\n" +
@@ -4128,7 +4204,10 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\tevictions\x18\f \x03(\v2\x15.plimsoll.v1.EvictionR\tevictions\x12\x10\n" +
 	"\x03key\x18\r \x01(\tR\x03key\x12\x18\n" +
 	"\asession\x18\x0e \x01(\tR\asession\x12\x12\n" +
-	"\x04peer\x18\x0f \x01(\tR\x04peer\x1a=\n" +
+	"\x04peer\x18\x0f \x01(\tR\x04peer\x120\n" +
+	"\boccupied\x18\x10 \x01(\v2\x14.plimsoll.v1.NodeUseR\boccupied\x12\x1f\n" +
+	"\voccupied_at\x18\x11 \x01(\x03R\n" +
+	"occupiedAt\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"/\n" +
@@ -4302,7 +4381,7 @@ func file_plimsoll_v1_objects_proto_rawDescGZIP() []byte {
 }
 
 var file_plimsoll_v1_objects_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
-var file_plimsoll_v1_objects_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_plimsoll_v1_objects_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_plimsoll_v1_objects_proto_goTypes = []any{
 	(JobState)(0),         // 0: plimsoll.v1.JobState
 	(RetryKind)(0),        // 1: plimsoll.v1.RetryKind
@@ -4339,53 +4418,54 @@ var file_plimsoll_v1_objects_proto_goTypes = []any{
 	(*NodeAttempts)(nil),  // 32: plimsoll.v1.NodeAttempts
 	(*NodeFacts)(nil),     // 33: plimsoll.v1.NodeFacts
 	(*NodeGate)(nil),      // 34: plimsoll.v1.NodeGate
-	(*Eviction)(nil),      // 35: plimsoll.v1.Eviction
-	(*Node)(nil),          // 36: plimsoll.v1.Node
-	(*EventIDs)(nil),      // 37: plimsoll.v1.EventIDs
-	(*ArchiveStatus)(nil), // 38: plimsoll.v1.ArchiveStatus
-	(*NodeStatus)(nil),    // 39: plimsoll.v1.NodeStatus
-	(*QueueConfig)(nil),   // 40: plimsoll.v1.QueueConfig
-	(*QueueStatus)(nil),   // 41: plimsoll.v1.QueueStatus
-	(*Event)(nil),         // 42: plimsoll.v1.Event
-	(*Error)(nil),         // 43: plimsoll.v1.Error
-	nil,                   // 44: plimsoll.v1.Resources.AmountsEntry
-	nil,                   // 45: plimsoll.v1.PlatformRange.MinEntry
-	nil,                   // 46: plimsoll.v1.PlatformRange.MaxEntry
-	nil,                   // 47: plimsoll.v1.Constraints.TraitsEntry
-	nil,                   // 48: plimsoll.v1.Constraints.ClassEntry
-	nil,                   // 49: plimsoll.v1.GroupSpec.EnvEntry
-	nil,                   // 50: plimsoll.v1.JobSpec.LabelsEntry
-	nil,                   // 51: plimsoll.v1.NodeFacts.TraitsEntry
-	nil,                   // 52: plimsoll.v1.NodeFacts.NetworksEntry
-	nil,                   // 53: plimsoll.v1.NodeFacts.ReserveEntry
-	nil,                   // 54: plimsoll.v1.NodeFacts.OverprovisionEntry
-	nil,                   // 55: plimsoll.v1.Node.AttributesEntry
+	(*NodeUse)(nil),       // 35: plimsoll.v1.NodeUse
+	(*Eviction)(nil),      // 36: plimsoll.v1.Eviction
+	(*Node)(nil),          // 37: plimsoll.v1.Node
+	(*EventIDs)(nil),      // 38: plimsoll.v1.EventIDs
+	(*ArchiveStatus)(nil), // 39: plimsoll.v1.ArchiveStatus
+	(*NodeStatus)(nil),    // 40: plimsoll.v1.NodeStatus
+	(*QueueConfig)(nil),   // 41: plimsoll.v1.QueueConfig
+	(*QueueStatus)(nil),   // 42: plimsoll.v1.QueueStatus
+	(*Event)(nil),         // 43: plimsoll.v1.Event
+	(*Error)(nil),         // 44: plimsoll.v1.Error
+	nil,                   // 45: plimsoll.v1.Resources.AmountsEntry
+	nil,                   // 46: plimsoll.v1.PlatformRange.MinEntry
+	nil,                   // 47: plimsoll.v1.PlatformRange.MaxEntry
+	nil,                   // 48: plimsoll.v1.Constraints.TraitsEntry
+	nil,                   // 49: plimsoll.v1.Constraints.ClassEntry
+	nil,                   // 50: plimsoll.v1.GroupSpec.EnvEntry
+	nil,                   // 51: plimsoll.v1.JobSpec.LabelsEntry
+	nil,                   // 52: plimsoll.v1.NodeFacts.TraitsEntry
+	nil,                   // 53: plimsoll.v1.NodeFacts.NetworksEntry
+	nil,                   // 54: plimsoll.v1.NodeFacts.ReserveEntry
+	nil,                   // 55: plimsoll.v1.NodeFacts.OverprovisionEntry
+	nil,                   // 56: plimsoll.v1.Node.AttributesEntry
 }
 var file_plimsoll_v1_objects_proto_depIdxs = []int32{
-	44, // 0: plimsoll.v1.Resources.amounts:type_name -> plimsoll.v1.Resources.AmountsEntry
+	45, // 0: plimsoll.v1.Resources.amounts:type_name -> plimsoll.v1.Resources.AmountsEntry
 	1,  // 1: plimsoll.v1.RetryPolicy.kind:type_name -> plimsoll.v1.RetryKind
-	45, // 2: plimsoll.v1.PlatformRange.min:type_name -> plimsoll.v1.PlatformRange.MinEntry
-	46, // 3: plimsoll.v1.PlatformRange.max:type_name -> plimsoll.v1.PlatformRange.MaxEntry
-	47, // 4: plimsoll.v1.Constraints.traits:type_name -> plimsoll.v1.Constraints.TraitsEntry
+	46, // 2: plimsoll.v1.PlatformRange.min:type_name -> plimsoll.v1.PlatformRange.MinEntry
+	47, // 3: plimsoll.v1.PlatformRange.max:type_name -> plimsoll.v1.PlatformRange.MaxEntry
+	48, // 4: plimsoll.v1.Constraints.traits:type_name -> plimsoll.v1.Constraints.TraitsEntry
 	17, // 5: plimsoll.v1.Constraints.networks:type_name -> plimsoll.v1.NetworkChoice
 	14, // 6: plimsoll.v1.Constraints.platform:type_name -> plimsoll.v1.PlatformRange
 	15, // 7: plimsoll.v1.Constraints.near:type_name -> plimsoll.v1.Selector
 	15, // 8: plimsoll.v1.Constraints.far:type_name -> plimsoll.v1.Selector
 	16, // 9: plimsoll.v1.Constraints.spread:type_name -> plimsoll.v1.Spread
 	7,  // 10: plimsoll.v1.Constraints.reservoir:type_name -> plimsoll.v1.ReservoirUse
-	48, // 11: plimsoll.v1.Constraints.class:type_name -> plimsoll.v1.Constraints.ClassEntry
+	49, // 11: plimsoll.v1.Constraints.class:type_name -> plimsoll.v1.Constraints.ClassEntry
 	15, // 12: plimsoll.v1.Preferences.near:type_name -> plimsoll.v1.Selector
 	15, // 13: plimsoll.v1.Preferences.far:type_name -> plimsoll.v1.Selector
 	16, // 14: plimsoll.v1.Preferences.spread:type_name -> plimsoll.v1.Spread
 	8,  // 15: plimsoll.v1.Preferences.strategy:type_name -> plimsoll.v1.Strategy
-	49, // 16: plimsoll.v1.GroupSpec.env:type_name -> plimsoll.v1.GroupSpec.EnvEntry
+	50, // 16: plimsoll.v1.GroupSpec.env:type_name -> plimsoll.v1.GroupSpec.EnvEntry
 	11, // 17: plimsoll.v1.GroupSpec.resources:type_name -> plimsoll.v1.Resources
 	12, // 18: plimsoll.v1.GroupSpec.retry:type_name -> plimsoll.v1.RetryPolicy
 	18, // 19: plimsoll.v1.GroupSpec.constraints:type_name -> plimsoll.v1.Constraints
 	19, // 20: plimsoll.v1.GroupSpec.preferences:type_name -> plimsoll.v1.Preferences
 	6,  // 21: plimsoll.v1.GroupSpec.class:type_name -> plimsoll.v1.Class
 	22, // 22: plimsoll.v1.OutputSummary.refusals:type_name -> plimsoll.v1.OutputRefusal
-	50, // 23: plimsoll.v1.JobSpec.labels:type_name -> plimsoll.v1.JobSpec.LabelsEntry
+	51, // 23: plimsoll.v1.JobSpec.labels:type_name -> plimsoll.v1.JobSpec.LabelsEntry
 	20, // 24: plimsoll.v1.JobSpec.groups:type_name -> plimsoll.v1.GroupSpec
 	25, // 25: plimsoll.v1.GroupStatus.counts:type_name -> plimsoll.v1.TaskCounts
 	2,  // 26: plimsoll.v1.GroupStatus.wait_code:type_name -> plimsoll.v1.WaitCode
@@ -4401,33 +4481,34 @@ var file_plimsoll_v1_objects_proto_depIdxs = []int32{
 	32, // 36: plimsoll.v1.Task.earlier:type_name -> plimsoll.v1.NodeAttempts
 	31, // 37: plimsoll.v1.Task.attempts:type_name -> plimsoll.v1.Attempt
 	4,  // 38: plimsoll.v1.Attempt.result:type_name -> plimsoll.v1.TaskResult
-	51, // 39: plimsoll.v1.NodeFacts.traits:type_name -> plimsoll.v1.NodeFacts.TraitsEntry
-	52, // 40: plimsoll.v1.NodeFacts.networks:type_name -> plimsoll.v1.NodeFacts.NetworksEntry
-	53, // 41: plimsoll.v1.NodeFacts.reserve:type_name -> plimsoll.v1.NodeFacts.ReserveEntry
-	54, // 42: plimsoll.v1.NodeFacts.overprovision:type_name -> plimsoll.v1.NodeFacts.OverprovisionEntry
+	52, // 39: plimsoll.v1.NodeFacts.traits:type_name -> plimsoll.v1.NodeFacts.TraitsEntry
+	53, // 40: plimsoll.v1.NodeFacts.networks:type_name -> plimsoll.v1.NodeFacts.NetworksEntry
+	54, // 41: plimsoll.v1.NodeFacts.reserve:type_name -> plimsoll.v1.NodeFacts.ReserveEntry
+	55, // 42: plimsoll.v1.NodeFacts.overprovision:type_name -> plimsoll.v1.NodeFacts.OverprovisionEntry
 	11, // 43: plimsoll.v1.Node.capacity:type_name -> plimsoll.v1.Resources
-	55, // 44: plimsoll.v1.Node.attributes:type_name -> plimsoll.v1.Node.AttributesEntry
+	56, // 44: plimsoll.v1.Node.attributes:type_name -> plimsoll.v1.Node.AttributesEntry
 	5,  // 45: plimsoll.v1.Node.mode:type_name -> plimsoll.v1.NodeMode
 	33, // 46: plimsoll.v1.Node.facts:type_name -> plimsoll.v1.NodeFacts
 	34, // 47: plimsoll.v1.Node.gate:type_name -> plimsoll.v1.NodeGate
-	35, // 48: plimsoll.v1.Node.evictions:type_name -> plimsoll.v1.Eviction
-	10, // 49: plimsoll.v1.ArchiveStatus.mode:type_name -> plimsoll.v1.ArchiveMode
-	11, // 50: plimsoll.v1.NodeStatus.allocated:type_name -> plimsoll.v1.Resources
-	11, // 51: plimsoll.v1.QueueConfig.guaranteed:type_name -> plimsoll.v1.Resources
-	11, // 52: plimsoll.v1.QueueConfig.max:type_name -> plimsoll.v1.Resources
-	40, // 53: plimsoll.v1.QueueConfig.queues:type_name -> plimsoll.v1.QueueConfig
-	11, // 54: plimsoll.v1.QueueStatus.guaranteed:type_name -> plimsoll.v1.Resources
-	11, // 55: plimsoll.v1.QueueStatus.max:type_name -> plimsoll.v1.Resources
-	11, // 56: plimsoll.v1.QueueStatus.allocated:type_name -> plimsoll.v1.Resources
-	11, // 57: plimsoll.v1.QueueStatus.pending:type_name -> plimsoll.v1.Resources
-	11, // 58: plimsoll.v1.Event.resources:type_name -> plimsoll.v1.Resources
-	13, // 59: plimsoll.v1.Constraints.TraitsEntry.value:type_name -> plimsoll.v1.Trait
-	13, // 60: plimsoll.v1.NodeFacts.TraitsEntry.value:type_name -> plimsoll.v1.Trait
-	61, // [61:61] is the sub-list for method output_type
-	61, // [61:61] is the sub-list for method input_type
-	61, // [61:61] is the sub-list for extension type_name
-	61, // [61:61] is the sub-list for extension extendee
-	0,  // [0:61] is the sub-list for field type_name
+	36, // 48: plimsoll.v1.Node.evictions:type_name -> plimsoll.v1.Eviction
+	35, // 49: plimsoll.v1.Node.occupied:type_name -> plimsoll.v1.NodeUse
+	10, // 50: plimsoll.v1.ArchiveStatus.mode:type_name -> plimsoll.v1.ArchiveMode
+	11, // 51: plimsoll.v1.NodeStatus.allocated:type_name -> plimsoll.v1.Resources
+	11, // 52: plimsoll.v1.QueueConfig.guaranteed:type_name -> plimsoll.v1.Resources
+	11, // 53: plimsoll.v1.QueueConfig.max:type_name -> plimsoll.v1.Resources
+	41, // 54: plimsoll.v1.QueueConfig.queues:type_name -> plimsoll.v1.QueueConfig
+	11, // 55: plimsoll.v1.QueueStatus.guaranteed:type_name -> plimsoll.v1.Resources
+	11, // 56: plimsoll.v1.QueueStatus.max:type_name -> plimsoll.v1.Resources
+	11, // 57: plimsoll.v1.QueueStatus.allocated:type_name -> plimsoll.v1.Resources
+	11, // 58: plimsoll.v1.QueueStatus.pending:type_name -> plimsoll.v1.Resources
+	11, // 59: plimsoll.v1.Event.resources:type_name -> plimsoll.v1.Resources
+	13, // 60: plimsoll.v1.Constraints.TraitsEntry.value:type_name -> plimsoll.v1.Trait
+	13, // 61: plimsoll.v1.NodeFacts.TraitsEntry.value:type_name -> plimsoll.v1.Trait
+	62, // [62:62] is the sub-list for method output_type
+	62, // [62:62] is the sub-list for method input_type
+	62, // [62:62] is the sub-list for extension type_name
+	62, // [62:62] is the sub-list for extension extendee
+	0,  // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_objects_proto_init() }
@@ -4441,7 +4522,7 @@ func file_plimsoll_v1_objects_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_objects_proto_rawDesc), len(file_plimsoll_v1_objects_proto_rawDesc)),
 			NumEnums:      11,
-			NumMessages:   45,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1261,7 +1261,9 @@ type NodeReport struct {
 	// Offers of ext-cpu and ext-memory; a missing name: no offer.
 	Extended *Resources `protobuf:"bytes,3,opt,name=extended,proto3" json:"extended,omitempty"`
 	// At most 500.
-	Events        []*QOSEvent `protobuf:"bytes,4,rep,name=events,proto3" json:"events,omitempty"`
+	Events []*QOSEvent `protobuf:"bytes,4,rep,name=events,proto3" json:"events,omitempty"`
+	// What runs on the node outside of its tasks; missing: not measured.
+	Occupied      *NodeUse `protobuf:"bytes,5,opt,name=occupied,proto3" json:"occupied,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1320,6 +1322,13 @@ func (x *NodeReport) GetExtended() *Resources {
 func (x *NodeReport) GetEvents() []*QOSEvent {
 	if x != nil {
 		return x.Events
+	}
+	return nil
+}
+
+func (x *NodeReport) GetOccupied() *NodeUse {
+	if x != nil {
+		return x.Occupied
 	}
 	return nil
 }
@@ -2443,13 +2452,14 @@ const file_plimsoll_v1_qos_proto_rawDesc = "" +
 	"\x06metric\x18\x06 \x01(\tR\x06metric\x12\x16\n" +
 	"\x06before\x18\a \x01(\tR\x06before\x12\x14\n" +
 	"\x05after\x18\b \x01(\tR\x05after\x12\x18\n" +
-	"\amessage\x18\t \x01(\tR\amessage\"\xcd\x01\n" +
+	"\amessage\x18\t \x01(\tR\amessage\"\xff\x01\n" +
 	"\n" +
 	"NodeReport\x12/\n" +
 	"\x13scheduling_disabled\x18\x01 \x01(\bR\x12schedulingDisabled\x12+\n" +
 	"\x11scheduling_reason\x18\x02 \x01(\tR\x10schedulingReason\x122\n" +
 	"\bextended\x18\x03 \x01(\v2\x16.plimsoll.v1.ResourcesR\bextended\x12-\n" +
-	"\x06events\x18\x04 \x03(\v2\x15.plimsoll.v1.QOSEventR\x06events\"\xc0\x05\n" +
+	"\x06events\x18\x04 \x03(\v2\x15.plimsoll.v1.QOSEventR\x06events\x120\n" +
+	"\boccupied\x18\x05 \x01(\v2\x14.plimsoll.v1.NodeUseR\boccupied\"\xc0\x05\n" +
 	"\rNodeQOSStatus\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
 	"\x02at\x18\x02 \x01(\x03R\x02at\x12\x1a\n" +
@@ -2634,7 +2644,8 @@ var file_plimsoll_v1_qos_proto_goTypes = []any{
 	nil,                       // 27: plimsoll.v1.QOSTask.LabelsEntry
 	nil,                       // 28: plimsoll.v1.QOSTask.ValuesEntry
 	(*Resources)(nil),         // 29: plimsoll.v1.Resources
-	(Class)(0),                // 30: plimsoll.v1.Class
+	(*NodeUse)(nil),           // 30: plimsoll.v1.NodeUse
+	(Class)(0),                // 31: plimsoll.v1.Class
 }
 var file_plimsoll_v1_qos_proto_depIdxs = []int32{
 	8,  // 0: plimsoll.v1.Policy.action:type_name -> plimsoll.v1.Action
@@ -2654,24 +2665,25 @@ var file_plimsoll_v1_qos_proto_depIdxs = []int32{
 	2,  // 14: plimsoll.v1.QOSEvent.kind:type_name -> plimsoll.v1.QOSEventKind
 	29, // 15: plimsoll.v1.NodeReport.extended:type_name -> plimsoll.v1.Resources
 	15, // 16: plimsoll.v1.NodeReport.events:type_name -> plimsoll.v1.QOSEvent
-	20, // 17: plimsoll.v1.NodeQOSStatus.lines:type_name -> plimsoll.v1.QOSLine
-	29, // 18: plimsoll.v1.NodeQOSStatus.extended:type_name -> plimsoll.v1.Resources
-	21, // 19: plimsoll.v1.NodeQOSStatus.tasks:type_name -> plimsoll.v1.QOSTask
-	22, // 20: plimsoll.v1.NodeQOSStatus.plan:type_name -> plimsoll.v1.QOSStep
-	23, // 21: plimsoll.v1.NodeQOSStatus.skipped:type_name -> plimsoll.v1.QOSSkip
-	26, // 22: plimsoll.v1.NodeQOSStatus.values:type_name -> plimsoll.v1.NodeQOSStatus.ValuesEntry
-	18, // 23: plimsoll.v1.NodeQOSStatus.waterlines:type_name -> plimsoll.v1.QOSWaterlines
-	19, // 24: plimsoll.v1.QOSWaterlines.throttle:type_name -> plimsoll.v1.QOSWaterline
-	19, // 25: plimsoll.v1.QOSWaterlines.restore:type_name -> plimsoll.v1.QOSWaterline
-	19, // 26: plimsoll.v1.QOSWaterlines.evict:type_name -> plimsoll.v1.QOSWaterline
-	30, // 27: plimsoll.v1.QOSTask.class:type_name -> plimsoll.v1.Class
-	27, // 28: plimsoll.v1.QOSTask.labels:type_name -> plimsoll.v1.QOSTask.LabelsEntry
-	28, // 29: plimsoll.v1.QOSTask.values:type_name -> plimsoll.v1.QOSTask.ValuesEntry
-	30, // [30:30] is the sub-list for method output_type
-	30, // [30:30] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	30, // 17: plimsoll.v1.NodeReport.occupied:type_name -> plimsoll.v1.NodeUse
+	20, // 18: plimsoll.v1.NodeQOSStatus.lines:type_name -> plimsoll.v1.QOSLine
+	29, // 19: plimsoll.v1.NodeQOSStatus.extended:type_name -> plimsoll.v1.Resources
+	21, // 20: plimsoll.v1.NodeQOSStatus.tasks:type_name -> plimsoll.v1.QOSTask
+	22, // 21: plimsoll.v1.NodeQOSStatus.plan:type_name -> plimsoll.v1.QOSStep
+	23, // 22: plimsoll.v1.NodeQOSStatus.skipped:type_name -> plimsoll.v1.QOSSkip
+	26, // 23: plimsoll.v1.NodeQOSStatus.values:type_name -> plimsoll.v1.NodeQOSStatus.ValuesEntry
+	18, // 24: plimsoll.v1.NodeQOSStatus.waterlines:type_name -> plimsoll.v1.QOSWaterlines
+	19, // 25: plimsoll.v1.QOSWaterlines.throttle:type_name -> plimsoll.v1.QOSWaterline
+	19, // 26: plimsoll.v1.QOSWaterlines.restore:type_name -> plimsoll.v1.QOSWaterline
+	19, // 27: plimsoll.v1.QOSWaterlines.evict:type_name -> plimsoll.v1.QOSWaterline
+	31, // 28: plimsoll.v1.QOSTask.class:type_name -> plimsoll.v1.Class
+	27, // 29: plimsoll.v1.QOSTask.labels:type_name -> plimsoll.v1.QOSTask.LabelsEntry
+	28, // 30: plimsoll.v1.QOSTask.values:type_name -> plimsoll.v1.QOSTask.ValuesEntry
+	31, // [31:31] is the sub-list for method output_type
+	31, // [31:31] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_qos_proto_init() }
