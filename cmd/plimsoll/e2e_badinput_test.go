@@ -37,8 +37,8 @@ func (s *site) standing() string {
 	return all.String()
 }
 
-// withoutOccupied leaves out of lists of nodes and events the use outside of tasks. It is that of the
-// whole machine, and its node tells it whenever it changes.
+// withoutOccupied leaves out of lists of nodes and events the use outside of tasks. It is that of
+// the whole machine, and its node tells it whenever it changes.
 func withoutOccupied(t testing.TB, args, stdout string) string {
 	t.Helper()
 	if !strings.HasPrefix(args, "node") && !strings.HasPrefix(args, "events") {

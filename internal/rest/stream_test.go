@@ -339,7 +339,7 @@ func TestWhoDoesNotReadInTimeIsCut(t *testing.T) {
 				left := make(chan struct{})
 				dial := serve(t, rest.New(rest.Config{
 					EnterStream: func(*http.Request) (func(), error) { return func() { close(left) }, nil },
-					StreamCut: func(_ *http.Request, why rest.Cut) {
+					StreamCut: func(why rest.Cut) {
 						mu.Lock()
 						defer mu.Unlock()
 						cuts = append(cuts, why)
