@@ -19,16 +19,16 @@ type EventSettings struct {
 	TrackingEventsEnabled bool
 	// RingBufferCapacity is how many events are kept; 0 turns the collection off too.
 	RingBufferCapacity uint32
-	// RingBufferBytes bounds the kept events in their packed form, in bytes. The design leaves open
-	// by what the ring is bounded: here it is by count, bytes and time.
+	// RingBufferBytes bounds the kept events in their packed form, in bytes. The design lets the
+	// implementation choose count, time or both as the bound.
 	RingBufferBytes int64
 	// RingBufferAge is how long an event is kept; 0: as long as there is room.
 	RingBufferAge time.Duration
 	// RESTResponseSize bounds the events in one answer of /ws/v1/events/batch.
 	RESTResponseSize uint32
 
-	// Given holds the settings that a role's flags or file gave last, as NAME=VALUE, in the order of
-	// the names. See Give.
+	// Given holds the settings that a role's flags or file gave last, as NAME=VALUE, by name. See
+	// Give.
 	Given []string
 }
 

@@ -94,10 +94,10 @@ func TestEventSettingsAreReadAsTheDesignSays(t *testing.T) {
 func TestEventSettingsNameWhatIsWrong(t *testing.T) {
 	s := plimsoll.DefaultEventSettings()
 	for values, want := range map[string]string{
-		"ringBuferCapacity=1":                              `did you mean "ringBufferCapacity"?`,
-		"service.event.ringbuffercapacity=1":               `did you mean "service.event.ringBufferCapacity"?`,
-		"ringBufferCapacity=x":                             "service.event.ringBufferCapacity",
-		"ringBufferCapacity=1 event.ringBufferCapacity=1":  "is given twice",
+		"ringBuferCapacity=1":                               `did you mean "ringBufferCapacity"?`,
+		"service.event.ringbuffercapacity=1":                `did you mean "service.event.ringBufferCapacity"?`,
+		"ringBufferCapacity=x":                              "service.event.ringBufferCapacity",
+		"ringBufferCapacity=1 event.ringBufferCapacity=1":   "is given twice",
 		"ringBufferCapacity=" + strings.Repeat("9", 10_000): "...",
 	} {
 		given := map[string]string{}

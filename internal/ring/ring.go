@@ -121,7 +121,7 @@ func (r *Ring) Expire(now int64) {
 		return
 	}
 	for r.front.id < r.next {
-		if at, ok := r.frontChunk().time(); !ok || at >= now-r.bounds.Age {
+		if at, ok := r.frontChunk().Time(); !ok || at >= now-r.bounds.Age {
 			return
 		}
 		r.hideFront()
@@ -250,7 +250,11 @@ func (v View) Batch(start, count uint64, fn func(id uint64, ev *plimsoll.Event) 
 // of the next one.
 func (v View) Chunks() iter.Seq[Chunk] {
 	if v.low >= v.next {
-		return func(yield func(Chunk) bool) { yield(Chunk{FirstID: v.next}) }
+		return func(yield func(Chunk) bool) {
+			if v.next > 0 {
+				yield(Chunk{FirstID: v.next})
+			}
+		}
 	}
 	return v.chunksFrom(v.low)
 }
@@ -295,9 +299,9 @@ func (s segment) chunk(offset int, first uint64) (c Chunk, size int) {
 	return Chunk{FirstID: first, Count: count, Data: data[n+m : size : size]}, size
 }
 
-// time returns the time of the first event of a chunk in Unix nanoseconds; ok is false if the chunk
+// Time returns the time of the first event of a chunk in Unix nanoseconds; ok is false if the chunk
 // is malformed.
-func (c Chunk) time() (at int64, ok bool) {
+func (c Chunk) Time() (at int64, ok bool) {
 	if len(c.Data) == 0 || c.Data[0] != version {
 		return 0, false
 	}

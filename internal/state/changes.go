@@ -33,6 +33,7 @@ type Changes struct {
 	QueueStatuses []plimsoll.QueueStatus
 	Policies      []plimsoll.Policy
 	Archive       *plimsoll.ArchiveStatus
+	EventSettings *plimsoll.EventSettings
 	DeletedJobs   []string
 	DeletedTasks  []TaskName
 	DeletedNodes  []string
@@ -40,6 +41,10 @@ type Changes struct {
 	Events        []plimsoll.Event
 
 	DeletedPolicies []plimsoll.PolicyRef
+
+	// EventsAnew says that events were lost before those of this turn, because none were collected.
+	// The turn begins another InstanceUUID.
+	EventsAnew bool
 
 	Outcomes        []Outcome // stored and not replicated
 	DeletedOutcomes []string  // by token
@@ -52,8 +57,8 @@ func (c *Changes) Empty() bool {
 	return len(c.JobSpecs) == 0 && len(c.JobStatuses) == 0 && len(c.Tasks) == 0 && len(c.Nodes) == 0 &&
 		len(c.NodeStatuses) == 0 && c.QueueConfig == nil && len(c.QueueStatuses) == 0 && len(c.DeletedJobs) == 0 &&
 		len(c.DeletedTasks) == 0 && len(c.DeletedNodes) == 0 && len(c.DeletedQueues) == 0 && len(c.Events) == 0 &&
-		c.Archive == nil && len(c.Policies) == 0 && len(c.DeletedPolicies) == 0 && len(c.Outcomes) == 0 &&
-		len(c.DeletedOutcomes) == 0
+		c.Archive == nil && c.EventSettings == nil && len(c.Policies) == 0 && len(c.DeletedPolicies) == 0 &&
+		len(c.Outcomes) == 0 && len(c.DeletedOutcomes) == 0
 }
 
 func (c *Changes) reset() {
@@ -81,6 +86,8 @@ type dirtyLists struct {
 	nodeStatuses  []*Node
 	queueConfig   bool
 	archive       bool
+	eventSettings bool
+	eventsAnew    bool // see Changes.EventsAnew
 	deletedJobs   []string
 	deletedTasks  []TaskName
 	deletedNodes  []string
@@ -131,7 +138,8 @@ func (s *State) Behind() bool {
 	return len(s.stopping)+len(s.emptying)+len(s.growing)+len(s.excluded)+len(s.forgetting)+len(s.leaving) > 0 ||
 		s.tree.HasNextCause() ||
 		s.tree.Readmitting() ||
-		s.mustExpire() || s.mustForgetOutcome() || s.isDue() || s.dirty.archive
+		s.mustExpire() || s.mustForgetOutcome() || s.isDue() || s.dirty.archive ||
+		s.dirty.eventSettings
 }
 
 // runSteps does a step for each item until one is not done, and returns the items that are left.
@@ -256,6 +264,10 @@ func (s *State) Take(c *Changes) {
 		status := s.archiving.status
 		c.Archive = &status
 	}
+	if d.eventSettings {
+		settings := s.eventSettings
+		c.EventSettings, c.EventsAnew = &settings, d.eventsAnew
+	}
 	s.takePolicies(c)
 	s.takeDeleted(c)
 	s.takeOutcomes(c)
@@ -361,7 +373,11 @@ func (s *State) JobStatus(j *Job) plimsoll.JobStatus {
 	return st
 }
 
+// emit makes an event, unless the collection of events is off.
 func (s *State) emit(e plimsoll.Event) {
+	if !s.eventSettings.Collecting() {
+		return
+	}
 	if len(s.dirty.events) == 0 {
 		s.dirty.bytes += size.Chunk()
 	}

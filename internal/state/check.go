@@ -428,6 +428,11 @@ func (s *State) Dump(w io.Writer) error {
 			return err
 		}
 	}
+	if usual := plimsoll.DefaultEventSettings(); !s.eventSettings.Equal(&usual) {
+		if _, err := fmt.Fprintf(w, "events %+v\n", s.eventSettings); err != nil {
+			return err
+		}
+	}
 	for _, o := range s.allOutcomes() {
 		if _, err := fmt.Fprintf(w, "outcome %+v\n", *o); err != nil {
 			return err
