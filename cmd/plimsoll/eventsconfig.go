@@ -37,7 +37,8 @@ type eventsSetCmd struct {
 // Help is the detail of the help text.
 func (eventsSetCmd) Help() string {
 	return example(
-		"plimsoll events config set ringBufferCapacity=500000", "plimsoll events config set trackingEventsEnabled=false",
+		"plimsoll events config set ringBufferCapacity=500000",
+		"plimsoll events config set trackingEventsEnabled=false",
 		"plimsoll events config set service.event.ringBufferAge=72h service.event.ringBufferBytes=1Gi",
 	) + "\n\nThe settings hold at every gateway at once. See docs/reference/event-settings.md."
 }

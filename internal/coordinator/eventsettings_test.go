@@ -35,7 +35,9 @@ func TestCollectionIsTurnedOffAndOnAgain(t *testing.T) {
 		"capacity": {setEvents("ringBufferCapacity", "0"), setEvents("ringBufferCapacity", "1000")},
 	} {
 		for _, crash := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, crash %v", name, crash), func(t *testing.T) { turnOffAndOn(t, off[0], off[1], crash) })
+			t.Run(fmt.Sprintf("%s, crash %v", name, crash), func(t *testing.T) {
+				turnOffAndOn(t, off[0], off[1], crash)
+			})
 		}
 	}
 }
@@ -85,7 +87,8 @@ func turnOffAndOn(t *testing.T, off, on *pb.Command, crash bool) {
 	l.stop()
 	l = lead(t, Config{}, openStore(t, fs, store.Limits{}))
 	defer l.stop()
-	if next, found := events(t, l.Latest()); next != low || len(found) < len(all) || !slices.Equal(found[:len(all)], all) ||
+	next, found := events(t, l.Latest())
+	if next != low || len(found) < len(all) || !slices.Equal(found[:len(all)], all) ||
 		l.Latest().InstanceUUID() != after.InstanceUUID() {
 		t.Errorf("the next leader has %d events from %d on under %s", len(found), next, l.Latest().InstanceUUID())
 	}

@@ -84,9 +84,11 @@ func (n *naive) shown() (ids []uint64, events []plimsoll.Event) {
 
 func drawBounds(t *rapid.T) Bounds {
 	return Bounds{
-		Events: rapid.OneOf(rapid.Uint64Range(0, 40), rapid.SampledFrom([]uint64{0, 1, math.MaxUint32})).Draw(t, "events"),
-		Bytes:  rapid.OneOf(rapid.Uint64Range(0, 3000), rapid.Just(uint64(0))).Draw(t, "bytes"),
-		Age:    rapid.OneOf(rapid.Int64Range(0, 30), rapid.Just(int64(0))).Draw(t, "age"),
+		Events: rapid.OneOf(
+			rapid.Uint64Range(0, 40), rapid.SampledFrom([]uint64{0, 1, math.MaxUint32}),
+		).Draw(t, "events"),
+		Bytes: rapid.OneOf(rapid.Uint64Range(0, 3000), rapid.Just(uint64(0))).Draw(t, "bytes"),
+		Age:   rapid.OneOf(rapid.Int64Range(0, 30), rapid.Just(int64(0))).Draw(t, "age"),
 	}
 }
 
