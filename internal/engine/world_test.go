@@ -143,6 +143,11 @@ func (w *world) turn() (more bool) {
 	for _, id := range w.out.Changes.DeletedJobs {
 		delete(w.acked, id)
 	}
+	for i := range w.out.Changes.JobStatuses {
+		if st := &w.out.Changes.JobStatuses[i]; st.State == plimsoll.JobRejected {
+			delete(w.acked, st.ID) // its id belonged to a job that was forgotten
+		}
+	}
 	for _, r := range w.out.Replies {
 		if plimsoll.CodeOf(r.Err) == plimsoll.CodeExhausted {
 			bound, _, _ := strings.Cut(r.Err.Error(), ":")

@@ -88,6 +88,7 @@ type dirtyLists struct {
 	archive       bool
 	eventSettings bool
 	eventsAnew    bool // see Changes.EventsAnew
+	rejected      []*rejectedJob
 	deletedJobs   []string
 	deletedTasks  []TaskName
 	deletedNodes  []string
@@ -111,6 +112,7 @@ func (s *State) Begin(at int64, revision uint64) { s.at, s.revision = at, revisi
 // budget goes. It must come first in a turn.
 func (s *State) Forget(budget Budget) {
 	s.forgetOutcomes(budget)
+	s.forgetRejected(budget)
 	s.forgetting = runSteps(s.forgetting, budget, s.forgetTasks)
 	for len(s.forgetting) == 0 && s.mustExpire() && !s.Over(budget) {
 		j := s.nextToForget()
@@ -139,7 +141,7 @@ func (s *State) Behind() bool {
 		s.tree.HasNextCause() ||
 		s.tree.Readmitting() ||
 		s.mustExpire() || s.mustForgetOutcome() || s.isDue() || s.dirty.archive ||
-		s.dirty.eventSettings
+		s.dirty.eventSettings || s.tooManyRejected()
 }
 
 // runSteps does a step for each item until one is not done, and returns the items that are left.
@@ -233,6 +235,7 @@ func (s *State) Take(c *Changes) {
 		}
 		j.dirty, j.persist = false, false
 	}
+	s.takeRejectedRecords(c)
 	for _, r := range d.tasks {
 		t := r.Task()
 		t.dirty, t.revision = false, s.revision
@@ -280,8 +283,8 @@ func (s *State) Take(c *Changes) {
 // is put or deleted, never both.
 func (s *State) takeDeleted(c *Changes) {
 	d := &s.dirty
-	for _, id := range d.deletedJobs {
-		if s.jobs[id] == nil {
+	for _, id := range unique(d.deletedJobs) {
+		if s.jobs[id] == nil && s.rejected.byID[id] == nil {
 			c.DeletedJobs = append(c.DeletedJobs, id)
 		}
 	}
@@ -334,7 +337,9 @@ func (d *dirtyLists) reset() {
 	clear(d.tasks)
 	clear(d.events)
 	clear(d.outcomes)
+	clear(d.rejected)
 	*d = dirtyLists{
+		rejected: d.rejected[:0],
 		outcomes: d.outcomes[:0], deletedOutcomes: d.deletedOutcomes[:0],
 		policies: d.policies[:0], deletedPolicies: d.deletedPolicies[:0],
 		specs: d.specs[:0], jobs: d.jobs[:0], tasks: d.tasks[:0], nodes: d.nodes[:0], nodeStatuses: d.nodeStatuses[:0],

@@ -213,17 +213,29 @@ func (l *Loader) loadJobs(s *State) error {
 		if s.jobs[st.ID] != nil {
 			return corrupt("the status of job %q twice", st.ID)
 		}
+		if st.State == plimsoll.JobRejected {
+			if err := s.loadRejected(l.specs[st.ID], st); err != nil {
+				return err
+			}
+			continue
+		}
+		if s.rejected.byID[st.ID] != nil {
+			return corrupt("the status of job %q twice", st.ID)
+		}
 		if err := s.loadJob(l.specs[st.ID], st); err != nil {
 			return err
 		}
 	}
 	if len(l.specs) != len(l.statuses) {
 		for _, id := range slices.Sorted(maps.Keys(l.specs)) {
-			if s.jobs[id] == nil {
+			if s.jobs[id] == nil && s.rejected.byID[id] == nil {
 				return corrupt("the specification of job %q but not its status", id)
 			}
 		}
 	}
+	l.statuses = slices.DeleteFunc(l.statuses, func(st plimsoll.JobStatus) bool {
+		return st.State == plimsoll.JobRejected // it has no row to go on with
+	})
 	return nil
 }
 
@@ -406,6 +418,10 @@ func (s *State) All(c *Changes) {
 				c.Tasks = append(c.Tasks, s.TaskRecord(Ref{&j.Groups[i], int32(index)}))
 			}
 		}
+	}
+	for _, r := range s.allRejected() {
+		c.JobSpecs = append(c.JobSpecs, r.spec)
+		c.JobStatuses = append(c.JobStatuses, Status{r.status, false})
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.nodes)) {
 		c.Nodes = append(c.Nodes, s.nodes[id].Node)

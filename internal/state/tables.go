@@ -115,6 +115,8 @@ type State struct {
 
 	eventSettings plimsoll.EventSettings
 
+	rejected rejectedJobs
+
 	metrics *qos.Registry // metrics that every node's agent measures
 
 	// total is the sum of the capacities of all nodes.
@@ -185,6 +187,7 @@ func New(cfg Config, queues plimsoll.QueueConfig) *State {
 		panic(err) // the built-in metrics are a constant
 	}
 	s.outcomes.byToken = map[string]*Outcome{}
+	s.rejected.byID = map[string]*rejectedJob{}
 	s.policies.byRef = map[plimsoll.PolicyRef]*plimsoll.Policy{}
 	s.Fleet.Loader.Instance, s.Fleet.Loader.Volumes = s.locate, s.locateVolumes
 	s.tree = queue.New(names, &queues)
