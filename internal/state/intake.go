@@ -23,8 +23,8 @@ type intake struct {
 // second submit with the same id and token returns the first job.
 //
 // With replace, an earlier job with the id that has ended gives way. Its records are deleted first,
-// and until then the submit is refused with CodeUnavailable. A rejected job with the id always gives
-// way. A job that is refused for good becomes such a job itself.
+// and until then the submit is refused with CodeUnavailable. A rejected job with the id always
+// gives way. A job that is refused for good becomes such a job itself.
 func (s *State) Submit(spec *plimsoll.JobSpec, replace bool) (*Job, error) {
 	in, first, err := s.examine(spec, replace)
 	if err != nil && s.keepsRefusal(spec, &in, err) {

@@ -85,12 +85,12 @@ func (s *State) addRejected(r *rejectedJob, encoded int) {
 	s.countJob(plimsoll.JobRejected, 1)
 }
 
-// takeRejected takes the rejected job with an id out of the table; nil if there is none. Its records
-// are still to be deleted or replaced.
-func (s *State) takeRejected(id string) *rejectedJob {
+// takeRejected takes the rejected job with an id out of the table, if there is one. Its records are
+// still to be deleted or replaced.
+func (s *State) takeRejected(id string) {
 	r := s.rejected.byID[id]
 	if r == nil {
-		return nil
+		return
 	}
 	delete(s.rejected.byID, id)
 	s.rejected.memory -= r.memory
@@ -106,7 +106,6 @@ func (s *State) takeRejected(id string) *rejectedJob {
 		})
 		order.head = 0
 	}
-	return r
 }
 
 // dropRejected deletes a rejected job. Its end was told when it was refused.
@@ -158,8 +157,8 @@ func (s *State) allRejected() []*rejectedJob {
 	return list
 }
 
-// loadRejected takes over the records of a rejected job. Those of an older version come in the order
-// of their submits, as all do.
+// loadRejected takes over the records of a rejected job. The jobs come in the order of their
+// submits.
 func (s *State) loadRejected(spec *plimsoll.JobSpec, st *plimsoll.JobStatus) error {
 	if spec == nil {
 		return corrupt("the status of job %q but not its specification", st.ID)
