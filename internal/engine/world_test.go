@@ -396,8 +396,12 @@ func (w *world) command() {
 	case 10:
 		w.send(&engine.RemoveNode{ID: w.node()})
 	case 11:
-		if w.rng.IntN(4) == 0 {
+		switch w.rng.IntN(4) {
+		case 0:
 			w.send(&engine.GatewayLost{Gateway: "gw"})
+		case 1: // the collection stays on, as the fold wants all events
+			age := w.pick([]string{"0", "1h", "72h", "never"})
+			w.send(&engine.SetEventSettings{Settings: map[string]string{"ringBufferAge": age}})
 		}
 	case 12:
 		if w.rng.IntN(3) == 0 {

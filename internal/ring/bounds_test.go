@@ -164,7 +164,7 @@ func TestMemoryIsBoundedInBytes(t *testing.T) {
 	const most = 1 << 20
 	r.SetBounds(Bounds{Events: math.MaxUint32, Bytes: most})
 	data := pack(wave(0, 100))
-	for i := range uint64(3 * most / uint64(len(data))) {
+	for i := range 3 * most / uint64(len(data)) {
 		r.Append(i*100, 100, data)
 		held := cap(r.open.data)
 		for _, s := range r.closed {
