@@ -122,7 +122,6 @@ type devCmd struct {
 	hostFlags
 	connectionFlags
 	stateFlags
-	eventFlags
 	archiveFlags
 	Data      string `help:"Directory of the state." default:"plimsoll-data" env:"PLIMSOLL_DATA"`
 	Listen    string `help:"Address to serve." default:"127.0.0.1:9080" env:"PLIMSOLL_LISTEN"`
@@ -195,9 +194,6 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	if err := cmd.apply(&cfg.Coordinator.State); err != nil {
 		return err
 	}
-	if err := cmd.applyEvents(&cfg.Coordinator.State); err != nil {
-		return err
-	}
 	if cfg.Archive, err = cmd.archiveFlags.parse(&cfg.Coordinator.State); err != nil {
 		return err
 	}
@@ -251,7 +247,6 @@ type coordinatorCmd struct {
 	roleFlags
 	hostFlags
 	stateFlags
-	eventFlags
 	archiveFlags
 	Data     string `help:"Directory of the active state." default:"plimsoll-data/store" env:"PLIMSOLL_DATA"`
 	Listen   string `help:"Address for gateways: host:port or unix:/path." default:"127.0.0.1:9081" env:"PLIMSOLL_LISTEN"`
@@ -290,9 +285,6 @@ func (cmd *coordinatorCmd) Run(ctx context.Context, a *app) error {
 	cfg.Access = cmd.access(a, log, cmd.Listen, token.Gateway, cmd.GatewayTokenFile, cmd.Data)
 	cfg.State.Chain, cfg.State.EvictedFor = chosen.Chain, int64(chosen.EvictedFor)
 	if err := cmd.apply(&cfg.State); err != nil {
-		return err
-	}
-	if err := cmd.applyEvents(&cfg.State); err != nil {
 		return err
 	}
 	archived, err := cmd.parse(&cfg.State)
