@@ -11,6 +11,11 @@ type eventsConfigCmd struct {
 	Set  eventsSetCmd  `cmd:"" help:"Change settings of the events, all that are named or none."`
 }
 
+// Help is the detail of the help text.
+func (eventsConfigCmd) Help() string {
+	return example("plimsoll events config", "plimsoll events config set ringBufferCapacity=500000")
+}
+
 type eventsShowCmd struct{ formatFlag }
 
 // Help is the detail of the help text.
