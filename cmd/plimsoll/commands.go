@@ -20,7 +20,7 @@ type commands struct {
 	Task    taskCmd    `cmd:"" help:"List tasks."`
 	Node    nodeCmd    `cmd:"" help:"List, show and watch nodes, and take them out of use."`
 	Queue   queueCmd   `cmd:"" help:"List queues."`
-	Events  eventsCmd  `cmd:"" help:"Tell the recent events."`
+	Events  eventsCmd  `cmd:"" help:"Tell the recent events, and show and change their settings."`
 	Explain explainCmd `cmd:"" help:"Explain why a task waits, or why it runs on its node."`
 	Place   placeCmd   `cmd:"" help:"Show where the tasks of a job would be placed, and how many fit, without submitting it."`
 	Defrag  defragCmd  `cmd:"" help:"Plan moves of tasks that would empty nodes or make room. Nothing is moved."`

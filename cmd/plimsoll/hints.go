@@ -23,7 +23,7 @@ var otherWords = map[string][]string{
 	"rm": {"job delete", "job kill"}, "abort": {"job kill"}, "create": {"submit"}, "add": {"submit"},
 	"batch": {"submit"}, "exec": {"run"}, "srun": {"run"}, "sbatch": {"submit"}, "start": {"submit", "dev"},
 	"up": {"dev"}, "server": {"dev"}, "serve": {"dev"}, "master": {"coordinator"}, "worker": {"agent"},
-	"why": {"explain"}, "history": {"events"}, "event": {"events"}, "retry": {"job run-again"},
+	"why": {"explain"}, "history": {"events list"}, "event": {"events list"}, "retry": {"job run-again"},
 	"rerun": {"job run-again"}, "restart": {"job run-again"}, "login": {"token"}, "auth": {"token"},
 	"validate": {"config check"}, "lint": {"config check"}, "fit": {"place"}, "rebalance": {"defrag --plan"},
 	"disable": {"node cordon"}, "enable": {"node uncordon"}, "decommission": {"node drain"},
