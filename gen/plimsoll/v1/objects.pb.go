@@ -3377,10 +3377,11 @@ type EventSettings struct {
 	RingBufferAgeNanos int64 `protobuf:"varint,4,opt,name=ring_buffer_age_nanos,json=ringBufferAgeNanos,proto3" json:"ring_buffer_age_nanos,omitempty"`
 	// Most events in one answer of /ws/v1/events/batch.
 	RestResponseSize uint32 `protobuf:"varint,5,opt,name=rest_response_size,json=restResponseSize,proto3" json:"rest_response_size,omitempty"`
-	// Settings of the store for the events of resource managers, which this version does not have.
-	RequestEventsEnabled bool   `protobuf:"varint,6,opt,name=request_events_enabled,json=requestEventsEnabled,proto3" json:"request_events_enabled,omitempty"`
+	// Whether events are sent to resource managers. It is kept, and has no effect in this version.
+	RequestEventsEnabled bool `protobuf:"varint,6,opt,name=request_events_enabled,json=requestEventsEnabled,proto3" json:"request_events_enabled,omitempty"`
+	// Most events that wait for a resource manager. It is kept, and has no effect in this version.
 	RequestStoreCapacity uint32 `protobuf:"varint,7,opt,name=request_store_capacity,json=requestStoreCapacity,proto3" json:"request_store_capacity,omitempty"`
-	// What the flags or the file of a coordinator gave last, as NAME=VALUE.
+	// Values that the flags or the file of a coordinator gave last, as NAME=VALUE.
 	Given         []string `protobuf:"bytes,8,rep,name=given,proto3" json:"given,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
