@@ -22,9 +22,9 @@ import (
 )
 
 // Random histories, over crashes of the leader. After every turn the fold of the events is the
-// state, and what it has counted as usage is what the tasks on the nodes have used. A fold that is
-// encoded and decoded goes on as the other does. The state at an instant is the one of then. A
-// fold that begins late, and one that has missed events, comes to the same state.
+// state. It has counted as much usage as the test, which looks at the tasks on the nodes. A fold
+// that is encoded and decoded goes on as the other does. The state at an instant is the one of
+// then. A fold that begins late, and one that has missed events, comes to the same state.
 func TestRandomHistories(t *testing.T) {
 	seed := testrun.Seed(t)
 	for i := range uint64(testrun.Count(3, 50, 1_000)) {
@@ -50,7 +50,7 @@ func TestRandomHistories(t *testing.T) {
 	}
 }
 
-// told is what the events tell to a history, and what the test has seen itself.
+// told holds a fold of all events, and the facts that the test has seen itself.
 type told struct {
 	w     *world
 	rng   *rand.Rand
@@ -80,7 +80,7 @@ type headKey struct {
 	time int64
 }
 
-// slot is what usage is added up by.
+// slot names a sum of usage.
 type slot struct {
 	uid      plimsoll.UID
 	hour     int64
@@ -237,7 +237,7 @@ func addRollups(to sums, r *historyfold.Result, lives map[int64]history.Job) {
 	}
 }
 
-// observe notes which tasks are on nodes, and what those have used that are not any more.
+// observe notes which tasks are on nodes. It counts the use of those that are not any more.
 func (k *told) observe() {
 	now := map[string]opened{}
 	eachTask(k.w, func(j *state.Job, r state.Ref) {
@@ -279,7 +279,7 @@ func (k *told) checkUsage() {
 		k.w.t.Fatalf("the fold counts another usage: %s", diff)
 	}
 	if k.started != k.starts || k.ended != k.ends {
-		k.w.t.Fatalf("%d tasks were started and %d ended; the fold counts %d and %d", k.starts, k.ends, k.started, k.ended)
+		k.w.t.Fatalf("%d were started and %d ended; the fold counts %d and %d", k.starts, k.ends, k.started, k.ended)
 	}
 }
 

@@ -142,8 +142,8 @@ func (l *lateFold) apply(k *told, events []plimsoll.Event) {
 	}
 }
 
-// finish compares what the fold has counted, in all, with what the other has counted meanwhile. It
-// does not know the owners of jobs that were gone when the lists were read.
+// finish compares the usage that the fold has counted, in all, with that of the other fold. It does
+// not know the owners of jobs that were gone when the lists were read.
 func (l *lateFold) finish(k *told) {
 	l.done++
 	if l.gap {
