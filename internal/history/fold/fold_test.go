@@ -146,7 +146,9 @@ func (h *history1) sums(life int64) *history.Sums {
 }
 
 // seconds returns the use of a CPU resource of 500m in seconds.
-func (h *history1) seconds(life int64) float64 { return h.sums(life).Used[plimsoll.CPU].Seconds() / 500 }
+func (h *history1) seconds(life int64) float64 {
+	return h.sums(life).Used[plimsoll.CPU].Seconds() / 500
+}
 
 func TestUsageIsSplitAtTheHour(t *testing.T) {
 	f, h := fold.New(), newHistory()
