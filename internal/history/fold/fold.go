@@ -161,7 +161,7 @@ const (
 	spanBytes    = 64
 	placeBytes   = 16
 	taskBytes    = 72
-	groupBytes   = 200
+	groupBytes   = 600
 	jobBytes     = 400
 	nodeBytes    = 250
 	queueBytes   = 200
