@@ -99,8 +99,8 @@ func anySnapshot(rng *rand.Rand, clock int64) *fold.Snapshot {
 	return s
 }
 
-// Whatever the events and the lists say, a fold that is encoded and decoded goes on as the other
-// does, and takes no more memory.
+// Events and lists may say anything: a fold that is encoded and decoded goes on as the other does,
+// and takes no more memory.
 func TestAnyFoldGoesOnWhenItIsDecoded(t *testing.T) {
 	rng, clock := rand.New(rand.NewPCG(testrun.Seed(t), 1)), int64(0)
 	f := fold.New()
