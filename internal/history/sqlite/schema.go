@@ -23,7 +23,7 @@ CREATE TABLE job (
 CREATE INDEX job_id ON job(id, life);
 CREATE INDEX job_owner ON job(owner, life);
 CREATE INDEX job_queue ON job(queue, life);
-CREATE INDEX job_ended ON job(ended, life);
+CREATE INDEX job_ended ON job(ended, life) WHERE ended > 0;
 CREATE TABLE usage_owner (
   hour INTEGER NOT NULL, owner TEXT NOT NULL, queue TEXT NOT NULL, sums BLOB NOT NULL,
   PRIMARY KEY (hour, owner, queue)

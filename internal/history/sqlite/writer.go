@@ -271,11 +271,10 @@ func (c *conn) name(o object) (int64, error) {
 	return n, nil
 }
 
-// writeJobs writes the rows of lives. The indexes are touched only if a fact in them has changed.
+// writeJobs writes the rows of lives.
 func (w *Writer) writeJobs(s *state, jobs []history.Job) error {
 	for i := range jobs {
 		j := &jobs[i]
-		value := encodeJob(j)
 		var row []driver.Value
 		if j.Life <= s.lives {
 			var err error
@@ -283,31 +282,43 @@ func (w *Writer) writeJobs(s *state, jobs []history.Job) error {
 				return err //nolint:wrapcheck // it says what was done
 			}
 		}
-		var was *history.Job
 		if row == nil {
 			s.jobs++
-		} else {
-			var err error
-			if was, err = w.c.decodeJob(j.Life, row[0]); err != nil {
-				return err
-			}
-			if old, _ := row[0].([]byte); bytes.Equal(old, value) {
-				continue
-			}
 		}
-		var err error
-		if was != nil && was.ID == j.ID && was.Owner == j.Owner && was.Queue == j.Queue && was.Ended == j.Ended {
-			_, err = w.c.Exec("UPDATE job SET value = ? WHERE life = ?", value, j.Life)
-		} else {
-			_, err = w.c.Exec("INSERT OR REPLACE INTO job VALUES (?, ?, ?, ?, ?, ?)", j.Life, j.ID, j.Owner, j.Queue,
-				j.Ended, value)
-		}
-		if err != nil {
+		if err := w.writeJob(j, row); err != nil {
 			return fmt.Errorf("job %s: %w", j.ID, err)
 		}
 		s.lives = max(s.lives, j.Life)
 	}
 	return nil
+}
+
+// writeJob writes the row of a life, of which there is none or one. Only the indexes of facts that
+// have changed are touched.
+func (w *Writer) writeJob(j *history.Job, row []driver.Value) error {
+	value := encodeJob(j)
+	same, sameEnd := false, false
+	if row != nil {
+		if old, _ := row[0].([]byte); bytes.Equal(old, value) {
+			return nil
+		}
+		was, err := w.c.decodeJob(j.Life, row[0])
+		if err != nil {
+			return err
+		}
+		same, sameEnd = was.ID == j.ID && was.Owner == j.Owner && was.Queue == j.Queue, was.Ended == j.Ended
+	}
+	var err error
+	switch {
+	case same && sameEnd:
+		_, err = w.c.Exec("UPDATE job SET value = ? WHERE life = ?", value, j.Life)
+	case same:
+		_, err = w.c.Exec("UPDATE job SET ended = ?, value = ? WHERE life = ?", j.Ended, value, j.Life)
+	default:
+		_, err = w.c.Exec("INSERT OR REPLACE INTO job VALUES (?, ?, ?, ?, ?, ?)", j.Life, j.ID, j.Owner, j.Queue,
+			j.Ended, value)
+	}
+	return err //nolint:wrapcheck // it says what was done
 }
 
 // writeGap writes a gap, and joins the oldest two if there are more than Status tells.
