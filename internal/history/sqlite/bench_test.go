@@ -285,6 +285,11 @@ func BenchmarkRead(b *testing.B) {
 				page, err := r.Jobs(b.Context(), history.JobQuery{Owner: fmt.Sprintf("owner%d", i%benchOwners), Limit: 100})
 				return len(page.Rows), err
 			}},
+			{"jobs/of-an-hour", func(i int) (int, error) {
+				from := benchStart + int64(i%20)*3600e9
+				page, err := r.Jobs(b.Context(), history.JobQuery{From: from, Until: from + 3600e9, Limit: 100})
+				return len(page.Rows), err
+			}},
 			{"at", func(i int) (int, error) {
 				_, replay, err := r.At(b.Context(), benchStart+int64(i*7919%20)*3600e9+1800e9)
 				n := 0

@@ -362,7 +362,7 @@ func TestDamagedBytes(t *testing.T) {
 	directory := t.TempDir()
 	path := filepath.Join(directory, "events.db")
 	w := openWriter(t, path)
-	const count = 60
+	const count = 200
 	write(t, w, 0, count)
 	closed(t, w)
 	good, err := os.ReadFile(path)
@@ -372,10 +372,12 @@ func TestDamagedBytes(t *testing.T) {
 	found := 0
 	rounds := testrun.Count(10, 40, 500)
 	for round := range rounds {
-		at, bit := rng.IntN(len(good)), byte(1)<<rng.IntN(8)
 		data := slices.Clone(good)
-		for i := range 1 + rng.IntN(64) { // a byte, or some of a sector
-			data[min(at+i, len(data)-1)] ^= bit
+		for range 4 {
+			at, bit := rng.IntN(len(good)), byte(1)<<rng.IntN(8)
+			for i := range 1 + rng.IntN(64) { // a byte, or some of a sector
+				data[min(at+i, len(data)-1)] ^= bit
+			}
 		}
 		name := filepath.Join(directory, fmt.Sprintf("damaged-%d.db", round))
 		if err := os.WriteFile(name, data, 0o600); err != nil {
