@@ -300,8 +300,12 @@ var readCases = []testCase{
 	{"a question without sense names the field", func(t tester, h Harness, _ uint64) {
 		o := open(t, h)
 		for _, q := range []history.TimelineQuery{
-			{Limit: -1}, {Limit: history.MaxPage + 1}, {Task: "a.b.1"}, {Object: history.Object{Kind: 9, ID: "a"}},
-			{Object: history.Object{Kind: history.KindNode, ID: "a", Life: 1}}, {After: history.Cursor{Chunk: -1}},
+			{Limit: -1},
+			{Limit: history.MaxPage + 1},
+			{Task: "a.b.1"},
+			{Object: history.Object{Kind: 9, ID: "a"}},
+			{Object: history.Object{Kind: history.KindNode, ID: "a", Life: 1}},
+			{After: history.Cursor{Chunk: -1}},
 		} {
 			_, err := o.r.Timeline(t.Context(), q)
 			refused(t, fmt.Sprintf("%+v", q), plimsoll.CodeInvalid, err)

@@ -115,7 +115,7 @@ func (o *historyOf) write(t tester, b *history.Batch) {
 func (o *historyOf) same(t tester) {
 	t.Helper()
 	got, err := o.r.Status(t.Context())
-	want, _ := o.model.Status(t.Context()) //nolint:errcheck // it never fails
+	want, _ := o.model.Status(t.Context()) // it never fails
 	if err != nil || (got.Bytes <= 0) && got.Events > 0 {
 		t.Fatalf("the status is %+v, %v", got, err)
 	}

@@ -53,7 +53,8 @@ func (l *load) add(
 	resources plimsoll.Resources, life int64,
 ) {
 	ev := plimsoll.Event{
-		Type: kind, Change: change, Detail: detail, Time: l.now, Object: object, Reference: reference, Resources: resources,
+		Type: kind, Change: change, Detail: detail, Time: l.now, Object: object, Reference: reference,
+		Resources: resources,
 	}
 	l.encoder.Append(&ev)
 	history.Objects(&ev, func(o history.Object) {
@@ -145,7 +146,9 @@ func (l *load) batch(step int64) *history.Batch {
 		if sums := l.sums[life]; sums != nil {
 			b.Rollups = append(b.Rollups, history.Rollup{
 				Hour: l.now / 3600e9 * 3600, Sums: *sums,
-				Group: history.Group{Life: life, Owner: j.Owner, Queue: j.Queue, Labels: history.EncodeLabels(j.Labels)},
+				Group: history.Group{
+					Life: life, Owner: j.Owner, Queue: j.Queue, Labels: history.EncodeLabels(j.Labels),
+				},
 			})
 		}
 	}
@@ -265,24 +268,29 @@ func BenchmarkRead(b *testing.B) {
 			}},
 			{"timeline-of-a-task", func(i int) (int, error) {
 				page, err := r.Timeline(b.Context(), history.TimelineQuery{
-					Object: history.Object{Kind: history.KindJob, ID: jobID(i)}, Task: plimsoll.TaskID(jobID(i), "main", 0),
+					Object: history.Object{Kind: history.KindJob, ID: jobID(i)},
+					Task:   plimsoll.TaskID(jobID(i), "main", 0),
 				})
 				return len(page.Rows), err
 			}},
 			{"page-of-a-node", func(i int) (int, error) {
 				page, err := r.Timeline(b.Context(), history.TimelineQuery{
-					Object: history.Object{Kind: history.KindNode, ID: fmt.Sprintf("node-%05d", i%benchNodes)}, Limit: 100,
-					From: benchStart + int64(i%20)*3600e9,
+					Object: history.Object{Kind: history.KindNode, ID: fmt.Sprintf("node-%05d", i%benchNodes)},
+					From:   benchStart + int64(i%20)*3600e9, Limit: 100,
 				})
 				return len(page.Rows), err
 			}},
 			{"usage/by=owner", usage(history.UsageQuery{By: []history.Dimension{history.ByOwner}})},
-			{"usage/by=owner,hour", usage(history.UsageQuery{By: []history.Dimension{history.ByOwner, history.ByHour}})},
+			{"usage/by=owner,hour", usage(history.UsageQuery{
+				By: []history.Dimension{history.ByOwner, history.ByHour},
+			})},
 			{"usage/by=label", usage(history.UsageQuery{By: []history.Dimension{"label:app"}})},
 			{"usage/one-owner", usage(history.UsageQuery{Owner: "owner7"})},
 			{"usage/one-job", usage(history.UsageQuery{Job: jobID(77)})},
 			{"jobs/of-an-owner", func(i int) (int, error) {
-				page, err := r.Jobs(b.Context(), history.JobQuery{Owner: fmt.Sprintf("owner%d", i%benchOwners), Limit: 100})
+				page, err := r.Jobs(b.Context(), history.JobQuery{
+					Owner: fmt.Sprintf("owner%d", i%benchOwners), Limit: 100,
+				})
 				return len(page.Rows), err
 			}},
 			{"jobs/of-an-hour", func(i int) (int, error) {

@@ -55,8 +55,8 @@ func TestEveryFieldIsStored(t *testing.T) {
 		t.Errorf("sums come back as %+v, %v", got, ok)
 	}
 	h := head{
-		n: 1, instance: "i", first: 2, count: 3, from: 4, to: 5, low: 6, high: 7, peak: 8, gapped: true, total: 9, sum: 10,
-		objects: []int64{-5, 7, 1 << 62}, compressed: true,
+		n: 1, instance: "i", first: 2, count: 3, from: 4, to: 5, low: 6, high: 7, peak: 8, gapped: true, total: 9,
+		sum: 10, objects: []int64{-5, 7, 1 << 62}, compressed: true,
 	}
 	full(t, h)
 	if got, err := c.decodeHead(1, h.encode(), true); err != nil || !reflect.DeepEqual(got, &h) {

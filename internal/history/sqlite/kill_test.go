@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// writeForEver writes batches behind those that are there, each now and then twice, removes the
-// oldest events, and prints the number of batches that are acknowledged.
+// writeForEver writes batches behind those that are there, now and then one of them twice, and
+// removes the oldest events. It prints the number of batches that are acknowledged.
 func writeForEver(ctx context.Context, path string) error {
 	w, err := sqlite.OpenWriter(ctx, path)
 	if err != nil {
@@ -95,7 +95,7 @@ func runAndKill(t *testing.T, path string, writes int, r *sqlite.Reader) (acknow
 		}
 		status, err := r.Status(t.Context())
 		if err != nil || status.Next < uint64(acknowledged*plainEvents) {
-			t.Errorf("%d batches are acknowledged to another process, and it is at %d: %v", acknowledged, status.Next, err)
+			t.Errorf("%d batches are acknowledged to another process: %+v, %v", acknowledged, status.Position, err)
 		}
 	}
 	if err := child.Process.Kill(); err != nil {

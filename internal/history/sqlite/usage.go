@@ -307,7 +307,7 @@ func (s *summing) makeKey(f *facts) {
 	}
 	s.key, s.parts = s.key[:0], s.parts[:0]
 	for _, by := range s.q.By {
-		part := ""
+		var part string
 		switch by {
 		case history.ByOwner:
 			part = f.owner
