@@ -160,9 +160,9 @@ func (l *load) batch(step int64) *history.Batch {
 	return b
 }
 
-// BenchmarkWrite takes events in, with one fsync for each 10,000. An operation is one event. The
+// BenchmarkIngest takes events in, with one fsync for each 10,000. An operation is one event. The
 // time does not have the making of the batches, but has a fold of 2 MiB for each 100,000 events.
-func BenchmarkWrite(b *testing.B) {
+func BenchmarkIngest(b *testing.B) {
 	for _, tasks := range []int{100, 30, 1} {
 		b.Run(fmt.Sprintf("tasks=%d", tasks), func(b *testing.B) {
 			path := filepath.Join(b.TempDir(), "events.db")
@@ -196,7 +196,7 @@ func benchEvents(b *testing.B) int {
 	b.Helper()
 	text := os.Getenv("PLIMSOLL_HISTORY_EVENTS")
 	if text == "" {
-		return 500_000
+		return 5_000_000
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {
@@ -219,7 +219,6 @@ func filled(b *testing.B, tasks int) (path string, l *load) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	begun := time.Now()
 	at, err := w.Position(b.Context())
 	l = newLoad(tasks)
 	made := int(at.Next) < count
@@ -232,17 +231,23 @@ func filled(b *testing.B, tasks int) (path string, l *load) {
 	if err := errors.Join(err, w.Close()); err != nil {
 		b.Fatal(err)
 	}
-	if info, err := os.Stat(path); err == nil && made {
-		b.Logf("%d events of %d jobs were built in %v, %.1f bytes each", l.next, l.job, time.Since(begun),
-			float64(info.Size())/float64(l.next))
-	}
 	return path, l
 }
 
-// BenchmarkRead answers questions about a full history. p99 is of the calls of one run.
-func BenchmarkRead(b *testing.B) {
+// BenchmarkHistory answers questions about a full history. p99 is of the calls of one run.
+func BenchmarkHistory(b *testing.B) {
 	for _, tasks := range []int{100, 1} {
+		begun := time.Now()
 		path, l := filled(b, tasks)
+		took := time.Since(begun).Seconds()
+		b.Run(fmt.Sprintf("tasks=%d/build", tasks), func(b *testing.B) {
+			b.ReportMetric(took, "s")
+			b.ReportMetric(float64(l.next), "events")
+			b.ReportMetric(float64(l.job), "jobs")
+			if info, err := os.Stat(path); err == nil {
+				b.ReportMetric(float64(info.Size())/float64(l.next), "bytes/event")
+			}
+		})
 		r := sqlite.OpenReader(path)
 		defer r.Close() //nolint:errcheck // the figures are there
 		jobID := func(i int) string {
