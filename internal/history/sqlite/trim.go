@@ -46,8 +46,8 @@ type trimmer struct {
 // foldPart is the part of the bytes of a history that its folds may take.
 const foldPart = 4
 
-// thinFolds drops folds if they take too much of what is kept: they are larger than the events
-// between them.
+// thinFolds drops folds if they take too large a part: they are larger than the events between
+// them.
 func (t *trimmer) thinFolds() error {
 	if t.keep.Bytes == 0 {
 		return nil
