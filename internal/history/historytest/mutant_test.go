@@ -96,7 +96,7 @@ func (m *mutant) Position(ctx context.Context) (history.Position, error) {
 
 // mutants has a fault of each kind that the suite must find.
 var mutants = map[string]mutant{
-	"writes a batch twice":              {write: func(m *Memory, b *history.Batch) { m.at.Next = min(m.at.Next, b.First) }},
+	"writes a batch twice":              {write: again},
 	"takes a batch at any place":        {write: anyPlace},
 	"loses jobs":                        {write: func(_ *Memory, b *history.Batch) { b.Jobs = nil }},
 	"loses one of several rollups":      {write: oneRollup},
@@ -147,6 +147,8 @@ func forgetGap(m *Memory, b *history.Batch) {
 }
 
 func forgetLast(m *Memory) { m.batches = m.batches[:max(len(m.batches)-1, 0)] }
+
+func again(m *Memory, b *history.Batch) { m.at.Next = min(m.at.Next, b.First) }
 
 func anyPlace(m *Memory, b *history.Batch) {
 	m.at = history.Position{Instance: b.Instance, Next: b.First}
