@@ -487,4 +487,13 @@ func TestFoldsAreThinnedOut(t *testing.T) {
 	if n, err := sqlite.Folds(w); err != nil || n != 5 {
 		t.Errorf("%d folds are kept, %v, and 5 are possible", n, err)
 	}
+	for more := true; more; {
+		var err error
+		if more, err = w.Trim(t.Context(), history.Retention{Bytes: 100}, benchStart); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := sqlite.Folds(w); err != nil || n != 1 {
+		t.Errorf("%d folds are kept, %v, when there is room for nothing", n, err)
+	}
 }

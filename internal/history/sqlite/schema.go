@@ -76,7 +76,7 @@ type sizes struct {
 // usual has the sizes outside of tests.
 var usual = sizes{
 	timeline: 500_000, jobs: 20_000, usage: 500_000, groups: 64 << 20, trim: 2000, trimmed: 16 << 20,
-	folds: thinning{age: 24 * 3600e9, distance: 100_000, count: 4096, bytes: 1 << 30},
+	folds: thinning{age: 24 * 3600e9, distance: 200_000, count: 4096, bytes: 1 << 30},
 }
 
 // state is the one row that each Write reads and writes.
