@@ -47,6 +47,9 @@ type ClusterAt struct {
 	Next     string // where the next page begins; empty: there is none
 }
 
+// Count returns the number of objects of the page.
+func (c *ClusterAt) Count() int { return len(c.Jobs) + len(c.NodeList) + len(c.Queues) + len(c.Tasks) }
+
 // JobAt is a job at an instant.
 type JobAt struct {
 	ID, Owner, Queue string

@@ -36,6 +36,7 @@ type roleCommands struct {
 	Gateway     gatewayCmd     `cmd:"" help:"Run a gateway, which serves users and agents."`
 	Agent       agentCmd       `cmd:"" help:"Run the agent of this machine, which makes it a node."`
 	Evaluator   evaluatorCmd   `cmd:"" help:"Run an evaluator, which places tasks next to the data of a part of a fleet."`
+	Historian   historianCmd   `cmd:"" help:"Run a historian, which keeps all events and answers for the past."`
 	Supervisor  supervisorCmd  `cmd:"" hidden:"" help:"Run the supervisor of this machine's tasks. The agent starts it."`
 }
 
@@ -123,6 +124,7 @@ type devCmd struct {
 	connectionFlags
 	stateFlags
 	archiveFlags
+	historyFlags
 	Data      string `help:"Directory of the state." default:"plimsoll-data" env:"PLIMSOLL_DATA"`
 	Listen    string `help:"Address to serve." default:"127.0.0.1:9080" env:"PLIMSOLL_LISTEN"`
 	Insecure  bool   `help:"Allow an address that other machines can reach, although nothing is encrypted."`
@@ -195,6 +197,9 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if cfg.Archive, err = cmd.archiveFlags.parse(&cfg.Coordinator.State); err != nil {
+		return err
+	}
+	if cfg.History, err = cmd.historyFlags.parse(); err != nil {
 		return err
 	}
 	cfg.Gateway.AgentAddresses, cfg.Coordinator.Version = agents, buildVersion().Version
