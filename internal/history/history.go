@@ -56,7 +56,7 @@ const (
 type Object struct {
 	Kind Kind
 	ID   string // of a job: its id; of a queue: its path
-	Life int64  // of a job: Job.Life; otherwise 0
+	Life int64  // of a job: Job.Life, or 0 if its events belong to none, as of a refused job; otherwise 0
 }
 
 // Job is one life of a job id.
@@ -96,36 +96,39 @@ type Rollup struct {
 	Sums  Sums
 }
 
-// Batch is a run of events with consecutive ids, and the facts that follow from them.
+// Batch is a run of events with consecutive ids, and the facts that follow from them. A batch behind
+// a Gap has a Fold: the state before the gap does not lead to the one behind it. A life of a job
+// begins with the event for which Begins reports true.
 type Batch struct {
 	Instance  string
-	First     uint64 // id of the first event
-	Count     uint64 // of events; at least 1
-	From, To  int64  // times of the first and the last event, Unix nanoseconds
-	Data      []byte // the events as a chunk of package ring
-	Objects   []Object
-	Jobs      []Job // lives that began or changed, as they are behind the batch
+	First     uint64   // id of the first event
+	Count     uint64   // of events; at least 1
+	From, To  int64    // times of the first and the last event, Unix nanoseconds
+	Data      []byte   // the events as a chunk of package ring
+	Objects   []Object // those of function Objects, each once, jobs with their lives
+	Jobs      []Job    // lives that began or changed, as they are behind the batch
 	Rollups   []Rollup
 	Gap       *Gap   // what is missing before First; nil: nothing
 	Fold      []byte // the fold's state behind the batch, to answer At and to go on; nil: not this time
 	FoldBytes int    // of memory that the fold takes, for the metrics
 }
 
-// Retention says what Trim removes. Zero means no bound.
+// Retention says what Trim removes. Zero means no bound. The events behind the newest Fold stay,
+// because Resume needs them, and the last batch of events.
 type Retention struct {
-	Age   time.Duration // of events, since they happened; their rollups stay
-	Usage time.Duration // of rollups and of jobs that have ended
+	Age   time.Duration // of batches of events, since their last one happened; their rollups stay
+	Usage time.Duration // of rollups, and of jobs that have ended unless events of that time are kept
 	Bytes int64         // of the history; beyond it the oldest events go
 }
 
 // Status says what a history has.
 type Status struct {
 	Position
-	Since  int64 // Unix nanoseconds: what happened before is not known; 0 if there are no events
-	Newest int64 // time of the newest event, Unix nanoseconds
-	Oldest int64 // time of the oldest event that is kept; events of the time since Since may be trimmed
-	Events uint64
-	Jobs   uint64
+	Since  int64  // Unix nanoseconds: what happened before is not known; 0 if there are no events
+	Newest int64  // time of the newest event, Unix nanoseconds
+	Oldest int64  // time of the oldest event that is kept; events of the time since Since may be trimmed
+	Events uint64 // that are kept
+	Jobs   uint64 // lives that are kept
 	Bytes  int64
 	Gaps   []Gap // the newest MaxGaps, oldest first
 }
@@ -141,11 +144,12 @@ type Writer interface {
 	// Position returns where to go on.
 	Position(ctx context.Context) (Position, error)
 	// Resume returns the fold's newest state with the position behind it, and replay calls fn for
-	// each batch behind that, in order.
+	// each batch behind that, in order. Without a fold it is nil, and replay begins at the first
+	// event.
 	Resume(ctx context.Context) (fold []byte, behind Position, replay func(fn func(Events) error) error, err error)
 	// Write puts a batch into the history. One that is there already changes nothing. It fails
-	// with CodeInvalid beyond the bounds, and for a batch that does not begin at the position
-	// although it has no Gap.
+	// with CodeInvalid for a batch that Check refuses, and for one that does not begin at the
+	// position although it has no Gap.
 	Write(ctx context.Context, b *Batch) error
 	// Trim removes what is beyond the retention at now, Unix nanoseconds, in a bounded step. more
 	// says that another call has work to do.
@@ -213,9 +217,11 @@ const (
 	LabelPrefix = "label:"
 )
 
-// UsageQuery asks for sums of the hours that begin at From or later, and before Until.
+// UsageQuery asks for sums of the hours that begin at From or later, and before Until. With ByJob,
+// and with Job, the facts are those of the jobs as they are known now. Otherwise they are those with
+// which the use was written.
 type UsageQuery struct {
-	From, Until int64 // Unix seconds, multiples of 3600
+	From, Until int64 // Unix seconds; Until 0: no bound
 	By          []Dimension
 	Zone        *time.Location // for ByDay; nil: UTC
 	Owner       string         // only of this owner
@@ -225,7 +231,9 @@ type UsageQuery struct {
 	Limit       int // of rows, the largest use of CPU first; at most MaxPage
 }
 
-// UsageRow is one row of an answer. Keys are in the order of UsageQuery.By.
+// UsageRow is one row of an answer. Keys are in the order of UsageQuery.By: of ByJob the
+// plimsoll.LifetimeName, of ByHour the time in UTC as 2006-01-02T15:00Z, of ByDay 2006-01-02, of a
+// label its value, which is empty for those without it.
 type UsageRow struct {
 	Keys []string
 	Sums
@@ -255,7 +263,9 @@ type Reader interface {
 	// Jobs returns a page of lives of jobs.
 	Jobs(ctx context.Context, q JobQuery) (Page[Job], error)
 	// At returns the fold's newest state that is not behind t, in Unix nanoseconds. replay calls
-	// fn for each run of events from there up to t. The last run may go on behind t.
+	// fn for each run of events from there up to the first event behind t. The last run may go on
+	// behind that. Without a fold, replay begins at the first event of all, before which nothing
+	// was. It fails with CodeNotFound for a time before the history, or in a gap.
 	At(ctx context.Context, t int64) (fold []byte, replay func(fn func(Events) error) error, err error)
 	// Close gives up the files and waits for calls under way. A second call does nothing.
 	Close() error
