@@ -111,7 +111,9 @@ func (f *spanFlags) tell(a *app, events []client.HistoryEvent, picture func(p *p
 	})
 }
 
-func eventTime(nanos int64) string { return time.Unix(0, nanos).UTC().Format("2006-01-02T15:04:05.000Z") }
+func eventTime(nanos int64) string {
+	return time.Unix(0, nanos).UTC().Format("2006-01-02T15:04:05.000Z")
+}
 
 // historyEventView is an event of the history in JSON.
 type historyEventView struct {
@@ -194,7 +196,9 @@ func (f *spanFlags) run(
 type historyStatusCmd struct{ formatFlag }
 
 // Help is the detail of the help text.
-func (historyStatusCmd) Help() string { return example("plimsoll history status", "plimsoll history status -o json") }
+func (historyStatusCmd) Help() string {
+	return example("plimsoll history status", "plimsoll history status -o json")
+}
 
 // Run shows what the history has.
 func (cmd *historyStatusCmd) Run(ctx context.Context, a *app) error {

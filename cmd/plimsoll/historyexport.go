@@ -7,11 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/client"
+	"github.com/plimsoll-dev/plimsoll/internal/parquet"
 )
 
 type historyExportCmd struct {
@@ -32,16 +35,10 @@ func (historyExportCmd) Help() string {
 			"plimsoll history export --what jobs --owner ann -o json - | jq .id")
 }
 
-// exportRows are the rows of a file: their columns, and those of each row. A value is a string, an
-// int64, a uint64 or a float64, or nil for none; a column has one type.
+// exportRows are the rows of a file with their columns. Each value is of the type of its column.
 type exportRows struct {
-	columns []exportColumn
-	rows    func(yield func([]any, error) bool)
-}
-
-type exportColumn struct {
-	name string
-	kind any // a value of its type
+	columns []parquet.Column
+	rows    iter.Seq2[[]any, error]
 }
 
 // Run writes a file.
@@ -114,10 +111,12 @@ func (cmd *historyExportCmd) events(ctx context.Context, c *client.Client, f *cl
 		return exportRows{}, plimsoll.Invalid("--owner", "and --label choose jobs or usage; add --what jobs, or leave them out")
 	}
 	filter := client.TimelineFilter{Job: f.Job, Queue: f.Queue, Node: cmd.Node, Since: f.Since, Until: f.Until}
-	r := exportRows{columns: []exportColumn{
-		{"time", ""}, {"instance", ""}, {"id", uint64(0)}, {"type", ""}, {"change", ""}, {"detail", ""}, {"object", ""},
-		{"reference", ""}, {"resources", ""}, {"message", ""}, {"subject", ""}, {"text", ""},
-	}}
+	r := exportRows{columns: []parquet.Column{{Name: "time", Type: parquet.Time}, {Name: "id", Type: parquet.Uint}}}
+	for _, name := range []string{
+		"instance", "type", "change", "detail", "object", "reference", "resources", "message", "subject", "text",
+	} {
+		r.columns = append(r.columns, parquet.Column{Name: name, Type: parquet.String})
+	}
 	r.rows = func(yield func([]any, error) bool) {
 		for e, err := range c.Timeline(ctx, filter) {
 			if err != nil {
@@ -126,7 +125,7 @@ func (cmd *historyExportCmd) events(ctx context.Context, c *client.Client, f *cl
 			}
 			v := viewHistoryEvent(&e)
 			if !yield([]any{
-				timeText(v.Time), v.Instance, v.ID, v.Type, v.Change, v.Detail, v.Object, v.Reference,
+				exportTime(e.Event.Time), v.ID, v.Instance, v.Type, v.Change, v.Detail, v.Object, v.Reference,
 				resourcesText(v.Resources), v.Message, v.Subject, v.Text,
 			}, nil) {
 				return
@@ -144,10 +143,12 @@ func (cmd *historyExportCmd) jobs(ctx context.Context, c *client.Client, f *clie
 	filter := client.HistoryJobFilter{
 		ID: f.Job, Owner: f.Owner, Queue: f.Queue, Labels: f.Labels, Since: f.Since, Until: f.Until,
 	}
-	r := exportRows{columns: []exportColumn{
-		{"id", ""}, {"uid", ""}, {"life", int64(0)}, {"owner", ""}, {"queue", ""}, {"labels", ""}, {"state", ""},
-		{"submitted", ""}, {"ended", ""},
+	r := exportRows{columns: []parquet.Column{
+		{Name: "submitted", Type: parquet.Time}, {Name: "ended", Type: parquet.Time}, {Name: "life", Type: parquet.Int},
 	}}
+	for _, name := range []string{"id", "uid", "owner", "queue", "labels", "state"} {
+		r.columns = append(r.columns, parquet.Column{Name: name, Type: parquet.String})
+	}
 	r.rows = func(yield func([]any, error) bool) {
 		for j, err := range c.HistoryJobs(ctx, filter) {
 			if err != nil {
@@ -159,8 +160,8 @@ func (cmd *historyExportCmd) jobs(ctx context.Context, c *client.Client, f *clie
 				labels = append(labels, pair[0]+"="+pair[1])
 			}
 			if !yield([]any{
-				j.ID, j.UID.Text(), j.Life, j.Owner, j.Queue, strings.Join(labels, ","), j.State.String(),
-				timeText(stamp(j.Submitted)), timeText(stamp(j.Ended)),
+				exportTime(j.Submitted), exportTime(j.Ended), j.Life, j.ID, j.UID.Text(), j.Owner, j.Queue,
+				strings.Join(labels, ","), j.State.String(),
 			}, nil) {
 				return
 			}
@@ -187,16 +188,16 @@ func usageRows(by []string, u *client.Usage) exportRows {
 	names := usedNames(u.Rows)
 	r := exportRows{}
 	for _, word := range by {
-		r.columns = append(r.columns, exportColumn{word, ""})
+		r.columns = append(r.columns, parquet.Column{Name: word, Type: parquet.String})
 	}
 	for _, name := range names {
-		r.columns = append(r.columns, exportColumn{hoursColumn(name), 0.0})
+		r.columns = append(r.columns, parquet.Column{Name: hoursColumn(name), Type: parquet.Float})
 	}
 	for _, name := range []string{"started", "ended", "failed", "waits"} {
-		r.columns = append(r.columns, exportColumn{name, uint64(0)})
+		r.columns = append(r.columns, parquet.Column{Name: name, Type: parquet.Uint})
 	}
 	for _, name := range []string{"wait_mean_s", "wait_p50_s", "wait_p95_s", "wait_longest_s"} {
-		r.columns = append(r.columns, exportColumn{name, 0.0})
+		r.columns = append(r.columns, parquet.Column{Name: name, Type: parquet.Float})
 	}
 	r.rows = func(yield func([]any, error) bool) {
 		for i := range u.Rows {
@@ -226,11 +227,12 @@ func hoursColumn(resource string) string {
 	return strings.ReplaceAll(strings.ToLower(hoursTitle(resource)), " ", "_")
 }
 
-func timeText(stamp *string) string {
-	if stamp == nil {
-		return ""
+// exportTime returns an instant; 0 is the zero time, which stands for none.
+func exportTime(nanos int64) time.Time {
+	if nanos == 0 {
+		return time.Time{}
 	}
-	return *stamp
+	return time.Unix(0, nanos).UTC()
 }
 
 // resourcesText formats amounts in one field.
@@ -247,7 +249,7 @@ func exportCSV(to io.Writer, r exportRows) (n int, err error) {
 	w := csv.NewWriter(to)
 	line := make([]string, len(r.columns))
 	for i := range r.columns {
-		line[i] = r.columns[i].name
+		line[i] = r.columns[i].Name
 	}
 	if err := w.Write(line); err != nil {
 		return 0, err
@@ -257,7 +259,7 @@ func exportCSV(to io.Writer, r exportRows) (n int, err error) {
 			return n, err
 		}
 		for i := range row {
-			line[i] = fmt.Sprint(row[i])
+			line[i] = exportText(row[i])
 		}
 		if err := w.Write(line); err != nil {
 			return n, err
@@ -279,7 +281,11 @@ func exportJSON(to io.Writer, r exportRows) (n int, err error) {
 			if i > 0 {
 				line = append(line, ',')
 			}
-			for j, v := range []any{r.columns[i].name, row[i]} {
+			value := row[i]
+			if at, is := value.(time.Time); is && at.IsZero() {
+				value = nil
+			}
+			for j, v := range []any{r.columns[i].Name, value} {
 				data, err := json.Marshal(v)
 				if err != nil {
 					return n, fmt.Errorf("write as JSON: %w", err)
@@ -296,4 +302,34 @@ func exportJSON(to io.Writer, r exportRows) (n int, err error) {
 		n++
 	}
 	return n, nil
+}
+
+// exportText returns a value for CSV.
+func exportText(value any) string {
+	at, is := value.(time.Time)
+	switch {
+	case !is:
+		return fmt.Sprint(value)
+	case at.IsZero():
+		return ""
+	}
+	return at.Format(time.RFC3339Nano)
+}
+
+// exportParquet writes rows in the form of Apache Parquet.
+func exportParquet(to io.Writer, r exportRows) (n int, err error) {
+	w, err := parquet.NewWriter(to, r.columns)
+	if err != nil {
+		return 0, err
+	}
+	for row, err := range r.rows {
+		if err == nil {
+			err = w.Write(row)
+		}
+		if err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, w.Close()
 }

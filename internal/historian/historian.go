@@ -113,7 +113,7 @@ func New(cfg Config) (*Historian, error) {
 		cfg.Questions = DefaultQuestions
 	}
 	h := &Historian{cfg: cfg, metrics: newMetrics(cfg.Metric)}
-	h.past.reader = cfg.Reader
+	h.past.reader, h.past.making = cfg.Reader, make(chan struct{}, 1)
 	s := &service{h: h, slots: make(chan struct{}, cfg.Questions)}
 	h.calls, h.plain = s.handler(), s.plain()
 	return h, nil

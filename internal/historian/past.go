@@ -20,7 +20,9 @@ const (
 	// pastLife is how long a cluster of the past is kept. Events that are older than settled never
 	// change, so what was made of them stays right.
 	pastLife = time.Minute
-	settled  = 10 * time.Second
+	settled  = time.Minute
+	// maxAhead is how much the clocks of callers may be ahead.
+	maxAhead = 10 * time.Second
 )
 
 // past makes clusters of the past, one at a time, and keeps some for further questions.
@@ -43,9 +45,9 @@ type moment struct {
 	tasks []fold.Task // that are wanted
 }
 
-// get returns the cluster at an instant.
-func (p *past) get(ctx context.Context, at int64, now time.Time) (*moment, error) {
-	if m := p.find(at, now); m != nil {
+// get returns the cluster at an instant. again says that a page of it was given before.
+func (p *past) get(ctx context.Context, at int64, now time.Time, again bool) (*moment, error) {
+	if m := p.find(at, now, again); m != nil {
 		return m, nil
 	}
 	select {
@@ -54,7 +56,7 @@ func (p *past) get(ctx context.Context, at int64, now time.Time) (*moment, error
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if m := p.find(at, now); m != nil {
+	if m := p.find(at, now, again); m != nil {
 		return m, nil // somebody else has made it meanwhile
 	}
 	state, replay, err := p.reader.At(ctx, at)
@@ -73,7 +75,7 @@ func (p *past) get(ctx context.Context, at int64, now time.Time) (*moment, error
 	return m, nil
 }
 
-func (p *past) find(at int64, now time.Time) *moment {
+func (p *past) find(at int64, now time.Time, again bool) *moment {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for e := p.mu.kept.Front(); e != nil; e = e.Next() {
@@ -81,7 +83,7 @@ func (p *past) find(at int64, now time.Time) *moment {
 		if m.at != at {
 			continue
 		}
-		if now.Sub(m.made) > pastLife {
+		if now.Sub(m.made) > pastLife || !again && m.made.UnixNano()-at < int64(settled) {
 			p.drop(e)
 			return nil
 		}
@@ -122,10 +124,10 @@ func (h *Historian) clusterAt(ctx context.Context, m *pb.GetClusterAtRequest) (*
 		return nil, plimsoll.Invalid("at", "is before 1970; give nanoseconds since then")
 	case at == 0:
 		at = now.UnixNano()
-	case at > now.Add(settled).UnixNano():
+	case at > now.Add(maxAhead).UnixNano():
 		return nil, plimsoll.Invalid("at", "%s is in the future", time.Unix(0, at).UTC().Format(time.RFC3339))
 	}
-	was, err := h.past.get(ctx, at, now)
+	was, err := h.past.get(ctx, at, now, m.GetAfter() != "")
 	if err != nil {
 		return nil, err
 	}
@@ -157,6 +159,9 @@ func (h *Historian) clusterAt(ctx context.Context, m *pb.GetClusterAtRequest) (*
 				})
 			}
 		}
+	}
+	if page.after != "" && !page.passed {
+		return nil, plimsoll.Errorf(plimsoll.CodeStale, "the page before is not known any more; begin anew")
 	}
 	res.Next = page.next
 	return res, nil
