@@ -190,7 +190,9 @@ func Objects(ev *plimsoll.Event, fn func(Object)) {
 	job := ""
 	switch ev.Type {
 	case plimsoll.EventRequest:
-		job = ev.Reference
+		if job = ev.Reference; job == "" {
+			job = jobOfTask(ev.Object)
+		}
 	case plimsoll.EventApp:
 		job = ev.Object
 	case plimsoll.EventNode:

@@ -97,6 +97,7 @@ func TestObjectsOfEvents(t *testing.T) {
 		{plimsoll.Event{Type: plimsoll.EventApp, Object: "etl.v2", Reference: task}, []Object{{KindJob, "etl.v2", 0}}, true},
 		{plimsoll.Event{Type: plimsoll.EventApp, Object: "etl.v2"}, []Object{{KindJob, "etl.v2", 0}}, false},
 		{plimsoll.Event{Type: plimsoll.EventRequest, Object: task, Reference: "etl.v2"}, []Object{{KindJob, "etl.v2", 0}}, true},
+		{plimsoll.Event{Type: plimsoll.EventRequest, Object: task}, []Object{{KindJob, "etl.v2", 0}}, true},
 		{
 			plimsoll.Event{Type: plimsoll.EventNode, Object: "n1", Reference: task},
 			[]Object{{KindNode, "n1", 0}, {KindJob, "etl.v2", 0}}, true,
