@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"path/filepath"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"connectrpc.com/connect"
@@ -14,6 +13,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
@@ -40,7 +40,7 @@ var (
 // A change is repeated while the server is away, asks to come back, or has not reported the
 // outcome.
 func TestAChangeIsTriedAgainUntilItsOutcomeIsKnown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		f, calls := answering(errNoLeader, errLost, errCut, errNoLeader)
 		if _, err := change(t.Context(), &Client{budget: time.Minute}, f, &empty{}); err != nil || *calls != 5 {
 			t.Errorf("%d calls, %v", *calls, err)
@@ -68,7 +68,7 @@ func TestTheErrorOfAChangeSaysWhatIsKnown(t *testing.T) {
 		"no leader, then shut out":  {[]error{errNoLeader, errNoToken}, plimsoll.CodeUnauthenticated},
 		"cut, then lost, then done": {[]error{errCut, errLost}, 0},
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		testrun.Bubble(t, func(t *testing.T) {
 			f, _ := answering(test.answers...)
 			// 100 ms are three or four calls: the delays grow from 25 to 50 ms.
 			_, err := change(t.Context(), &Client{budget: 100 * time.Millisecond}, f, &empty{})
@@ -85,7 +85,7 @@ func TestTheErrorOfAChangeSaysWhatIsKnown(t *testing.T) {
 // A caller that gives up in the middle is told that the outcome is not known. A caller that has
 // given up before is told that nothing was sent.
 func TestAChangeThatItsCallerGivesUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		f := func(ctx context.Context, _ *connect.Request[empty]) (*connect.Response[empty], error) {
 			cancel()

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -31,7 +31,7 @@ func failing(err error, until time.Duration) (f unary, calls *int) {
 
 func TestACallIsTriedAgainUntilTheServerIsBack(t *testing.T) {
 	for _, code := range []plimsoll.Code{plimsoll.CodeUnavailable, plimsoll.CodeExhausted} {
-		synctest.Test(t, func(t *testing.T) {
+		testrun.Bubble(t, func(t *testing.T) {
 			f, calls := failing(plimsoll.Errorf(code, "come back"), 5*time.Second)
 			if _, err := call(t.Context(), &Client{budget: 10 * time.Second}, f, &empty{}); err != nil {
 				t.Errorf("%v: %v", code, err)
@@ -46,7 +46,7 @@ func TestACallIsTriedAgainUntilTheServerIsBack(t *testing.T) {
 // The last attempt is made at the end of the budget, whatever the delays before were.
 func TestAServerThatIsBackWithinTheBudgetIsFound(t *testing.T) {
 	for back := 50 * time.Millisecond; back <= 2*time.Second; back += 50 * time.Millisecond {
-		synctest.Test(t, func(t *testing.T) {
+		testrun.Bubble(t, func(t *testing.T) {
 			f, _ := failing(plimsoll.Errorf(plimsoll.CodeUnavailable, "no leader"), back)
 			if _, err := call(t.Context(), &Client{budget: 2 * time.Second}, f, &empty{}); err != nil {
 				t.Errorf("back after %v: %v", back, err)
@@ -57,7 +57,7 @@ func TestAServerThatIsBackWithinTheBudgetIsFound(t *testing.T) {
 
 // A stream that was followed again has the whole budget for its next failure.
 func TestASuccessInAStreamRenewsTheBudget(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		away := plimsoll.Errorf(plimsoll.CodeUnavailable, "no leader")
 		r := (&Client{budget: 2 * time.Second}).newRetry()
 		for range 2 {
@@ -74,7 +74,7 @@ func TestASuccessInAStreamRenewsTheBudget(t *testing.T) {
 }
 
 func TestRetriesEndWithTheBudget(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		began := time.Now()
 		f, _ := failing(plimsoll.Errorf(plimsoll.CodeUnavailable, "no leader"), time.Hour)
 		_, err := call(t.Context(), &Client{budget: 10 * time.Second}, f, &empty{})
@@ -88,7 +88,7 @@ func TestRetriesEndWithTheBudget(t *testing.T) {
 }
 
 func TestRetriesEndWithTheContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		began := time.Now()
@@ -103,7 +103,7 @@ func TestRetriesEndWithTheContext(t *testing.T) {
 }
 
 func TestWhatWillNotGetBetterIsNotTriedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		for code := plimsoll.CodeInternal; code <= plimsoll.CodeOutcomeUnknown; code++ {
 			switch code {
 			case plimsoll.CodeUnavailable, plimsoll.CodeExhausted, plimsoll.CodeOutcomeUnknown:
@@ -121,7 +121,7 @@ func TestWhatWillNotGetBetterIsNotTriedAgain(t *testing.T) {
 }
 
 func TestANegativeBudgetMeansOneCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		f, calls := failing(plimsoll.Errorf(plimsoll.CodeUnavailable, "no leader"), time.Hour)
 		_, err := call(t.Context(), &Client{budget: -1}, f, &empty{})
 		var e *plimsoll.Error

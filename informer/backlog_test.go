@@ -3,15 +3,15 @@ package informer_test
 import (
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll/informer"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
 // A handler's place in the log holds every step behind it, also the resyncs of other handlers.
 func TestTheResyncsOfOthersCountTowardsTheBoundOfABacklog(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		var names []string
 		for i := range 100 {
 			names = append(names, fmt.Sprintf("n%02d", i))
@@ -41,7 +41,7 @@ func TestTheResyncsOfOthersCountTowardsTheBoundOfABacklog(t *testing.T) {
 
 // A change that changes nothing has bytes in its step, which only the calls of a resync need.
 func TestAStepWithoutCallsForAHandlerLeavesItsBacklogAsItWas(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		l := newLedger("a", "b", "c")
 		s := newInforming(t, l, func(c *informer.Config[*row]) {
 			c.Same = func(a, b *row) bool {

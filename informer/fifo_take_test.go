@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/plimsoll-dev/plimsoll/informer"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
 var (
@@ -16,7 +17,7 @@ var (
 )
 
 func TestPopWaitsForAKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		q := queue(t, nil)
 		var got []string
 		var all sync.WaitGroup
@@ -45,7 +46,7 @@ func TestWaitingEnds(t *testing.T) {
 		{"with Close", func(q *informer.DeltaFIFO[thing], _ func()) { q.Close() }, informer.ErrClosed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testrun.Bubble(t, func(t *testing.T) {
 				q := queue(t, nil)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -96,7 +97,7 @@ func TestAConsumerThatLeavesDoesNotTakeTheWakeUpOfAnother(t *testing.T) {
 		same(t, []string{got}, "a: Added 1")
 		return err != nil
 	}
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		for range 1000 {
 			if left(t) {
 				return
@@ -107,7 +108,7 @@ func TestAConsumerThatLeavesDoesNotTakeTheWakeUpOfAnother(t *testing.T) {
 }
 
 func TestConsumersTakeTurnsAndProducersGoOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		q := queue(t, nil)
 		must(t, q.Add(th("a1")), q.Add(th("b1")))
 		release, order := make(chan struct{}), []string{}
@@ -322,7 +323,7 @@ func TestDrainTakesAllInOneStep(t *testing.T) {
 }
 
 func TestDrainTellsVersions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		q := queue(t, nil)
 		must(t, q.Replace(things("a1"), version(3)), q.Change(things("b1"), nil, version(5)))
 		got, at := drained(t, q)

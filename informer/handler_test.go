@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll/informer"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
 // A handler that comes late is told the content, and initial is true for that content alone.
@@ -28,7 +29,7 @@ func TestALateHandlerBeginsWithTheContentOfTheIndex(t *testing.T) {
 
 // client-go never counts the handler as synced after a panic, or ends the process.
 func TestAHandlerThatPanicsIsToldAndGoesOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		s := newInforming(t, newLedger("a", "b"), nil)
 		var bad, good diary
 		bad.also = func(line string) {
@@ -322,7 +323,7 @@ func (s lingeringStream) Close() error {
 }
 
 func TestNoCallBeginsSoonAfterTheContextEnded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		l := newLedger("a")
 		s := newInforming(t, l, func(c *informer.Config[*row]) { c.Source = lingering{l} })
 		d := diary{also: func(string) { <-time.After(time.Millisecond) }}
@@ -341,7 +342,7 @@ func TestNoCallBeginsSoonAfterTheContextEnded(t *testing.T) {
 }
 
 func TestStopDuringADifferenceCountsTheRest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		s := newInforming(t, newLedger("a", "b", "c"), nil)
 		var d diary
 		d.also = func(string) { go s.stop(); synctest.Wait() }

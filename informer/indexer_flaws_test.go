@@ -8,6 +8,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/informer"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
 // The tests of this file hold flaws of client-go's ThreadSafeStore against the Indexer: each is
@@ -108,7 +109,7 @@ func TestAReplaceUnderWayHoldsUpNobody(t *testing.T) {
 
 // There: readers wait for a long transaction. Here they see the content before it.
 func TestALongApplyHoldsUpNoReader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		hold, x := make(chan struct{}), newItems(t, "a:x")
 		must(t, x.AddIndex(informer.Index[item]{Name: "slow", Values: func(i item, to []string) ([]string, error) {
 			if i.owner == "slow" {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/informer"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
 // item is an object with a key and some tags; tags are its values in the index "tag".
@@ -379,7 +380,7 @@ func TestEditsAreChecked(t *testing.T) {
 }
 
 func TestWaitForReturnsAtTheVersion(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		x := newItems(t)
 		must(t, x.Apply(nil, at(3)))
 		must(t, x.WaitFor(t.Context(), at(3))) // at once

@@ -133,7 +133,7 @@ func inRounds(t *testing.T, rounds int, test func(*testing.T, *rand.Rand)) {
 	t.Helper()
 	seed := testrun.Seed(t)
 	for round := range rounds {
-		synctest.Test(t, func(t *testing.T) { test(t, rand.New(rand.NewPCG(seed, uint64(round)))) })
+		testrun.Bubble(t, func(t *testing.T) { test(t, rand.New(rand.NewPCG(seed, uint64(round)))) })
 		if t.Failed() {
 			t.Fatalf("in round %d", round)
 		}

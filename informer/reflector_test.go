@@ -14,6 +14,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/informer"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
 var errLink = errors.New("the link broke")
@@ -128,7 +129,7 @@ func sleep(d time.Duration) {
 }
 
 func TestReflectorTakesASnapshotAndThenFollows(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		l := newLedger("a", "b", "c")
 		l.parts = 2
 		r := reflect(t, l, nil)
@@ -144,7 +145,7 @@ func TestReflectorTakesASnapshotAndThenFollows(t *testing.T) {
 }
 
 func TestReflectorResumesWhereItWas(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		l := newLedger("a")
 		r := reflect(t, l, nil)
 		defer r.stop()
@@ -161,7 +162,7 @@ func TestReflectorResumesWhereItWas(t *testing.T) {
 
 // After an orderly end there is neither a list nor a pause, unless the stream was brief.
 func TestReflectorOpensTheNextStreamAtOnceAfterAnOrderlyEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		l := newLedger("a")
 		r := reflect(t, l, nil)
 		defer r.stop()
@@ -186,7 +187,7 @@ func TestReflectorOpensTheNextStreamAtOnceAfterAnOrderlyEnd(t *testing.T) {
 func TestReflectorListsAgainWhenTheHistoryIsTooShort(t *testing.T) {
 	for _, inStream := range []bool{false, true} {
 		t.Run(fmt.Sprintf("inStream=%t", inStream), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testrun.Bubble(t, func(t *testing.T) {
 				l := newLedger("a", "b")
 				r := reflect(t, l, nil)
 				defer r.stop()
@@ -217,7 +218,7 @@ func TestReflectorListsAgainWhenTheHistoryIsTooShort(t *testing.T) {
 
 // The pause doubles, half of it is random, and a stream that has lasted long begins anew.
 func TestReflectorWaitsLongerAfterEachFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		l := newLedger("a")
 		r := reflect(t, l, nil)
 		defer r.stop()
@@ -241,7 +242,7 @@ func TestReflectorWaitsLongerAfterEachFailure(t *testing.T) {
 
 // client-go tells its handler of errors only when a list or a watch begins.
 func TestReflectorTellsEveryError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		l := newLedger("a")
 		l.refuse = errLink
 		r := reflect(t, l, nil)
@@ -260,7 +261,7 @@ func TestReflectorTellsEveryError(t *testing.T) {
 
 // client-go logs the store's error, advances, and the event is lost until a relist.
 func TestReflectorListsAgainWhenItsReceiverRefusesAChange(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		l := newLedger("a")
 		r := reflect(t, l, nil)
 		defer r.stop()
@@ -281,7 +282,7 @@ func TestReflectorListsAgainWhenItsReceiverRefusesAChange(t *testing.T) {
 }
 
 func TestReflectorTriesARefusedSnapshotAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		l := newLedger("a")
 		r := reflect(t, l, func(c *informer.ReflectorConfig[*row]) {
 			c.Receiver.(*receiver).refuse = errors.New("a bad key")
@@ -293,7 +294,7 @@ func TestReflectorTriesARefusedSnapshotAgain(t *testing.T) {
 }
 
 func TestReflectorListsAgainWhenItsOwnerAsks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		l := newLedger("a")
 		r := reflect(t, l, nil)
 		defer r.stop()
@@ -319,7 +320,7 @@ func (r *relisting) Change(rows []*row, gone []informer.Deletion[*row], at infor
 }
 
 func TestReflectorListsAgainWhenAskedDuringAChange(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		l := newLedger("a")
 		re := &relisting{}
 		r := reflect(t, l, func(c *informer.ReflectorConfig[*row]) {
@@ -336,7 +337,7 @@ func TestReflectorListsAgainWhenAskedDuringAChange(t *testing.T) {
 
 // The pause after the break is under way when the owner asks.
 func TestReflectorTellsAndWaitsWhenAskedBetweenTwoStreams(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		l := newLedger("a")
 		r := reflect(t, l, nil)
 		defer r.stop()
@@ -369,7 +370,7 @@ func (b *bursting) Change(rows []*row, gone []informer.Deletion[*row], at inform
 }
 
 func TestReflectorListsAgainWhenItsReceiverPanics(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		l := newLedger("a")
 		burst := true
 		bad := &bursting{burst: func() {
@@ -394,7 +395,7 @@ func TestReflectorListsAgainWhenItsReceiverPanics(t *testing.T) {
 }
 
 func TestReflectorTakesASnapshotInPlaceOfAResume(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		l := newLedger("a")
 		r := reflect(t, l, nil)
 		defer r.stop()
@@ -408,7 +409,7 @@ func TestReflectorTakesASnapshotInPlaceOfAResume(t *testing.T) {
 
 // A snapshot that breaks off is forgotten whole.
 func TestReflectorForgetsASnapshotWithoutItsEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		l := newLedger("a", "b")
 		l.parts, l.cutsInList = 1, true
 		r := reflect(t, l, nil)
@@ -420,7 +421,7 @@ func TestReflectorForgetsASnapshotWithoutItsEnd(t *testing.T) {
 }
 
 func TestReflectorFollowsANewEpoch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		l := newLedger("a")
 		r := reflect(t, l, nil)
 		defer r.stop()
@@ -481,7 +482,7 @@ func TestReflectorRefusesMessagesOutOfOrder(t *testing.T) {
 		{"a snapshot without end", []informer.Message[*row]{at(part, 0, "a", "b"), at(part, 0, "c")}, "MaxSnapshot"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testrun.Bubble(t, func(t *testing.T) {
 				s := &script{messages: test.messages}
 				r := reflect(t, s, func(c *informer.ReflectorConfig[*row]) { c.MaxSnapshotBytes = 2 << 10 })
 				if len(r.failed()) != 1 || !strings.Contains(r.failed()[0].Error(), test.err) {
@@ -498,7 +499,7 @@ func TestReflectorRefusesMessagesOutOfOrder(t *testing.T) {
 }
 
 func TestReflectorTakesABookmarkTwice(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		v := informer.Version{Revision: 7}
 		s := &script{messages: []informer.Message[*row]{
 			{Kind: informer.SnapshotEnd, Version: v},
@@ -520,7 +521,7 @@ func (panicking) Open(context.Context, informer.Version) (informer.Stream[*row],
 }
 
 func TestReflectorTurnsAPanicOfItsSourceIntoAnError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		r := reflect(t, panicking{}, nil)
 		defer r.stop()
 		var p *informer.PanicError
@@ -546,7 +547,7 @@ func (s deafSource) Open(ctx context.Context, from informer.Version) (informer.S
 }
 
 func TestReflectorClosesEveryStreamAndEndsWhileOneBlocks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		l := newLedger("a")
 		r := reflect(t, l, nil)
 		for range 3 {

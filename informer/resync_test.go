@@ -18,7 +18,7 @@ import (
 
 // The queue leaves out keys in process, so a resync that falls due meanwhile finds nothing to show.
 func TestAResyncThatFallsDueDuringAnotherIsNotLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		s := newInforming(t, newLedger("a", "b"), func(c *informer.Config[*row]) {
 			c.Events.HandlerFellBehind = func(string) { <-time.After(5 * time.Second) }
 		}).run(t)
@@ -38,7 +38,7 @@ func TestAResyncThatFallsDueDuringAnotherIsNotLost(t *testing.T) {
 
 // A resync of an empty index shows nothing, and does not wait for the first object.
 func TestAResyncOfAnEmptyIndexShowsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		s := newInforming(t, newLedger(), nil).run(t)
 		defer s.stop()
 		var d diary
@@ -68,7 +68,7 @@ func holding(on *atomic.Bool) func(*informer.Config[*row]) {
 // A queue leaves keys in process out of a resync. Their batch began before the resync was due, so
 // it tells the handler nothing of an object that it does not change.
 func TestAResyncDuringABatchShowsTheObjectsOfTheBatchToo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		var on atomic.Bool
 		s := newInforming(t, newLedger("a", "b", "c"), holding(&on)).run(t)
 		defer s.stop()
@@ -89,7 +89,7 @@ func TestAResyncDuringABatchShowsTheObjectsOfTheBatchToo(t *testing.T) {
 
 // A second handler falls due while the objects of another one's resync are in part in process.
 func TestAResyncDuringABatchOfAnotherResyncShowsAllObjects(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		var on atomic.Bool
 		s := newInforming(t, newLedger("a", "b", "c"), holding(&on)).run(t)
 		defer s.stop()
@@ -117,7 +117,7 @@ func TestAResyncDuringABatchOfAnotherResyncShowsAllObjects(t *testing.T) {
 }
 
 func TestAResyncThatFallsDueDuringAListShowsEachObjectOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		var on atomic.Bool
 		s := newInforming(t, newLedger("a", "b"), holding(&on)).run(t)
 		defer s.stop()
@@ -139,7 +139,7 @@ func TestAResyncThatFallsDueDuringAListShowsEachObjectOnce(t *testing.T) {
 }
 
 func TestAListThatJoinsAResyncShowsEachObjectOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		var on atomic.Bool
 		s := newInforming(t, newLedger("a", "b"), holding(&on)).run(t)
 		defer s.stop()

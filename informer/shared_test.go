@@ -14,6 +14,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/informer"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
 // diary is a handler that writes its calls down.
@@ -146,7 +147,7 @@ func (s *informing) handle(t *testing.T, d *diary, o informer.HandlerOptions) *i
 // simulate runs a test with an informer of a ledger with the rows a and b, and a handler of it.
 func simulate(t *testing.T, o informer.HandlerOptions, test func(t *testing.T, s *informing, d *diary)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		s := newInforming(t, newLedger("a", "b"), nil)
 		var d diary
 		s.handle(t, &d, o)
@@ -232,7 +233,7 @@ func TestARelistTellsWhatIsGoneWithItsLastKnownState(t *testing.T) {
 
 // The ledger of an unchanged relist is the same, so a resync that is due takes part in it.
 func TestARelistIsAResyncForHandlersThatAreDue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		s := newInforming(t, newLedger("a"), nil).run(t)
 		defer s.stop()
 		var d, never diary
@@ -248,7 +249,7 @@ func TestARelistIsAResyncForHandlersThatAreDue(t *testing.T) {
 }
 
 func TestEachHandlerResyncsAtItsOwnPeriod(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		s := newInforming(t, newLedger("a"), nil).run(t)
 		defer s.stop()
 		began := time.Now()
@@ -278,7 +279,7 @@ func TestEachHandlerResyncsAtItsOwnPeriod(t *testing.T) {
 // A change that is queued or in process when the resync begins is told in place of the unchanged
 // object.
 func TestAResyncShowsOnlyUnchangedObjects(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		l := newLedger("a", "b", "c")
 		s := newInforming(t, l, func(c *informer.Config[*row]) {
 			c.Same = func(a, b *row) bool {
@@ -303,7 +304,7 @@ func TestAResyncShowsOnlyUnchangedObjects(t *testing.T) {
 
 // A deletion and a list with the same object that wait together leave the object in the index.
 func TestAnObjectThatAListBringsBackUnchangedStays(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		a := &row{name: "a", revision: 1}
 		at := func(revision uint64) informer.Version { return informer.Version{Revision: revision} }
 		source := &script{messages: []informer.Message[*row]{
@@ -341,7 +342,7 @@ func TestADeletionAndRecreationDuringABreakAreOneUpdate(t *testing.T) {
 
 // client-go calls OnAdd twice for a key that a list has twice.
 func TestAKeyTwiceInASnapshotIsOneAddition(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		r := &row{name: "a", revision: 1}
 		source := &script{messages: []informer.Message[*row]{
 			{Kind: informer.SnapshotEnd, Version: informer.Version{Revision: 1}, Objects: []*row{r, r}},
@@ -363,7 +364,7 @@ func TestAChangeThatCannotBeAppliedIsToldAndComesBackWithARelist(t *testing.T) {
 		"panic": func() { panic("no owner") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testrun.Bubble(t, func(t *testing.T) {
 				var bad atomic.Bool
 				bad.Store(true)
 				s := newInforming(t, newLedger("a"), func(c *informer.Config[*row]) {
@@ -405,7 +406,7 @@ func TestAChangeThatCannotBeAppliedIsToldAndComesBackWithARelist(t *testing.T) {
 // A batch that was queued behind the one that failed is left out: the index never shows a state
 // that the source did not have.
 func TestNothingIsAppliedBehindALostBatchBeforeTheRelist(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		l := newLedger("a")
 		s := newInforming(t, l, func(c *informer.Config[*row]) {
 			failed := false
@@ -435,7 +436,7 @@ func TestNothingIsAppliedBehindALostBatchBeforeTheRelist(t *testing.T) {
 }
 
 func TestAFullQueueIsToldAndAnsweredByARelist(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		var full int
 		s := newInforming(t, newLedger("a"), func(c *informer.Config[*row]) {
 			c.MaxQueueBytes = 16 << 10
@@ -462,7 +463,7 @@ func TestAFullQueueIsToldAndAnsweredByARelist(t *testing.T) {
 
 // Transform comes before everything else, and once for each object.
 func TestTransformIsAppliedOnceBeforeAnythingSeesTheObject(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		var calls []string
 		s := newInforming(t, newLedger("a"), func(c *informer.Config[*row]) {
 			c.Transform = func(r *row) (*row, error) {
@@ -490,7 +491,7 @@ func TestTransformIsAppliedOnceBeforeAnythingSeesTheObject(t *testing.T) {
 
 // The channel and the flag of an informer without objects too.
 func TestHasSyncedFollowsTheFirstSnapshot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		l := newLedger()
 		l.bookmark()
 		l.refuse = errLink

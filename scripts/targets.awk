@@ -143,6 +143,27 @@ BEGIN {
 	want("Place/in-process/heed-query=false", "loads/op", "<=", 20, "loads of a remote source of 120 servers, easy case", "original 20")
 	split("least-allocated most-allocated random-fit", policies, " ")
 
+	# Events: the ring beside the design's table and YuniKorn, each task's end in a turn of its own.
+	most["100"] = 160; most["30"] = 180; most["1"] = 225; pauses["100"] = 3; pauses["30"] = 3; pauses["1"] = 5
+	design["1"] = "YuniKorn 563"; design["3"] = "design 211, YuniKorn 1,683"; design["6"] = "design 404"; design["9"] = "design 593, YuniKorn 5,044"
+	collected["3"] = "design 5-16, YuniKorn 343-715"; collected["6"] = "design 10-30"; collected["9"] = "design 16-33, YuniKorn 1,730"
+	split("9 6 3 1", millions, " ")
+	split("100 30 1", perjob, " ")
+	for (k = 1; k <= 4; k++)
+		for (c = 1; c <= 3; c++) {
+			held = "Held/events=" millions[k] "M/tasks=" perjob[c]
+			want(held, "MiB", "<=", most[perjob[c]] * millions[k] / 9, millions[k] " million events held, " perjob[c] " task(s) a job, in MiB", c == 1 ? design[millions[k]] : "")
+			want(held, "ms/GC", "<=", pauses[perjob[c]], "  a garbage collection beside them, in ms", c == 1 ? collected[millions[k]] : "")
+		}
+	want("Held/pointers/events=3M/tasks=100", "MiB", "", 0, "3 million events as a slice of pointers, in MiB", "design 805")
+	want("Held/pointers/events=3M/tasks=100", "ms/GC", "", 0, "  a garbage collection beside them, in ms", "design 85-105")
+	want("Publish", "ns/op", "<=", 150, "publish an event: pack, append, view, in ns", "YuniKorn 830-2,600")
+	want("Publish", "allocs/op", "<=", 0, "  allocations")
+	want("RESTBatch/first", "ms/answer", "<=", 3, "a batch of 10,000 events over REST, in ms", "YuniKorn 9.1")
+	want("RESTBatch/again", "ms/answer", "<=", 3, "  when they were rendered before")
+	want("StreamHistory/first", "events/s", ">=", 1000000, "history of 100,000 events to one stream", "YuniKorn 273,000")
+	want("StreamHistory/again", "events/s", ">=", 1000000, "  when they were rendered before")
+	want("StreamLive", "deliveries/s", ">=", 1000000, "new events to 100 streams, in all", "YuniKorn drops one reader at 200,000")
 	# Streams of a gateway, and strict reads of several.
 	for (k = 0; k <= 2; k++) {
 		barrier = "BarrierIdle/tcp/relays=" k

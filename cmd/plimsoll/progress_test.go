@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
 // waitingJob is a job with a long line of progress.
@@ -46,7 +47,7 @@ func TestProgressIsNeverWiderThanTheTerminal(t *testing.T) {
 
 // When the width of the terminal changes, the line is drawn again, from its whole text.
 func TestProgressIsDrawnAgainWhenTheTerminalIsResized(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		width, resized := 20, make(chan os.Signal)
 		p, notes := onTerminal(lineTerminal{width: func() int { return width }, resized: resized})
 		stop := p.follow()

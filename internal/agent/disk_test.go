@@ -12,6 +12,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/disk"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
 const mib = int64(1) << 20
@@ -91,7 +92,7 @@ func TestAShortageIsAddedToTheLoopsCondition(t *testing.T) {
 
 // The disk is checked every second, and a report is made only when the gate shuts or opens.
 func TestTheAgentsDiskIsLookedAtEverySecond(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		g, n := &gauge{}, newNodeOutbox()
 		g.free.Store(500)
 		w := diskWatch{dir: "/d", measure: g.measure, nodeOut: n, trouble: func(Trouble) {}}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/executor"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
 // bubble is a sessionManager in virtual time, with gateways without a network.
@@ -26,7 +27,7 @@ type bubble struct {
 // inBubble runs a test in virtual time. The supervisor holds no attempt.
 func inBubble(t *testing.T, do func(t *testing.T, b *bubble)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		b := &bubble{book: newBook(t), gateways: map[string]gateway{}, ended: make(chan error, 1)}
 		b.hold()
 		b.sessions = &sessionManager{
@@ -246,7 +247,7 @@ func TestStaleEndsTheAgent(t *testing.T) {
 }
 
 func TestFollowingALog(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		b := newBook(t)
 		key := attemptKey{"j.g.0", 1}
 		path := filepath.Join(b.attemptDir(key), "stdout")

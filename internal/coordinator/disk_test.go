@@ -23,6 +23,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
 	"github.com/plimsoll-dev/plimsoll/internal/store/pebble"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -110,7 +111,7 @@ func TestANearlyFullDiskRefusesWhatMakesTheStateLarger(t *testing.T) {
 // The disk is measured every second. The engine is told when the disk becomes too full, and when it
 // has a tenth more than the least free space.
 func TestTheDiskIsLookedAtEverySecond(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		g := &gauge{}
 		g.free.Store(500)
 		var told []string

@@ -30,11 +30,6 @@ func (e *encoder) encode(b *engine.Batch) *wire.Batch {
 	out := &wire.Batch{Epoch: e.epoch, Revision: b.Revision, Time: b.Time, Mutations: make([]wire.Mutation, 0, n)}
 	e.ends = e.ends[:0]
 	buf := e.puts(out, make([]byte, 0, n*averageRecord), c)
-	if e.instance != "" && len(c.Events) > 0 {
-		buf = wire.AppendEventIDs(buf, e.instance)
-		out.Mutations, e.ends = append(out.Mutations, wire.Mutation{Kind: wire.KindEventIDs}), append(e.ends, len(buf))
-		e.instance = ""
-	}
 	start := 0
 	for i, end := range e.ends {
 		out.Mutations[i].Value = buf[start:end:end]
@@ -96,6 +91,10 @@ func (e *encoder) puts(out *wire.Batch, buf []byte, c *state.Changes) []byte {
 	for i := range c.QueueStatuses {
 		st := &c.QueueStatuses[i]
 		put(wire.Mutation{Kind: wire.KindQueueStatus, Key: st.Path, Ephemeral: true}, wire.AppendQueueStatus(buf, st))
+	}
+	if e.instance != "" && len(c.Events) > 0 {
+		put(wire.Mutation{Kind: wire.KindEventIDs}, wire.AppendEventIDs(buf, e.instance))
+		e.instance = ""
 	}
 	return buf
 }

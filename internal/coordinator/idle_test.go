@@ -11,6 +11,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -107,7 +108,7 @@ func taskOf(t *testing.T, led *term) plimsoll.Task {
 
 // An idle loop sleeps, even for days. A retry delay wakes it once, at the right time.
 func TestLoopSleepsUntilItIsNeeded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		led := begun(t, Config{}, &memory{})
 		ask(t, led, register("n", 1))
 		spec := job("a", 1)
@@ -145,7 +146,7 @@ func TestLoopSleepsUntilItIsNeeded(t *testing.T) {
 // While the disk hangs at most four turns are in the pipeline. Further commands collect in the
 // inbox, up to its bound.
 func TestPipelineIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		stall := make(chan struct{})
 		led := begun(t, Config{MaxInbox: 100}, &memory{stall: stall})
 		answers := make(chan *pb.Reply, 1000)

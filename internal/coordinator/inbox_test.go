@@ -11,6 +11,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/engine"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
 // asked returns a request of a kind, with so many bytes.
@@ -129,7 +130,7 @@ func TestBytesCountUntilTheEngineHasTakenThem(t *testing.T) {
 
 // A leader whose disk hangs refuses commands by bytes, counts the refusals, and goes on later.
 func TestAFullInboxIsCountedAndRecovers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		stall := make(chan struct{})
 		led := begun(t, Config{MaxInboxBytes: 400 * commandBytes}, &memory{stall: stall})
 		answers := make(chan *pb.Reply, 1000)

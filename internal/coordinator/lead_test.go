@@ -13,7 +13,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -23,6 +22,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
 	"github.com/plimsoll-dev/plimsoll/internal/store/pebble"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
@@ -340,7 +340,7 @@ func TestErrorsThatLastEndRun(t *testing.T) {
 // The pause after a failure doubles, from 1 to 2 s up to 15 to 30 s. After a term that led for a
 // minute it is short again. Requests in the pause are refused with the reason.
 func TestPausesBetweenTerms(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		const failures = 8
 		ctx, cancel := context.WithCancel(t.Context())
 		var c *Coordinator

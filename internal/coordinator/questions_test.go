@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -18,6 +17,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
 // capacity returns a question about the room that is left on all nodes.
@@ -98,7 +98,7 @@ func (c *copier) write(ctx context.Context) {
 // Questions share a copy: all that wait when it is made, and all that come within 100 ms. Later
 // questions get another copy. At any rate of questions, copies begin at least 50 ms apart.
 func TestQuestionsShareACopyThatIsAtMost100MillisecondsOld(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		c := newCopier(t, 100)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup

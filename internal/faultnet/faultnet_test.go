@@ -8,10 +8,11 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -79,7 +80,7 @@ func (p *pipes) want(up, down bool) {
 func TestALinkLosesTheDirectionsThatItIsTold(t *testing.T) {
 	for directions, name := range map[Direction]string{Up: "one-way up", Down: "one-way down", Both: "half-open"} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testrun.Bubble(t, func(t *testing.T) {
 				p := newPipes(t)
 				p.want(true, true)
 				p.link.Lose(directions, true)
@@ -97,7 +98,7 @@ func TestALinkLosesTheDirectionsThatItIsTold(t *testing.T) {
 
 // Behind a direction that is lost nobody sees that the other side has closed its end.
 func TestALostDirectionLosesTheEndToo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		p := newPipes(t)
 		p.link.Lose(Up, false)
 		if err := p.near.Close(); err != nil {
@@ -118,7 +119,7 @@ func TestALostDirectionLosesTheEndToo(t *testing.T) {
 
 // A delay is added to each way, and ends with Heal.
 func TestALinkDelays(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		p := newPipes(t)
 		p.link.Delay(300 * time.Millisecond)
 		began := time.Now()

@@ -14,6 +14,7 @@ import (
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/archive"
 	"github.com/plimsoll-dev/plimsoll/internal/archive/archivetest"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -300,7 +301,7 @@ func TestWithoutAnArchiveInTheCellAMissingJobIsNotFound(t *testing.T) {
 // Reads of an archive that hangs end after archiveTimeout. Only so many wait meanwhile, and reads
 // of the copy do not.
 func TestAnArchiveThatHangsHoldsUpNoReadOfTheCopy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		c := newCell(t)
 		c.submit("here", "ann", "root.x", nil, 1)
 		s := directly(newGateway(t, Config{Archive: &brokenArchive{Memory: c.archive, hang: true}}, c.f))

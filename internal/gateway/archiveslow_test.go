@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/archive"
 	"github.com/plimsoll-dev/plimsoll/internal/archive/archivetest"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
 // slowArchive is an archive that takes its time.
@@ -64,7 +64,7 @@ func TestAPageStaysIfTheArchiveIsTooSlowToCount(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testrun.Bubble(t, func(t *testing.T) {
 				c := newCell(t)
 				for i := range 3 {
 					j := c.submit(fmt.Sprintf("gone%d", i), "ann", "root.x", nil, 1)
@@ -106,7 +106,7 @@ func TestTasksOfASlowArchiveAreListedInParts(t *testing.T) {
 		"a page is given up":         {tasks: []time.Duration{0, time.Hour, 0}, limit: 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testrun.Bubble(t, func(t *testing.T) {
 				c := newCell(t)
 				for i := range 3 {
 					j := c.submit(fmt.Sprintf("gone%d", i), "ann", "root.x", nil, 4)

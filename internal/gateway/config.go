@@ -84,12 +84,12 @@ type Config struct {
 	// 15.
 	MaxEventStreams     int
 	MaxPeerEventStreams int
-	// MaxRenderedBytes bounds the events that are kept as JSON for readers under /ws/v1; default 32
-	// MiB. When it is full those that were not read for longest are dropped, and rendered again if
-	// they are wanted.
+	// MaxRenderedBytes bounds the events that are kept as JSON for readers under /ws/v1; default
+	// that of rest.Config. When it is full those that were not read for longest are dropped, and
+	// rendered again if they are wanted.
 	MaxRenderedBytes int
 	// MaxAnswerBytes bounds one answer about the state under /ws/v1, before it is compressed;
-	// default 32 MiB. A larger one is refused with 413.
+	// default that of rest.Config. A larger one is refused with 413.
 	MaxAnswerBytes int
 	// MaxUserBytes bounds the bytes that users' requests under way take; default a sixteenth of the
 	// memory, at least 96 MiB and at most 1 GiB.
@@ -316,8 +316,6 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.MaxLogs, 1024)
 	setDefault(&c.MaxEventStreams, 100)
 	setDefault(&c.MaxPeerEventStreams, 15)
-	setDefault(&c.MaxRenderedBytes, 32<<20)
-	setDefault(&c.MaxAnswerBytes, 32<<20)
 	setDefault(&c.MaxAgentRequests, 4096)
 	setDefault(&c.MaxAgentStreams, 20_480)
 	if c.Clock == nil {

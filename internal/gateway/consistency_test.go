@@ -5,13 +5,13 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -115,7 +115,7 @@ func TestWithoutALeaderOnlyAReadThatAllowsItIsAnsweredFromTheCopy(t *testing.T) 
 }
 
 func TestBeforeTheFirstCopyNoReadIsAnswered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		f := newFake()
 		f.down, f.latest = errNoLeader, replica.NewTables(0).Snapshot()
 		for name, read := range readsAt(directly(newGateway(t, Config{}, f))) {
@@ -129,7 +129,7 @@ func TestBeforeTheFirstCopyNoReadIsAnswered(t *testing.T) {
 }
 
 func TestAVersionThatDoesNotComeIsUnavailableAfterTheBarrierTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		for name, read := range readsAt(directly(newGateway(t, Config{}, clusterWithPolicy()))) {
 			for _, test := range []struct {
 				at   plimsoll.Consistency

@@ -205,7 +205,7 @@ func (g *Gateway) enterEventStream(r *http.Request) (leave func(), err error) {
 }
 
 // eventStreamCut counts a stream of events that was ended because of its reader.
-func (g *Gateway) eventStreamCut(_ *http.Request, why rest.Cut) {
+func (g *Gateway) eventStreamCut(why rest.Cut) {
 	switch why {
 	case rest.CutSlow:
 		g.metrics.watchCuts.WithLabelValues(cutSlow).Inc()

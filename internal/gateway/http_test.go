@@ -12,7 +12,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"connectrpc.com/connect"
@@ -21,6 +20,7 @@ import (
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
@@ -99,7 +99,7 @@ func TestHealthSaysWhetherAReadWouldBeAnswered(t *testing.T) {
 	) {
 		t.Errorf("without a leader: %d %s", w.Code, w.Body)
 	}
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		f := cluster()
 		f.hang = true
 		began := time.Now()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -67,7 +68,7 @@ func watchOf(t *testing.T, g *Gateway, kind wire.Kind, want criteria) (messages 
 
 // The watches of parts are told of their own changes alone: those of others are not even looked at.
 func TestAWatchOfAPartLooksAtNoChangeOfOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		f := newFake()
 		g := newGateway(t, Config{}, f)
 		sent := map[string]func() int{

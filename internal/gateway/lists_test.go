@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"connectrpc.com/connect"
@@ -17,6 +16,7 @@ import (
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
 	"github.com/plimsoll-dev/plimsoll/internal/archive"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -381,7 +381,7 @@ func TestPagesOfAllAreBoundedInBytes(t *testing.T) {
 }
 
 func TestPinsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		c := newCell(t)
 		s := c.serve(Config{ID: "g1"})
 		for i := range 3 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -104,7 +105,7 @@ func (fl *fleet) silences() (told []string) {
 }
 
 func TestASilentNodeIsToldToTheLeaderOnceARegistration(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		fl := newFleet(t, Config{})
 		fl.register(t, "n1", 1)
 		fl.register(t, "n2", 7)
@@ -132,7 +133,7 @@ func TestASilentNodeIsToldToTheLeaderOnceARegistration(t *testing.T) {
 }
 
 func TestANodeIsSilentOnlyAfterTheWholeTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		fl := newFleet(t, Config{})
 		fl.register(t, "n1", 1)
 		pass(10 * time.Second)
@@ -147,7 +148,7 @@ func TestANodeIsSilentOnlyAfterTheWholeTimeout(t *testing.T) {
 }
 
 func TestAReportIsASignOfLife(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		fl := newFleet(t, Config{})
 		fl.register(t, "n1", 1)
 		for i := range uint64(10) {
@@ -161,7 +162,7 @@ func TestAReportIsASignOfLife(t *testing.T) {
 }
 
 func TestHeartbeatsOfOtherIncarnations(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		fl := newFleet(t, Config{})
 		fl.register(t, "n1", 5)
 		if fl.heartbeat(t, "n1", 6) {
@@ -192,7 +193,7 @@ func TestAHeartbeatAsksForWhatTheLeaderLacks(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testrun.Bubble(t, func(t *testing.T) {
 				fl := newFleet(t, Config{})
 				fl.register(t, "n1", 1)
 				fl.leader.put(test.record)
@@ -202,7 +203,7 @@ func TestAHeartbeatAsksForWhatTheLeaderLacks(t *testing.T) {
 			})
 		})
 	}
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		fl := newFleet(t, Config{})
 		fl.register(t, "n1", 1)
 		fl.leader.put(putNode(plimsoll.Node{ID: "n1", Incarnation: 2, Ready: true})) // through another gateway
@@ -216,7 +217,7 @@ func TestAHeartbeatAsksForWhatTheLeaderLacks(t *testing.T) {
 // The leader gives the nodes of a gateway that it lost a while to register again, so they are asked
 // to.
 func TestANewConnectionToTheLeaderAsksForAllRegistrations(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		fl := newFleet(t, Config{})
 		fl.register(t, "n1", 1)
 		fl.leader.reconnect()
@@ -262,7 +263,7 @@ func TestALateRegistrationDoesNotReplaceANewerOne(t *testing.T) {
 }
 
 func TestSilenceIsReportedOnceThereIsALeaderAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		fl := newFleet(t, Config{})
 		fl.register(t, "n1", 1)
 		fl.leader.set(func(f *fake) { f.down = errNoLeader })
@@ -286,7 +287,7 @@ func TestSilenceIsReportedOnceThereIsALeaderAgain(t *testing.T) {
 // A machine that was suspended has heard nobody, and everybody may have spoken: silence counts from
 // then.
 func TestWhileTheGatewayStoodStillNobodyWasSilent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		fl := newFleet(t, Config{})
 		fl.register(t, "n1", 1)
 		pass(4 * time.Second)
@@ -305,7 +306,7 @@ func TestWhileTheGatewayStoodStillNobodyWasSilent(t *testing.T) {
 }
 
 func TestTheTableOfNodesIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		fl := newFleet(t, Config{MaxNodes: 2})
 		fl.register(t, "n1", 1)
 		fl.register(t, "n2", 1)
@@ -328,7 +329,7 @@ func TestTheTableOfNodesIsBounded(t *testing.T) {
 }
 
 func TestARefusedRegistrationTakesNoRoom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		fl := newFleet(t, Config{MaxNodes: 1})
 		accepts := fl.leader.answer
 		fl.leader.answer = func(*pb.Command) *pb.Reply {
@@ -355,7 +356,7 @@ func TestTheDefaultClockGoesOn(t *testing.T) {
 // A node whose agent says that it stops is told to the leader at once, and not once more when it is
 // silent.
 func TestANodeThatLeavesIsToldToTheLeaderAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		fl := newFleet(t, Config{})
 		fl.register(t, "n1", 3)
 		fl.leader.sent()

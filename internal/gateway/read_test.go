@@ -6,11 +6,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -315,7 +315,7 @@ func TestWithoutALeaderNoReadIsAnswered(t *testing.T) {
 }
 
 func TestALeaderThatHangsCostsAReadTheBarrierTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		f := cluster()
 		f.hang = true
 		for name, read := range reads(directly(newGateway(t, Config{}, f))) {
@@ -331,7 +331,7 @@ func TestALeaderThatHangsCostsAReadTheBarrierTimeout(t *testing.T) {
 }
 
 func TestACallersOwnEndIsNotTheLeadersFault(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		f := cluster()
 		f.hang = true
 		g := newGateway(t, Config{}, f)

@@ -16,6 +16,7 @@ import (
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
 	"github.com/plimsoll-dev/plimsoll/internal/faultnet"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
@@ -24,7 +25,7 @@ func inBubble(
 	t *testing.T, cfg Config, f *fake, test func(t *testing.T, network *faultnet.Pipes, client *http.Client),
 ) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		network := faultnet.NewPipes(0)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)

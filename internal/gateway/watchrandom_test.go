@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -80,7 +79,7 @@ func TestRandomWatchesAreOrderedUniqueReliableBookmarkableAndResumable(t *testin
 	first, runs := testrun.Seed(t), testrun.Count(4, 15, 1000)
 	resumed, stale, parts := 0, 0, 0
 	for i := range runs {
-		synctest.Test(t, func(t *testing.T) {
+		testrun.Bubble(t, func(t *testing.T) {
 			w := runWatches(t, first+uint64(i))
 			resumed, stale, parts = resumed+w.counts.resumed, stale+w.counts.stale, parts+w.counts.parts
 		})

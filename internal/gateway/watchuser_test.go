@@ -17,6 +17,7 @@ import (
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
@@ -224,7 +225,7 @@ func collected(ctx context.Context, g *Gateway, want criteria, got func(*pb.Watc
 
 // 1,000 watchers with three criteria share the work on each change.
 func TestAThousandWatchersShareTheEncodingOfAChange(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		const watchers, changes = 1000, 50
 		f := newFake()
 		g := newGateway(t, Config{}, f)
@@ -267,7 +268,7 @@ func TestAThousandWatchersShareTheEncodingOfAChange(t *testing.T) {
 }
 
 func TestAQuietWatchIsSentBookmarks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		f := newFake()
 		g := newGateway(t, Config{}, f)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -304,7 +305,7 @@ func TestAQuietWatchIsSentBookmarks(t *testing.T) {
 }
 
 func TestAWatchThatIsReadTooSlowlyIsToldSo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		f := newFake()
 		f.history = replica.NewHistory(10_000)
 		f.history.Reset(1, 0)

@@ -12,6 +12,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -398,7 +399,7 @@ func TestWithoutALeaderNoWriteIsTaken(t *testing.T) {
 }
 
 func TestALeaderThatHangsCostsAWriteItsTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		f := cluster()
 		f.hang = true
 		began := time.Now()
@@ -414,7 +415,7 @@ func TestALeaderThatHangsCostsAWriteItsTimeout(t *testing.T) {
 }
 
 func TestOnlySoManyExplanationsAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		f := cluster()
 		release := make(chan struct{})
 		f.answer = func(*pb.Command) *pb.Reply {

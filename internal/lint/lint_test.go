@@ -239,6 +239,9 @@ func TestCheckSleepsFindsTestsThatSleep(t *testing.T) {
 		"a/bubble_test.go": file(
 			"import (\"time\"; \"testing/synctest\")\nfunc f() { time.Sleep(1); synctest.Wait() }",
 		),
+		"a/own_test.go": file(
+			"import (\"time\"; \"a/testrun\")\nfunc f() { testrun.Bubble(nil, func() { time.Sleep(1) }) }",
+		),
 		"a/other_test.go":          file("import \"time\"\ntype x struct{ Sleep time.Duration }\nvar v = x{}.Sleep"),
 		"a/program.go":             file("import \"time\"\nfunc f() { time.Sleep(1) }"),
 		"a/rate_bench_test.go":     file("import \"time\"\nfunc f() { time.Sleep(1) }"),

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// CheckSleeps reports the test files below root that call time.Sleep without testing/synctest,
-// whose bubbles have a clock of their own. Folders named testdata are left out, and the files of
-// benchmarks, which may sleep to keep to a rate.
+// CheckSleeps reports the test files below root that call time.Sleep and have no bubble of
+// testing/synctest, which has a clock of its own. Folders named testdata are left out. So are the
+// files of benchmarks, which may sleep to keep to a rate.
 func CheckSleeps(root fs.FS) ([]Finding, error) {
 	return inFiles(
 		root, "look for sleeps", sleeps, func(name string) bool {
@@ -26,19 +26,26 @@ func sleeps(fset *token.FileSet, file *ast.File) []Finding {
 		return nil
 	}
 	var found []Finding
-	clock := importedAs(file, "time")
+	clock, bubble := importedAs(file, "time"), false
 	ast.Inspect(file, func(node ast.Node) bool {
 		selector, ok := node.(*ast.SelectorExpr)
-		if !ok || selector.Sel.Name != "Sleep" {
+		if !ok {
 			return true
 		}
-		if pkg, ok := selector.X.(*ast.Ident); ok && pkg.Name == clock {
+		switch pkg, _ := selector.X.(*ast.Ident); {
+		case pkg == nil:
+		case pkg.Name == "testrun" && selector.Sel.Name == "Bubble":
+			bubble = true
+		case pkg.Name == clock && selector.Sel.Name == "Sleep":
 			p := fset.Position(selector.Pos())
 			found = append(found, finding(p.Filename+":"+strconv.Itoa(p.Line),
-				"a test that sleeps is slow or flaky: wait for the thing itself, or sleep in a bubble of testing/synctest"))
+				"a test that sleeps is slow or flaky: wait for the thing itself, or sleep in a testrun.Bubble"))
 		}
 		return true
 	})
+	if bubble {
+		return nil
+	}
 	return found
 }
 

@@ -5,17 +5,17 @@ import (
 	"errors"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
 // The pause doubles from the least to the most, and half of it is random. So gateways do not all
 // come back at once (gateways.md section 6, item 3).
 func TestBackoffDoublesAndIsJittered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		var pauses []time.Duration
 		var at []time.Time
 		ctx, cancel := context.WithCancel(t.Context())
@@ -55,7 +55,7 @@ func TestBackoffDoublesAndIsJittered(t *testing.T) {
 
 // A leader that takes the connection and then says nothing is given up.
 func TestSilentLeaderIsGivenUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		began := time.Now()
 		network := newFakeNetwork(t)

@@ -18,7 +18,7 @@ const foundWithin = 4 * time.Second
 // A link that drops everything without a word is replaced in at most four seconds, also if nobody
 // reads meanwhile. Nobody is told anything stale.
 func TestALostLinkIsReplacedWithinFourSeconds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		b := startBubble(t, SourceConfig{})
 		wait(t.Context(), 10*time.Minute) // an idle link is no lost one
 		if len(b.breaks) > 0 || b.hellos.Load() != 1 {
@@ -42,7 +42,7 @@ func TestALostLinkIsReplacedWithinFourSeconds(t *testing.T) {
 
 // Reads while the link is lost fail or wait, and show everything if they are answered.
 func TestReadsOverALostLinkAreNeverStale(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		b := startBubble(t, SourceConfig{})
 		lost := time.Now()
 		b.network.lose(false)
@@ -60,7 +60,7 @@ func TestReadsOverALostLinkAreNeverStale(t *testing.T) {
 // A barrier that times out makes the follower check the link at once, and try another connection in
 // parallel: it does not wait for the link to be silent for long.
 func TestABarrierThatTimesOutStartsACheckAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		b := startBubble(t, SourceConfig{})
 		lost, dials := time.Now(), b.network.Dials()
 		b.network.lose(false)
@@ -80,7 +80,7 @@ func TestABarrierThatTimesOutStartsACheckAtOnce(t *testing.T) {
 // A link on which the leader's batches come and the gateway's syncs are lost is not silent. The
 // barrier that times out finds it.
 func TestALinkThatIsLostInOneDirectionIsReplaced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		b := startBubble(t, SourceConfig{})
 		b.network.loseUp()
 		done := make(chan struct{})
@@ -109,7 +109,7 @@ func TestALinkThatIsLostInOneDirectionIsReplaced(t *testing.T) {
 // A leader that does not confirm, but answers, keeps its link: its gateway's nodes would have to
 // register again for nothing.
 func TestALinkThatAnswersIsKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		slow := make(chan struct{})
 		b := startBubble(t, SourceConfig{Confirm: func(ctx context.Context) error {
 			select {
@@ -139,7 +139,7 @@ func TestALinkThatAnswersIsKept(t *testing.T) {
 // Without any way to the leader the link is found to be lost in four seconds too: readers are told
 // at once then. When there is a way again it is found soon, and the leader hears one hello.
 func TestALeaderOutOfReachIsFoundAndComesBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		b := startBubble(t, SourceConfig{})
 		lost := time.Now()
 		b.network.lose(true)
@@ -172,7 +172,7 @@ func TestALeaderOutOfReachIsFoundAndComesBack(t *testing.T) {
 // A leader that is killed and started again after a minute is followed a quarter of a second after
 // its port answers, at the latest.
 func TestARestartedLeaderIsFollowedSoon(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		b := startBubble(t, SourceConfig{})
 		b.network.Refuse()
 		b.network.Cut()
@@ -190,7 +190,7 @@ func TestARestartedLeaderIsFollowedSoon(t *testing.T) {
 
 // A leader that takes long to answer is reached: a later attempt does not end an earlier one.
 func TestALeaderThatAnswersLateIsReached(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		b := makeBubble(t, SourceConfig{})
 		b.answer.Store(int64(7 * time.Second))
 		began := time.Now()
@@ -203,7 +203,7 @@ func TestALeaderThatAnswersLateIsReached(t *testing.T) {
 
 // An attempt that is lost on the way is not waited for: two seconds later another one is under way.
 func TestAnAttemptThatIsLostIsNotWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		b := makeBubble(t, SourceConfig{})
 		b.network.lose(true)
 		began := time.Now()
@@ -221,7 +221,7 @@ func TestAnAttemptThatIsLostIsNotWaitedFor(t *testing.T) {
 func TestReadsAreFreshWhateverHappensToTheLink(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testrun.Seed(t), 0))
 	for range testrun.Count(10, 50, 5000) {
-		synctest.Test(t, func(t *testing.T) { disturb(t, rng) })
+		testrun.Bubble(t, func(t *testing.T) { disturb(t, rng) })
 	}
 }
 

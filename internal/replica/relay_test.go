@@ -14,6 +14,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
@@ -360,7 +361,7 @@ func TestNewsThatAreRefused(t *testing.T) {
 // The syncs of all streams below and the relay's own readers share one sync of the relay. One that
 // comes while it is in flight waits for the next (O4). Nobody is answered without the leader (O5).
 func TestSyncsFromBelowShareOneOfTheRelay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		proofs, goOn := make(chan struct{}, 100), make(chan struct{})
 		b := makeBubble(t, SourceConfig{Confirm: func(ctx context.Context) error {
 			proofs <- struct{}{} // one for each sync that the leader gets

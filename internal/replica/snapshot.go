@@ -41,7 +41,7 @@ func (s *Snapshot) Version() plimsoll.Version {
 // Time is the time of the last batch in Unix nanoseconds.
 func (s *Snapshot) Time() int64 { return s.time }
 
-// InstanceUUID names what the ids of events count. It stays for as long as they go on without a
+// InstanceUUID names the numbering of events. It stays for as long as ids go on without a
 // gap, also from one leader to the next. Ids of different ones cannot be compared.
 func (s *Snapshot) InstanceUUID() string { return s.instance }
 

@@ -26,7 +26,7 @@ const (
 type SourceConfig struct {
 	Epoch  uint64 // the leader's epoch; above 0
 	Leader string // names this leader's process
-	// InstanceUUID names what the ids of events count: they go on for as long as it stays. Default:
+	// InstanceUUID names the numbering of events: ids go on for as long as it stays. Default:
 	// Leader.
 	InstanceUUID string
 	// RetainBytes bounds the encoded batches that are kept for gateways behind the leader; default

@@ -14,6 +14,7 @@ import (
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
 	"github.com/plimsoll-dev/plimsoll/internal/faultnet"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
@@ -21,7 +22,7 @@ import (
 // A gateway that does not read its stream holds up neither the leader nor other gateways, and is
 // cut off after a minute.
 func TestAGatewayThatDoesNotReadIsCutOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		lost, unread := make(chan error, 1), make(chan string, 1)
 		source, err := NewSource(SourceConfig{Epoch: 1, Leader: "leader", Events: SourceEvents{
 			Disconnected: func(_ string, err error) { lost <- err },

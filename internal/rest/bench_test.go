@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -65,31 +66,54 @@ func follow(b *testing.B, url string, wanted int) {
 	}
 }
 
-// BenchmarkStreamHistory sends 100,000 events of before to one stream over TCP. The first time they
-// are rendered.
-func BenchmarkStreamHistory(b *testing.B) {
-	const events = 100_000
+// overTCP measures a request of events. In "first" the handler has rendered none of them before.
+func overTCP(b *testing.B, events int, path string, ask func(url string)) {
+	b.Helper()
 	for _, name := range []string{"first", "again"} {
 		b.Run(name, func(b *testing.B) {
 			l := newLive(events, 0)
 			l.publishAllocations(events/100, 100)
 			server := httptest.NewServer(rest.New(rest.Config{RenderedBytes: 64 << 20}, l))
 			defer server.Close()
-			query := server.URL + rest.StreamPath + fmt.Sprint("?count=", events)
-			if name == "again" {
-				follow(b, query, events)
-			}
+			ask(server.URL + path)
 			for b.Loop() {
 				if name == "first" {
 					b.StopTimer()
 					server.Config.Handler = rest.New(rest.Config{RenderedBytes: 64 << 20}, l)
 					b.StartTimer()
 				}
-				follow(b, query, events)
+				ask(server.URL + path)
 			}
 			b.ReportMetric(float64(events)*float64(b.N)/b.Elapsed().Seconds(), "events/s")
+			b.ReportMetric(b.Elapsed().Seconds()*1000/float64(b.N), "ms/answer")
 		})
 	}
+}
+
+// BenchmarkRESTBatch asks for 10,000 events over TCP, and reads the answer.
+func BenchmarkRESTBatch(b *testing.B) {
+	overTCP(b, 10_000, batch, func(url string) {
+		r, err := http.NewRequestWithContext(b.Context(), http.MethodGet, url, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		r.Header.Set("Accept-Encoding", "identity")
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			b.Fatal(err)
+		}
+		n, err := io.Copy(io.Discard, answer.Body)
+		if err != nil || n < 2_000_000 {
+			b.Fatal(n, err)
+		}
+		_ = answer.Body.Close() // it has been read
+	})
+}
+
+// BenchmarkStreamHistory sends 100,000 events of before to one stream over TCP.
+func BenchmarkStreamHistory(b *testing.B) {
+	const events = 100_000
+	overTCP(b, events, rest.StreamPath+fmt.Sprint("?count=", events), func(url string) { follow(b, url, events) })
 }
 
 // BenchmarkStreamLive publishes 40,000 events in turns of 100, as fast as it goes, to 100 streams

@@ -67,17 +67,10 @@ type Config struct {
 	ResponseSize uint64
 	// RenderedBytes bounds the events that are kept as JSON for all readers; default 32 MiB.
 	RenderedBytes int
-	// Pause is the least time between two writes of a stream that has caught up; default 20 ms.
-	// Events that come meanwhile share the next write.
-	Pause time.Duration
-	// Patience and LeastRate bound a write of a stream: a reader must take it within Patience and a
-	// second for each LeastRate bytes; default 3 s and 32 KiB.
-	Patience  time.Duration
-	LeastRate int
 	// EnterStream takes a place for a stream, which leave gives back; nil: there is always one.
 	EnterStream func(r *http.Request) (leave func(), err error)
 	// StreamCut is called when a stream was ended because of its reader. It may be nil.
-	StreamCut func(r *http.Request, why Cut)
+	StreamCut func(why Cut)
 	// AnswerBytes bounds one answer about the state, before it is compressed; default 32 MiB. A
 	// larger one is refused with 413 and the name of a route that answers less.
 	AnswerBytes int
@@ -104,9 +97,6 @@ const (
 	defaultResponseSize  = 10_000
 	defaultRenderedBytes = 32 << 20
 	defaultAnswerBytes   = 32 << 20
-	defaultPause         = 20 * time.Millisecond
-	defaultPatience      = 3 * time.Second
-	defaultLeastRate     = 32 << 10
 	compressFrom         = 1400 // size in bytes from which an answer is compressed, as in YuniKorn
 	batchPath            = root + "events/batch"
 )
@@ -140,20 +130,11 @@ func New(cfg Config, source Source) *Handler {
 	if cfg.TooLarge == nil {
 		cfg.TooLarge = func() {}
 	}
-	if cfg.Pause == 0 {
-		cfg.Pause = defaultPause
-	}
-	if cfg.Patience == 0 {
-		cfg.Patience = defaultPatience
-	}
-	if cfg.LeastRate == 0 {
-		cfg.LeastRate = defaultLeastRate
-	}
 	if cfg.EnterStream == nil {
 		cfg.EnterStream = func(*http.Request) (func(), error) { return func() {}, nil }
 	}
 	if cfg.StreamCut == nil {
-		cfg.StreamCut = func(*http.Request, Cut) {}
+		cfg.StreamCut = func(Cut) {}
 	}
 	if cfg.Fault == nil {
 		cfg.Fault = func(error) {}

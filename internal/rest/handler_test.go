@@ -324,21 +324,6 @@ func TestAGivenUpRequestGetsNoHalfAnswer(t *testing.T) {
 	errorOf(t, w, 499)
 }
 
-func BenchmarkBatch(b *testing.B) {
-	h := &history{}
-	for len(h.records) < 10_000 {
-		h.records = append(h.records, nodeAdded()...)
-	}
-	handler := rest.New(rest.Config{}, h)
-	b.ReportAllocs()
-	for b.Loop() {
-		if w := get(handler, http.MethodGet, batch); w.Code != http.StatusOK {
-			b.Fatal(w.Code)
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(h.records)), "ns/event")
-}
-
 // The body is YuniKorn's, so the state of the answer stands in its headers.
 func TestTheHeadersOfAnAnswerNameItsState(t *testing.T) {
 	for query, age := range map[string]string{

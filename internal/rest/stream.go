@@ -13,8 +13,18 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// pieceBytes bounds one write of a stream. A longer line is a write of its own.
-const pieceBytes = 64 << 10
+const (
+	// pieceBytes bounds one write of a stream. A longer line is a write of its own.
+	pieceBytes = 64 << 10
+
+	// pause is the least time between two writes of a stream that has caught up. Events that come
+	// meanwhile share the next write.
+	pause = 20 * time.Millisecond
+
+	// A reader must take a write within patience and a second for each leastRate bytes.
+	patience  = 3 * time.Second
+	leastRate = 32 << 10
+)
 
 // stream answers a request for the stream: a line about the ids, events of before if they are
 // wanted, and then each event that comes, a line each. A cursor into the ring is all that it keeps
@@ -45,7 +55,7 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, err)
 		return
 	}
-	s := &stream{h: h, latest: latest, control: http.NewResponseController(w), space: state.InstanceUUID}
+	s := &stream{h: h, latest: latest, control: http.NewResponseController(w), instance: state.InstanceUUID}
 	if s.next, s.missed, err = q.begin(&state); err != nil {
 		h.refuse(w, err)
 		return
@@ -65,18 +75,18 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	s.end(r, s.run(r.Context(), &state, changed))
+	s.end(r.Context(), s.run(r.Context(), &state, changed))
 }
 
 // stream is the sent state of one stream.
 type stream struct {
-	h       *Handler
-	latest  func() State
-	out     io.Writer
-	control *http.ResponseController
-	space   string // the InstanceUUID that next is of
-	next    uint64 // id of the next event to send
-	missed  uint64 // events between the wanted start and the first one that is kept
+	h        *Handler
+	latest   func() State
+	out      io.Writer
+	control  *http.ResponseController
+	instance string // the InstanceUUID that next is of
+	next     uint64 // id of the next event to send
+	missed   uint64 // events between the wanted start and the first one that is kept
 }
 
 // The reasons for which a stream ends before its reader goes.
@@ -85,9 +95,9 @@ var (
 	errAnew   = errors.New("the ids begin anew")
 )
 
-// run sends the first line, what there is, and then what comes.
+// run sends the first line, the events that there are, and then each one that comes.
 func (s *stream) run(ctx context.Context, state *State, changed <-chan struct{}) error {
-	head := append([]byte(`{"InstanceUUID":`), appendString(nil, s.space)...)
+	head := append([]byte(`{"InstanceUUID":`), appendString(nil, s.instance)...)
 	head = strconv.AppendUint(append(head, `,"Epoch":`...), state.Version.Epoch, 10)
 	head = strconv.AppendUint(append(head, `,"FirstID":`...), s.next, 10)
 	if s.missed > 0 {
@@ -102,7 +112,7 @@ func (s *stream) run(ctx context.Context, state *State, changed <-chan struct{})
 		if err := s.sendBehind(ctx, state); err != nil {
 			return err
 		}
-		timer.Reset(s.h.cfg.Pause)
+		timer.Reset(pause)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -124,7 +134,7 @@ func (s *stream) sendBehind(ctx context.Context, state *State) error {
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // the reader has gone
 		}
-		if state.InstanceUUID != s.space {
+		if state.InstanceUUID != s.instance {
 			return errAnew
 		}
 		if s.next < lowest(state) {
@@ -188,26 +198,25 @@ func (s *stream) flush() error {
 // deadline sets the time in which bytes must be taken. A writer without deadlines is that of a
 // test.
 func (s *stream) deadline(bytes int) {
-	patience := s.h.cfg.Patience + time.Duration(bytes)*time.Second/time.Duration(s.h.cfg.LeastRate)
-	_ = s.control.SetWriteDeadline(time.Now().Add(patience))
+	_ = s.control.SetWriteDeadline(time.Now().Add(patience + time.Duration(bytes)*time.Second/leastRate))
 }
 
 // end says why a stream ends, if its reader can still be told.
-func (s *stream) end(r *http.Request, err error) {
+func (s *stream) end(ctx context.Context, err error) {
 	state := s.latest()
 	low := lowest(&state)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		s.h.cfg.StreamCut(r, CutSlow) // it leaves no room for a line
-	case err == nil || r.Context().Err() != nil:
+		s.h.cfg.StreamCut(CutSlow) // it leaves no room for a line
+	case err == nil || ctx.Err() != nil:
 	case errors.Is(err, errBehind):
-		s.h.cfg.StreamCut(r, CutBehind)
+		s.h.cfg.StreamCut(CutBehind)
 		s.last(http.StatusGone, "the events from "+strconv.FormatUint(s.next, 10)+" to "+strconv.FormatUint(low-1, 10)+
 			" are no longer kept, and this stream has not sent them; go on with start="+strconv.FormatUint(low, 10))
 	case errors.Is(err, errAnew):
 		s.last(http.StatusGone, "the ids of events begin anew, under another InstanceUUID; begin again without start")
 	case plimsoll.CodeOf(err) == plimsoll.CodeExhausted:
-		s.h.cfg.StreamCut(r, CutNoRoom)
+		s.h.cfg.StreamCut(CutNoRoom)
 		s.last(http.StatusTooManyRequests, err.Error()+"; go on with start="+strconv.FormatUint(s.next, 10))
 	case plimsoll.CodeOf(err) == plimsoll.CodeCorrupt:
 		s.h.cfg.Fault(err)

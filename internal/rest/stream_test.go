@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -206,7 +205,7 @@ func TestAStreamBeginsWithAsManyPastEventsAsAreWanted(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testrun.Bubble(t, func(t *testing.T) {
 				l := newLive(test.capacity, test.published)
 				conn := serve(t, rest.New(rest.Config{}, l))()
 				answer := open(t, conn, test.query)
@@ -250,7 +249,7 @@ func TestAStreamWithABadQueryIsRefusedBeforeItBegins(t *testing.T) {
 func TestAReaderThatResumesGetsEachEventOnce(t *testing.T) {
 	seed := testrun.Seed(t)
 	rng := rand.New(rand.NewPCG(seed, 1))
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		l := newLive(100_000, rng.IntN(3000))
 		dial := serve(t, rest.New(rest.Config{RenderedBytes: 1 + rng.IntN(100_000)}, l))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -305,7 +304,7 @@ func TestAStreamIsCompressedAsItsReaderAccepts(t *testing.T) {
 		"": "", "br": "", "gzip": "gzip", "zstd": "zstd", "gzip, deflate, br, zstd": "zstd",
 		"zstd;q=0, gzip;q=0.5": "gzip",
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		testrun.Bubble(t, func(t *testing.T) {
 			l := newLive(5000, 1000)
 			answer := open(t, serve(t, rest.New(rest.Config{}, l))(), "?count=1000", "Accept-Encoding", accept)
 			if got := answer.Header.Get("Content-Encoding"); got != want {
@@ -332,14 +331,14 @@ func TestAStreamIsCompressedAsItsReaderAccepts(t *testing.T) {
 func TestWhoDoesNotReadInTimeIsCut(t *testing.T) {
 	for name, pace := range map[string]time.Duration{"never reads": time.Hour, "a byte a second": time.Second} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testrun.Bubble(t, func(t *testing.T) {
 				l := newLive(100_000, 50_000)
 				var cuts []rest.Cut
 				var mu sync.Mutex
 				left := make(chan struct{})
 				dial := serve(t, rest.New(rest.Config{
 					EnterStream: func(*http.Request) (func(), error) { return func() { close(left) }, nil },
-					StreamCut: func(_ *http.Request, why rest.Cut) {
+					StreamCut: func(why rest.Cut) {
 						mu.Lock()
 						defer mu.Unlock()
 						cuts = append(cuts, why)
@@ -380,7 +379,7 @@ func TestWhoDoesNotReadInTimeIsCut(t *testing.T) {
 
 // A reader that is in time, but slower than what comes, is told which events it has missed.
 func TestWhoFallsBehindIsToldWhatItHasMissed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		l := newLive(1000, 1000)
 		conn := serve(t, rest.New(rest.Config{}, l))()
 		answer := open(t, conn, "?count=1000")
@@ -412,7 +411,7 @@ func TestWhoFallsBehindIsToldWhatItHasMissed(t *testing.T) {
 }
 
 func TestAStreamEndsWhenIdsBeginAnew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		l := newLive(1000, 10)
 		lines := json.NewDecoder(open(t, serve(t, rest.New(rest.Config{}, l))(), "?count=10").Body)
 		for range 11 {

@@ -3,6 +3,7 @@ package ring
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -193,29 +194,68 @@ func fill(capacity, tasks, jobs, perTurn int) *Ring {
 	return r
 }
 
-// BenchmarkHeld fills a ring of nine million events, the most of the design's table. It reports
-// the live heap that the ring takes, and the duration of a garbage collection.
+// BenchmarkHeld fills a ring, and reports the live heap that it takes and the duration of a garbage
+// collection. In the rows with one end a turn each task ends in a turn of its own, which is the
+// worst case for the packing. The form "pointers" is the first one of the design's table: a slice
+// with a pointer for each event.
 func BenchmarkHeld(b *testing.B) {
-	for _, test := range []struct{ tasks, jobs, perTurn int }{{100, 20, 5}, {100, 20, 25}, {100, 1, 1}, {1, 1, 1}} {
-		b.Run(fmt.Sprintf(
-			"events=9M/tasks=%d/jobs-at-once=%d/ends-per-turn=%d", test.tasks, test.jobs, test.perTurn,
-		), func(b *testing.B) {
-			const capacity = 9_000_000
-			for b.Loop() {
-				var before, after runtime.MemStats
-				runtime.GC()
-				runtime.ReadMemStats(&before)
-				r := fill(capacity, test.tasks, test.jobs, test.perTurn)
-				runtime.GC()
-				start := time.Now()
-				runtime.GC()
-				b.ReportMetric(float64(time.Since(start).Microseconds())/1000, "ms/GC")
-				runtime.ReadMemStats(&after)
-				held := float64(after.HeapAlloc) - float64(before.HeapAlloc)
-				b.ReportMetric(held/capacity, "bytes/event")
-				b.ReportMetric(held/(1<<20), "MiB")
-				runtime.KeepAlive(r)
-			}
+	const million = 1_000_000
+	for _, size := range []int{1, 3, 6, 9} {
+		for _, tasks := range []int{100, 30, 1} {
+			b.Run(fmt.Sprintf("events=%dM/tasks=%d", size, tasks), func(b *testing.B) {
+				held(b, size*million, func() any { return fill(size*million, tasks, 1, 1) })
+			})
+		}
+	}
+	for _, perTurn := range []int{5, 25} {
+		b.Run(fmt.Sprintf("events=9M/tasks=100/ends-per-turn=%d", perTurn), func(b *testing.B) {
+			held(b, 9*million, func() any { return fill(9*million, 100, 20, perTurn) })
 		})
+	}
+	b.Run("pointers/events=3M/tasks=100", func(b *testing.B) {
+		held(b, 3*million, func() any { return pointers(3*million, 100) })
+	})
+}
+
+// held reports the memory of the value that make returns, and the median duration of collections
+// beside it.
+func held(b *testing.B, events int, make func() any) {
+	b.Helper()
+	for b.Loop() {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		v := make()
+		runtime.GC()
+		var took []time.Duration
+		for range 9 {
+			start := time.Now()
+			runtime.GC()
+			took = append(took, time.Since(start))
+		}
+		slices.Sort(took)
+		b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "ms/GC")
+		runtime.ReadMemStats(&after)
+		bytes := float64(after.HeapAlloc) - float64(before.HeapAlloc)
+		b.ReportMetric(bytes/float64(events), "bytes/event")
+		b.ReportMetric(bytes/(1<<20), "MiB")
+		runtime.KeepAlive(v)
+	}
+}
+
+// pointers keeps events as the first form of the design's table does. The map of resources is one
+// for all, which the design does not have: its records take more.
+func pointers(events, tasks int) []*plimsoll.Event {
+	kept := make([]*plimsoll.Event, 0, events)
+	for l := newWorkload(tasks); ; {
+		for _, turn := range l.turns(1, 1) {
+			for i := range turn {
+				if len(kept) == events {
+					return kept
+				}
+				e := turn[i]
+				kept = append(kept, &e)
+			}
+		}
 	}
 }

@@ -53,34 +53,35 @@ const (
 // tellQueues emits the events of changes in the tree of queues.
 func (s *State) tellQueues(changes []queue.Change) {
 	for _, c := range changes {
-		q := c.Queue
-		switch c.Kind {
-		case queue.Added:
-			s.tellAdded(q)
-		case queue.MaxSet:
-			s.emitQueue(q, plimsoll.ChangeSet, plimsoll.QueueMax, "", s.limit(&q.Max, q.MaxSet), "")
-		case queue.GuaranteedSet:
-			s.emitQueue(
-				q, plimsoll.ChangeSet, plimsoll.QueueGuaranteed, "", s.limit(&q.Guaranteed, q.GuaranteedSet), "",
-			)
-		case queue.TypeSet:
-			text := parentText
-			if q.Leaf {
-				text = leafText
-			}
-			s.emitQueue(q, plimsoll.ChangeSet, plimsoll.QueueType, "", nil, text)
-		case queue.DrainingSet:
-			text := backText
-			if q.Draining {
-				text = drainingText
-			}
-			s.emitQueue(q, plimsoll.ChangeSet, plimsoll.QueueConfigured, "", nil, text)
-		case queue.Removed:
-			s.names.stale = true
-			s.dirty.deletedQueues = append(s.dirty.deletedQueues, q.Path)
-			s.markQueueConfig()
-			s.emitQueue(q, plimsoll.ChangeRemove, plimsoll.DetailNone, "", nil, "")
+		s.tellQueue(c.Kind, c.Queue)
+	}
+}
+
+func (s *State) tellQueue(kind queue.ChangeKind, q *queue.Queue) {
+	switch kind {
+	case queue.Added:
+		s.tellAdded(q)
+	case queue.MaxSet:
+		s.emitQueue(q, plimsoll.ChangeSet, plimsoll.QueueMax, "", s.limit(&q.Max, q.MaxSet), "")
+	case queue.GuaranteedSet:
+		s.emitQueue(q, plimsoll.ChangeSet, plimsoll.QueueGuaranteed, "", s.limit(&q.Guaranteed, q.GuaranteedSet), "")
+	case queue.TypeSet:
+		text := parentText
+		if q.Leaf {
+			text = leafText
 		}
+		s.emitQueue(q, plimsoll.ChangeSet, plimsoll.QueueType, "", nil, text)
+	case queue.DrainingSet:
+		text := backText
+		if q.Draining {
+			text = drainingText
+		}
+		s.emitQueue(q, plimsoll.ChangeSet, plimsoll.QueueConfigured, "", nil, text)
+	case queue.Removed:
+		s.names.stale = true
+		s.dirty.deletedQueues = append(s.dirty.deletedQueues, q.Path)
+		s.markQueueConfig()
+		s.emitQueue(q, plimsoll.ChangeRemove, plimsoll.DetailNone, "", nil, "")
 	}
 }
 
@@ -88,13 +89,13 @@ func (s *State) tellQueues(changes []queue.Change) {
 func (s *State) tellAdded(q *queue.Queue) {
 	s.emitQueue(q, plimsoll.ChangeAdd, plimsoll.DetailNone, "", nil, "")
 	if !q.Leaf {
-		s.emitQueue(q, plimsoll.ChangeSet, plimsoll.QueueType, "", nil, parentText)
+		s.tellQueue(queue.TypeSet, q)
 	}
 	if q.MaxSet != 0 {
-		s.emitQueue(q, plimsoll.ChangeSet, plimsoll.QueueMax, "", s.limit(&q.Max, q.MaxSet), "")
+		s.tellQueue(queue.MaxSet, q)
 	}
 	if q.GuaranteedSet != 0 {
-		s.emitQueue(q, plimsoll.ChangeSet, plimsoll.QueueGuaranteed, "", s.limit(&q.Guaranteed, q.GuaranteedSet), "")
+		s.tellQueue(queue.GuaranteedSet, q)
 	}
 }
 
@@ -138,7 +139,7 @@ func withoutDraining(c *plimsoll.QueueConfig) plimsoll.QueueConfig {
 
 // EmitTree emits the events that add the queues, at the very first start.
 func (s *State) EmitTree() {
-	s.tree.Root.Walk(func(q *queue.Queue) { s.tellQueues([]queue.Change{{Kind: queue.Added, Queue: q}}) })
+	s.tree.Root.Walk(s.tellAdded)
 	s.markQueueConfig()
 }
 

@@ -1,4 +1,5 @@
-// Package testrun gives a randomized or long test its seed and its length.
+// Package testrun gives a randomized or long test its seed and its length, and a test with timers a
+// clock of its own.
 //
 //	rng := rand.New(rand.NewPCG(testrun.Seed(t), 0))
 //	for range testrun.Count(500, 10_000, 500_000) {

@@ -12,10 +12,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/token"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
@@ -289,7 +289,7 @@ func TestListenerOfTCPIsNotServedWithoutAnAccess(t *testing.T) {
 // more than a header that does not.
 func TestBodyOfACallerWithoutATokenIsNotAwaited(t *testing.T) {
 	withHome(t)
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		l := tcpPipes{newPipes()}
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error, 1)

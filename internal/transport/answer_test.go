@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
@@ -23,7 +24,7 @@ func overPipes(
 		"HTTP/2":   func(p *http.Protocols) { p.SetUnencryptedHTTP2(true) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testrun.Bubble(t, func(t *testing.T) {
 				network, cut := newPipes(), make(chan string, 10)
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan error, 1)

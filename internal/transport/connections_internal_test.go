@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
 // blockedConn is a connection whose peer reads nothing.
@@ -20,7 +22,7 @@ func (c blockedConn) Write(p []byte) (int, error) {
 
 // The age of a waiting write is not measured with the wall clock, which may step.
 func TestAWaitingWriteIsNotTimedByTheWallClock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		owner := NewConnections(ConnectionsConfig{Users: 1, Agents: 1})
 		blocked := blockedConn{release: make(chan struct{})}
 		c := &conn{Conn: blocked, owner: owner}

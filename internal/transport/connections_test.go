@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/token"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
@@ -35,7 +36,7 @@ func inBounds(
 	test func(b *bounded),
 ) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		b := &bounded{
 			t: t, agent: token.New(token.Agent), network: newPipes(), refused: make(chan string, 100),
 			closed: make(chan struct{}, 100), errs: make(chan error, 10),
@@ -310,7 +311,7 @@ func (s *scarce) Accept() (net.Conn, error) {
 }
 
 func TestALackOfDescriptorsDoesNotEndAListener(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		l := &scarce{newPipes(), 10}
 		var refused int
 		ctx, cancel := context.WithCancel(t.Context())

@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll/internal/faultnet"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/token"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
@@ -45,7 +45,7 @@ func after(d time.Duration) {
 // A peer that answers is heard at least once in a second and a half although nobody asks it
 // anything. One that is out of reach is not heard, and the connection can be ended at once.
 func TestAPeerThatAnswersIsHeard(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		protocols := new(http.Protocols)
 		protocols.SetUnencryptedHTTP2(true)

@@ -10,10 +10,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
@@ -100,7 +100,7 @@ func TestClientsReachTheirListenerByItsNames(t *testing.T) {
 
 // A refused request whose body does not come costs no more than one whose header does not.
 func TestRefusedBodyIsNotAwaitedForEver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		l := tcpPipes{newPipes()}
 		stop := serve(t, l, answer)
 		c := l.dial()

@@ -187,7 +187,7 @@ func TestHalfARequestIsCutOff(t *testing.T) {
 		"silence": "", "half a header": "GET / HTTP/1.1\r\nHost: x\r\nX-", "half a preface": "PRI * HT",
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testrun.Bubble(t, func(t *testing.T) {
 				l := newPipes()
 				stop := serve(t, l, answer)
 				c := l.dial()
@@ -217,7 +217,7 @@ func TestHalfAHeadOfHTTP2IsCutOff(t *testing.T) {
 	)
 	for name, sent := range map[string]string{"half a frame": half, "headers without an end": open} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testrun.Bubble(t, func(t *testing.T) {
 				l := newPipes()
 				stop := serve(t, l, answer)
 				c := l.dial()
@@ -278,7 +278,7 @@ func TestServeEnds(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testrun.Bubble(t, func(t *testing.T) {
 				never = make(chan struct{})
 				defer close(never)
 				l := newPipes()
@@ -307,7 +307,7 @@ func TestServeEnds(t *testing.T) {
 
 // A listener that fails ends Serve with an error, and everything under way.
 func TestServeReportsABrokenListener(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		l := newPipes()
 		stop := serve(t, l, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 		c := l.dial()

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -234,7 +233,7 @@ func TestABatchIsTriedAgain(t *testing.T) {
 		"breaks": {times: 1, err: errors.New("a fault of its own")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testrun.Bubble(t, func(t *testing.T) {
 				w, o := easy()
 				beside := w.beside(t)
 				want, err := mustFleet(t, remote.FleetOptions{}, beside).Place(t.Context(), rand.NewPCG(1, 1), o)
@@ -264,7 +263,7 @@ func TestABatchIsTriedAgain(t *testing.T) {
 // chosen, and the result names it. If none of theirs takes the request, that is an error, because
 // its own might.
 func TestAnEvaluatorThatStaysAwayIsLeftOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		w, o := easy()
 		parts := w.deal(2, func(i int) int { return i % 2 })
 		hangs := &failing{PartEvaluator: parts[0].beside(t), times: 1 << 30, hangs: true}
@@ -306,7 +305,7 @@ func (silent) CountSpread(context.Context, *remote.SpreadQuestion) ([]placement.
 // A bound on the spread needs the count of every evaluator; a preference goes by those that can
 // count.
 func TestASpreadNeedsTheCountOfEveryEvaluator(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		w, o := easy()
 		parts := w.deal(2, func(i int) int { return i % 2 })
 		o.Request.Constraints.Traits = nil

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/placement"
 	"github.com/plimsoll-dev/plimsoll/placement/remote"
 )
@@ -33,7 +34,7 @@ func source(f func(ctx context.Context, server string) ([]placement.Instance, er
 // Servers are loaded as many at a time as the pool allows, and each answer is that of its own
 // server.
 func TestLoadsRunInParallel(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		var now, most atomic.Int32
 		load, err := remote.Bound(func(_ context.Context, server string) ([]placement.Instance, error) {
 			most.Store(max(most.Load(), now.Add(1)))
@@ -61,7 +62,7 @@ func TestLoadsRunInParallel(t *testing.T) {
 // No more calls than the bound go on after their time; beyond it calls fail at once. When they
 // return the pool is as before, and Wait waits for that.
 func TestAHangingLoadIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		release := make(chan struct{})
 		var under atomic.Int32
 		p := mustPool(t, remote.Options{Parallel: 2, Timeout: time.Second, Late: 1})
@@ -102,7 +103,7 @@ func TestAHangingLoadIsBounded(t *testing.T) {
 // A placement over a source that hangs ends: the servers whose instances did not come in time are
 // left out, with the reason, and another one is chosen.
 func TestAPlacementOverAHangingSourceEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		release := make(chan struct{})
 		p := mustPool(t, remote.Options{Timeout: time.Second})
 		f := placement.NewFleet(placement.NewNames())
@@ -140,7 +141,7 @@ func TestAPlacementOverAHangingSourceEnds(t *testing.T) {
 // A call that heeds its context has the same error as one that does not, and an error of its own
 // stays as it is.
 func TestLoadErrors(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		p := mustPool(t, remote.Options{Timeout: 3 * time.Second})
 		l := p.Loader(t.Context(), source(func(ctx context.Context, server string) ([]placement.Instance, error) {
 			if server == "broken" {
@@ -161,7 +162,7 @@ func TestLoadErrors(t *testing.T) {
 
 // When the caller gives up, so do its calls, those that wait for their turn too.
 func TestLoadsEndWithTheirContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		p := mustPool(t, remote.Options{Parallel: 1, Timeout: time.Hour})
 		l := p.Loader(ctx, source(func(ctx context.Context, _ string) ([]placement.Instance, error) {
@@ -179,7 +180,7 @@ func TestLoadsEndWithTheirContext(t *testing.T) {
 
 // Instances are looked up by id within the same bounds.
 func TestLookupsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		l := mustPool(t, remote.Options{Timeout: time.Second}).Loader(t.Context(), remote.Source{
 			Instance: func(ctx context.Context, id string) (string, string, error) {
 				if id == "lost" {

@@ -13,6 +13,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/cgroup"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
 
@@ -120,7 +121,7 @@ func (r *running) count() (samples, reports int) {
 func TestRunSamplesAtItsInterval(t *testing.T) {
 	tree, proc := fakeTree(t, "a-1"), fakeProc(t)
 	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		start := time.Now()
 		r := run(
 			t, Config{Dir: dir, Proc: proc, Subtree: tree},
@@ -162,7 +163,7 @@ func TestRunSamplesAtItsInterval(t *testing.T) {
 func TestWatch(t *testing.T) {
 	tree, proc := fakeTree(t, "a-1"), fakeProc(t)
 	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		var level atomic.Int64
 		cfg := Config{Dir: dir, Proc: proc, Subtree: tree, Metrics: []Metric{direct(&level)}, Node: "n1"}
 		r := run(
@@ -212,7 +213,7 @@ func TestWatch(t *testing.T) {
 // Samples that were missed because one took too long are not made up for by many at once.
 func TestMissedSamplesAreNotMadeUpFor(t *testing.T) {
 	proc, dir := fakeProc(t), t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		r := run(t, Config{Dir: dir, Proc: proc})
 		synctest.Wait()
 		r.pause.Store(int64(10 * time.Second))
@@ -232,7 +233,7 @@ func TestMissedSamplesAreNotMadeUpFor(t *testing.T) {
 // delays neither the loop nor other metrics. The metric is missing once its last value is too old.
 func TestAMetricThatHangsIsMissing(t *testing.T) {
 	proc, dir := fakeProc(t), t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		var asked, hangs atomic.Int64
 		gauge := func(name string, measure func(ctx context.Context) (float64, error)) Metric {
 			return Metric{Metric: qos.Metric{Name: name}, Every: 2 * time.Second, Measure: func(

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
@@ -64,7 +65,7 @@ func TestWhereNoGroupCanBeIdle(t *testing.T) {
 
 // Tasks whose endpoints hang hold up their own metric and no other one.
 func TestTasksThatHangHoldUpTheirOwnMetric(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		hangs := func(ctx context.Context, _ *Task) (float64, bool, error) { <-ctx.Done(); return 0, true, ctx.Err() }
 		answers := func(context.Context, *Task) (float64, bool, error) { return 1, true, nil }
 		metrics := []Metric{

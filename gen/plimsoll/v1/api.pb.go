@@ -421,7 +421,7 @@ func (EventSubject) EnumDescriptor() ([]byte, []int) {
 // earlier answer. A copy of a later epoch holds everything that was stored in an earlier one.
 type Consistency struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the read asks for.
+	// Kind of consistency.
 	Level Freshness `protobuf:"varint,1,opt,name=level,proto3,enum=plimsoll.v1.Freshness" json:"level,omitempty"`
 	// Epoch that the copy must have reached.
 	Epoch uint64 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -3774,7 +3774,7 @@ type NodeInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The node as its agent registered it.
 	Node *Node `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	// What is on it now.
+	// Tasks and use of the node now.
 	Status        *NodeStatus `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4640,7 +4640,7 @@ func (x *WatchNodeQOSRequest) GetIntervalNanos() int64 {
 
 type WatchNodeQOSResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the agent measured and planned last.
+	// The agent's last measurements and plan.
 	Status        *NodeQOSStatus `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4750,7 +4750,7 @@ type PolicyOutcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The policy.
 	Policy *PolicyRef `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
-	// What became of it.
+	// Change of the policy.
 	Change        PolicyChange `protobuf:"varint,2,opt,name=change,proto3,enum=plimsoll.v1.PolicyChange" json:"change,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5621,8 +5621,8 @@ func (x *ListEventsRequest) GetTypes() []EventSubject {
 
 type ListEventsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names what the ids count. It stays for as long as they go on without a gap, also from one leader
-	// to the next.
+	// Names the numbering of events. It stays for as long as ids go on without a gap, also from one
+	// leader to the next.
 	InstanceUuid string `protobuf:"bytes,1,opt,name=instance_uuid,json=instanceUuid,proto3" json:"instance_uuid,omitempty"`
 	// Id of the oldest event that is kept.
 	LowestId uint64 `protobuf:"varint,2,opt,name=lowest_id,json=lowestId,proto3" json:"lowest_id,omitempty"`

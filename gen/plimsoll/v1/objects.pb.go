@@ -715,7 +715,7 @@ func (StepReason) EnumDescriptor() ([]byte, []int) {
 	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{9}
 }
 
-// What a cell does with jobs that have ended.
+// The archive of a cell, for jobs that have ended.
 type ArchiveMode int32
 
 const (
@@ -1395,9 +1395,9 @@ type GroupSpec struct {
 	User string `protobuf:"bytes,6,opt,name=user,proto3" json:"user,omitempty"`
 	// Group to run as, a name or a gid; empty: that of the user.
 	UserGroup string `protobuf:"bytes,7,opt,name=user_group,json=userGroup,proto3" json:"user_group,omitempty"`
-	// What one task holds.
+	// Resources that one task holds.
 	Resources *Resources `protobuf:"bytes,8,opt,name=resources,proto3" json:"resources,omitempty"`
-	// What follows a failure.
+	// Further attempts after a failure.
 	Retry *RetryPolicy `protobuf:"bytes,9,opt,name=retry,proto3" json:"retry,omitempty"`
 	// Longest run of one attempt; 0: no bound.
 	MaxRuntimeNanos int64 `protobuf:"varint,10,opt,name=max_runtime_nanos,json=maxRuntimeNanos,proto3" json:"max_runtime_nanos,omitempty"`
@@ -1407,9 +1407,9 @@ type GroupSpec struct {
 	LogLimit int64 `protobuf:"varint,12,opt,name=log_limit,json=logLimit,proto3" json:"log_limit,omitempty"`
 	// The nodes that may take a task.
 	Constraints *Constraints `protobuf:"bytes,13,opt,name=constraints,proto3" json:"constraints,omitempty"`
-	// Which of these nodes come first.
+	// Order of these nodes.
 	Preferences *Preferences `protobuf:"bytes,14,opt,name=preferences,proto3" json:"preferences,omitempty"`
-	// How much the tasks are worth to a node that must take something back.
+	// Worth of the tasks to a node that must take something back.
 	Class Class `protobuf:"varint,15,opt,name=class,proto3,enum=plimsoll.v1.Class" json:"class,omitempty"`
 	// Order within the class; tasks with a higher one lose last.
 	Priority int32 `protobuf:"varint,16,opt,name=priority,proto3" json:"priority,omitempty"`
@@ -1579,7 +1579,7 @@ func (x *GroupSpec) GetIndexes() []int32 {
 	return nil
 }
 
-// What will be sent of the outputs of a task.
+// The part of a task's outputs that will be sent.
 type OutputSummary struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Number of files.
@@ -2313,7 +2313,7 @@ type Job struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The job as it was submitted, with defaults filled in.
 	Spec *JobSpec `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
-	// What became of it.
+	// The state of the job and of its groups.
 	Status        *JobStatus `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2588,7 +2588,7 @@ type Attempt struct {
 	Number int32 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
 	// Node that it was on.
 	Node string `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
-	// How it ended.
+	// Result of the attempt.
 	Result TaskResult `protobuf:"varint,3,opt,name=result,proto3,enum=plimsoll.v1.TaskResult" json:"result,omitempty"`
 	// As Task.exit_code.
 	ExitCode int32 `protobuf:"varint,4,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
@@ -2991,7 +2991,7 @@ func (x *NodeGate) GetReason() string {
 	return ""
 }
 
-// What runs on a node outside of its tasks.
+// Use of a node outside of its tasks.
 type NodeUse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Milli-cores, as a mean over about ten seconds.
@@ -3152,7 +3152,7 @@ type Node struct {
 	// The agent's address as the gateway sees it: an IP address, or uid:1000 over a unix socket. A
 	// value from the agent is ignored.
 	Peer string `protobuf:"bytes,15,opt,name=peer,proto3" json:"peer,omitempty"`
-	// What ran on the node outside of its tasks, as the last event told it.
+	// Use of the node outside of its tasks, as the last event told it.
 	Occupied *NodeUse `protobuf:"bytes,16,opt,name=occupied,proto3" json:"occupied,omitempty"`
 	// Time of that event in Unix nanoseconds; 0: none was told.
 	OccupiedAt    int64 `protobuf:"varint,17,opt,name=occupied_at,json=occupiedAt,proto3" json:"occupied_at,omitempty"`
@@ -3309,7 +3309,7 @@ func (x *Node) GetOccupiedAt() int64 {
 	return 0
 }
 
-// What the ids of events count.
+// The numbering of events.
 type EventIDs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// It stays for as long as ids go on without a gap, also from one leader to the next.
@@ -3355,7 +3355,7 @@ func (x *EventIDs) GetInstanceUuid() string {
 	return ""
 }
 
-// How far the archive has come, as of a revision.
+// Progress of the archive, as of a revision.
 type ArchiveStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Mode  ArchiveMode            `protobuf:"varint,1,opt,name=mode,proto3,enum=plimsoll.v1.ArchiveMode" json:"mode,omitempty"`
@@ -3431,7 +3431,7 @@ type NodeStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id of the node.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// What its tasks hold.
+	// Resources that its tasks hold.
 	Allocated *Resources `protobuf:"bytes,2,opt,name=allocated,proto3" json:"allocated,omitempty"`
 	// Number of its tasks.
 	Tasks         int32 `protobuf:"varint,3,opt,name=tasks,proto3" json:"tasks,omitempty"`
@@ -3504,7 +3504,7 @@ type QueueConfig struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// It may have queues below it; implied by queues.
 	Parent bool `protobuf:"varint,2,opt,name=parent,proto3" json:"parent,omitempty"`
-	// What the share of the queue is measured by.
+	// Resources that the share of the queue is measured by.
 	Guaranteed *Resources `protobuf:"bytes,3,opt,name=guaranteed,proto3" json:"guaranteed,omitempty"`
 	// Bound on what its tasks hold; a missing amount is not bounded.
 	Max *Resources `protobuf:"bytes,4,opt,name=max,proto3" json:"max,omitempty"`
@@ -3619,9 +3619,9 @@ type QueueStatus struct {
 	Guaranteed *Resources `protobuf:"bytes,4,opt,name=guaranteed,proto3" json:"guaranteed,omitempty"`
 	// As QueueConfig.max.
 	Max *Resources `protobuf:"bytes,5,opt,name=max,proto3" json:"max,omitempty"`
-	// What its tasks hold.
+	// Resources that its tasks hold.
 	Allocated *Resources `protobuf:"bytes,6,opt,name=allocated,proto3" json:"allocated,omitempty"`
-	// What its waiting tasks ask for.
+	// Resources that its waiting tasks ask for.
 	Pending *Resources `protobuf:"bytes,7,opt,name=pending,proto3" json:"pending,omitempty"`
 	// Number of jobs that have not ended.
 	Jobs int32 `protobuf:"varint,8,opt,name=jobs,proto3" json:"jobs,omitempty"`

@@ -394,7 +394,7 @@ type NodeQOS struct {
 	Selector map[string]string `protobuf:"bytes,2,rep,name=selector,proto3" json:"selector,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The rules.
 	Rules []*QOSRule `protobuf:"bytes,3,rep,name=rules,proto3" json:"rules,omitempty"`
-	// How the nodes plan.
+	// Settings of the nodes' plans.
 	Options       *QOSOptions `protobuf:"bytes,4,opt,name=options,proto3" json:"options,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1262,7 +1262,7 @@ type NodeReport struct {
 	Extended *Resources `protobuf:"bytes,3,opt,name=extended,proto3" json:"extended,omitempty"`
 	// At most 500.
 	Events []*QOSEvent `protobuf:"bytes,4,rep,name=events,proto3" json:"events,omitempty"`
-	// What runs on the node outside of its tasks; missing: not measured.
+	// Use of the node outside of its tasks; missing: not measured.
 	Occupied      *NodeUse `protobuf:"bytes,5,opt,name=occupied,proto3" json:"occupied,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2182,13 +2182,13 @@ type QOSStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id of the task.
 	Task string `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	// What is done.
+	// Kind of the action.
 	Verb string `protobuf:"bytes,2,opt,name=verb,proto3" json:"verb,omitempty"`
 	// The metric that it shall lower.
 	Metric string `protobuf:"bytes,3,opt,name=metric,proto3" json:"metric,omitempty"`
 	// nodeqos/rule
 	Rule string `protobuf:"bytes,4,opt,name=rule,proto3" json:"rule,omitempty"`
-	// What it releases, as a text.
+	// Resources that it releases, as a text.
 	Amount string `protobuf:"bytes,5,opt,name=amount,proto3" json:"amount,omitempty"`
 	// The state before, as a text.
 	Before string `protobuf:"bytes,6,opt,name=before,proto3" json:"before,omitempty"`

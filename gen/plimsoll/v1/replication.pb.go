@@ -690,7 +690,7 @@ type ReplicateWelcome struct {
 	Protocol      uint32   `protobuf:"varint,4,opt,name=protocol,proto3" json:"protocol,omitempty"`                            // the version that the stream uses
 	Version       string   `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`                               // of the sender's program
 	Path          []string `protobuf:"bytes,6,rep,name=path,proto3" json:"path,omitempty"`                                     // ids of the relays between the leader and the gateway, top down
-	InstanceUuid  string   `protobuf:"bytes,7,opt,name=instance_uuid,json=instanceUuid,proto3" json:"instance_uuid,omitempty"` // names what the ids of events count; empty: leader_uuid
+	InstanceUuid  string   `protobuf:"bytes,7,opt,name=instance_uuid,json=instanceUuid,proto3" json:"instance_uuid,omitempty"` // names the numbering of events; empty: leader_uuid
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -261,7 +261,7 @@ func (x *WatchJobsRequest) GetResults() []TaskResult {
 
 type WatchedJob struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What happened to the job.
+	// Kind of the change.
 	Change WatchChange `protobuf:"varint,1,opt,name=change,proto3,enum=plimsoll.v1.WatchChange" json:"change,omitempty"`
 	// Without its specification unless the request asks for it.
 	Job *Job `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
@@ -487,7 +487,7 @@ func (x *WatchTasksRequest) GetExitCodes() []int32 {
 
 type WatchedTask struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What happened to the task.
+	// Kind of the change.
 	Change WatchChange `protobuf:"varint,1,opt,name=change,proto3,enum=plimsoll.v1.WatchChange" json:"change,omitempty"`
 	// The task.
 	Task *Task `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
@@ -658,7 +658,7 @@ func (x *WatchNodesRequest) GetFrom() *WatchPoint {
 
 type WatchedNode struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What happened to the node.
+	// Kind of the change.
 	Change WatchChange `protobuf:"varint,1,opt,name=change,proto3,enum=plimsoll.v1.WatchChange" json:"change,omitempty"`
 	// The node.
 	Node *NodeInfo `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
@@ -829,7 +829,7 @@ func (x *WatchQueuesRequest) GetFrom() *WatchPoint {
 
 type WatchedQueue struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What happened to the queue.
+	// Kind of the change.
 	Change WatchChange `protobuf:"varint,1,opt,name=change,proto3,enum=plimsoll.v1.WatchChange" json:"change,omitempty"`
 	// The queue.
 	Queue *QueueStatus `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
