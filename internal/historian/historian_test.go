@@ -13,6 +13,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/historian"
 	"github.com/plimsoll-dev/plimsoll/internal/history"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
 // cell is a historian of a source, with what it told.
@@ -134,7 +135,7 @@ func submitted(id, owner string) plimsoll.Job {
 const settle = time.Second // in which what has happened is written
 
 func TestEventsAreKeptOnceThroughStops(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		c := newCell(t)
 		c.from.tell(queueEvent())
 		c.start()
@@ -154,7 +155,7 @@ func TestEventsAreKeptOnceThroughStops(t *testing.T) {
 }
 
 func TestWhatTheGatewayNoLongerHasIsAGap(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		c := newCell(t)
 		c.from.tell(queueEvent(), jobEvent("a", plimsoll.ChangeAdd, plimsoll.DetailNone, ""))
 		c.start()
@@ -180,7 +181,7 @@ func TestWhatTheGatewayNoLongerHasIsAGap(t *testing.T) {
 }
 
 func TestALateHistoryBeginsWithTheLists(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		c := newCell(t)
 		c.from.jobs = []plimsoll.Job{submitted("old", "ann")}
 		time.Sleep(time.Hour)
@@ -197,7 +198,7 @@ func TestALateHistoryBeginsWithTheLists(t *testing.T) {
 }
 
 func TestAnotherStoreIsAnotherInstance(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		c := newCell(t)
 		c.from.tell(queueEvent(), jobEvent("a", plimsoll.ChangeAdd, plimsoll.DetailNone, ""))
 		c.start()
@@ -216,7 +217,7 @@ func TestAnotherStoreIsAnotherInstance(t *testing.T) {
 }
 
 func TestAFullDiskStopsTheHistoryAndLosesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		c := newCell(t)
 		c.from.tell(queueEvent())
 		c.start()
@@ -241,7 +242,7 @@ func TestAFullDiskStopsTheHistoryAndLosesNothing(t *testing.T) {
 }
 
 func TestAnAbsentGatewayIsToldOfOnceAndWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		c := newCell(t)
 		c.from.away = plimsoll.Errorf(plimsoll.CodeUnavailable, "nobody listens")
 		c.from.tell(queueEvent())
@@ -256,7 +257,7 @@ func TestAnAbsentGatewayIsToldOfOnceAndWaitedFor(t *testing.T) {
 }
 
 func TestFactsOfAJobAreLearned(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		c := newCell(t)
 		c.from.tell(queueEvent())
 		c.from.jobs = []plimsoll.Job{submitted("a", "ann")}
@@ -284,7 +285,7 @@ func TestFactsOfAJobAreLearned(t *testing.T) {
 }
 
 func TestUsageIsThatOfTheEvents(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		c := newCell(t)
 		c.from.tell(queueEvent())
 		c.start()
@@ -350,7 +351,7 @@ func TestQuestionsThatCannotBeAnsweredNameTheField(t *testing.T) {
 
 // A page of the cluster at an instant goes on where the one before ended.
 func TestTheClusterAtAnInstantComesInPages(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
 		c := newCell(t)
 		c.from.tell(queueEvent())
 		c.start()
