@@ -1,7 +1,9 @@
 package history
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -39,8 +41,8 @@ func (b *Batch) Bytes() int {
 // Bytes returns about how many bytes a job takes in a page.
 func (j *Job) Bytes() int {
 	n := len(j.ID) + len(j.Owner) + len(j.Queue) + 56
-	for key, value := range j.Labels {
-		n += len(key) + len(value) + 4
+	for _, key := range slices.Sorted(maps.Keys(j.Labels)) {
+		n += len(key) + len(j.Labels[key]) + 4
 	}
 	return n
 }
@@ -48,7 +50,7 @@ func (j *Job) Bytes() int {
 // Bytes returns about how many bytes sums take in an answer.
 func (s *Sums) Bytes() int {
 	n := 10*len(s.Waits.Buckets) + 64
-	for name := range s.Used {
+	for _, name := range slices.Sorted(maps.Keys(s.Used)) {
 		n += len(name) + 20
 	}
 	return n
@@ -58,7 +60,7 @@ func (s *Sums) Bytes() int {
 func (r *Record) Bytes() int {
 	e := &r.Event
 	n := len(r.Instance) + len(e.Object) + len(e.Reference) + len(e.Message) + 32
-	for name := range e.Resources {
+	for _, name := range slices.Sorted(maps.Keys(e.Resources)) {
 		n += len(name) + 10
 	}
 	return n
@@ -69,14 +71,15 @@ func (r *Record) Bytes() int {
 func (b *Batch) Check() (low, high int64, err error) {
 	switch {
 	case b.Instance == "" || len(b.Instance) > MaxInstanceBytes:
-		return 0, 0, plimsoll.Invalid("instance", "it has %d bytes; 1 to %d are possible", len(b.Instance), MaxInstanceBytes)
+		return 0, 0, plimsoll.Invalid("instance", "it has %d bytes; 1 to %d are possible", len(b.Instance),
+			MaxInstanceBytes)
 	case b.Count < 1 || b.Count > MaxWriteEvents:
 		return 0, 0, plimsoll.Invalid("count", "it is %d; 1 to %d events are possible", b.Count, MaxWriteEvents)
 	case b.First > math.MaxInt64-b.Count:
 		return 0, 0, plimsoll.Invalid("first", "%d is too large", b.First)
 	case b.Bytes() > MaxWriteBytes:
-		return 0, 0, plimsoll.Invalid("batch", "it has %d bytes; %d are possible: write fewer events at once", b.Bytes(),
-			MaxWriteBytes)
+		return 0, 0, plimsoll.Invalid("batch", "it has %d bytes; %d are possible: write fewer events at once",
+			b.Bytes(), MaxWriteBytes)
 	case len(b.Fold) > MaxFoldBytes:
 		return 0, 0, plimsoll.Invalid("fold", "it has %d bytes; %d are possible", len(b.Fold), MaxFoldBytes)
 	}
@@ -109,13 +112,15 @@ func (b *Batch) checkParts() error {
 		o := &b.Objects[i]
 		if o.Kind < KindJob || o.Kind > KindQueue || o.ID == "" || o.Life < 0 || o.Life > maxLife ||
 			o.Life > 0 && o.Kind != KindJob {
-			return plimsoll.Invalid("objects", "number %d is of kind %d and life %d, with the id %q", i, o.Kind, o.Life, o.ID)
+			return plimsoll.Invalid("objects", "number %d is of kind %d and life %d, with the id %q", i, o.Kind, o.Life,
+				o.ID)
 		}
 	}
 	for i := range b.Jobs {
 		j := &b.Jobs[i]
 		if j.Life < 1 || j.Life > maxLife || j.ID == "" || j.Ended < 0 {
-			return plimsoll.Invalid("jobs", "number %d has the life %d, the id %q and the end %d", i, j.Life, j.ID, j.Ended)
+			return plimsoll.Invalid("jobs", "number %d has the life %d, the id %q and the end %d", i, j.Life, j.ID,
+				j.Ended)
 		}
 	}
 	for i := range b.Rollups {
@@ -139,7 +144,9 @@ func (b *Batch) checkEvents() (low, high int64, err error) {
 	for ev, err := range ring.Decode(b.Data) {
 		switch {
 		case err != nil:
-			return 0, 0, &plimsoll.Error{Code: plimsoll.CodeInvalid, Field: "data", Msg: "it is no chunk of events", Err: err}
+			return 0, 0, &plimsoll.Error{
+				Code: plimsoll.CodeInvalid, Field: "data", Msg: "it is no chunk of events", Err: err,
+			}
 		case count == 0:
 			low, high = ev.Time, ev.Time
 			if ev.Time != b.From {

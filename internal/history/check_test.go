@@ -88,24 +88,26 @@ func TestABatchFollowsThePosition(t *testing.T) {
 }
 
 func TestObjectsOfEvents(t *testing.T) {
-	task := plimsoll.TaskID("etl.v2", "main", 7)
+	task, job := plimsoll.TaskID("etl.v2", "main", 7), []Object{{KindJob, "etl.v2", 0}}
 	for _, c := range []struct {
 		event plimsoll.Event
 		want  []Object
 		task  bool
 	}{
-		{plimsoll.Event{Type: plimsoll.EventApp, Object: "etl.v2", Reference: task}, []Object{{KindJob, "etl.v2", 0}}, true},
-		{plimsoll.Event{Type: plimsoll.EventApp, Object: "etl.v2"}, []Object{{KindJob, "etl.v2", 0}}, false},
-		{plimsoll.Event{Type: plimsoll.EventRequest, Object: task, Reference: "etl.v2"}, []Object{{KindJob, "etl.v2", 0}}, true},
-		{plimsoll.Event{Type: plimsoll.EventRequest, Object: task}, []Object{{KindJob, "etl.v2", 0}}, true},
+		{plimsoll.Event{Type: plimsoll.EventApp, Object: "etl.v2", Reference: task}, job, true},
+		{plimsoll.Event{Type: plimsoll.EventApp, Object: "etl.v2"}, job, false},
+		{plimsoll.Event{Type: plimsoll.EventRequest, Object: task, Reference: "etl.v2"}, job, true},
+		{plimsoll.Event{Type: plimsoll.EventRequest, Object: task}, job, true},
 		{
 			plimsoll.Event{Type: plimsoll.EventNode, Object: "n1", Reference: task},
-			[]Object{{KindNode, "n1", 0}, {KindJob, "etl.v2", 0}}, true,
+			[]Object{{KindNode, "n1", 0}, {KindJob, "etl.v2", 0}},
+			true,
 		},
 		{plimsoll.Event{Type: plimsoll.EventNode, Object: "n1", Reference: "x"}, []Object{{KindNode, "n1", 0}}, false},
 		{
 			plimsoll.Event{Type: plimsoll.EventQueue, Object: "root.a", Reference: "etl.v2"},
-			[]Object{{KindQueue, "root.a", 0}, {KindJob, "etl.v2", 0}}, false,
+			[]Object{{KindQueue, "root.a", 0}, {KindJob, "etl.v2", 0}},
+			false,
 		},
 		{plimsoll.Event{}, nil, false},
 	} {

@@ -56,7 +56,7 @@ const (
 type Object struct {
 	Kind Kind
 	ID   string // of a job: its id; of a queue: its path
-	Life int64  // of a job: Job.Life, or 0 if its events belong to none, as of a refused job; otherwise 0
+	Life int64  // of a job: Job.Life; 0 for another object, and for a job without one, as a refused one
 }
 
 // Job is one life of a job id.
@@ -96,9 +96,9 @@ type Rollup struct {
 	Sums  Sums
 }
 
-// Batch is a run of events with consecutive ids, and the facts that follow from them. A batch behind
-// a Gap has a Fold: the state before the gap does not lead to the one behind it. A life of a job
-// begins with the event for which Begins reports true.
+// Batch is a run of events with consecutive ids, and the facts that follow from them. A batch
+// behind a Gap has a Fold: the state before the gap does not lead to the one behind it. A life of a
+// job begins with the event for which Begins reports true.
 type Batch struct {
 	Instance  string
 	First     uint64   // id of the first event
@@ -218,8 +218,8 @@ const (
 )
 
 // UsageQuery asks for sums of the hours that begin at From or later, and before Until. With ByJob,
-// and with Job, the facts are those of the jobs as they are known now. Otherwise they are those with
-// which the use was written.
+// and with Job, the facts are those of the jobs as they are known now. Otherwise they are those
+// with which the use was written.
 type UsageQuery struct {
 	From, Until int64 // Unix seconds; Until 0: no bound
 	By          []Dimension
@@ -231,9 +231,9 @@ type UsageQuery struct {
 	Limit       int // of rows, the largest use of CPU first; at most MaxPage
 }
 
-// UsageRow is one row of an answer. Keys are in the order of UsageQuery.By: of ByJob the
-// plimsoll.LifetimeName, of ByHour the time in UTC as 2006-01-02T15:00Z, of ByDay 2006-01-02, of a
-// label its value, which is empty for those without it.
+// UsageRow is one row of an answer. Keys are in the order of UsageQuery.By. That of ByJob is a
+// plimsoll.LifetimeName, of ByHour the time in UTC as 2006-01-02T15:00Z, of ByDay 2006-01-02. That
+// of a label is its value, and empty for jobs without the label.
 type UsageRow struct {
 	Keys []string
 	Sums

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"hash/crc32"
 	"slices"
+
+	"github.com/plimsoll-dev/plimsoll/internal/sqlitefile"
 )
 
 // checkRows is how many rows are read from one moment of the file: for longer the log could not be
@@ -20,12 +22,13 @@ func (w *Writer) Check(ctx context.Context) (err error) {
 	}
 	w.checking.Add(1)
 	defer w.checking.Done()
-	c, err := openConn(w.path, false, checkCache)
+	file, err := kind.Open(w.path, checkCache)
 	if err != nil {
-		return err
+		return err //nolint:wrapcheck // it says what was done
 	}
-	defer func() { err = errors.Join(err, c.close()) }()
-	if err := ended(ctx); err != nil {
+	c := &conn{file, usual}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	if err := kind.Ended(ctx); err != nil {
 		return err
 	}
 	if _, err := c.readState(); err != nil {
@@ -91,12 +94,12 @@ var checks = []tableCheck{
 func (c *conn) checkTable(ctx context.Context, t tableCheck) error {
 	query, values := t.first, []driver.Value{int64(checkRows)}
 	for {
-		if err := ended(ctx); err != nil {
+		if err := kind.Ended(ctx); err != nil {
 			return err
 		}
 		var last []driver.Value
 		count := 0
-		err := c.rows(func(row []driver.Value) error {
+		err := c.Rows(func(row []driver.Value) error {
 			count++
 			last = append(last[:0], row[:t.key]...)
 			return t.row(c, row)
@@ -117,13 +120,13 @@ func checkJob(c *conn, got []driver.Value) error {
 	}
 	r, err := decodeRow(uid, id, parts[0])
 	if err != nil {
-		return damaged(c.path, "the row of job %s", uid)
+		return c.Damaged("the row of job %s", uid)
 	}
 	if crc32.Update(crc32.Checksum(parts[1], castagnoli), castagnoli, parts[2]) != r.body {
-		return damaged(c.path, "the specification or status of job %s", uid)
+		return c.Damaged("the specification or status of job %s", uid)
 	}
-	if _, ok := unsealed(parts[3]); !ok && len(parts[3]) > 0 {
-		return damaged(c.path, "the tasks of job %s", uid)
+	if _, ok := sqlitefile.Unsealed(parts[3]); !ok && len(parts[3]) > 0 {
+		return c.Damaged("the tasks of job %s", uid)
 	}
 	return nil
 }
@@ -131,8 +134,8 @@ func checkJob(c *conn, got []driver.Value) error {
 func checkSealed(part string) func(c *conn, row []driver.Value) error {
 	return func(c *conn, row []driver.Value) error {
 		data, _ := row[len(row)-1].([]byte)
-		if _, ok := unsealed(data); !ok {
-			return damaged(c.path, "%s, row %v", part, row[0])
+		if _, ok := sqlitefile.Unsealed(data); !ok {
+			return c.Damaged("%s, row %v", part, row[0])
 		}
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/archive"
+	"github.com/plimsoll-dev/plimsoll/internal/sqlitefile"
 	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
@@ -89,7 +90,7 @@ func FuzzRow(f *testing.F) {
 		f.Error("a row is taken for that of another job")
 	}
 	f.Add(good)
-	f.Add(sealed(nil))
+	f.Add(sqlitefile.Sealed(nil))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		withSum := slices.Concat(data, []byte{0, 0, 0, 0})
 		sum := rowSum(data, everyHead.UID, everyHead.ID)
@@ -109,7 +110,7 @@ func TestRowWithTooManyLabels(t *testing.T) {
 	plain := everyHead
 	plain.Labels = nil
 	data := encodeRow(&plain)
-	data = binary.AppendUvarint(data[:len(data)-checksumBytes-1], 1<<40)
+	data = binary.AppendUvarint(data[:len(data)-sqlitefile.ChecksumBytes-1], 1<<40)
 	data = binary.BigEndian.AppendUint32(data, rowSum(data, plain.UID, plain.ID))
 	if r, err := decodeRow(plain.UID, plain.ID, data); !errors.Is(err, errDamaged) {
 		t.Errorf("the row is read as %+v, %v", r, err)
@@ -122,11 +123,11 @@ func FuzzContents(f *testing.F) {
 	f.Add(encodeRecent([]recent{{entry{1, 2, 3}, []word{4, 5}}}))
 	f.Add(appendTask(nil, &archive.TaskRecord{Key: "k", Value: []byte("v")}))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if back, err := decodeBlock(sealed(slices.Clone(data)), nil); err == nil && len(back) > len(data) {
+		if back, err := decodeBlock(sqlitefile.Sealed(slices.Clone(data)), nil); err == nil && len(back) > len(data) {
 			t.Errorf("%d entries in %d bytes", len(back), len(data))
 		}
 		words := 0
-		err := eachRecent(sealed(slices.Clone(data)), func(_ entry, w []byte) { words += len(w) })
+		err := eachRecent(sqlitefile.Sealed(slices.Clone(data)), func(_ entry, w []byte) { words += len(w) })
 		if err == nil && words > len(data) {
 			t.Errorf("%d bytes of words in %d bytes", words, len(data))
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/archive"
+	"github.com/plimsoll-dev/plimsoll/internal/sqlitefile"
 )
 
 // entry is a job in a list of the index. Numbers are unsigned, as they sort.
@@ -65,21 +66,6 @@ func (o order) key(e entry) []byte {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-const checksumBytes = 4
-
-// sealed appends a checksum; unsealed takes it off and says whether it is right.
-func sealed(data []byte) []byte {
-	return binary.BigEndian.AppendUint32(data, crc32.Checksum(data, castagnoli))
-}
-
-func unsealed(data []byte) (content []byte, ok bool) {
-	if len(data) < 4 {
-		return nil, false
-	}
-	content = data[:len(data)-4]
-	return content, binary.BigEndian.Uint32(data[len(content):]) == crc32.Checksum(content, castagnoli)
-}
-
 var errDamaged = errors.New("its content is damaged")
 
 // encodeBlock packs entries: each as the differences from the one before. About 11 bytes each.
@@ -92,12 +78,12 @@ func encodeBlock(entries []entry) []byte {
 		data = binary.AppendVarint(data, int64(e.finished-e.submitted))
 		last = e
 	}
-	return sealed(data)
+	return sqlitefile.Sealed(data)
 }
 
 // decodeBlock appends the entries of a block to into.
 func decodeBlock(data []byte, into []entry) ([]entry, error) {
-	data, ok := unsealed(data)
+	data, ok := sqlitefile.Unsealed(data)
 	if !ok {
 		return into, errDamaged
 	}

@@ -6,10 +6,13 @@ import (
 )
 
 // small has sizes with which a few jobs fill many blocks and use up the work of an answer.
-var small = sizes{fold: 7, block: 4, work: 100, gather: 1000, log: 1 << 20, trim: 64 << 20, uids: 1000}
+var small = sizes{fold: 7, block: 4, work: 100, gather: 1000, trim: 64 << 20, uids: 1000}
 
-// SmallWriter makes a writer cut its lists into small blocks.
-func SmallWriter(w *Writer) { w.c.sizes = small }
+// SmallWriter makes a writer cut its lists into small blocks, and keep a small log.
+func SmallWriter(w *Writer) {
+	w.c.sizes = small
+	w.file.Hasten(1<<20, 0)
+}
 
 // SmallReader makes a reader end its pages early for the work that they took.
 func SmallReader(r *Reader) { r.sizes = small }
@@ -19,7 +22,7 @@ func SmallTrim(w *Writer, bytes, uids int64) { w.c.sizes.trim, w.c.sizes.uids = 
 
 // Deleted returns how many uids of deleted jobs are remembered.
 func Deleted(w *Writer) (int64, error) {
-	row, err := w.c.first("SELECT count(*) FROM deleted")
+	row, err := w.c.First("SELECT count(*) FROM deleted")
 	if err != nil {
 		return 0, err
 	}
@@ -29,12 +32,12 @@ func Deleted(w *Writer) (int64, error) {
 
 // Disk bounds the file of a writer to a number of pages, like a disk that is full then.
 func Disk(w *Writer, pages string) error {
-	return w.c.run(context.Background(), "PRAGMA max_page_count="+pages)
+	return w.c.Run(context.Background(), "PRAGMA max_page_count="+pages)
 }
 
 // Pages returns the number of pages of the file.
 func Pages(w *Writer) (int64, error) {
-	row, err := w.c.first("PRAGMA page_count")
+	row, err := w.c.First("PRAGMA page_count")
 	if err != nil {
 		return 0, err
 	}
@@ -43,7 +46,7 @@ func Pages(w *Writer) (int64, error) {
 }
 
 // HastyGate makes a writer wait only for a moment for processes that pass the gate.
-func HastyGate(w *Writer) { w.gate.wait = time.Millisecond }
+func HastyGate(w *Writer) { w.file.Hasten(0, time.Millisecond) }
 
 // Hold keeps a transaction of a reader open until do has returned.
 func Hold(r *Reader, do func() error) error {
@@ -56,4 +59,4 @@ func Hold(r *Reader, do func() error) error {
 }
 
 // Run runs a statement.
-func Run(w *Writer, statement string) error { return w.c.run(context.Background(), statement) }
+func Run(w *Writer, statement string) error { return w.c.Run(context.Background(), statement) }

@@ -72,7 +72,7 @@ func (c *conn) block(o order, query string, values ...driver.Value) ([]entry, er
 
 // readBlock is block with memory for the entries, which it may use.
 func (c *conn) readBlock(o order, into []entry, query string, values ...driver.Value) ([]entry, error) {
-	row, err := c.first(query, values...)
+	row, err := c.First(query, values...)
 	if row == nil || err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (c *conn) readBlock(o order, into []entry, query string, values ...driver.V
 		err = errDamaged
 	}
 	if err != nil {
-		return nil, damaged(c.path, "a list of its index (word %v)", values[0])
+		return nil, c.Damaged("a list of its index (word %v)", values[0])
 	}
 	return block, nil
 }
@@ -107,7 +107,7 @@ func merge(o order, a, b []entry) []entry {
 // blocks at the end of a list are full; others keep room for entries between theirs.
 func (c *conn) replace(w word, o order, old, entries []entry, last bool) error {
 	if len(old) > 0 && (len(entries) == 0 || old[0] != entries[0]) {
-		if _, err := c.exec("DELETE FROM list WHERE word = ? AND sort = ? AND first = ?", int64(w), int64(o),
+		if _, err := c.Exec("DELETE FROM list WHERE word = ? AND sort = ? AND first = ?", int64(w), int64(o),
 			o.key(old[0])); err != nil {
 			return err
 		}
@@ -119,7 +119,7 @@ func (c *conn) replace(w word, o order, old, entries []entry, last bool) error {
 	}
 	for len(entries) > 0 {
 		n := min(size, len(entries))
-		if _, err := c.exec("REPLACE INTO list VALUES (?, ?, ?, ?)", int64(w), int64(o), o.key(entries[0]),
+		if _, err := c.Exec("REPLACE INTO list VALUES (?, ?, ?, ?)", int64(w), int64(o), o.key(entries[0]),
 			encodeBlock(entries[:n])); err != nil {
 			return err
 		}
@@ -176,7 +176,7 @@ func (c *conn) remove(w word, o order, entries []entry) error {
 // recents returns the packed jobs that are not yet in their lists.
 func (c *conn) recents() ([][]byte, error) {
 	var packed [][]byte
-	err := c.rows(func(row []driver.Value) error {
+	err := c.Rows(func(row []driver.Value) error {
 		data, _ := row[0].([]byte)
 		packed = append(packed, data)
 		return nil
@@ -188,7 +188,7 @@ func (c *conn) recents() ([][]byte, error) {
 func (c *conn) eachRecent(packed [][]byte, job func(e entry, words []byte)) error {
 	for i, data := range packed {
 		if err := eachRecent(data, job); err != nil {
-			return damaged(c.path, "row %d of its recent jobs", i)
+			return c.Damaged("row %d of its recent jobs", i)
 		}
 	}
 	return nil
@@ -214,7 +214,7 @@ func (c *conn) fold(s *state) error {
 		return fmt.Errorf("enter %d jobs into the index: %w", s.pending, err)
 	}
 	s.pending, s.pendingBytes = 0, 0
-	_, err = c.exec("DELETE FROM recent")
+	_, err = c.Exec("DELETE FROM recent")
 	return err
 }
 

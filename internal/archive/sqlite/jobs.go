@@ -232,7 +232,7 @@ func (s *search) eachByID(v *visit) error {
 		}
 		places := make([]archive.Position, 0, scanRows)
 		may := make([]bool, 0, scanRows)
-		err := s.c.rows(func(row []driver.Value) error {
+		err := s.c.Rows(func(row []driver.Value) error {
 			id, _ := row[0].(string)
 			words, _ := row[2].(int64)
 			places = append(places, archive.Position{ID: id, UID: uidOf(row[1])})
@@ -300,7 +300,7 @@ func (s *search) eachOfIDs(v *visit) error {
 	slices.Sort(ids)
 	uids := []plimsoll.UID{}
 	for _, id := range slices.Compact(ids) {
-		err := s.c.rows(func(row []driver.Value) error {
+		err := s.c.Rows(func(row []driver.Value) error {
 			if uid := uidOf(row[0]); !s.skips(uid) {
 				uids = append(uids, uid)
 			}
@@ -315,7 +315,7 @@ func (s *search) eachOfIDs(v *visit) error {
 				s.c.sizes.gather,
 			)
 		}
-		if err := ended(s.budget.ctx); err != nil {
+		if err := kind.Ended(s.budget.ctx); err != nil {
 			return err
 		}
 	}
@@ -335,7 +335,7 @@ func (s *search) eachOf(v *visit, uids []plimsoll.UID) error {
 		case j != nil && s.meets(&j.row):
 			places = append(places, archive.PositionOf(s.q.Sort, &j.Head))
 		}
-		if err := ended(s.budget.ctx); err != nil {
+		if err := kind.Ended(s.budget.ctx); err != nil {
 			return err
 		}
 	}

@@ -74,7 +74,7 @@ func (b *budget) take(work int) error {
 		return errBudget
 	}
 	b.left -= work
-	return ended(b.ctx)
+	return kind.Ended(b.ctx)
 }
 
 // errBudget ends a walk whose budget is used up.

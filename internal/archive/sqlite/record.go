@@ -9,6 +9,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/archive"
+	"github.com/plimsoll-dev/plimsoll/internal/sqlitefile"
 )
 
 const headFormat = 1
@@ -157,12 +158,12 @@ func encodeRecent(jobs []recent) []byte {
 			data = binary.BigEndian.AppendUint64(data, uint64(w))
 		}
 	}
-	return sealed(data)
+	return sqlitefile.Sealed(data)
 }
 
 // eachRecent calls job for each job of a Write, with its packed words.
 func eachRecent(data []byte, job func(e entry, words []byte)) error {
-	data, ok := unsealed(data)
+	data, ok := sqlitefile.Unsealed(data)
 	if !ok {
 		return errDamaged
 	}

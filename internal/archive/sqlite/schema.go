@@ -1,21 +1,47 @@
 package sqlite
 
 import (
-	"context"
 	"database/sql/driver"
-	"fmt"
 
 	"github.com/google/uuid"
 
-	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/archive"
+	"github.com/plimsoll-dev/plimsoll/internal/sqlitefile"
 )
 
-const (
-	// applicationID is in the file's header, so that another database is not taken for an archive.
-	applicationID = 0x506c6d61
-	format        = 1
-)
+// kind says what the file is. Its number is in the file's header, so that another database is not
+// taken for an archive.
+var kind = sqlitefile.Kind{
+	Noun: "archive", Maker: "the coordinator makes it when it leads", Application: 0x506c6d61, Format: 1,
+	Schema: schema,
+	Begin: func(c *sqlitefile.Conn) error {
+		_, err := c.Exec("INSERT INTO state VALUES (1, ?, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0)", uuid.NewString())
+		return err //nolint:wrapcheck // it says what was done
+	},
+}
+
+// conn is a connection to the file, for one goroutine at a time.
+type conn struct {
+	*sqlitefile.Conn
+
+	sizes sizes
+}
+
+// sizes are the bounds that decide how much work is done at once.
+type sizes struct {
+	fold   int64 // recent jobs at which their words go into the lists
+	block  int   // entries of a full block of a list
+	work   int   // blocks, and rows that do not fit, for one answer
+	gather int   // jobs that are put into an order in memory
+	trim   int64 // bytes of jobs after which a Trim chooses no more: their pages are freed in one transaction
+	uids   int64 // of deleted jobs that are remembered; 1,000,000 take 40 MiB in the file
+}
+
+// usual has the sizes outside of tests. A block takes less than a quarter of a page: SQLite gives a
+// larger row of the list further pages.
+var usual = sizes{
+	fold: 16384, block: 160, work: 1000, gather: 1000, trim: 64 << 20, uids: 1_000_000,
+}
 
 // schema is described in DESIGN.md.
 const schema = `
@@ -61,20 +87,20 @@ type state struct {
 }
 
 func (c *conn) readState() (*state, error) {
-	row, err := c.first(`SELECT id, epoch, generation, sequence, next, jobs, tasks, bytes, pending, pending_bytes,
+	row, err := c.First(`SELECT id, epoch, generation, sequence, next, jobs, tasks, bytes, pending, pending_bytes,
 		deleted, longest, before, early FROM state`)
 	if err != nil {
 		return nil, err
 	}
 	if row == nil {
-		return nil, damaged(c.path, "the row with its state is missing")
+		return nil, c.Damaged("the row with its state is missing")
 	}
 	s := &state{}
 	s.id, _ = row[0].(string)
 	for i, field := range s.numbers() {
 		n, ok := row[i+1].(int64)
 		if !ok || n < 0 {
-			return nil, damaged(c.path, "column %d of its state is %v", i+1, row[i+1])
+			return nil, c.Damaged("column %d of its state is %v", i+1, row[i+1])
 		}
 		*field = n
 	}
@@ -94,7 +120,7 @@ func (c *conn) writeState(s *state) error {
 	for _, field := range s.numbers() {
 		values = append(values, max(*field, 0))
 	}
-	_, err := c.exec(`UPDATE state SET epoch = ?, generation = ?, sequence = ?, next = ?, jobs = ?, tasks = ?,
+	_, err := c.Exec(`UPDATE state SET epoch = ?, generation = ?, sequence = ?, next = ?, jobs = ?, tasks = ?,
 		bytes = ?, pending = ?, pending_bytes = ?, deleted = ?, longest = ?, before = ?, early = ?`, values...)
 	return err
 }
@@ -105,53 +131,4 @@ func (s *state) mark(oldest int64) archive.Mark {
 		ID: s.id, Epoch: uint64(s.epoch), Sequence: uint64(s.sequence), Jobs: s.jobs, Tasks: s.tasks,
 		Bytes: s.bytes, Oldest: oldest,
 	}
-}
-
-// made reports whether the file has the tables. It refuses a file that is no archive.
-func (c *conn) made() (bool, error) {
-	application, err := c.first("PRAGMA application_id")
-	if err != nil {
-		return false, err
-	}
-	version, err := c.first("PRAGMA user_version")
-	if err != nil {
-		return false, err
-	}
-	tables, err := c.first("SELECT count(*) FROM sqlite_schema")
-	if err != nil {
-		return false, err
-	}
-	switch {
-	case tables[0] == int64(0) && application[0] == int64(0):
-		return false, nil
-	case application[0] != int64(applicationID):
-		return false, plimsoll.Errorf(
-			plimsoll.CodeInvalid, "%s is a database, but not an archive; give another file", c.path,
-		)
-	case version[0] != int64(format):
-		return false, plimsoll.Errorf(
-			plimsoll.CodeUnavailable,
-			"the archive %s has format %v, and this program knows %d; run the version that wrote it", c.path, version[0],
-			format,
-		)
-	}
-	return true, nil
-}
-
-// create makes the tables, if they are not there.
-func (c *conn) create(ctx context.Context) error {
-	return c.change(ctx, func() error {
-		if made, err := c.made(); made || err != nil {
-			return err
-		}
-		if err := c.run(ctx, schema); err != nil {
-			return err
-		}
-		numbers := fmt.Sprintf("PRAGMA application_id=%d; PRAGMA user_version=%d", applicationID, format)
-		if err := c.run(ctx, numbers); err != nil {
-			return err
-		}
-		_, err := c.exec("INSERT INTO state VALUES (1, ?, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0)", uuid.NewString())
-		return err
-	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/archive"
+	"github.com/plimsoll-dev/plimsoll/internal/sqlitefile"
 )
 
 // taskSearch finds tasks for one answer.
@@ -131,12 +132,12 @@ func (t *taskSearch) tasks(j *stored, at archive.Position, from int32) error {
 		t.page.Next = archive.TaskPosition{Job: at, Task: allTasks}
 		return nil
 	}
-	inline, err := t.c.first("SELECT tasks FROM job WHERE n = ?", j.n)
+	inline, err := t.c.First("SELECT tasks FROM job WHERE n = ?", j.n)
 	if err != nil {
 		return err
 	}
 	if inline == nil {
-		return damaged(t.c.path, "the row of job %s", j.UID)
+		return t.c.Damaged("the row of job %s", j.UID)
 	}
 	if data, _ := inline[0].([]byte); len(data) > 0 {
 		err = t.chunk(j, at, 0, from, data)
@@ -152,7 +153,7 @@ func (t *taskSearch) tasks(j *stored, at archive.Position, from int32) error {
 // chunks finds the tasks of a job that has its tasks in chunks.
 func (t *taskSearch) chunks(j *stored, at archive.Position, from int32) error {
 	start, end := j.n<<chunkShift|int64(from), (j.n+1)<<chunkShift-1
-	covering, err := t.c.first("SELECT n FROM chunk WHERE n BETWEEN ? AND ? ORDER BY n DESC LIMIT 1",
+	covering, err := t.c.First("SELECT n FROM chunk WHERE n BETWEEN ? AND ? ORDER BY n DESC LIMIT 1",
 		j.n<<chunkShift, start)
 	if err != nil {
 		return err
@@ -162,7 +163,7 @@ func (t *taskSearch) chunks(j *stored, at archive.Position, from int32) error {
 	}
 	var wanted []int64
 	looked, last := 0, int64(0)
-	err = t.c.rows(func(row []driver.Value) error {
+	err = t.c.Rows(func(row []driver.Value) error {
 		least, _ := row[1].(string)
 		greatest, _ := row[2].(string)
 		looked++
@@ -181,7 +182,7 @@ func (t *taskSearch) chunks(j *stored, at archive.Position, from int32) error {
 			t.page.Next = archive.TaskPosition{Job: at, Task: max(first, from)}
 			return err
 		}
-		row, err := t.c.first("SELECT tasks FROM chunk WHERE n = ?", n)
+		row, err := t.c.First("SELECT tasks FROM chunk WHERE n = ?", n)
 		if err != nil {
 			return err
 		}
@@ -211,7 +212,7 @@ func (t *taskSearch) mayHold(least, greatest string) bool {
 
 // chunk finds the tasks in a chunk. number is that of its first task.
 func (t *taskSearch) chunk(j *stored, at archive.Position, number, from int32, data []byte) error {
-	content, ok := unsealed(data)
+	content, ok := sqlitefile.Unsealed(data)
 	if !ok {
 		return t.broken(j, at, number)
 	}
@@ -243,7 +244,7 @@ func (t *taskSearch) chunk(j *stored, at archive.Position, number, from int32, d
 // broken passes tasks that cannot be read. Asked for the tasks of one job, that is an error.
 func (t *taskSearch) broken(j *stored, at archive.Position, number int32) error {
 	if !t.q.UID.IsZero() {
-		return damaged(t.c.path, "the tasks of job %s from task %d on", j.UID, number)
+		return t.c.Damaged("the tasks of job %s from task %d on", j.UID, number)
 	}
 	if !slices.Contains(t.page.Damaged, j.UID) {
 		t.page.Damaged = append(t.page.Damaged, j.UID)

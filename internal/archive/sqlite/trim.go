@@ -10,12 +10,6 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/archive"
 )
 
-const (
-	// vacuumPages is how many free pages a Trim gives back, and vacuumFrom from how many on.
-	vacuumPages = 512
-	vacuumFrom  = 4096
-)
-
 // Trim implements archive.Writer.
 func (w *Writer) Trim(
 	ctx context.Context, epoch uint64, keep archive.Retention, now int64, most int,
@@ -47,7 +41,7 @@ func (w *Writer) Trim(
 	if more {
 		return removed, more, nil
 	}
-	return removed, false, w.giveBack(ctx)
+	return removed, false, w.file.GiveBack(ctx) //nolint:wrapcheck // it says what was done
 }
 
 // trimmer chooses the jobs that go.
@@ -144,13 +138,13 @@ func (t *trimmer) take(e entry, of word) error {
 	t.bytes -= size
 	t.size += size
 	t.chosen = append(t.chosen, uid)
-	return ended(t.ctx)
+	return kind.Ended(t.ctx)
 }
 
 // forget forgets deleted uids that are too old, at most most, and as many that are too many. It
 // reports whether there may be more of them.
 func (w *Writer) forget(s *state, now int64, most int) (forgotten int64, more bool, err error) {
-	old, err := w.c.exec("DELETE FROM deleted WHERE uid IN (SELECT uid FROM deleted WHERE at < ? ORDER BY at LIMIT ?)",
+	old, err := w.c.Exec("DELETE FROM deleted WHERE uid IN (SELECT uid FROM deleted WHERE at < ? ORDER BY at LIMIT ?)",
 		now-int64(archive.DeletedAge), int64(most))
 	if err != nil {
 		return 0, false, err
@@ -160,20 +154,8 @@ func (w *Writer) forget(s *state, now int64, most int) (forgotten int64, more bo
 	if s.tombstones <= w.c.sizes.uids {
 		return old, more, nil
 	}
-	tooMany, err := w.c.exec("DELETE FROM deleted WHERE uid IN (SELECT uid FROM deleted ORDER BY at LIMIT ?)",
+	tooMany, err := w.c.Exec("DELETE FROM deleted WHERE uid IN (SELECT uid FROM deleted ORDER BY at LIMIT ?)",
 		min(s.tombstones-w.c.sizes.uids, int64(most)))
 	s.tombstones -= tooMany
 	return old + tooMany, more || s.tombstones > w.c.sizes.uids, err
-}
-
-// giveBack shortens the file if much of it is free. It changes no content, so it needs no epoch.
-func (w *Writer) giveBack(ctx context.Context) error {
-	row, err := w.c.first("PRAGMA freelist_count")
-	if err != nil {
-		return err
-	}
-	if free, _ := row[0].(int64); free < vacuumFrom {
-		return nil
-	}
-	return w.c.run(ctx, fmt.Sprintf("PRAGMA incremental_vacuum(%d)", vacuumPages))
 }

@@ -7,24 +7,21 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/archive"
+	"github.com/plimsoll-dev/plimsoll/internal/sqlitefile"
 )
 
 const (
 	writerCache = 16 << 20 // bytes of pages
 	checkCache  = 1 << 20
 
-	// checkpointBytes is the size of the log at which a Write moves it into the file.
-	checkpointBytes = 32 << 20
-	chunkBytes      = 64 << 10 // of packed tasks
-	chunkTasks      = 256
-	chunkShift      = 24 // a chunk's number is its job's, then the number of its first task
+	chunkBytes = 64 << 10 // of packed tasks
+	chunkTasks = 256
+	chunkShift = 24 // a chunk's number is its job's, then the number of its first task
 
 	foldBytes = 4 << 20 // bytes of the recent jobs at which their words go into the lists
 
@@ -38,8 +35,8 @@ type Writer struct {
 	path string
 	// checking counts the calls of Check, whose end Close waits for.
 	checking sync.WaitGroup
-	c        *conn // nil once it is closed
-	gate     gate
+	file     *sqlitefile.Owner
+	c        *conn // of file; nil once it is closed
 	oldest   int64 // end of the job that ended first; -1: to be read
 }
 
@@ -47,44 +44,12 @@ var _ archive.Writer = (*Writer)(nil)
 
 // OpenWriter opens an archive, and makes the file if it is not there. The directory must be there.
 func OpenWriter(ctx context.Context, path string) (*Writer, error) {
-	if err := ended(ctx); err != nil {
-		return nil, err
-	}
-	// The mode is set before SQLite opens the file, which gives it to the log too.
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, fileMode)
+	file, err := kind.Own(ctx, path, writerCache)
 	if err != nil {
-		return nil, &plimsoll.Error{
-			Code: plimsoll.CodeUnavailable, Op: "open the archive " + path,
-			Msg: "look at the owner and the mode of the file and its directory", Err: err,
-		}
+		return nil, err //nolint:wrapcheck // it says what was done
 	}
-	if err := file.Close(); err != nil {
-		return nil, fmt.Errorf("open the archive %s: %w", path, err)
-	}
-	c, err := openConn(path, true, writerCache)
-	if err != nil {
-		return nil, err
-	}
-	made, err := c.made()
-	if err == nil && !made {
-		err = c.create(ctx)
-	}
-	if err == nil {
-		err = syncDirectory(filepath.Dir(path))
-	}
-	if err != nil {
-		return nil, errors.Join(err, c.close())
-	}
-	g, err := openGate(path, true)
-	if err != nil {
-		return nil, errors.Join(err, c.close())
-	}
-	return &Writer{path: path, c: c, gate: g, oldest: -1}, nil
+	return &Writer{path: path, file: file, c: &conn{file.Conn, usual}, oldest: -1}, nil
 }
-
-// fileMode lets the group read: gateways of another user are in it. SQLite gives it to the files
-// that it makes beside.
-const fileMode = 0o640
 
 // Close gives up the file.
 func (w *Writer) Close() error {
@@ -92,9 +57,8 @@ func (w *Writer) Close() error {
 	if w.c == nil {
 		return nil
 	}
-	c := w.c
 	w.c = nil
-	return errors.Join(c.close(), w.gate.close())
+	return w.file.Close() //nolint:wrapcheck // it names the file
 }
 
 func (w *Writer) closed() error {
@@ -111,7 +75,7 @@ func (w *Writer) change(ctx context.Context, epoch uint64, do func(*state) (chan
 		return nil, plimsoll.Invalid("epoch", "%d is too large", epoch)
 	}
 	var s *state
-	err := w.c.change(ctx, func() (err error) {
+	err := w.c.Change(ctx, func() (err error) {
 		if s, err = w.c.readState(); err != nil {
 			return err
 		}
@@ -175,7 +139,7 @@ func (w *Writer) findOldest(ctx context.Context) error {
 	if w.oldest >= 0 {
 		return nil
 	}
-	return w.c.view(ctx, func() error {
+	return w.c.View(ctx, func() error {
 		oldest, err := w.c.oldest()
 		if err == nil {
 			w.oldest = oldest
@@ -191,8 +155,11 @@ func (w *Writer) Write(
 	if err := archive.CheckWrite(jobs, attempts); err != nil {
 		return archive.Mark{}, err
 	}
-	if err := w.checkLog(ctx); err != nil {
-		return archive.Mark{}, err
+	if w.c == nil {
+		return archive.Mark{}, w.closed()
+	}
+	if err := w.file.CheckLog(ctx); err != nil {
+		return archive.Mark{}, err //nolint:wrapcheck // it says what was done
 	}
 	if err := w.findOldest(ctx); err != nil { // before the jobs are there, so that a failure leaves nothing undone
 		return archive.Mark{}, err
@@ -230,40 +197,13 @@ func (w *Writer) Write(
 	return s.mark(oldest), nil
 }
 
-// checkLog refuses to write while the log is beyond its bound, after an attempt to empty it.
-func (w *Writer) checkLog(ctx context.Context) error {
-	if w.c == nil {
-		return w.closed()
-	}
-	info, err := os.Stat(w.path + "-wal")
-	if err != nil || info.Size() < w.c.sizes.log {
-		return nil // without a log nothing is too large; a real fault shows in the Write
-	}
-	var row []driver.Value
-	err = w.gate.shut(ctx, func() (err error) {
-		row, err = w.c.first("PRAGMA wal_checkpoint(TRUNCATE)") // it waits busyTimeout for readers
-		return err
-	})
-	held := errors.Is(err, errGateHeld)
-	if err != nil && !held {
-		return err
-	}
-	if held || row[0] != int64(0) {
-		return plimsoll.Errorf(
-			plimsoll.CodeExhausted, "the archive's log %s-wal has %d bytes: a process that reads the archive does not end; "+
-				"find it with fuser and stop it", w.path, info.Size(),
-		)
-	}
-	return nil
-}
-
 // writeJobs writes the jobs that are not there and were not deleted, and returns them.
 func (w *Writer) writeJobs(ctx context.Context, s *state, jobs []archive.Job) ([]recent, error) {
 	var jobsWritten []recent
 	known := map[string]word{}
 	for i := range jobs {
 		j := &jobs[i]
-		if err := ended(ctx); err != nil {
+		if err := kind.Ended(ctx); err != nil {
 			return nil, err
 		}
 		there, err := w.deleted(s, j.UID)
@@ -302,7 +242,7 @@ func (w *Writer) deleted(s *state, uid plimsoll.UID) (bool, error) {
 	if s.tombstones == 0 {
 		return false, nil
 	}
-	row, err := w.c.first("SELECT at FROM deleted WHERE uid = ?", uid[:])
+	row, err := w.c.First("SELECT at FROM deleted WHERE uid = ?", uid[:])
 	return row != nil, err
 }
 
@@ -320,7 +260,7 @@ func (w *Writer) writeJob(s *state, j *archive.Job, known map[string]word) (word
 	r.body = crc32.Update(crc32.Checksum(j.Spec, castagnoli), castagnoli, j.Status)
 	bytes = int64(j.Head.Bytes()+len(j.Spec)+len(j.Status)+jobOverhead+len(words)*wordOverhead) + p.bytes
 	r.bytes = uint64(bytes)
-	n, err := w.c.exec("INSERT INTO job VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (uid) DO NOTHING", s.next,
+	n, err := w.c.Exec("INSERT INTO job VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (uid) DO NOTHING", s.next,
 		j.UID[:], j.ID, int64(signature(words)), encodeRow(&r), j.Spec, j.Status, p.inline)
 	if n == 0 {
 		words = nil
@@ -382,7 +322,7 @@ func (p *packer) pack(j *archive.Job) error {
 	case p.count > 0:
 		p.results |= p.mask
 		p.bytes += int64(len(p.data))
-		p.inline = sealed(p.data)
+		p.inline = sqlitefile.Sealed(p.data)
 	}
 	return nil
 }
@@ -395,7 +335,7 @@ func (p *packer) flush() error {
 		return plimsoll.Invalid("tasks", "there are more than %d", 1<<chunkShift)
 	}
 	if p.first == 0 { // the job's row is written behind its chunks, so this asks whether it is there
-		row, err := p.c.first("SELECT n FROM job WHERE uid = ?", p.uid[:])
+		row, err := p.c.First("SELECT n FROM job WHERE uid = ?", p.uid[:])
 		if err != nil {
 			return err
 		}
@@ -403,8 +343,8 @@ func (p *packer) flush() error {
 			return errKnown
 		}
 	}
-	data := sealed(p.data)
-	_, err := p.c.exec("INSERT INTO chunk VALUES (?, ?, ?, ?, ?)", p.job<<chunkShift|int64(p.first), int64(p.mask),
+	data := sqlitefile.Sealed(p.data)
+	_, err := p.c.Exec("INSERT INTO chunk VALUES (?, ?, ?, ?, ?)", p.job<<chunkShift|int64(p.first), int64(p.mask),
 		p.least, p.greatest, data)
 	p.bytes += int64(len(data) + len(p.least) + len(p.greatest) + 32)
 	p.results |= p.mask
@@ -422,8 +362,8 @@ func (w *Writer) writeAttempts(s *state, attempts []archive.Attempts) (changed b
 		if deleted {
 			continue
 		}
-		n, err := w.c.exec("INSERT OR IGNORE INTO attempts VALUES (?, ?, ?, ?)", a.UID[:], a.TaskKey, int64(a.First),
-			sealed(slices.Clone(a.Value)))
+		n, err := w.c.Exec("INSERT OR IGNORE INTO attempts VALUES (?, ?, ?, ?)", a.UID[:], a.TaskKey, int64(a.First),
+			sqlitefile.Sealed(slices.Clone(a.Value)))
 		if err != nil {
 			return false, fmt.Errorf("attempts of job %s: %w", a.UID, err)
 		}
@@ -433,7 +373,7 @@ func (w *Writer) writeAttempts(s *state, attempts []archive.Attempts) (changed b
 		changed = true
 		bytes := attemptsBytes(len(a.TaskKey), len(a.Value))
 		s.bytes += bytes
-		job, err := w.c.first("SELECT n FROM job WHERE uid = ?", a.UID[:])
+		job, err := w.c.First("SELECT n FROM job WHERE uid = ?", a.UID[:])
 		if err != nil {
 			return false, err
 		}
@@ -452,7 +392,7 @@ func attemptsBytes(key, value int) int64 { return int64(key+value) + 40 }
 // together with those of other Writes: a block is then written once for many jobs.
 func (w *Writer) noteRecent(s *state, wrote []recent) error {
 	data := encodeRecent(wrote)
-	if _, err := w.c.exec("INSERT INTO recent VALUES (?, ?)", s.sequence, data); err != nil {
+	if _, err := w.c.Exec("INSERT INTO recent VALUES (?, ?)", s.sequence, data); err != nil {
 		return err
 	}
 	s.pending += int64(len(wrote))
@@ -467,7 +407,7 @@ func (w *Writer) noteRecent(s *state, wrote []recent) error {
 func (w *Writer) Delete(ctx context.Context, epoch uint64, uids []plimsoll.UID, now int64) error {
 	_, err := w.change(ctx, epoch, func(s *state) (bool, error) {
 		for _, uid := range uids {
-			n, err := w.c.exec("INSERT OR IGNORE INTO deleted VALUES (?, ?)", uid[:], now)
+			n, err := w.c.Exec("INSERT OR IGNORE INTO deleted VALUES (?, ?)", uid[:], now)
 			if err != nil {
 				return false, err
 			}
@@ -489,7 +429,7 @@ func (w *Writer) Delete(ctx context.Context, epoch uint64, uids []plimsoll.UID, 
 func (w *Writer) remove(ctx context.Context, s *state, uids []plimsoll.UID) error {
 	var gone []recent
 	for _, uid := range uids {
-		if err := ended(ctx); err != nil {
+		if err := kind.Ended(ctx); err != nil {
 			return err
 		}
 		attempts, err := w.removeAttempts(uid)
@@ -497,7 +437,7 @@ func (w *Writer) remove(ctx context.Context, s *state, uids []plimsoll.UID) erro
 			return err
 		}
 		s.bytes -= attempts
-		found, err := w.c.first("SELECT n, id, head FROM job WHERE uid = ?", uid[:])
+		found, err := w.c.First("SELECT n, id, head FROM job WHERE uid = ?", uid[:])
 		if err != nil {
 			return err
 		}
@@ -516,10 +456,10 @@ func (w *Writer) remove(ctx context.Context, s *state, uids []plimsoll.UID) erro
 			s.bytes -= int64(r.bytes)
 			gone = append(gone, recent{entryOf(uid, r.Finished), wordsOf(&r.Head, r.results, map[string]word{})})
 		}
-		if _, err := w.c.exec("DELETE FROM job WHERE n = ?", n); err != nil {
+		if _, err := w.c.Exec("DELETE FROM job WHERE n = ?", n); err != nil {
 			return err
 		}
-		if _, err := w.c.exec(
+		if _, err := w.c.Exec(
 			"DELETE FROM chunk WHERE n BETWEEN ? AND ?", n<<chunkShift, (n+1)<<chunkShift-1,
 		); err != nil {
 			return err
@@ -530,10 +470,10 @@ func (w *Writer) remove(ctx context.Context, s *state, uids []plimsoll.UID) erro
 
 // attemptsOf returns the part of the attempts of a job in Mark.Bytes.
 func (c *conn) attemptsOf(uid plimsoll.UID) (bytes int64, err error) {
-	err = c.rows(func(row []driver.Value) error {
+	err = c.Rows(func(row []driver.Value) error {
 		key, _ := row[0].(int64)
 		value, _ := row[1].(int64)
-		bytes += attemptsBytes(int(key), int(value)-checksumBytes)
+		bytes += attemptsBytes(int(key), int(value)-sqlitefile.ChecksumBytes)
 		return nil
 	}, "SELECT length(CAST(task AS BLOB)), length(value) FROM attempts WHERE uid = ?", uid[:])
 	return bytes, err
@@ -543,7 +483,7 @@ func (w *Writer) removeAttempts(uid plimsoll.UID) (bytes int64, err error) {
 	if bytes, err = w.c.attemptsOf(uid); err != nil || bytes == 0 {
 		return 0, err
 	}
-	_, err = w.c.exec("DELETE FROM attempts WHERE uid = ?", uid[:])
+	_, err = w.c.Exec("DELETE FROM attempts WHERE uid = ?", uid[:])
 	return bytes, err
 }
 

@@ -1,4 +1,4 @@
-package sqlite
+package sqlitefile
 
 import (
 	"context"
@@ -9,12 +9,13 @@ import (
 	"time"
 )
 
-// gate is the lock of an empty file beside the archive. The writer shuts it while it empties the
+// gate is the lock of an empty file beside the database. The owner shuts it while it empties the
 // log. Otherwise readers that follow on each other would keep it from that: there would always be
 // one in the log. Answers under way go on. New ones wait at the gate, for the rest of their time at
 // most.
 type gate struct {
-	file *os.File      // nil: the archive has no gate, and is always open
+	kind Kind
+	file *os.File      // nil: the file has no gate, and is always open
 	wait time.Duration // how long shut waits for processes that pass
 }
 
@@ -24,8 +25,8 @@ const (
 	gatePause = 2 * time.Millisecond
 )
 
-// openGate opens the gate of the archive at a path. The writer makes it if it is not there.
-func openGate(path string, write bool) (gate, error) {
+// openGate opens the gate of the file at a path. With write it makes one that is not there.
+func (k Kind) openGate(path string, write bool) (gate, error) {
 	flags := os.O_RDONLY
 	if write {
 		flags |= os.O_CREATE
@@ -35,9 +36,9 @@ func openGate(path string, write bool) (gate, error) {
 		return gate{}, nil // as a file that was restored without it
 	}
 	if err != nil {
-		return gate{}, fmt.Errorf("open the gate of the archive: %w", err)
+		return gate{}, fmt.Errorf("open the gate of the %s: %w", k.Noun, err)
 	}
-	return gate{file, busyTimeout}, nil
+	return gate{k, file, busyTimeout}, nil
 }
 
 func (g gate) close() error {
@@ -58,7 +59,7 @@ func (g gate) lock(ctx context.Context, how int) error {
 		case !errors.Is(err, syscall.EWOULDBLOCK):
 			return fmt.Errorf("lock %s: %w", g.file.Name(), err)
 		default:
-			if err := pause(ctx); err != nil {
+			if err := g.pause(ctx); err != nil {
 				return err
 			}
 		}
@@ -66,12 +67,12 @@ func (g gate) lock(ctx context.Context, how int) error {
 }
 
 // pause waits for a gatePause.
-func pause(ctx context.Context) error {
+func (g gate) pause(ctx context.Context) error {
 	timer := time.NewTimer(gatePause)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return ended(ctx)
+		return g.kind.Ended(ctx)
 	case <-timer.C:
 		return nil
 	}
@@ -97,7 +98,7 @@ func (g gate) pass(ctx context.Context) error {
 
 // errGateHeld says that the gate could not be shut: passing it takes no time, so a process stands
 // still in it.
-var errGateHeld = errors.New("a process holds the gate of the archive")
+var errGateHeld = errors.New("a process holds the gate of the file")
 
 // shut runs do while the gate is shut. It fails with errGateHeld if it cannot shut it in time.
 func (g gate) shut(ctx context.Context, do func() error) error {
