@@ -48,11 +48,7 @@ func (c *chart) apply(e *plimsoll.Event) {
 	c.last = max(c.last, e.Time)
 	switch {
 	case e.Type == plimsoll.EventNode && e.Detail == plimsoll.NodeAlloc && e.Change == plimsoll.ChangeAdd:
-		if row := c.row(e.Reference, e.Time); len(row.runs) > 0 {
-			row.runs[len(row.runs)-1].node = e.Object
-		} else { // the event of the job comes first, so its own is not in this span
-			row.runs = append(row.runs, chartRun{from: e.Time, node: e.Object})
-		}
+		c.row(e.Reference, e.Time).run(e.Time, e.Object)
 	case e.Type == plimsoll.EventApp && e.Reference != "":
 		c.applyTask(c.row(e.Reference, e.Time), e)
 	}
@@ -64,7 +60,7 @@ func (c *chart) applyTask(row *chartRow, e *plimsoll.Event) {
 	case e.Change == plimsoll.ChangeAdd && e.Detail == plimsoll.AppRequest:
 		row.ended = 0
 	case e.Change == plimsoll.ChangeAdd && e.Detail == plimsoll.AppAlloc:
-		row.runs = append(row.runs, chartRun{from: e.Time})
+		row.run(e.Time, "")
 	case e.Change == plimsoll.ChangeRemove:
 		if n := len(row.runs); n > 0 && row.runs[n-1].until == 0 {
 			row.runs[n-1].until = e.Time
@@ -72,6 +68,17 @@ func (c *chart) applyTask(row *chartRow, e *plimsoll.Event) {
 		if e.Detail == plimsoll.AppRequest || e.Detail == plimsoll.RequestCancel {
 			row.ended, row.result = e.Time, e.Message
 		}
+	}
+}
+
+// run notes that the task is on a node since an instant. The node and the job tell it both.
+func (r *chartRow) run(at int64, node string) {
+	n := len(r.runs)
+	if n == 0 || r.runs[n-1].until != 0 {
+		r.runs, n = append(r.runs, chartRun{from: at}), n+1
+	}
+	if node != "" {
+		r.runs[n-1].node = node
 	}
 }
 

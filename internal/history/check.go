@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/ring"
@@ -244,4 +245,108 @@ func Concerns(ev *plimsoll.Event, task string) bool {
 // Begins reports whether an event begins a life of the job that is its object.
 func Begins(ev *plimsoll.Event) bool {
 	return ev.Type == plimsoll.EventApp && ev.Change == plimsoll.ChangeAdd && ev.Detail == plimsoll.DetailNone
+}
+
+// Check returns an error that names a field without sense, and sets the limit if there is none.
+func (q *TimelineQuery) Check() error {
+	o := &q.Object
+	switch {
+	case *o != Object{} && (o.Kind < KindJob || o.Kind > KindQueue || o.ID == ""):
+		return plimsoll.Invalid("object", "it is of kind %d, with the id %q", o.Kind, o.ID)
+	case o.Life < 0 || o.Life > maxLife || o.Life > 0 && o.Kind != KindJob:
+		return plimsoll.Invalid("object", "an object of kind %d has no life %d", o.Kind, o.Life)
+	case q.Task != "" && o.Kind != KindJob:
+		return plimsoll.Invalid("task", "give its job as the object too")
+	}
+	return checkPage(&q.Limit, q.After)
+}
+
+func checkPage(limit *int, after Cursor) error {
+	if *limit == 0 {
+		*limit = MaxPage
+	}
+	if *limit < 0 || *limit > MaxPage {
+		return plimsoll.Invalid("limit", "it is %d; 1 to %d are possible", *limit, MaxPage)
+	}
+	if after.Chunk < 0 {
+		return plimsoll.Invalid("after", "no page ends there")
+	}
+	return nil
+}
+
+// Meets reports whether an event is about the object and the task. It does not compare lives.
+func (q *TimelineQuery) Meets(ev *plimsoll.Event) bool {
+	if q.Object.Kind == 0 {
+		return true
+	}
+	found := false
+	Objects(ev, func(o Object) { found = found || o.Kind == q.Object.Kind && o.ID == q.Object.ID })
+	return found && (q.Task == "" || Concerns(ev, q.Task))
+}
+
+// Check returns an error that names a field without sense, and sets the limit if there is none.
+func (q *JobQuery) Check() error { return checkPage(&q.Limit, q.After) }
+
+// Meets reports whether a job meets a query.
+func (q *JobQuery) Meets(j *Job) bool {
+	return (q.ID == "" || q.ID == j.ID) && (q.Owner == "" || q.Owner == j.Owner) && within(j.Queue, q.Queue) &&
+		hasLabels(j.Labels, q.Labels) && (q.Until == 0 || j.Submitted < q.Until) && (j.Ended == 0 || j.Ended >= q.From)
+}
+
+// within reports whether a queue is another one or below it. Empty is above all.
+func within(queue, above string) bool {
+	return above == "" || strings.HasPrefix(queue, above) && (len(queue) == len(above) || queue[len(above)] == '.')
+}
+
+func hasLabels(labels, wanted map[string]string) bool {
+	for _, key := range slices.Sorted(maps.Keys(wanted)) {
+		if value, has := labels[key]; !has || value != wanted[key] {
+			return false
+		}
+	}
+	return true
+}
+
+// Check returns an error that names a field without sense, and sets the limit if there is none.
+func (q *UsageQuery) Check() error {
+	for i, by := range q.By {
+		switch label, isLabel := strings.CutPrefix(string(by), LabelPrefix); {
+		case isLabel && label != "":
+		case by == ByOwner, by == ByQueue, by == ByJob, by == ByHour, by == ByDay:
+		default:
+			return plimsoll.Invalid("by", "%q is not owner, queue, job, hour, day, or label: and a key", by)
+		}
+		if slices.Contains(q.By[:i], by) {
+			return plimsoll.Invalid("by", "%q is there twice", by)
+		}
+	}
+	if len(q.By) > maxDimensions {
+		return plimsoll.Invalid("by", "it has %d facts; at most %d are possible", len(q.By), maxDimensions)
+	}
+	return checkPage(&q.Limit, Cursor{})
+}
+
+// maxDimensions bounds UsageQuery.By.
+const maxDimensions = 16
+
+// NeedsLabels reports whether labels decide about the answer.
+func (q *UsageQuery) NeedsLabels() bool {
+	return len(q.Labels) > 0 ||
+		slices.ContainsFunc(q.By, func(by Dimension) bool { return strings.HasPrefix(string(by), LabelPrefix) })
+}
+
+// Meets reports whether use with some facts is asked for. It does not compare times and jobs.
+func (q *UsageQuery) Meets(owner, queue string, labels map[string]string) bool {
+	return (q.Owner == "" || q.Owner == owner) && within(queue, q.Queue) && hasLabels(labels, q.Labels)
+}
+
+// HourKey returns the key of ByHour for the hour that begins at a time in Unix seconds.
+func HourKey(hour int64) string { return time.Unix(hour, 0).UTC().Format("2006-01-02T15:04Z") }
+
+// DayKey returns the key of ByDay. A nil zone is UTC.
+func DayKey(hour int64, zone *time.Location) string {
+	if zone == nil {
+		zone = time.UTC
+	}
+	return time.Unix(hour, 0).In(zone).Format(time.DateOnly)
 }

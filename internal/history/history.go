@@ -113,8 +113,8 @@ type Batch struct {
 	FoldBytes int    // of memory that the fold takes, for the metrics
 }
 
-// Retention says what Trim removes. Zero means no bound. The events behind the newest Fold stay,
-// because Resume needs them, and the last batch of events.
+// Retention says what Trim removes. Zero means no bound. The batch of the newest Fold and those
+// behind it stay, because Resume needs them. Until there is a Fold, all stays.
 type Retention struct {
 	Age   time.Duration // of batches of events, since their last one happened; their rollups stay
 	Usage time.Duration // of rollups, and of jobs that have ended unless events of that time are kept

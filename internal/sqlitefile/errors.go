@@ -44,7 +44,8 @@ func (k Kind) explain(path, doing string, err error) error {
 	code, message := plimsoll.CodeInternal, ""
 	switch e.Code() & 0xff {
 	case sqlite3.SQLITE_FULL:
-		code, message = plimsoll.CodeExhausted, "its disk is full; make room on it, or give the "+k.Noun+" a smaller bound"
+		code = plimsoll.CodeExhausted
+		message = "its disk is full; make room on it, or give the " + k.Noun + " a smaller bound"
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		code, message = plimsoll.CodeCorrupt, k.damagedAdvice()
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
