@@ -43,6 +43,7 @@ type world struct {
 	handed  map[string]handed            // attempts on nodes after the turn before, by task
 	archive *modelArchive                // nil: without an archive
 	fold    *fold                        // of all committed events
+	told    *told                        // the same to a history; nil: there is none
 	log     *bytes.Buffer                // what the turns made; nil: nobody reads it
 }
 
@@ -137,6 +138,7 @@ func (w *world) turn() (more bool) {
 	if !testrun.Quick() || w.nextID%8 == 0 { // the fold itself has every event
 		w.checkFold()
 	}
+	w.told.turn()
 	if w.log != nil {
 		fmt.Fprintf(w.log, "%d %+v %+v\n", w.out.Revision, w.out.Changes.Tasks, w.out.Changes.Events)
 	}

@@ -5,7 +5,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/history"
 )
 
-// batch is what a call of Apply has made so far.
+// batch holds the results of a call of Apply while it goes on.
 type batch struct {
 	number     uint64 // of calls; marks in objects say in which one they were listed
 	spent      int    // bytes of all below, as history.Batch.Bytes counts them

@@ -6,7 +6,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// node is a node. What is nil has not been told.
+// node is a node. A list that is nil has not been told.
 type node struct {
 	id       string
 	capacity []amount

@@ -277,9 +277,10 @@ func (d *decoder) task(j *job) task {
 	if has&hasResult != 0 {
 		t.result = plimsoll.TaskResult(d.atMost(math.MaxUint8))
 	}
-	if has&hasRequested != 0 && t.requested == 0 || has&hasSince != 0 && (t.since == 0 || !t.is(allocated)) ||
-		has&hasResult != 0 && (t.result == plimsoll.ResultNone || !t.result.Known()) || t.is(ahead) && !t.is(allocated) {
-		d.fail("a task of job %q has the flags %d, and not what they say", j.ID, has)
+	switch {
+	case has&hasRequested != 0 && t.requested == 0, has&hasSince != 0 && (t.since == 0 || !t.is(allocated)),
+		has&hasResult != 0 && (t.result == plimsoll.ResultNone || !t.result.Known()), t.is(ahead) && !t.is(allocated):
+		d.fail("a task of job %q has the flags %d, which do not fit", j.ID, has)
 	}
 	return t
 }

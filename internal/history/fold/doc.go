@@ -30,19 +30,20 @@
 // which events are applied. So the fold meets events that the lists show already, and it comes to
 // the state of a fold that knows all events. This is why:
 //
-//   - Each event sets what it is about to a value that does not depend on what was before. What the
-//     last event about a thing says is true; where there is none, the list is.
-//   - An object that an event adds replaces what is there. One that is removed and unknown is
-//     nothing. A job that is unknown, and does something, was gone when the lists were read. It gets
-//     a life without an owner, which its removal ends.
-//   - An allocation is counted from the beginning of the fold if it was bound before. If the list
-//     says that it was bound later, an event will tell it, and counting begins there. If an
-//     allocation is taken back that no event has made, it was there at the beginning, and is
-//     counted from then on. So nothing is counted twice.
+//   - An event sets a thing to a value that does not depend on the one before. So the last event
+//     about a thing is right, and without any the list is.
+//   - An object that is added replaces the one that is there. Events of nodes and queues that are
+//     unknown, because they were gone when the lists were read, do nothing. Such a job gets a life
+//     without an owner, which ends with its removal.
+//   - An allocation of a list that was bound before the fold begins is counted from the beginning.
+//     One that was bound later is counted when its event comes. If the leader's clock was wrong,
+//     and none comes, it is counted once time has passed that instant.
+//   - An allocation that ends, and was made by no event, was there when the fold began. It is
+//     counted from then on. So nothing is counted twice, and nothing is missed.
 //
 // The lists have no events of the past, so a wait is counted only if its beginning is known for
-// certain. Where an id went from one job to another between the first event and the list, the
-// events of the first job are counted to the other's life.
+// certain. An id may go from one job to another between the first event and the list. Then the
+// events of the first job go to the life of the other.
 //
 // Behind a gap, lists say what is left. An allocation that was open before and is open now is
 // counted through the gap. One that is gone is counted up to the end of the gap, because no one
@@ -51,6 +52,6 @@
 // # Cost
 //
 // An event costs the same whatever the size of the cluster. Memory is bounded by the objects that
-// the cluster has, and by what Apply owes: see MaxResultBytes. AppendState, View and Tasks cost time
-// in proportion to the cluster.
+// the cluster has, and by the usage that Apply owes: see MaxResultBytes. The cost of AppendState,
+// View and Tasks is in proportion to the cluster.
 package fold

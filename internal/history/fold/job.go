@@ -71,7 +71,7 @@ func (j *job) group() history.Group {
 	return history.Group{Life: j.Life, Owner: j.Owner, Queue: j.Queue, Labels: j.labels}
 }
 
-// rowBytes is what a rollup of the job takes, as history.Batch.Bytes counts it, without its use.
+// rowBytes counts a rollup of the job as history.Batch.Bytes does, without its use.
 func (j *job) rowBytes() int { return len(j.Owner) + len(j.Queue) + len(j.labels) + 88 }
 
 // learn takes over what heads know.

@@ -70,7 +70,7 @@ func (f *Fold) count(g *group) {
 	}
 }
 
-// use adds usage to the rollups of its hours. What the call has no room for is owed.
+// use adds usage to the rollups of its hours. Usage that the call has no room for is owed.
 func (f *Fold) use(s span) {
 	for s.from < s.until {
 		if f.batch.spent >= MaxResultBytes {
