@@ -96,7 +96,8 @@ func (c *Client) ClusterAt(ctx context.Context, q ClusterQuestion, next string) 
 func clusterAt(res *pb.GetClusterAtResponse) ClusterAt {
 	at := ClusterAt{
 		At: res.GetAt(), Newest: res.GetNewest(), Waiting: res.GetWaiting(), Running: res.GetRunning(),
-		Nodes: res.GetNodesTotal(), NodesReady: res.GetNodesReady(), Capacity: wire.ResourcesFromProto(res.GetCapacity()),
+		Nodes: res.GetNodesTotal(), NodesReady: res.GetNodesReady(),
+		Capacity:  wire.ResourcesFromProto(res.GetCapacity()),
 		Allocated: wire.ResourcesFromProto(res.GetAllocated()), Next: res.GetNext(),
 		JobsBy: map[plimsoll.JobState]int64{},
 	}

@@ -13,8 +13,8 @@ import (
 
 // FollowEventPages reads events from an id on and then new ones as they happen, in the pages in
 // which they arrive. start counts in instance; if ids have begun anew since, or if instance is
-// empty, the first page has the oldest event that is still there. The ids and InstanceUUID of a page
-// show what is missing before it. Lowest and Highest are not set.
+// empty, the first page has the oldest event that is still there. Missing events show in the ids
+// and the InstanceUUID of a page. Lowest and Highest are not set.
 //
 // After a break the reading goes on where it was, if the server is away for less than the retry
 // budget. It ends with its context or after the first error that no retry mends.

@@ -73,10 +73,10 @@ func (c *Client) Timeline(ctx context.Context, filter TimelineFilter) iter.Seq2[
 	})
 }
 
-// UsageFilter says which usage is summed up, and for what. An empty field does not restrict.
+// UsageFilter chooses usage and its groups. An empty field does not restrict.
 type UsageFilter struct {
 	Since, Until int64 // hours that begin from the first on, before the second, in Unix nanoseconds
-	// By is what rows are made for: owner, queue, job, hour, day, or label: and a key.
+	// By has the facts that make a group: owner, queue, job, hour, day, or label: and a key.
 	By       []string
 	TimeZone string // of days, such as Europe/Berlin; empty: UTC
 	Owner    string
@@ -206,7 +206,7 @@ func (c *Client) HistoryJobs(ctx context.Context, filter HistoryJobFilter) iter.
 	})
 }
 
-// HistoryStatus is what a history has, and what it lacks. Times are in Unix nanoseconds.
+// HistoryStatus describes a history and its gaps. Times are in Unix nanoseconds.
 type HistoryStatus struct {
 	InstanceUUID string // of Next; empty: there are no events yet
 	Next         uint64 // id of the next event
@@ -227,7 +227,7 @@ type HistoryGap struct {
 	Reason       string
 }
 
-// HistoryStatus reads what the history has.
+// HistoryStatus reads the state of the history.
 func (c *Client) HistoryStatus(ctx context.Context) (HistoryStatus, error) {
 	res, err := call(ctx, c, c.history.GetHistoryStatus, &pb.GetHistoryStatusRequest{})
 	if err != nil {

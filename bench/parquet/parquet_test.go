@@ -28,8 +28,11 @@ func TestAnotherImplementationReadsWhatIsWritten(t *testing.T) {
 	for _, rows := range []int{0, 1, 1000, 2*parquet.GroupRows + 7} {
 		var file bytes.Buffer
 		w, err := parquet.NewWriter(&file, []parquet.Column{
-			{Name: "name", Type: parquet.String}, {Name: "count", Type: parquet.Int}, {Name: "id", Type: parquet.Uint},
-			{Name: "hours", Type: parquet.Float}, {Name: "ended", Type: parquet.Time},
+			{Name: "name", Type: parquet.String},
+			{Name: "count", Type: parquet.Int},
+			{Name: "id", Type: parquet.Uint},
+			{Name: "hours", Type: parquet.Float},
+			{Name: "ended", Type: parquet.Time},
 		})
 		if err != nil {
 			t.Fatal(err)

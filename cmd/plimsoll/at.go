@@ -33,7 +33,9 @@ func (cmd *atCmd) parts() []client.ClusterPart {
 		wanted bool
 		part   client.ClusterPart
 	}{
-		{cmd.Jobs, client.PartJobs}, {cmd.Nodes, client.PartNodes}, {cmd.Queues, client.PartQueues},
+		{cmd.Jobs, client.PartJobs},
+		{cmd.Nodes, client.PartNodes},
+		{cmd.Queues, client.PartQueues},
 		{cmd.Tasks, client.PartTasks},
 	} {
 		if p.wanted {
@@ -141,7 +143,9 @@ func clusterTables(o *output, c *client.ClusterAt) {
 	rows = nil
 	for i := range c.Queues {
 		q := &c.Queues[i]
-		rows = append(rows, []string{q.Path, fmt.Sprint(q.Jobs), listed(q.Allocated), listed(q.Guaranteed), listed(q.Max)})
+		rows = append(rows, []string{
+			q.Path, fmt.Sprint(q.Jobs), listed(q.Allocated), listed(q.Guaranteed), listed(q.Max),
+		})
 	}
 	section([]string{"QUEUE", "JOBS", "ALLOCATED", "GUARANTEED", "MAX"}, rows)
 	rows = nil
@@ -251,7 +255,8 @@ func viewClusterAt(c *client.ClusterAt) clusterAtView {
 		})
 	}
 	for i := range c.Tasks {
-		v.Tasks = append(v.Tasks, taskAtView{c.Tasks[i].ID, nullIfEmpty(c.Tasks[i].Node), amounts(c.Tasks[i].Resources)})
+		t := &c.Tasks[i]
+		v.Tasks = append(v.Tasks, taskAtView{t.ID, nullIfEmpty(t.Node), amounts(t.Resources)})
 	}
 	return v
 }

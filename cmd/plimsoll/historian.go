@@ -98,8 +98,8 @@ func (cmd *historianCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	cfg.Source, cfg.Now, cfg.Listen, cfg.Hosts, cfg.Events = source, a.now, cmd.Listen, cmd.Host, dev.HistorianEvents(log)
-	cfg.Access = cmd.access(a, log)
+	cfg.Source, cfg.Now, cfg.Events = source, a.now, dev.HistorianEvents(log)
+	cfg.Listen, cfg.Hosts, cfg.Access = cmd.Listen, cmd.Host, cmd.access(a, log)
 	h, err := historian.New(cfg)
 	if err != nil {
 		return errors.Join(err, cfg.Reader.Close())

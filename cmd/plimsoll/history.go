@@ -135,10 +135,8 @@ func (historyTaskCmd) Help() string { return example("plimsoll history task word
 
 // Run tells what became of a task.
 func (cmd *historyTaskCmd) Run(ctx context.Context, a *app) error {
-	return cmd.run(ctx, a, client.TimelineFilter{Task: cmd.ID}, "task", cmd.ID, func(p *page, events []client.HistoryEvent) {
-		chart := newChart(events)
-		chart.draw(p, a.now(), 1)
-	})
+	picture := func(p *page, events []client.HistoryEvent) { newChart(events).draw(p, a.now(), 1) }
+	return cmd.run(ctx, a, client.TimelineFilter{Task: cmd.ID}, "task", cmd.ID, picture)
 }
 
 type historyNodeCmd struct {

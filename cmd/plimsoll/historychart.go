@@ -111,12 +111,21 @@ func (c *chart) draw(p *page, now time.Time, most int) {
 	if p.width > 0 {
 		width = max(minChart, min(60, p.width-50))
 	}
-	columns := []column{{title: "TASK"}, {title: chartTitle(c.first, until, width)}, {title: "WAITED", drop: 2}, {title: "RAN", drop: 1}, {title: "NODE", drop: 3}}
+	columns := []column{
+		{title: "TASK"},
+		{title: chartTitle(c.first, until, width)},
+		{title: "WAITED", drop: 2},
+		{title: "RAN", drop: 1},
+		{title: "NODE", drop: 3},
+	}
 	var rows [][]cell
 	for _, row := range shown {
 		waited, ran, node := row.spans(until)
 		rows = append(rows, []cell{
-			{row.task, plain}, {row.bar(c.first, until, width), notice}, {span(waited), plain}, {span(ran), plain},
+			{row.task, plain},
+			{row.bar(c.first, until, width), notice},
+			{span(waited), plain},
+			{span(ran), plain},
 			{node, plain},
 		})
 	}

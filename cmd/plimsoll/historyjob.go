@@ -18,7 +18,8 @@ type historyJobCmd struct {
 // Help is the detail of the help text.
 func (historyJobCmd) Help() string {
 	return "In the picture, ░ is a time in which a task waits, █ one on a node, and × the end of an attempt that is " +
-		"not the last.\n\n" + example("plimsoll history job wordcount", "plimsoll history job wordcount --since 1h -o json")
+		"not the last.\n\n" +
+		example("plimsoll history job wordcount", "plimsoll history job wordcount --since 1h -o json")
 }
 
 // Run tells what became of a job.

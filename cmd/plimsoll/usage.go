@@ -101,7 +101,7 @@ func (cmd *usageCmd) Run(ctx context.Context, a *app) error {
 	return nil
 }
 
-// hoursOf returns a use in hours of what people count in: cores, GiB, pieces.
+// hoursOf returns a use in hours of cores, GiB or pieces.
 func hoursOf(resource string, unitSeconds float64) float64 {
 	switch resource {
 	case plimsoll.CPU, plimsoll.ExtCPU:
@@ -222,7 +222,8 @@ func viewUsage(by []string, r *client.UsageRow) usageView {
 	v := usageView{
 		Keys: map[string]string{}, Hours: map[string]float64{}, Started: r.Started, Ended: r.Ended, Failed: r.Failed,
 		Waits: waitsView{
-			r.Waits.Count, r.Waits.Mean.Seconds(), r.Waits.P50.Seconds(), r.Waits.P95.Seconds(), r.Waits.Longest.Seconds(),
+			r.Waits.Count, r.Waits.Mean.Seconds(), r.Waits.P50.Seconds(), r.Waits.P95.Seconds(),
+			r.Waits.Longest.Seconds(),
 		},
 	}
 	for i, key := range r.Keys[:min(len(by), len(r.Keys))] {

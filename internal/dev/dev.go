@@ -1,6 +1,6 @@
 // Package dev assembles every role in one process: a coordinator on an embedded store, a gateway,
-// an agent and a historian. They speak to each other over sockets, by the same protocols as on many machines:
-// reads take no short cut to the coordinator.
+// an agent and a historian. They speak to each other over sockets, by the same protocols as on many
+// machines: reads take no short cut to the coordinator.
 //
 // The package owns a data directory DIR; everything else is owned by the roles:
 //

@@ -46,7 +46,7 @@ var (
 const maxWaitingBytes = 32 << 20
 
 // follow keeps the history up to date until ctx ends. A failure to write ends a session: the next
-// one goes on from what the file has.
+// one goes on from the position in the file.
 func (h *Historian) follow(ctx context.Context) error {
 	for failures := 0; ; {
 		began := h.cfg.Now()

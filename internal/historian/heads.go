@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// headsPatience bounds the time in which the facts of the jobs of a batch are asked for. What is
-	// not learned by then is asked for again, at most learnTries times, every learnEvery.
+	// headsPatience bounds the time in which the facts of the jobs of a batch are asked for.
+	// Missing ones are asked for again later, at most learnTries times, every learnEvery.
 	headsPatience = time.Second
 	learnEvery    = 5 * time.Second
 	learnTries    = 24
@@ -26,8 +26,8 @@ const (
 	// maxSearches bounds the jobs of a batch that are looked for one by one: those that have left
 	// the active store already.
 	maxSearches = 100
-	// submitLead is more than the time of a submit can be after that of its event: the submits of one
-	// turn are a nanosecond apart, to have an order.
+	// submitLead is more than the time of a submit can be after that of its event: the submits of
+	// one turn are a nanosecond apart, to have an order.
 	submitLead = int64(time.Millisecond)
 )
 

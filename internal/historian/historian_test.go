@@ -16,7 +16,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
-// cell is a historian of a source, with what it told.
+// cell is a historian of a source, with the callbacks it made.
 type cell struct {
 	t      *testing.T
 	from   *source
@@ -32,7 +32,7 @@ func newCell(t *testing.T) *cell {
 	return &cell{t: t, from: newSource(), kept: &memory{jobs: map[int64]history.Job{}}}
 }
 
-// start starts the historian on what it has kept.
+// start starts the historian on the history that it has kept.
 func (c *cell) start() {
 	c.t.Helper()
 	h, err := historian.New(historian.Config{
@@ -67,7 +67,8 @@ func (c *cell) stop() {
 func (c *cell) get(path string) string {
 	c.t.Helper()
 	w := httptest.NewRecorder()
-	c.h.Plain().ServeHTTP(w, httptest.NewRequestWithContext(c.t.Context(), http.MethodGet, historian.PlainRoot+path, nil))
+	r := httptest.NewRequestWithContext(c.t.Context(), http.MethodGet, historian.PlainRoot+path, nil)
+	c.h.Plain().ServeHTTP(w, r)
 	return strings.ReplaceAll(strings.TrimSpace(w.Body.String()), " ", "")
 }
 
@@ -109,7 +110,8 @@ func queueEvent() plimsoll.Event {
 
 func jobEvent(id string, change plimsoll.ChangeType, detail plimsoll.ChangeDetail, task string) plimsoll.Event {
 	e := plimsoll.Event{
-		Type: plimsoll.EventApp, Change: change, Detail: detail, Time: time.Now().UnixNano(), Object: id, Reference: task,
+		Type: plimsoll.EventApp, Change: change, Detail: detail, Time: time.Now().UnixNano(),
+		Object: id, Reference: task,
 	}
 	if task != "" {
 		e.Resources = plimsoll.Resources{plimsoll.CPU: 2000}
@@ -164,7 +166,8 @@ func TestWhatTheGatewayNoLongerHasIsAGap(t *testing.T) {
 		c.from.jobs = []plimsoll.Job{submitted("b", "ann")}
 		c.from.queues = []plimsoll.QueueStatus{{Path: plimsoll.RootQueue}, {Path: "root.default", Leaf: true}}
 		c.from.change(func() {
-			c.from.lowest, c.from.events = 7, []plimsoll.Event{jobEvent("b", plimsoll.ChangeSet, plimsoll.AppAccepted, "")}
+			c.from.lowest = 7
+			c.from.events = []plimsoll.Event{jobEvent("b", plimsoll.ChangeSet, plimsoll.AppAccepted, "")}
 		})
 		c.start()
 		time.Sleep(settle)
@@ -185,7 +188,8 @@ func TestALateHistoryBeginsWithTheLists(t *testing.T) {
 		c := newCell(t)
 		c.from.jobs = []plimsoll.Job{submitted("old", "ann")}
 		time.Sleep(time.Hour)
-		c.from.lowest, c.from.events = 5, []plimsoll.Event{jobEvent("old", plimsoll.ChangeSet, plimsoll.AppAccepted, "")}
+		c.from.lowest = 5
+		c.from.events = []plimsoll.Event{jobEvent("old", plimsoll.ChangeSet, plimsoll.AppAccepted, "")}
 		c.start()
 		time.Sleep(settle)
 		c.has("first5")
@@ -267,7 +271,8 @@ func TestFactsOfAJobAreLearned(t *testing.T) {
 		job := submitted("b", "bob")
 		c.start()
 		time.Sleep(settle)
-		if got := c.get("jobs?id=a"); !strings.Contains(got, `"owner":"ann","queue":"root.default","labels":{"team":"docs"}`) {
+		want := `"owner":"ann","queue":"root.default","labels":{"team":"docs"}`
+		if got := c.get("jobs?id=a"); !strings.Contains(got, want) {
 			t.Errorf("job a is %s", got)
 		}
 		if got := c.get("jobs?id=b"); strings.Contains(got, "owner") {
@@ -318,32 +323,33 @@ func TestQuestionsThatCannotBeAnsweredNameTheField(t *testing.T) {
 	}
 	c.h = h
 	for path, want := range map[string]string{
-		"nothing":                       "there are at, jobs, status, timeline and usage",
-		"usage?by=ownr":                 `did you mean "owner"?`,
-		"usage?by=label:":               "names no label",
-		"usage?by=owner&by=owner":       "has owner twice",
-		"usage?bye=owner":               `did you mean "by"?`,
-		"usage?since=yesterday":         "is neither a time nor a number",
-		"usage?since=-5":                "is before 1970",
-		"usage?since=5&until=5":         "is not behind since",
-		"usage?time_zone=Nowhere":       "write for example Europe/Berlin",
-		"usage?labels=a":                "is not key=value",
-		"usage?limit=-1":                "is negative",
-		"usage?limit=1&limit=2":         "give it once",
-		"timeline?job=a&node=b":         "give at most one of them",
-		"timeline?life=3":               "beside a job or task",
-		"timeline?task=a":               "write JOB.GROUP.INDEX",
-		"timeline?cursor=1":             "give next of the answer before",
-		"timeline?limit=x":              "is no number",
-		"at?part=pods":                  "is none of jobs, nodes, queues and tasks",
-		"at?at=2200-01-01T00:00:00Z":    "is in the future",
-		"at?at=2020-01-01T00:00:00Z":    "does not know that time",
-		"timeline?queue=root..x":        "queue",
-		"jobs?cursor=zz.zz&id=%zz":      "cannot be read",
+		"nothing":                                  "there are at, jobs, status, timeline and usage",
+		"usage?by=ownr":                            `did you mean "owner"?`,
+		"usage?by=label:":                          "names no label",
+		"usage?by=owner&by=owner":                  "has owner twice",
+		"usage?bye=owner":                          `did you mean "by"?`,
+		"usage?since=yesterday":                    "is neither a time nor a number",
+		"usage?since=-5":                           "is before 1970",
+		"usage?since=5&until=5":                    "is not behind since",
+		"usage?time_zone=Nowhere":                  "write for example Europe/Berlin",
+		"usage?labels=a":                           "is not key=value",
+		"usage?limit=-1":                           "is negative",
+		"usage?limit=1&limit=2":                    "give it once",
+		"timeline?job=a&node=b":                    "give at most one of them",
+		"timeline?life=3":                          "beside a job or task",
+		"timeline?task=a":                          "write JOB.GROUP.INDEX",
+		"timeline?cursor=1":                        "give next of the answer before",
+		"timeline?limit=x":                         "is no number",
+		"at?part=pods":                             "is none of jobs, nodes, queues and tasks",
+		"at?at=2200-01-01T00:00:00Z":               "is in the future",
+		"at?at=2020-01-01T00:00:00Z":               "does not know that time",
+		"timeline?queue=root..x":                   "queue",
+		"jobs?cursor=zz.zz&id=%zz":                 "cannot be read",
 		"timeline?job=" + strings.Repeat("a", 300): "job",
 	} {
 		want = strings.ReplaceAll(want, " ", "")
-		if got := strings.ReplaceAll(c.get(path), `\"`, `"`); !strings.Contains(got, want) || !strings.HasPrefix(got, `{"code":`) {
+		got := strings.ReplaceAll(c.get(path), `\"`, `"`)
+		if !strings.Contains(got, want) || !strings.HasPrefix(got, `{"code":`) {
 			t.Errorf("%s: %s; want %s", path, got, want)
 		}
 	}
@@ -383,4 +389,3 @@ func TestTheClusterAtAnInstantComesInPages(t *testing.T) {
 		c.stop()
 	})
 }
-

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// maxPastBytes bounds the clusters of the past that are kept for further pages. The one that was
-	// not asked for longest goes first; a larger one is kept alone.
+	// maxPastBytes bounds the clusters of the past that are kept for further pages. The one that
+	// was not asked for longest goes first; a larger one is kept alone.
 	maxPastBytes = 256 << 20
-	// pastLife is how long a cluster of the past is kept. Events that are older than settled never
-	// change, so what was made of them stays right.
+	// pastLife is how long a cluster of the past is kept. Events that are older than settled are
+	// all there. A younger cluster is kept for its further pages only.
 	pastLife = time.Minute
 	settled  = time.Minute
 	// maxAhead is how much the clocks of callers may be ahead.
@@ -233,7 +233,8 @@ func (m *moment) listJobs(p *page, res *pb.GetClusterAtResponse) {
 		if p.wants(j.ID, len(j.Used)+2) {
 			res.Jobs = append(res.Jobs, &pb.JobAt{
 				Id: j.ID, Owner: j.Owner, Queue: j.Queue, State: jobState(j.State), Submitted: j.Submitted,
-				Waiting: int64(j.Tasks - j.Allocated), Running: int64(j.Allocated), Allocated: wire.ResourcesToProto(j.Used),
+				Waiting: int64(j.Tasks - j.Allocated), Running: int64(j.Allocated),
+				Allocated: wire.ResourcesToProto(j.Used),
 			})
 		}
 	}
@@ -250,6 +251,7 @@ func nodeAt(n *fold.Node) *pb.NodeAt {
 func queueAt(q *fold.Queue) *pb.QueueAt {
 	return &pb.QueueAt{
 		Path: q.Path, Leaf: q.Leaf, Draining: q.Draining, Max: wire.ResourcesToProto(q.Max),
-		Guaranteed: wire.ResourcesToProto(q.Guaranteed), Allocated: wire.ResourcesToProto(q.Allocated), Jobs: int64(q.Jobs),
+		Guaranteed: wire.ResourcesToProto(q.Guaranteed), Allocated: wire.ResourcesToProto(q.Allocated),
+		Jobs: int64(q.Jobs),
 	}
 }

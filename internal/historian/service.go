@@ -83,7 +83,8 @@ func (s *service) answer(ctx context.Context, call string, question func(ctx con
 		}
 		s.h.metrics.count(call, err)
 		code := plimsoll.CodeOf(err)
-		if err != nil && (code == plimsoll.CodeInternal || code == plimsoll.CodeCorrupt) && s.h.cfg.Events.Fault != nil {
+		fault := err != nil && (code == plimsoll.CodeInternal || code == plimsoll.CodeCorrupt)
+		if fault && s.h.cfg.Events.Fault != nil {
 			s.h.cfg.Events.Fault(call, err)
 		}
 	}()

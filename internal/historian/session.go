@@ -16,8 +16,8 @@ import (
 const (
 	// flushAfter is the longest time that an event waits for others of its batch.
 	flushAfter = 200 * time.Millisecond
-	// maxBatchBytes bounds the events of a batch, by eventBytes. The rest of
-	// history.MaxWriteBytes is for what follows from them.
+	// maxBatchBytes bounds the events of a batch, by eventBytes. The fold makes at most half of
+	// history.MaxWriteBytes of them.
 	maxBatchBytes = history.MaxWriteBytes / 4
 	// checkpointEvents and checkpointAfter are the distances of the stored states of the fold: a
 	// question about the past replays at most so many events.
@@ -170,8 +170,8 @@ func (s *session) keepHouse(ctx context.Context) error {
 	return nil
 }
 
-// begin prepares for an event that does not follow the one before: what is missing is a gap, and
-// what is known goes on from the lists, which are read after the event has come.
+// begin prepares for an event that does not follow the one before: there is a gap. The fold goes on
+// from the lists, which are read after the event has come.
 func (s *session) begin(ctx context.Context, instance string, r *client.EventRecord) error {
 	was := s.at
 	gap := &history.Gap{Instance: instance, From: s.newest, To: r.Event.Time}

@@ -66,8 +66,8 @@ func (h *Historian) listOnce(ctx context.Context, into *fold.Snapshot) error {
 	return nil
 }
 
-// replayed makes a fold again: from a stored state, by the events behind it up to an instant in Unix
-// nanoseconds. each is called for every run of events; it may be nil.
+// replayed makes a fold again: from a stored state, by the events behind it up to an instant in
+// Unix nanoseconds. each is called for every run of events; it may be nil.
 func replayed(
 	ctx context.Context, state []byte, replay func(func(history.Events) error) error, lives *lives, until int64,
 	each func(*history.Events),

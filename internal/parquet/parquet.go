@@ -4,9 +4,9 @@
 //	err = w.Write([]any{"wordcount"})
 //	err = w.Close()
 //
-// A file has row groups of at most GroupRows rows and about GroupBytes bytes, with one page for each
-// column: plain values, compressed by zstd. There are no dictionaries, indexes or statistics. Times
-// may be missing; other values may not.
+// A file has row groups of at most GroupRows rows and about GroupBytes bytes, with one page for
+// each column: plain values, compressed by zstd. There are no dictionaries, indexes or statistics.
+// Times may be missing; other values may not.
 //
 // A Writer holds one row group in memory. It belongs to one goroutine, and does not close the file.
 //
