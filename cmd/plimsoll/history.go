@@ -178,10 +178,11 @@ func (f *spanFlags) run(
 		return err
 	}
 	events, err := readTimeline(ctx, c, filter)
-	if err != nil {
+	unknown := plimsoll.CodeOf(err) == plimsoll.CodeNotFound
+	if err != nil && !unknown {
 		return err
 	}
-	if len(events) == 0 && filter.Since == 0 && filter.Until == 0 {
+	if unknown || len(events) == 0 && filter.Since == 0 && filter.Until == 0 {
 		return plimsoll.Errorf(plimsoll.CodeNotFound,
 			"the history has no event of a %s %q; plimsoll history status says since when it knows", kind, id)
 	}

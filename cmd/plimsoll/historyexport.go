@@ -9,6 +9,7 @@ import (
 	"io"
 	"iter"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -306,14 +307,16 @@ func exportJSON(to io.Writer, r exportRows) (n int, err error) {
 
 // exportText returns a value for CSV.
 func exportText(value any) string {
-	at, is := value.(time.Time)
-	switch {
-	case !is:
-		return fmt.Sprint(value)
-	case at.IsZero():
-		return ""
+	switch v := value.(type) {
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	case time.Time:
+		if v.IsZero() {
+			return ""
+		}
+		return v.Format(time.RFC3339Nano)
 	}
-	return at.Format(time.RFC3339Nano)
+	return fmt.Sprint(value)
 }
 
 // exportParquet writes rows in the form of Apache Parquet.

@@ -1,7 +1,9 @@
 package historian
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
@@ -41,17 +43,21 @@ func (s *service) plain() http.Handler {
 				plainError{plimsoll.CodeInvalid.String(), "the history is only read: use GET"})
 			return
 		}
-		var body []byte
+		var body bytes.Buffer
 		err := s.answer(r.Context(), name, func(ctx context.Context) error {
 			parameters, err := url.ParseQuery(r.URL.RawQuery)
 			if err != nil {
 				return plimsoll.Invalid("query", "cannot be read: %v", err)
 			}
 			m, err := question(ctx, parameters)
-			if err == nil {
-				body, err = protojson.Marshal(m)
+			if err != nil {
+				return err
 			}
-			return err
+			encoded, err := protojson.Marshal(m)
+			if err != nil {
+				return err
+			}
+			return json.Compact(&body, encoded) // protojson puts spaces in, some of the time
 		})
 		if err != nil {
 			writeError(w, err)
@@ -59,7 +65,8 @@ func (s *service) plain() http.Handler {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
-		_, _ = w.Write(append(body, '\n')) // the caller went away; there is nobody to tell
+		body.WriteByte('\n')
+		_, _ = w.Write(body.Bytes()) // the caller went away; there is nobody to tell
 	})
 }
 
