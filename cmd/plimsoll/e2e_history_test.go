@@ -26,6 +26,8 @@ import (
 type recordedCell struct {
 	*site
 	user    *client.Client
+	roles   map[string][]string // command lines of the processes
+	history string              // address of the historian
 	running map[string]*daemon
 	mu      struct {
 		sync.Mutex
@@ -43,8 +45,8 @@ type momentSeen struct {
 	queues map[string]string
 }
 
-// roles are the command lines of the processes.
-func (c *recordedCell) roles() map[string][]string {
+// rolesApart returns the command lines of roles in processes of their own.
+func (c *recordedCell) rolesApart() map[string][]string {
 	gateway := func(name string) []string {
 		return []string{
 			"gateway", "--id", name, "--data", c.path(name + ".d"), "--leader", "unix:" + c.path("leader"),
@@ -63,12 +65,24 @@ func (c *recordedCell) roles() map[string][]string {
 }
 
 func (c *recordedCell) startRole(name string) {
-	c.running[name] = start(c.t, c.roles()[name]...)
+	c.running[name] = start(c.t, c.roles[name]...)
+}
+
+// newDev returns a cell of one process.
+func newDev(t *testing.T) *recordedCell {
+	t.Helper()
+	c := &recordedCell{site: newSite(t), running: map[string]*daemon{}}
+	c.roles, c.history = map[string][]string{"dev": c.devArgs()}, c.address
+	c.startRole("dev")
+	c.nodeReady("n1")
+	c.user = c.client()
+	return c
 }
 
 func newRecordedCell(t *testing.T) *recordedCell {
 	t.Helper()
 	c := &recordedCell{site: newSite(t), running: map[string]*daemon{}}
+	c.roles, c.history = c.rolesApart(), "unix:"+c.path("historian")
 	for _, name := range []string{"leader", "g1", "g2", "historian"} {
 		c.startRole(name)
 	}
@@ -166,8 +180,21 @@ func (c *recordedCell) look(ctx context.Context) error {
 // which the events tell; and the cluster at an instant is that of the lists at that time.
 func TestTheHistoryHasEachEventOnce(t *testing.T) {
 	t.Parallel()
+	for name, test := range map[string]struct {
+		begin   func(*testing.T) *recordedCell
+		victims []string
+	}{
+		"roles apart": {newRecordedCell, []string{"historian", "historian", "historian", "g1", "g2", "leader"}},
+		"dev":         {newDev, []string{"dev"}},
+	} {
+		t.Run(name, func(t *testing.T) { test.begin(t).suffer(test.victims) })
+	}
+}
+
+// suffer kills processes while jobs run, and compares the history with the reader in the end.
+func (c *recordedCell) suffer(victims []string) {
+	t := c.t
 	rng := rand.New(rand.NewPCG(testrun.Seed(t), 13))
-	c := newRecordedCell(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var reader sync.WaitGroup
 	reader.Go(func() { _ = c.follow(ctx) })
@@ -181,7 +208,7 @@ func TestTheHistoryHasEachEventOnce(t *testing.T) {
 		if err := c.look(ctx); err != nil {
 			t.Fatal(err)
 		}
-		victim := []string{"historian", "historian", "historian", "g1", "g2", "leader"}[rng.IntN(6)]
+		victim := victims[rng.IntN(len(victims))]
 		c.running[victim].kill()
 		pause(ctx, time.Duration(rng.Int64N(int64(200*time.Millisecond))))
 		c.startRole(victim)
@@ -191,20 +218,20 @@ func TestTheHistoryHasEachEventOnce(t *testing.T) {
 	reader.Wait()
 	events := c.mu.events
 	t.Logf("%d events, %d moments", len(events), len(c.moments))
-	asked := c.clientOf("unix:" + c.path("historian"))
+	asked := c.clientOf(c.history)
 	for range 2 { // and the same once more behind a stop
 		c.compareEvents(asked, events)
 		c.compareUsage(asked, events)
 		c.compareMoments(asked, events)
-		c.running["historian"].kill()
-		c.startRole("historian")
+		c.running[victims[0]].kill()
+		c.startRole(victims[0])
 	}
 }
 
 // settle waits until all jobs have ended, and the reader and the history have their events.
 func (c *recordedCell) settle(ctx context.Context) {
 	c.t.Helper()
-	asked := c.clientOf("unix:" + c.path("historian"))
+	asked := c.clientOf(c.history)
 	eventually(c.t, "all jobs end, and are in the history", func() error {
 		for j, err := range c.user.Jobs(ctx, client.JobFilter{}) {
 			if err != nil || !j.State.Ended() {
@@ -284,6 +311,7 @@ func (c *recordedCell) compareUsage(asked *client.Client, events []client.Histor
 		started, ended, failed uint64
 	}
 	want, since := map[string]*use{"ann": {}, "bob": {}}, map[string]int64{}
+	results := map[string]string{} // of the last attempts
 	for i := range events {
 		e := &events[i].Event
 		if e.Type != plimsoll.EventApp || e.Reference == "" {
@@ -297,8 +325,12 @@ func (c *recordedCell) compareUsage(asked *client.Client, events []client.Histor
 		case e.Change == plimsoll.ChangeRemove && since[e.Reference] != 0 && e.Detail != plimsoll.AppRequest:
 			u.cpu += float64(e.Resources[plimsoll.CPU]) * float64(e.Time-since[e.Reference]) / 1e9
 			delete(since, e.Reference)
+			results[e.Reference] = e.Message
 		case e.Change == plimsoll.ChangeRemove && e.Detail == plimsoll.AppRequest:
 			u.ended++
+			if results[e.Reference] != plimsoll.ResultSucceeded.String() {
+				u.failed++
+			}
 		}
 	}
 	got, err := asked.Usage(c.t.Context(), client.UsageFilter{By: []string{"owner"}})
@@ -311,9 +343,13 @@ func (c *recordedCell) compareUsage(asked *client.Client, events []client.Histor
 			c.t.Errorf("somebody called %q used something: %+v", row.Keys[0], row)
 			continue
 		}
-		if cpu := row.Used[plimsoll.CPU]; math.Abs(cpu-u.cpu) > 1e-6*u.cpu || row.Started != u.started || row.Ended != u.ended {
-			c.t.Errorf("%s used %v milli-core seconds in %d allocations, %d tasks ended; want %+v", row.Keys[0], cpu, row.Started,
-				row.Ended, *u)
+		cpu := row.Used[plimsoll.CPU]
+		got := use{cpu, row.Started, row.Ended, row.Failed}
+		if math.Abs(cpu-u.cpu) <= 1e-6*u.cpu {
+			got.cpu = u.cpu
+		}
+		if got != *u {
+			c.t.Errorf("the usage of %s is %+v; want %+v", row.Keys[0], got, *u)
 		}
 		delete(want, row.Keys[0])
 	}

@@ -35,7 +35,7 @@ func (cmd *historyJobCmd) Run(ctx context.Context, a *app) error {
 	if of.id == "" {
 		return plimsoll.Invalid("job", "is missing; write ID or ID~UID")
 	}
-	if cmd.spanFlags.Count > maxTimeline || cmd.Tasks < 0 {
+	if cmd.Count > maxTimeline || cmd.Tasks < 0 {
 		return plimsoll.Invalid("--tasks", "and -n are numbers from 0 to %d", maxTimeline)
 	}
 	job, err := findHistoryJob(ctx, c, of)

@@ -196,10 +196,7 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	if err := cmd.apply(&cfg.Coordinator.State); err != nil {
 		return err
 	}
-	if cfg.Archive, err = cmd.archiveFlags.parse(&cfg.Coordinator.State); err != nil {
-		return err
-	}
-	if cfg.History, err = cmd.historyFlags.parse(); err != nil {
+	if err := cmd.keep(&cfg); err != nil {
 		return err
 	}
 	cfg.Gateway.AgentAddresses, cfg.Coordinator.Version = agents, buildVersion().Version
@@ -222,6 +219,15 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	return cmd.retire(ctx, a, d)
+}
+
+// keep sets what the archive and the history keep.
+func (cmd *devCmd) keep(cfg *dev.Config) (err error) {
+	if cfg.Archive, err = cmd.archiveFlags.parse(&cfg.Coordinator.State); err != nil {
+		return err
+	}
+	cfg.History, err = cmd.historyFlags.parse()
+	return err
 }
 
 // leaveTimeout bounds the time in which an agent ends an idle supervisor and leaves the cluster.

@@ -15,6 +15,8 @@ import (
 )
 
 // Source is a gateway as a historian uses it. *client.Client implements it.
+//
+//nolint:interfacebloat // one method for each list of the cluster
 type Source interface {
 	// FollowEventPages reads events from an id on.
 	FollowEventPages(ctx context.Context, instance string, start uint64) iter.Seq2[client.EventPage, error]
