@@ -82,6 +82,10 @@ e2e-v2: ## the tests of control groups and of the executor once more, in a virtu
 bench: build ## measure, and print the figures beside the targets
 	@scripts/bench
 
+.PHONY: bench-history
+bench-history: ## build a history of 50,000,000 events, say how long it took, and ask it
+	@PLIMSOLL_HISTORY_EVENTS=50000000 go test -run='^$$' -bench=History -timeout=60m ./internal/history/sqlite
+
 .PHONY: qos-latency
 qos-latency: ## measure a server beside batch work, with and without the QoS agent (3 min, root, a quiet machine)
 	@CGO_ENABLED=0 go build -o bin/latency ./internal/latency

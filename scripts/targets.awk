@@ -69,6 +69,18 @@ BEGIN {
 	want("FullQueue/leaves=992/lanes=10000/beside=true", "ns/op", "<=", 100000, "  the same beside a small request in a leaf that is full by itself: at most 20,000 more")
 	want("SubmitToBound/jobs-of-100", "tasks/s", ">=", 20000, "submit to binding seen at a gateway, 64 submitters, jobs of 100 tasks")
 	want("SubmitToBound/jobs-of-1", "tasks/s", ">=", 4000, "the same, jobs of one task")
+	# The history: events in batches of 10,000, each on the disk when it is acknowledged; and questions to 5,000,000 events of one day.
+	for (k = 1; k <= split("100 30 1", shapes, " "); k++)
+		want("Ingest/tasks=" shapes[k], "events/s", ">=", 50000, "events taken into a history, jobs of " shapes[k] " tasks")
+	for (k = 1; k <= split("100 1", shapes, " "); k++) {
+		asked = "History/tasks=" shapes[k] "/"
+		want(asked "timeline-of-a-job", "ns/op", "<=", 20000000, "timeline of a job of " shapes[k] " tasks, in a history of 5,000,000 events")
+		want(asked "timeline-of-a-job", "p99-ms", "", 0, "  its p99")
+		want(asked "usage/by=owner", "ns/op", "<=", 200000000, "  the day's usage by owner")
+		want(asked "usage/by=owner", "p99-ms", "", 0, "  its p99")
+		want(asked "at", "ns/op", "", 0, "  the state at a time, with the events to replay")
+		want(asked "build", "s", "", 0, "  building it, in seconds")
+	}
 	# The archive: a leader that lets jobs live, with it and without it by turns, and a gateway beside 1,000,000 jobs that have ended.
 	want("Archiving/jobs-of-1/full", "archived-jobs/s", ">=", 5000, "jobs of one task, from submit to archive, over 200,000 of them")
 	want("Archiving/jobs-of-1/rate=5000", "x-jobs/s", ">=", 0.95, "  jobs/s over those of a leader without an archive, at 5,000/s")

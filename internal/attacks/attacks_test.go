@@ -29,6 +29,7 @@ var attacks = []attack{
 	{"A3", "requests that are never finished", halfRequests},
 	{"A3", "connections that say nothing", silentConnections},
 	{"A3", "streams that are never read", unreadStreams},
+	{"A3", "streams of events, and all history over and over", eventStreams},
 	{"A5", "names of resources that nothing has", madeUpResources},
 	{"A6", "dry runs from many callers", dryRuns},
 	{"A7", "registrations of a stranger", strangeRegistrations},

@@ -217,15 +217,15 @@ func BenchmarkHeld(b *testing.B) {
 	})
 }
 
-// held reports the memory of the value that make returns, and the median duration of collections
+// held reports the memory of the value that hold returns, and the median duration of collections
 // beside it.
-func held(b *testing.B, events int, make func() any) {
+func held(b *testing.B, events int, hold func() any) {
 	b.Helper()
 	for b.Loop() {
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		v := make()
+		v := hold()
 		runtime.GC()
 		var took []time.Duration
 		for range 9 {

@@ -91,6 +91,7 @@ func (k Kind) open(path string, write bool, cache int) (*Conn, error) {
 	return c, nil
 }
 
+// Close gives up the file.
 func (c *Conn) Close() error {
 	var failed []error
 	for _, s := range c.statements {

@@ -66,11 +66,12 @@ type ConnectionsConfig struct {
 // once a request on it came from one (see CallerOf).
 //
 // When there is no room for a new connection, another of the same kind is closed for it. That is
-// the oldest that has never sent a whole request, or else the one that has been idle longest. If
-// there is none, it is one that has not read its answer for five seconds, or else the new one
-// itself. Connections of agents that were served, and those with a request or stream under way
-// whose answer is read, are never closed for others. Streams take at most three quarters of the
-// users' connections.
+// the oldest that has never sent a whole request, or the one that has been idle longest: of these
+// two, the kind of which there are more. So neither fills the room of the other, and a new
+// connection has time to ask for something. If there is none, it is one that has not read its
+// answer for five seconds, or else the new one itself. Connections of agents that were served, and
+// those with a request or stream under way whose answer is read, are never closed for others.
+// Streams take at most three quarters of the users' connections.
 type Connections struct {
 	cfg   ConnectionsConfig
 	began time.Time
@@ -253,8 +254,11 @@ func (c *Connections) freeDescriptor(caller Caller) {
 // restricts the search to its connections. The caller holds mu.
 func (c *Connections) dispensable(p *pool, peer netip.Addr) *conn {
 	lists := []*list.List{&p.fresh, &p.idle}
-	if p == &c.mu.agents {
+	switch {
+	case p == &c.mu.agents:
 		lists = lists[:1]
+	case p.idle.Len() > p.fresh.Len():
+		lists[0], lists[1] = lists[1], lists[0]
 	}
 	for _, l := range lists {
 		for e := l.Front(); e != nil; e = e.Next() {

@@ -170,8 +170,24 @@ func TestAConnectionThatSentNoWholeRequestGivesWayToANewOne(t *testing.T) {
 	}
 }
 
-// An idle one goes after those that never sent a whole request, and one with a request under way
-// never.
+// Connections that were answered once and fill the room must not keep new ones out: each new one
+// would be closed for the next before its request has come.
+func TestNewConnectionsGetTimeToAskBesideIdleOnes(t *testing.T) {
+	inBounds(t, transport.ConnectionsConfig{Users: 4}, lasting, func(b *bounded) {
+		idle := []*reader{b.open(getRequest), b.open(getRequest), b.open(getRequest), b.open(getRequest)}
+		first, second := b.open(""), b.open("")
+		if !first.alive() || !second.alive() || idle[0].alive() || idle[1].alive() {
+			t.Errorf("alive: the new ones %t and %t, the idle ones %t and %t", first.alive(), second.alive(),
+				idle[0].alive(), idle[1].alive())
+		}
+		if third := b.open(""); first.alive() || !second.alive() || !third.alive() || !idle[2].alive() {
+			t.Error("of as many that are silent as are idle, the oldest that is silent is closed")
+		}
+	})
+}
+
+// Of as many idle ones as silent ones, the silent ones go first. One with a request under way
+// stays.
 func TestAnIdleConnectionGivesWayAndABusyOneDoesNot(t *testing.T) {
 	inBounds(t, transport.ConnectionsConfig{Users: 3}, lasting, func(b *bounded) {
 		busy, idle, silent := b.open("GET /watch HTTP/1.1\r\nHost: x\r\n\r\n"), b.open(getRequest), b.open("")

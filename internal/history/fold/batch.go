@@ -122,7 +122,7 @@ func (f *Fold) index(e *plimsoll.Event) {
 func (f *Fold) list(o history.Object, mark *uint64) {
 	b := &f.batch
 	switch {
-	case mark != nil && *mark == b.number, mark == nil && b.others[o]:
+	case mark != nil && *mark == b.number, b.others[o]: // perhaps before it was known
 		return
 	case mark != nil:
 		*mark = b.number

@@ -304,7 +304,7 @@ func (d *decoder) amounts() []amount {
 		}
 		list = append(list, a)
 	}
-	if slices.Equal(list, d.amount) {
+	if d.amount != nil && slices.Equal(list, d.amount) {
 		return d.amount
 	}
 	d.amount = list

@@ -300,8 +300,12 @@ var readCases = []testCase{
 	{"a question without sense names the field", func(t tester, h Harness, _ uint64) {
 		o := open(t, h)
 		for _, q := range []history.TimelineQuery{
-			{Limit: -1}, {Limit: history.MaxPage + 1}, {Task: "a.b.1"}, {Object: history.Object{Kind: 9, ID: "a"}},
-			{Object: history.Object{Kind: history.KindNode, ID: "a", Life: 1}}, {After: history.Cursor{Chunk: -1}},
+			{Limit: -1},
+			{Limit: history.MaxPage + 1},
+			{Task: "a.b.1"},
+			{Object: history.Object{Kind: 9, ID: "a"}},
+			{Object: history.Object{Kind: history.KindNode, ID: "a", Life: 1}},
+			{After: history.Cursor{Chunk: -1}},
 		} {
 			_, err := o.r.Timeline(t.Context(), q)
 			refused(t, fmt.Sprintf("%+v", q), plimsoll.CodeInvalid, err)
@@ -312,6 +316,29 @@ var readCases = []testCase{
 		}
 		_, err := o.r.Jobs(t.Context(), history.JobQuery{Limit: -1})
 		refused(t, "a negative limit", plimsoll.CodeInvalid, err)
+	}},
+	{"jobs are found by time, in whatever order they come", func(t tester, h Harness, seed uint64) {
+		o, rng := open(t, h), rand.New(rand.NewPCG(seed, 7))
+		count := testrun.Count(60, 100, 1000)
+		for i := range count {
+			b := batchOf(uint64(i), jobEvent("a", plimsoll.ChangeSet, int64(i)))
+			for range rng.IntN(5) {
+				j := history.Job{Life: 1 + rng.Int64N(150), ID: "a", Submitted: start + rng.Int64N(1e12)}
+				if i < count/2 { // in an order that is nearly that of the lives
+					j.Submitted = start + j.Life*1e10 + rng.Int64N(5e10)
+				}
+				if rng.IntN(3) > 0 {
+					j.Ended = j.Submitted + rng.Int64N(1e11)
+				}
+				b.Jobs = append(b.Jobs, j)
+			}
+			o.write(t, b)
+			q := history.JobQuery{From: start + rng.Int64N(1e12), Limit: 1 + rng.IntN(100)}
+			if rng.IntN(2) == 0 {
+				q.Until = q.From + rng.Int64N(2e11)
+			}
+			o.sameJobs(t, q)
+		}
 	}},
 	{"days are those of the zone", func(t tester, h Harness, _ uint64) {
 		o, zone := open(t, h), time.FixedZone("far", 5*3600+1800)

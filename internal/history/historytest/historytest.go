@@ -18,6 +18,7 @@ package historytest
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -114,7 +115,7 @@ func (o *historyOf) write(t tester, b *history.Batch) {
 func (o *historyOf) same(t tester) {
 	t.Helper()
 	got, err := o.r.Status(t.Context())
-	want, _ := o.model.Status(t.Context()) //nolint:errcheck // it never fails
+	want, _ := o.model.Status(t.Context()) // it never fails
 	if err != nil || (got.Bytes <= 0) && got.Events > 0 {
 		t.Fatalf("the status is %+v, %v", got, err)
 	}
@@ -131,6 +132,9 @@ func (o *historyOf) same(t tester) {
 // differ ends the case if two answers are not the same.
 func differ(t tester, what string, got, want any) {
 	t.Helper()
+	if reflect.DeepEqual(got, want) { // much faster than the next
+		return
+	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("%s differs (-want +got):\n%s", what, diff)
 	}

@@ -26,8 +26,10 @@
 // fails with CodeExhausted. A page of jobs costs its jobs and the lives that its filters leave out,
 // at most 20,000.
 //
-// All folds of the last day stay, and older ones at distances of 100,000 events: at most 4,096 of
-// them, and 1 GiB. So At replays at most 100,000 events, or those between two folds as they were
-// written. Memory: 32 MiB of pages for a Writer, 4 MiB for each of a Reader's four connections, and
+// All folds of the last day stay, and older ones at distances of 200,000 events: at most 4,096 of
+// them, in 1 GiB and a quarter of the retention's bytes. So At replays at most 200,000 events, or
+// those between two folds as they were written. Beyond those bounds the folds that leave the
+// shortest distance go first. Retention.Bytes does not bound jobs and sums, which Usage bounds.
+// Memory: 32 MiB of pages for a Writer, 4 MiB for each of a Reader's four connections, and
 // the answers.
 package sqlite

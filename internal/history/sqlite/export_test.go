@@ -49,3 +49,13 @@ func Run(w *Writer, statement string) error { return w.c.Run(context.Background(
 func Thin(w *Writer, age time.Duration, distance int64, count int, bytes int64) {
 	w.sizes.folds = thinning{age: int64(age), distance: distance, count: count, bytes: bytes}
 }
+
+// Folds returns how many folds are kept.
+func Folds(w *Writer) (int64, error) {
+	row, err := w.c.First("SELECT count(*) FROM fold")
+	if err != nil {
+		return 0, err
+	}
+	n, _ := row[0].(int64)
+	return n, nil
+}

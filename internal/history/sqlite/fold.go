@@ -75,20 +75,31 @@ func (w *Writer) writeFold(h *head, fold []byte) error {
 	if err != nil {
 		return err //nolint:wrapcheck // it says what was done
 	}
+	_, _, err = w.thin(&w.sizes.folds)
+	return err
+}
+
+// thin drops the folds that a rule does not keep, in a bounded step.
+func (w *Writer) thin(rule *thinning) (changed, more bool, err error) {
 	folds := []foldHead{}
 	err = w.c.Rows(func(row []driver.Value) error {
 		folds = append(folds, foldHeadOf(row))
 		return nil
 	}, "SELECT time, chunk, total, gap, bytes FROM fold INDEXED BY fold_time ORDER BY time, chunk")
 	if err != nil {
-		return err //nolint:wrapcheck // it says what was done
+		return false, false, err //nolint:wrapcheck // it says what was done
 	}
-	for _, f := range w.sizes.folds.drop(folds) {
-		if _, err := w.c.Exec("DELETE FROM fold WHERE chunk = ?", f.chunk); err != nil {
-			return err //nolint:wrapcheck // it says what was done
+	freed := int64(0)
+	for _, f := range rule.drop(folds) {
+		if freed >= w.sizes.trimmed {
+			return true, true, nil
 		}
+		if _, err := w.c.Exec("DELETE FROM fold WHERE chunk = ?", f.chunk); err != nil {
+			return false, false, err //nolint:wrapcheck // it says what was done
+		}
+		freed += f.bytes
 	}
-	return nil
+	return freed > 0, false, nil
 }
 
 // leastNeeded returns which of the folds before the newest leaves the least distance when it goes.

@@ -23,7 +23,8 @@ CREATE TABLE job (
 CREATE INDEX job_id ON job(id, life);
 CREATE INDEX job_owner ON job(owner, life);
 CREATE INDEX job_queue ON job(queue, life);
-CREATE INDEX job_ended ON job(ended, life);
+CREATE INDEX job_ended ON job(ended, life) WHERE ended > 0;
+CREATE INDEX job_running ON job(life) WHERE ended = 0;
 CREATE TABLE usage_owner (
   hour INTEGER NOT NULL, owner TEXT NOT NULL, queue TEXT NOT NULL, sums BLOB NOT NULL,
   PRIMARY KEY (hour, owner, queue)
@@ -75,7 +76,7 @@ type sizes struct {
 // usual has the sizes outside of tests.
 var usual = sizes{
 	timeline: 500_000, jobs: 20_000, usage: 500_000, groups: 64 << 20, trim: 2000, trimmed: 16 << 20,
-	folds: thinning{age: 24 * 3600e9, distance: 100_000, count: 4096, bytes: 1 << 30},
+	folds: thinning{age: 24 * 3600e9, distance: 200_000, count: 4096, bytes: 1 << 30},
 }
 
 // state is the one row that each Write reads and writes.
@@ -94,12 +95,19 @@ type state struct {
 	peak     int64 // time of the latest event
 	behind   int64 // how far an event's time was behind the latest one before it, at most
 	partial  int64 // 1: something was before the first event, or was trimmed
+
+	submitPeak  int64 // time of the latest submit of any life
+	submitFirst int64 // time of the earliest one
+	// submitBehind is at least the time by which a submit was before that of a lower life.
+	submitBehind int64
+	longest      int64 // time between the submit and the end of any life, at most
 }
 
 // numbers returns the fields behind the instance, in the order in which they are stored.
 func (s *state) numbers() []*int64 {
 	return []*int64{
 		&s.chunks, &s.total, &s.events, &s.jobs, &s.lives, &s.since, &s.newest, &s.peak, &s.behind, &s.partial,
+		&s.submitPeak, &s.submitFirst, &s.submitBehind, &s.longest,
 	}
 }
 

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql/driver"
-	"math"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/history"
@@ -266,106 +265,4 @@ func (c *conn) job(life int64) (*history.Job, error) {
 		return nil, err //nolint:wrapcheck // it says what was done
 	}
 	return c.decodeJob(life, row[0])
-}
-
-// Jobs implements history.Reader.
-func (r *Reader) Jobs(ctx context.Context, q history.JobQuery) (page history.Page[history.Job], err error) {
-	if err := q.Check(); err != nil {
-		return page, err //nolint:wrapcheck // it names the field
-	}
-	err = r.view(ctx, func(ctx context.Context, c *conn) error { return c.jobs(ctx, &q, &page) })
-	if err != nil {
-		return history.Page[history.Job]{}, err
-	}
-	return page, nil
-}
-
-// jobRows is how many rows of jobs are read at once.
-const jobRows = 100
-
-// jobs walks the lives of a query from the newest on.
-func (c *conn) jobs(ctx context.Context, q *history.JobQuery, page *history.Page[history.Job]) error {
-	query, values := "SELECT life, value FROM job WHERE life < ? ORDER BY life DESC LIMIT ?", []driver.Value{}
-	switch queue, exact, err := c.onlyQueue(q.Queue); {
-	case err != nil:
-		return err
-	case q.ID != "":
-		query = "SELECT life, value FROM job WHERE id = ? AND life < ? ORDER BY life DESC LIMIT ?"
-		values = append(values, q.ID)
-	case q.Owner != "":
-		query = "SELECT life, value FROM job WHERE owner = ? AND life < ? ORDER BY life DESC LIMIT ?"
-		values = append(values, q.Owner)
-	case exact:
-		query = "SELECT life, value FROM job WHERE queue = ? AND life < ? ORDER BY life DESC LIMIT ?"
-		values = append(values, queue)
-	}
-	below := int64(math.MaxInt64)
-	if q.After.Chunk > 0 {
-		below = q.After.Chunk
-	}
-	bytes, looked := 0, 0
-	for {
-		if err := kind.Ended(ctx); err != nil {
-			return err //nolint:wrapcheck // it says what was done
-		}
-		var jobs []*history.Job
-		err := c.Rows(func(row []driver.Value) error {
-			life, _ := row[0].(int64)
-			j, err := c.decodeJob(life, row[1])
-			jobs = append(jobs, j)
-			return err
-		}, query, append(values[:len(values):len(values)], below, int64(jobRows))...)
-		if err != nil {
-			return err //nolint:wrapcheck // it says what was done
-		}
-		for _, j := range jobs {
-			met, full := q.Meets(j), looked >= c.sizes.jobs
-			if met {
-				bytes += j.Bytes()
-				full = full || len(page.Rows) >= q.Limit || len(page.Rows) > 0 && bytes > history.MaxPageBytes
-			}
-			if full {
-				page.Next = history.Cursor{Chunk: below}
-				return nil
-			}
-			if met {
-				page.Rows = append(page.Rows, *j)
-			}
-			looked++
-			below = j.Life
-		}
-		if len(jobs) < jobRows {
-			return nil
-		}
-	}
-}
-
-// onlyQueue returns the one queue with jobs among a queue and those below it. exact is false if
-// there are several, and without a queue.
-func (c *conn) onlyQueue(queue string) (only string, exact bool, err error) {
-	if queue == "" {
-		return "", false, nil
-	}
-	count := 0
-	for _, query := range []string{
-		"SELECT queue FROM job WHERE queue = ?1 LIMIT 1",
-		"SELECT min(queue) FROM job WHERE queue > ?1 || '.' AND queue < ?1 || '/'",
-		"SELECT max(queue) FROM job WHERE queue > ?1 || '.' AND queue < ?1 || '/'",
-	} {
-		row, err := c.First(query, queue)
-		if err != nil {
-			return "", false, err //nolint:wrapcheck // it says what was done
-		}
-		if row == nil {
-			continue
-		}
-		if found, ok := row[0].(string); ok && found != only {
-			only = found
-			count++
-		}
-	}
-	if count == 0 {
-		return queue, true, nil
-	}
-	return only, count == 1, nil
 }

@@ -14,7 +14,7 @@ import (
 func (w *Writer) Trim(ctx context.Context, keep history.Retention, now int64) (more bool, err error) {
 	err = w.change(ctx, func(s *state) (bool, error) {
 		t := &trimmer{ctx: ctx, w: w, s: s, keep: keep, now: now}
-		for _, step := range []func() error{t.trimChunks, t.trimFolds, t.trimSums, t.trimJobs} {
+		for _, step := range []func() error{t.thinFolds, t.trimChunks, t.trimFolds, t.trimSums, t.trimJobs} {
 			if err := step(); err != nil {
 				return false, err
 			}
@@ -41,6 +41,22 @@ type trimmer struct {
 
 	changed bool
 	more    bool
+}
+
+// foldPart is the part of the bytes of a history that its folds may take.
+const foldPart = 4
+
+// thinFolds drops folds if they take too large a part: they are larger than the events between
+// them.
+func (t *trimmer) thinFolds() error {
+	if t.keep.Bytes == 0 {
+		return nil
+	}
+	rule := t.w.sizes.folds
+	rule.bytes = min(rule.bytes, t.keep.Bytes/foldPart)
+	changed, more, err := t.w.thin(&rule)
+	t.changed, t.more = t.changed || changed, t.more || more
+	return err
 }
 
 // trimChunks removes the oldest chunks, up to the one of the newest fold.

@@ -126,12 +126,10 @@ func (s *summing) ofJob(from, until int64) error {
 	if len(lives) == 0 {
 		return plimsoll.Errorf(plimsoll.CodeNotFound, "the history has no job %q", s.q.Job)
 	}
-	bounds, err := s.c.First("SELECT min(hour), max(hour) FROM usage_job WHERE hour >= ? AND hour < ?", from, until)
-	if err != nil || bounds[0] == nil {
-		return err //nolint:wrapcheck // it says what was done
+	lowest, highest, err := s.hours(from, until)
+	if err != nil {
+		return err
 	}
-	lowest, _ := bounds[0].(int64)
-	highest, _ := bounds[1].(int64)
 	for _, life := range lives {
 		j, err := s.job(life)
 		if err != nil {
@@ -158,6 +156,28 @@ func (s *summing) ofJob(from, until int64) error {
 		}
 	}
 	return nil
+}
+
+// hours returns the first and the last hour from one on and before another with use by a job. If
+// there is none, the last is the lower one.
+func (s *summing) hours(from, until int64) (lowest, highest int64, err error) {
+	lowest, highest = 0, -1
+	for _, bound := range []struct {
+		query string
+		hour  *int64
+	}{
+		{"SELECT min(hour) FROM usage_job WHERE hour >= ? AND hour < ?", &lowest},
+		{"SELECT max(hour) FROM usage_job WHERE hour >= ? AND hour < ?", &highest},
+	} {
+		row, err := s.c.First(bound.query, from, until)
+		if err != nil {
+			return 0, 0, err //nolint:wrapcheck // it says what was done
+		}
+		if hour, ok := row[0].(int64); ok {
+			*bound.hour = hour
+		}
+	}
+	return lowest, highest, nil
 }
 
 func hourOf(nanos int64) int64 {
@@ -287,7 +307,7 @@ func (s *summing) makeKey(f *facts) {
 	}
 	s.key, s.parts = s.key[:0], s.parts[:0]
 	for _, by := range s.q.By {
-		part := ""
+		var part string
 		switch by {
 		case history.ByOwner:
 			part = f.owner

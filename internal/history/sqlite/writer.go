@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"errors"
@@ -271,43 +272,70 @@ func (c *conn) name(o object) (int64, error) {
 	return n, nil
 }
 
-// writeJobs writes the rows of lives. The indexes are touched only if a fact in them has changed.
+// writeJobs writes the rows of lives, in their order.
 func (w *Writer) writeJobs(s *state, jobs []history.Job) error {
+	jobs = slices.Clone(jobs)
+	slices.SortStableFunc(jobs, func(a, b history.Job) int { return cmp.Compare(a.Life, b.Life) })
 	for i := range jobs {
-		j := &jobs[i]
-		value := encodeJob(j)
-		var row []driver.Value
-		if j.Life <= s.lives {
-			var err error
-			if row, err = w.c.First("SELECT value FROM job WHERE life = ?", j.Life); err != nil {
-				return err //nolint:wrapcheck // it says what was done
-			}
+		if err := w.writeJob(s, &jobs[i]); err != nil {
+			return fmt.Errorf("job %s: %w", jobs[i].ID, err)
 		}
-		var was *history.Job
-		if row == nil {
-			s.jobs++
-		} else {
-			var err error
+	}
+	return nil
+}
+
+// noteTimes keeps how far the submits of lives may be out of order, and how long a life may last.
+// was is the life as it was before; nil: it is new.
+func (s *state) noteTimes(j, was *history.Job) {
+	if was == nil || was.Submitted != j.Submitted {
+		if s.lives == 0 {
+			s.submitPeak, s.submitFirst = j.Submitted, j.Submitted
+		}
+		s.submitBehind = max(s.submitBehind, s.submitPeak-j.Submitted)
+		if j.Life <= s.lives { // higher ones may have any submit
+			s.submitBehind = max(s.submitBehind, j.Submitted-s.submitFirst)
+		}
+		s.submitPeak, s.submitFirst = max(s.submitPeak, j.Submitted), min(s.submitFirst, j.Submitted)
+	}
+	if j.Ended > 0 {
+		s.longest = max(s.longest, j.Ended-j.Submitted)
+	}
+}
+
+// writeJob writes the row of a life. Only the indexes of facts that have changed are touched.
+func (w *Writer) writeJob(s *state, j *history.Job) error {
+	var was *history.Job
+	value := encodeJob(j)
+	if j.Life <= s.lives {
+		row, err := w.c.First("SELECT value FROM job WHERE life = ?", j.Life)
+		if err != nil {
+			return err //nolint:wrapcheck // it says what was done
+		}
+		if row != nil {
+			if old, _ := row[0].([]byte); bytes.Equal(old, value) {
+				return nil
+			}
 			if was, err = w.c.decodeJob(j.Life, row[0]); err != nil {
 				return err
 			}
-			if old, _ := row[0].([]byte); bytes.Equal(old, value) {
-				continue
-			}
 		}
-		var err error
-		if was != nil && was.ID == j.ID && was.Owner == j.Owner && was.Queue == j.Queue && was.Ended == j.Ended {
-			_, err = w.c.Exec("UPDATE job SET value = ? WHERE life = ?", value, j.Life)
-		} else {
-			_, err = w.c.Exec("INSERT OR REPLACE INTO job VALUES (?, ?, ?, ?, ?, ?)", j.Life, j.ID, j.Owner, j.Queue,
-				j.Ended, value)
-		}
-		if err != nil {
-			return fmt.Errorf("job %s: %w", j.ID, err)
-		}
-		s.lives = max(s.lives, j.Life)
 	}
-	return nil
+	if was == nil {
+		s.jobs++
+	}
+	s.noteTimes(j, was)
+	s.lives = max(s.lives, j.Life)
+	var err error
+	switch same := was != nil && was.ID == j.ID && was.Owner == j.Owner && was.Queue == j.Queue; {
+	case same && was.Ended == j.Ended:
+		_, err = w.c.Exec("UPDATE job SET value = ? WHERE life = ?", value, j.Life)
+	case same:
+		_, err = w.c.Exec("UPDATE job SET ended = ?, value = ? WHERE life = ?", j.Ended, value, j.Life)
+	default:
+		_, err = w.c.Exec("INSERT OR REPLACE INTO job VALUES (?, ?, ?, ?, ?, ?)", j.Life, j.ID, j.Owner, j.Queue,
+			j.Ended, value)
+	}
+	return err //nolint:wrapcheck // it says what was done
 }
 
 // writeGap writes a gap, and joins the oldest two if there are more than Status tells.
