@@ -24,10 +24,11 @@ func TestReplicationListenerWantsItsToken(t *testing.T) {
 	start(t, "coordinator", "--data", s.path("store"), "--listen", leader).says("msg=leading")
 	start(t, "gateway", "--id", "relay", "--data", s.path("relay"), "--leader", leader, "--listen", "127.0.0.1:0",
 		"--no-token", "--listen-replication", replication).says("following the leader")
-	own, err := token.Load(token.Gateway, filepath.Join(s.path("relay"), token.Gateway.FileName()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	var own token.Token
+	eventually(t, "read the relay's token, made once it listens", func() (err error) {
+		own, err = token.Load(token.Gateway, filepath.Join(s.path("relay"), token.Gateway.FileName()))
+		return err
+	})
 	leaders, err := token.Load(token.Gateway, filepath.Join(s.path("store"), token.Gateway.FileName()))
 	if err != nil {
 		t.Fatal(err)

@@ -68,9 +68,11 @@ type told struct {
 	seen  sums                  // by the test
 	open  map[string]opened     // tasks on nodes, by their ids
 
-	requests       map[string]int64 // newest request of each task
-	started, ended uint64           // as the fold counts them
-	starts, ends   uint64           // as the events tell them
+	requests map[string]int64  // newest request of each task
+	waiting  map[string]bool   // tasks that had no allocation since
+	results  map[string]string // of the last attempt of each task
+	counted  history.Sums      // by the fold, without usage
+	counts   history.Sums      // by the test, the same
 
 	late, missing lateFold
 }
@@ -124,7 +126,8 @@ func newTold(w *world, seed uint64) *told {
 	return &told{
 		w: w, rng: rand.New(rand.NewPCG(seed, 3)), fold: historyfold.New(), heads: map[headKey]history.Job{},
 		lives: map[int64]history.Job{}, used: sums{}, seen: sums{}, open: map[string]opened{},
-		requests: map[string]int64{}, missing: lateFold{gap: true},
+		requests: map[string]int64{}, waiting: map[string]bool{}, results: map[string]string{},
+		missing: lateFold{gap: true},
 	}
 }
 
@@ -205,14 +208,24 @@ func (k *told) apply(events []plimsoll.Event) {
 }
 
 func (k *told) countEvent(e *plimsoll.Event) {
+	task := e.Reference
 	switch {
-	case e.Type != plimsoll.EventApp:
+	case e.Type != plimsoll.EventApp || task == "":
 	case e.Change == plimsoll.ChangeAdd && e.Detail == plimsoll.AppRequest:
-		k.requests[e.Reference] = e.Time
+		k.requests[task], k.waiting[task] = e.Time, true
 	case e.Change == plimsoll.ChangeAdd && e.Detail == plimsoll.AppAlloc:
-		k.starts++
-	case e.Change == plimsoll.ChangeRemove && (e.Detail == plimsoll.AppRequest || e.Detail == plimsoll.RequestCancel):
-		k.ends++
+		k.counts.Started++
+		if k.waiting[task] {
+			k.counts.Waits.Note(e.Time - k.requests[task])
+			delete(k.waiting, task)
+		}
+	case e.Detail == plimsoll.AppRequest || e.Detail == plimsoll.RequestCancel:
+		k.counts.Ended++
+		if e.Detail == plimsoll.RequestCancel || k.results[task] != plimsoll.ResultSucceeded.String() {
+			k.counts.Failed++
+		}
+	default:
+		k.results[task] = e.Message
 	}
 }
 
@@ -222,7 +235,9 @@ func (k *told) add(r *historyfold.Result) {
 	}
 	addRollups(k.used, r, k.lives)
 	for i := range r.Rollups {
-		k.started, k.ended = k.started+r.Rollups[i].Sums.Started, k.ended+r.Rollups[i].Sums.Ended
+		sums := r.Rollups[i].Sums
+		sums.Used = nil
+		k.counted.Add(&sums)
 	}
 }
 
@@ -278,8 +293,9 @@ func (k *told) checkUsage() {
 	if diff := differences(k.used, want); diff != "" {
 		k.w.t.Fatalf("the fold counts another usage: %s", diff)
 	}
-	if k.started != k.starts || k.ended != k.ends {
-		k.w.t.Fatalf("%d were started and %d ended; the fold counts %d and %d", k.starts, k.ends, k.started, k.ended)
+	k.counted.Used = nil
+	if diff := cmp.Diff(k.counts, k.counted); diff != "" {
+		k.w.t.Fatalf("the fold counts other tasks or waits:\n%s", diff)
 	}
 }
 

@@ -159,6 +159,16 @@ func (f *Fold) row(j *job, at int64) *row {
 	return &b.rows[i]
 }
 
+// hasRow reports whether row makes none.
+func (f *Fold) hasRow(j *job, at int64) bool {
+	if j.rowOf != f.batch.number {
+		return false
+	}
+	hour := at / nanosPerHour * secondsPerHour
+	_, found := f.batch.byHour[hourOf{j.Life, hour}]
+	return found || f.batch.rows[j.row].hour == hour
+}
+
 func (r *row) add(name string, a history.Amount) (bytes int) {
 	for i := range r.used {
 		if r.used[i].name == name {

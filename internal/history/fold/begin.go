@@ -104,7 +104,8 @@ func Begin(s *Snapshot, at int64) *Fold {
 // that was known last. The next calls of Apply tell what has changed.
 func (f *Fold) Gap(s *Snapshot, at int64) {
 	f.clock = max(f.clock, at)
-	f.batch = batch{number: f.batch.number, spent: MaxResultBytes} // all usage is owed
+	f.beginBatch()
+	f.batch.spent = MaxResultBytes // so all usage is owed
 	f.settleAhead()
 	for g := f.open.first; g != nil; g = g.next {
 		f.count(g)

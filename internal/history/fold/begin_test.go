@@ -49,9 +49,10 @@ func TestALateFoldCountsFromItsBeginning(t *testing.T) {
 		listedTask{2, 2 * second, 106 * second},   // the same, in a second attempt
 		listedTask{4, 2 * second, 0},              // waits
 		listedTask{5, 101 * second, 102 * second}, // is requested and bound in between
+		listedTask{6, 2 * second, 100 * second},   // is bound in the last turn before, or the first
 	), 100*second), newHistory()
 	h.apply(t, f, nil, all(
-		requested(101*second, "j.g.5"), bound(102*second, "j.g.5", "n"),
+		bound(100*second, "j.g.6", "n"), requested(101*second, "j.g.5"), bound(102*second, "j.g.5", "n"),
 		ended(104*second, "j.g.3", "n", plimsoll.ResultSucceeded), // is not in the list any more
 		bound(105*second, "j.g.1", "n"),
 		released(105*second, "j.g.2", "n", plimsoll.ResultFailed), bound(106*second, "j.g.2", "n"),
@@ -59,14 +60,14 @@ func TestALateFoldCountsFromItsBeginning(t *testing.T) {
 		ended(120*second, "j.g.0", "n", plimsoll.ResultSucceeded),
 		bound(122*second, "j.g.4", "n"),
 	)...)
-	if got, want := h.seconds(1), float64(20+17+5+16+4+20); got != want {
+	if got, want := h.seconds(1), float64(20+17+5+16+4+20+22); got != want {
 		t.Errorf("job j has used %v s, want %v", got, want)
 	}
 	if got := h.seconds(2); got != 14 {
 		t.Errorf("job k has used %v s, want 14", got)
 	}
-	if s := h.sums(0); s.Started != 5 || s.Ended != 2 || s.Failed != 0 {
-		t.Errorf("%d started, %d ended, %d failed; want 5, 2, 0", s.Started, s.Ended, s.Failed)
+	if s := h.sums(0); s.Started != 6 || s.Ended != 2 || s.Failed != 0 {
+		t.Errorf("%d started, %d ended, %d failed; want 6, 2, 0", s.Started, s.Ended, s.Failed)
 	}
 	if w := h.sums(0).Waits; w.Count != 3 || w.Total != history.AmountOf(1, (1+1+120)*second) {
 		t.Errorf("%d waits of %v; want those of j.g.5, k.g.0 and j.g.4", w.Count, w.Total)

@@ -16,6 +16,7 @@ type node struct {
 	closed   bool  // by its agent
 	tasks    int32 // that have it in task.node
 	listed   uint64
+	number   int // in the encoded fold
 }
 
 // queue is a queue.

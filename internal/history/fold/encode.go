@@ -1,8 +1,10 @@
 package fold
 
 import (
+	"cmp"
 	"encoding/binary"
 	"hash/crc32"
+	"maps"
 	"slices"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -50,12 +52,12 @@ const (
 // AppendState appends the encoded fold to dst. Equal folds have equal bytes.
 func (f *Fold) AppendState(dst []byte) []byte {
 	start := len(dst)
-	e := encoder{data: append(dst, version), texts: map[string]int{}, nodes: map[*node]int{}}
+	e := encoder{data: append(dst, version), texts: map[string]int{}}
 	e.numbers(f.clock, f.since, f.lives, f.aheadUntil)
 	e.count(len(f.nodes))
 	for i, id := range sortedKeys(f.nodes) {
 		e.node(f.nodes[id])
-		e.nodes[f.nodes[id]] = i
+		f.nodes[id].number = i
 	}
 	e.count(len(f.queues))
 	for _, path := range sortedKeys(f.queues) {
@@ -65,23 +67,21 @@ func (f *Fold) AppendState(dst []byte) []byte {
 	return binary.LittleEndian.AppendUint32(e.data, crc32.Checksum(e.data[start:], castagnoli))
 }
 
+// encoder gives nodes, jobs and groups their numbers as it meets them.
 type encoder struct {
 	data   []byte
 	texts  map[string]int
-	nodes  map[*node]int
-	jobs   map[*job]int
-	groups map[*group]int
+	groups int
 }
 
 // lives appends the jobs, and the lists that refer to them.
 func (e *encoder) lives(f *Fold) {
 	jobs := f.allJobs()
-	e.jobs, e.groups = make(map[*job]int, len(jobs)), make(map[*group]int, len(jobs))
 	e.count(len(jobs))
 	life := int64(0)
 	for i, j := range jobs {
 		e.job(j, life)
-		e.jobs[j], life = i, j.Life
+		j.number, life = i, j.Life
 	}
 	open := 0
 	for g := f.open.first; g != nil; g = g.next {
@@ -89,7 +89,7 @@ func (e *encoder) lives(f *Fold) {
 	}
 	e.count(open)
 	for g := f.open.first; g != nil; g = g.next {
-		e.count(e.groups[g])
+		e.count(g.number)
 	}
 	waiting := slices.DeleteFunc(slices.Clone(f.ahead), func(p place) bool {
 		t := p.group.tasks[p.index]
@@ -97,18 +97,18 @@ func (e *encoder) lives(f *Fold) {
 	})
 	e.count(len(waiting))
 	for _, p := range waiting {
-		e.count(e.groups[p.group])
+		e.count(p.group.number)
 		e.count(int(p.index))
 	}
 	due := slices.DeleteFunc(slices.Clone(f.owedJobs), func(j *job) bool { return !j.owed })
 	e.count(len(due))
 	for _, j := range due {
-		e.count(e.jobs[j])
+		e.count(j.number)
 	}
 	e.count(len(f.owedUse))
 	for i := range f.owedUse {
 		s := &f.owedUse[i]
-		e.count(e.jobs[s.job])
+		e.count(s.job.number)
 		e.amounts(s.amounts)
 		e.numbers(s.tasks, s.from, s.until)
 	}
@@ -117,10 +117,7 @@ func (e *encoder) lives(f *Fold) {
 // allJobs returns all jobs by their lives, also those that are gone and about which something is
 // owed.
 func (f *Fold) allJobs() []*job {
-	jobs := make([]*job, 0, len(f.jobs))
-	for _, id := range sortedKeys(f.jobs) {
-		jobs = append(jobs, f.jobs[id])
-	}
+	jobs := slices.SortedFunc(maps.Values(f.jobs), byLife)
 	for _, j := range f.owedJobs {
 		if j.gone && j.owed {
 			jobs = append(jobs, j)
@@ -131,9 +128,11 @@ func (f *Fold) allJobs() []*job {
 			jobs = append(jobs, j)
 		}
 	}
-	slices.SortFunc(jobs, func(a, b *job) int { return int(a.Life - b.Life) })
+	slices.SortFunc(jobs, byLife)
 	return slices.Compact(jobs)
 }
+
+func byLife(a, b *job) int { return cmp.Compare(a.Life, b.Life) }
 
 func (e *encoder) node(n *node) {
 	e.string(n.id)
@@ -161,7 +160,8 @@ func (e *encoder) job(j *job, before int64) {
 	e.numbers(j.Submitted, j.Ended)
 	e.count(len(j.groups))
 	for _, g := range j.groups {
-		e.groups[g] = len(e.groups)
+		g.number = e.groups
+		e.groups++
 		e.text(g.name)
 		e.amounts(g.amounts)
 		e.number(g.counted - j.Submitted)
@@ -193,7 +193,7 @@ func (e *encoder) task(t *task, submitted int64) {
 		e.number(since - base)
 	}
 	if t.node != nil {
-		e.count(e.nodes[t.node])
+		e.count(t.node.number)
 	}
 	if t.result != plimsoll.ResultNone {
 		e.count(int(t.result))

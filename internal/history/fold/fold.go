@@ -10,7 +10,9 @@ import (
 
 // MaxResultBytes bounds what a call of Apply makes, in bytes as history.Batch.Bytes counts them.
 // One event may go beyond it. Beyond it Apply takes no more events, and usage and jobs that are due
-// wait for the next call.
+// wait for the next calls, which begin with them. Few are due unless time has gone on by hours
+// between two events, or after lists. Then there are as many as groups with open allocations, and
+// jobs of the lists: each takes less than 100 bytes of memory.
 const MaxResultBytes = 2 << 20
 
 // Which open allocations a call of Apply counts.
@@ -161,7 +163,7 @@ const (
 	spanBytes    = 64
 	placeBytes   = 16
 	taskBytes    = 72
-	groupBytes   = 200
+	groupBytes   = 600
 	jobBytes     = 400
 	nodeBytes    = 250
 	queueBytes   = 200

@@ -46,8 +46,8 @@ func node(at int64, id string) []plimsoll.Event {
 func ofTask(at int64, change plimsoll.ChangeType, detail plimsoll.ChangeDetail, task, message string) plimsoll.Event {
 	job, _, _ := strings.Cut(task, ".")
 	return plimsoll.Event{
-		Type: plimsoll.EventApp, Change: change, Detail: detail, Time: at, Object: job, Reference: task, Resources: small,
-		Message: message,
+		Type: plimsoll.EventApp, Change: change, Detail: detail, Time: at, Object: job, Reference: task,
+		Resources: small, Message: message,
 	}
 }
 
@@ -263,9 +263,11 @@ func TestObjectsAreListedOnce(t *testing.T) {
 		submitted(2, "j"),
 	), nil)
 	want := []history.Object{
-		{Kind: history.KindNode, ID: "n"}, {Kind: history.KindJob, ID: "j", Life: 1},
+		{Kind: history.KindNode, ID: "n"},
+		{Kind: history.KindJob, ID: "j", Life: 1},
 		{Kind: history.KindQueue, ID: plimsoll.DefaultQueue},
-		{Kind: history.KindJob, ID: "j"}, {Kind: history.KindJob, ID: "j", Life: 2},
+		{Kind: history.KindJob, ID: "j"},
+		{Kind: history.KindJob, ID: "j", Life: 2},
 	}
 	if diff := cmp.Diff(want, r.Objects); diff != "" {
 		t.Error(diff)
@@ -274,7 +276,9 @@ func TestObjectsAreListedOnce(t *testing.T) {
 
 func TestEventsThatCannotBeAreTold(t *testing.T) {
 	for name, events := range map[string][]plimsoll.Event{
-		"an allocation of a task that has one":  all(requested(0, "j.g.0"), bound(1, "j.g.0", "n"), bound(2, "j.g.0", "n")),
+		"an allocation of a task that has one": all(
+			requested(0, "j.g.0"), bound(1, "j.g.0", "n"), bound(2, "j.g.0", "n"),
+		),
 		"an end without an allocation":          all(requested(0, "j.g.0"), released(1, "j.g.0", "n", 0)),
 		"a task of another job":                 {ofTask(0, plimsoll.ChangeAdd, plimsoll.AppRequest, "j.0", "")},
 		"a task with an index that is too high": requested(0, "j.g.1000000"),

@@ -15,7 +15,8 @@ func headOf(is *plimsoll.Job) *history.Job {
 
 // Learn gives a life that is known the head that could not be learned when it was taken in. Usage
 // that was told before stays with the group of a job without a head. It reports whether the life is
-// known. The next call of Apply tells the job.
+// known. The next call of Apply tells the job. Heads of a replay have the head at once: the usage
+// is the same then, but for calls that were full.
 func (f *Fold) Learn(head *history.Job) bool {
 	j := f.jobs[head.ID]
 	if j == nil || j.Life != head.Life {

@@ -26,6 +26,7 @@ type job struct {
 	told   uint64 // the same, as a job
 	rowOf  uint64 // the same, in a rollup
 	row    int    // that rollup
+	number int    // in the encoded fold
 }
 
 // group is a group of tasks of a job, which have the same resources.
@@ -36,6 +37,7 @@ type group struct {
 	tasks   map[int32]task // that are wanted, by their index
 	running int32          // allocations that are counted
 	counted int64          // up to when they were
+	number  int            // in the encoded fold
 
 	before, next *group // in Fold.open
 }

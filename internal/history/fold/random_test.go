@@ -99,12 +99,12 @@ func anySnapshot(rng *rand.Rand, clock int64) *fold.Snapshot {
 	return s
 }
 
-// Whatever the events and the lists say, a fold that is encoded and decoded goes on as the other
-// does, and counts as many bytes of memory.
+// Events and lists may say anything: a fold that is encoded and decoded goes on as the other does,
+// and takes no more memory.
 func TestAnyFoldGoesOnWhenItIsDecoded(t *testing.T) {
 	rng, clock := rand.New(rand.NewPCG(testrun.Seed(t), 1)), int64(0)
 	f := fold.New()
-	for i := range testrun.Count(500, 5_000, 500_000) {
+	for i := range testrun.Count(500, 5_000, 50_000) {
 		state := f.AppendState(nil)
 		g, err := fold.Decode(state)
 		if err != nil {
@@ -113,8 +113,8 @@ func TestAnyFoldGoesOnWhenItIsDecoded(t *testing.T) {
 		if again := g.AppendState(nil); !bytes.Equal(state, again) {
 			t.Fatalf("step %d: it is encoded to other bytes:\n%q\n%q", i, state, again)
 		}
-		if f.Memory() != g.Memory() {
-			t.Fatalf("step %d: it takes %d bytes, and %d before", i, g.Memory(), f.Memory())
+		if got, was := g.Memory(), f.Memory(); got > was || got < was-100 { // of lists that are read off
+			t.Fatalf("step %d: it takes %d bytes, and %d before", i, got, was)
 		}
 		if diff := cmp.Diff(f.View(), g.View()); diff != "" {
 			t.Fatalf("step %d: it shows something else:\n%s", i, diff)

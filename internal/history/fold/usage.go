@@ -73,7 +73,7 @@ func (f *Fold) count(g *group) {
 // use adds usage to the rollups of its hours. Usage that the call has no room for is owed.
 func (f *Fold) use(s span) {
 	for s.from < s.until {
-		if f.batch.spent >= MaxResultBytes {
+		if f.batch.spent >= MaxResultBytes && !f.hasRow(s.job, s.from) {
 			f.owedUse = append(f.owedUse, s)
 			return
 		}
@@ -96,7 +96,7 @@ func (f *Fold) payUse() {
 	n := 0
 	for ; n < len(f.owedUse); n++ {
 		s := &f.owedUse[n]
-		for s.from < s.until && f.batch.spent < MaxResultBytes/2 {
+		for s.from < s.until && (f.batch.spent < MaxResultBytes/2 || f.hasRow(s.job, s.from)) {
 			s.from = f.useHour(s)
 		}
 		if s.from < s.until {
