@@ -27,7 +27,9 @@ func TestAHistorianIsGuardedAsOtherRolesAre(t *testing.T) {
 		"/history/v1/usage", "/", "/no/such/path",
 	}
 	for _, path := range paths {
-		for _, other := range []string{"", "Bearer x", token.New(token.User).Header(), token.New(token.Agent).Header()} {
+		for _, other := range []string{
+			"", "Bearer x", token.New(token.User).Header(), token.New(token.Agent).Header(),
+		} {
 			status, body := request(t, listener, "POST "+path, other)
 			if status != http.StatusUnauthorized || !strings.Contains(body, "user token") {
 				t.Errorf("%s: %d %s", path, status, body)
@@ -47,7 +49,7 @@ func TestAHistorianIsGuardedAsOtherRolesAre(t *testing.T) {
 	}
 }
 
-// A server without a history says so, and what to do.
+// A server without a history says so, and names the remedy.
 func TestAServerWithoutAHistorySaysSo(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -56,7 +58,7 @@ func TestAServerWithoutAHistorySaysSo(t *testing.T) {
 		{"history", "job", "a"}, {"history", "status"}, {"usage"}, {"at", "1s"}, {"history", "export", "-"},
 	} {
 		_, stderr, code := s.cli(args...)
-		if code == 0 || !strings.Contains(stderr, "this gateway has no history; ask a historian by its own address (--server)") {
+		if code == 0 || !strings.Contains(stderr, "this gateway has no history; ask a historian by its own address (--s") {
 			t.Errorf("%v: exit code %d, %s", args, code, stderr)
 		}
 	}

@@ -296,7 +296,8 @@ func (c *recordedCell) ownersOf(asked *client.Client) map[string]string {
 			c.t.Fatal(err)
 		}
 		if j.Owner != owners[j.ID] || j.Labels["team"] != j.Owner+"s" {
-			c.t.Errorf("the history has job %s of %q, with the labels %v; it is of %q", j.ID, j.Owner, j.Labels, owners[j.ID])
+			c.t.Errorf("job %s is of %q in the history, with the labels %v; it is of %q", j.ID, j.Owner, j.Labels,
+				owners[j.ID])
 		}
 	}
 	return owners

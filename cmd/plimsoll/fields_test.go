@@ -64,9 +64,10 @@ func TestEveryFieldIsShown(t *testing.T) {
 	t.Run("history status", shows(
 		func(h *client.HistoryStatus) any { return viewHistoryStatus(h) }, fill.Options{}, nil,
 	))
-	t.Run("cluster at", shows(func(c *client.ClusterAt) any { return viewClusterAt(c) }, fill.Options{}, map[string]string{
-		"Next": "the command reads all pages",
-	}))
+	t.Run("cluster at", shows(
+		func(c *client.ClusterAt) any { return viewClusterAt(c) }, fill.Options{},
+		map[string]string{"Next": "the command reads all pages"},
+	))
 	t.Run("usage", shows(func(r *client.UsageRow) any { return viewUsage([]string{"owner"}, r) }, fill.Options{}, nil))
 	t.Run("event", shows(func(r *client.EventRecord) any { return viewEvent(r) }, fill.Options{}, nil))
 }

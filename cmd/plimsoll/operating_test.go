@@ -156,7 +156,8 @@ func TestTableOfMetricsIsWhatTheRolesServe(t *testing.T) {
 	makeMetricsOfPolicies(s)
 	evaluator := useEvaluator(s)
 	historian := "unix:" + s.path("historian.sock")
-	start(t, "historian", "--data", s.path("historian"), "--listen", historian, "--server", s.address).says("msg=serving")
+	keeper := start(t, "historian", "--data", s.path("historian"), "--listen", historian, "--server", s.address)
+	keeper.says("msg=serving")
 	eventually(t, "a question to the historian", func() error {
 		_, stderr, code := plimsollAt(t.Context(), historian, "history", "status")
 		if code != 0 {
@@ -187,7 +188,8 @@ func TestTableOfMetricsHasThoseOfDev(t *testing.T) {
 	listed := listedMetrics(t)
 	s := newSite(t)
 	s.dev()
-	if missing := without(servedMetrics(t, s.address, "coordinator", "gateway", "agent", "historian"), listed); len(missing) > 0 {
+	all := servedMetrics(t, s.address, "coordinator", "gateway", "agent", "historian")
+	if missing := without(all, listed); len(missing) > 0 {
 		t.Errorf("docs/operating.md does not have %v", missing)
 	}
 }

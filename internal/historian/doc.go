@@ -23,8 +23,8 @@
 //     meanwhile, up to its bound. Questions are still answered, as far as the file can be read.
 //   - An event is answered for within a second of its commit, unless more come than can be
 //     written.
-//   - Events wait at most headsPatience for the facts of their jobs. Facts that could not be learned
-//     by then are asked for again; jobs that stay without are counted.
+//   - Events wait at most headsPatience for the facts of their jobs. Facts that could not be
+//     learned by then are asked for again; jobs that stay without are counted.
 //
 // Bounds: the events that wait to be written (maxWaitingBytes); questions answered at a time
 // (Config.Questions), each for at most questionTimeout; folds of the past that are kept for further
