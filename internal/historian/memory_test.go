@@ -18,6 +18,23 @@ type memory struct {
 	jobs    map[int64]history.Job
 	at      history.Position
 	fail    error // of the next writes
+
+	failOnce  error // of the next write alone
+	meanwhile func()
+}
+
+// breaks lets the next writes fail; nil: no more.
+func (m *memory) breaks(err error) {
+	m.Lock()
+	defer m.Unlock()
+	m.fail = err
+}
+
+// breaksOnce lets the next write fail, and calls a function meanwhile.
+func (m *memory) breaksOnce(err error, meanwhile func()) {
+	m.Lock()
+	defer m.Unlock()
+	m.failOnce, m.meanwhile = err, meanwhile
 }
 
 func (m *memory) Position(context.Context) (history.Position, error) {
@@ -67,6 +84,11 @@ func (m *memory) replay(from, until int) func(func(history.Events) error) error 
 func (m *memory) Write(_ context.Context, b *history.Batch) error {
 	m.Lock()
 	defer m.Unlock()
+	if err := m.failOnce; err != nil {
+		m.failOnce = nil
+		m.meanwhile()
+		return err
+	}
 	if m.fail != nil {
 		return m.fail
 	}

@@ -26,8 +26,10 @@ const (
 	// trimEvery is the interval at which old events are removed, and trimPause the time between two
 	// steps.
 	trimEvery = time.Minute
-	// lastWrite bounds the time of the last write when the historian is told to stop.
-	lastWrite = 5 * time.Second
+	// writeTimeout bounds the time of a write, and lastWrite that of learning the facts for the last
+	// one when the historian is told to stop.
+	writeTimeout = 30 * time.Second
+	lastWrite    = 5 * time.Second
 )
 
 // session is one run of the writer, from the position in the file on.
@@ -46,6 +48,7 @@ type session struct {
 	saved     time.Time        // when it was stored
 	lastTrim  time.Time
 	trimAgain bool
+	failed    error              // of a write, behind which the session ends
 	headless  map[int64]wondered // lives whose facts could not be learned yet
 	lastLearn time.Time
 }
@@ -118,8 +121,12 @@ func (s *session) run(ctx context.Context, pages <-chan client.EventPage, room *
 	}
 }
 
-// finish stores what has arrived when the historian is told to stop.
+// finish stores what has arrived when the historian is told to stop. Behind a failure nothing is
+// written: the fold has taken events that the file may not have.
 func (s *session) finish(ctx context.Context) error {
+	if s.failed != nil {
+		return s.failed
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
 	defer cancel()
 	return s.write(ctx)
@@ -228,8 +235,8 @@ func (s *session) write(ctx context.Context) error {
 	}
 	for len(s.waiting) > 0 {
 		made := s.fold.Apply(s.waiting[:min(len(s.waiting), history.MaxWriteEvents)], heads)
-		if err := s.writeBatch(ctx, s.waiting[:made.Taken], &made); err != nil {
-			return err
+		if s.failed = s.writeBatch(ctx, s.waiting[:made.Taken], &made); s.failed != nil {
+			return s.failed
 		}
 		s.waiting = s.waiting[made.Taken:]
 	}
@@ -251,6 +258,8 @@ func (s *session) writeBatch(ctx context.Context, events []plimsoll.Event, made 
 	if s.unsaved += len(events); s.gap != nil || s.unsaved >= checkpointEvents || now.Sub(s.saved) >= checkpointAfter {
 		b.Fold = s.fold.AppendState(nil)
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout) // a stop waits for it
+	defer cancel()
 	if err := s.w.Write(ctx, b); err != nil {
 		return err
 	}
