@@ -90,6 +90,7 @@ type Client struct {
 
 	policies plimsollv1connect.PolicyServiceClient
 	watches  plimsollv1connect.WatchServiceClient
+	history  plimsollv1connect.HistoryServiceClient
 }
 
 // New makes a client. It connects with the first call.
@@ -119,6 +120,7 @@ func New(config Config) (*Client, error) {
 
 		policies: plimsollv1connect.NewPolicyServiceClient(httpClient, base, options...),
 		watches:  plimsollv1connect.NewWatchServiceClient(httpClient, base, options...),
+		history:  plimsollv1connect.NewHistoryServiceClient(httpClient, base, options...),
 	}, nil
 }
 

@@ -51,6 +51,9 @@ func (f *messageFiller) scalar(fd protoreflect.FieldDescriptor) protoreflect.Val
 	f.n++
 	switch fd.Kind() {
 	case protoreflect.StringKind:
+		if fd.Name() == "uid" {
+			return protoreflect.ValueOfString(plimsoll.MakeUID(int64(f.n), 1).Text())
+		}
 		return protoreflect.ValueOfString(fmt.Sprintf("s%d", f.n))
 	case protoreflect.BytesKind:
 		return protoreflect.ValueOfBytes([]byte{byte(f.n)})
@@ -107,6 +110,11 @@ func TestEveryFieldOfAnAnswerIsRead(t *testing.T) {
 	t.Run("Trial", readsAll(trial, nil))
 	t.Run("NodeRoom", readsAll(nodeRooms, nil))
 	t.Run("MovePlan", readsAll(movePlan, nil))
+	t.Run("TimelinePage", readsAll(timelinePage, nil))
+	t.Run("Usage", readsAll(usage, nil))
+	t.Run("HistoryJobPage", readsAll(historyJobPage, nil))
+	t.Run("ClusterAt", readsAll(clusterAt, nil))
+	t.Run("HistoryStatus", readsAll(historyStatus, nil))
 	t.Run("NodeQOS", readsAll(nodeQOS, map[string]string{
 		"Tasks[].CPUKnown":    "the message says when it is unknown",
 		"Tasks[].MemoryKnown": "the message says when it is unknown",

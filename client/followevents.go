@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"iter"
 
 	"connectrpc.com/connect"
 
@@ -10,23 +11,58 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
+// FollowEventPages reads events from an id on and then new ones as they happen, in the pages in
+// which they arrive. start counts in instance; if ids have begun anew since, or if instance is
+// empty, the first page has the oldest event that is still there. Missing events show in the ids
+// and the InstanceUUID of a page. Lowest and Highest are not set.
+//
+// After a break the reading goes on where it was, if the server is away for less than the retry
+// budget. It ends with its context or after the first error that no retry mends.
+func (c *Client) FollowEventPages(ctx context.Context, instance string, start uint64) iter.Seq2[EventPage, error] {
+	return func(yield func(EventPage, error) bool) {
+		req := &pb.WatchEventsRequest{}
+		if instance != "" {
+			req.InstanceUuid, req.Start = instance, &start
+		}
+		if err := c.watchEvents(ctx, req, func(p EventPage) bool { return yield(p, nil) }); err != nil {
+			yield(EventPage{}, err)
+		}
+	}
+}
+
 // streamEvents sends events of a watch until it is over. It reports false if the gateway does not
 // know the call.
 func (c *Client) streamEvents(ctx context.Context, filter EventFilter, yield func(EventRecord, error) bool) bool {
 	req := &pb.WatchEventsRequest{
 		Start: filter.Start, Object: filter.Object, Since: filter.since(), Types: filter.types(),
 	}
+	err := c.watchEvents(ctx, req, func(p EventPage) bool {
+		for _, r := range p.Records {
+			if !yield(r, nil) {
+				return false
+			}
+		}
+		return true
+	})
+	if plimsoll.CodeOf(err) == plimsoll.CodeUnimplemented {
+		return false
+	}
+	if err != nil {
+		yield(EventRecord{}, err)
+	}
+	return true
+}
+
+// watchEvents runs a watch of events through its breaks. It returns nil once the caller wants no
+// more.
+func (c *Client) watchEvents(ctx context.Context, req *pb.WatchEventsRequest, yield func(EventPage) bool) error {
 	for r := c.newRetry(); ; {
 		over, err := c.eventsOnce(ctx, req, r, yield)
 		if over {
-			return true
-		}
-		if plimsoll.CodeOf(err) == plimsoll.CodeUnimplemented {
-			return false
+			return nil
 		}
 		if err := r.wait(ctx, err); err != nil {
-			yield(EventRecord{}, err)
-			return true
+			return err
 		}
 	}
 }
@@ -34,7 +70,7 @@ func (c *Client) streamEvents(ctx context.Context, filter EventFilter, yield fun
 // eventsOnce reads one stream, and notes in req where the next one goes on. over reports that the
 // caller wants no more.
 func (c *Client) eventsOnce(
-	ctx context.Context, req *pb.WatchEventsRequest, r *retry, yield func(EventRecord, error) bool,
+	ctx context.Context, req *pb.WatchEventsRequest, r *retry, yield func(EventPage) bool,
 ) (over bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -50,13 +86,16 @@ func (c *Client) eventsOnce(
 			return false, plimsoll.Errorf(plimsoll.CodeCorrupt, "the server sent %d events with %d ids",
 				len(m.GetEvents()), len(m.GetIds()))
 		}
-		for i, id := range m.GetIds() {
-			if !yield(EventRecord{ID: id, Event: wire.EventFromProto(m.GetEvents()[i])}, nil) {
-				return true, nil
-			}
+		page := EventPage{
+			InstanceUUID: m.GetInstanceUuid(), Next: m.GetNext(), Records: make([]EventRecord, len(m.GetIds())),
 		}
-		next := m.GetNext()
-		req.Start, req.InstanceUuid = &next, m.GetInstanceUuid()
+		for i, id := range m.GetIds() {
+			page.Records[i] = EventRecord{ID: id, Event: wire.EventFromProto(m.GetEvents()[i])}
+		}
+		if !yield(page) {
+			return true, nil
+		}
+		req.Start, req.InstanceUuid = &page.Next, page.InstanceUUID
 	}
 	if err := stream.Err(); err != nil {
 		return false, wire.FromReadError(ctx, err)

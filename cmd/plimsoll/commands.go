@@ -21,6 +21,9 @@ type commands struct {
 	Node    nodeCmd    `cmd:"" help:"List, show and watch nodes, and take them out of use."`
 	Queue   queueCmd   `cmd:"" help:"List queues."`
 	Events  eventsCmd  `cmd:"" help:"Tell the recent events, and show and change their settings."`
+	History historyCmd `cmd:"" help:"Tell what became of jobs, tasks, nodes and queues, also long ago."`
+	Usage   usageCmd   `cmd:"" help:"Sum up who used how much, and how long tasks waited."`
+	At      atCmd      `cmd:"" help:"Show what the cluster looked like at an instant."`
 	Explain explainCmd `cmd:"" help:"Explain why a task waits, or why it runs on its node."`
 	Place   placeCmd   `cmd:"" help:"Show where the tasks of a job would be placed, and how many fit, without submitting it."`
 	Defrag  defragCmd  `cmd:"" help:"Plan moves of tasks that would empty nodes or make room. Nothing is moved."`

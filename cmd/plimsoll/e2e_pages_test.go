@@ -54,15 +54,16 @@ const (
 	pageGateway     = "127.0.0.1:9080"
 	pageCoordinator = "127.0.0.1:9081"
 	pageEvaluator   = "127.0.0.1:9083"
+	pageHistorian   = "127.0.0.1:9086"
 	pageData        = "/tmp/plimsoll"
 )
 
 var (
 	pageAddress = regexp.MustCompile(`127\.0\.0\.1:90\d\d`)
 	// pageRole is a command that goes on until it is stopped.
-	pageRole = regexp.MustCompile(`^(?:bin/)?plimsoll (dev|coordinator|gateway|agent|evaluator)\b`)
+	pageRole = regexp.MustCompile(`^(?:bin/)?plimsoll (dev|coordinator|gateway|agent|evaluator|historian)\b`)
 	// pageReader is a command that changes nothing.
-	pageReader = regexp.MustCompile(`^(?:curl|(?:bin/)?plimsoll (?:events|explain|place|task|queue|` +
+	pageReader = regexp.MustCompile(`^(?:curl|(?:bin/)?plimsoll (?:events|explain|place|task|queue|history|usage|at|` +
 		`job (?:list|get|logs)|node (?:list|show|capacity|top)|policy (?:list|get)|qos|config (?:check|print|chain)))\b`)
 )
 
@@ -166,6 +167,8 @@ func (r *pageRun) environment(role string) []string {
 		env = append(env, "PLIMSOLL_LISTEN="+r.address(pageCoordinator))
 	case "evaluator":
 		env = append(env, "PLIMSOLL_LISTEN="+r.address(pageEvaluator))
+	case "historian":
+		env = append(env, "PLIMSOLL_LISTEN="+r.address(pageHistorian))
 	}
 	return env
 }

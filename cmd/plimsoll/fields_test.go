@@ -59,5 +59,15 @@ func TestEveryFieldIsShown(t *testing.T) {
 		"Node.Evictions[].Index": "plimsoll explain tells it", "Node.Evictions[].Until": "plimsoll explain tells it",
 	}))
 	t.Run("queue", shows(func(q *plimsoll.QueueStatus) any { return viewQueue(q) }, fill.Options{}, nil))
+	t.Run("history event", shows(func(e *client.HistoryEvent) any { return viewHistoryEvent(e) }, fill.Options{}, nil))
+	t.Run("history job", shows(func(j *client.HistoryJob) any { return viewHistoryJob(j) }, fill.Options{}, nil))
+	t.Run("history status", shows(
+		func(h *client.HistoryStatus) any { return viewHistoryStatus(h) }, fill.Options{}, nil,
+	))
+	t.Run("cluster at", shows(
+		func(c *client.ClusterAt) any { return viewClusterAt(c) }, fill.Options{},
+		map[string]string{"Next": "the command reads all pages"},
+	))
+	t.Run("usage", shows(func(r *client.UsageRow) any { return viewUsage([]string{"owner"}, r) }, fill.Options{}, nil))
 	t.Run("event", shows(func(r *client.EventRecord) any { return viewEvent(r) }, fill.Options{}, nil))
 }

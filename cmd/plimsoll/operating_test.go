@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -154,12 +155,23 @@ func TestTableOfMetricsIsWhatTheRolesServe(t *testing.T) {
 	s.nodeReady("n1")
 	makeMetricsOfPolicies(s)
 	evaluator := useEvaluator(s)
+	historian := "unix:" + s.path("historian.sock")
+	keeper := start(t, "historian", "--data", s.path("historian"), "--listen", historian, "--server", s.address)
+	keeper.says("msg=serving")
+	eventually(t, "a question to the historian", func() error {
+		_, stderr, code := plimsollAt(t.Context(), historian, "history", "status")
+		if code != 0 {
+			return errors.New(stderr)
+		}
+		return nil
+	})
 	all := map[string]bool{}
 	eventually(t, "metrics", func() error {
 		maps.Copy(all, served(leader, "coordinator"))
 		maps.Copy(all, served(s.address, "gateway"))
 		maps.Copy(all, served("unix:"+s.path("agent", "agent.sock"), "agent"))
 		maps.Copy(all, served(evaluator, "evaluator"))
+		maps.Copy(all, served(historian, "historian"))
 		if missing := without(listed, all); len(missing) > 0 {
 			return fmt.Errorf("no role serves %v", missing)
 		}
@@ -176,7 +188,8 @@ func TestTableOfMetricsHasThoseOfDev(t *testing.T) {
 	listed := listedMetrics(t)
 	s := newSite(t)
 	s.dev()
-	if missing := without(servedMetrics(t, s.address, "coordinator", "gateway", "agent"), listed); len(missing) > 0 {
+	all := servedMetrics(t, s.address, "coordinator", "gateway", "agent", "historian")
+	if missing := without(all, listed); len(missing) > 0 {
 		t.Errorf("docs/operating.md does not have %v", missing)
 	}
 }

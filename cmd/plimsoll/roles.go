@@ -36,6 +36,7 @@ type roleCommands struct {
 	Gateway     gatewayCmd     `cmd:"" help:"Run a gateway, which serves users and agents."`
 	Agent       agentCmd       `cmd:"" help:"Run the agent of this machine, which makes it a node."`
 	Evaluator   evaluatorCmd   `cmd:"" help:"Run an evaluator, which places tasks next to the data of a part of a fleet."`
+	Historian   historianCmd   `cmd:"" help:"Run a historian, which keeps all events and answers for the past."`
 	Supervisor  supervisorCmd  `cmd:"" hidden:"" help:"Run the supervisor of this machine's tasks. The agent starts it."`
 }
 
@@ -123,6 +124,7 @@ type devCmd struct {
 	connectionFlags
 	stateFlags
 	archiveFlags
+	historyFlags
 	Data      string `help:"Directory of the state." default:"plimsoll-data" env:"PLIMSOLL_DATA"`
 	Listen    string `help:"Address to serve." default:"127.0.0.1:9080" env:"PLIMSOLL_LISTEN"`
 	Insecure  bool   `help:"Allow an address that other machines can reach, although nothing is encrypted."`
@@ -194,7 +196,7 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	if err := cmd.apply(&cfg.Coordinator.State); err != nil {
 		return err
 	}
-	if cfg.Archive, err = cmd.archiveFlags.parse(&cfg.Coordinator.State); err != nil {
+	if err := cmd.keep(&cfg); err != nil {
 		return err
 	}
 	cfg.Gateway.AgentAddresses, cfg.Coordinator.Version = agents, buildVersion().Version
@@ -217,6 +219,15 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	return cmd.retire(ctx, a, d)
+}
+
+// keep sets what the archive and the history keep.
+func (cmd *devCmd) keep(cfg *dev.Config) (err error) {
+	if cfg.Archive, err = cmd.archiveFlags.parse(&cfg.Coordinator.State); err != nil {
+		return err
+	}
+	cfg.History, err = cmd.historyFlags.parse()
+	return err
 }
 
 // leaveTimeout bounds the time in which an agent ends an idle supervisor and leaves the cluster.

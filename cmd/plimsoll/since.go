@@ -15,21 +15,34 @@ type sinceFlag struct {
 
 // since returns the instant that the flag names; zero: the flag was not given.
 func (f sinceFlag) since(now time.Time) (time.Time, error) {
-	if f.Since == "" {
+	return instant("--since", f.Since, now)
+}
+
+// untilFlag is embedded in commands that look at a span of time.
+type untilFlag struct {
+	Until string `help:"Only what happened before then, in the same forms." placeholder:"TIME"`
+}
+
+// until is the same for the end of the span.
+func (f untilFlag) until(now time.Time) (time.Time, error) { return instant("--until", f.Until, now) }
+
+// instant reads a time that a flag or argument names: a time ago, or an instant; zero: none.
+func instant(name, text string, now time.Time) (time.Time, error) {
+	if text == "" {
 		return time.Time{}, nil
 	}
-	if ago, ok := parseAge(f.Since); ok {
+	if ago, ok := parseAge(text); ok {
 		return now.Add(-ago), nil
 	}
 	for _, layout := range []string{
 		time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateTime, "2006-01-02 15:04", time.DateOnly,
 	} {
-		if at, err := time.ParseInLocation(layout, f.Since, now.Location()); err == nil {
+		if at, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
 			return at, nil
 		}
 	}
 	return time.Time{}, plimsoll.Invalid(
-		"--since", "%q is not a time; write for example 10m, 2h, 7d, 2026-11-23 or 2026-11-23T10:00:00Z", f.Since,
+		name, "%q is not a time; write for example 10m, 2h, 7d, 2026-11-23 or 2026-11-23T10:00:00Z", text,
 	)
 }
 

@@ -1,10 +1,11 @@
-// Package dev assembles every role in one process: a coordinator on an embedded store, a gateway
-// and an agent. They speak to each other over sockets, by the same protocols as on many machines:
-// reads take no short cut to the coordinator.
+// Package dev assembles every role in one process: a coordinator on an embedded store, a gateway,
+// an agent and a historian. They speak to each other over sockets, by the same protocols as on many
+// machines: reads take no short cut to the coordinator.
 //
 // The package owns a data directory DIR; everything else is owned by the roles:
 //
 //   - DIR/store: the active state.
+//   - DIR/history: the history of all events, which a historian in this process writes.
 //   - DIR/archive: the archive of ended jobs, which a gateway beside reads too.
 //   - DIR/coordinator.sock: the coordinator's address for the gateway.
 //   - DIR/agents.sock: the gateway's address for the agent, whose slots no user can take.
@@ -78,6 +79,7 @@ type Config struct {
 	Queues     *plimsoll.QueueConfig // replaces the tree of queues; nil: keep what is stored, or the default
 	Store      pebble.Config         // Dir and Logger are set here
 	Archive    ArchiveConfig         // of ended jobs
+	History    HistoryConfig         // of all events
 	Logger     *slog.Logger          // nil: nothing is logged
 
 	// Files with the tokens of users and agents for a Listen of TCP, made if they are not there;
@@ -85,7 +87,7 @@ type Config struct {
 	UserTokenFile, AgentTokenFile string
 
 	Coordinator coordinator.Config // Listen, Queues, Archive, Events and Metrics are set here
-	Gateway     gateway.Config     // its addresses, Access, Archive, Events and Registry are set here
+	Gateway     gateway.Config     // its addresses, Access, Archive, History, Events and Registry are set here
 }
 
 // Dev is the process.
@@ -198,6 +200,9 @@ func (d *Dev) makeRoles() error {
 	c, err := coordinator.New(cfg.Coordinator, first.open)
 	if err == nil && cfg.Gateway.ListenAgents != "" {
 		d.agents, err = transport.Listen(cfg.Gateway.ListenAgents)
+	}
+	if err == nil {
+		err = d.makeHistorian()
 	}
 	if err == nil {
 		err = d.makeReaders()

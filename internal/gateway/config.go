@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"net/http"
 	"net/netip"
 	"time"
 
@@ -127,6 +128,10 @@ type Config struct {
 	// cannot read them. The caller closes it once Run has returned.
 	Archive archive.Reader
 
+	// History answers questions about the past at the gateway's address; nil: they are refused with
+	// CodeUnimplemented.
+	History *History
+
 	// Clock returns the time since some fixed instant, suspension of the machine included; default
 	// CLOCK_BOOTTIME.
 	Clock func() time.Duration
@@ -135,6 +140,13 @@ type Config struct {
 	Registry *prometheus.Registry
 	// Events are the callbacks of the gateway.
 	Events Events
+}
+
+// History is a historian in the same process. It bounds what it answers by itself.
+type History struct {
+	Calls http.Handler // of HistoryService
+	Plain http.Handler // of the paths below Root, which are read with GET
+	Root  string       // such as /history/v1/
 }
 
 // Events are the callbacks of a gateway. A nil function is not called. None may block.

@@ -239,6 +239,7 @@ func (g *Gateway) routes() http.Handler {
 	// A compressed message could not be shared: each watch would compress the same changes again.
 	rpc(plimsollv1connect.NewWatchServiceHandler(watchService{g},
 		append(g.guarded(math.MaxInt), wire.Bounded(g.requestBounds()))...))
+	rpc("/"+plimsollv1connect.HistoryServiceName+"/", g.historyCalls())
 	g.methods = methodsOf(served...)
 	g.reflection(func(path string, h http.Handler) { mux.Handle(path, g.bounded(h)) })
 	g.encodedReads(func(path string, read *plainRead) { mux.Handle(path, g.admitted(read)) }, options)
@@ -250,6 +251,7 @@ func (g *Gateway) routes() http.Handler {
 		Fault:    func(err error) { g.cfg.Events.Fault("/ws/v1", err) },
 	}, eventSource{g})
 	mux.Handle("/ws/v1/", g.boundedREST(yunikorn))
+	g.historyRoutes(mux)
 	docs := transport.TimeAnswers(transport.AnswerConfig{Total: metricsTimeout}, apidoc.Handler())
 	mux.Handle(apidoc.Root, docs)
 	mux.Handle(strings.TrimSuffix(apidoc.Root, "/"), docs)

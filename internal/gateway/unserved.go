@@ -31,7 +31,7 @@ func servedToUsers() string {
 	for i, name := range services {
 		services[i] = strings.TrimPrefix(name, "plimsoll.v1.")
 	}
-	return "there are /docs, /healthz, /readyz, /metrics, /ws/v1/events/batch, YuniKorn's other routes under /ws/v1 " +
+	return "there are /docs, /healthz, /readyz, /metrics, /history/v1, /ws/v1/events/batch, YuniKorn's other routes under /ws/v1 " +
 		"and, under /plimsoll.v1., " +
 		strings.Join(services, ", ")
 }
