@@ -251,8 +251,8 @@ func TestAFullDiskStopsTheHistoryAndLosesNothing(t *testing.T) {
 	})
 }
 
-// A write that fails while the historian stops is not made again with the same fold: its usage would
-// be counted twice.
+// A write that fails while the historian stops is not made again with the same fold: its usage
+// would be counted twice.
 func TestAWriteThatFailsAtAStopIsMadeByTheNextStart(t *testing.T) {
 	testrun.Bubble(t, func(t *testing.T) {
 		c := newCell(t)
