@@ -360,7 +360,7 @@ var readCases = []testCase{
 var randomCases = []testCase{
 	{"random questions are answered as by looking at everything", func(t tester, h Harness, seed uint64) {
 		o, w := open(t, h), newWorld(rand.New(rand.NewPCG(seed, 5)))
-		for range testrun.Count(20, 60, 1500) {
+		for range testrun.Count(20, 60, 300) {
 			for range 1 + w.rng.IntN(4) {
 				o.write(t, w.batch())
 			}
@@ -371,7 +371,7 @@ var randomCases = []testCase{
 	{"random batches, repeats and crashes leave what the model has", func(t tester, h Harness, seed uint64) {
 		o, w := open(t, h), newWorld(rand.New(rand.NewPCG(seed, 6)))
 		var last *history.Batch
-		for range testrun.Count(30, 80, 2000) {
+		for range testrun.Count(30, 80, 500) {
 			switch {
 			case w.rng.IntN(8) == 0:
 				if err := h.Crash(); err != nil {

@@ -1,6 +1,7 @@
 package historytest
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"maps"
@@ -267,19 +268,48 @@ func (m *Memory) At(_ context.Context, t int64) ([]byte, func(fn func(history.Ev
 	if m.chunks == 0 || t < m.since {
 		return nil, nil, plimsoll.Errorf(plimsoll.CodeNotFound, "the history begins later")
 	}
-	var fold []byte
-	from := 0
-	if m.base != nil && m.base.peak <= t {
-		fold = m.base.fold
-	}
-	for i, b := range m.batches {
-		if b.fold != nil && b.peak <= t {
-			fold, from = b.fold, i+1
-		}
-	}
+	fold, from := m.foldAt(t, func([]byte) bool { return true })
 	if fold == nil && m.partial {
 		return nil, nil, plimsoll.Errorf(plimsoll.CodeNotFound, "it is trimmed")
 	}
+	end, err := m.endOf(from, t)
+	if err != nil {
+		return nil, nil, err
+	}
+	return fold, replayOf(m.batches[from:end]), nil
+}
+
+// foldAt returns the newest of some folds that is not behind a time, and the first batch behind it.
+func (m *Memory) foldAt(t int64, among func(fold []byte) bool) (fold []byte, from int) {
+	if m.base != nil && m.base.peak <= t && m.base.fold != nil && among(m.base.fold) {
+		fold = m.base.fold
+	}
+	for i, b := range m.batches {
+		if b.fold != nil && b.peak <= t && among(b.fold) {
+			fold, from = b.fold, i+1
+		}
+	}
+	return fold, from
+}
+
+// replayFrom returns the replay up to a time behind a fold that is not the newest. It is nil if
+// there is no such fold.
+func (m *Memory) replayFrom(fold []byte, t int64) func(fn func(history.Events) error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	found, from := m.foldAt(t, func(f []byte) bool { return bytes.Equal(f, fold) })
+	if (found == nil) != (fold == nil) || fold == nil && m.partial {
+		return nil
+	}
+	end, err := m.endOf(from, t)
+	if err != nil {
+		return nil
+	}
+	return replayOf(m.batches[from:end])
+}
+
+// endOf returns the batch before which a replay up to a time ends.
+func (m *Memory) endOf(from int, t int64) (int, error) {
 	end := from
 	for ; end < len(m.batches); end++ {
 		b := m.batches[end]
@@ -287,14 +317,14 @@ func (m *Memory) At(_ context.Context, t int64) ([]byte, func(fn func(history.Ev
 			continue
 		}
 		if b.gapped && (end == 0 || m.batches[end-1].peak < t) {
-			return nil, nil, plimsoll.Errorf(plimsoll.CodeNotFound, "events of this time were lost")
+			return 0, plimsoll.Errorf(plimsoll.CodeNotFound, "events of this time were lost")
 		}
 		if !b.gapped && b.From <= t {
 			end++
 		}
 		break
 	}
-	return fold, replayOf(m.batches[from:end]), nil
+	return end, nil
 }
 
 // Timeline implements history.Reader.

@@ -158,7 +158,9 @@ func (c *conn) bounds(q *history.JobQuery) (high, low int64, err error) {
 func (c *conn) lifeAt(s *state, early func(submitted int64) bool) (below, above int64, err error) {
 	for from, to := int64(1), s.lives; from <= to; {
 		middle := from + (to-from)/2
-		row, err := c.First("SELECT life, value FROM job WHERE life >= ? AND life <= ? ORDER BY life LIMIT 1", middle, to)
+		row, err := c.First(
+			"SELECT life, value FROM job WHERE life >= ? AND life <= ? ORDER BY life LIMIT 1", middle, to,
+		)
 		if err != nil {
 			return 0, 0, err //nolint:wrapcheck // it says what was done
 		}

@@ -31,7 +31,7 @@ func runSuite(t *testing.T, small bool) {
 				if small {
 					sqlite.SmallWriter(w)
 				}
-				return w, nil
+				return w, sqlite.Run(w, "PRAGMA synchronous=OFF") // no case loses the machine's memory
 			},
 			Reader: func() (history.Reader, error) {
 				r := sqlite.OpenReader(filepath.Join(directory, "events.db"))
