@@ -71,7 +71,14 @@ func (f *Fold) AppendState(dst []byte) []byte {
 type encoder struct {
 	data   []byte
 	texts  map[string]int
+	newest [16]known // texts that came last, by their length
 	groups int
+}
+
+// known is a text and its number; 0: there is none.
+type known struct {
+	text   string
+	number int
 }
 
 // lives appends the jobs, and the lists that refer to them.
@@ -128,7 +135,9 @@ func (f *Fold) allJobs() []*job {
 			jobs = append(jobs, j)
 		}
 	}
-	slices.SortFunc(jobs, byLife)
+	if len(jobs) > len(f.jobs) {
+		slices.SortFunc(jobs, byLife)
+	}
 	return slices.Compact(jobs)
 }
 
@@ -229,13 +238,18 @@ func (e *encoder) amounts(list []amount) {
 
 // text appends a text that is likely to come again.
 func (e *encoder) text(s string) {
-	if i, known := e.texts[s]; known {
-		e.count(i + 1)
+	last := &e.newest[len(s)%len(e.newest)]
+	if last.number > 0 && last.text == s {
+		e.count(last.number)
 		return
 	}
-	e.texts[s] = len(e.texts)
-	e.count(0)
-	e.string(s)
+	number := e.texts[s]
+	if e.count(number); number == 0 {
+		number = len(e.texts) + 1
+		e.texts[s] = number
+		e.string(s)
+	}
+	*last = known{s, number}
 }
 
 func (e *encoder) string(s string) {
