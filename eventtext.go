@@ -69,7 +69,7 @@ var eventTexts = map[ChangeDetail]eventText{
 
 	AppAlloc:      {add: "TASK got a node", remove: "TASK gave its node back"},
 	AppRequest:    {add: "TASK waits for a node", remove: "TASK has ended for good"},
-	AppReject:     {set: "OBJECT was refused"},
+	AppReject:     {set: "OBJECT was refused", remove: "OBJECT was refused"},
 	AppNew:        {set: "OBJECT was submitted"},
 	AppAccepted:   {set: "OBJECT has all its tasks, which wait for nodes"},
 	AppStarting:   {set: "OBJECT has a node for its first task"},

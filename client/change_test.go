@@ -112,6 +112,7 @@ type tokens struct {
 	plimsollv1connect.UnimplementedNodeServiceHandler
 	plimsollv1connect.UnimplementedQueueServiceHandler
 	plimsollv1connect.UnimplementedPolicyServiceHandler
+	plimsollv1connect.UnimplementedEventServiceHandler
 	seen []string
 }
 
@@ -164,6 +165,12 @@ func (g *tokens) ApplyPolicies(
 	return note(g, r.Msg, &pb.ApplyPoliciesResponse{})
 }
 
+func (g *tokens) SetEventSettings(
+	_ context.Context, r *connect.Request[pb.SetEventSettingsRequest],
+) (*connect.Response[pb.SetEventSettingsResponse], error) {
+	return note(g, r.Msg, &pb.SetEventSettingsResponse{})
+}
+
 func (g *tokens) DeletePolicy(
 	_ context.Context, r *connect.Request[pb.DeletePolicyRequest],
 ) (*connect.Response[pb.DeletePolicyResponse], error) {
@@ -189,6 +196,7 @@ func (g *tokens) serve(t *testing.T) (address string) {
 	mux.Handle(plimsollv1connect.NewNodeServiceHandler(g))
 	mux.Handle(plimsollv1connect.NewQueueServiceHandler(g))
 	mux.Handle(plimsollv1connect.NewPolicyServiceHandler(g))
+	mux.Handle(plimsollv1connect.NewEventServiceHandler(g))
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- transport.Serve(ctx, l, mux, transport.ServeConfig{}) }()
@@ -231,6 +239,10 @@ func TestEveryChangeCarriesItsTokenOverACutConnection(t *testing.T) {
 		"queues":   func(ctx context.Context) error { return c.SetQueueConfig(ctx, plimsoll.DefaultQueues()) },
 		"policies": func(ctx context.Context) error { _, err := c.ApplyPolicies(ctx, nil, false); return err },
 		"delete":   func(ctx context.Context) error { return c.DeletePolicy(ctx, ref) },
+		"events": func(ctx context.Context) error {
+			_, err := c.SetEventSettings(ctx, map[string]string{"ringBufferAge": "1h"})
+			return err
+		},
 	} {
 		g.seen = nil
 		err := do(t.Context())

@@ -20,7 +20,7 @@ type commands struct {
 	Task    taskCmd    `cmd:"" help:"List tasks."`
 	Node    nodeCmd    `cmd:"" help:"List, show and watch nodes, and take them out of use."`
 	Queue   queueCmd   `cmd:"" help:"List queues."`
-	Events  eventsCmd  `cmd:"" help:"Tell the recent events."`
+	Events  eventsCmd  `cmd:"" help:"Tell the recent events, and show and change their settings."`
 	History historyCmd `cmd:"" help:"Tell what became of jobs, tasks, nodes and queues, also long ago."`
 	Usage   usageCmd   `cmd:"" help:"Sum up who used how much, and how long tasks waited."`
 	At      atCmd      `cmd:"" help:"Show what the cluster looked like at an instant."`

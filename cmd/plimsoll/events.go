@@ -11,6 +11,17 @@ import (
 )
 
 type eventsCmd struct {
+	List   eventsListCmd   `cmd:"" default:"withargs" help:"Tell the recent events."`
+	Config eventsConfigCmd `cmd:"" help:"Show and change the settings of the events."`
+}
+
+// Help is the detail of the help text.
+func (eventsCmd) Help() string {
+	return example("plimsoll events --object wordcount", "plimsoll events -f", "plimsoll events config") +
+		"\n\nWithout a command, the flags are those of list."
+}
+
+type eventsListCmd struct {
 	Object string  `help:"Only events about this job (its tasks included), task, node or queue. ID~UID is one job that had the id." placeholder:"ID"`
 	Start  *uint64 `help:"Id of the first event to print." placeholder:"ID"`
 	Count  *uint64 `short:"n" help:"Most events to print: the latest, or the first ones from --start; 0 prints all. Default: 100, and all with --since." placeholder:"N"`
@@ -25,7 +36,7 @@ type eventsCmd struct {
 const usualEvents = 100
 
 // Help is the detail of the help text.
-func (eventsCmd) Help() string {
+func (eventsListCmd) Help() string {
 	return example("plimsoll events --object wordcount", "plimsoll events --since 10m --type node",
 		"plimsoll events -f -o json") +
 		"\n\nWith -f, JSON and YAML are printed as one object a line. An object that is not known is not " +
@@ -33,7 +44,7 @@ func (eventsCmd) Help() string {
 }
 
 // Run prints events.
-func (cmd *eventsCmd) Run(ctx context.Context, a *app) error {
+func (cmd *eventsListCmd) Run(ctx context.Context, a *app) error {
 	c, err := a.client()
 	if err != nil {
 		return err
@@ -83,7 +94,7 @@ func (cmd *eventsCmd) Run(ctx context.Context, a *app) error {
 	return cmd.printAll(a, records)
 }
 
-func (cmd *eventsCmd) printAll(a *app, records []client.EventRecord) error {
+func (cmd *eventsListCmd) printAll(a *app, records []client.EventRecord) error {
 	views := make([]eventView, len(records))
 	for i := range records {
 		views[i] = viewEvent(&records[i])
@@ -98,7 +109,7 @@ func (cmd *eventsCmd) printAll(a *app, records []client.EventRecord) error {
 }
 
 // criteria returns the filter of the flags, and the most events to print; 0: all.
-func (cmd *eventsCmd) criteria(now time.Time) (filter client.EventFilter, count uint64, err error) {
+func (cmd *eventsListCmd) criteria(now time.Time) (filter client.EventFilter, count uint64, err error) {
 	filter = client.EventFilter{Object: cmd.Object, Start: cmd.Start}
 	if filter.Since, err = cmd.since(now); err != nil {
 		return filter, 0, err
@@ -151,7 +162,7 @@ func latest(ctx context.Context, c *client.Client, filter client.EventFilter, co
 
 // checkStart refuses an id behind that of the next event. It is of other ids: those of a store that
 // was replaced, say.
-func (cmd *eventsCmd) checkStart(ctx context.Context, c *client.Client) error {
+func (cmd *eventsListCmd) checkStart(ctx context.Context, c *client.Client) error {
 	if cmd.Start == nil {
 		return nil
 	}
@@ -185,7 +196,7 @@ func readEvents(
 	}
 }
 
-func (cmd *eventsCmd) follow(ctx context.Context, a *app, c *client.Client, filter client.EventFilter) error {
+func (cmd *eventsListCmd) follow(ctx context.Context, a *app, c *client.Client, filter client.EventFilter) error {
 	usual := []string{"10000", "2006-01-02T15:04:05.000Z", "queue"}
 	if cmd.Words == wordsOfYuniKorn {
 		usual = []string{
@@ -223,14 +234,14 @@ func (cmd *eventsCmd) follow(ctx context.Context, a *app, c *client.Client, filt
 // wordsOfYuniKorn is the value of --words for the words of YuniKorn's event design.
 const wordsOfYuniKorn = "yunikorn"
 
-func (cmd *eventsCmd) header() []string {
+func (cmd *eventsListCmd) header() []string {
 	if cmd.Words == wordsOfYuniKorn {
 		return []string{"ID", "TIME", "TYPE", "CHANGE", "DETAIL", "OBJECT", "REFERENCE", "RESOURCES", "MESSAGE"}
 	}
 	return []string{"ID", "TIME", "TYPE", "EVENT"}
 }
 
-func (cmd *eventsCmd) row(r *client.EventRecord) []string {
+func (cmd *eventsListCmd) row(r *client.EventRecord) []string {
 	e := &r.Event
 	id, at := fmt.Sprint(r.ID), time.Unix(0, e.Time).UTC().Format("2006-01-02T15:04:05.000Z")
 	if cmd.Words != wordsOfYuniKorn {

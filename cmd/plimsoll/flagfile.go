@@ -9,6 +9,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/config"
 )
 
@@ -23,7 +24,68 @@ func loadFlags(r io.Reader) (kong.Resolver, error) {
 		return nil, fmt.Errorf("read it: %w", err)
 	}
 	values, err := config.ParseFlags(data)
+	if err == nil {
+		err = gatherEventSettings(values)
+	}
 	return flagFile(values), err
+}
+
+// eventSettingFlag is the name of the flag for settings of the events.
+const eventSettingFlag = "event-setting"
+
+// gatherEventSettings moves the settings of the events, which may stand under their own names, to
+// the flag for them. Names with dots may be written as mappings within each other.
+func gatherEventSettings(values map[string]any) error {
+	found := map[string]any{}
+	if given, has := values[eventSettingFlag]; has {
+		named, ok := given.(map[string]any)
+		if !ok {
+			return fmt.Errorf("%q in the configuration file is not a mapping from settings to values", eventSettingFlag)
+		}
+		maps.Copy(found, named)
+	}
+	take := func(name string, value any) error {
+		if _, twice := found[name]; twice {
+			return fmt.Errorf("%q stands twice in the configuration file; leave one out", name)
+		}
+		found[name] = value
+		return nil
+	}
+	for _, prefix := range []string{plimsoll.EventSettingPrefix, plimsoll.YuniKornEventPrefix} {
+		for name, value := range below(values, strings.Split(strings.TrimSuffix(prefix, "."), ".")) {
+			if err := take(prefix+name, value); err != nil {
+				return err
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			if strings.HasPrefix(name, prefix) {
+				if err := take(name, values[name]); err != nil {
+					return err
+				}
+				delete(values, name)
+			}
+		}
+	}
+	if len(found) > 0 {
+		values[eventSettingFlag] = found
+	}
+	return nil
+}
+
+// below takes the mapping at a path out of the values; nil if there is none.
+func below(values map[string]any, path []string) map[string]any {
+	inner, ok := values[path[0]].(map[string]any)
+	if !ok {
+		return nil
+	}
+	taken := inner
+	if len(path) > 1 {
+		if taken = below(inner, path[1:]); len(inner) > 0 {
+			return taken // what else stands there is no setting, and is refused
+		}
+	}
+	delete(values, path[0])
+	return taken
 }
 
 // Validate refuses names that are no flag of any role.

@@ -30,6 +30,7 @@ type fakeGateway struct {
 	plimsollv1connect.UnimplementedJobServiceHandler
 	plimsollv1connect.UnimplementedNodeServiceHandler
 	plimsollv1connect.UnimplementedPolicyServiceHandler
+	plimsollv1connect.UnimplementedEventServiceHandler
 	plimsollv1connect.UnimplementedWatchServiceHandler
 	mu struct {
 		sync.Mutex

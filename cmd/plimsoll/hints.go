@@ -24,7 +24,7 @@ var otherWords = map[string][]string{
 	"batch": {"submit"}, "exec": {"run"}, "srun": {"run"}, "sbatch": {"submit"}, "start": {"submit", "dev"},
 	"up": {"dev"}, "server": {"dev"}, "serve": {"dev"}, "master": {"coordinator"}, "worker": {"agent"},
 	"why": {"explain"}, "timeline": {"history job"}, "billing": {"usage"}, "accounting": {"usage"},
-	"event": {"events"}, "retry": {"job run-again"},
+	"event": {"events list"}, "retry": {"job run-again"},
 	"rerun": {"job run-again"}, "restart": {"job run-again"}, "login": {"token"}, "auth": {"token"},
 	"validate": {"config check"}, "lint": {"config check"}, "fit": {"place"}, "rebalance": {"defrag --plan"},
 	"disable": {"node cordon"}, "enable": {"node uncordon"}, "decommission": {"node drain"},

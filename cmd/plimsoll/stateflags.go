@@ -8,15 +8,20 @@ import (
 	working "github.com/plimsoll-dev/plimsoll/internal/state"
 )
 
-// stateFlags bound the state of a coordinator. The default bounds follow from the memory that the
-// process may use.
+// stateFlags are the settings of a coordinator's state. The default bounds follow from the memory
+// that the process may use.
 type stateFlags struct {
 	StateTasks int    `help:"Most tasks in the state. A submit that would exceed it is refused. Default: (memory limit - 512Mi) / 1.5Ki." env:"PLIMSOLL_STATE_TASKS" placeholder:"COUNT"`
 	StateBytes string `help:"Most memory of the specifications of jobs, such as 1Gi. A submit that would exceed it is refused. Default: an eighth of the memory limit." env:"PLIMSOLL_STATE_BYTES" placeholder:"AMOUNT"`
+
+	eventFlags
 }
 
-// apply sets the bounds in a configuration.
+// apply sets the settings in a configuration.
 func (f *stateFlags) apply(c *working.Config) error {
+	if err := f.applyEvents(c); err != nil {
+		return err
+	}
 	limit, known := memory.Limit()
 	if !known {
 		limit = working.UnknownMemory

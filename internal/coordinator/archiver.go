@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -112,7 +113,7 @@ func (a *archiver) note(b *engine.Batch) {
 	c := &b.Changes
 	a.noteAttempts(c.Tasks)
 	for i := range c.JobStatuses {
-		if st := &c.JobStatuses[i]; st.State.Ended() && st.State != plimsoll.JobExpired {
+		if st := &c.JobStatuses[i]; slices.Contains(endedStates(), st.State) {
 			a.ended.add(st.ID)
 		}
 	}

@@ -237,9 +237,10 @@ func (s *archiveSession) scan(snapshot *replica.Snapshot) {
 // scanJobs is the number of jobs that a scan adds at once.
 const scanJobs = 8 * archive.MaxWriteJobs
 
-// endedStates returns the states of jobs that belong into the archive.
+// endedStates returns the states of jobs that belong into the archive. Rejected jobs do not:
+// nothing of them has run, and the state has a bound of its own for them.
 func endedStates() []plimsoll.JobState {
-	return []plimsoll.JobState{plimsoll.JobCompleted, plimsoll.JobRejected, plimsoll.JobFailed}
+	return []plimsoll.JobState{plimsoll.JobCompleted, plimsoll.JobFailed}
 }
 
 // collect reads ended jobs as far as a Write takes them, puts back the rest, and names them for the

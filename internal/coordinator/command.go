@@ -32,6 +32,7 @@ func newCommands() []command {
 		row("set_node_mode", (*pb.Command).GetSetNodeMode, decodeNodeMode, done),
 		row("remove_node", (*pb.Command).GetRemoveNode, decodeRemove, done),
 		row("set_queue_config", (*pb.Command).GetSetQueueConfig, decodeQueues, done),
+		row("set_event_settings", (*pb.Command).GetSetEventSettings, decodeEventSettings, done),
 		ofAgents(row("register_node", (*pb.Command).GetRegisterNode, decodeRegister, encodeRegistration)),
 		ofAgents(row("node_liveness", (*pb.Command).GetNodeLiveness, decodeSilence, done)),
 		ofAgents(row("report_tasks", (*pb.Command).GetReportTasks, decodeReports, done)),
@@ -159,6 +160,10 @@ func decodeRemove(_ string, m *pb.RemoveNodeRequest) (*engine.RemoveNode, error)
 
 func decodeQueues(_ string, m *pb.SetQueueConfigRequest) (*engine.SetQueueConfig, error) {
 	return &engine.SetQueueConfig{Config: wire.QueueConfigFromProto(m.GetConfig())}, nil
+}
+
+func decodeEventSettings(_ string, m *pb.SetEventSettingsRequest) (*engine.SetEventSettings, error) {
+	return &engine.SetEventSettings{Settings: m.GetSettings()}, nil
 }
 
 func decodeRegister(gateway string, m *pb.RegisterNodeRequest) (*engine.RegisterNode, error) {

@@ -16,6 +16,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
@@ -473,10 +474,12 @@ func get(t *testing.T, client *http.Client, url string) string {
 func TestConfigIsValidated(t *testing.T) {
 	st := openStore(t, vfs.NewMem(), store.Limits{})
 	for field, cfg := range map[string]Config{
-		"address":       {},
-		"eventCapacity": {Listen: "127.0.0.1:0", EventCapacity: -1},
-		"maxInbox":      {Listen: "127.0.0.1:0", MaxInbox: -1},
-		"queues":        {Listen: "127.0.0.1:0", Queues: plimsoll.QueueConfig{Name: "not root"}},
+		"address": {},
+		"ringBuffer": {Listen: "127.0.0.1:0", State: state.Config{
+			Events: map[string]string{"service.event.ringBufferCapacity": "-1"},
+		}},
+		"maxInbox": {Listen: "127.0.0.1:0", MaxInbox: -1},
+		"queues":   {Listen: "127.0.0.1:0", Queues: plimsoll.QueueConfig{Name: "not root"}},
 	} {
 		_, err := New(cfg, only(st))
 		if plimsoll.CodeOf(err) != plimsoll.CodeInvalid {

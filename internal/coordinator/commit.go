@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
@@ -20,7 +21,7 @@ type commit struct {
 // beginCommits encodes turns and begins their commits, until made is closed. Sending to begun never
 // blocks: the channel has room for all turns.
 func (t *term) beginCommits(made <-chan *turn, begun chan<- *commit) error {
-	enc := encoder{epoch: t.epoch, nextEvent: t.nextEvent, instance: t.newInstance}
+	enc := encoder{epoch: t.epoch, nextEvent: t.nextEvent, ids: t.ids, newIDs: t.newIDs}
 	for m := range made {
 		next := &commit{turn: m}
 		if m.batch.Revision != 0 {
@@ -36,7 +37,7 @@ func (t *term) beginCommits(made <-chan *turn, begun chan<- *commit) error {
 		}
 		begun <- next
 		if next.batch != nil {
-			if err := t.trimEvents(next.batch); err != nil {
+			if err := t.trimEvents(next.batch, &m.batch.Changes); err != nil {
 				return err
 			}
 		}
@@ -85,18 +86,32 @@ func (t *term) finishCommits(begun <-chan *commit, fresh chan<- *turn, lose cont
 	return failed
 }
 
-// trimEvents lets the store delete events that are too old for the ring.
-func (t *term) trimEvents(b *wire.Batch) error {
-	if b.Events.Count == 0 {
+// trimEvents lets the store delete events that the ring does not show any more.
+func (t *term) trimEvents(b *wire.Batch, c *state.Changes) error {
+	if c.EventSettings != nil {
+		t.eventSettings = *c.EventSettings
+	}
+	if b.Events.Count == 0 && c.EventSettings == nil {
 		return nil
 	}
-	t.events.add(b.Revision, b.Events.Count)
-	had := t.events.total
-	if keep, ok := t.events.trim(uint64(t.eventCapacity)); ok {
-		if err := t.store.TrimEvents(keep); err != nil {
-			return fmt.Errorf("trim the stored events: %w", err)
-		}
-		t.metrics.events.collected.Add(had - t.events.total)
+	had := t.events.total.count
+	if c.EventsAnew { // those before are of another InstanceUUID
+		t.events = eventLog{}
 	}
+	if b.Events.Count > 0 {
+		t.events.add(b.Revision, &b.Events)
+		had += b.Events.Count
+	}
+	keep, ok := t.events.trim(&t.eventSettings, b.Time)
+	if c.EventsAnew {
+		keep, ok = max(keep, b.Revision), true
+	}
+	if !ok {
+		return nil
+	}
+	if err := t.store.TrimEvents(keep); err != nil {
+		return fmt.Errorf("trim the stored events: %w", err)
+	}
+	t.metrics.events.collected.Add(had - t.events.total.count)
 	return nil
 }

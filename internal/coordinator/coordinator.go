@@ -67,7 +67,6 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/disk"
-	"github.com/plimsoll-dev/plimsoll/internal/ring"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
@@ -82,7 +81,6 @@ type Config struct {
 	ReplaceQueues bool                 // make Queues the tree even if the store has one
 	State         state.Config
 	Archive       Archive      // archive of ended jobs; State.Archive follows from it
-	EventCapacity int          // number of recent events to keep; 100,000
 	MaxInbox      int          // most commands that wait for a turn, a quarter for agents alone; 65,536
 	MaxInboxBytes int          // most bytes of these commands, a quarter for agents alone; 256 MiB
 	Workers       int          // goroutines that answer questions; half of GOMAXPROCS, at least 1
@@ -140,9 +138,6 @@ const (
 func (c Config) withDefaults() Config {
 	if c.Queues.Name == "" {
 		c.Queues = plimsoll.DefaultQueues()
-	}
-	if c.EventCapacity == 0 {
-		c.EventCapacity = ring.DefaultCapacity
 	}
 	if c.MaxInbox == 0 {
 		c.MaxInbox = defaultInbox
@@ -203,8 +198,9 @@ func (c *Config) Validate() error {
 	if err := transport.ValidateHosts("host", c.Hosts); err != nil {
 		return err
 	}
-	if c.EventCapacity < 0 {
-		return plimsoll.Invalid("eventCapacity", "is negative; give 0 for the default, or more")
+	var settings plimsoll.EventSettings
+	if err := settings.Set(c.State.Events); err != nil {
+		return fmt.Errorf("configure the events: %w", err)
 	}
 	if c.MaxInbox < 0 {
 		return plimsoll.Invalid("maxInbox", "is negative; give 0 for the default, or more")

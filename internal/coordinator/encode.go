@@ -1,6 +1,8 @@
 package coordinator
 
 import (
+	"github.com/google/uuid"
+
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/engine"
 	"github.com/plimsoll-dev/plimsoll/internal/ring"
@@ -12,7 +14,8 @@ import (
 type encoder struct {
 	epoch     uint64
 	nextEvent uint64
-	instance  string // InstanceUUID to be stored with the next events; empty: it is stored
+	ids       wire.EventIDs // what the ids of the events count
+	newIDs    bool          // the store does not have ids yet
 	events    ring.Encoder
 	ends      []int // end of each mutation's value in the buffer; Invariant: one for each put
 }
@@ -26,7 +29,7 @@ func (e *encoder) encode(b *engine.Batch) *wire.Batch {
 	n := len(c.JobSpecs) + len(c.JobStatuses) + len(c.Tasks) + len(c.Nodes) + len(c.NodeStatuses) +
 		len(c.QueueStatuses) +
 		len(c.DeletedTasks) + 2*len(c.DeletedJobs) + 2*len(c.DeletedNodes) + len(c.DeletedQueues) +
-		len(c.Policies) + len(c.DeletedPolicies) + len(c.Outcomes) + len(c.DeletedOutcomes) + 2
+		len(c.Policies) + len(c.DeletedPolicies) + len(c.Outcomes) + len(c.DeletedOutcomes) + 4
 	out := &wire.Batch{Epoch: e.epoch, Revision: b.Revision, Time: b.Time, Mutations: make([]wire.Mutation, 0, n)}
 	e.ends = e.ends[:0]
 	buf := e.puts(out, make([]byte, 0, n*averageRecord), c)
@@ -81,6 +84,9 @@ func (e *encoder) puts(out *wire.Batch, buf []byte, c *state.Changes) []byte {
 		p := &c.Policies[i]
 		put(wire.Mutation{Kind: wire.KindPolicy, Key: wire.PolicyKey(p.Ref())}, wire.AppendPolicy(buf, p))
 	}
+	if c.EventSettings != nil {
+		put(wire.Mutation{Kind: wire.KindEventSettings}, wire.AppendEventSettings(buf, c.EventSettings))
+	}
 	if c.Archive != nil {
 		put(wire.Mutation{Kind: wire.KindArchive}, wire.AppendArchiveStatus(buf, c.Archive))
 	}
@@ -92,9 +98,12 @@ func (e *encoder) puts(out *wire.Batch, buf []byte, c *state.Changes) []byte {
 		st := &c.QueueStatuses[i]
 		put(wire.Mutation{Kind: wire.KindQueueStatus, Key: st.Path, Ephemeral: true}, wire.AppendQueueStatus(buf, st))
 	}
-	if e.instance != "" && len(c.Events) > 0 {
-		put(wire.Mutation{Kind: wire.KindEventIDs}, wire.AppendEventIDs(buf, e.instance))
-		e.instance = ""
+	if c.EventsAnew {
+		e.ids, e.newIDs = wire.EventIDs{Instance: uuid.NewString(), First: e.nextEvent}, true
+	}
+	if e.newIDs {
+		put(wire.Mutation{Kind: wire.KindEventIDs}, wire.AppendEventIDs(buf, e.ids))
+		e.newIDs = false
 	}
 	return buf
 }

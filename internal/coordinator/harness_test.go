@@ -160,7 +160,7 @@ func leadWith(t testing.TB, cfg Config, st store.Store, change func(*term)) *lea
 func (l *leader) follow(ctx context.Context, gateway string) *replica.Follower {
 	l.t.Helper()
 	f, err := replica.NewFollower(
-		replica.FollowerConfig{Gateway: gateway, Leader: l.address, EventCapacity: l.term.eventCapacity},
+		replica.FollowerConfig{Gateway: gateway, Leader: l.address},
 	)
 	if err != nil {
 		l.t.Fatal(err)

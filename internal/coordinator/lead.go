@@ -154,17 +154,13 @@ func (c *Coordinator) enter(ctx context.Context, st store.Store, epoch uint64) (
 		epoch: epoch, now: newTermClock(c.cfg.Now, sinceNow(), l.time).now,
 		store: st, metrics: c.metrics, commands: c.commands,
 		inbox:    newInbox(c.cfg.MaxInbox, c.cfg.MaxInboxBytes),
-		revision: l.revision, events: l.events, nextEvent: l.nextEvent, eventCapacity: c.cfg.EventCapacity,
-	}
-	if l.instance == "" { // these ids begin with this leader
-		l.instance = uuid.NewString()
-		t.newInstance = l.instance
+		revision: l.revision, events: l.events, nextEvent: l.nextEvent, ids: l.ids, newIDs: l.newIDs,
+		eventSettings: l.state.EventSettings(),
 	}
 	t.workers, t.questions = c.cfg.Workers, newQuestions(c.cfg.MaxQuestions, t.inbox.notify, c.metrics)
 	t.source, err = replica.NewSource(replica.SourceConfig{
-		Epoch: epoch, Leader: uuid.NewString(), InstanceUUID: l.instance,
-		EventCapacity: c.cfg.EventCapacity, Confirm: st.Confirm,
-		Version: c.cfg.Version, Admit: t.inbox.admit,
+		Epoch: epoch, Leader: uuid.NewString(), InstanceUUID: l.ids.Instance,
+		Confirm: st.Confirm, Version: c.cfg.Version, Admit: t.inbox.admit,
 		Events: replica.SourceEvents{
 			Connected: t.inbox.gatewayConnected, Disconnected: t.inbox.gatewayDisconnected,
 			Unread:  c.gatewayUnread,

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/google/uuid"
+
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/engine"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
@@ -19,8 +21,9 @@ type loaded struct {
 	revision  uint64
 	time      int64
 	events    eventLog
-	nextEvent uint64 // id of the next event
-	instance  string // InstanceUUID of the events; empty: the leader makes a new one
+	nextEvent uint64        // id of the next event
+	ids       wire.EventIDs // what the ids of the events count
+	newIDs    bool          // the store does not have ids yet
 }
 
 // eventIDsBytes is the most that the record of KindEventIDs takes. A batch has room for it beside
@@ -29,9 +32,10 @@ const eventIDsBytes = 64
 
 // load reads the store into a working state and into the replicated tables. Events keep their ids,
 // and the InstanceUUID, if all of them follow each other. If some are missing, those in front of
-// the gap are left out, and the InstanceUUID is a new one.
+// the gap are left out, and the InstanceUUID is a new one. Events of an earlier InstanceUUID, which
+// await their deletion, are left out too.
 func (c *Coordinator) load(ctx context.Context, st store.Store, epoch uint64) (*loaded, error) {
-	l := &loaded{tables: replica.NewTables(c.cfg.EventCapacity)}
+	l := &loaded{tables: replica.NewTables()}
 	cfg := c.cfg.State
 	cfg.Archive = c.cfg.Archive.Open != nil
 	if cfg.Limits = state.Limits(st.Limits()); cfg.Limits.Ops > 0 {
@@ -42,28 +46,27 @@ func (c *Coordinator) load(ctx context.Context, st store.Store, epoch uint64) (*
 	}
 	loader := state.NewLoader(cfg, c.cfg.Queues)
 	revision, last, err := st.Load(ctx, func(kind wire.Kind, key string, value []byte) (err error) {
-		if kind == wire.KindEventIDs {
-			l.instance, err = wire.DecodeEventIDs(value)
+		switch kind {
+		case wire.KindEventIDs:
+			l.ids, err = wire.DecodeEventIDs(value)
 			return err
+		case wire.KindEventSettings: // records come before events, for which the ring must have room
+			settings, err := wire.DecodeEventSettings(value)
+			if err != nil {
+				return err
+			}
+			l.tables.BoundEvents(&settings)
 		}
 		return loadRecord(loader, kind, key, value)
-	}, func(revision uint64, chunk wire.EventChunk) error {
-		if len(l.events.chunks) > 0 && chunk.FirstID != l.nextEvent {
-			l.instance = ""
-		}
-		l.nextEvent, chunk.Data = chunk.FirstID, append([]byte(nil), chunk.Data...)
-		if err := l.tables.Apply(&wire.Batch{Epoch: epoch, Revision: revision, Events: chunk}); err != nil {
-			return err
-		}
-		l.nextEvent += chunk.Count
-		l.events.add(revision, chunk.Count)
-		return nil
-	})
+	}, func(revision uint64, chunk wire.EventChunk) error { return l.addEvents(epoch, revision, chunk) })
 	if err != nil {
 		return nil, fmt.Errorf("load the active state: %w", err)
 	}
-	if len(l.events.chunks) == 0 {
-		l.instance = "" // all events are lost, or there were none
+	if len(l.events.runs) == 0 { // all events are lost, or there were none
+		l.ids.Instance, l.nextEvent = "", l.ids.First
+	}
+	if l.newIDs = l.ids.Instance == ""; l.newIDs {
+		l.ids.Instance = uuid.NewString()
 	}
 	l.revision, l.time = revision, max(last, c.cfg.Now())
 	if l.state, err = loader.End(l.time); err != nil {
@@ -72,11 +75,28 @@ func (c *Coordinator) load(ctx context.Context, st store.Store, epoch uint64) (*
 	l.state.SetEpoch(epoch)
 	first := engine.Batch{Revision: revision, Time: l.time}
 	l.state.All(&first.Changes)
-	enc := encoder{epoch: epoch}
+	enc := encoder{epoch: epoch, ids: l.ids, newIDs: true}
 	if err := l.tables.Apply(enc.encode(&first)); err != nil {
 		return nil, fmt.Errorf("load the active state: %w", err)
 	}
 	return l, nil
+}
+
+// addEvents takes over a stored chunk of events.
+func (l *loaded) addEvents(epoch, revision uint64, chunk wire.EventChunk) error {
+	if chunk.FirstID < l.ids.First {
+		return nil // of an earlier instance
+	}
+	if len(l.events.runs) > 0 && chunk.FirstID != l.nextEvent {
+		l.ids = wire.EventIDs{First: chunk.FirstID}
+	}
+	l.nextEvent, chunk.Data = chunk.FirstID, append([]byte(nil), chunk.Data...)
+	if err := l.tables.Apply(&wire.Batch{Epoch: epoch, Revision: revision, Events: chunk}); err != nil {
+		return fmt.Errorf("load the events of revision %d: %w", revision, err)
+	}
+	l.nextEvent += chunk.Count
+	l.events.add(revision, &chunk)
+	return nil
 }
 
 func loadRecord(l *state.Loader, kind wire.Kind, key string, value []byte) error {
@@ -96,6 +116,8 @@ func loadRecord(l *state.Loader, kind wire.Kind, key string, value []byte) error
 		err = decoded(func(data []byte) (state.Outcome, error) { return decodeOutcome(key, data) }, value, l.Outcome)
 	case wire.KindArchive:
 		err = decoded(wire.DecodeArchiveStatus, value, l.Archive)
+	case wire.KindEventSettings:
+		err = decoded(wire.DecodeEventSettings, value, l.EventSettings)
 	case wire.KindQueueConfig:
 		err = decoded(wire.DecodeQueueConfig, value, l.QueueConfig)
 	default:
@@ -115,36 +137,4 @@ func decoded[T any](decode func([]byte) (T, error), value []byte, take func(T)) 
 		take(v)
 	}
 	return err
-}
-
-// eventLog counts the events of each stored chunk, so that old chunks can be deleted.
-type eventLog struct {
-	chunks []eventChunk
-	total  uint64
-}
-
-type eventChunk struct{ revision, count uint64 }
-
-func (l *eventLog) add(revision, count uint64) {
-	l.chunks = append(l.chunks, eventChunk{revision, count})
-	l.total += count
-}
-
-// trim drops the oldest chunks as long as at least capacity events are left. It returns the
-// revision below which the store may delete chunks too. ok is false while fewer than a quarter of
-// capacity could be dropped.
-func (l *eventLog) trim(capacity uint64) (keep uint64, ok bool) {
-	if l.total < capacity+capacity/4 {
-		return 0, false
-	}
-	n := 0
-	for l.total-l.chunks[n].count >= capacity {
-		l.total -= l.chunks[n].count
-		n++
-	}
-	l.chunks = append([]eventChunk(nil), l.chunks[n:]...)
-	if len(l.chunks) == 0 {
-		return 0, false
-	}
-	return l.chunks[0].revision, n > 0
 }

@@ -95,7 +95,7 @@ func decodeOutcome(token string, data []byte) (state.Outcome, error) {
 }
 
 // storedOnly reports whether records of a kind are stored and not replicated.
-func storedOnly(kind wire.Kind) bool { return kind == wire.KindOutcome || kind == wire.KindEventIDs }
+func storedOnly(kind wire.Kind) bool { return kind == wire.KindOutcome }
 
 // replicated returns a batch without the records that are stored and not replicated.
 func replicated(b *wire.Batch) *wire.Batch {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -123,7 +124,8 @@ func TestStoredEventsAreTrimmed(t *testing.T) {
 	const capacity = 200
 	fs := vfs.NewMem()
 	st := &spy{Store: openStore(t, fs, store.Limits{})}
-	l := lead(t, Config{EventCapacity: capacity}, st)
+	cfg := Config{State: state.Config{Events: map[string]string{"ringBufferCapacity": strconv.Itoa(capacity)}}}
+	l := lead(t, cfg, st)
 	for i := range 400 {
 		l.must(submit(job(fmt.Sprintf("j%d", i), i%5)))
 	}
@@ -149,7 +151,7 @@ func TestStoredEventsAreTrimmed(t *testing.T) {
 	wantEvents(t, l.term.metrics.events, map[string]uint64{
 		"created": total, "channeled": total, "stored": total, "processed": total, "collected": total - stored,
 	})
-	l = lead(t, Config{EventCapacity: capacity}, again)
+	l = lead(t, cfg, again)
 	defer l.stop()
 	low, found := events(t, l.Latest())
 	if !slices.Equal(found, newest) {
@@ -157,36 +159,6 @@ func TestStoredEventsAreTrimmed(t *testing.T) {
 	}
 	if low+capacity != total {
 		t.Errorf("the ids end at %d, but there were %d events and the first had id 0", low+capacity, total)
-	}
-}
-
-func TestEventLogTrim(t *testing.T) {
-	for _, test := range []struct {
-		counts []uint64
-		keep   uint64 // 0: nothing to do
-		left   uint64
-	}{
-		{nil, 0, 0},
-		{[]uint64{100}, 0, 100},
-		{[]uint64{60, 60}, 0, 120},
-		{[]uint64{60, 65}, 0, 125}, // without the first there would be too few
-		{[]uint64{25, 100}, 2, 100},
-		{[]uint64{1000}, 0, 1000},
-		{[]uint64{1000, 99}, 0, 1099},
-		{[]uint64{1000, 100}, 2, 100},
-		{[]uint64{10, 10, 10, 50, 50}, 4, 100},
-	} {
-		var l eventLog
-		for i, n := range test.counts {
-			l.add(uint64(i+1), n)
-		}
-		keep, ok := l.trim(100)
-		if !ok {
-			keep = 0
-		}
-		if keep != test.keep || l.total != test.left {
-			t.Errorf("%v: keep from %d, %d left; want %d, %d", test.counts, keep, l.total, test.keep, test.left)
-		}
 	}
 }
 

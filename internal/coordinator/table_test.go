@@ -23,6 +23,11 @@ func good() []*pb.Command {
 	tree := plimsoll.DefaultQueues()
 	return []*pb.Command{
 		setQueues(&tree),
+		{
+			Kind: &pb.Command_SetEventSettings{
+				SetEventSettings: &pb.SetEventSettingsRequest{Settings: map[string]string{"ringBufferAge": "1h"}},
+			},
+		},
 		register("n", 1),
 		submit(job("a", 1)),
 		scale("a", 2),

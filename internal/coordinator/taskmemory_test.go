@@ -47,7 +47,7 @@ func TestATaskTakesLessMemoryThanItsRoom(t *testing.T) {
 	before := heap()
 	s := state.New(state.Config{}, plimsoll.DefaultQueues())
 	e, enc := engine.New(engine.Config{Seed: 1}, s, 0, 1e18), encoder{epoch: 1}
-	leader, gateway := replica.NewTables(1), replica.NewTables(1)
+	leader, gateway := replica.NewTables(), replica.NewTables()
 	turn := func(do ...engine.Operation) {
 		var out engine.Batch
 		var commands []engine.Command
@@ -100,7 +100,7 @@ func TestATaskTakesLessMemoryThanItsRoom(t *testing.T) {
 	}
 	var all engine.Batch
 	loaded.All(&all.Changes)
-	tables := replica.NewTables(1)
+	tables := replica.NewTables()
 	if err := tables.Apply(enc.encode(&all)); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/engine"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
 // term is a period in which this process leads, or only reads (refusal).
@@ -35,9 +36,10 @@ type term struct {
 
 	// The stored events. Only beginCommits uses these fields once run has begun.
 	events        eventLog
-	nextEvent     uint64 // id of the next event
-	newInstance   string // InstanceUUID that the store does not have yet; empty: it has it
-	eventCapacity int    // number of events to keep
+	nextEvent     uint64        // id of the next event
+	ids           wire.EventIDs // what the ids of the events count
+	newIDs        bool          // the store does not have ids yet
+	eventSettings plimsoll.EventSettings
 }
 
 // turn is one turn on its way through the pipeline.

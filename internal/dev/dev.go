@@ -261,7 +261,7 @@ func (f *firstStore) close() error {
 
 func (d *Dev) makeReaders() error {
 	follower, err := replica.NewFollower(replica.FollowerConfig{
-		Gateway: d.cfg.Gateway.ID, Leader: d.cfg.Coordinator.Listen, EventCapacity: d.cfg.Coordinator.EventCapacity,
+		Gateway: d.cfg.Gateway.ID, Leader: d.cfg.Coordinator.Listen,
 		Version: d.cfg.Coordinator.Version,
 	})
 	if err != nil {

@@ -37,6 +37,10 @@ func (do *SetQueueConfig) apply(e *Engine, id uint64, out *Batch) {
 	reply(out, id, do, Done{}, e.state.SetQueueConfig(&do.Config))
 }
 
+func (do *SetEventSettings) apply(e *Engine, id uint64, out *Batch) {
+	reply(out, id, do, Done{}, e.state.SetEventSettings(do.Settings))
+}
+
 func (do *RegisterNode) apply(e *Engine, id uint64, out *Batch) {
 	number, err := e.state.Register(&do.Node, do.Gateway)
 	reply(out, id, do, Registration(number), err)

@@ -121,6 +121,9 @@ func (a *modelArchive) checkDeletes(w *world) {
 		}
 	}
 	for id := range gone {
+		if w.records.statuses[id].State == plimsoll.JobRejected {
+			continue // it goes to no archive
+		}
 		uid := w.records.statuses[id].UID
 		if _, kept := a.jobs[uid]; !kept && !a.deleted[uid] {
 			w.t.Fatalf("the records of job %s %v go, and the archive does not have it", id, uid)

@@ -121,6 +121,12 @@ type (
 
 		Config plimsoll.QueueConfig
 	}
+	// SetEventSettings changes settings of the events, by name.
+	SetEventSettings struct {
+		answers[Done]
+
+		Settings map[string]string
+	}
 	// RegisterNode makes a node known through a gateway.
 	RegisterNode struct {
 		answers[Registration]

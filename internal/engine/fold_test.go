@@ -89,6 +89,9 @@ func (f *fold) app(e *plimsoll.Event) (right bool) {
 	case plimsoll.DetailNone:
 		delete(f.jobs, e.Object)
 		return len(j.tasks) == 0
+	case plimsoll.AppReject: // it was added in front of this, and was never anything else
+		delete(f.jobs, e.Object)
+		return len(j.tasks) == 0 && j.state == 0 && j.queue == "" && e.Message != ""
 	case plimsoll.AppRequest, plimsoll.RequestCancel, plimsoll.RequestTimeout:
 		delete(j.tasks, e.Reference)
 		return t != nil && !t.allocated && maps.Equal(t.resources, e.Resources)

@@ -22,6 +22,7 @@ type records struct {
 	policies map[plimsoll.PolicyRef]plimsoll.Policy
 	outcomes map[string]state.Outcome
 	archive  plimsoll.ArchiveStatus
+	events   *plimsoll.EventSettings
 }
 
 func newRecords() *records {
@@ -34,6 +35,7 @@ func newRecords() *records {
 		map[plimsoll.PolicyRef]plimsoll.Policy{},
 		map[string]state.Outcome{},
 		plimsoll.ArchiveStatus{},
+		nil,
 	}
 }
 
@@ -72,6 +74,9 @@ func (r *records) commit(c *state.Changes) error {
 	}
 	if c.Archive != nil {
 		r.archive = *c.Archive
+	}
+	if c.EventSettings != nil {
+		r.events = c.EventSettings
 	}
 	return r.drop(c, put)
 }
@@ -118,6 +123,9 @@ func (r *records) load(cfg state.Config, at int64) (*state.State, error) {
 		l.QueueConfig(*r.queues)
 	}
 	l.Archive(r.archive)
+	if r.events != nil {
+		l.EventSettings(*r.events)
+	}
 	for _, spec := range r.specs {
 		l.JobSpec(*spec)
 	}
@@ -143,7 +151,7 @@ func (r *records) load(cfg state.Config, at int64) (*state.State, error) {
 func (r *records) clone() *records {
 	return &records{
 		maps.Clone(r.specs), maps.Clone(r.statuses), maps.Clone(r.tasks), maps.Clone(r.nodes), r.queues,
-		maps.Clone(r.policies), maps.Clone(r.outcomes), r.archive,
+		maps.Clone(r.policies), maps.Clone(r.outcomes), r.archive, r.events,
 	}
 }
 

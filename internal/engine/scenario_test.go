@@ -29,6 +29,7 @@ import (
 //	remove n1
 //	submit a queue=root.batch count=3 cpu=1 memory=1Gi retry=delayed:2 delay=5s
 //	kill a
+//	delete a
 //	scale a count=5
 //	report n1 a.work.0 running          # or: finished result=failed exit=3, attempt=2
 //	report-node n1 7 ext-cpu=2 closed=hot  # report 7 of the QoS agent; lines of the body are
@@ -179,6 +180,8 @@ func (w *scenario) run(d *datadriven.TestData) {
 		w.submit(args[0], options)
 	case "kill":
 		w.turn(&engine.KillJob{ID: args[0], Reason: options["reason"]})
+	case "delete":
+		w.turn(&engine.DeleteJob{ID: args[0]})
 	case "scale":
 		w.turn(&engine.ScaleJob{ID: args[0], Group: options["group"], Count: int32(w.number(options["count"]))})
 	case "report":

@@ -145,6 +145,11 @@ func (w *world) turn() (more bool) {
 	for _, id := range w.out.Changes.DeletedJobs {
 		delete(w.acked, id)
 	}
+	for i := range w.out.Changes.JobStatuses {
+		if st := &w.out.Changes.JobStatuses[i]; st.State == plimsoll.JobRejected {
+			delete(w.acked, st.ID) // its id belonged to a job that was forgotten
+		}
+	}
 	for _, r := range w.out.Replies {
 		if plimsoll.CodeOf(r.Err) == plimsoll.CodeExhausted {
 			bound, _, _ := strings.Cut(r.Err.Error(), ":")
@@ -393,8 +398,12 @@ func (w *world) command() {
 	case 10:
 		w.send(&engine.RemoveNode{ID: w.node()})
 	case 11:
-		if w.rng.IntN(4) == 0 {
+		switch w.rng.IntN(4) {
+		case 0:
 			w.send(&engine.GatewayLost{Gateway: "gw"})
+		case 1: // the collection stays on, as the fold wants all events
+			age := w.pick([]string{"0", "1h", "72h", "never"})
+			w.send(&engine.SetEventSettings{Settings: map[string]string{"ringBufferAge": age}})
 		}
 	case 12:
 		if w.rng.IntN(3) == 0 {

@@ -117,7 +117,7 @@ func TestWithoutALeaderOnlyAReadThatAllowsItIsAnsweredFromTheCopy(t *testing.T) 
 func TestBeforeTheFirstCopyNoReadIsAnswered(t *testing.T) {
 	testrun.Bubble(t, func(t *testing.T) {
 		f := newFake()
-		f.down, f.latest = errNoLeader, replica.NewTables(0).Snapshot()
+		f.down, f.latest = errNoLeader, replica.NewTables().Snapshot()
 		for name, read := range readsAt(directly(newGateway(t, Config{}, f))) {
 			for _, c := range []plimsoll.Consistency{{}, {Level: plimsoll.FreshnessEventual}, plimsoll.AtLeast(1, 1)} {
 				if _, err := read(t.Context(), c); plimsoll.CodeOf(err) != plimsoll.CodeUnavailable {

@@ -61,7 +61,7 @@ func TestACopyThatWasNeverConfirmedHasNoAge(t *testing.T) {
 	if got := age(); math.IsNaN(got) {
 		t.Error("a copy that was confirmed has no age")
 	}
-	f.behind = replica.NewTables(0).Snapshot() // nothing was ever confirmed of it
+	f.behind = replica.NewTables().Snapshot() // nothing was ever confirmed of it
 	if got := age(); !math.IsNaN(got) {
 		t.Errorf("the age is %v, want NaN", got)
 	}

@@ -49,7 +49,7 @@ type watchKey struct {
 
 func newFake() *fake {
 	f := &fake{
-		tables: replica.NewTables(0), history: replica.NewHistory(0), watches: map[watchKey][]chan struct{}{}, epoch: 1,
+		tables: replica.NewTables(), history: replica.NewHistory(0), watches: map[watchKey][]chan struct{}{}, epoch: 1,
 	}
 	f.apply(&wire.Batch{Epoch: f.epoch})
 	f.history.Reset(f.epoch, 0)

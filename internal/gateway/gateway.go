@@ -244,8 +244,8 @@ func (g *Gateway) routes() http.Handler {
 	g.reflection(func(path string, h http.Handler) { mux.Handle(path, g.bounded(h)) })
 	g.encodedReads(func(path string, read *plainRead) { mux.Handle(path, g.admitted(read)) }, options)
 	yunikorn := rest.New(rest.Config{
-		ResponseSize: uint64(g.cfg.PageSize), RenderedBytes: g.cfg.MaxRenderedBytes,
-		EnterStream: g.enterEventStream, StreamCut: g.eventStreamCut,
+		RenderedBytes: g.cfg.MaxRenderedBytes,
+		EnterStream:   g.enterEventStream, StreamCut: g.eventStreamCut,
 		AnswerBytes: g.cfg.MaxAnswerBytes, Version: g.cfg.Version,
 		TooLarge: func() { g.metrics.refused(boundAnswerBytes) },
 		Fault:    func(err error) { g.cfg.Events.Fault("/ws/v1", err) },

@@ -103,7 +103,7 @@ func TestASnapshotIsNoProofOfItsAge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tables := NewTables(1)
+	tables := NewTables()
 	mustApply(tables, &wire.Batch{Epoch: 1, Revision: 7})
 	history := NewHistory(0)
 	history.Reset(1, 7)

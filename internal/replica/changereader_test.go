@@ -26,7 +26,7 @@ type readWorld struct {
 }
 
 func newReadWorld(rng *rand.Rand, limit int) *readWorld {
-	w := &readWorld{rng: rng, tables: NewTables(1), history: NewHistory(limit)}
+	w := &readWorld{rng: rng, tables: NewTables(), history: NewHistory(limit)}
 	w.history.Reset(1, 0)
 	w.view = w.history.View()
 	w.readers.Replaced(w.view)

@@ -40,7 +40,7 @@ func keysIn(records iter.Seq2[string, []byte]) string {
 
 // A choice walks the records of the criterion that leaves the fewest, in key order.
 func TestJobsAreWalkedByTheCriterionThatLeavesTheFewest(t *testing.T) {
-	s := apply(NewTables(0), 1,
+	s := apply(NewTables(), 1,
 		jobPut("a", "root.x.y", "ann", plimsoll.JobRunning), jobPut("b", "root.x", "bob", plimsoll.JobCompleted),
 		jobPut("c", "root.x.z.v", "ann", plimsoll.JobFailed), jobPut("d", "root.w", "ann", plimsoll.JobRunning),
 		jobPut("e", "root", "bob", plimsoll.JobNew), jobPut("f", "", "", 0),
@@ -78,7 +78,7 @@ func TestJobsAreWalkedByTheCriterionThatLeavesTheFewest(t *testing.T) {
 }
 
 func TestTasksAreWalkedByTheCriterionThatLeavesTheFewest(t *testing.T) {
-	s := apply(NewTables(0), 1,
+	s := apply(NewTables(), 1,
 		realTask("a", 1, "n1", plimsoll.TaskRunning, 0), realTask("a", 2, "n2", plimsoll.TaskRunning, 0),
 		realTask("a", 3, "n1", plimsoll.TaskFinished, plimsoll.ResultSucceeded),
 		realTask("b", 1, "n1", plimsoll.TaskFinished, plimsoll.ResultFailed),
@@ -122,7 +122,7 @@ func TestTasksAreWalkedByTheCriterionThatLeavesTheFewest(t *testing.T) {
 
 // A list of all records fails at one that cannot be read; so does one with criteria.
 func TestARecordThatCannotBeReadIsInEveryChoice(t *testing.T) {
-	s := apply(NewTables(0), 1,
+	s := apply(NewTables(), 1,
 		put("bad", "\xff"), jobPut("good", "root.x", "ann", plimsoll.JobRunning),
 		jobPut("other", "root.w", "bob", plimsoll.JobFailed), taskPut("bad", "\xff", ""),
 		realTask("a", 1, "n1", plimsoll.TaskRunning, 0), realTask("a", 2, "n1", plimsoll.TaskPending, 0),
@@ -145,7 +145,7 @@ func TestARecordThatCannotBeReadIsInEveryChoice(t *testing.T) {
 // of changed tables equal those of loaded ones.
 func TestAChoiceHasEveryRecordThatMeetsTheCriteria(t *testing.T) {
 	testrun.Check(t, func(t *rapid.T) {
-		tables := NewTables(0)
+		tables := NewTables()
 		state := func() plimsoll.TaskState {
 			return plimsoll.TaskState(rapid.IntRange(1, plimsoll.NumTaskStates-1).Draw(t, "state"))
 		}
@@ -169,7 +169,7 @@ func TestAChoiceHasEveryRecordThatMeetsTheCriteria(t *testing.T) {
 			}
 			checkChoice(t, s, want)
 		}
-		loaded := NewTables(0)
+		loaded := NewTables()
 		loaded.begin()
 		for key, r := range tables.Snapshot().kinds[wire.KindTask].All() {
 			m := wire.Mutation{Kind: wire.KindTask, Key: key, Value: r.value, Node: r.node.String()}
@@ -229,7 +229,7 @@ func life(id string, submitted int64, labels map[string]string, change func(*pli
 }
 
 func TestJobsAreFoundByUIDLabelAndID(t *testing.T) {
-	s := apply(NewTables(0), 1, slices.Concat(
+	s := apply(NewTables(), 1, slices.Concat(
 		life("a", 3, map[string]string{"team": "red", "night": ""}, nil),
 		life("b", 1, map[string]string{"team": "blue"}, nil),
 		life("c", 2, map[string]string{"team": "red"}, func(s *plimsoll.JobStatus) { s.UID = plimsoll.UID{} }),
@@ -289,7 +289,7 @@ func TestJobsAreFoundByUIDLabelAndID(t *testing.T) {
 // The index of labels stays small whatever users write into them: their values share a bounded
 // number of index values.
 func TestLabelsTakeABoundedNumberOfIndexValues(t *testing.T) {
-	tables := NewTables(0)
+	tables := NewTables()
 	var batch []wire.Mutation
 	for i := range 2000 {
 		labels := map[string]string{}
@@ -315,7 +315,7 @@ func TestLabelsTakeABoundedNumberOfIndexValues(t *testing.T) {
 
 // WrittenSince counts the records that a kept snapshot holds alone.
 func TestWrittenSinceCountsTheRecordsThatWereReplaced(t *testing.T) {
-	tables := NewTables(0)
+	tables := NewTables()
 	first := apply(tables, 1, put("a", strings.Repeat("x", 1000)), put("b", "y"))
 	second := apply(tables, 2, put("a", "z"))
 	third := apply(tables, 3, remove(wire.KindJobStatus, "a"), put("c", strings.Repeat("x", 5000)))
@@ -327,7 +327,7 @@ func TestWrittenSinceCountsTheRecordsThatWereReplaced(t *testing.T) {
 			t.Errorf("%d bytes, %v; want %d", n, same, c.want)
 		}
 	}
-	if _, same := third.WrittenSince(apply(NewTables(0), 3)); same {
+	if _, same := third.WrittenSince(apply(NewTables(), 3)); same {
 		t.Error("snapshots of other tables are taken for the same")
 	}
 	if _, same := (*Snapshot)(nil).WrittenSince(first); same {

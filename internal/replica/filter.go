@@ -46,6 +46,9 @@ func readFilter(m *pb.ReplicateFilter) (*filter, error) {
 		}
 		f.kinds[kind] = true
 	}
+	if f.events { // these records say how they are kept, and what their ids count
+		f.kinds[wire.KindEventSettings], f.kinds[wire.KindEventIDs] = true, true
+	}
 	switch {
 	case len(m.GetKinds()) == 0:
 		return nil, plimsoll.Invalid("filter.kinds", "is empty; name the kinds of record, or give no filter for all")
@@ -58,7 +61,7 @@ func readFilter(m *pb.ReplicateFilter) (*filter, error) {
 // known returns the filter for a follower of a version of the protocol: an older follower ends its
 // stream at a kind of record that it does not know.
 func (f *filter) known(version uint32) *filter {
-	if version >= archiveProtocol {
+	if version >= eventsProtocol {
 		return f
 	}
 	out := &filter{events: true}
@@ -69,7 +72,10 @@ func (f *filter) known(version uint32) *filter {
 			out.kinds[kind] = kind > 0
 		}
 	}
-	out.kinds[wire.KindArchive] = false
+	out.kinds[wire.KindEventSettings], out.kinds[wire.KindEventIDs] = false, false
+	if version < archiveProtocol {
+		out.kinds[wire.KindArchive] = false
+	}
 	return out
 }
 

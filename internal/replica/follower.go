@@ -43,8 +43,6 @@ type FollowerConfig struct {
 	Leader  string // address of the leader or of a relay, as package transport reads it
 	// Tokens finds the token for the leader.
 	Tokens token.Finder
-	// EventCapacity is the size of the copy's event ring; default ring.DefaultCapacity.
-	EventCapacity int
 	// HistoryBytes bounds the changes that are kept for watches; default DefaultHistoryBytes. A
 	// watch that is behind by more begins again with a snapshot.
 	HistoryBytes int
@@ -84,7 +82,7 @@ func (c *FollowerConfig) Validate() error {
 	switch {
 	case c.Gateway == "":
 		return plimsoll.Invalid("gateway", "is empty; give each gateway its own id")
-	case c.EventCapacity < 0 || c.HistoryBytes < 0 ||
+	case c.HistoryBytes < 0 ||
 		c.MaxCommands < 0 || c.MaxCommandBytes < 0 || c.MinBackoff < 0 || c.MaxBackoff < 0:
 		return plimsoll.Invalid("replication", "a bound is negative; give 0 for the default, or more")
 	}
@@ -148,7 +146,7 @@ func newFollower(config FollowerConfig, dial dial) *Follower {
 	}
 	f.fresh.began = time.Now()
 	f.metrics = newFollowerMetrics()
-	f.mirror.eventCapacity, f.mirror.historyBytes = config.EventCapacity, config.HistoryBytes
+	f.mirror.historyBytes = config.HistoryBytes
 	f.mu.pending.maxCalls = orDefault(config.MaxCommands, DefaultMaxCommands)
 	f.mu.pending.maxBytes = orDefault(config.MaxCommandBytes, DefaultMaxCommandBytes)
 	f.mu.live = make(chan struct{})

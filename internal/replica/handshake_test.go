@@ -27,7 +27,7 @@ func TestHandshakeOfVersions(t *testing.T) {
 		{
 			"a newer gateway that does not", &pb.ReplicateHello{Protocol: 9, OldestProtocol: 8, Version: "v9"}, 0,
 			"runs plimsoll v9, which speaks versions 8 to 9 of the replication protocol; this process runs plimsoll v2, " +
-				"which speaks at most 3: upgrade this process to the gateway's version first",
+				"which speaks at most 4: upgrade this process to the gateway's version first",
 		},
 	} {
 		got, err := agree(test.hello, "v2")
@@ -40,23 +40,24 @@ func TestHandshakeOfVersions(t *testing.T) {
 		t.Errorf("a welcome of the same version: %v", err)
 	}
 	err := accept(&pb.ReplicateWelcome{}, "v2")
-	const want = "this gateway runs plimsoll v2, which speaks version 3 of the replication protocol; " +
+	const want = "this gateway runs plimsoll v2, which speaks version 4 of the replication protocol; " +
 		"the process that it follows runs plimsoll (no version), which chose 1: upgrade that process to the gateway's version"
 	if plimsoll.CodeOf(err) != plimsoll.CodeConflict || !strings.Contains(err.Error(), want) {
 		t.Errorf("a welcome of an older version: %v", err)
 	}
 }
 
-// A gateway from before the archive gets all kinds of record that it knows, and events; one that
-// follows with a filter keeps its filter.
-func TestAnOlderGatewayGetsNoStatusOfTheArchive(t *testing.T) {
+// An older gateway gets all kinds of record that it knows, and events; one that follows with a
+// filter keeps its filter.
+func TestAnOlderGatewayGetsTheKindsOfRecordThatItKnows(t *testing.T) {
 	var all *filter
 	if all.known(protocol) != nil {
 		t.Error("a gateway of this version gets a filter that it has not asked for")
 	}
 	for version := range uint32(protocol) {
 		old := all.known(version)
-		if old.has(wire.KindArchive) || !old.hasEvents() || !old.has(wire.KindJobSpec) || !old.has(wire.KindPolicy) {
+		if old.has(wire.KindArchive) != (version >= archiveProtocol) || old.has(wire.KindEventSettings) ||
+			old.has(wire.KindEventIDs) || !old.hasEvents() || !old.has(wire.KindJobSpec) || !old.has(wire.KindPolicy) {
 			t.Errorf("version %d: %+v", version, old)
 		}
 		tasks := &filter{kinds: [wire.NumKinds]bool{wire.KindTask: true}, node: "n1"}

@@ -15,7 +15,7 @@ import (
 )
 
 func TestHistoryMakesOneChangeOfAnObjectHoweverOftenABatchWritesIt(t *testing.T) {
-	tables, h := NewTables(1), NewHistory(0)
+	tables, h := NewTables(), NewHistory(0)
 	h.Reset(1, 0)
 	put := func(kind wire.Kind, key, value string) wire.Mutation {
 		return wire.Mutation{Kind: kind, Key: key, Value: []byte(value)}
@@ -93,7 +93,7 @@ func TestViewsOfAHistoryHoldEveryChangeWithinTheBound(t *testing.T) {
 		seed := first + uint64(i)
 		rng := rand.New(rand.NewPCG(seed, 0))
 		limit := changeOverhead * (1 + rng.IntN(200))
-		m := &historyModel{t: t, rng: rng, tables: NewTables(1), h: NewHistory(limit)}
+		m := &historyModel{t: t, rng: rng, tables: NewTables(), h: NewHistory(limit)}
 		m.reset(1, 0)
 		var old *Changes
 		var oldLen int
@@ -203,7 +203,7 @@ func (m *historyModel) checkOld(v *Changes, length int) {
 }
 
 func TestPointsThatAHistoryCannotResumeFromAreStale(t *testing.T) {
-	tables, h := NewTables(1), NewHistory(4*changeOverhead+100)
+	tables, h := NewTables(), NewHistory(4*changeOverhead+100)
 	h.Reset(3, 10)
 	for revision := uint64(11); revision <= 20; revision++ {
 		mustHistory(h, tables, &wire.Batch{Epoch: 3, Revision: revision, Mutations: []wire.Mutation{
@@ -242,7 +242,7 @@ func TestPointsThatAHistoryCannotResumeFromAreStale(t *testing.T) {
 // Replaying the history over the tables that it began with gives the tables at its end.
 func TestHistoryReplaysToTheTables(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testrun.Seed(t), 1))
-	tables, h := NewTables(1), NewHistory(1<<20)
+	tables, h := NewTables(), NewHistory(1<<20)
 	h.Reset(1, 0)
 	for revision := range uint64(200) {
 		var mutations []wire.Mutation
@@ -274,7 +274,7 @@ func TestHistoryReplaysToTheTables(t *testing.T) {
 }
 
 func TestChangesOfOneKindDoNotPushOutThoseOfAnother(t *testing.T) {
-	tables, h := NewTables(1), NewHistory(20*changeOverhead)
+	tables, h := NewTables(), NewHistory(20*changeOverhead)
 	h.Reset(1, 0)
 	mustHistory(h, tables, &wire.Batch{Epoch: 1, Revision: 1, Mutations: []wire.Mutation{put("a", "1")}})
 	for revision := uint64(2); revision < 100; revision++ {
@@ -304,7 +304,7 @@ func TestSharedIsMadeOnce(t *testing.T) {
 // whose other changes are dropped.
 func TestAHistoryTakesNoMoreMemoryThanItsBound(t *testing.T) {
 	const limit = 2 << 20
-	tables, h := NewTables(1), NewHistory(limit)
+	tables, h := NewTables(), NewHistory(limit)
 	h.Reset(1, 0)
 	value := bytes.Repeat([]byte("x"), 300)
 	heap := func() int {

@@ -32,7 +32,7 @@ func benchTask(i int) wire.Mutation {
 // benchParts encodes a snapshot of n tasks as the leader sends it.
 func benchParts(b *testing.B, n int) [][]byte {
 	b.Helper()
-	tables := NewTables(1)
+	tables := NewTables()
 	for first := 0; first < n; first += 10_000 {
 		batch := wire.Batch{Epoch: 1, Revision: 1}
 		for i := first; i < min(first+10_000, n); i++ {
@@ -93,7 +93,7 @@ func BenchmarkLoad(b *testing.B) {
 
 func benchMirror(b *testing.B, parts [][]byte) *mirror {
 	b.Helper()
-	m := &mirror{eventCapacity: 1}
+	m := &mirror{}
 	m.open("g")
 	step := func(r *pb.ReplicateResponse) {
 		if _, err := m.step(r); err != nil {

@@ -14,8 +14,7 @@ import (
 // mirror is the gateway's copy as a pure step function: it consumes the messages of a stream, one
 // at a time, and returns the effect of each. Its tables outlive a stream.
 type mirror struct {
-	eventCapacity int
-	historyBytes  int
+	historyBytes int
 
 	tables *Tables   // the copy; nil until the first snapshot is complete
 	latest *Snapshot // newest snapshot of tables; nil while tables is nil
@@ -110,7 +109,7 @@ func (m *mirror) welcome(w *pb.ReplicateWelcome) (effect, error) {
 		return effect{connected: true, live: true}, nil
 	}
 	m.phase = phaseSnapshot
-	m.staged = NewTables(m.eventCapacity)
+	m.staged = NewTables()
 	m.staged.leader, m.staged.instance = w.LeaderUuid, cmp.Or(w.InstanceUuid, w.LeaderUuid)
 	m.staged.begin()
 	return effect{connected: true}, nil
@@ -134,9 +133,14 @@ func (m *mirror) part(part *pb.ReplicateSnapshot) error {
 		}
 		puts = append(puts, mutation)
 	}
-	if err := m.staged.load(puts, m.staged.count); err != nil {
+	settings, ids, err := eventRecords(puts)
+	if err == nil {
+		err = m.staged.load(puts, m.staged.count)
+	}
+	if err != nil {
 		return fmt.Errorf("take a part of the snapshot: %w", err)
 	}
+	m.staged.followEventRecords(settings, ids)
 	for _, e := range part.Events {
 		m.staged.events.Append(e.FirstId, e.Count, e.Data)
 	}
@@ -154,6 +158,7 @@ func (m *mirror) end(end *pb.ReplicateSnapshotEnd) (effect, error) {
 	if err := m.staged.complete(); err != nil {
 		return effect{}, fmt.Errorf("take the snapshot: %w", err)
 	}
+	m.staged.events.Expire(end.Time)
 	m.staged.epoch, m.staged.revision, m.staged.time = m.epoch, end.Revision, end.Time
 	m.tables, m.staged, m.phase = m.staged, nil, phaseLive
 	m.latest = m.tables.Snapshot()
@@ -187,7 +192,7 @@ func (m *mirror) batch(data []byte) (effect, error) {
 	if m.changes, err = m.history.apply(m.tables, &batch, m.changes[:0]); err != nil {
 		return effect{}, err
 	}
-	if batch.Events.Count > 0 {
+	if batch.Events.Count > 0 || m.tables.instance != m.latest.instance {
 		m.changes = append(m.changes, change{kind: KindEvents})
 	}
 	m.latest = m.tables.Snapshot()

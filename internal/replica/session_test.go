@@ -24,7 +24,7 @@ type bench struct {
 }
 
 func newBench(epoch, revision uint64, limit int) *bench {
-	b := &bench{tables: NewTables(0), log: batchLog{limit: limit, base: revision}}
+	b := &bench{tables: NewTables(), log: batchLog{limit: limit, base: revision}}
 	b.tables.epoch, b.tables.revision, b.tables.instance = epoch, revision, fmt.Sprint("instance-", epoch)
 	return b
 }

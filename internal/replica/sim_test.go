@@ -10,6 +10,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
+	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
@@ -165,8 +166,13 @@ func simulateCalls(seed uint64, m mutant, only bool) (w *simWorld) {
 
 func newSimWorld(seed uint64, m mutant) *simWorld {
 	w := &simWorld{
-		rng: rand.New(rand.NewPCG(seed, 0)), mutant: m, stored: NewTables(50), history: map[[2]uint64]*Snapshot{},
+		rng: rand.New(rand.NewPCG(seed, 0)), mutant: m, stored: NewTables(), history: map[[2]uint64]*Snapshot{},
 	}
+	settings := plimsoll.DefaultEventSettings()
+	settings.RingBufferCapacity = 50
+	mustApply(w.stored, &wire.Batch{Revision: 1, Mutations: []wire.Mutation{
+		{Kind: wire.KindEventSettings, Value: wire.AppendEventSettings(nil, &settings)},
+	}})
 	w.burst = 1 + w.rng.IntN(5)
 	tasks := &pb.ReplicateFilter{Kinds: []pb.Kind{pb.Kind_KIND_TASK}}
 	ofNode := &pb.ReplicateFilter{Kinds: []pb.Kind{pb.Kind_KIND_TASK}, Node: "n1"}
@@ -192,7 +198,7 @@ func (w *simWorld) elect() {
 		w.deposed = w.deposed[:min(2, len(w.deposed))]
 	}
 	l := &simLeader{}
-	l.tables = NewTables(50)
+	l.tables = NewTables()
 	l.tables.instance = fmt.Sprint("instance-", epoch)
 	loaded := wire.Batch{Epoch: epoch, Revision: w.stored.revision, Time: w.stored.time}
 	s := w.stored.Snapshot()
@@ -307,6 +313,12 @@ func (l *simLeader) commit() {
 	for _, c := range turn.commands {
 		spec := c.command.GetSubmitJob().GetSpec()
 		turn.batch.Mutations = append(turn.batch.Mutations, put(spec.GetId(), spec.GetToken()), l.randomTask())
+	}
+	if len(turn.batch.Mutations) > 0 && w.rng.IntN(30) == 0 { // events were lost
+		ids := wire.EventIDs{Instance: fmt.Sprint("instance-", l.tables.epoch, "-", revision), First: l.events}
+		turn.batch.Mutations = append(
+			turn.batch.Mutations, wire.Mutation{Kind: wire.KindEventIDs, Value: wire.AppendEventIDs(nil, ids)},
+		)
 	}
 	if len(turn.batch.Mutations) > 0 {
 		turn.batch.Events = wire.EventChunk{FirstID: l.events, Count: 1, Data: []byte("e")}

@@ -60,7 +60,7 @@ func (w *simWorld) gateway(id string, asks *pb.ReplicateFilter, parents ...*simG
 	if g.filter, err = readFilter(asks); err != nil {
 		w.fail("%v", err)
 	}
-	g.mirror.eventCapacity, g.pending.maxCalls = 50, 8
+	g.pending.maxCalls = 8
 	w.gateways = append(w.gateways, g)
 	return g
 }
@@ -116,6 +116,7 @@ func (g *simGateway) connect(l *simLeader) {
 		}
 	}
 	hello := g.mirror.open(g.id).GetHello()
+	hello.Protocol = protocol
 	hello.Filter = g.asks
 	if err := conn.session.hello(hello, source.latest()); err != nil {
 		return // an older leader refuses, and so does a relay that is behind or holds less
@@ -170,7 +171,7 @@ func (g *simGateway) reset() {
 // restart loses all that a gateway holds.
 func (g *simGateway) restart() {
 	g.reset()
-	g.mirror, g.published = mirror{eventCapacity: 50}, nil
+	g.mirror, g.published = mirror{}, nil
 	if g.source != nil {
 		for _, conn := range g.source.conns {
 			if conn.gateway.conn == conn {

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"fmt"
 	"iter"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -60,6 +61,19 @@ func (s *Snapshot) WrittenSince(earlier *Snapshot) (bytes int64, same bool) {
 
 // Events is the ring of recent events.
 func (s *Snapshot) Events() ring.View { return s.events }
+
+// EventSettings returns the settings of the events.
+func (s *Snapshot) EventSettings() (plimsoll.EventSettings, error) {
+	data, has := s.Get(wire.KindEventSettings, "")
+	if !has {
+		return plimsoll.DefaultEventSettings(), nil
+	}
+	settings, err := wire.DecodeEventSettings(data)
+	if err != nil {
+		return settings, fmt.Errorf("read the settings of the events: %w", err)
+	}
+	return settings, nil
+}
 
 // Get returns one encoded record.
 func (s *Snapshot) Get(kind wire.Kind, key string) ([]byte, bool) {

@@ -32,9 +32,6 @@ type SourceConfig struct {
 	// RetainBytes bounds the encoded batches that are kept for gateways behind the leader; default
 	// DefaultRetainBytes.
 	RetainBytes int
-	// EventCapacity is the size of the event ring if NewSource makes the tables; default
-	// ring.DefaultCapacity.
-	EventCapacity int
 	// MaxReplies bounds the unsent replies of one stream; default DefaultMaxReplies. A gateway with
 	// more is cut off.
 	MaxReplies int
@@ -85,7 +82,7 @@ func (c *SourceConfig) Validate() error {
 
 func (c *SourceConfig) validateBounds() error {
 	for _, n := range []int{
-		c.RetainBytes, c.EventCapacity, c.MaxReplies, c.MaxGateways, c.MaxSnapshots, c.SnapshotBytes,
+		c.RetainBytes, c.MaxReplies, c.MaxGateways, c.MaxSnapshots, c.SnapshotBytes,
 	} {
 		if n < 0 {
 			return plimsoll.Invalid("replication", "a bound is negative; give 0 for the default, or more")
@@ -143,7 +140,7 @@ func NewSource(config SourceConfig, tables *Tables) (*Source, error) {
 		return nil, fmt.Errorf("configure replication: %w", err)
 	}
 	if tables == nil {
-		tables = NewTables(config.EventCapacity)
+		tables = NewTables()
 	}
 	tables.epoch, tables.leader = config.Epoch, config.Leader
 	tables.instance = cmp.Or(config.InstanceUUID, config.Leader)

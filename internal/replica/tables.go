@@ -5,6 +5,7 @@ import (
 	"slices"
 	"unique"
 
+	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/informer"
 	"github.com/plimsoll-dev/plimsoll/internal/ring"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
@@ -56,13 +57,11 @@ type Tables struct {
 	edits [wire.NumKinds]informer.Edit[record]
 }
 
-// NewTables makes empty tables that keep the last eventCapacity events. 0 stands for
-// ring.DefaultCapacity.
-func NewTables(eventCapacity int) *Tables {
-	if eventCapacity <= 0 {
-		eventCapacity = ring.DefaultCapacity
-	}
-	t := &Tables{events: ring.New(eventCapacity), origin: new(origin)}
+// NewTables makes empty tables. Their ring has the bounds of plimsoll.DefaultEventSettings until a
+// record of wire.KindEventSettings comes.
+func NewTables() *Tables {
+	usual := plimsoll.DefaultEventSettings()
+	t := &Tables{events: ring.Bounded(ringBounds(&usual)), origin: new(origin)}
 	for kind := range t.kinds {
 		indexer, err := informer.NewIndexer(informer.IndexerConfig[record]{Indexes: criteria[kind]})
 		if err != nil {
@@ -72,6 +71,57 @@ func NewTables(eventCapacity int) *Tables {
 		t.edits[kind].Indexer = indexer
 	}
 	return t
+}
+
+// ringBounds returns the bounds of the ring. Without tracking the ring stays as it is, but for the
+// age of its events.
+func ringBounds(s *plimsoll.EventSettings) ring.Bounds {
+	return ring.Bounds{
+		Events: uint64(s.RingBufferCapacity), Bytes: uint64(max(s.RingBufferBytes, 0)), Age: int64(s.RingBufferAge),
+	}
+}
+
+// BoundEvents sets the bounds of the ring for events that are loaded before the record with the
+// settings is applied.
+func (t *Tables) BoundEvents(s *plimsoll.EventSettings) { t.events.SetBounds(ringBounds(s)) }
+
+// eventRecords reads the settings of the events and their ids' beginning from a batch. Each is nil
+// if the batch does not have it.
+func eventRecords(mutations []wire.Mutation) (settings *plimsoll.EventSettings, ids *wire.EventIDs, err error) {
+	for i := range mutations {
+		switch m := &mutations[i]; {
+		case m.Value == nil:
+		case m.Kind == wire.KindEventSettings:
+			s, err := wire.DecodeEventSettings(m.Value)
+			if err != nil {
+				return nil, nil, fmt.Errorf("read the settings of the events: %w", err)
+			}
+			settings = &s
+		case m.Kind == wire.KindEventIDs:
+			read, err := wire.DecodeEventIDs(m.Value)
+			if err != nil {
+				return nil, nil, fmt.Errorf("read what the ids of events count: %w", err)
+			}
+			ids = &read
+		}
+	}
+	return settings, ids, nil
+}
+
+// followEventRecords sets the bounds of the ring, and begins its ids anew under another
+// InstanceUUID.
+func (t *Tables) followEventRecords(settings *plimsoll.EventSettings, ids *wire.EventIDs) {
+	if settings != nil {
+		t.events.SetBounds(ringBounds(settings))
+	}
+	if ids == nil {
+		return
+	}
+	next := t.events.View().Next()
+	if anew := t.instance != "" && t.instance != ids.Instance; anew || next < ids.First {
+		t.events.Restart(max(next, ids.First))
+	}
+	t.instance = ids.Instance
 }
 
 // Apply applies the mutations of a batch, appends its events and adopts its epoch, revision and
@@ -102,7 +152,10 @@ func (t *Tables) apply(b *wire.Batch, changes []change) ([]change, error) {
 			changes = append(changes, change{m.Kind, m.Key})
 		}
 	}
-	var err error
+	settings, ids, err := eventRecords(b.Mutations)
+	if err != nil {
+		return nil, fmt.Errorf("apply batch %d of epoch %d: %w", b.Revision, b.Epoch, err)
+	}
 	if t.fresh(b) {
 		t.begin()
 		err = t.load(b.Mutations, changed)
@@ -115,9 +168,11 @@ func (t *Tables) apply(b *wire.Batch, changes []change) ([]change, error) {
 	if err != nil {
 		return nil, fmt.Errorf("apply batch %d of epoch %d: %w", b.Revision, b.Epoch, err)
 	}
+	t.followEventRecords(settings, ids)
 	if b.Events.Count > 0 {
 		t.events.Append(b.Events.FirstID, b.Events.Count, b.Events.Data)
 	}
+	t.events.Expire(b.Time)
 	t.epoch, t.revision, t.time = b.Epoch, b.Revision, b.Time
 	return changes, nil
 }

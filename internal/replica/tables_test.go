@@ -78,7 +78,7 @@ func apply(t *Tables, revision uint64, mutations ...wire.Mutation) *Snapshot {
 }
 
 func TestScanIsOrderedAndBounded(t *testing.T) {
-	tables := NewTables(0)
+	tables := NewTables()
 	s := apply(tables, 1, put("b1", "x"), put("a2", "y"), put("b3", ""), put("b2", "z"), put("c", "w"), put("", "root"))
 	for _, test := range []struct{ prefix, after, want string }{
 		{"", "", "=root a2=y b1=x b2=z b3= c=w"},
@@ -106,7 +106,7 @@ func TestScanIsOrderedAndBounded(t *testing.T) {
 }
 
 func TestNodeTasksFollowTheBinding(t *testing.T) {
-	tables, history := NewTables(0), NewHistory(0)
+	tables, history := NewTables(), NewHistory(0)
 	for i, step := range []struct {
 		mutation wire.Mutation
 		n1, n2   string
@@ -147,7 +147,7 @@ func TestNodeTasksFollowTheBinding(t *testing.T) {
 // A snapshot never changes, whatever is applied after it, and equals a plain map at its revision.
 func TestSnapshotsAreImmutable(t *testing.T) {
 	testrun.Check(t, func(t *rapid.T) {
-		tables, model := NewTables(0), map[string]string{}
+		tables, model := NewTables(), map[string]string{}
 		type frozen struct {
 			snapshot *Snapshot
 			model    map[string]string
@@ -193,7 +193,7 @@ func TestSnapshotsAreImmutable(t *testing.T) {
 }
 
 func TestBytesAreCounted(t *testing.T) {
-	tables := NewTables(0)
+	tables := NewTables()
 	apply(tables, 1, put("ab", "cde"), put("x", "y"))
 	apply(tables, 2, put("ab", "c"), remove(wire.KindJobStatus, "x"), remove(wire.KindJobStatus, "nothing"))
 	if got := tables.Snapshot().Bytes(); got != 3 {

@@ -49,7 +49,7 @@ func (c *cell) Events(ctx context.Context, wanted plimsoll.Consistency) (rest.St
 // newCell is a cell whose leader has committed records.
 func newCell(t testing.TB, records ...wire.Mutation) *cell {
 	t.Helper()
-	tables := replica.NewTables(0)
+	tables := replica.NewTables()
 	batch := &wire.Batch{Epoch: 3, Revision: 1042, Time: 1_800_000_100_000_000_000, Mutations: records}
 	if err := tables.Apply(batch); err != nil {
 		t.Fatal(err)

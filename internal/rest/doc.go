@@ -16,10 +16,10 @@
 //
 // An event is rendered once for all batches and streams, as long as Config.RenderedBytes have room
 // for it. Otherwise the time and memory of a batch are linear in its events, of which there are at
-// most Config.ResponseSize. A stream is an id, the next one to send: it reads the shared lines, and
-// looks at the ring anew for each block of them. So a slow reader keeps no event in memory. A
-// reader must take each write in a time that its length bounds, or it is cut; one that falls behind
-// what the ring holds is told which events it has missed.
+// most RESTResponseSize, a setting of the cluster. A stream is an id, the next one to send: it
+// reads the shared lines, and looks at the ring anew for each block of them. So a slow reader keeps
+// no event in memory. A reader must take each write in a time that its length bounds, or it is cut;
+// one that falls behind what the ring holds is told which events it has missed.
 //
 // The form comes from the design "Historical Usage Tracking" (sections REST and Streaming; of the
 // two approaches to streaming it is the second). The names of fields, their order and the omission

@@ -47,6 +47,17 @@ type State struct {
 
 func (s *State) space() idSpace { return idSpace{s.InstanceUUID, s.Version.Epoch} }
 
+// responseSize returns the largest number of events in one answer, which is also the number without
+// a count parameter (the design's RESTResponseSize). It is one of the settings in Records.
+func (s *State) responseSize() (uint64, error) {
+	settings := plimsoll.DefaultEventSettings()
+	if s.Records == nil {
+		return uint64(settings.RESTResponseSize), nil
+	}
+	settings, err := s.Records.EventSettings()
+	return uint64(settings.RESTResponseSize), err //nolint:wrapcheck // it says what it was doing
+}
+
 func (s *State) hold(bytes int) error {
 	if s.Hold == nil {
 		return nil
@@ -62,9 +73,6 @@ func (s *State) release(bytes int) {
 
 // Config bounds the handler. The zero value is the default.
 type Config struct {
-	// ResponseSize is the largest number of events in one answer, and the number without a count
-	// parameter (the design's RESTResponseSize). 0 means 10,000.
-	ResponseSize uint64
 	// RenderedBytes bounds the events that are kept as JSON for all readers; default 32 MiB.
 	RenderedBytes int
 	// EnterStream takes a place for a stream, which leave gives back; nil: there is always one.
@@ -94,7 +102,6 @@ const (
 )
 
 const (
-	defaultResponseSize  = 10_000
 	defaultRenderedBytes = 32 << 20
 	defaultAnswerBytes   = 32 << 20
 	compressFrom         = 1400 // size in bytes from which an answer is compressed, as in YuniKorn
@@ -118,9 +125,6 @@ type Handler struct {
 
 // New makes a Handler that reads from source.
 func New(cfg Config, source Source) *Handler {
-	if cfg.ResponseSize == 0 {
-		cfg.ResponseSize = defaultResponseSize
-	}
 	if cfg.RenderedBytes == 0 {
 		cfg.RenderedBytes = defaultRenderedBytes
 	}
@@ -157,7 +161,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serveBatch answers with a number of recent events.
 func (h *Handler) serveBatch(w http.ResponseWriter, r *http.Request) {
-	q, err := parseQuery(r.URL.RawQuery, h.cfg.ResponseSize)
+	q, err := parseQuery(r.URL.RawQuery)
 	if err != nil {
 		h.refuse(w, err)
 		return
@@ -193,7 +197,11 @@ func (h *Handler) batch(ctx context.Context, q query, state *State) ([]byte, err
 	if !some || q.start < low || q.start > high {
 		return appendTail(body, 0), nil
 	}
-	spans, size, err := h.collect(ctx, state, q.start, min(q.count, high-q.start+1))
+	most, err := state.responseSize()
+	if err != nil {
+		return nil, err
+	}
+	spans, size, err := h.collect(ctx, state, q.start, min(q.count, most, high-q.start+1))
 	if err != nil {
 		return nil, err
 	}

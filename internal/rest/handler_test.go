@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/rest"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
 const (
@@ -24,14 +26,26 @@ const (
 
 // history is a Source and its Events: records of which the first has the id low.
 type history struct {
-	low     uint64
-	records []plimsoll.Event
-	failed  error
-	corrupt error
+	settings map[string]string // of the events
+	low      uint64
+	records  []plimsoll.Event
+	failed   error
+	corrupt  error
 }
 
 func (h *history) Events(_ context.Context, c plimsoll.Consistency) (rest.State, error) {
 	state := rest.State{Events: h, InstanceUUID: instance, Version: plimsoll.Version{Epoch: 3, Revision: 1042}}
+	if h.settings != nil {
+		settings, tables := plimsoll.DefaultEventSettings(), replica.NewTables()
+		if err := settings.Set(h.settings); err != nil {
+			return state, err //nolint:wrapcheck // of a test
+		}
+		record := wire.Mutation{Kind: wire.KindEventSettings, Value: wire.AppendEventSettings(nil, &settings)}
+		if err := tables.Apply(&wire.Batch{Epoch: 3, Revision: 1042, Mutations: []wire.Mutation{record}}); err != nil {
+			return state, err //nolint:wrapcheck // of a test
+		}
+		state.Records = tables.Snapshot()
+	}
 	if !c.Strict() {
 		state.Age = 1500 * time.Microsecond
 	}
@@ -161,8 +175,16 @@ func TestBatchAnswersAsYuniKorn(t *testing.T) {
 	}
 }
 
+// "The maximum number of events to return in one REST response", which is a setting of the cluster.
+// A change of it holds for the next request.
 func TestBatchIsBoundedByResponseSize(t *testing.T) {
-	h := rest.New(rest.Config{ResponseSize: 2}, &history{records: nodeAdded()})
+	events := &history{records: nodeAdded(), settings: map[string]string{"RESTResponseSize": "1"}}
+	h := rest.New(rest.Config{}, events)
+	one := answerJSON("0", "4", nodeAddedJSON[:1]...)
+	if got := get(h, http.MethodGet, batch).Body.String(); got != one {
+		t.Errorf("got %s, want %s", got, one)
+	}
+	events.settings["RESTResponseSize"] = "2"
 	want := answerJSON("0", "4", nodeAddedJSON[:2]...)
 	for _, query := range []string{"", "?count=2", "?count=3", "?count=18446744073709551615"} {
 		if got := get(h, http.MethodGet, batch+query).Body.String(); got != want {

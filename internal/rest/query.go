@@ -20,20 +20,18 @@ type query struct {
 	consistency plimsoll.Consistency
 }
 
-// parseQuery reads count, start and consistency from a raw query string. A missing count means
-// limit; a larger one is cut to limit, as the design allows.
-func parseQuery(raw string, limit uint64) (query, error) {
-	q := query{count: limit}
+// parseQuery reads count, start and consistency from a raw query string. A missing count is as
+// large as possible: the answer is cut to RESTResponseSize, as the design allows.
+func parseQuery(raw string) (query, error) {
+	q := query{count: math.MaxUint64}
 	values, err := parseValues(raw, "count", "start", "consistency")
 	if err != nil {
 		return query{}, err
 	}
 	if text := values.Get("count"); text != "" {
-		n, err := parseNumber("count", text, 1)
-		if err != nil {
+		if q.count, err = parseNumber("count", text, 1); err != nil {
 			return query{}, err
 		}
-		q.count = min(n, limit)
 	}
 	if q.start, q.hasStart, err = parseStart(values); err != nil {
 		return query{}, err
@@ -61,9 +59,8 @@ const (
 	formArray = "json"
 )
 
-// parseStreamQuery reads count, start, instance, format and consistency. A document has at most
-// limit events.
-func parseStreamQuery(raw string, limit uint64) (q streamQuery, err error) {
+// parseStreamQuery reads count, start, instance, format and consistency.
+func parseStreamQuery(raw string) (q streamQuery, err error) {
 	values, err := parseValues(raw, "count", "start", "instance", "format", "consistency")
 	if err != nil {
 		return q, err
@@ -81,7 +78,7 @@ func parseStreamQuery(raw string, limit uint64) (q streamQuery, err error) {
 	case format == formArray && q.count == 0:
 		return q, plimsoll.Invalid("count", "is needed with format=json, because an array has an end; give 1 or more")
 	case format == formArray:
-		q.document, q.count = true, min(q.count, limit)
+		q.document = true
 	case format != "" && format != formLines:
 		return q, plimsoll.Invalid("format", "%q is not known; give %s or %s", shorten(format), formLines, formArray)
 	case q.hasStart && text != "":

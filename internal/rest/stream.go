@@ -33,7 +33,7 @@ const (
 // It ends when its reader goes or does not take a write in time. It also ends when the events that
 // follow are no longer kept, or when ids begin anew: a line in the shape of an error then says so.
 func (h *Handler) stream(w http.ResponseWriter, r *http.Request) {
-	q, err := parseStreamQuery(r.URL.RawQuery, h.cfg.ResponseSize)
+	q, err := parseStreamQuery(r.URL.RawQuery)
 	if err != nil {
 		h.refuse(w, err)
 		return
@@ -239,6 +239,12 @@ func (h *Handler) document(w http.ResponseWriter, r *http.Request, q streamQuery
 		h.refuse(w, err)
 		return
 	}
+	most, err := state.responseSize()
+	if err != nil {
+		h.refuse(w, err)
+		return
+	}
+	q.count = min(q.count, most)
 	start, _, err := q.begin(&state)
 	if err != nil {
 		h.refuse(w, err)

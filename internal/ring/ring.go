@@ -9,9 +9,14 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// DefaultCapacity is the number of events in a ring unless another is configured (event design,
-// "Configuration").
-const DefaultCapacity = 100_000
+// Bounds bound a ring. Each holds by itself: the ring shows what all of them leave.
+type Bounds struct {
+	Events uint64 // most events; 0: none
+	// Bytes is the most that the chunks of the shown events take in their packed form; 0: no bound.
+	// The newest chunk is shown all the same. The ring holds at most a segment of 64 KiB more.
+	Bytes uint64
+	Age   int64 // ns after which an event is hidden; 0: no bound
+}
 
 // segmentSize is the approximate size of a segment: small enough to drop, large enough to keep the
 // directory small.
@@ -34,32 +39,53 @@ type segment struct {
 
 // Ring holds the newest events. It has one writer. The zero value holds none.
 type Ring struct {
-	capacity uint64
+	bounds Bounds
 	// Invariant: the ids of closed and open are consecutive. Entries are never changed.
 	closed  []segment
 	open    segment
 	next    uint64 // id of the next event
+	low     uint64 // lowest id that is shown; next if there is none
 	dropped int    // segments dropped from the front of closed but still in its memory
+
+	// front is the oldest chunk with a shown event, in the first segment; the place behind the last
+	// chunk if there is none. shown is the bytes of the chunks from there on.
+	// Invariant: front.id <= low. shown <= bounds.Bytes, unless that is 0 or one chunk is shown.
+	front struct {
+		id     uint64 // of its first event
+		offset int    // in the first segment
+	}
+	shown uint64
 }
 
 // New returns an empty ring that shows the newest capacity events. A capacity of zero or less
-// turns the collection of events off (event design, "Configuration").
-func New(capacity int) *Ring {
-	return &Ring{capacity: uint64(max(capacity, 0))}
+// turns the collection of events off (event design, "Configuration"). Nothing is allocated for
+// events that have not come.
+func New(capacity int) *Ring { return Bounded(Bounds{Events: uint64(max(capacity, 0))}) }
+
+// Bounded returns an empty ring with bounds.
+func Bounded(b Bounds) *Ring { return &Ring{bounds: b} }
+
+// SetBounds changes the bounds. Events keep their ids. Wider bounds do not bring back what was
+// hidden.
+func (r *Ring) SetBounds(b Bounds) {
+	r.bounds = b
+	r.hide()
 }
 
 // Append adds a chunk of count events, the first of which has the id firstID. It copies data
 // without examining it: a malformed chunk is found when it is read. Ids continue from the last
-// chunk. If they do not, all earlier events are dropped, so that the ring never shows a gap.
+// chunk. If they do not, all earlier events are dropped, so that the ring never shows a gap. A
+// chunk of no events only sets the id of the next one.
 func (r *Ring) Append(firstID, count uint64, data []byte) {
+	if firstID != r.next {
+		r.Restart(firstID)
+	}
 	if count == 0 {
 		return
 	}
-	if firstID != r.next {
-		r.closed, r.open, r.dropped = nil, segment{}, 0
-	}
 	r.next = firstID + count
-	if r.capacity == 0 {
+	if r.bounds.Events == 0 {
+		r.Restart(r.next)
 		return
 	}
 	var header [2 * binary.MaxVarintLen64]byte
@@ -78,7 +104,28 @@ func (r *Ring) Append(firstID, count uint64, data []byte) {
 		r.open.data = grown
 	}
 	r.open.data = append(append(r.open.data, frame...), data...)
-	r.drop()
+	r.shown += uint64(size)
+	r.hide()
+}
+
+// Restart drops all events. The next one has the id next.
+func (r *Ring) Restart(next uint64) {
+	*r = Ring{bounds: r.bounds, next: next, low: next}
+	r.front.id = next
+}
+
+// Expire hides the events that are older than the bound on age at a time in Unix nanoseconds. The
+// time of a chunk is that of its first event.
+func (r *Ring) Expire(now int64) {
+	if r.bounds.Age == 0 {
+		return
+	}
+	for r.front.id < r.next {
+		if at, ok := r.frontChunk().Time(); !ok || at >= now-r.bounds.Age {
+			return
+		}
+		r.hideFront()
+	}
 }
 
 // close ends the open segment and frees its unused memory.
@@ -88,22 +135,46 @@ func (r *Ring) close() {
 	}
 	r.closed = append(r.closed, r.open)
 	r.open = segment{}
+	r.dropHidden()
 }
 
-// drop removes segments that are wholly hidden. Views may still read the directory of these
-// segments. So it is not cleared but copied, once a sixteenth of it is unused.
-func (r *Ring) drop() {
-	low := r.View().low()
-	for len(r.closed) > 0 {
-		after := r.open.first
-		if len(r.closed) > 1 {
-			after = r.closed[1].first
+// hide hides the oldest events, so that the rest is within the bounds of events and bytes.
+func (r *Ring) hide() {
+	if r.next > r.bounds.Events {
+		r.low = max(r.low, r.next-r.bounds.Events)
+	}
+	for r.front.id < r.next {
+		front := r.frontChunk()
+		behind := front.FirstID + front.Count
+		beyond := r.bounds.Bytes > 0 && r.shown > r.bounds.Bytes && behind < r.next
+		if !beyond && behind > r.low {
+			return
 		}
-		if after > low {
-			break
-		}
+		r.hideFront()
+	}
+}
+
+// hideFront hides the oldest chunk, and drops its segment if no chunk of that is shown.
+func (r *Ring) hideFront() {
+	s := r.firstSegment()
+	chunk, size := s.chunk(r.front.offset, r.front.id)
+	r.front.id += chunk.Count
+	r.front.offset += size
+	r.shown -= uint64(size)
+	r.low = max(r.low, r.front.id)
+	r.dropHidden()
+}
+
+// dropHidden removes the segments that are wholly hidden. Views may still read the directory of
+// these segments. So it is not cleared but copied, once a sixteenth of it is unused.
+func (r *Ring) dropHidden() {
+	for len(r.closed) > 0 && r.front.offset == len(r.closed[0].data) {
 		r.closed = r.closed[1:]
+		r.front.offset = 0
 		r.dropped++
+	}
+	if len(r.closed) == 0 && r.front.offset > 0 && r.front.offset == len(r.open.data) {
+		r.open, r.front.offset = segment{}, 0
 	}
 	if r.dropped*16 > len(r.closed) {
 		r.closed = slices.Clone(r.closed)
@@ -111,45 +182,43 @@ func (r *Ring) drop() {
 	}
 }
 
+func (r *Ring) firstSegment() *segment {
+	if len(r.closed) > 0 {
+		return &r.closed[0]
+	}
+	return &r.open
+}
+
+// frontChunk returns the oldest chunk with a shown event. There must be one.
+func (r *Ring) frontChunk() Chunk {
+	chunk, _ := r.firstSegment().chunk(r.front.offset, r.front.id)
+	return chunk
+}
+
 // View returns the present content of the ring.
 func (r *Ring) View() View {
-	return View{capacity: r.capacity, closed: r.closed, open: r.open, next: r.next}
+	return View{low: r.low, closed: r.closed, open: r.open, next: r.next}
 }
 
 // View is the content of a ring at an instant. It is immutable and safe for concurrent use. The
 // zero value is empty.
 type View struct {
-	capacity uint64
-	closed   []segment
-	open     segment
-	next     uint64
+	low    uint64 // lowest id that is shown; next if there is none
+	closed []segment
+	open   segment
+	next   uint64
 }
 
 // Next returns the id of the next event to be added.
 func (v View) Next() uint64 { return v.next }
 
-// low returns the lowest id that is shown, or next if there is none.
-func (v View) low() uint64 {
-	low := v.next
-	switch {
-	case len(v.closed) > 0:
-		low = v.closed[0].first
-	case len(v.open.data) > 0:
-		low = v.open.first
-	}
-	if v.next > v.capacity {
-		low = max(low, v.next-v.capacity)
-	}
-	return low
-}
-
 // Range returns the lowest and the highest readable id; ok is false if there is none. If a
 // reader's next id is below low, the events in between are gone.
 func (v View) Range() (low, high uint64, ok bool) {
-	if low = v.low(); low >= v.next {
+	if v.low >= v.next {
 		return 0, 0, false
 	}
-	return low, v.next - 1, true
+	return v.low, v.next - 1, true
 }
 
 // Batch calls fn for at most count events, from the id start on, in order, until fn returns false.
@@ -177,8 +246,18 @@ func (v View) Batch(start, count uint64, fn func(id uint64, ev *plimsoll.Event) 
 }
 
 // Chunks yields the chunks with shown events, oldest first. The first may begin below the lowest
-// id. Their bytes must not be changed.
-func (v View) Chunks() iter.Seq[Chunk] { return v.chunksFrom(v.low()) }
+// id. Their bytes must not be changed. Without events it yields a chunk of none, which holds the id
+// of the next one.
+func (v View) Chunks() iter.Seq[Chunk] {
+	if v.low >= v.next {
+		return func(yield func(Chunk) bool) {
+			if v.next > 0 {
+				yield(Chunk{FirstID: v.next})
+			}
+		}
+	}
+	return v.chunksFrom(v.low)
+}
 
 // chunksFrom yields the chunks whose last id is at least start.
 func (v View) chunksFrom(start uint64) iter.Seq[Chunk] {
@@ -197,13 +276,10 @@ func (v View) chunksFrom(start uint64) iter.Seq[Chunk] {
 }
 
 func (s segment) chunksFrom(start uint64, yield func(Chunk) bool) bool {
-	id, data := s.first, s.data
-	for len(data) > 0 {
-		count, n := binary.Uvarint(data)
-		size, m := binary.Uvarint(data[n:])
-		data = data[n+m:]
-		chunk := Chunk{FirstID: id, Count: count, Data: data[:size:size]}
-		if data, id = data[size:], id+count; id <= start {
+	for id, offset := s.first, 0; offset < len(s.data); {
+		chunk, size := s.chunk(offset, id)
+		offset += size
+		if id += chunk.Count; id <= start {
 			continue
 		}
 		if !yield(chunk) {
@@ -211,4 +287,28 @@ func (s segment) chunksFrom(start uint64, yield func(Chunk) bool) bool {
 		}
 	}
 	return true
+}
+
+// chunk returns the chunk at an offset, whose first event has the id first, and its size with its
+// frame.
+func (s segment) chunk(offset int, first uint64) (c Chunk, size int) {
+	data := s.data[offset:]
+	count, n := binary.Uvarint(data)
+	length, m := binary.Uvarint(data[n:])
+	size = n + m + int(length)
+	return Chunk{FirstID: first, Count: count, Data: data[n+m : size : size]}, size
+}
+
+// Time returns the time of the first event of a chunk in Unix nanoseconds; ok is false if the chunk
+// is malformed.
+func (c Chunk) Time() (at int64, ok bool) {
+	if len(c.Data) == 0 || c.Data[0] != version {
+		return 0, false
+	}
+	_, n := binary.Uvarint(c.Data[1:])
+	if n <= 0 {
+		return 0, false
+	}
+	at, m := binary.Varint(c.Data[1+n:])
+	return at, m > 0
 }

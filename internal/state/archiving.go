@@ -159,6 +159,9 @@ func (s *State) loadArchive(stored plimsoll.ArchiveStatus) {
 // once the archive has deleted it too. A zero uid stands for the present lifetime of the id.
 // CodeNotFound says that the state does not know the job; the archive may know it.
 func (s *State) DeleteJob(id string, uid plimsoll.UID) error {
+	if s.deleteRejected(id, uid) {
+		return nil
+	}
 	j := s.jobs[id]
 	if j == nil || j.forgetting || !uid.IsZero() && uid != j.UID {
 		return plimsoll.Errorf(plimsoll.CodeNotFound, "there is no job %q", id)

@@ -33,6 +33,7 @@ type Changes struct {
 	QueueStatuses []plimsoll.QueueStatus
 	Policies      []plimsoll.Policy
 	Archive       *plimsoll.ArchiveStatus
+	EventSettings *plimsoll.EventSettings
 	DeletedJobs   []string
 	DeletedTasks  []TaskName
 	DeletedNodes  []string
@@ -40,6 +41,10 @@ type Changes struct {
 	Events        []plimsoll.Event
 
 	DeletedPolicies []plimsoll.PolicyRef
+
+	// EventsAnew says that events were lost before those of this turn, because none were collected.
+	// The turn begins another InstanceUUID.
+	EventsAnew bool
 
 	Outcomes        []Outcome // stored and not replicated
 	DeletedOutcomes []string  // by token
@@ -52,8 +57,8 @@ func (c *Changes) Empty() bool {
 	return len(c.JobSpecs) == 0 && len(c.JobStatuses) == 0 && len(c.Tasks) == 0 && len(c.Nodes) == 0 &&
 		len(c.NodeStatuses) == 0 && c.QueueConfig == nil && len(c.QueueStatuses) == 0 && len(c.DeletedJobs) == 0 &&
 		len(c.DeletedTasks) == 0 && len(c.DeletedNodes) == 0 && len(c.DeletedQueues) == 0 && len(c.Events) == 0 &&
-		c.Archive == nil && len(c.Policies) == 0 && len(c.DeletedPolicies) == 0 && len(c.Outcomes) == 0 &&
-		len(c.DeletedOutcomes) == 0
+		c.Archive == nil && c.EventSettings == nil && len(c.Policies) == 0 && len(c.DeletedPolicies) == 0 &&
+		len(c.Outcomes) == 0 && len(c.DeletedOutcomes) == 0
 }
 
 func (c *Changes) reset() {
@@ -81,6 +86,9 @@ type dirtyLists struct {
 	nodeStatuses  []*Node
 	queueConfig   bool
 	archive       bool
+	eventSettings bool
+	eventsAnew    bool // see Changes.EventsAnew
+	rejected      []*rejectedJob
 	deletedJobs   []string
 	deletedTasks  []TaskName
 	deletedNodes  []string
@@ -104,6 +112,7 @@ func (s *State) Begin(at int64, revision uint64) { s.at, s.revision = at, revisi
 // budget goes. It must come first in a turn.
 func (s *State) Forget(budget Budget) {
 	s.forgetOutcomes(budget)
+	s.forgetRejected(budget)
 	s.forgetting = runSteps(s.forgetting, budget, s.forgetTasks)
 	for len(s.forgetting) == 0 && s.mustExpire() && !s.Over(budget) {
 		j := s.nextToForget()
@@ -131,7 +140,8 @@ func (s *State) Behind() bool {
 	return len(s.stopping)+len(s.emptying)+len(s.growing)+len(s.excluded)+len(s.forgetting)+len(s.leaving) > 0 ||
 		s.tree.HasNextCause() ||
 		s.tree.Readmitting() ||
-		s.mustExpire() || s.mustForgetOutcome() || s.isDue() || s.dirty.archive
+		s.mustExpire() || s.mustForgetOutcome() || s.isDue() || s.dirty.archive ||
+		s.dirty.eventSettings || s.tooManyRejected()
 }
 
 // runSteps does a step for each item until one is not done, and returns the items that are left.
@@ -225,6 +235,7 @@ func (s *State) Take(c *Changes) {
 		}
 		j.dirty, j.persist = false, false
 	}
+	s.takeRejectedRecords(c)
 	for _, r := range d.tasks {
 		t := r.Task()
 		t.dirty, t.revision = false, s.revision
@@ -256,6 +267,10 @@ func (s *State) Take(c *Changes) {
 		status := s.archiving.status
 		c.Archive = &status
 	}
+	if d.eventSettings {
+		settings := s.eventSettings
+		c.EventSettings, c.EventsAnew = &settings, d.eventsAnew
+	}
 	s.takePolicies(c)
 	s.takeDeleted(c)
 	s.takeOutcomes(c)
@@ -268,8 +283,8 @@ func (s *State) Take(c *Changes) {
 // is put or deleted, never both.
 func (s *State) takeDeleted(c *Changes) {
 	d := &s.dirty
-	for _, id := range d.deletedJobs {
-		if s.jobs[id] == nil {
+	for _, id := range unique(d.deletedJobs) {
+		if s.jobs[id] == nil && s.rejected.byID[id] == nil {
 			c.DeletedJobs = append(c.DeletedJobs, id)
 		}
 	}
@@ -322,7 +337,9 @@ func (d *dirtyLists) reset() {
 	clear(d.tasks)
 	clear(d.events)
 	clear(d.outcomes)
+	clear(d.rejected)
 	*d = dirtyLists{
+		rejected: d.rejected[:0],
 		outcomes: d.outcomes[:0], deletedOutcomes: d.deletedOutcomes[:0],
 		policies: d.policies[:0], deletedPolicies: d.deletedPolicies[:0],
 		specs: d.specs[:0], jobs: d.jobs[:0], tasks: d.tasks[:0], nodes: d.nodes[:0], nodeStatuses: d.nodeStatuses[:0],
@@ -361,7 +378,11 @@ func (s *State) JobStatus(j *Job) plimsoll.JobStatus {
 	return st
 }
 
+// emit makes an event, unless the collection of events is off.
 func (s *State) emit(e plimsoll.Event) {
+	if !s.eventSettings.Collecting() {
+		return
+	}
 	if len(s.dirty.events) == 0 {
 		s.dirty.bytes += size.Chunk()
 	}

@@ -43,6 +43,9 @@ func (s *State) Check() error {
 	if err := s.checkSums(); err != nil {
 		return err
 	}
+	if err := s.checkRejected(); err != nil {
+		return err
+	}
 	if err := s.checkQueues(all); err != nil {
 		return err
 	}
@@ -192,6 +195,7 @@ func (s *State) checkNames(unknown map[string]int64) error {
 func (s *State) checkUsageSums() error {
 	var all, givable usage
 	made, counts := 0, Totals{Ends: s.totals.Ends, AttemptsDropped: s.totals.AttemptsDropped}
+	counts.Jobs[plimsoll.JobRejected] = int64(len(s.rejected.byID))
 	for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
 		j, texts := s.jobs[id], 0
 		counts.Jobs[j.State]++
@@ -410,6 +414,11 @@ func (s *State) Dump(w io.Writer) error {
 			}
 		}
 	}
+	for _, r := range s.allRejected() {
+		if _, err := fmt.Fprintf(w, "rejected %+v\n", r.status); err != nil {
+			return err
+		}
+	}
 	for _, id := range slices.Sorted(maps.Keys(s.nodes)) {
 		n := s.nodes[id]
 		st := s.NodeStatus(n)
@@ -425,6 +434,11 @@ func (s *State) Dump(w io.Writer) error {
 	}
 	if a := s.archiving.status; a != (plimsoll.ArchiveStatus{}) {
 		if _, err := fmt.Fprintf(w, "archive %+v\n", a); err != nil {
+			return err
+		}
+	}
+	if usual := plimsoll.DefaultEventSettings(); !s.eventSettings.Equal(&usual) {
+		if _, err := fmt.Fprintf(w, "events %+v\n", s.eventSettings); err != nil {
 			return err
 		}
 	}

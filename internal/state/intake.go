@@ -15,6 +15,7 @@ type intake struct {
 	bytes    int                   // bytes of the specification in a batch
 	memory   int                   // bytes of the specification and the rows of its groups in memory
 	prepared []*placement.Prepared // prepared request of each group; the owner releases it
+	readable bool                  // the fields are valid, the id is free, and the disk has room
 }
 
 // Submit takes in a job. From this turn on the job is certain: a new leader goes on to create its
@@ -22,12 +23,17 @@ type intake struct {
 // second submit with the same id and token returns the first job.
 //
 // With replace, an earlier job with the id that has ended gives way. Its records are deleted first,
-// and until then the submit is refused with CodeUnavailable.
+// and until then the submit is refused with CodeUnavailable. A rejected job with the id always
+// gives way. A job that is refused for good becomes such a job itself.
 func (s *State) Submit(spec *plimsoll.JobSpec, replace bool) (*Job, error) {
 	in, first, err := s.examine(spec, replace)
+	if err != nil && s.keepsRefusal(spec, &in, err) {
+		s.reject(spec, &in, err)
+	}
 	if first != nil || err != nil {
 		return first, err
 	}
+	s.takeRejected(spec.ID)
 	s.lastSubmitted = max(s.at, s.lastSubmitted+1)
 	j := s.addJob(spec, in.queue, s.lastSubmitted, true, in.prepared, nil)
 	j.specBytes, j.memory = int32(in.bytes), in.memory
@@ -60,7 +66,8 @@ func (s *State) Submit(spec *plimsoll.JobSpec, replace bool) (*Job, error) {
 // 10. The chain understands the constraints (invalid). The check costs most. Its result is kept.
 //
 // A gateway checks the fields too, to refuse without the leader. first is the job of a repeated
-// submit. A refused submit has changed nothing, but for an earlier job that gives way.
+// submit. Beside an error nothing has changed, but for an earlier job that gives way. An error of
+// check 4 or a later one has in.readable set.
 func (s *State) examine(spec *plimsoll.JobSpec, replace bool) (in intake, first *Job, err error) {
 	if err := spec.Validate(); err != nil {
 		return in, nil, err
@@ -74,7 +81,7 @@ func (s *State) examine(spec *plimsoll.JobSpec, replace bool) (in intake, first 
 	if err := s.checkDisk(); err != nil {
 		return in, nil, err
 	}
-	in = intake{bytes: specBytes(spec)}
+	in = intake{bytes: specBytes(spec), readable: true}
 	if in.queue, err = s.leafFor(spec.Queue); err != nil {
 		return in, nil, err
 	}

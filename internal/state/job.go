@@ -127,6 +127,9 @@ func (s *State) CheckLifetime(id string, uid plimsoll.UID) error {
 }
 
 func (s *State) liveJob(id string) (*Job, error) {
+	if r := s.rejected.byID[id]; r != nil {
+		return nil, plimsoll.AlreadyEnded(id, r.status.State, r.status.Finished)
+	}
 	j := s.jobs[id]
 	if j == nil || j.forgetting && j.State == plimsoll.JobNew {
 		return nil, plimsoll.Errorf(plimsoll.CodeNotFound, "there is no job %q", id)

@@ -82,13 +82,16 @@ func (s *State) Budget() Budget { return s.bounds.budget }
 // step of a turn always has room.
 func (s *State) Over(b Budget) bool {
 	d := &s.dirty
-	ops := len(d.specs) + len(d.jobs) + len(d.tasks) + len(d.nodes) + len(d.deletedTasks) + 2*len(d.deletedJobs) +
-		len(d.deletedNodes) +
+	ops := 2*len(d.rejected) + len(d.specs) + len(d.jobs) + len(d.tasks) + len(d.nodes) +
+		len(d.deletedTasks) + 2*len(d.deletedJobs) + len(d.deletedNodes) +
 		len(d.policies) + len(d.deletedPolicies) + len(d.outcomes) + len(d.deletedOutcomes)
 	if d.queueConfig {
 		ops++
 	}
 	if d.archive {
+		ops++
+	}
+	if d.eventSettings {
 		ops++
 	}
 	return b.Ops > 0 && ops >= b.Ops || b.Bytes > 0 && d.bytes > b.Bytes

@@ -28,6 +28,7 @@ type Loader struct {
 	policies []plimsoll.Policy
 	outcomes []Outcome
 	archive  plimsoll.ArchiveStatus
+	events   *plimsoll.EventSettings // nil: none were stored
 }
 
 // NewLoader returns a Loader that uses the given queues if none are stored.
@@ -56,6 +57,9 @@ func (l *Loader) Policy(p plimsoll.Policy) { l.policies = append(l.policies, p) 
 // Archive sets the stored status of the archive.
 func (l *Loader) Archive(st plimsoll.ArchiveStatus) { l.archive = st }
 
+// EventSettings sets the stored settings of the events.
+func (l *Loader) EventSettings(st plimsoll.EventSettings) { l.events = &st }
+
 // End builds the state at the given time. Records that contradict each other give a CodeCorrupt
 // error. An empty store gives a state with the queues of NewLoader, and with the events that add
 // them.
@@ -65,8 +69,12 @@ func (l *Loader) End(at int64) (*State, error) {
 	}
 	s := New(l.cfg, l.queues)
 	s.at = at
+	s.loadEventSettings(l.events)
 	if !l.found && len(l.specs)+len(l.statuses)+len(l.tasks)+len(l.nodes)+len(l.policies) == 0 {
 		if _, err := s.treeFits(&l.queues, addedBytes("", &l.queues)); err != nil {
+			return nil, err
+		}
+		if err := s.giveEventSettings(); err != nil {
 			return nil, err
 		}
 		s.EmitTree()
@@ -104,6 +112,9 @@ func (l *Loader) End(at int64) (*State, error) {
 	s.dirty.forget()
 	s.tree.Changed(func(*queue.Queue) {})
 	s.loadArchive(l.archive)
+	if err := s.giveEventSettings(); err != nil {
+		return nil, err
+	}
 	return s, nil
 }
 
@@ -202,17 +213,29 @@ func (l *Loader) loadJobs(s *State) error {
 		if s.jobs[st.ID] != nil {
 			return corrupt("the status of job %q twice", st.ID)
 		}
+		if st.State == plimsoll.JobRejected {
+			if err := s.loadRejected(l.specs[st.ID], st); err != nil {
+				return err
+			}
+			continue
+		}
+		if s.rejected.byID[st.ID] != nil {
+			return corrupt("the status of job %q twice", st.ID)
+		}
 		if err := s.loadJob(l.specs[st.ID], st); err != nil {
 			return err
 		}
 	}
 	if len(l.specs) != len(l.statuses) {
 		for _, id := range slices.Sorted(maps.Keys(l.specs)) {
-			if s.jobs[id] == nil {
+			if s.jobs[id] == nil && s.rejected.byID[id] == nil {
 				return corrupt("the specification of job %q but not its status", id)
 			}
 		}
 	}
+	l.statuses = slices.DeleteFunc(l.statuses, func(st plimsoll.JobStatus) bool {
+		return st.State == plimsoll.JobRejected // it has no row to go on with
+	})
 	return nil
 }
 
@@ -396,6 +419,10 @@ func (s *State) All(c *Changes) {
 			}
 		}
 	}
+	for _, r := range s.allRejected() {
+		c.JobSpecs = append(c.JobSpecs, r.spec)
+		c.JobStatuses = append(c.JobStatuses, Status{r.status, false})
+	}
 	for _, id := range slices.Sorted(maps.Keys(s.nodes)) {
 		c.Nodes = append(c.Nodes, s.nodes[id].Node)
 		c.NodeStatuses = append(c.NodeStatuses, s.NodeStatus(s.nodes[id]))
@@ -407,6 +434,10 @@ func (s *State) All(c *Changes) {
 	c.QueueConfig = &config
 	if status := s.archiving.status; status != (plimsoll.ArchiveStatus{}) {
 		c.Archive = &status
+	}
+	if usual := plimsoll.DefaultEventSettings(); !s.eventSettings.Equal(&usual) {
+		settings := s.eventSettings
+		c.EventSettings = &settings
 	}
 	s.tree.Root.Walk(func(q *queue.Queue) { c.QueueStatuses = append(c.QueueStatuses, s.QueueStatus(q)) })
 }

@@ -38,6 +38,9 @@ type Config struct {
 	MaxOutcomes     int   // remembered outcomes, a quarter of them for refusals; 65,536
 	MaxOutcomeBytes int   // bytes of the stored records of all outcomes, divided likewise; 16 MiB
 
+	// Events are the settings of the events that the flags or the file of the leader give.
+	Events map[string]string
+
 	Limits Limits           // limits of a batch of the store; none
 	Chain  *placement.Chain // chain of filters and scorers for choosing nodes; placement.ClusterDefault()
 }
@@ -109,7 +112,12 @@ type State struct {
 
 	policies policies
 	outcomes outcomes
-	metrics  *qos.Registry // metrics that every node's agent measures
+
+	eventSettings plimsoll.EventSettings
+
+	rejected rejectedJobs
+
+	metrics *qos.Registry // metrics that every node's agent measures
 
 	// total is the sum of the capacities of all nodes.
 	total placement.Amounts
@@ -170,6 +178,8 @@ func New(cfg Config, queues plimsoll.QueueConfig) *State {
 		classes: map[string]*Class{},
 		jobs:    map[string]*Job{},
 		nodes:   map[string]*Node{},
+
+		eventSettings: plimsoll.DefaultEventSettings(),
 	}
 	s.bounds = boundsOf(&s.cfg)
 	var err error
@@ -177,6 +187,7 @@ func New(cfg Config, queues plimsoll.QueueConfig) *State {
 		panic(err) // the built-in metrics are a constant
 	}
 	s.outcomes.byToken = map[string]*Outcome{}
+	s.rejected.byID = map[string]*rejectedJob{}
 	s.policies.byRef = map[plimsoll.PolicyRef]*plimsoll.Policy{}
 	s.Fleet.Loader.Instance, s.Fleet.Loader.Volumes = s.locate, s.locateVolumes
 	s.tree = queue.New(names, &queues)

@@ -66,7 +66,7 @@ func TestDesignDrawsTheTransitions(t *testing.T) {
 
 // notEntered holds the states that no job or task ever has.
 var notEntered = map[string]string{
-	"JobRejected": "a job that is refused is not taken in",
+	"JobRejected": "a job that is refused is not taken in, and has no row: see rejected.go",
 	"JobResuming": "no gang gives its room back",
 }
 
@@ -267,7 +267,7 @@ func TestOnlyStatesThatRestAreLoaded(t *testing.T) {
 			plimsoll.JobStatus{ID: "j", Queue: "root.default", State: state, Killed: state == plimsoll.JobFailing},
 		)
 		_, err := l.End(1000)
-		refused := state == plimsoll.JobCompleting || state == plimsoll.JobRejected || state == plimsoll.JobResuming
+		refused := state == plimsoll.JobCompleting || state == plimsoll.JobResuming
 		if refused != (plimsoll.CodeOf(err) == plimsoll.CodeCorrupt) || !refused && err != nil {
 			t.Errorf("a job that is %v: %v", state, err)
 		}

@@ -16,11 +16,13 @@ const (
 	KindPolicy      Kind = 8  // key: PolicyKey
 	KindOutcome     Kind = 9  // key: token of a command; stored and not replicated
 	KindArchive     Kind = 10 // key: empty; there is one
-	KindEventIDs    Kind = 11 // key: empty; there is one; stored and not replicated
+	KindEventIDs    Kind = 11 // key: empty; there is one
+
+	KindEventSettings Kind = 12 // key: empty; there is one
 )
 
 // NumKinds is one more than the highest kind.
-const NumKinds = 12
+const NumKinds = 13
 
 // Mutation is a put or delete of one encoded record.
 type Mutation struct {

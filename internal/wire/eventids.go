@@ -2,16 +2,22 @@ package wire
 
 import pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 
-// AppendEventIDs encodes the InstanceUUID of the events.
-func AppendEventIDs(dst []byte, instance string) []byte {
-	return appendMessage(dst, &pb.EventIDs{InstanceUuid: instance})
+// EventIDs says what the ids of events count.
+type EventIDs struct {
+	Instance string // the InstanceUUID
+	First    uint64 // id of its first event; those below are of an earlier instance
 }
 
-// DecodeEventIDs decodes the InstanceUUID of the events.
-func DecodeEventIDs(data []byte) (instance string, err error) {
+// AppendEventIDs encodes what the ids of events count.
+func AppendEventIDs(dst []byte, ids EventIDs) []byte {
+	return appendMessage(dst, &pb.EventIDs{InstanceUuid: text(ids.Instance), FirstId: ids.First})
+}
+
+// DecodeEventIDs decodes what the ids of events count.
+func DecodeEventIDs(data []byte) (EventIDs, error) {
 	var m pb.EventIDs
-	if err := decodeMessage("ids of events", data, &m); err != nil {
-		return "", err
+	if err := decodeMessage("event ids", data, &m); err != nil {
+		return EventIDs{}, err
 	}
-	return m.GetInstanceUuid(), nil
+	return EventIDs{Instance: m.GetInstanceUuid(), First: m.GetFirstId()}, nil
 }

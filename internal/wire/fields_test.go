@@ -53,6 +53,11 @@ var places = map[string]place{
 		"EventToProto and EventFromProto in event.go",
 		"; package ring; package rest if YuniKorn has it",
 	},
+	"EventSettings": {
+		"EventSettings", "objects.proto",
+		"EventSettingsToProto and EventSettingsFromProto in eventsettings.go",
+		"; eventSettings, the table of the type",
+	},
 	"EventChunk":   {"EventChunk", "replication.proto", "AppendBatch and decodeEventChunk in batchcode.go", ""},
 	"EvictAction":  {"EvictAction", "qos.proto", "actionToProto and actionFromProto in policy.go", ""},
 	"Eviction":     {"Eviction", "objects.proto", "NodeToProto and NodeFromProto in node.go", ""},
@@ -147,10 +152,11 @@ var places = map[string]place{
 
 // otherwise are the types of the vocabulary that do not pass here, or pass in another way.
 var otherwise = map[string]string{
-	"TaskStep": "it is derived from the attempts of a task",
-	"Backoff":  "it is a setting of programs, and goes nowhere",
-	"Version":  "its two numbers are fields of each answer",
-	"Error":    "its cause stays behind and its code passes as a word; TestErrorsOverRPC has it",
+	"TaskStep":          "it is derived from the attempts of a task",
+	"EventSettingValue": "it is a field of EventSettings as text",
+	"Backoff":           "it is a setting of programs, and goes nowhere",
+	"Version":           "its two numbers are fields of each answer",
+	"Error":             "its cause stays behind and its code passes as a word; TestErrorsOverRPC has it",
 }
 
 // guard is the way of one type through this package.
@@ -239,6 +245,10 @@ func guards() []guard {
 		}}),
 		passes(free, nil, message(NodeReportToProto, NodeReportFromProto)),
 		passes(free, nil, message(EventToProto, EventFromProto)),
+		passes(
+			free, nil, message(EventSettingsToProto, EventSettingsFromProto),
+			record(AppendEventSettings, DecodeEventSettings),
+		),
 		passes(fill.Options{Values: map[string]func(int) any{
 			"Kind": func(n int) any { return Kind(n%(NumKinds-1) + 1) },
 		}}, nil, record(AppendBatch, DecodeBatch)),

@@ -5529,6 +5529,223 @@ func (*SetQueueConfigResponse) Descriptor() ([]byte, []int) {
 	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{69}
 }
 
+type GetEventSettingsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How fresh the answer must be; unset: strict.
+	Consistency   *Consistency `protobuf:"bytes,1,opt,name=consistency,proto3" json:"consistency,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetEventSettingsRequest) Reset() {
+	*x = GetEventSettingsRequest{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetEventSettingsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetEventSettingsRequest) ProtoMessage() {}
+
+func (x *GetEventSettingsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetEventSettingsRequest.ProtoReflect.Descriptor instead.
+func (*GetEventSettingsRequest) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *GetEventSettingsRequest) GetConsistency() *Consistency {
+	if x != nil {
+		return x.Consistency
+	}
+	return nil
+}
+
+type GetEventSettingsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The settings that hold.
+	Settings *EventSettings `protobuf:"bytes,1,opt,name=settings,proto3" json:"settings,omitempty"`
+	// Revision of the state that the answer shows.
+	Revision uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Epoch of that state: see GetJobResponse.epoch.
+	Epoch uint64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// As GetJobResponse.age_nanos.
+	AgeNanos      int64 `protobuf:"varint,4,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetEventSettingsResponse) Reset() {
+	*x = GetEventSettingsResponse{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[71]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetEventSettingsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetEventSettingsResponse) ProtoMessage() {}
+
+func (x *GetEventSettingsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[71]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetEventSettingsResponse.ProtoReflect.Descriptor instead.
+func (*GetEventSettingsResponse) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{71}
+}
+
+func (x *GetEventSettingsResponse) GetSettings() *EventSettings {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
+func (x *GetEventSettingsResponse) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *GetEventSettingsResponse) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *GetEventSettingsResponse) GetAgeNanos() int64 {
+	if x != nil {
+		return x.AgeNanos
+	}
+	return 0
+}
+
+type SetEventSettingsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Values by name, such as "service.event.ringBufferCapacity": "200000". YuniKorn's names do as
+	// well.
+	Settings map[string]string `protobuf:"bytes,1,rep,name=settings,proto3" json:"settings,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// As KillJobRequest.token.
+	Token         string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetEventSettingsRequest) Reset() {
+	*x = SetEventSettingsRequest{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[72]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetEventSettingsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetEventSettingsRequest) ProtoMessage() {}
+
+func (x *SetEventSettingsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[72]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetEventSettingsRequest.ProtoReflect.Descriptor instead.
+func (*SetEventSettingsRequest) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{72}
+}
+
+func (x *SetEventSettingsRequest) GetSettings() map[string]string {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
+func (x *SetEventSettingsRequest) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+type SetEventSettingsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The settings after the change.
+	Settings      *EventSettings `protobuf:"bytes,1,opt,name=settings,proto3" json:"settings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetEventSettingsResponse) Reset() {
+	*x = SetEventSettingsResponse{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetEventSettingsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetEventSettingsResponse) ProtoMessage() {}
+
+func (x *SetEventSettingsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetEventSettingsResponse.ProtoReflect.Descriptor instead.
+func (*SetEventSettingsResponse) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{73}
+}
+
+func (x *SetEventSettingsResponse) GetSettings() *EventSettings {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
 type ListEventsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id of the first event to send; unset: the oldest event.
@@ -5549,7 +5766,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[70]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5561,7 +5778,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[70]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5574,7 +5791,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{70}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ListEventsRequest) GetStart() uint64 {
@@ -5646,7 +5863,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[71]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5658,7 +5875,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[71]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5671,7 +5888,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{71}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ListEventsResponse) GetInstanceUuid() string {
@@ -6112,7 +6329,22 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x15SetQueueConfigRequest\x120\n" +
 	"\x06config\x18\x01 \x01(\v2\x18.plimsoll.v1.QueueConfigR\x06config\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\tR\x05token\"\x18\n" +
-	"\x16SetQueueConfigResponse\"\xe9\x01\n" +
+	"\x16SetQueueConfigResponse\"U\n" +
+	"\x17GetEventSettingsRequest\x12:\n" +
+	"\vconsistency\x18\x01 \x01(\v2\x18.plimsoll.v1.ConsistencyR\vconsistency\"\xa1\x01\n" +
+	"\x18GetEventSettingsResponse\x126\n" +
+	"\bsettings\x18\x01 \x01(\v2\x1a.plimsoll.v1.EventSettingsR\bsettings\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x1b\n" +
+	"\tage_nanos\x18\x04 \x01(\x03R\bageNanos\"\xbc\x01\n" +
+	"\x17SetEventSettingsRequest\x12N\n" +
+	"\bsettings\x18\x01 \x03(\v22.plimsoll.v1.SetEventSettingsRequest.SettingsEntryR\bsettings\x12\x14\n" +
+	"\x05token\x18\x02 \x01(\tR\x05token\x1a;\n" +
+	"\rSettingsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"R\n" +
+	"\x18SetEventSettingsResponse\x126\n" +
+	"\bsettings\x18\x01 \x01(\v2\x1a.plimsoll.v1.EventSettingsR\bsettings\"\xe9\x01\n" +
 	"\x11ListEventsRequest\x12\x19\n" +
 	"\x05start\x18\x01 \x01(\x04H\x00R\x05start\x88\x01\x01\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x16\n" +
@@ -6202,10 +6434,12 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\n" +
 	"ListQueues\x12\x1e.plimsoll.v1.ListQueuesRequest\x1a\x1f.plimsoll.v1.ListQueuesResponse\x12Y\n" +
 	"\x0eGetQueueConfig\x12\".plimsoll.v1.GetQueueConfigRequest\x1a#.plimsoll.v1.GetQueueConfigResponse\x12Y\n" +
-	"\x0eSetQueueConfig\x12\".plimsoll.v1.SetQueueConfigRequest\x1a#.plimsoll.v1.SetQueueConfigResponse2]\n" +
+	"\x0eSetQueueConfig\x12\".plimsoll.v1.SetQueueConfigRequest\x1a#.plimsoll.v1.SetQueueConfigResponse2\x9f\x02\n" +
 	"\fEventService\x12M\n" +
 	"\n" +
-	"ListEvents\x12\x1e.plimsoll.v1.ListEventsRequest\x1a\x1f.plimsoll.v1.ListEventsResponseB=Z;github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1;plimsollv1b\x06proto3"
+	"ListEvents\x12\x1e.plimsoll.v1.ListEventsRequest\x1a\x1f.plimsoll.v1.ListEventsResponse\x12_\n" +
+	"\x10GetEventSettings\x12$.plimsoll.v1.GetEventSettingsRequest\x1a%.plimsoll.v1.GetEventSettingsResponse\x12_\n" +
+	"\x10SetEventSettings\x12$.plimsoll.v1.SetEventSettingsRequest\x1a%.plimsoll.v1.SetEventSettingsResponseB=Z;github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1;plimsollv1b\x06proto3"
 
 var (
 	file_plimsoll_v1_api_proto_rawDescOnce sync.Once
@@ -6220,139 +6454,145 @@ func file_plimsoll_v1_api_proto_rawDescGZIP() []byte {
 }
 
 var file_plimsoll_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_plimsoll_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
+var file_plimsoll_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
 var file_plimsoll_v1_api_proto_goTypes = []any{
-	(Freshness)(0),                 // 0: plimsoll.v1.Freshness
-	(Scope)(0),                     // 1: plimsoll.v1.Scope
-	(JobSort)(0),                   // 2: plimsoll.v1.JobSort
-	(TaskSort)(0),                  // 3: plimsoll.v1.TaskSort
-	(StageKind)(0),                 // 4: plimsoll.v1.StageKind
-	(PolicyChange)(0),              // 5: plimsoll.v1.PolicyChange
-	(EventSubject)(0),              // 6: plimsoll.v1.EventSubject
-	(*Consistency)(nil),            // 7: plimsoll.v1.Consistency
-	(*SubmitJobRequest)(nil),       // 8: plimsoll.v1.SubmitJobRequest
-	(*SubmitJobResponse)(nil),      // 9: plimsoll.v1.SubmitJobResponse
-	(*GetJobRequest)(nil),          // 10: plimsoll.v1.GetJobRequest
-	(*GetJobResponse)(nil),         // 11: plimsoll.v1.GetJobResponse
-	(*ListJobsRequest)(nil),        // 12: plimsoll.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),       // 13: plimsoll.v1.ListJobsResponse
-	(*WatchJobRequest)(nil),        // 14: plimsoll.v1.WatchJobRequest
-	(*WatchJobResponse)(nil),       // 15: plimsoll.v1.WatchJobResponse
-	(*KillJobRequest)(nil),         // 16: plimsoll.v1.KillJobRequest
-	(*KillJobResponse)(nil),        // 17: plimsoll.v1.KillJobResponse
-	(*ScaleJobRequest)(nil),        // 18: plimsoll.v1.ScaleJobRequest
-	(*ScaleJobResponse)(nil),       // 19: plimsoll.v1.ScaleJobResponse
-	(*DeleteJobRequest)(nil),       // 20: plimsoll.v1.DeleteJobRequest
-	(*DeleteJobResponse)(nil),      // 21: plimsoll.v1.DeleteJobResponse
-	(*GetTaskRequest)(nil),         // 22: plimsoll.v1.GetTaskRequest
-	(*GetTaskResponse)(nil),        // 23: plimsoll.v1.GetTaskResponse
-	(*ListTasksRequest)(nil),       // 24: plimsoll.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),      // 25: plimsoll.v1.ListTasksResponse
-	(*ListAttemptsRequest)(nil),    // 26: plimsoll.v1.ListAttemptsRequest
-	(*ListAttemptsResponse)(nil),   // 27: plimsoll.v1.ListAttemptsResponse
-	(*ExplainTaskRequest)(nil),     // 28: plimsoll.v1.ExplainTaskRequest
-	(*ExplainStep)(nil),            // 29: plimsoll.v1.ExplainStep
-	(*ExplainReason)(nil),          // 30: plimsoll.v1.ExplainReason
-	(*ExplainTaskResponse)(nil),    // 31: plimsoll.v1.ExplainTaskResponse
-	(*SpreadCount)(nil),            // 32: plimsoll.v1.SpreadCount
-	(*NodeCounts)(nil),             // 33: plimsoll.v1.NodeCounts
-	(*NodeVerdict)(nil),            // 34: plimsoll.v1.NodeVerdict
-	(*PlacementDecision)(nil),      // 35: plimsoll.v1.PlacementDecision
-	(*PlacementCandidate)(nil),     // 36: plimsoll.v1.PlacementCandidate
-	(*PlaceJobRequest)(nil),        // 37: plimsoll.v1.PlaceJobRequest
-	(*PlaceJobResponse)(nil),       // 38: plimsoll.v1.PlaceJobResponse
-	(*PlacedGroup)(nil),            // 39: plimsoll.v1.PlacedGroup
-	(*PlacedTask)(nil),             // 40: plimsoll.v1.PlacedTask
-	(*PlacementRefusal)(nil),       // 41: plimsoll.v1.PlacementRefusal
-	(*ReadLogsRequest)(nil),        // 42: plimsoll.v1.ReadLogsRequest
-	(*ReadLogsResponse)(nil),       // 43: plimsoll.v1.ReadLogsResponse
-	(*FetchOutputsRequest)(nil),    // 44: plimsoll.v1.FetchOutputsRequest
-	(*FetchOutputsResponse)(nil),   // 45: plimsoll.v1.FetchOutputsResponse
-	(*ListNodesRequest)(nil),       // 46: plimsoll.v1.ListNodesRequest
-	(*NodeInfo)(nil),               // 47: plimsoll.v1.NodeInfo
-	(*ListNodesResponse)(nil),      // 48: plimsoll.v1.ListNodesResponse
-	(*SetNodeModeRequest)(nil),     // 49: plimsoll.v1.SetNodeModeRequest
-	(*SetNodeModeResponse)(nil),    // 50: plimsoll.v1.SetNodeModeResponse
-	(*RemoveNodeRequest)(nil),      // 51: plimsoll.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),     // 52: plimsoll.v1.RemoveNodeResponse
-	(*NodeCapacityRequest)(nil),    // 53: plimsoll.v1.NodeCapacityRequest
-	(*NodeCapacityResponse)(nil),   // 54: plimsoll.v1.NodeCapacityResponse
-	(*NodeRoom)(nil),               // 55: plimsoll.v1.NodeRoom
-	(*PlanMovesRequest)(nil),       // 56: plimsoll.v1.PlanMovesRequest
-	(*PlanMovesResponse)(nil),      // 57: plimsoll.v1.PlanMovesResponse
-	(*PlannedMove)(nil),            // 58: plimsoll.v1.PlannedMove
-	(*KeptNode)(nil),               // 59: plimsoll.v1.KeptNode
-	(*WatchNodeQOSRequest)(nil),    // 60: plimsoll.v1.WatchNodeQOSRequest
-	(*WatchNodeQOSResponse)(nil),   // 61: plimsoll.v1.WatchNodeQOSResponse
-	(*ApplyPoliciesRequest)(nil),   // 62: plimsoll.v1.ApplyPoliciesRequest
-	(*PolicyOutcome)(nil),          // 63: plimsoll.v1.PolicyOutcome
-	(*ApplyPoliciesResponse)(nil),  // 64: plimsoll.v1.ApplyPoliciesResponse
-	(*GetPolicyRequest)(nil),       // 65: plimsoll.v1.GetPolicyRequest
-	(*GetPolicyResponse)(nil),      // 66: plimsoll.v1.GetPolicyResponse
-	(*ListPoliciesRequest)(nil),    // 67: plimsoll.v1.ListPoliciesRequest
-	(*ListPoliciesResponse)(nil),   // 68: plimsoll.v1.ListPoliciesResponse
-	(*DeletePolicyRequest)(nil),    // 69: plimsoll.v1.DeletePolicyRequest
-	(*DeletePolicyResponse)(nil),   // 70: plimsoll.v1.DeletePolicyResponse
-	(*ListQueuesRequest)(nil),      // 71: plimsoll.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),     // 72: plimsoll.v1.ListQueuesResponse
-	(*GetQueueConfigRequest)(nil),  // 73: plimsoll.v1.GetQueueConfigRequest
-	(*GetQueueConfigResponse)(nil), // 74: plimsoll.v1.GetQueueConfigResponse
-	(*SetQueueConfigRequest)(nil),  // 75: plimsoll.v1.SetQueueConfigRequest
-	(*SetQueueConfigResponse)(nil), // 76: plimsoll.v1.SetQueueConfigResponse
-	(*ListEventsRequest)(nil),      // 77: plimsoll.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),     // 78: plimsoll.v1.ListEventsResponse
-	(*JobSpec)(nil),                // 79: plimsoll.v1.JobSpec
-	(*Job)(nil),                    // 80: plimsoll.v1.Job
-	(JobState)(0),                  // 81: plimsoll.v1.JobState
-	(TaskResult)(0),                // 82: plimsoll.v1.TaskResult
-	(*JobStatus)(nil),              // 83: plimsoll.v1.JobStatus
-	(*Task)(nil),                   // 84: plimsoll.v1.Task
-	(TaskState)(0),                 // 85: plimsoll.v1.TaskState
-	(*Attempt)(nil),                // 86: plimsoll.v1.Attempt
-	(WaitCode)(0),                  // 87: plimsoll.v1.WaitCode
-	(*Resources)(nil),              // 88: plimsoll.v1.Resources
-	(*OutputSummary)(nil),          // 89: plimsoll.v1.OutputSummary
-	(*OutputFile)(nil),             // 90: plimsoll.v1.OutputFile
-	(*Node)(nil),                   // 91: plimsoll.v1.Node
-	(*NodeStatus)(nil),             // 92: plimsoll.v1.NodeStatus
-	(NodeMode)(0),                  // 93: plimsoll.v1.NodeMode
-	(*NodeQOSStatus)(nil),          // 94: plimsoll.v1.NodeQOSStatus
-	(*Policy)(nil),                 // 95: plimsoll.v1.Policy
-	(*PolicyRef)(nil),              // 96: plimsoll.v1.PolicyRef
-	(PolicyKind)(0),                // 97: plimsoll.v1.PolicyKind
-	(*QueueStatus)(nil),            // 98: plimsoll.v1.QueueStatus
-	(*QueueConfig)(nil),            // 99: plimsoll.v1.QueueConfig
-	(*Event)(nil),                  // 100: plimsoll.v1.Event
+	(Freshness)(0),                   // 0: plimsoll.v1.Freshness
+	(Scope)(0),                       // 1: plimsoll.v1.Scope
+	(JobSort)(0),                     // 2: plimsoll.v1.JobSort
+	(TaskSort)(0),                    // 3: plimsoll.v1.TaskSort
+	(StageKind)(0),                   // 4: plimsoll.v1.StageKind
+	(PolicyChange)(0),                // 5: plimsoll.v1.PolicyChange
+	(EventSubject)(0),                // 6: plimsoll.v1.EventSubject
+	(*Consistency)(nil),              // 7: plimsoll.v1.Consistency
+	(*SubmitJobRequest)(nil),         // 8: plimsoll.v1.SubmitJobRequest
+	(*SubmitJobResponse)(nil),        // 9: plimsoll.v1.SubmitJobResponse
+	(*GetJobRequest)(nil),            // 10: plimsoll.v1.GetJobRequest
+	(*GetJobResponse)(nil),           // 11: plimsoll.v1.GetJobResponse
+	(*ListJobsRequest)(nil),          // 12: plimsoll.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),         // 13: plimsoll.v1.ListJobsResponse
+	(*WatchJobRequest)(nil),          // 14: plimsoll.v1.WatchJobRequest
+	(*WatchJobResponse)(nil),         // 15: plimsoll.v1.WatchJobResponse
+	(*KillJobRequest)(nil),           // 16: plimsoll.v1.KillJobRequest
+	(*KillJobResponse)(nil),          // 17: plimsoll.v1.KillJobResponse
+	(*ScaleJobRequest)(nil),          // 18: plimsoll.v1.ScaleJobRequest
+	(*ScaleJobResponse)(nil),         // 19: plimsoll.v1.ScaleJobResponse
+	(*DeleteJobRequest)(nil),         // 20: plimsoll.v1.DeleteJobRequest
+	(*DeleteJobResponse)(nil),        // 21: plimsoll.v1.DeleteJobResponse
+	(*GetTaskRequest)(nil),           // 22: plimsoll.v1.GetTaskRequest
+	(*GetTaskResponse)(nil),          // 23: plimsoll.v1.GetTaskResponse
+	(*ListTasksRequest)(nil),         // 24: plimsoll.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),        // 25: plimsoll.v1.ListTasksResponse
+	(*ListAttemptsRequest)(nil),      // 26: plimsoll.v1.ListAttemptsRequest
+	(*ListAttemptsResponse)(nil),     // 27: plimsoll.v1.ListAttemptsResponse
+	(*ExplainTaskRequest)(nil),       // 28: plimsoll.v1.ExplainTaskRequest
+	(*ExplainStep)(nil),              // 29: plimsoll.v1.ExplainStep
+	(*ExplainReason)(nil),            // 30: plimsoll.v1.ExplainReason
+	(*ExplainTaskResponse)(nil),      // 31: plimsoll.v1.ExplainTaskResponse
+	(*SpreadCount)(nil),              // 32: plimsoll.v1.SpreadCount
+	(*NodeCounts)(nil),               // 33: plimsoll.v1.NodeCounts
+	(*NodeVerdict)(nil),              // 34: plimsoll.v1.NodeVerdict
+	(*PlacementDecision)(nil),        // 35: plimsoll.v1.PlacementDecision
+	(*PlacementCandidate)(nil),       // 36: plimsoll.v1.PlacementCandidate
+	(*PlaceJobRequest)(nil),          // 37: plimsoll.v1.PlaceJobRequest
+	(*PlaceJobResponse)(nil),         // 38: plimsoll.v1.PlaceJobResponse
+	(*PlacedGroup)(nil),              // 39: plimsoll.v1.PlacedGroup
+	(*PlacedTask)(nil),               // 40: plimsoll.v1.PlacedTask
+	(*PlacementRefusal)(nil),         // 41: plimsoll.v1.PlacementRefusal
+	(*ReadLogsRequest)(nil),          // 42: plimsoll.v1.ReadLogsRequest
+	(*ReadLogsResponse)(nil),         // 43: plimsoll.v1.ReadLogsResponse
+	(*FetchOutputsRequest)(nil),      // 44: plimsoll.v1.FetchOutputsRequest
+	(*FetchOutputsResponse)(nil),     // 45: plimsoll.v1.FetchOutputsResponse
+	(*ListNodesRequest)(nil),         // 46: plimsoll.v1.ListNodesRequest
+	(*NodeInfo)(nil),                 // 47: plimsoll.v1.NodeInfo
+	(*ListNodesResponse)(nil),        // 48: plimsoll.v1.ListNodesResponse
+	(*SetNodeModeRequest)(nil),       // 49: plimsoll.v1.SetNodeModeRequest
+	(*SetNodeModeResponse)(nil),      // 50: plimsoll.v1.SetNodeModeResponse
+	(*RemoveNodeRequest)(nil),        // 51: plimsoll.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),       // 52: plimsoll.v1.RemoveNodeResponse
+	(*NodeCapacityRequest)(nil),      // 53: plimsoll.v1.NodeCapacityRequest
+	(*NodeCapacityResponse)(nil),     // 54: plimsoll.v1.NodeCapacityResponse
+	(*NodeRoom)(nil),                 // 55: plimsoll.v1.NodeRoom
+	(*PlanMovesRequest)(nil),         // 56: plimsoll.v1.PlanMovesRequest
+	(*PlanMovesResponse)(nil),        // 57: plimsoll.v1.PlanMovesResponse
+	(*PlannedMove)(nil),              // 58: plimsoll.v1.PlannedMove
+	(*KeptNode)(nil),                 // 59: plimsoll.v1.KeptNode
+	(*WatchNodeQOSRequest)(nil),      // 60: plimsoll.v1.WatchNodeQOSRequest
+	(*WatchNodeQOSResponse)(nil),     // 61: plimsoll.v1.WatchNodeQOSResponse
+	(*ApplyPoliciesRequest)(nil),     // 62: plimsoll.v1.ApplyPoliciesRequest
+	(*PolicyOutcome)(nil),            // 63: plimsoll.v1.PolicyOutcome
+	(*ApplyPoliciesResponse)(nil),    // 64: plimsoll.v1.ApplyPoliciesResponse
+	(*GetPolicyRequest)(nil),         // 65: plimsoll.v1.GetPolicyRequest
+	(*GetPolicyResponse)(nil),        // 66: plimsoll.v1.GetPolicyResponse
+	(*ListPoliciesRequest)(nil),      // 67: plimsoll.v1.ListPoliciesRequest
+	(*ListPoliciesResponse)(nil),     // 68: plimsoll.v1.ListPoliciesResponse
+	(*DeletePolicyRequest)(nil),      // 69: plimsoll.v1.DeletePolicyRequest
+	(*DeletePolicyResponse)(nil),     // 70: plimsoll.v1.DeletePolicyResponse
+	(*ListQueuesRequest)(nil),        // 71: plimsoll.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),       // 72: plimsoll.v1.ListQueuesResponse
+	(*GetQueueConfigRequest)(nil),    // 73: plimsoll.v1.GetQueueConfigRequest
+	(*GetQueueConfigResponse)(nil),   // 74: plimsoll.v1.GetQueueConfigResponse
+	(*SetQueueConfigRequest)(nil),    // 75: plimsoll.v1.SetQueueConfigRequest
+	(*SetQueueConfigResponse)(nil),   // 76: plimsoll.v1.SetQueueConfigResponse
+	(*GetEventSettingsRequest)(nil),  // 77: plimsoll.v1.GetEventSettingsRequest
+	(*GetEventSettingsResponse)(nil), // 78: plimsoll.v1.GetEventSettingsResponse
+	(*SetEventSettingsRequest)(nil),  // 79: plimsoll.v1.SetEventSettingsRequest
+	(*SetEventSettingsResponse)(nil), // 80: plimsoll.v1.SetEventSettingsResponse
+	(*ListEventsRequest)(nil),        // 81: plimsoll.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),       // 82: plimsoll.v1.ListEventsResponse
+	nil,                              // 83: plimsoll.v1.SetEventSettingsRequest.SettingsEntry
+	(*JobSpec)(nil),                  // 84: plimsoll.v1.JobSpec
+	(*Job)(nil),                      // 85: plimsoll.v1.Job
+	(JobState)(0),                    // 86: plimsoll.v1.JobState
+	(TaskResult)(0),                  // 87: plimsoll.v1.TaskResult
+	(*JobStatus)(nil),                // 88: plimsoll.v1.JobStatus
+	(*Task)(nil),                     // 89: plimsoll.v1.Task
+	(TaskState)(0),                   // 90: plimsoll.v1.TaskState
+	(*Attempt)(nil),                  // 91: plimsoll.v1.Attempt
+	(WaitCode)(0),                    // 92: plimsoll.v1.WaitCode
+	(*Resources)(nil),                // 93: plimsoll.v1.Resources
+	(*OutputSummary)(nil),            // 94: plimsoll.v1.OutputSummary
+	(*OutputFile)(nil),               // 95: plimsoll.v1.OutputFile
+	(*Node)(nil),                     // 96: plimsoll.v1.Node
+	(*NodeStatus)(nil),               // 97: plimsoll.v1.NodeStatus
+	(NodeMode)(0),                    // 98: plimsoll.v1.NodeMode
+	(*NodeQOSStatus)(nil),            // 99: plimsoll.v1.NodeQOSStatus
+	(*Policy)(nil),                   // 100: plimsoll.v1.Policy
+	(*PolicyRef)(nil),                // 101: plimsoll.v1.PolicyRef
+	(PolicyKind)(0),                  // 102: plimsoll.v1.PolicyKind
+	(*QueueStatus)(nil),              // 103: plimsoll.v1.QueueStatus
+	(*QueueConfig)(nil),              // 104: plimsoll.v1.QueueConfig
+	(*EventSettings)(nil),            // 105: plimsoll.v1.EventSettings
+	(*Event)(nil),                    // 106: plimsoll.v1.Event
 }
 var file_plimsoll_v1_api_proto_depIdxs = []int32{
 	0,   // 0: plimsoll.v1.Consistency.level:type_name -> plimsoll.v1.Freshness
-	79,  // 1: plimsoll.v1.SubmitJobRequest.spec:type_name -> plimsoll.v1.JobSpec
-	80,  // 2: plimsoll.v1.SubmitJobResponse.job:type_name -> plimsoll.v1.Job
+	84,  // 1: plimsoll.v1.SubmitJobRequest.spec:type_name -> plimsoll.v1.JobSpec
+	85,  // 2: plimsoll.v1.SubmitJobResponse.job:type_name -> plimsoll.v1.Job
 	7,   // 3: plimsoll.v1.GetJobRequest.consistency:type_name -> plimsoll.v1.Consistency
-	80,  // 4: plimsoll.v1.GetJobResponse.job:type_name -> plimsoll.v1.Job
-	81,  // 5: plimsoll.v1.ListJobsRequest.states:type_name -> plimsoll.v1.JobState
+	85,  // 4: plimsoll.v1.GetJobResponse.job:type_name -> plimsoll.v1.Job
+	86,  // 5: plimsoll.v1.ListJobsRequest.states:type_name -> plimsoll.v1.JobState
 	7,   // 6: plimsoll.v1.ListJobsRequest.consistency:type_name -> plimsoll.v1.Consistency
-	82,  // 7: plimsoll.v1.ListJobsRequest.results:type_name -> plimsoll.v1.TaskResult
+	87,  // 7: plimsoll.v1.ListJobsRequest.results:type_name -> plimsoll.v1.TaskResult
 	1,   // 8: plimsoll.v1.ListJobsRequest.scope:type_name -> plimsoll.v1.Scope
 	2,   // 9: plimsoll.v1.ListJobsRequest.sort:type_name -> plimsoll.v1.JobSort
-	83,  // 10: plimsoll.v1.ListJobsResponse.jobs:type_name -> plimsoll.v1.JobStatus
-	83,  // 11: plimsoll.v1.WatchJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	83,  // 12: plimsoll.v1.KillJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	83,  // 13: plimsoll.v1.ScaleJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	88,  // 10: plimsoll.v1.ListJobsResponse.jobs:type_name -> plimsoll.v1.JobStatus
+	88,  // 11: plimsoll.v1.WatchJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	88,  // 12: plimsoll.v1.KillJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	88,  // 13: plimsoll.v1.ScaleJobResponse.status:type_name -> plimsoll.v1.JobStatus
 	7,   // 14: plimsoll.v1.GetTaskRequest.consistency:type_name -> plimsoll.v1.Consistency
-	84,  // 15: plimsoll.v1.GetTaskResponse.task:type_name -> plimsoll.v1.Task
-	85,  // 16: plimsoll.v1.ListTasksRequest.states:type_name -> plimsoll.v1.TaskState
+	89,  // 15: plimsoll.v1.GetTaskResponse.task:type_name -> plimsoll.v1.Task
+	90,  // 16: plimsoll.v1.ListTasksRequest.states:type_name -> plimsoll.v1.TaskState
 	7,   // 17: plimsoll.v1.ListTasksRequest.consistency:type_name -> plimsoll.v1.Consistency
-	82,  // 18: plimsoll.v1.ListTasksRequest.results:type_name -> plimsoll.v1.TaskResult
+	87,  // 18: plimsoll.v1.ListTasksRequest.results:type_name -> plimsoll.v1.TaskResult
 	1,   // 19: plimsoll.v1.ListTasksRequest.scope:type_name -> plimsoll.v1.Scope
 	3,   // 20: plimsoll.v1.ListTasksRequest.sort:type_name -> plimsoll.v1.TaskSort
-	84,  // 21: plimsoll.v1.ListTasksResponse.tasks:type_name -> plimsoll.v1.Task
+	89,  // 21: plimsoll.v1.ListTasksResponse.tasks:type_name -> plimsoll.v1.Task
 	7,   // 22: plimsoll.v1.ListAttemptsRequest.consistency:type_name -> plimsoll.v1.Consistency
-	86,  // 23: plimsoll.v1.ListAttemptsResponse.attempts:type_name -> plimsoll.v1.Attempt
+	91,  // 23: plimsoll.v1.ListAttemptsResponse.attempts:type_name -> plimsoll.v1.Attempt
 	30,  // 24: plimsoll.v1.ExplainStep.reasons:type_name -> plimsoll.v1.ExplainReason
 	4,   // 25: plimsoll.v1.ExplainStep.kind:type_name -> plimsoll.v1.StageKind
-	84,  // 26: plimsoll.v1.ExplainTaskResponse.task:type_name -> plimsoll.v1.Task
-	87,  // 27: plimsoll.v1.ExplainTaskResponse.wait_code:type_name -> plimsoll.v1.WaitCode
+	89,  // 26: plimsoll.v1.ExplainTaskResponse.task:type_name -> plimsoll.v1.Task
+	92,  // 27: plimsoll.v1.ExplainTaskResponse.wait_code:type_name -> plimsoll.v1.WaitCode
 	29,  // 28: plimsoll.v1.ExplainTaskResponse.steps:type_name -> plimsoll.v1.ExplainStep
 	33,  // 29: plimsoll.v1.ExplainTaskResponse.nodes:type_name -> plimsoll.v1.NodeCounts
 	34,  // 30: plimsoll.v1.ExplainTaskResponse.verdicts:type_name -> plimsoll.v1.NodeVerdict
@@ -6361,110 +6601,118 @@ var file_plimsoll_v1_api_proto_depIdxs = []int32{
 	4,   // 33: plimsoll.v1.NodeVerdict.kind:type_name -> plimsoll.v1.StageKind
 	29,  // 34: plimsoll.v1.PlacementDecision.steps:type_name -> plimsoll.v1.ExplainStep
 	36,  // 35: plimsoll.v1.PlacementDecision.candidates:type_name -> plimsoll.v1.PlacementCandidate
-	88,  // 36: plimsoll.v1.PlacementCandidate.free:type_name -> plimsoll.v1.Resources
-	79,  // 37: plimsoll.v1.PlaceJobRequest.spec:type_name -> plimsoll.v1.JobSpec
+	93,  // 36: plimsoll.v1.PlacementCandidate.free:type_name -> plimsoll.v1.Resources
+	84,  // 37: plimsoll.v1.PlaceJobRequest.spec:type_name -> plimsoll.v1.JobSpec
 	39,  // 38: plimsoll.v1.PlaceJobResponse.groups:type_name -> plimsoll.v1.PlacedGroup
 	40,  // 39: plimsoll.v1.PlacedGroup.placed:type_name -> plimsoll.v1.PlacedTask
 	41,  // 40: plimsoll.v1.PlacedGroup.refused:type_name -> plimsoll.v1.PlacementRefusal
-	88,  // 41: plimsoll.v1.PlacedTask.free:type_name -> plimsoll.v1.Resources
-	87,  // 42: plimsoll.v1.PlacementRefusal.wait_code:type_name -> plimsoll.v1.WaitCode
+	93,  // 41: plimsoll.v1.PlacedTask.free:type_name -> plimsoll.v1.Resources
+	92,  // 42: plimsoll.v1.PlacementRefusal.wait_code:type_name -> plimsoll.v1.WaitCode
 	29,  // 43: plimsoll.v1.PlacementRefusal.steps:type_name -> plimsoll.v1.ExplainStep
 	33,  // 44: plimsoll.v1.PlacementRefusal.nodes:type_name -> plimsoll.v1.NodeCounts
-	89,  // 45: plimsoll.v1.FetchOutputsResponse.summary:type_name -> plimsoll.v1.OutputSummary
-	90,  // 46: plimsoll.v1.FetchOutputsResponse.file:type_name -> plimsoll.v1.OutputFile
+	94,  // 45: plimsoll.v1.FetchOutputsResponse.summary:type_name -> plimsoll.v1.OutputSummary
+	95,  // 46: plimsoll.v1.FetchOutputsResponse.file:type_name -> plimsoll.v1.OutputFile
 	7,   // 47: plimsoll.v1.ListNodesRequest.consistency:type_name -> plimsoll.v1.Consistency
-	91,  // 48: plimsoll.v1.NodeInfo.node:type_name -> plimsoll.v1.Node
-	92,  // 49: plimsoll.v1.NodeInfo.status:type_name -> plimsoll.v1.NodeStatus
+	96,  // 48: plimsoll.v1.NodeInfo.node:type_name -> plimsoll.v1.Node
+	97,  // 49: plimsoll.v1.NodeInfo.status:type_name -> plimsoll.v1.NodeStatus
 	47,  // 50: plimsoll.v1.ListNodesResponse.nodes:type_name -> plimsoll.v1.NodeInfo
-	93,  // 51: plimsoll.v1.SetNodeModeRequest.mode:type_name -> plimsoll.v1.NodeMode
-	91,  // 52: plimsoll.v1.SetNodeModeResponse.node:type_name -> plimsoll.v1.Node
+	98,  // 51: plimsoll.v1.SetNodeModeRequest.mode:type_name -> plimsoll.v1.NodeMode
+	96,  // 52: plimsoll.v1.SetNodeModeResponse.node:type_name -> plimsoll.v1.Node
 	55,  // 53: plimsoll.v1.NodeCapacityResponse.nodes:type_name -> plimsoll.v1.NodeRoom
-	88,  // 54: plimsoll.v1.NodeRoom.unreserved:type_name -> plimsoll.v1.Resources
-	88,  // 55: plimsoll.v1.NodeRoom.whole:type_name -> plimsoll.v1.Resources
-	79,  // 56: plimsoll.v1.PlanMovesRequest.spec:type_name -> plimsoll.v1.JobSpec
+	93,  // 54: plimsoll.v1.NodeRoom.unreserved:type_name -> plimsoll.v1.Resources
+	93,  // 55: plimsoll.v1.NodeRoom.whole:type_name -> plimsoll.v1.Resources
+	84,  // 56: plimsoll.v1.PlanMovesRequest.spec:type_name -> plimsoll.v1.JobSpec
 	58,  // 57: plimsoll.v1.PlanMovesResponse.moves:type_name -> plimsoll.v1.PlannedMove
 	59,  // 58: plimsoll.v1.PlanMovesResponse.kept:type_name -> plimsoll.v1.KeptNode
-	94,  // 59: plimsoll.v1.WatchNodeQOSResponse.status:type_name -> plimsoll.v1.NodeQOSStatus
-	95,  // 60: plimsoll.v1.ApplyPoliciesRequest.policies:type_name -> plimsoll.v1.Policy
-	96,  // 61: plimsoll.v1.PolicyOutcome.policy:type_name -> plimsoll.v1.PolicyRef
+	99,  // 59: plimsoll.v1.WatchNodeQOSResponse.status:type_name -> plimsoll.v1.NodeQOSStatus
+	100, // 60: plimsoll.v1.ApplyPoliciesRequest.policies:type_name -> plimsoll.v1.Policy
+	101, // 61: plimsoll.v1.PolicyOutcome.policy:type_name -> plimsoll.v1.PolicyRef
 	5,   // 62: plimsoll.v1.PolicyOutcome.change:type_name -> plimsoll.v1.PolicyChange
 	63,  // 63: plimsoll.v1.ApplyPoliciesResponse.outcomes:type_name -> plimsoll.v1.PolicyOutcome
-	97,  // 64: plimsoll.v1.GetPolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	102, // 64: plimsoll.v1.GetPolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
 	7,   // 65: plimsoll.v1.GetPolicyRequest.consistency:type_name -> plimsoll.v1.Consistency
-	95,  // 66: plimsoll.v1.GetPolicyResponse.policy:type_name -> plimsoll.v1.Policy
-	97,  // 67: plimsoll.v1.ListPoliciesRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	100, // 66: plimsoll.v1.GetPolicyResponse.policy:type_name -> plimsoll.v1.Policy
+	102, // 67: plimsoll.v1.ListPoliciesRequest.kind:type_name -> plimsoll.v1.PolicyKind
 	7,   // 68: plimsoll.v1.ListPoliciesRequest.consistency:type_name -> plimsoll.v1.Consistency
-	95,  // 69: plimsoll.v1.ListPoliciesResponse.policies:type_name -> plimsoll.v1.Policy
-	97,  // 70: plimsoll.v1.DeletePolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	100, // 69: plimsoll.v1.ListPoliciesResponse.policies:type_name -> plimsoll.v1.Policy
+	102, // 70: plimsoll.v1.DeletePolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
 	7,   // 71: plimsoll.v1.ListQueuesRequest.consistency:type_name -> plimsoll.v1.Consistency
-	98,  // 72: plimsoll.v1.ListQueuesResponse.queues:type_name -> plimsoll.v1.QueueStatus
+	103, // 72: plimsoll.v1.ListQueuesResponse.queues:type_name -> plimsoll.v1.QueueStatus
 	7,   // 73: plimsoll.v1.GetQueueConfigRequest.consistency:type_name -> plimsoll.v1.Consistency
-	99,  // 74: plimsoll.v1.GetQueueConfigResponse.config:type_name -> plimsoll.v1.QueueConfig
-	99,  // 75: plimsoll.v1.SetQueueConfigRequest.config:type_name -> plimsoll.v1.QueueConfig
-	7,   // 76: plimsoll.v1.ListEventsRequest.consistency:type_name -> plimsoll.v1.Consistency
-	6,   // 77: plimsoll.v1.ListEventsRequest.types:type_name -> plimsoll.v1.EventSubject
-	100, // 78: plimsoll.v1.ListEventsResponse.events:type_name -> plimsoll.v1.Event
-	8,   // 79: plimsoll.v1.JobService.SubmitJob:input_type -> plimsoll.v1.SubmitJobRequest
-	10,  // 80: plimsoll.v1.JobService.GetJob:input_type -> plimsoll.v1.GetJobRequest
-	12,  // 81: plimsoll.v1.JobService.ListJobs:input_type -> plimsoll.v1.ListJobsRequest
-	14,  // 82: plimsoll.v1.JobService.WatchJob:input_type -> plimsoll.v1.WatchJobRequest
-	16,  // 83: plimsoll.v1.JobService.KillJob:input_type -> plimsoll.v1.KillJobRequest
-	18,  // 84: plimsoll.v1.JobService.ScaleJob:input_type -> plimsoll.v1.ScaleJobRequest
-	20,  // 85: plimsoll.v1.JobService.DeleteJob:input_type -> plimsoll.v1.DeleteJobRequest
-	22,  // 86: plimsoll.v1.JobService.GetTask:input_type -> plimsoll.v1.GetTaskRequest
-	24,  // 87: plimsoll.v1.JobService.ListTasks:input_type -> plimsoll.v1.ListTasksRequest
-	26,  // 88: plimsoll.v1.JobService.ListAttempts:input_type -> plimsoll.v1.ListAttemptsRequest
-	28,  // 89: plimsoll.v1.JobService.ExplainTask:input_type -> plimsoll.v1.ExplainTaskRequest
-	37,  // 90: plimsoll.v1.JobService.PlaceJob:input_type -> plimsoll.v1.PlaceJobRequest
-	42,  // 91: plimsoll.v1.JobService.ReadLogs:input_type -> plimsoll.v1.ReadLogsRequest
-	44,  // 92: plimsoll.v1.JobService.FetchOutputs:input_type -> plimsoll.v1.FetchOutputsRequest
-	46,  // 93: plimsoll.v1.NodeService.ListNodes:input_type -> plimsoll.v1.ListNodesRequest
-	49,  // 94: plimsoll.v1.NodeService.SetNodeMode:input_type -> plimsoll.v1.SetNodeModeRequest
-	51,  // 95: plimsoll.v1.NodeService.RemoveNode:input_type -> plimsoll.v1.RemoveNodeRequest
-	53,  // 96: plimsoll.v1.NodeService.NodeCapacity:input_type -> plimsoll.v1.NodeCapacityRequest
-	56,  // 97: plimsoll.v1.NodeService.PlanMoves:input_type -> plimsoll.v1.PlanMovesRequest
-	60,  // 98: plimsoll.v1.NodeService.WatchNodeQOS:input_type -> plimsoll.v1.WatchNodeQOSRequest
-	62,  // 99: plimsoll.v1.PolicyService.ApplyPolicies:input_type -> plimsoll.v1.ApplyPoliciesRequest
-	65,  // 100: plimsoll.v1.PolicyService.GetPolicy:input_type -> plimsoll.v1.GetPolicyRequest
-	67,  // 101: plimsoll.v1.PolicyService.ListPolicies:input_type -> plimsoll.v1.ListPoliciesRequest
-	69,  // 102: plimsoll.v1.PolicyService.DeletePolicy:input_type -> plimsoll.v1.DeletePolicyRequest
-	71,  // 103: plimsoll.v1.QueueService.ListQueues:input_type -> plimsoll.v1.ListQueuesRequest
-	73,  // 104: plimsoll.v1.QueueService.GetQueueConfig:input_type -> plimsoll.v1.GetQueueConfigRequest
-	75,  // 105: plimsoll.v1.QueueService.SetQueueConfig:input_type -> plimsoll.v1.SetQueueConfigRequest
-	77,  // 106: plimsoll.v1.EventService.ListEvents:input_type -> plimsoll.v1.ListEventsRequest
-	9,   // 107: plimsoll.v1.JobService.SubmitJob:output_type -> plimsoll.v1.SubmitJobResponse
-	11,  // 108: plimsoll.v1.JobService.GetJob:output_type -> plimsoll.v1.GetJobResponse
-	13,  // 109: plimsoll.v1.JobService.ListJobs:output_type -> plimsoll.v1.ListJobsResponse
-	15,  // 110: plimsoll.v1.JobService.WatchJob:output_type -> plimsoll.v1.WatchJobResponse
-	17,  // 111: plimsoll.v1.JobService.KillJob:output_type -> plimsoll.v1.KillJobResponse
-	19,  // 112: plimsoll.v1.JobService.ScaleJob:output_type -> plimsoll.v1.ScaleJobResponse
-	21,  // 113: plimsoll.v1.JobService.DeleteJob:output_type -> plimsoll.v1.DeleteJobResponse
-	23,  // 114: plimsoll.v1.JobService.GetTask:output_type -> plimsoll.v1.GetTaskResponse
-	25,  // 115: plimsoll.v1.JobService.ListTasks:output_type -> plimsoll.v1.ListTasksResponse
-	27,  // 116: plimsoll.v1.JobService.ListAttempts:output_type -> plimsoll.v1.ListAttemptsResponse
-	31,  // 117: plimsoll.v1.JobService.ExplainTask:output_type -> plimsoll.v1.ExplainTaskResponse
-	38,  // 118: plimsoll.v1.JobService.PlaceJob:output_type -> plimsoll.v1.PlaceJobResponse
-	43,  // 119: plimsoll.v1.JobService.ReadLogs:output_type -> plimsoll.v1.ReadLogsResponse
-	45,  // 120: plimsoll.v1.JobService.FetchOutputs:output_type -> plimsoll.v1.FetchOutputsResponse
-	48,  // 121: plimsoll.v1.NodeService.ListNodes:output_type -> plimsoll.v1.ListNodesResponse
-	50,  // 122: plimsoll.v1.NodeService.SetNodeMode:output_type -> plimsoll.v1.SetNodeModeResponse
-	52,  // 123: plimsoll.v1.NodeService.RemoveNode:output_type -> plimsoll.v1.RemoveNodeResponse
-	54,  // 124: plimsoll.v1.NodeService.NodeCapacity:output_type -> plimsoll.v1.NodeCapacityResponse
-	57,  // 125: plimsoll.v1.NodeService.PlanMoves:output_type -> plimsoll.v1.PlanMovesResponse
-	61,  // 126: plimsoll.v1.NodeService.WatchNodeQOS:output_type -> plimsoll.v1.WatchNodeQOSResponse
-	64,  // 127: plimsoll.v1.PolicyService.ApplyPolicies:output_type -> plimsoll.v1.ApplyPoliciesResponse
-	66,  // 128: plimsoll.v1.PolicyService.GetPolicy:output_type -> plimsoll.v1.GetPolicyResponse
-	68,  // 129: plimsoll.v1.PolicyService.ListPolicies:output_type -> plimsoll.v1.ListPoliciesResponse
-	70,  // 130: plimsoll.v1.PolicyService.DeletePolicy:output_type -> plimsoll.v1.DeletePolicyResponse
-	72,  // 131: plimsoll.v1.QueueService.ListQueues:output_type -> plimsoll.v1.ListQueuesResponse
-	74,  // 132: plimsoll.v1.QueueService.GetQueueConfig:output_type -> plimsoll.v1.GetQueueConfigResponse
-	76,  // 133: plimsoll.v1.QueueService.SetQueueConfig:output_type -> plimsoll.v1.SetQueueConfigResponse
-	78,  // 134: plimsoll.v1.EventService.ListEvents:output_type -> plimsoll.v1.ListEventsResponse
-	107, // [107:135] is the sub-list for method output_type
-	79,  // [79:107] is the sub-list for method input_type
-	79,  // [79:79] is the sub-list for extension type_name
-	79,  // [79:79] is the sub-list for extension extendee
-	0,   // [0:79] is the sub-list for field type_name
+	104, // 74: plimsoll.v1.GetQueueConfigResponse.config:type_name -> plimsoll.v1.QueueConfig
+	104, // 75: plimsoll.v1.SetQueueConfigRequest.config:type_name -> plimsoll.v1.QueueConfig
+	7,   // 76: plimsoll.v1.GetEventSettingsRequest.consistency:type_name -> plimsoll.v1.Consistency
+	105, // 77: plimsoll.v1.GetEventSettingsResponse.settings:type_name -> plimsoll.v1.EventSettings
+	83,  // 78: plimsoll.v1.SetEventSettingsRequest.settings:type_name -> plimsoll.v1.SetEventSettingsRequest.SettingsEntry
+	105, // 79: plimsoll.v1.SetEventSettingsResponse.settings:type_name -> plimsoll.v1.EventSettings
+	7,   // 80: plimsoll.v1.ListEventsRequest.consistency:type_name -> plimsoll.v1.Consistency
+	6,   // 81: plimsoll.v1.ListEventsRequest.types:type_name -> plimsoll.v1.EventSubject
+	106, // 82: plimsoll.v1.ListEventsResponse.events:type_name -> plimsoll.v1.Event
+	8,   // 83: plimsoll.v1.JobService.SubmitJob:input_type -> plimsoll.v1.SubmitJobRequest
+	10,  // 84: plimsoll.v1.JobService.GetJob:input_type -> plimsoll.v1.GetJobRequest
+	12,  // 85: plimsoll.v1.JobService.ListJobs:input_type -> plimsoll.v1.ListJobsRequest
+	14,  // 86: plimsoll.v1.JobService.WatchJob:input_type -> plimsoll.v1.WatchJobRequest
+	16,  // 87: plimsoll.v1.JobService.KillJob:input_type -> plimsoll.v1.KillJobRequest
+	18,  // 88: plimsoll.v1.JobService.ScaleJob:input_type -> plimsoll.v1.ScaleJobRequest
+	20,  // 89: plimsoll.v1.JobService.DeleteJob:input_type -> plimsoll.v1.DeleteJobRequest
+	22,  // 90: plimsoll.v1.JobService.GetTask:input_type -> plimsoll.v1.GetTaskRequest
+	24,  // 91: plimsoll.v1.JobService.ListTasks:input_type -> plimsoll.v1.ListTasksRequest
+	26,  // 92: plimsoll.v1.JobService.ListAttempts:input_type -> plimsoll.v1.ListAttemptsRequest
+	28,  // 93: plimsoll.v1.JobService.ExplainTask:input_type -> plimsoll.v1.ExplainTaskRequest
+	37,  // 94: plimsoll.v1.JobService.PlaceJob:input_type -> plimsoll.v1.PlaceJobRequest
+	42,  // 95: plimsoll.v1.JobService.ReadLogs:input_type -> plimsoll.v1.ReadLogsRequest
+	44,  // 96: plimsoll.v1.JobService.FetchOutputs:input_type -> plimsoll.v1.FetchOutputsRequest
+	46,  // 97: plimsoll.v1.NodeService.ListNodes:input_type -> plimsoll.v1.ListNodesRequest
+	49,  // 98: plimsoll.v1.NodeService.SetNodeMode:input_type -> plimsoll.v1.SetNodeModeRequest
+	51,  // 99: plimsoll.v1.NodeService.RemoveNode:input_type -> plimsoll.v1.RemoveNodeRequest
+	53,  // 100: plimsoll.v1.NodeService.NodeCapacity:input_type -> plimsoll.v1.NodeCapacityRequest
+	56,  // 101: plimsoll.v1.NodeService.PlanMoves:input_type -> plimsoll.v1.PlanMovesRequest
+	60,  // 102: plimsoll.v1.NodeService.WatchNodeQOS:input_type -> plimsoll.v1.WatchNodeQOSRequest
+	62,  // 103: plimsoll.v1.PolicyService.ApplyPolicies:input_type -> plimsoll.v1.ApplyPoliciesRequest
+	65,  // 104: plimsoll.v1.PolicyService.GetPolicy:input_type -> plimsoll.v1.GetPolicyRequest
+	67,  // 105: plimsoll.v1.PolicyService.ListPolicies:input_type -> plimsoll.v1.ListPoliciesRequest
+	69,  // 106: plimsoll.v1.PolicyService.DeletePolicy:input_type -> plimsoll.v1.DeletePolicyRequest
+	71,  // 107: plimsoll.v1.QueueService.ListQueues:input_type -> plimsoll.v1.ListQueuesRequest
+	73,  // 108: plimsoll.v1.QueueService.GetQueueConfig:input_type -> plimsoll.v1.GetQueueConfigRequest
+	75,  // 109: plimsoll.v1.QueueService.SetQueueConfig:input_type -> plimsoll.v1.SetQueueConfigRequest
+	81,  // 110: plimsoll.v1.EventService.ListEvents:input_type -> plimsoll.v1.ListEventsRequest
+	77,  // 111: plimsoll.v1.EventService.GetEventSettings:input_type -> plimsoll.v1.GetEventSettingsRequest
+	79,  // 112: plimsoll.v1.EventService.SetEventSettings:input_type -> plimsoll.v1.SetEventSettingsRequest
+	9,   // 113: plimsoll.v1.JobService.SubmitJob:output_type -> plimsoll.v1.SubmitJobResponse
+	11,  // 114: plimsoll.v1.JobService.GetJob:output_type -> plimsoll.v1.GetJobResponse
+	13,  // 115: plimsoll.v1.JobService.ListJobs:output_type -> plimsoll.v1.ListJobsResponse
+	15,  // 116: plimsoll.v1.JobService.WatchJob:output_type -> plimsoll.v1.WatchJobResponse
+	17,  // 117: plimsoll.v1.JobService.KillJob:output_type -> plimsoll.v1.KillJobResponse
+	19,  // 118: plimsoll.v1.JobService.ScaleJob:output_type -> plimsoll.v1.ScaleJobResponse
+	21,  // 119: plimsoll.v1.JobService.DeleteJob:output_type -> plimsoll.v1.DeleteJobResponse
+	23,  // 120: plimsoll.v1.JobService.GetTask:output_type -> plimsoll.v1.GetTaskResponse
+	25,  // 121: plimsoll.v1.JobService.ListTasks:output_type -> plimsoll.v1.ListTasksResponse
+	27,  // 122: plimsoll.v1.JobService.ListAttempts:output_type -> plimsoll.v1.ListAttemptsResponse
+	31,  // 123: plimsoll.v1.JobService.ExplainTask:output_type -> plimsoll.v1.ExplainTaskResponse
+	38,  // 124: plimsoll.v1.JobService.PlaceJob:output_type -> plimsoll.v1.PlaceJobResponse
+	43,  // 125: plimsoll.v1.JobService.ReadLogs:output_type -> plimsoll.v1.ReadLogsResponse
+	45,  // 126: plimsoll.v1.JobService.FetchOutputs:output_type -> plimsoll.v1.FetchOutputsResponse
+	48,  // 127: plimsoll.v1.NodeService.ListNodes:output_type -> plimsoll.v1.ListNodesResponse
+	50,  // 128: plimsoll.v1.NodeService.SetNodeMode:output_type -> plimsoll.v1.SetNodeModeResponse
+	52,  // 129: plimsoll.v1.NodeService.RemoveNode:output_type -> plimsoll.v1.RemoveNodeResponse
+	54,  // 130: plimsoll.v1.NodeService.NodeCapacity:output_type -> plimsoll.v1.NodeCapacityResponse
+	57,  // 131: plimsoll.v1.NodeService.PlanMoves:output_type -> plimsoll.v1.PlanMovesResponse
+	61,  // 132: plimsoll.v1.NodeService.WatchNodeQOS:output_type -> plimsoll.v1.WatchNodeQOSResponse
+	64,  // 133: plimsoll.v1.PolicyService.ApplyPolicies:output_type -> plimsoll.v1.ApplyPoliciesResponse
+	66,  // 134: plimsoll.v1.PolicyService.GetPolicy:output_type -> plimsoll.v1.GetPolicyResponse
+	68,  // 135: plimsoll.v1.PolicyService.ListPolicies:output_type -> plimsoll.v1.ListPoliciesResponse
+	70,  // 136: plimsoll.v1.PolicyService.DeletePolicy:output_type -> plimsoll.v1.DeletePolicyResponse
+	72,  // 137: plimsoll.v1.QueueService.ListQueues:output_type -> plimsoll.v1.ListQueuesResponse
+	74,  // 138: plimsoll.v1.QueueService.GetQueueConfig:output_type -> plimsoll.v1.GetQueueConfigResponse
+	76,  // 139: plimsoll.v1.QueueService.SetQueueConfig:output_type -> plimsoll.v1.SetQueueConfigResponse
+	82,  // 140: plimsoll.v1.EventService.ListEvents:output_type -> plimsoll.v1.ListEventsResponse
+	78,  // 141: plimsoll.v1.EventService.GetEventSettings:output_type -> plimsoll.v1.GetEventSettingsResponse
+	80,  // 142: plimsoll.v1.EventService.SetEventSettings:output_type -> plimsoll.v1.SetEventSettingsResponse
+	113, // [113:143] is the sub-list for method output_type
+	83,  // [83:113] is the sub-list for method input_type
+	83,  // [83:83] is the sub-list for extension type_name
+	83,  // [83:83] is the sub-list for extension extendee
+	0,   // [0:83] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_api_proto_init() }
@@ -6479,14 +6727,14 @@ func file_plimsoll_v1_api_proto_init() {
 		(*FetchOutputsResponse_File)(nil),
 		(*FetchOutputsResponse_Data)(nil),
 	}
-	file_plimsoll_v1_api_proto_msgTypes[70].OneofWrappers = []any{}
+	file_plimsoll_v1_api_proto_msgTypes[74].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_api_proto_rawDesc), len(file_plimsoll_v1_api_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   72,
+			NumMessages:   77,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

@@ -3313,7 +3313,9 @@ func (x *Node) GetOccupiedAt() int64 {
 type EventIDs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// It stays for as long as ids go on without a gap, also from one leader to the next.
-	InstanceUuid  string `protobuf:"bytes,1,opt,name=instance_uuid,json=instanceUuid,proto3" json:"instance_uuid,omitempty"`
+	InstanceUuid string `protobuf:"bytes,1,opt,name=instance_uuid,json=instanceUuid,proto3" json:"instance_uuid,omitempty"`
+	// Id of its first event. Stored events with lower ids are of an earlier instance.
+	FirstId       uint64 `protobuf:"varint,2,opt,name=first_id,json=firstId,proto3" json:"first_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3355,6 +3357,122 @@ func (x *EventIDs) GetInstanceUuid() string {
 	return ""
 }
 
+func (x *EventIDs) GetFirstId() uint64 {
+	if x != nil {
+		return x.FirstId
+	}
+	return 0
+}
+
+// The settings of the events: see docs/reference/event-settings.md.
+type EventSettings struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Events are collected. They are not while ring_buffer_capacity is 0 either.
+	TrackingEventsEnabled bool `protobuf:"varint,1,opt,name=tracking_events_enabled,json=trackingEventsEnabled,proto3" json:"tracking_events_enabled,omitempty"`
+	// Most events that are kept.
+	RingBufferCapacity uint32 `protobuf:"varint,2,opt,name=ring_buffer_capacity,json=ringBufferCapacity,proto3" json:"ring_buffer_capacity,omitempty"`
+	// Most bytes that they take in their packed form.
+	RingBufferBytes int64 `protobuf:"varint,3,opt,name=ring_buffer_bytes,json=ringBufferBytes,proto3" json:"ring_buffer_bytes,omitempty"`
+	// How long an event is kept, in nanoseconds; 0: as long as there is room.
+	RingBufferAgeNanos int64 `protobuf:"varint,4,opt,name=ring_buffer_age_nanos,json=ringBufferAgeNanos,proto3" json:"ring_buffer_age_nanos,omitempty"`
+	// Most events in one answer of /ws/v1/events/batch.
+	RestResponseSize uint32 `protobuf:"varint,5,opt,name=rest_response_size,json=restResponseSize,proto3" json:"rest_response_size,omitempty"`
+	// Whether events are sent to resource managers. It is kept, and has no effect in this version.
+	RequestEventsEnabled bool `protobuf:"varint,6,opt,name=request_events_enabled,json=requestEventsEnabled,proto3" json:"request_events_enabled,omitempty"`
+	// Most events that wait for a resource manager. It is kept, and has no effect in this version.
+	RequestStoreCapacity uint32 `protobuf:"varint,7,opt,name=request_store_capacity,json=requestStoreCapacity,proto3" json:"request_store_capacity,omitempty"`
+	// Values that the flags or the file of a coordinator gave last, as NAME=VALUE.
+	Given         []string `protobuf:"bytes,8,rep,name=given,proto3" json:"given,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EventSettings) Reset() {
+	*x = EventSettings{}
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventSettings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventSettings) ProtoMessage() {}
+
+func (x *EventSettings) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventSettings.ProtoReflect.Descriptor instead.
+func (*EventSettings) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *EventSettings) GetTrackingEventsEnabled() bool {
+	if x != nil {
+		return x.TrackingEventsEnabled
+	}
+	return false
+}
+
+func (x *EventSettings) GetRingBufferCapacity() uint32 {
+	if x != nil {
+		return x.RingBufferCapacity
+	}
+	return 0
+}
+
+func (x *EventSettings) GetRingBufferBytes() int64 {
+	if x != nil {
+		return x.RingBufferBytes
+	}
+	return 0
+}
+
+func (x *EventSettings) GetRingBufferAgeNanos() int64 {
+	if x != nil {
+		return x.RingBufferAgeNanos
+	}
+	return 0
+}
+
+func (x *EventSettings) GetRestResponseSize() uint32 {
+	if x != nil {
+		return x.RestResponseSize
+	}
+	return 0
+}
+
+func (x *EventSettings) GetRequestEventsEnabled() bool {
+	if x != nil {
+		return x.RequestEventsEnabled
+	}
+	return false
+}
+
+func (x *EventSettings) GetRequestStoreCapacity() uint32 {
+	if x != nil {
+		return x.RequestStoreCapacity
+	}
+	return 0
+}
+
+func (x *EventSettings) GetGiven() []string {
+	if x != nil {
+		return x.Given
+	}
+	return nil
+}
+
 // Progress of the archive, as of a revision.
 type ArchiveStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3371,7 +3489,7 @@ type ArchiveStatus struct {
 
 func (x *ArchiveStatus) Reset() {
 	*x = ArchiveStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[28]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3383,7 +3501,7 @@ func (x *ArchiveStatus) String() string {
 func (*ArchiveStatus) ProtoMessage() {}
 
 func (x *ArchiveStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[28]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3396,7 +3514,7 @@ func (x *ArchiveStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveStatus.ProtoReflect.Descriptor instead.
 func (*ArchiveStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{28}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ArchiveStatus) GetMode() ArchiveMode {
@@ -3442,7 +3560,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[29]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3454,7 +3572,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[29]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3467,7 +3585,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{29}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *NodeStatus) GetId() string {
@@ -3523,7 +3641,7 @@ type QueueConfig struct {
 
 func (x *QueueConfig) Reset() {
 	*x = QueueConfig{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[30]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3535,7 +3653,7 @@ func (x *QueueConfig) String() string {
 func (*QueueConfig) ProtoMessage() {}
 
 func (x *QueueConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[30]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3548,7 +3666,7 @@ func (x *QueueConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueConfig.ProtoReflect.Descriptor instead.
 func (*QueueConfig) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{30}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *QueueConfig) GetName() string {
@@ -3641,7 +3759,7 @@ type QueueStatus struct {
 
 func (x *QueueStatus) Reset() {
 	*x = QueueStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[31]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3653,7 +3771,7 @@ func (x *QueueStatus) String() string {
 func (*QueueStatus) ProtoMessage() {}
 
 func (x *QueueStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[31]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3666,7 +3784,7 @@ func (x *QueueStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatus.ProtoReflect.Descriptor instead.
 func (*QueueStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{31}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *QueueStatus) GetPath() string {
@@ -3785,7 +3903,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[32]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3797,7 +3915,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[32]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3810,7 +3928,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{32}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Event) GetType() int32 {
@@ -3886,7 +4004,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[33]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3898,7 +4016,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[33]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3911,7 +4029,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{33}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Error) GetCode() string {
@@ -4210,9 +4328,19 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"occupiedAt\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"/\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"J\n" +
 	"\bEventIDs\x12#\n" +
-	"\rinstance_uuid\x18\x01 \x01(\tR\finstanceUuid\"\x83\x01\n" +
+	"\rinstance_uuid\x18\x01 \x01(\tR\finstanceUuid\x12\x19\n" +
+	"\bfirst_id\x18\x02 \x01(\x04R\afirstId\"\x88\x03\n" +
+	"\rEventSettings\x126\n" +
+	"\x17tracking_events_enabled\x18\x01 \x01(\bR\x15trackingEventsEnabled\x120\n" +
+	"\x14ring_buffer_capacity\x18\x02 \x01(\rR\x12ringBufferCapacity\x12*\n" +
+	"\x11ring_buffer_bytes\x18\x03 \x01(\x03R\x0fringBufferBytes\x121\n" +
+	"\x15ring_buffer_age_nanos\x18\x04 \x01(\x03R\x12ringBufferAgeNanos\x12,\n" +
+	"\x12rest_response_size\x18\x05 \x01(\rR\x10restResponseSize\x124\n" +
+	"\x16request_events_enabled\x18\x06 \x01(\bR\x14requestEventsEnabled\x124\n" +
+	"\x16request_store_capacity\x18\a \x01(\rR\x14requestStoreCapacity\x12\x14\n" +
+	"\x05given\x18\b \x03(\tR\x05given\"\x83\x01\n" +
 	"\rArchiveStatus\x12,\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x18.plimsoll.v1.ArchiveModeR\x04mode\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x1a\n" +
@@ -4381,7 +4509,7 @@ func file_plimsoll_v1_objects_proto_rawDescGZIP() []byte {
 }
 
 var file_plimsoll_v1_objects_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
-var file_plimsoll_v1_objects_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
+var file_plimsoll_v1_objects_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_plimsoll_v1_objects_proto_goTypes = []any{
 	(JobState)(0),         // 0: plimsoll.v1.JobState
 	(RetryKind)(0),        // 1: plimsoll.v1.RetryKind
@@ -4422,50 +4550,51 @@ var file_plimsoll_v1_objects_proto_goTypes = []any{
 	(*Eviction)(nil),      // 36: plimsoll.v1.Eviction
 	(*Node)(nil),          // 37: plimsoll.v1.Node
 	(*EventIDs)(nil),      // 38: plimsoll.v1.EventIDs
-	(*ArchiveStatus)(nil), // 39: plimsoll.v1.ArchiveStatus
-	(*NodeStatus)(nil),    // 40: plimsoll.v1.NodeStatus
-	(*QueueConfig)(nil),   // 41: plimsoll.v1.QueueConfig
-	(*QueueStatus)(nil),   // 42: plimsoll.v1.QueueStatus
-	(*Event)(nil),         // 43: plimsoll.v1.Event
-	(*Error)(nil),         // 44: plimsoll.v1.Error
-	nil,                   // 45: plimsoll.v1.Resources.AmountsEntry
-	nil,                   // 46: plimsoll.v1.PlatformRange.MinEntry
-	nil,                   // 47: plimsoll.v1.PlatformRange.MaxEntry
-	nil,                   // 48: plimsoll.v1.Constraints.TraitsEntry
-	nil,                   // 49: plimsoll.v1.Constraints.ClassEntry
-	nil,                   // 50: plimsoll.v1.GroupSpec.EnvEntry
-	nil,                   // 51: plimsoll.v1.JobSpec.LabelsEntry
-	nil,                   // 52: plimsoll.v1.NodeFacts.TraitsEntry
-	nil,                   // 53: plimsoll.v1.NodeFacts.NetworksEntry
-	nil,                   // 54: plimsoll.v1.NodeFacts.ReserveEntry
-	nil,                   // 55: plimsoll.v1.NodeFacts.OverprovisionEntry
-	nil,                   // 56: plimsoll.v1.Node.AttributesEntry
+	(*EventSettings)(nil), // 39: plimsoll.v1.EventSettings
+	(*ArchiveStatus)(nil), // 40: plimsoll.v1.ArchiveStatus
+	(*NodeStatus)(nil),    // 41: plimsoll.v1.NodeStatus
+	(*QueueConfig)(nil),   // 42: plimsoll.v1.QueueConfig
+	(*QueueStatus)(nil),   // 43: plimsoll.v1.QueueStatus
+	(*Event)(nil),         // 44: plimsoll.v1.Event
+	(*Error)(nil),         // 45: plimsoll.v1.Error
+	nil,                   // 46: plimsoll.v1.Resources.AmountsEntry
+	nil,                   // 47: plimsoll.v1.PlatformRange.MinEntry
+	nil,                   // 48: plimsoll.v1.PlatformRange.MaxEntry
+	nil,                   // 49: plimsoll.v1.Constraints.TraitsEntry
+	nil,                   // 50: plimsoll.v1.Constraints.ClassEntry
+	nil,                   // 51: plimsoll.v1.GroupSpec.EnvEntry
+	nil,                   // 52: plimsoll.v1.JobSpec.LabelsEntry
+	nil,                   // 53: plimsoll.v1.NodeFacts.TraitsEntry
+	nil,                   // 54: plimsoll.v1.NodeFacts.NetworksEntry
+	nil,                   // 55: plimsoll.v1.NodeFacts.ReserveEntry
+	nil,                   // 56: plimsoll.v1.NodeFacts.OverprovisionEntry
+	nil,                   // 57: plimsoll.v1.Node.AttributesEntry
 }
 var file_plimsoll_v1_objects_proto_depIdxs = []int32{
-	45, // 0: plimsoll.v1.Resources.amounts:type_name -> plimsoll.v1.Resources.AmountsEntry
+	46, // 0: plimsoll.v1.Resources.amounts:type_name -> plimsoll.v1.Resources.AmountsEntry
 	1,  // 1: plimsoll.v1.RetryPolicy.kind:type_name -> plimsoll.v1.RetryKind
-	46, // 2: plimsoll.v1.PlatformRange.min:type_name -> plimsoll.v1.PlatformRange.MinEntry
-	47, // 3: plimsoll.v1.PlatformRange.max:type_name -> plimsoll.v1.PlatformRange.MaxEntry
-	48, // 4: plimsoll.v1.Constraints.traits:type_name -> plimsoll.v1.Constraints.TraitsEntry
+	47, // 2: plimsoll.v1.PlatformRange.min:type_name -> plimsoll.v1.PlatformRange.MinEntry
+	48, // 3: plimsoll.v1.PlatformRange.max:type_name -> plimsoll.v1.PlatformRange.MaxEntry
+	49, // 4: plimsoll.v1.Constraints.traits:type_name -> plimsoll.v1.Constraints.TraitsEntry
 	17, // 5: plimsoll.v1.Constraints.networks:type_name -> plimsoll.v1.NetworkChoice
 	14, // 6: plimsoll.v1.Constraints.platform:type_name -> plimsoll.v1.PlatformRange
 	15, // 7: plimsoll.v1.Constraints.near:type_name -> plimsoll.v1.Selector
 	15, // 8: plimsoll.v1.Constraints.far:type_name -> plimsoll.v1.Selector
 	16, // 9: plimsoll.v1.Constraints.spread:type_name -> plimsoll.v1.Spread
 	7,  // 10: plimsoll.v1.Constraints.reservoir:type_name -> plimsoll.v1.ReservoirUse
-	49, // 11: plimsoll.v1.Constraints.class:type_name -> plimsoll.v1.Constraints.ClassEntry
+	50, // 11: plimsoll.v1.Constraints.class:type_name -> plimsoll.v1.Constraints.ClassEntry
 	15, // 12: plimsoll.v1.Preferences.near:type_name -> plimsoll.v1.Selector
 	15, // 13: plimsoll.v1.Preferences.far:type_name -> plimsoll.v1.Selector
 	16, // 14: plimsoll.v1.Preferences.spread:type_name -> plimsoll.v1.Spread
 	8,  // 15: plimsoll.v1.Preferences.strategy:type_name -> plimsoll.v1.Strategy
-	50, // 16: plimsoll.v1.GroupSpec.env:type_name -> plimsoll.v1.GroupSpec.EnvEntry
+	51, // 16: plimsoll.v1.GroupSpec.env:type_name -> plimsoll.v1.GroupSpec.EnvEntry
 	11, // 17: plimsoll.v1.GroupSpec.resources:type_name -> plimsoll.v1.Resources
 	12, // 18: plimsoll.v1.GroupSpec.retry:type_name -> plimsoll.v1.RetryPolicy
 	18, // 19: plimsoll.v1.GroupSpec.constraints:type_name -> plimsoll.v1.Constraints
 	19, // 20: plimsoll.v1.GroupSpec.preferences:type_name -> plimsoll.v1.Preferences
 	6,  // 21: plimsoll.v1.GroupSpec.class:type_name -> plimsoll.v1.Class
 	22, // 22: plimsoll.v1.OutputSummary.refusals:type_name -> plimsoll.v1.OutputRefusal
-	51, // 23: plimsoll.v1.JobSpec.labels:type_name -> plimsoll.v1.JobSpec.LabelsEntry
+	52, // 23: plimsoll.v1.JobSpec.labels:type_name -> plimsoll.v1.JobSpec.LabelsEntry
 	20, // 24: plimsoll.v1.JobSpec.groups:type_name -> plimsoll.v1.GroupSpec
 	25, // 25: plimsoll.v1.GroupStatus.counts:type_name -> plimsoll.v1.TaskCounts
 	2,  // 26: plimsoll.v1.GroupStatus.wait_code:type_name -> plimsoll.v1.WaitCode
@@ -4481,12 +4610,12 @@ var file_plimsoll_v1_objects_proto_depIdxs = []int32{
 	32, // 36: plimsoll.v1.Task.earlier:type_name -> plimsoll.v1.NodeAttempts
 	31, // 37: plimsoll.v1.Task.attempts:type_name -> plimsoll.v1.Attempt
 	4,  // 38: plimsoll.v1.Attempt.result:type_name -> plimsoll.v1.TaskResult
-	52, // 39: plimsoll.v1.NodeFacts.traits:type_name -> plimsoll.v1.NodeFacts.TraitsEntry
-	53, // 40: plimsoll.v1.NodeFacts.networks:type_name -> plimsoll.v1.NodeFacts.NetworksEntry
-	54, // 41: plimsoll.v1.NodeFacts.reserve:type_name -> plimsoll.v1.NodeFacts.ReserveEntry
-	55, // 42: plimsoll.v1.NodeFacts.overprovision:type_name -> plimsoll.v1.NodeFacts.OverprovisionEntry
+	53, // 39: plimsoll.v1.NodeFacts.traits:type_name -> plimsoll.v1.NodeFacts.TraitsEntry
+	54, // 40: plimsoll.v1.NodeFacts.networks:type_name -> plimsoll.v1.NodeFacts.NetworksEntry
+	55, // 41: plimsoll.v1.NodeFacts.reserve:type_name -> plimsoll.v1.NodeFacts.ReserveEntry
+	56, // 42: plimsoll.v1.NodeFacts.overprovision:type_name -> plimsoll.v1.NodeFacts.OverprovisionEntry
 	11, // 43: plimsoll.v1.Node.capacity:type_name -> plimsoll.v1.Resources
-	56, // 44: plimsoll.v1.Node.attributes:type_name -> plimsoll.v1.Node.AttributesEntry
+	57, // 44: plimsoll.v1.Node.attributes:type_name -> plimsoll.v1.Node.AttributesEntry
 	5,  // 45: plimsoll.v1.Node.mode:type_name -> plimsoll.v1.NodeMode
 	33, // 46: plimsoll.v1.Node.facts:type_name -> plimsoll.v1.NodeFacts
 	34, // 47: plimsoll.v1.Node.gate:type_name -> plimsoll.v1.NodeGate
@@ -4496,7 +4625,7 @@ var file_plimsoll_v1_objects_proto_depIdxs = []int32{
 	11, // 51: plimsoll.v1.NodeStatus.allocated:type_name -> plimsoll.v1.Resources
 	11, // 52: plimsoll.v1.QueueConfig.guaranteed:type_name -> plimsoll.v1.Resources
 	11, // 53: plimsoll.v1.QueueConfig.max:type_name -> plimsoll.v1.Resources
-	41, // 54: plimsoll.v1.QueueConfig.queues:type_name -> plimsoll.v1.QueueConfig
+	42, // 54: plimsoll.v1.QueueConfig.queues:type_name -> plimsoll.v1.QueueConfig
 	11, // 55: plimsoll.v1.QueueStatus.guaranteed:type_name -> plimsoll.v1.Resources
 	11, // 56: plimsoll.v1.QueueStatus.max:type_name -> plimsoll.v1.Resources
 	11, // 57: plimsoll.v1.QueueStatus.allocated:type_name -> plimsoll.v1.Resources
@@ -4522,7 +4651,7 @@ func file_plimsoll_v1_objects_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_objects_proto_rawDesc), len(file_plimsoll_v1_objects_proto_rawDesc)),
 			NumEnums:      11,
-			NumMessages:   46,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -29,18 +29,19 @@ const (
 type Kind int32
 
 const (
-	Kind_KIND_UNSPECIFIED  Kind = 0
-	Kind_KIND_JOB_SPEC     Kind = 1
-	Kind_KIND_JOB_STATUS   Kind = 2
-	Kind_KIND_TASK         Kind = 3
-	Kind_KIND_NODE         Kind = 4
-	Kind_KIND_NODE_STATUS  Kind = 5
-	Kind_KIND_QUEUE_CONFIG Kind = 6
-	Kind_KIND_QUEUE_STATUS Kind = 7
-	Kind_KIND_POLICY       Kind = 8
-	Kind_KIND_OUTCOME      Kind = 9
-	Kind_KIND_ARCHIVE      Kind = 10 // one record, with an empty key
-	Kind_KIND_EVENT_IDS    Kind = 11 // the same; never replicated
+	Kind_KIND_UNSPECIFIED    Kind = 0
+	Kind_KIND_JOB_SPEC       Kind = 1
+	Kind_KIND_JOB_STATUS     Kind = 2
+	Kind_KIND_TASK           Kind = 3
+	Kind_KIND_NODE           Kind = 4
+	Kind_KIND_NODE_STATUS    Kind = 5
+	Kind_KIND_QUEUE_CONFIG   Kind = 6
+	Kind_KIND_QUEUE_STATUS   Kind = 7
+	Kind_KIND_POLICY         Kind = 8
+	Kind_KIND_OUTCOME        Kind = 9
+	Kind_KIND_ARCHIVE        Kind = 10 // one record, with an empty key
+	Kind_KIND_EVENT_IDS      Kind = 11 // the same
+	Kind_KIND_EVENT_SETTINGS Kind = 12 // the same
 )
 
 // Enum value maps for Kind.
@@ -58,20 +59,22 @@ var (
 		9:  "KIND_OUTCOME",
 		10: "KIND_ARCHIVE",
 		11: "KIND_EVENT_IDS",
+		12: "KIND_EVENT_SETTINGS",
 	}
 	Kind_value = map[string]int32{
-		"KIND_UNSPECIFIED":  0,
-		"KIND_JOB_SPEC":     1,
-		"KIND_JOB_STATUS":   2,
-		"KIND_TASK":         3,
-		"KIND_NODE":         4,
-		"KIND_NODE_STATUS":  5,
-		"KIND_QUEUE_CONFIG": 6,
-		"KIND_QUEUE_STATUS": 7,
-		"KIND_POLICY":       8,
-		"KIND_OUTCOME":      9,
-		"KIND_ARCHIVE":      10,
-		"KIND_EVENT_IDS":    11,
+		"KIND_UNSPECIFIED":    0,
+		"KIND_JOB_SPEC":       1,
+		"KIND_JOB_STATUS":     2,
+		"KIND_TASK":           3,
+		"KIND_NODE":           4,
+		"KIND_NODE_STATUS":    5,
+		"KIND_QUEUE_CONFIG":   6,
+		"KIND_QUEUE_STATUS":   7,
+		"KIND_POLICY":         8,
+		"KIND_OUTCOME":        9,
+		"KIND_ARCHIVE":        10,
+		"KIND_EVENT_IDS":      11,
+		"KIND_EVENT_SETTINGS": 12,
 	}
 )
 
@@ -1186,6 +1189,7 @@ type Command struct {
 	//	*Command_ReportNode
 	//	*Command_LeaveNode
 	//	*Command_DeleteJob
+	//	*Command_SetEventSettings
 	Kind isCommand_Kind `protobuf_oneof:"kind"`
 	// The gateway that the command comes from, if a relay passes it on. The relay has announced it.
 	Gateway       string `protobuf:"bytes,19,opt,name=gateway,proto3" json:"gateway,omitempty"`
@@ -1399,6 +1403,15 @@ func (x *Command) GetDeleteJob() *DeleteJobRequest {
 	return nil
 }
 
+func (x *Command) GetSetEventSettings() *SetEventSettingsRequest {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_SetEventSettings); ok {
+			return x.SetEventSettings
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetGateway() string {
 	if x != nil {
 		return x.Gateway
@@ -1482,6 +1495,10 @@ type Command_DeleteJob struct {
 	DeleteJob *DeleteJobRequest `protobuf:"bytes,20,opt,name=delete_job,json=deleteJob,proto3,oneof"`
 }
 
+type Command_SetEventSettings struct {
+	SetEventSettings *SetEventSettingsRequest `protobuf:"bytes,21,opt,name=set_event_settings,json=setEventSettings,proto3,oneof"`
+}
+
 func (*Command_SubmitJob) isCommand_Kind() {}
 
 func (*Command_KillJob) isCommand_Kind() {}
@@ -1517,6 +1534,8 @@ func (*Command_ReportNode) isCommand_Kind() {}
 func (*Command_LeaveNode) isCommand_Kind() {}
 
 func (*Command_DeleteJob) isCommand_Kind() {}
+
+func (*Command_SetEventSettings) isCommand_Kind() {}
 
 // Outcome is the answer to a command with a token, which is its key. It is stored and not
 // replicated.
@@ -1837,7 +1856,7 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x12\n" +
 	"\x04time\x18\x03 \x01(\x03R\x04time\x123\n" +
 	"\tmutations\x18\x04 \x03(\v2\x15.plimsoll.v1.MutationR\tmutations\x12/\n" +
-	"\x06events\x18\x05 \x01(\v2\x17.plimsoll.v1.EventChunkR\x06events\"\x81\n" +
+	"\x06events\x18\x05 \x01(\v2\x17.plimsoll.v1.EventChunkR\x06events\"\xd7\n" +
 	"\n" +
 	"\aCommand\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12>\n" +
@@ -1865,7 +1884,8 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\n" +
 	"leave_node\x18\x12 \x01(\v2\x1d.plimsoll.v1.LeaveNodeRequestH\x00R\tleaveNode\x12>\n" +
 	"\n" +
-	"delete_job\x18\x14 \x01(\v2\x1d.plimsoll.v1.DeleteJobRequestH\x00R\tdeleteJob\x12\x18\n" +
+	"delete_job\x18\x14 \x01(\v2\x1d.plimsoll.v1.DeleteJobRequestH\x00R\tdeleteJob\x12T\n" +
+	"\x12set_event_settings\x18\x15 \x01(\v2$.plimsoll.v1.SetEventSettingsRequestH\x00R\x10setEventSettings\x12\x18\n" +
 	"\agateway\x18\x13 \x01(\tR\agatewayB\x06\n" +
 	"\x04kind\"\xaa\x01\n" +
 	"\aOutcome\x12\x12\n" +
@@ -1887,7 +1907,7 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\tplace_job\x18\a \x01(\v2\x1d.plimsoll.v1.PlaceJobResponseR\bplaceJob\x12=\n" +
 	"\n" +
 	"plan_moves\x18\b \x01(\v2\x1e.plimsoll.v1.PlanMovesResponseR\tplanMoves\x12I\n" +
-	"\x0eapply_policies\x18\t \x01(\v2\".plimsoll.v1.ApplyPoliciesResponseR\rapplyPolicies*\xef\x01\n" +
+	"\x0eapply_policies\x18\t \x01(\v2\".plimsoll.v1.ApplyPoliciesResponseR\rapplyPolicies*\x88\x02\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rKIND_JOB_SPEC\x10\x01\x12\x13\n" +
@@ -1901,7 +1921,8 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\fKIND_OUTCOME\x10\t\x12\x10\n" +
 	"\fKIND_ARCHIVE\x10\n" +
 	"\x12\x12\n" +
-	"\x0eKIND_EVENT_IDS\x10\v2d\n" +
+	"\x0eKIND_EVENT_IDS\x10\v\x12\x17\n" +
+	"\x13KIND_EVENT_SETTINGS\x10\f2d\n" +
 	"\x12ReplicationService\x12N\n" +
 	"\tReplicate\x12\x1d.plimsoll.v1.ReplicateRequest\x1a\x1e.plimsoll.v1.ReplicateResponse(\x010\x01B=Z;github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1;plimsollv1b\x06proto3"
 
@@ -1920,48 +1941,49 @@ func file_plimsoll_v1_replication_proto_rawDescGZIP() []byte {
 var file_plimsoll_v1_replication_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_plimsoll_v1_replication_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_plimsoll_v1_replication_proto_goTypes = []any{
-	(Kind)(0),                     // 0: plimsoll.v1.Kind
-	(*ReplicateRequest)(nil),      // 1: plimsoll.v1.ReplicateRequest
-	(*ReplicateHello)(nil),        // 2: plimsoll.v1.ReplicateHello
-	(*ReplicateFilter)(nil),       // 3: plimsoll.v1.ReplicateFilter
-	(*ReplicateDownstream)(nil),   // 4: plimsoll.v1.ReplicateDownstream
-	(*ReplicateSync)(nil),         // 5: plimsoll.v1.ReplicateSync
-	(*ReplicateResponse)(nil),     // 6: plimsoll.v1.ReplicateResponse
-	(*ReplicateUnready)(nil),      // 7: plimsoll.v1.ReplicateUnready
-	(*ReplicateWelcome)(nil),      // 8: plimsoll.v1.ReplicateWelcome
-	(*ReplicateSnapshot)(nil),     // 9: plimsoll.v1.ReplicateSnapshot
-	(*ReplicateSnapshotEnd)(nil),  // 10: plimsoll.v1.ReplicateSnapshotEnd
-	(*ReplicateSyncAck)(nil),      // 11: plimsoll.v1.ReplicateSyncAck
-	(*Mutation)(nil),              // 12: plimsoll.v1.Mutation
-	(*EventChunk)(nil),            // 13: plimsoll.v1.EventChunk
-	(*Batch)(nil),                 // 14: plimsoll.v1.Batch
-	(*Command)(nil),               // 15: plimsoll.v1.Command
-	(*Outcome)(nil),               // 16: plimsoll.v1.Outcome
-	(*NodeLiveness)(nil),          // 17: plimsoll.v1.NodeLiveness
-	(*Reply)(nil),                 // 18: plimsoll.v1.Reply
-	(*SubmitJobRequest)(nil),      // 19: plimsoll.v1.SubmitJobRequest
-	(*KillJobRequest)(nil),        // 20: plimsoll.v1.KillJobRequest
-	(*ScaleJobRequest)(nil),       // 21: plimsoll.v1.ScaleJobRequest
-	(*SetNodeModeRequest)(nil),    // 22: plimsoll.v1.SetNodeModeRequest
-	(*RemoveNodeRequest)(nil),     // 23: plimsoll.v1.RemoveNodeRequest
-	(*SetQueueConfigRequest)(nil), // 24: plimsoll.v1.SetQueueConfigRequest
-	(*RegisterNodeRequest)(nil),   // 25: plimsoll.v1.RegisterNodeRequest
-	(*ReportTasksRequest)(nil),    // 26: plimsoll.v1.ReportTasksRequest
-	(*ExplainTaskRequest)(nil),    // 27: plimsoll.v1.ExplainTaskRequest
-	(*NodeCapacityRequest)(nil),   // 28: plimsoll.v1.NodeCapacityRequest
-	(*PlaceJobRequest)(nil),       // 29: plimsoll.v1.PlaceJobRequest
-	(*PlanMovesRequest)(nil),      // 30: plimsoll.v1.PlanMovesRequest
-	(*ApplyPoliciesRequest)(nil),  // 31: plimsoll.v1.ApplyPoliciesRequest
-	(*DeletePolicyRequest)(nil),   // 32: plimsoll.v1.DeletePolicyRequest
-	(*ReportNodeRequest)(nil),     // 33: plimsoll.v1.ReportNodeRequest
-	(*LeaveNodeRequest)(nil),      // 34: plimsoll.v1.LeaveNodeRequest
-	(*DeleteJobRequest)(nil),      // 35: plimsoll.v1.DeleteJobRequest
-	(*Error)(nil),                 // 36: plimsoll.v1.Error
-	(*ApplyPoliciesResponse)(nil), // 37: plimsoll.v1.ApplyPoliciesResponse
-	(*ExplainTaskResponse)(nil),   // 38: plimsoll.v1.ExplainTaskResponse
-	(*NodeCapacityResponse)(nil),  // 39: plimsoll.v1.NodeCapacityResponse
-	(*PlaceJobResponse)(nil),      // 40: plimsoll.v1.PlaceJobResponse
-	(*PlanMovesResponse)(nil),     // 41: plimsoll.v1.PlanMovesResponse
+	(Kind)(0),                       // 0: plimsoll.v1.Kind
+	(*ReplicateRequest)(nil),        // 1: plimsoll.v1.ReplicateRequest
+	(*ReplicateHello)(nil),          // 2: plimsoll.v1.ReplicateHello
+	(*ReplicateFilter)(nil),         // 3: plimsoll.v1.ReplicateFilter
+	(*ReplicateDownstream)(nil),     // 4: plimsoll.v1.ReplicateDownstream
+	(*ReplicateSync)(nil),           // 5: plimsoll.v1.ReplicateSync
+	(*ReplicateResponse)(nil),       // 6: plimsoll.v1.ReplicateResponse
+	(*ReplicateUnready)(nil),        // 7: plimsoll.v1.ReplicateUnready
+	(*ReplicateWelcome)(nil),        // 8: plimsoll.v1.ReplicateWelcome
+	(*ReplicateSnapshot)(nil),       // 9: plimsoll.v1.ReplicateSnapshot
+	(*ReplicateSnapshotEnd)(nil),    // 10: plimsoll.v1.ReplicateSnapshotEnd
+	(*ReplicateSyncAck)(nil),        // 11: plimsoll.v1.ReplicateSyncAck
+	(*Mutation)(nil),                // 12: plimsoll.v1.Mutation
+	(*EventChunk)(nil),              // 13: plimsoll.v1.EventChunk
+	(*Batch)(nil),                   // 14: plimsoll.v1.Batch
+	(*Command)(nil),                 // 15: plimsoll.v1.Command
+	(*Outcome)(nil),                 // 16: plimsoll.v1.Outcome
+	(*NodeLiveness)(nil),            // 17: plimsoll.v1.NodeLiveness
+	(*Reply)(nil),                   // 18: plimsoll.v1.Reply
+	(*SubmitJobRequest)(nil),        // 19: plimsoll.v1.SubmitJobRequest
+	(*KillJobRequest)(nil),          // 20: plimsoll.v1.KillJobRequest
+	(*ScaleJobRequest)(nil),         // 21: plimsoll.v1.ScaleJobRequest
+	(*SetNodeModeRequest)(nil),      // 22: plimsoll.v1.SetNodeModeRequest
+	(*RemoveNodeRequest)(nil),       // 23: plimsoll.v1.RemoveNodeRequest
+	(*SetQueueConfigRequest)(nil),   // 24: plimsoll.v1.SetQueueConfigRequest
+	(*RegisterNodeRequest)(nil),     // 25: plimsoll.v1.RegisterNodeRequest
+	(*ReportTasksRequest)(nil),      // 26: plimsoll.v1.ReportTasksRequest
+	(*ExplainTaskRequest)(nil),      // 27: plimsoll.v1.ExplainTaskRequest
+	(*NodeCapacityRequest)(nil),     // 28: plimsoll.v1.NodeCapacityRequest
+	(*PlaceJobRequest)(nil),         // 29: plimsoll.v1.PlaceJobRequest
+	(*PlanMovesRequest)(nil),        // 30: plimsoll.v1.PlanMovesRequest
+	(*ApplyPoliciesRequest)(nil),    // 31: plimsoll.v1.ApplyPoliciesRequest
+	(*DeletePolicyRequest)(nil),     // 32: plimsoll.v1.DeletePolicyRequest
+	(*ReportNodeRequest)(nil),       // 33: plimsoll.v1.ReportNodeRequest
+	(*LeaveNodeRequest)(nil),        // 34: plimsoll.v1.LeaveNodeRequest
+	(*DeleteJobRequest)(nil),        // 35: plimsoll.v1.DeleteJobRequest
+	(*SetEventSettingsRequest)(nil), // 36: plimsoll.v1.SetEventSettingsRequest
+	(*Error)(nil),                   // 37: plimsoll.v1.Error
+	(*ApplyPoliciesResponse)(nil),   // 38: plimsoll.v1.ApplyPoliciesResponse
+	(*ExplainTaskResponse)(nil),     // 39: plimsoll.v1.ExplainTaskResponse
+	(*NodeCapacityResponse)(nil),    // 40: plimsoll.v1.NodeCapacityResponse
+	(*PlaceJobResponse)(nil),        // 41: plimsoll.v1.PlaceJobResponse
+	(*PlanMovesResponse)(nil),       // 42: plimsoll.v1.PlanMovesResponse
 }
 var file_plimsoll_v1_replication_proto_depIdxs = []int32{
 	2,  // 0: plimsoll.v1.ReplicateRequest.hello:type_name -> plimsoll.v1.ReplicateHello
@@ -1999,21 +2021,22 @@ var file_plimsoll_v1_replication_proto_depIdxs = []int32{
 	33, // 32: plimsoll.v1.Command.report_node:type_name -> plimsoll.v1.ReportNodeRequest
 	34, // 33: plimsoll.v1.Command.leave_node:type_name -> plimsoll.v1.LeaveNodeRequest
 	35, // 34: plimsoll.v1.Command.delete_job:type_name -> plimsoll.v1.DeleteJobRequest
-	36, // 35: plimsoll.v1.Outcome.error:type_name -> plimsoll.v1.Error
-	37, // 36: plimsoll.v1.Outcome.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
-	36, // 37: plimsoll.v1.Reply.error:type_name -> plimsoll.v1.Error
-	38, // 38: plimsoll.v1.Reply.explain_task:type_name -> plimsoll.v1.ExplainTaskResponse
-	39, // 39: plimsoll.v1.Reply.node_capacity:type_name -> plimsoll.v1.NodeCapacityResponse
-	40, // 40: plimsoll.v1.Reply.place_job:type_name -> plimsoll.v1.PlaceJobResponse
-	41, // 41: plimsoll.v1.Reply.plan_moves:type_name -> plimsoll.v1.PlanMovesResponse
-	37, // 42: plimsoll.v1.Reply.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
-	1,  // 43: plimsoll.v1.ReplicationService.Replicate:input_type -> plimsoll.v1.ReplicateRequest
-	6,  // 44: plimsoll.v1.ReplicationService.Replicate:output_type -> plimsoll.v1.ReplicateResponse
-	44, // [44:45] is the sub-list for method output_type
-	43, // [43:44] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	36, // 35: plimsoll.v1.Command.set_event_settings:type_name -> plimsoll.v1.SetEventSettingsRequest
+	37, // 36: plimsoll.v1.Outcome.error:type_name -> plimsoll.v1.Error
+	38, // 37: plimsoll.v1.Outcome.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
+	37, // 38: plimsoll.v1.Reply.error:type_name -> plimsoll.v1.Error
+	39, // 39: plimsoll.v1.Reply.explain_task:type_name -> plimsoll.v1.ExplainTaskResponse
+	40, // 40: plimsoll.v1.Reply.node_capacity:type_name -> plimsoll.v1.NodeCapacityResponse
+	41, // 41: plimsoll.v1.Reply.place_job:type_name -> plimsoll.v1.PlaceJobResponse
+	42, // 42: plimsoll.v1.Reply.plan_moves:type_name -> plimsoll.v1.PlanMovesResponse
+	38, // 43: plimsoll.v1.Reply.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
+	1,  // 44: plimsoll.v1.ReplicationService.Replicate:input_type -> plimsoll.v1.ReplicateRequest
+	6,  // 45: plimsoll.v1.ReplicationService.Replicate:output_type -> plimsoll.v1.ReplicateResponse
+	45, // [45:46] is the sub-list for method output_type
+	44, // [44:45] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_replication_proto_init() }
@@ -2058,6 +2081,7 @@ func file_plimsoll_v1_replication_proto_init() {
 		(*Command_ReportNode)(nil),
 		(*Command_LeaveNode)(nil),
 		(*Command_DeleteJob)(nil),
+		(*Command_SetEventSettings)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -105,6 +105,12 @@ const (
 	QueueServiceSetQueueConfigProcedure = "/plimsoll.v1.QueueService/SetQueueConfig"
 	// EventServiceListEventsProcedure is the fully-qualified name of the EventService's ListEvents RPC.
 	EventServiceListEventsProcedure = "/plimsoll.v1.EventService/ListEvents"
+	// EventServiceGetEventSettingsProcedure is the fully-qualified name of the EventService's
+	// GetEventSettings RPC.
+	EventServiceGetEventSettingsProcedure = "/plimsoll.v1.EventService/GetEventSettings"
+	// EventServiceSetEventSettingsProcedure is the fully-qualified name of the EventService's
+	// SetEventSettings RPC.
+	EventServiceSetEventSettingsProcedure = "/plimsoll.v1.EventService/SetEventSettings"
 )
 
 // JobServiceClient is a client for the plimsoll.v1.JobService service.
@@ -1022,6 +1028,10 @@ func (UnimplementedQueueServiceHandler) SetQueueConfig(context.Context, *connect
 // EventServiceClient is a client for the plimsoll.v1.EventService service.
 type EventServiceClient interface {
 	ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error)
+	GetEventSettings(context.Context, *connect.Request[v1.GetEventSettingsRequest]) (*connect.Response[v1.GetEventSettingsResponse], error)
+	// SetEventSettings changes some settings, all of those that it names or none. They hold at every
+	// gateway at once.
+	SetEventSettings(context.Context, *connect.Request[v1.SetEventSettingsRequest]) (*connect.Response[v1.SetEventSettingsResponse], error)
 }
 
 // NewEventServiceClient constructs a client for the plimsoll.v1.EventService service. By default,
@@ -1041,12 +1051,26 @@ func NewEventServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(eventServiceMethods.ByName("ListEvents")),
 			connect.WithClientOptions(opts...),
 		),
+		getEventSettings: connect.NewClient[v1.GetEventSettingsRequest, v1.GetEventSettingsResponse](
+			httpClient,
+			baseURL+EventServiceGetEventSettingsProcedure,
+			connect.WithSchema(eventServiceMethods.ByName("GetEventSettings")),
+			connect.WithClientOptions(opts...),
+		),
+		setEventSettings: connect.NewClient[v1.SetEventSettingsRequest, v1.SetEventSettingsResponse](
+			httpClient,
+			baseURL+EventServiceSetEventSettingsProcedure,
+			connect.WithSchema(eventServiceMethods.ByName("SetEventSettings")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // eventServiceClient implements EventServiceClient.
 type eventServiceClient struct {
-	listEvents *connect.Client[v1.ListEventsRequest, v1.ListEventsResponse]
+	listEvents       *connect.Client[v1.ListEventsRequest, v1.ListEventsResponse]
+	getEventSettings *connect.Client[v1.GetEventSettingsRequest, v1.GetEventSettingsResponse]
+	setEventSettings *connect.Client[v1.SetEventSettingsRequest, v1.SetEventSettingsResponse]
 }
 
 // ListEvents calls plimsoll.v1.EventService.ListEvents.
@@ -1054,9 +1078,23 @@ func (c *eventServiceClient) ListEvents(ctx context.Context, req *connect.Reques
 	return c.listEvents.CallUnary(ctx, req)
 }
 
+// GetEventSettings calls plimsoll.v1.EventService.GetEventSettings.
+func (c *eventServiceClient) GetEventSettings(ctx context.Context, req *connect.Request[v1.GetEventSettingsRequest]) (*connect.Response[v1.GetEventSettingsResponse], error) {
+	return c.getEventSettings.CallUnary(ctx, req)
+}
+
+// SetEventSettings calls plimsoll.v1.EventService.SetEventSettings.
+func (c *eventServiceClient) SetEventSettings(ctx context.Context, req *connect.Request[v1.SetEventSettingsRequest]) (*connect.Response[v1.SetEventSettingsResponse], error) {
+	return c.setEventSettings.CallUnary(ctx, req)
+}
+
 // EventServiceHandler is an implementation of the plimsoll.v1.EventService service.
 type EventServiceHandler interface {
 	ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error)
+	GetEventSettings(context.Context, *connect.Request[v1.GetEventSettingsRequest]) (*connect.Response[v1.GetEventSettingsResponse], error)
+	// SetEventSettings changes some settings, all of those that it names or none. They hold at every
+	// gateway at once.
+	SetEventSettings(context.Context, *connect.Request[v1.SetEventSettingsRequest]) (*connect.Response[v1.SetEventSettingsResponse], error)
 }
 
 // NewEventServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -1072,10 +1110,26 @@ func NewEventServiceHandler(svc EventServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(eventServiceMethods.ByName("ListEvents")),
 		connect.WithHandlerOptions(opts...),
 	)
+	eventServiceGetEventSettingsHandler := connect.NewUnaryHandler(
+		EventServiceGetEventSettingsProcedure,
+		svc.GetEventSettings,
+		connect.WithSchema(eventServiceMethods.ByName("GetEventSettings")),
+		connect.WithHandlerOptions(opts...),
+	)
+	eventServiceSetEventSettingsHandler := connect.NewUnaryHandler(
+		EventServiceSetEventSettingsProcedure,
+		svc.SetEventSettings,
+		connect.WithSchema(eventServiceMethods.ByName("SetEventSettings")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/plimsoll.v1.EventService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case EventServiceListEventsProcedure:
 			eventServiceListEventsHandler.ServeHTTP(w, r)
+		case EventServiceGetEventSettingsProcedure:
+			eventServiceGetEventSettingsHandler.ServeHTTP(w, r)
+		case EventServiceSetEventSettingsProcedure:
+			eventServiceSetEventSettingsHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -1087,4 +1141,12 @@ type UnimplementedEventServiceHandler struct{}
 
 func (UnimplementedEventServiceHandler) ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.EventService.ListEvents is not implemented"))
+}
+
+func (UnimplementedEventServiceHandler) GetEventSettings(context.Context, *connect.Request[v1.GetEventSettingsRequest]) (*connect.Response[v1.GetEventSettingsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.EventService.GetEventSettings is not implemented"))
+}
+
+func (UnimplementedEventServiceHandler) SetEventSettings(context.Context, *connect.Request[v1.SetEventSettingsRequest]) (*connect.Response[v1.SetEventSettingsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.EventService.SetEventSettings is not implemented"))
 }

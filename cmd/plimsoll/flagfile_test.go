@@ -1,0 +1,82 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	working "github.com/plimsoll-dev/plimsoll/internal/state"
+)
+
+// A configuration file has the settings of the events under their own names, with dots or as
+// mappings, or as the flag.
+func TestFileHasTheSettingsOfTheEvents(t *testing.T) {
+	const both = "map[b:1 c:2 service.event.ringBufferCapacity:5]"
+	for file, want := range map[string]string{ // an error begins with !
+		"service.event.ringBufferCapacity: 5":                 "map[service.event.ringBufferCapacity:5]",
+		"event.trackingEnabled: false":                        "map[event.trackingEnabled:false]",
+		"service: {event: {trackingEventsEnabled: true}}":     "map[service.event.trackingEventsEnabled:true]",
+		"event: {requestCapacity: 1}":                         "map[event.requestCapacity:1]",
+		"event-setting: {ringBufferCapacity: 5}":              "map[ringBufferCapacity:5]",
+		"data: x":                                             "map[]",
+		"event-setting: 5":                                    "!is not a mapping from settings",
+		"event-setting: {event.a: 5}\nevent.a: 6":             "!\"event.a\" stands twice",
+		"service: {event: {a: 1}}\nservice.event.a: 1":        "!\"service.event.a\" stands twice",
+		"service: {event: {ringBufferCapacity: 1}, other: 2}": "!\"service\" in the configuration file is not",
+		"service: 5": "!\"service\" in the configuration file is not",
+		"service.event.ringBufferCapacity: 5\nevent-setting: {b: 1, c: 2}": both,
+	} {
+		resolver, err := loadFlags(strings.NewReader(file))
+		if err == nil {
+			for name := range resolver.(flagFile) {
+				if name == "service" {
+					err = fmt.Errorf("%q in the configuration file is not the name of a flag", name) // as Validate says
+				}
+			}
+		}
+		if text, refused := strings.CutPrefix(want, "!"); refused {
+			if err == nil || !strings.Contains(err.Error(), text) {
+				t.Errorf("%s: %v, want %s", file, err, text)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+			continue
+		}
+		found, _ := resolver.(flagFile)[eventSettingFlag].(map[string]any)
+		if got := fmt.Sprint(found); got != want {
+			t.Errorf("%s gives %s, want %s", file, got, want)
+		}
+	}
+}
+
+// The flags are settings too, and are checked before anything starts.
+func TestFlagsAreSettingsOfTheEvents(t *testing.T) {
+	for _, test := range []struct {
+		flags eventFlags
+		want  string // an error begins with !
+	}{
+		{eventFlags{}, "map[]"},
+		{
+			eventFlags{EventBytes: "1Gi", EventAge: "72h", EventSetting: map[string]string{"ringBufferCapacity": "5"}},
+			"map[ringBufferCapacity:5 service.event.ringBufferAge:72h service.event.ringBufferBytes:1Gi]",
+		},
+		{eventFlags{EventBytes: "1"}, "!service.event.ringBufferBytes: is 1"},
+		{eventFlags{EventSetting: map[string]string{"x": "5"}}, `!"x" is no setting`},
+		{
+			eventFlags{EventAge: "1h", EventSetting: map[string]string{"ringBufferAge": "5h"}},
+			"!--event-age: is given beside the setting service.event.ringBufferAge",
+		},
+	} {
+		var c working.Config
+		err := test.flags.applyEvents(&c)
+		if text, refused := strings.CutPrefix(test.want, "!"); refused {
+			if err == nil || !strings.Contains(err.Error(), text) {
+				t.Errorf("%+v: %v, want %s", test.flags, err, text)
+			}
+		} else if err != nil || fmt.Sprint(c.Events) != test.want {
+			t.Errorf("%+v: %v, %v", test.flags, c.Events, err)
+		}
+	}
+}
