@@ -26,8 +26,8 @@ const (
 	// trimEvery is the interval at which old events are removed, and trimPause the time between two
 	// steps.
 	trimEvery = time.Minute
-	// writeTimeout bounds the time of a write, and lastWrite that of learning the facts for the last
-	// one when the historian is told to stop.
+	// writeTimeout bounds the time of a write, and lastWrite that of learning the facts for the
+	// last one when the historian is told to stop.
 	writeTimeout = 30 * time.Second
 	lastWrite    = 5 * time.Second
 )
