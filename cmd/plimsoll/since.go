@@ -35,7 +35,8 @@ func instant(name, text string, now time.Time) (time.Time, error) {
 		return now.Add(-ago), nil
 	}
 	for _, layout := range []string{
-		time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateTime, "2006-01-02 15:04", time.DateOnly,
+		time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04Z07:00", "2006-01-02T15:04", time.DateTime,
+		"2006-01-02 15:04", time.DateOnly,
 	} {
 		if at, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
 			return at, nil

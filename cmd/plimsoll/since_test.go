@@ -16,6 +16,8 @@ func TestSinceIsATimeAgoOrAnInstant(t *testing.T) {
 		{"2026-11-20", "2026-11-20T00:00:00Z"},
 		{"2026-11-20T10:30:00", "2026-11-20T10:30:00Z"},
 		{"2026-11-20T10:30:00+02:00", "2026-11-20T08:30:00Z"},
+		{"2026-11-20T10:30", "2026-11-20T10:30:00Z"},
+		{"2026-11-20T10:30Z", "2026-11-20T10:30:00Z"},
 	} {
 		got, err := sinceFlag{Since: tc.text}.since(now)
 		if err != nil || got.UTC().Format(time.RFC3339) != tc.want {

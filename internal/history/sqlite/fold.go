@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/history"
@@ -323,5 +324,6 @@ func (c *conn) span(s *state, t int64) (from, last int64, err error) {
 }
 
 func notKnown(t int64, why string) error {
-	return plimsoll.Errorf(plimsoll.CodeNotFound, "the history does not know how it was at %d ns: %s", t, why)
+	return plimsoll.Errorf(plimsoll.CodeNotFound, "the history does not know how it was at %s: %s",
+		time.Unix(0, t).UTC().Format(time.RFC3339Nano), why)
 }
