@@ -266,7 +266,9 @@ func TestAWriteThatFailsAtAStopIsMadeByTheNextStart(t *testing.T) {
 		c.kept.breaksOnce(plimsoll.Errorf(plimsoll.CodeUnavailable, "it cannot be written"), c.cancel)
 		time.Sleep(time.Hour)
 		c.from.tell(jobEvent("a", plimsoll.ChangeRemove, plimsoll.AllocCancel, "a.main.0"))
-		<-c.ended
+		if err := <-c.ended; err == nil {
+			t.Error("the failure is not told")
+		}
 		c.start()
 		time.Sleep(settle)
 		if got := c.get("usage?by=owner"); !strings.Contains(got, `"unitSeconds":7202000}`) {
