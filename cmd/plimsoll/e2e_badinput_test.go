@@ -32,24 +32,26 @@ func (s *site) standing() string {
 		if code != 0 {
 			s.t.Fatalf("%s: exit code %d, %s", args, code, stderr)
 		}
-		fmt.Fprintf(&all, "$ %s\n%s", args, withoutOccupied(s.t, args, stdout))
+		fmt.Fprintf(&all, "$ %s\n%s", args, withoutNews(s.t, args, stdout))
 	}
 	return all.String()
 }
 
-// withoutOccupied leaves out of lists of nodes and events the use outside of tasks. It is that of
-// the whole machine, and its node tells it whenever it changes.
-func withoutOccupied(t testing.TB, args, stdout string) string {
+// withoutNews leaves out of lists the facts that may change beside a refusal. A node tells the use
+// outside of its tasks, which is that of the whole machine. Refused jobs are kept as Rejected.
+func withoutNews(t testing.TB, args, stdout string) string {
 	t.Helper()
-	if !strings.HasPrefix(args, "node") && !strings.HasPrefix(args, "events") {
-		return stdout
-	}
 	var rows []map[string]any
-	if err := json.Unmarshal([]byte(stdout), &rows); err != nil {
-		t.Fatalf("%s: %v", args, err)
+	if json.Unmarshal([]byte(stdout), &rows) != nil {
+		return stdout // no list
+	}
+	refused := map[any]bool{}
+	for _, row := range rows {
+		refused[row["object"]] = refused[row["object"]] || row["detail"] == plimsoll.AppReject.String()
 	}
 	rows = slices.DeleteFunc(rows, func(row map[string]any) bool {
-		return row["detail"] == plimsoll.NodeOccupied.String()
+		return row["detail"] == plimsoll.NodeOccupied.String() || row["state"] == plimsoll.JobRejected.String() ||
+			row["object"] != nil && refused[row["object"]]
 	})
 	for _, row := range rows {
 		if _, ok := row["occupied"]; ok {
@@ -60,13 +62,14 @@ func withoutOccupied(t testing.TB, args, stdout string) string {
 	}
 	kept, err := json.MarshalIndent(rows, "", " ")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s: %v", args, err)
 	}
 	return string(kept) + "\n"
 }
 
 // TestBadInput: a wrong input gets one clear error that names the field and the remedy, and changes
-// nothing. The exit code is 2, or 1 if the input is wrong only in the present state of the cluster.
+// nothing but the list of refused jobs. The exit code is 2, or 1 if the input is wrong only in the
+// present state of the cluster.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
@@ -35,9 +36,10 @@ func (t *term) beginCommits(made <-chan *turn, begun chan<- *commit) error {
 			}
 			counts.channeled.Add(events)
 		}
-		begun <- next
+		news := newsOf(&m.batch.Changes)
+		begun <- next // from here on the turn may be used again
 		if next.batch != nil {
-			if err := t.trimEvents(next.batch, &m.batch.Changes); err != nil {
+			if err := t.trimEvents(next.batch, &news); err != nil {
 				return err
 			}
 		}
@@ -86,16 +88,31 @@ func (t *term) finishCommits(begun <-chan *commit, fresh chan<- *turn, lose cont
 	return failed
 }
 
-// trimEvents lets the store delete events that the ring does not show any more.
-func (t *term) trimEvents(b *wire.Batch, c *state.Changes) error {
-	if c.EventSettings != nil {
-		t.eventSettings = *c.EventSettings
+// eventNews is the part of a turn that trimEvents needs.
+type eventNews struct {
+	settings plimsoll.EventSettings
+	set      bool // the settings have changed
+	anew     bool // the events of before are of another InstanceUUID
+}
+
+func newsOf(c *state.Changes) eventNews {
+	news := eventNews{set: c.EventSettings != nil, anew: c.EventsAnew}
+	if news.set {
+		news.settings = *c.EventSettings
 	}
-	if b.Events.Count == 0 && c.EventSettings == nil {
+	return news
+}
+
+// trimEvents lets the store delete events that the ring does not show any more.
+func (t *term) trimEvents(b *wire.Batch, news *eventNews) error {
+	if news.set {
+		t.eventSettings = news.settings
+	}
+	if b.Events.Count == 0 && !news.set {
 		return nil
 	}
 	had := t.events.total.count
-	if c.EventsAnew { // those before are of another InstanceUUID
+	if news.anew {
 		t.events = eventLog{}
 	}
 	if b.Events.Count > 0 {
@@ -103,7 +120,7 @@ func (t *term) trimEvents(b *wire.Batch, c *state.Changes) error {
 		had += b.Events.Count
 	}
 	keep, ok := t.events.trim(&t.eventSettings, b.Time)
-	if c.EventsAnew {
+	if news.anew {
 		keep, ok = max(keep, b.Revision), true
 	}
 	if !ok {

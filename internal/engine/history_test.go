@@ -155,8 +155,8 @@ func (k *told) turn() {
 func (k *told) learn(events []plimsoll.Event) {
 	for i := range events {
 		e := &events[i]
-		if history.Begins(e) {
-			k.heads[headKey{e.Object, e.Time}] = headOf(k.w.engine.State().Job(e.Object))
+		if j := k.w.engine.State().Job(e.Object); j != nil && history.Begins(e) {
+			k.heads[headKey{e.Object, e.Time}] = headOf(j)
 		}
 	}
 }

@@ -102,7 +102,7 @@ func (f *Fold) index(e *plimsoll.Event) {
 		mark := (*uint64)(nil)
 		switch o.Kind {
 		case history.KindJob:
-			if j := f.jobs[o.ID]; j != nil && !refused(e) {
+			if j := f.jobs[o.ID]; j != nil && (!refuses(e) || j.refusable()) {
 				o.ID, o.Life, mark = j.ID, j.Life, &j.listed
 			}
 		case history.KindNode:

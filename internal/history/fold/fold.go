@@ -116,7 +116,7 @@ func (f *Fold) apply(e *plimsoll.Event, heads Heads) {
 // meet makes the job of an event known, before the event is indexed.
 func (f *Fold) meet(e *plimsoll.Event, heads Heads) {
 	switch {
-	case refused(e):
+	case refuses(e):
 	case history.Begins(e):
 		f.takeIn(e, heads)
 	case e.Type == plimsoll.EventApp:

@@ -274,6 +274,23 @@ func TestObjectsAreListedOnce(t *testing.T) {
 	}
 }
 
+// A refused job is a life without anything but its end.
+func TestARefusalEndsTheLifeThatItBegan(t *testing.T) {
+	f := fold.New()
+	added := plimsoll.Event{Type: plimsoll.EventApp, Change: plimsoll.ChangeAdd, Object: "j", Time: 5}
+	refused := plimsoll.Event{
+		Type: plimsoll.EventApp, Change: plimsoll.ChangeRemove, Detail: plimsoll.AppReject, Object: "j", Time: 5,
+	}
+	r := f.Apply([]plimsoll.Event{added, refused}, nil)
+	want := []history.Job{{Life: 1, ID: "j", State: plimsoll.AppReject, Submitted: 5, Ended: 5}}
+	if diff := cmp.Diff(want, r.Jobs); diff != "" || r.Unexpected > 0 || len(f.View().Jobs) > 0 {
+		t.Errorf("%d events cannot be, %d jobs are left; %s", r.Unexpected, len(f.View().Jobs), diff)
+	}
+	if diff := cmp.Diff([]history.Object{{Kind: history.KindJob, ID: "j", Life: 1}}, r.Objects); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestEventsThatCannotBeAreTold(t *testing.T) {
 	for name, events := range map[string][]plimsoll.Event{
 		"an allocation of a task that has one": all(

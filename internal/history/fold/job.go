@@ -167,20 +167,29 @@ func (f *Fold) known(id string, at int64) *job {
 	return j
 }
 
-// refused reports whether an event is about a job that was not taken in. Another one may have its
-// id.
-func refused(e *plimsoll.Event) bool {
+// refuses reports whether an event says that a job was refused.
+func refuses(e *plimsoll.Event) bool {
 	return e.Type == plimsoll.EventApp && e.Detail == plimsoll.AppReject
 }
 
+// refusable reports whether a refusal can be about the job: nothing but its first event was told.
+// Otherwise another job has its id.
+func (j *job) refusable() bool { return j != nil && j.State == 0 && j.tasks == 0 && !j.early }
+
 // app applies an event of a job, but for its first one.
 func (f *Fold) app(e *plimsoll.Event) {
-	if refused(e) || e.Object == "" {
+	if e.Object == "" {
 		return
 	}
 	j := f.jobs[e.Object]
 	switch {
 	case history.Begins(e):
+	case refuses(e):
+		if j.refusable() {
+			j.State, j.Ended = e.Detail, e.Time
+			f.remove(j)
+			f.tellJob(j)
+		}
 	case e.Change == plimsoll.ChangeSet:
 		f.setState(j, e)
 	case e.Change == plimsoll.ChangeRemove && e.Detail == plimsoll.DetailNone:
