@@ -30,10 +30,14 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/memory"
 )
 
+// oneSignal is the time in which signals count as one: timeout sends its signal to the process, and
+// then to the group with the process in it.
+const oneSignal = 100 * time.Millisecond
+
 func main() {
 	_, _ = memory.Keep() // without a known limit the collector uses the default
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	context.AfterFunc(ctx, func() { time.AfterFunc(oneSignal, stop) }) // a second signal ends the process at once
 	os.Exit(execute(ctx, process{
 		args: os.Args[1:], stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
 		terminal: term.IsTerminal(int(os.Stdout.Fd())), live: term.IsTerminal(int(os.Stderr.Fd())), screen: screen(),
