@@ -1,5 +1,10 @@
 package plimsoll
 
+import (
+	"maps"
+	"slices"
+)
+
 // EventType is the kind of object that an event is about (event design, "Event types").
 type EventType uint8
 
@@ -152,4 +157,39 @@ type Event struct {
 	Reference string // id of the second object; empty for NONE and SET
 	Resources Resources
 	Message   string
+	Head      *JobHead // of the event that takes a job in; must not be changed
+}
+
+// JobHead has the facts of a job that stay the same for as long as it lives. The event design has
+// no place for them. Without them the events would not tell who has used what.
+type JobHead struct {
+	UID    UID
+	Owner  string
+	Labels map[string]string
+}
+
+// String returns the facts in one line; nil is empty.
+func (h *JobHead) String() string {
+	if h == nil {
+		return ""
+	}
+	text := "owner " + h.Owner + ", uid " + h.UID.String()
+	for _, key := range slices.Sorted(maps.Keys(h.Labels)) {
+		text += ", " + key + "=" + h.Labels[key]
+	}
+	return text
+}
+
+// Size bounds the bytes of the head in its packed form: the numbers of the uid, and each text with
+// its length.
+func (h *JobHead) Size() int {
+	const uid, perText = 22, 5
+	if h == nil {
+		return 0
+	}
+	n := uid + perText + len(h.Owner)
+	for _, key := range slices.Sorted(maps.Keys(h.Labels)) {
+		n += 2*perText + len(key) + len(h.Labels[key])
+	}
+	return n
 }

@@ -191,7 +191,7 @@ type clusterAtView struct {
 
 type jobAtView struct {
 	ID        string             `json:"id"`
-	Owner     *string            `json:"owner"` // null: it could not be learned
+	Owner     *string            `json:"owner"` // null: it is not known
 	Queue     string             `json:"queue"`
 	State     string             `json:"state"`
 	Submitted *string            `json:"submitted"`

@@ -173,8 +173,8 @@ func (cmd *historyJobsCmd) Run(ctx context.Context, a *app) error {
 type historyJobView struct {
 	Life      int64             `json:"life"`
 	ID        string            `json:"id"`
-	UID       *string           `json:"uid"`   // null: it could not be learned
-	Owner     *string           `json:"owner"` // null: it could not be learned
+	UID       *string           `json:"uid"`   // null: it is not known
+	Owner     *string           `json:"owner"` // null: it is not known
 	Queue     string            `json:"queue"`
 	Labels    map[string]string `json:"labels"`
 	State     string            `json:"state"`

@@ -355,6 +355,25 @@ type eventView struct {
 	Message   string             `json:"message"`
 	Subject   string             `json:"subject"` // job, task, node or queue
 	Text      string             `json:"text"`    // the event in plain words
+	Head      *headView          `json:"head"`    // of the event that takes a job in; otherwise null
+}
+
+// headView has the facts of a job.
+type headView struct {
+	UID    string            `json:"uid"`
+	Owner  string            `json:"owner"`
+	Labels map[string]string `json:"labels"`
+}
+
+func viewHead(h *plimsoll.JobHead) *headView {
+	if h == nil {
+		return nil
+	}
+	view := &headView{UID: h.UID.Text(), Owner: h.Owner, Labels: h.Labels}
+	if view.Labels == nil {
+		view.Labels = map[string]string{}
+	}
+	return view
 }
 
 func viewEvent(r *client.EventRecord) eventView {
@@ -362,6 +381,6 @@ func viewEvent(r *client.EventRecord) eventView {
 	return eventView{
 		ID: r.ID, Type: e.Type.String(), Change: e.Change.String(), Detail: e.Detail.String(), Time: stamp(e.Time),
 		Object: e.Object, Reference: e.Reference, Resources: amounts(e.Resources), Message: e.Message,
-		Subject: e.Subject().String(), Text: e.Sentence(),
+		Subject: e.Subject().String(), Text: e.Sentence(), Head: viewHead(e.Head),
 	}
 }

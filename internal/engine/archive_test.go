@@ -121,10 +121,11 @@ func (a *modelArchive) checkDeletes(w *world) {
 		}
 	}
 	for id := range gone {
-		if w.records.statuses[id].State == plimsoll.JobRejected {
-			continue // it goes to no archive
+		st, stored := w.records.statuses[id]
+		if !stored || st.State == plimsoll.JobRejected {
+			continue // it goes to no archive: it was refused, perhaps in this turn
 		}
-		uid := w.records.statuses[id].UID
+		uid := st.UID
 		if _, kept := a.jobs[uid]; !kept && !a.deleted[uid] {
 			w.t.Fatalf("the records of job %s %v go, and the archive does not have it", id, uid)
 		}

@@ -52,11 +52,10 @@ func TestRandomHistories(t *testing.T) {
 
 // told holds a fold of all events, and the facts that the test has seen itself.
 type told struct {
-	w     *world
-	rng   *rand.Rand
-	fold  *historyfold.Fold
-	twin  *historyfold.Fold // decoded from the fold's state; nil: none is compared
-	heads map[headKey]history.Job
+	w    *world
+	rng  *rand.Rand
+	fold *historyfold.Fold
+	twin *historyfold.Fold // decoded from the fold's state; nil: none is compared
 
 	first  int // number of the first event of events
 	events []plimsoll.Event
@@ -75,11 +74,6 @@ type told struct {
 	counts   history.Sums      // by the test, the same
 
 	late, missing lateFold
-}
-
-type headKey struct {
-	id   string
-	time int64
 }
 
 // slot names a sum of usage.
@@ -124,7 +118,7 @@ type point struct {
 
 func newTold(w *world, seed uint64) *told {
 	return &told{
-		w: w, rng: rand.New(rand.NewPCG(seed, 3)), fold: historyfold.New(), heads: map[headKey]history.Job{},
+		w: w, rng: rand.New(rand.NewPCG(seed, 3)), fold: historyfold.New(),
 		lives: map[int64]history.Job{}, used: sums{}, seen: sums{}, open: map[string]opened{},
 		requests: map[string]int64{}, waiting: map[string]bool{}, results: map[string]string{},
 		missing: lateFold{gap: true},
@@ -137,7 +131,6 @@ func (k *told) turn() {
 		return
 	}
 	events := slices.Clone(k.w.out.Changes.Events)
-	k.learn(events)
 	k.apply(events)
 	k.events = append(k.events, events...)
 	k.observe()
@@ -151,38 +144,23 @@ func (k *told) turn() {
 	}
 }
 
-// learn keeps the heads of jobs that were taken in.
-func (k *told) learn(events []plimsoll.Event) {
-	for i := range events {
-		e := &events[i]
-		if j := k.w.engine.State().Job(e.Object); j != nil && history.Begins(e) {
-			k.heads[headKey{e.Object, e.Time}] = headOf(j)
-		}
-	}
-}
-
-func headOf(j *state.Job) history.Job {
+func jobOf(j *state.Job) history.Job {
 	return history.Job{
 		UID: j.UID, Owner: j.Spec.Owner, Queue: j.Spec.Queue, Labels: j.Spec.Labels, Submitted: j.Submitted,
 	}
-}
-
-func (k *told) head(_ int64, e *plimsoll.Event) (history.Job, bool) {
-	head, ok := k.heads[headKey{e.Object, e.Time}]
-	return head, ok
 }
 
 // apply applies events to the fold and to its twin, and adds up what follows from them.
 func (k *told) apply(events []plimsoll.Event) {
 	for len(events) > 0 {
 		n := 1 + k.rng.IntN(len(events))
-		r := k.fold.Apply(events[:n], k.head)
+		r := k.fold.Apply(events[:n])
 		if r.Unexpected > 0 {
 			k.w.t.Fatalf("%d events cannot be after those before them: %s", r.Unexpected, r.Example)
 		}
 		k.add(&r)
 		if k.twin != nil {
-			if diff := cmp.Diff(r, k.twin.Apply(events[:n], k.head)); diff != "" {
+			if diff := cmp.Diff(r, k.twin.Apply(events[:n])); diff != "" {
 				k.w.t.Fatalf("a decoded fold makes something else of events:\n%s", diff)
 			}
 		}
@@ -356,7 +334,7 @@ func (k *told) look(i int) {
 		k.w.t.Fatal(err)
 	}
 	for events := k.events[k.points[i].next-k.first : p.next-k.first]; len(events) > 0; {
-		events = events[f.Apply(events[:1+k.rng.IntN(len(events))], k.head).Taken:]
+		events = events[f.Apply(events[:1+k.rng.IntN(len(events))]).Taken:]
 	}
 	k.compare(fmt.Sprintf("the fold at %d", p.time), f, p.view, p.tasks, false)
 	k.looked++
@@ -470,7 +448,7 @@ func stateView(w *world) (*historyfold.View, []historyfold.Task) {
 }
 
 func jobView(j *state.Job) historyfold.Job {
-	is := historyfold.Job{Job: headOf(j), Known: true, Queued: !j.State.Ended(), Used: plimsoll.Resources{}}
+	is := historyfold.Job{Job: jobOf(j), Known: true, Queued: !j.State.Ended(), Used: plimsoll.Resources{}}
 	is.ID, is.Ended = j.Spec.ID, j.Finished
 	if is.Labels == nil {
 		is.Labels = map[string]string{}

@@ -133,7 +133,7 @@ func (l *lateFold) begin(k *told, s *state.State) {
 
 func (l *lateFold) apply(k *told, events []plimsoll.Event) {
 	for len(events) > 0 {
-		r := l.fold.Apply(events, k.head)
+		r := l.fold.Apply(events)
 		for _, j := range r.Jobs {
 			l.lives[j.Life] = j
 		}

@@ -75,7 +75,7 @@ func (s eventService) ListEvents(
 
 // eventBytes returns the approximate encoded size of an event.
 func eventBytes(ev *plimsoll.Event) int {
-	return 48 + len(ev.Object) + len(ev.Reference) + len(ev.Message) + 24*len(ev.Resources)
+	return 48 + len(ev.Object) + len(ev.Reference) + len(ev.Message) + ev.Head.Size() + 24*len(ev.Resources)
 }
 
 // eventCriteria are the criteria of a list or watch of events. A zero field does not restrict.

@@ -8,8 +8,7 @@
 //	err = h.Run(ctx) // follows and serves until ctx ends
 //
 // It follows the events of any gateway, folds them (package history/fold), and writes both in
-// batches (package history). It asks the gateway for facts about jobs that are in no event: uid,
-// owner and labels. It serves plimsoll.v1.HistoryService, the same questions as JSON under
+// batches (package history). It serves plimsoll.v1.HistoryService, the same questions as JSON under
 // /history/v1/, /healthz, /readyz and /metrics.
 //
 // Guarantees:
@@ -23,8 +22,8 @@
 //     meanwhile, up to its bound. Questions are still answered, as far as the file can be read.
 //   - An event is answered for within a second of its commit, unless more come than can be
 //     written.
-//   - Events wait at most headsPatience for the facts of their jobs. Facts that could not be
-//     learned by then are asked for again; jobs that stay without are counted.
+//   - The uid, owner and labels of a job are in its first event. A job that an older version took
+//     in has none there. It is counted to no owner, unless the history began with a list of it.
 //
 // Bounds: the events that wait to be written (maxWaitingBytes); questions answered at a time
 // (Config.Questions), each for at most questionTimeout; folds of the past that are kept for further
@@ -33,6 +32,5 @@
 // Run owns the listener, the writer and its goroutines, and waits for them. The Reader belongs to
 // the caller.
 //
-// Cost: one strict read of jobs for each batch in which jobs are submitted. The leader is not
-// asked: gateways answer from their copies.
+// Cost: one stream of a gateway, which answers from its copy. The leader is not asked.
 package historian

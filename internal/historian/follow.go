@@ -26,10 +26,6 @@ type Source interface {
 	WatchWholeJobs(
 		ctx context.Context, filter client.JobFilter, from client.WatchPoint,
 	) iter.Seq2[client.Change[plimsoll.Job], error]
-	// JobPage finds the lives of an id, in the archive too.
-	JobPage(ctx context.Context, filter client.JobFilter, next string) (client.JobPage, error)
-	// FindJob reads the specification of a life.
-	FindJob(ctx context.Context, name client.JobName) (client.FoundJob, error)
 	Tasks(ctx context.Context, filter client.TaskFilter) iter.Seq2[plimsoll.Task, error]
 	Nodes(ctx context.Context) ([]client.NodeInfo, error)
 	Queues(ctx context.Context) ([]plimsoll.QueueStatus, error)
@@ -201,5 +197,5 @@ func pageBytes(p *client.EventPage) (n int64) {
 
 // eventBytes is about the memory of an event, and more than its bytes in a batch.
 func eventBytes(e *plimsoll.Event) int64 {
-	return int64(128 + len(e.Object) + len(e.Reference) + len(e.Message) + 32*len(e.Resources))
+	return int64(128 + len(e.Object) + len(e.Reference) + len(e.Message) + e.Head.Size() + 32*len(e.Resources))
 }

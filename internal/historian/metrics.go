@@ -22,7 +22,6 @@ type metrics struct {
 	behind, behindSeconds prometheus.Gauge
 	events, lost, gaps    prometheus.Counter
 	writeErrors           prometheus.Counter
-	unknownJobs           prometheus.Counter
 	unexpected            prometheus.Counter
 	calls                 *prometheus.CounterVec
 	refused               *prometheus.CounterVec
@@ -50,7 +49,6 @@ func newMetrics(into prometheus.Registerer) *metrics {
 		gaps:          counter("gaps_total", "Gaps: ranges of events that could not be had."),
 		lost:          counter("lost_events_total", "Events in gaps, as far as their number is known."),
 		writeErrors:   counter("write_errors_total", "Failures to open or write the history."),
-		unknownJobs:   counter("unknown_jobs_total", "Jobs whose owner and labels could not be learned."),
 		unexpected:    counter("unexpected_events_total", "Events that do not fit to those before them."),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "plimsoll_historian_calls_total",
@@ -69,7 +67,7 @@ func newMetrics(into prometheus.Registerer) *metrics {
 		into = m.registry
 	}
 	into.MustRegister(m.up, m.bytes, m.foldBytes, m.behind, m.behindSeconds, m.events, m.gaps, m.lost, m.writeErrors,
-		m.unknownJobs, m.unexpected, m.calls, m.refused)
+		m.unexpected, m.calls, m.refused)
 	return m
 }
 

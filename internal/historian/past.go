@@ -63,7 +63,7 @@ func (p *past) get(ctx context.Context, at int64, now time.Time, again bool) (*m
 	if err != nil {
 		return nil, err
 	}
-	f, err := replayed(ctx, state, replay, &lives{reader: p.reader, until: at + 1}, at, nil)
+	f, err := replayed(ctx, state, replay, at, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -26,10 +26,8 @@ const (
 	// trimEvery is the interval at which old events are removed, and trimPause the time between two
 	// steps.
 	trimEvery = time.Minute
-	// writeTimeout bounds the time of a write, and lastWrite that of learning the facts for the
-	// last one when the historian is told to stop.
+	// writeTimeout bounds the time of a write.
 	writeTimeout = 30 * time.Second
-	lastWrite    = 5 * time.Second
 )
 
 // session is one run of the writer, from the position in the file on.
@@ -48,9 +46,7 @@ type session struct {
 	saved     time.Time        // when it was stored
 	lastTrim  time.Time
 	trimAgain bool
-	failed    error              // of a write, behind which the session ends
-	headless  map[int64]wondered // lives whose facts could not be learned yet
-	lastLearn time.Time
+	failed    error // of a write, behind which the session ends
 }
 
 // resume reads where to go on, and the fold there.
@@ -63,21 +59,17 @@ func (s *session) resume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.at, s.saved, s.lastTrim, s.headless = at, s.h.cfg.Now(), s.h.cfg.Now(), map[int64]wondered{}
+	s.at, s.saved, s.lastTrim = at, s.h.cfg.Now(), s.h.cfg.Now()
 	if at.Instance == "" {
 		return nil
 	}
-	lives := &lives{reader: s.h.cfg.Reader}
-	s.fold, err = replayed(ctx, state, replay, lives, math.MaxInt64, func(run *history.Events) {
+	s.fold, err = replayed(ctx, state, replay, math.MaxInt64, func(run *history.Events) {
 		s.unsaved += int(run.Count)
 		s.newest = run.To
 		behind = history.Position{Instance: run.Instance, Next: run.First + run.Count}
 	})
 	if err != nil {
 		return err
-	}
-	for _, j := range s.fold.Headless() {
-		s.wonder(j.Life, j.ID, j.Submitted)
 	}
 	s.newest = s.fold.Time()
 	if behind != at {
@@ -127,8 +119,6 @@ func (s *session) finish(ctx context.Context) error {
 	if s.failed != nil {
 		return s.failed
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
-	defer cancel()
 	return s.write(ctx)
 }
 
@@ -162,10 +152,6 @@ func (s *session) take(ctx context.Context, p *client.EventPage) error {
 // keepHouse does what is to be done now and then.
 func (s *session) keepHouse(ctx context.Context) error {
 	now := s.h.cfg.Now()
-	if now.Sub(s.lastLearn) >= learnEvery {
-		s.lastLearn = now
-		s.learnLate(ctx)
-	}
 	if !s.trimAgain && now.Sub(s.lastTrim) < trimEvery {
 		return nil
 	}
@@ -225,16 +211,8 @@ func (s *session) write(ctx context.Context) error {
 	if len(s.waiting) == 0 {
 		return nil
 	}
-	found := s.h.learn(ctx, s.waiting)
-	heads := func(life int64, taken *plimsoll.Event) (history.Job, bool) {
-		h, ok := found.at(taken.Object, taken.Time)
-		if !ok {
-			s.wonder(life, taken.Object, taken.Time)
-		}
-		return h, ok
-	}
 	for len(s.waiting) > 0 {
-		made := s.fold.Apply(s.waiting[:min(len(s.waiting), history.MaxWriteEvents)], heads)
+		made := s.fold.Apply(s.waiting[:min(len(s.waiting), history.MaxWriteEvents)])
 		if s.failed = s.writeBatch(ctx, s.waiting[:made.Taken], &made); s.failed != nil {
 			return s.failed
 		}

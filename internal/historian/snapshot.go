@@ -51,7 +51,7 @@ func (h *Historian) listOnce(ctx context.Context, into *fold.Snapshot) error {
 	for i := range nodes {
 		into.AddNode(&nodes[i].Node)
 	}
-	if err := h.activeJobs(ctx, client.JobFilter{}, into.AddJob); err != nil {
+	if err := h.listJobs(ctx, into.AddJob); err != nil {
 		return err
 	}
 	filter := client.TaskFilter{States: []plimsoll.TaskState{
@@ -66,10 +66,27 @@ func (h *Historian) listOnce(ctx context.Context, into *fold.Snapshot) error {
 	return nil
 }
 
+// listJobs calls fn for the jobs of the active store, with their specifications: the snapshot with
+// which a watch begins.
+func (h *Historian) listJobs(ctx context.Context, fn func(*plimsoll.Job)) error {
+	for change, err := range h.cfg.Source.WatchWholeJobs(ctx, client.JobFilter{}, client.WatchPoint{}) {
+		if err != nil {
+			return err
+		}
+		switch change.Type {
+		case client.ChangePresent:
+			fn(&change.Object)
+		case client.ChangeSynced:
+			return nil
+		}
+	}
+	return plimsoll.Errorf(plimsoll.CodeUnavailable, "the watch of jobs ended before its snapshot")
+}
+
 // replayed makes a fold again: from a stored state, by the events behind it up to an instant in
 // Unix nanoseconds. each is called for every run of events; it may be nil.
 func replayed(
-	ctx context.Context, state []byte, replay func(func(history.Events) error) error, lives *lives, until int64,
+	ctx context.Context, state []byte, replay func(func(history.Events) error) error, until int64,
 	each func(*history.Events),
 ) (*fold.Fold, error) {
 	f := fold.New()
@@ -79,7 +96,6 @@ func replayed(
 			return nil, err
 		}
 	}
-	heads := lives.heads(ctx)
 	err := replay(func(run history.Events) error {
 		events, err := eventsUntil(&run, until)
 		if err != nil {
@@ -89,10 +105,7 @@ func replayed(
 			each(&run)
 		}
 		for len(events) > 0 {
-			events = events[f.Apply(events, heads).Taken:]
-		}
-		if lives.err != nil {
-			return lives.err
+			events = events[f.Apply(events).Taken:]
 		}
 		return ctx.Err()
 	})

@@ -86,7 +86,7 @@ func (s *source) Events(_ context.Context, filter client.EventFilter) (client.Ev
 }
 
 func (s *source) WatchWholeJobs(
-	_ context.Context, filter client.JobFilter, _ client.WatchPoint,
+	context.Context, client.JobFilter, client.WatchPoint,
 ) iter.Seq2[client.Change[plimsoll.Job], error] {
 	return func(yield func(client.Change[plimsoll.Job], error) bool) {
 		s.Lock()
@@ -97,21 +97,12 @@ func (s *source) WatchWholeJobs(
 			return
 		}
 		for _, j := range jobs {
-			wanted := len(filter.IDs) == 0 || slices.Contains(filter.IDs, j.Spec.ID)
-			if wanted && !yield(client.Change[plimsoll.Job]{Type: client.ChangePresent, Object: j}, nil) {
+			if !yield(client.Change[plimsoll.Job]{Type: client.ChangePresent, Object: j}, nil) {
 				return
 			}
 		}
 		yield(client.Change[plimsoll.Job]{Type: client.ChangeSynced}, nil)
 	}
-}
-
-func (s *source) JobPage(context.Context, client.JobFilter, string) (client.JobPage, error) {
-	return client.JobPage{}, nil
-}
-
-func (s *source) FindJob(context.Context, client.JobName) (client.FoundJob, error) {
-	return client.FoundJob{}, plimsoll.Errorf(plimsoll.CodeNotFound, "there is no such job")
 }
 
 func (s *source) Tasks(context.Context, client.TaskFilter) iter.Seq2[plimsoll.Task, error] {

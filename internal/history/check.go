@@ -60,7 +60,7 @@ func (s *Sums) Bytes() int {
 // Bytes returns about how many bytes a record takes in a page.
 func (r *Record) Bytes() int {
 	e := &r.Event
-	n := len(r.Instance) + len(e.Object) + len(e.Reference) + len(e.Message) + 32
+	n := len(r.Instance) + len(e.Object) + len(e.Reference) + len(e.Message) + e.Head.Size() + 32
 	for _, name := range slices.Sorted(maps.Keys(e.Resources)) {
 		n += len(name) + 10
 	}

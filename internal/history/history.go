@@ -63,10 +63,10 @@ type Object struct {
 type Job struct {
 	Life      int64 // number that the fold gives: one for each job that is taken in, from 1 on
 	ID        string
-	UID       plimsoll.UID      // zero if it could not be learned
-	Owner     string            // empty if it could not be learned
+	UID       plimsoll.UID      // zero if it is not known
+	Owner     string            // empty if it is not known
 	Queue     string            // full path
-	Labels    map[string]string // nil if they could not be learned
+	Labels    map[string]string // nil if they are not known
 	State     plimsoll.ChangeDetail
 	Submitted int64 // Unix nanoseconds
 	Ended     int64 // Unix nanoseconds; 0: it has not

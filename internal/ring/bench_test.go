@@ -52,6 +52,9 @@ func (l *workload) next() (submitted, bound, ended []plimsoll.Event) {
 		return turn
 	}
 	l.add(plimsoll.EventApp, plimsoll.ChangeAdd, 0, job, "", nil)
+	l.turn[len(l.turn)-1].Head = &plimsoll.JobHead{
+		UID: plimsoll.MakeUID(l.now, uint64(l.job)*7+1_000_000), Owner: fmt.Sprintf("team-%02d", l.job%40),
+	}
 	l.add(plimsoll.EventQueue, plimsoll.ChangeAdd, plimsoll.QueueApp, "root.batch", job, nil)
 	l.add(plimsoll.EventApp, plimsoll.ChangeSet, plimsoll.AppNew, job, "", nil)
 	for i := range nodes {

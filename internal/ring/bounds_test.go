@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -130,7 +131,8 @@ func TestRingEqualsASliceThroughResizes(t *testing.T) {
 				}
 				data := pack(events)
 				r.Append(first, uint64(len(events)), data)
-				model.append(first, events, len(data)+1+(len(data)+16256)/16384) // with its frame
+				frame := binary.AppendUvarint([]byte{byte(len(events))}, uint64(len(data)))
+				model.append(first, events, len(frame)+len(data))
 			}
 			ids, events := model.shown()
 			views = append(views, frozen{r.View(), ids, events})

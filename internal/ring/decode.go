@@ -45,6 +45,8 @@ type decoder struct {
 	texts     []string
 	roles     [numRoles]uint64
 	newest    [numFamilies]string
+	revision  uint64 // in the uid of the last head
+	version   byte
 }
 
 type shape struct {
@@ -86,15 +88,18 @@ func (d *decoder) batch(
 	return true, d.end()
 }
 
+// isRead reports whether this program reads a version of the form.
+func isRead(v byte) bool { return v == version || v == oldVersion }
+
 // reset begins a chunk.
 func (d *decoder) reset(data []byte) error {
 	if len(data) == 0 {
 		return malformed("it is empty")
 	}
-	if data[0] != version {
-		return malformed("it has the version %d; this program reads version %d", data[0], version)
+	if !isRead(data[0]) {
+		return malformed("it has the version %d; this program reads versions %d and %d", data[0], oldVersion, version)
 	}
-	d.data = data[1:]
+	d.data, d.version, d.revision = data[1:], data[0], 0
 	d.shapes, d.resources, d.texts = d.shapes[:0], d.resources[:0], d.texts[:0]
 	clear(d.roles[:])
 	clear(d.newest[:])
@@ -157,8 +162,64 @@ func (d *decoder) next() error {
 			return err
 		}
 	}
+	if s.flags&hasHead != 0 {
+		if d.event.Head, err = d.head(); err != nil {
+			return err
+		}
+	}
 	d.left--
 	return nil
+}
+
+// head unpacks what the event tells of a job.
+func (d *decoder) head() (*plimsoll.JobHead, error) {
+	submitted, err := d.varint()
+	if err != nil {
+		return nil, err
+	}
+	batch, err := d.varint()
+	if err != nil {
+		return nil, err
+	}
+	d.revision += uint64(batch)
+	h := &plimsoll.JobHead{UID: plimsoll.MakeUID(d.event.Time+submitted, d.revision)}
+	if h.Owner, err = d.optional(); err != nil {
+		return nil, err
+	}
+	n, err := d.uvarint()
+	if err != nil {
+		return nil, err
+	}
+	if n > uint64(len(d.data)/2) { // each takes at least two bytes
+		return nil, malformed("a job has more labels than bytes")
+	}
+	if n > 0 {
+		h.Labels = make(map[string]string, n)
+	}
+	for range n {
+		key, err := d.optional()
+		if err != nil {
+			return nil, err
+		}
+		if h.Labels[key], err = d.optional(); err != nil {
+			return nil, err
+		}
+	}
+	return h, nil
+}
+
+// optional unpacks a text of a head, which may be empty.
+func (d *decoder) optional() (string, error) {
+	is, err := d.bytes(1)
+	switch {
+	case err != nil:
+		return "", err
+	case is[0] == 0:
+		return "", nil
+	case is[0] == 1:
+		return d.text(roleHead, familyOther, maxText)
+	}
+	return "", malformed("a text of a job begins with %d", is[0])
 }
 
 func (d *decoder) readShape() error {
@@ -167,27 +228,48 @@ func (d *decoder) readShape() error {
 		return err
 	}
 	s := shape{kind: plimsoll.EventType(kind[0] % 8), change: plimsoll.ChangeType(kind[0] / 8)}
-	if kind[0] == rareKind {
+	first := kind[0]
+	if first == rareKind {
 		if kind, err = d.bytes(2); err != nil {
 			return err
 		}
 		s.kind, s.change = plimsoll.EventType(kind[0]), plimsoll.ChangeType(kind[1])
 	}
-	detail, err := d.uvarint()
-	if err != nil {
-		return err
+	switch i := int(first) - usualKind; {
+	case d.version == oldVersion || i < 0 || first == rareKind:
+		if err := d.readDetail(&s); err != nil {
+			return err
+		}
+	case i < len(usualShapes):
+		u := usualShapes[i]
+		s = shape{kind: u.kind, change: u.change, detail: u.detail, flags: u.flags}
+	default:
+		return malformed("it has a usual shape %d; this program knows %d", i, len(usualShapes))
 	}
-	s.flags = detail & (1<<numFlags - 1)
-	if detail >>= numFlags; detail > math.MaxUint16 {
-		return malformed("it has a shape that is not possible")
-	}
-	s.detail = plimsoll.ChangeDetail(detail)
 	if s.flags&hasResources != 0 {
 		if s.resources, err = d.readResources(); err != nil {
 			return err
 		}
 	}
 	d.shapes = append(d.shapes, s)
+	return nil
+}
+
+// readDetail reads the detail and the flags of a shape that is not a usual one.
+func (d *decoder) readDetail(s *shape) error {
+	flags := numFlags
+	if d.version == oldVersion {
+		flags = oldNumFlags
+	}
+	detail, err := d.uvarint()
+	if err != nil {
+		return err
+	}
+	s.flags = detail & (1<<flags - 1)
+	if detail >>= flags; detail > math.MaxUint16 {
+		return malformed("it has a shape that is not possible")
+	}
+	s.detail = plimsoll.ChangeDetail(detail)
 	return nil
 }
 

@@ -12,7 +12,12 @@ import (
 // maxText bounds an id. The longest that the vocabulary allows, a queue path, is about 1 KiB.
 const maxText = 4096
 
-const version = 1
+// version is the form that is written. Version 1 is still read: it has neither heads nor usual
+// shapes.
+const (
+	version    = 2
+	oldVersion = 1
+)
 
 // Flags of a shape: the fields that follow it in the record.
 const (
@@ -21,7 +26,9 @@ const (
 	hasMessage
 	hasResources
 	hasTime
-	numFlags = iota
+	hasHead
+	numFlags    = iota
+	oldNumFlags = numFlags - 1 // of version 1
 )
 
 // A family is the kind of object that a text names. Texts of one family often have long common
@@ -41,6 +48,8 @@ const (
 	familyMessage
 	numFamilies
 )
+
+// Texts of heads, which are owners and labels, are of the family of other texts.
 
 // numTypes bounds the event types that have a role of their own.
 const numTypes = plimsoll.NumEventTypes
@@ -62,15 +71,55 @@ var relatedFamily = [numFamilies]family{
 // usualNames are coded in one byte each. The order is part of the format.
 var usualNames = [...]string{plimsoll.CPU, plimsoll.Memory, plimsoll.Disk}
 
-// Type and change of a shape are one byte, change*8 + type, if both are below eight; otherwise
-// rareKind and a byte for each.
-const rareKind = 0xff
+// The first byte of a shape, its kind, is change*8 + type if both are below eight. From usualKind
+// on it is the number of a usual shape, which says all but the resources. Otherwise it is rareKind,
+// and a byte follows for each.
+const (
+	usualKind = 64
+	rareKind  = 0xff
+)
+
+// usual is a shape that nearly every chunk has, with the change, the detail and the flags that
+// follow from it.
+type usual struct {
+	kind   plimsoll.EventType
+	change plimsoll.ChangeType
+	detail plimsoll.ChangeDetail
+	flags  uint64
+}
+
+// usualShapes are those of the life of a job and its tasks. The order is part of the format:
+// further ones come behind.
+var usualShapes = [...]usual{
+	{plimsoll.EventApp, plimsoll.ChangeAdd, plimsoll.DetailNone, hasObject | hasHead},
+	{plimsoll.EventQueue, plimsoll.ChangeAdd, plimsoll.QueueApp, hasObject | hasReference},
+	{plimsoll.EventQueue, plimsoll.ChangeRemove, plimsoll.QueueApp, hasObject | hasReference},
+	{plimsoll.EventApp, plimsoll.ChangeSet, plimsoll.AppNew, hasObject},
+	{plimsoll.EventApp, plimsoll.ChangeSet, plimsoll.AppAccepted, hasObject},
+	{plimsoll.EventApp, plimsoll.ChangeSet, plimsoll.AppStarting, hasObject},
+	{plimsoll.EventApp, plimsoll.ChangeSet, plimsoll.AppRunning, hasObject},
+	{plimsoll.EventApp, plimsoll.ChangeSet, plimsoll.AppCompleting, hasObject},
+	{plimsoll.EventApp, plimsoll.ChangeSet, plimsoll.AppCompleted, hasObject},
+	{plimsoll.EventApp, plimsoll.ChangeSet, plimsoll.AppExpired, hasObject},
+	{plimsoll.EventApp, plimsoll.ChangeRemove, plimsoll.DetailNone, hasObject},
+	{plimsoll.EventApp, plimsoll.ChangeAdd, plimsoll.AppRequest, ofTask},
+	{plimsoll.EventApp, plimsoll.ChangeRemove, plimsoll.AppRequest, ofTask},
+	{plimsoll.EventNode, plimsoll.ChangeAdd, plimsoll.NodeAlloc, ofTask},
+	{plimsoll.EventNode, plimsoll.ChangeRemove, plimsoll.NodeAlloc, ofTask},
+	{plimsoll.EventApp, plimsoll.ChangeAdd, plimsoll.AppAlloc, ofTask},
+	{plimsoll.EventApp, plimsoll.ChangeRemove, plimsoll.AllocCancel, ofTask},
+	{plimsoll.EventApp, plimsoll.ChangeRemove, plimsoll.AllocCancel, ofTask | hasMessage},
+}
+
+// ofTask are the flags of the events of a task.
+const ofTask = hasObject | hasReference | hasResources
 
 // A role is a position in a record. A text is coded by its distance from the last text in the same
 // role.
 const (
 	roleReference = numTypes + iota // roles before it: the object, one role for each event type
 	roleMessage
+	roleHead
 	numRoles
 )
 
@@ -84,16 +133,18 @@ func typeIndex(t plimsoll.EventType) int {
 // Encoder packs events into a chunk. The zero value is ready. Its tables are reused for the next
 // chunk.
 type Encoder struct {
-	body   []byte              // packed records of this chunk
-	count  uint64              // number of events in body
-	first  int64               // time of the first event
-	last   int64               // time of the last event
-	shapes map[uint64]uint64   // shape → index in this chunk
-	blobs  map[string]uint64   // packed resources → index in this chunk
-	index  map[string]uint64   // text → index in this chunk
-	texts  []string            // Invariant: texts[index[t]] is t
-	roles  [numRoles]uint64    // index of the last text in the role
-	newest [numFamilies]string // newest text of the family in this chunk
+	body         []byte              // packed records of this chunk
+	count        uint64              // number of events in body
+	first        int64               // time of the first event
+	last         int64               // time of the last event
+	shapes       map[uint64]uint64   // shape → index in this chunk
+	blobs        map[string]uint64   // packed resources → index in this chunk
+	index        map[string]uint64   // text → index in this chunk
+	texts        []string            // Invariant: texts[index[t]] is t
+	roles        [numRoles]uint64    // index of the last text in the role
+	newest       [numFamilies]string // newest text of the family in this chunk
+	lastRevision uint64              // revision in the uid of the last head
+	keys         []string            // sorted keys of the labels that are written
 
 	// recent holds resources of this chunk or an earlier one, so that the same map is packed only
 	// once.
@@ -144,12 +195,43 @@ func (e *Encoder) Append(ev *plimsoll.Event) {
 	if flags&hasMessage != 0 {
 		e.appendText(roleMessage, familyMessage, cut(ev.Message, plimsoll.MaxEventMessage))
 	}
+	if flags&hasHead != 0 {
+		e.appendHead(ev)
+	}
+}
+
+// appendHead writes what an event tells of a job. The job was submitted at about the time of the
+// event, and the jobs of a turn in one batch.
+func (e *Encoder) appendHead(ev *plimsoll.Event) {
+	h := ev.Head
+	e.body = binary.AppendVarint(e.body, h.UID.Submitted()-ev.Time)
+	e.body = binary.AppendVarint(e.body, int64(h.UID.Revision()-e.lastRevision))
+	e.lastRevision = h.UID.Revision()
+	e.appendOptional(h.Owner)
+	e.keys = slices.AppendSeq(e.keys[:0], maps.Keys(h.Labels))
+	slices.Sort(e.keys)
+	e.body = binary.AppendUvarint(e.body, uint64(len(e.keys)))
+	for _, key := range e.keys {
+		e.appendOptional(key)
+		e.appendOptional(h.Labels[key])
+	}
+	clear(e.keys)
+}
+
+// appendOptional writes a text of a head, which may be empty.
+func (e *Encoder) appendOptional(s string) {
+	if s == "" {
+		e.body = append(e.body, 0)
+		return
+	}
+	e.body = append(e.body, 1)
+	e.appendText(roleHead, familyOther, cut(s, maxText))
 }
 
 func isBlank(ev *plimsoll.Event) bool {
 	return ev.Type == 0 && ev.Change == 0 && ev.Detail == 0 && ev.Object == "" && ev.Reference == "" &&
 		ev.Message == "" &&
-		len(ev.Resources) == 0
+		len(ev.Resources) == 0 && ev.Head == nil
 }
 
 // cut shortens s to at most limit bytes, at the end of a character.
@@ -183,6 +265,9 @@ func (e *Encoder) appendShape(ev *plimsoll.Event) (flags uint64) {
 	if ev.Time != e.last {
 		flags |= hasTime
 	}
+	if ev.Head != nil {
+		flags |= hasHead
+	}
 	var resources, resourceCode uint64
 	var blob string
 	if ev.Resources != nil {
@@ -192,19 +277,25 @@ func (e *Encoder) appendShape(ev *plimsoll.Event) (flags uint64) {
 			resourceCode = resources + 1
 		}
 	}
-	// no chunk has 2^27 different resources
-	key := uint64(ev.Type) | uint64(ev.Change)<<8 | uint64(ev.Detail)<<16 | flags<<32 | resources<<37
+	// no chunk has 2^26 different resources
+	key := uint64(ev.Type) | uint64(ev.Change)<<8 | uint64(ev.Detail)<<16 | flags<<32 | resources<<38
 	if i, ok := e.shapes[key]; ok {
 		e.body = binary.AppendUvarint(e.body, i+1)
 		return flags
 	}
 	e.shapes[key] = uint64(len(e.shapes))
-	if ev.Type < 8 && ev.Change < 8 {
+	i := slices.Index(usualShapes[:], usual{ev.Type, ev.Change, ev.Detail, flags})
+	switch {
+	case i >= 0:
+		e.body = append(e.body, 0, usualKind+byte(i))
+	case ev.Type < 8 && ev.Change < 8:
 		e.body = append(e.body, 0, byte(ev.Change)*8+byte(ev.Type))
-	} else {
+	default:
 		e.body = append(e.body, 0, rareKind, byte(ev.Type), byte(ev.Change))
 	}
-	e.body = binary.AppendUvarint(e.body, uint64(ev.Detail)<<numFlags|flags)
+	if i < 0 {
+		e.body = binary.AppendUvarint(e.body, uint64(ev.Detail)<<numFlags|flags)
+	}
 	if flags&hasResources != 0 {
 		e.body = binary.AppendUvarint(e.body, resourceCode)
 		e.body = append(e.body, blob...)
@@ -358,7 +449,7 @@ func (e *Encoder) Reset() {
 	clear(e.texts)
 	clear(e.newest[:])
 	clear(e.roles[:])
-	e.texts, e.body, e.count = e.texts[:0], e.body[:0], 0
+	e.texts, e.body, e.count, e.lastRevision = e.texts[:0], e.body[:0], 0, 0
 	e.chunk++
 }
 

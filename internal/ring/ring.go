@@ -302,7 +302,7 @@ func (s segment) chunk(offset int, first uint64) (c Chunk, size int) {
 // Time returns the time of the first event of a chunk in Unix nanoseconds; ok is false if the chunk
 // is malformed.
 func (c Chunk) Time() (at int64, ok bool) {
-	if len(c.Data) == 0 || c.Data[0] != version {
+	if len(c.Data) == 0 || !isRead(c.Data[0]) {
 		return 0, false
 	}
 	_, n := binary.Uvarint(c.Data[1:])

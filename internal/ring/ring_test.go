@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -37,6 +38,16 @@ func drawEvent(t *rapid.T) plimsoll.Event {
 	if rapid.Bool().Draw(t, "resources") {
 		names := rapid.SampledFrom([]string{"cpu", "memory", "nvidia.com/gpu", ""})
 		ev.Resources = rapid.MapOfN(names, rapid.Int64(), 0, 3).Draw(t, "amounts")
+	}
+	if rapid.Bool().Draw(t, "head") {
+		texts := rapid.OneOf(rapid.SampledFrom([]string{"", "alice", "team"}), rapid.String())
+		at := rapid.OneOf(rapid.Just(ev.Time), rapid.Int64()).Draw(t, "submitted")
+		ev.Head = &plimsoll.JobHead{
+			UID: plimsoll.MakeUID(at, rapid.Uint64().Draw(t, "revision")), Owner: texts.Draw(t, "owner"),
+		}
+		if labels := rapid.MapOfN(texts, texts, 0, 3).Draw(t, "labels"); len(labels) > 0 {
+			ev.Head.Labels = labels
+		}
 	}
 	if isBlank(&ev) {
 		ev.Object = "job"
@@ -452,5 +463,32 @@ func TestEventsAreSmall(t *testing.T) {
 		if perEvent := float64(size) / float64(count(test.turns)); perEvent > test.atMost {
 			t.Errorf("%s: %.1f bytes an event, want at most %.0f", test.name, perEvent, test.atMost)
 		}
+	}
+}
+
+// A chunk of version 1, as it was written: a job of two tasks, and an event with unknown numbers.
+const oldChunk = "01138080d0e2c6bfce972f001201010010706970656c696e652d303030303030300014a36504000a726f6f742e62" +
+	"6174636806000ae132060012ab32000300e8070280808080080180808040060110072e6d61696e2e30040602160131000a81330600" +
+	"13fb4b0180c8e50603000a6e6f64652d30343737340700128b32010606001aab320106060013eb4b01030703313533080706060806" +
+	"06000aa13306001bfb4b0180c8e5060707001a8b7d010606001beb4b0108080c0606000a81340600ff090895af01f58f9bf0c6bfce" +
+	"972f000001780500016d"
+
+// Stores have chunks of older versions.
+func TestOlderVersionsAreRead(t *testing.T) {
+	data, err := hex.DecodeString(oldChunk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	submitted, bound, ended := newWorkload(2).next()
+	want := slices.Concat(submitted, bound, ended, []plimsoll.Event{
+		{Type: 9, Change: 8, Detail: 700, Time: 5, Object: "x", Message: "m"},
+	})
+	want[0].Head = nil
+	got, err := unpack(data)
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Error(err, diff)
+	}
+	if at, ok := (Chunk{Data: data}).Time(); !ok || at != want[0].Time {
+		t.Errorf("the time of the chunk is %d, %t", at, ok)
 	}
 }

@@ -154,6 +154,7 @@ func fixed(t reflect.Type) int {
 			sum += lengthPrefix + plimsoll.UIDText
 		case reflect.String, reflect.Slice, reflect.Map:
 			sum += lengthPrefix
+		case reflect.Pointer: // the caller adds what it points to
 		default:
 			sum += most
 		}
@@ -207,7 +208,7 @@ func GroupStatus(name, waitQueue, waitResource, waitKnown string) int {
 }
 
 // Event bounds an event without its resources, which package ring writes once in a batch; Of
-// bounds those. The arguments are all texts of the event.
+// bounds those, and JobHead.Size a head. The arguments are all texts of the event.
 func Event(object, reference, message string) int {
 	return eventFixed + len(object) + len(reference) + len(message)
 }

@@ -2,6 +2,7 @@ package size_test
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -202,14 +203,21 @@ func TestBoundOfEventsCountsEveryField(t *testing.T) {
 	const events = 1000
 	for i := range events {
 		e := filled[plimsoll.Event](f)
-		for _, text := range []*string{&e.Object, &e.Reference, &e.Message} {
-			*text = fmt.Sprintf("%x", f.texts) + *text // no two texts share a prefix
+		unique := func(text string) string { // no two texts share a prefix
 			f.texts++
+			return fmt.Sprintf("%x", f.texts) + text
+		}
+		e.Object, e.Reference, e.Message = unique(e.Object), unique(e.Reference), unique(e.Message)
+		e.Head.UID = plimsoll.MakeUID(0, 1<<63*uint64(i%2))
+		e.Head.Owner = unique(e.Head.Owner)
+		for key, value := range maps.Clone(e.Head.Labels) {
+			delete(e.Head.Labels, key)
+			e.Head.Labels[unique(key)] = unique(value)
 		}
 		e.Detail -= plimsoll.ChangeDetail(i)
 		e.Time = math.MinInt64 >> (i % 2)
 		enc.Append(e)
-		bound += size.Event(e.Object, e.Reference, e.Message) + size.Of(e.Resources)
+		bound += size.Event(e.Object, e.Reference, e.Message) + size.Of(e.Resources) + e.Head.Size()
 	}
 	near(t, "Event", bound/events, len(enc.Finish(nil))/events)
 }

@@ -388,7 +388,7 @@ func (s *State) emit(e plimsoll.Event) {
 	}
 	e.Time = s.at
 	s.dirty.events = append(s.dirty.events, e)
-	s.dirty.bytes += size.Event(e.Object, e.Reference, e.Message)
+	s.dirty.bytes += size.Event(e.Object, e.Reference, e.Message) + e.Head.Size()
 }
 
 func (s *State) emitApp(

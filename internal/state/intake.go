@@ -42,11 +42,18 @@ func (s *State) Submit(spec *plimsoll.JobSpec, replace bool) (*Job, error) {
 	s.countUsage(j)
 	s.markSpec(j)
 	s.markStatus(j, true)
-	s.emitApp(j, plimsoll.ChangeAdd, plimsoll.DetailNone, "", nil, "")
+	s.emit(plimsoll.Event{
+		Type: plimsoll.EventApp, Change: plimsoll.ChangeAdd, Object: j.Spec.ID, Head: headOf(j.UID, j.Spec),
+	})
 	s.setJobState(j, jobSubmitted)
 	s.emitQueue(j.Queue, plimsoll.ChangeAdd, plimsoll.QueueApp, j.Spec.ID, nil, "")
 	s.scheduleGrowth(j)
 	return j, nil
+}
+
+// headOf returns what the first event of a job tells of it.
+func headOf(uid plimsoll.UID, spec *plimsoll.JobSpec) *plimsoll.JobHead {
+	return &plimsoll.JobHead{UID: uid, Owner: spec.Owner, Labels: spec.Labels}
 }
 
 // examine makes all checks of a job before it is taken in. The order:

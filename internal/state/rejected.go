@@ -55,8 +55,14 @@ func (s *State) reject(spec *plimsoll.JobSpec, in *intake, why error) {
 	s.addRejected(r, in.bytes)
 	s.dirty.rejected = append(s.dirty.rejected, r)
 	s.dirty.bytes += in.bytes + rejectedBytes(r)
-	s.emitRejected(r, plimsoll.ChangeAdd, plimsoll.DetailNone, "")
-	s.emitRejected(r, plimsoll.ChangeRemove, plimsoll.AppReject, r.status.Reason)
+	s.emit(plimsoll.Event{
+		Type: plimsoll.EventApp, Change: plimsoll.ChangeAdd, Object: r.spec.ID,
+		Head: headOf(r.status.UID, r.spec),
+	})
+	s.emit(plimsoll.Event{
+		Type: plimsoll.EventApp, Change: plimsoll.ChangeRemove, Detail: plimsoll.AppReject, Object: r.spec.ID,
+		Message: r.status.Reason,
+	})
 }
 
 // rejectedBytes bounds the status of a rejected job in a batch.
@@ -66,14 +72,6 @@ func rejectedBytes(r *rejectedJob) int {
 		sum += size.GroupStatus(r.status.Groups[i].Name, "", "", "")
 	}
 	return sum
-}
-
-func (s *State) emitRejected(
-	r *rejectedJob, change plimsoll.ChangeType, detail plimsoll.ChangeDetail, message string,
-) {
-	s.emit(plimsoll.Event{
-		Type: plimsoll.EventApp, Change: change, Detail: detail, Object: r.spec.ID, Message: message,
-	})
 }
 
 // addRejected adds a row. encoded is the size of its specification in a batch.

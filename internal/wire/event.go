@@ -18,6 +18,7 @@ func EventToProto(e *plimsoll.Event) *pb.Event {
 		Reference: text(e.Reference),
 		Resources: resourcesToProto(e.Resources),
 		Message:   text(e.Message),
+		Head:      headToProto(e.Head),
 	}
 }
 
@@ -29,6 +30,7 @@ func EventFromProto(m *pb.Event) plimsoll.Event {
 		Reference: m.GetReference(),
 		Resources: resourcesFromProto(m.GetResources()),
 		Message:   m.GetMessage(),
+		Head:      headFromProto(m.GetHead()),
 	}
 	if n := m.GetType(); n >= 0 && n <= math.MaxUint8 {
 		e.Type = plimsoll.EventType(n)
@@ -40,4 +42,19 @@ func EventFromProto(m *pb.Event) plimsoll.Event {
 		e.Detail = plimsoll.ChangeDetail(d)
 	}
 	return e
+}
+
+// headToProto converts the head of a job; nil: there is none.
+func headToProto(h *plimsoll.JobHead) *pb.JobHead {
+	if h == nil {
+		return nil
+	}
+	return &pb.JobHead{Uid: h.UID.Text(), Owner: text(h.Owner), Labels: textMapToProto(h.Labels)}
+}
+
+func headFromProto(m *pb.JobHead) *plimsoll.JobHead {
+	if m == nil {
+		return nil
+	}
+	return &plimsoll.JobHead{UID: UIDFromText(m.GetUid()), Owner: m.GetOwner(), Labels: textMapFromProto(m.GetLabels())}
 }

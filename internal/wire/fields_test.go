@@ -70,6 +70,7 @@ var places = map[string]place{
 		"",
 	},
 	"Job":     {"Job", "objects.proto", "JobToProto and JobFromProto in job.go", ""},
+	"JobHead": {"JobHead", "objects.proto", "headToProto and headFromProto in event.go", "; package ring"},
 	"JobSpec": {"JobSpec", "objects.proto", "JobSpecToProto and JobSpecFromProto in job.go", jobFile},
 	"JobStep": {
 		"JobStep", "objects.proto",

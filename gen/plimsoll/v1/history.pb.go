@@ -853,9 +853,9 @@ type HistoryJob struct {
 	Life int64 `protobuf:"varint,1,opt,name=life,proto3" json:"life,omitempty"`
 	// Id of the job.
 	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	// Uid of the job; empty: it could not be learned.
+	// Uid of the job; empty: it is not known.
 	Uid string `protobuf:"bytes,3,opt,name=uid,proto3" json:"uid,omitempty"`
-	// Who submitted it; empty: it could not be learned.
+	// Who submitted it; empty: it is not known.
 	Owner string `protobuf:"bytes,4,opt,name=owner,proto3" json:"owner,omitempty"`
 	// Full path.
 	Queue string `protobuf:"bytes,5,opt,name=queue,proto3" json:"queue,omitempty"`
@@ -1095,7 +1095,7 @@ type JobAt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id of the job.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Who submitted it; empty: it could not be learned.
+	// Who submitted it; empty: it is not known.
 	Owner string `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
 	// Full path.
 	Queue string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`

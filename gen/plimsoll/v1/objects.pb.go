@@ -3896,7 +3896,9 @@ type Event struct {
 	// The resources that changed, if any did.
 	Resources *Resources `protobuf:"bytes,7,opt,name=resources,proto3" json:"resources,omitempty"`
 	// The event in words; may be empty.
-	Message       string `protobuf:"bytes,8,opt,name=message,proto3" json:"message,omitempty"`
+	Message string `protobuf:"bytes,8,opt,name=message,proto3" json:"message,omitempty"`
+	// Of the event that takes a job in, APP ADD DETAILS_NONE; an event of an older version has none.
+	Head          *JobHead `protobuf:"bytes,9,opt,name=head,proto3" json:"head,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3987,6 +3989,77 @@ func (x *Event) GetMessage() string {
 	return ""
 }
 
+func (x *Event) GetHead() *JobHead {
+	if x != nil {
+		return x.Head
+	}
+	return nil
+}
+
+// What stays the same for as long as a job lives.
+type JobHead struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Uid of the job, as text.
+	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Who submitted it.
+	Owner string `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
+	// Labels of its specification.
+	Labels        map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobHead) Reset() {
+	*x = JobHead{}
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobHead) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobHead) ProtoMessage() {}
+
+func (x *JobHead) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobHead.ProtoReflect.Descriptor instead.
+func (*JobHead) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *JobHead) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *JobHead) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *JobHead) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
 // An error for a caller, with the action to take.
 type Error struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -4004,7 +4077,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[34]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4016,7 +4089,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[34]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4029,7 +4102,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{34}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Error) GetCode() string {
@@ -4380,7 +4453,7 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	" \x01(\x05R\awaiting\x12\x14\n" +
 	"\x05tasks\x18\v \x01(\x03R\x05tasks\x12\x1b\n" +
 	"\tmax_tasks\x18\f \x01(\x05R\bmaxTasks\x12!\n" +
-	"\fjobs_waiting\x18\r \x01(\x05R\vjobsWaiting\"\xe5\x01\n" +
+	"\fjobs_waiting\x18\r \x01(\x05R\vjobsWaiting\"\x8f\x02\n" +
 	"\x05Event\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\x05R\x04type\x12\x16\n" +
 	"\x06change\x18\x02 \x01(\x05R\x06change\x12\x16\n" +
@@ -4389,7 +4462,15 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x06object\x18\x05 \x01(\tR\x06object\x12\x1c\n" +
 	"\treference\x18\x06 \x01(\tR\treference\x124\n" +
 	"\tresources\x18\a \x01(\v2\x16.plimsoll.v1.ResourcesR\tresources\x12\x18\n" +
-	"\amessage\x18\b \x01(\tR\amessage\"s\n" +
+	"\amessage\x18\b \x01(\tR\amessage\x12(\n" +
+	"\x04head\x18\t \x01(\v2\x14.plimsoll.v1.JobHeadR\x04head\"\xa6\x01\n" +
+	"\aJobHead\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x14\n" +
+	"\x05owner\x18\x02 \x01(\tR\x05owner\x128\n" +
+	"\x06labels\x18\x03 \x03(\v2 .plimsoll.v1.JobHead.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"s\n" +
 	"\x05Error\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x0e\n" +
 	"\x02op\x18\x02 \x01(\tR\x02op\x12\x14\n" +
@@ -4509,7 +4590,7 @@ func file_plimsoll_v1_objects_proto_rawDescGZIP() []byte {
 }
 
 var file_plimsoll_v1_objects_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
-var file_plimsoll_v1_objects_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_plimsoll_v1_objects_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_plimsoll_v1_objects_proto_goTypes = []any{
 	(JobState)(0),         // 0: plimsoll.v1.JobState
 	(RetryKind)(0),        // 1: plimsoll.v1.RetryKind
@@ -4556,45 +4637,47 @@ var file_plimsoll_v1_objects_proto_goTypes = []any{
 	(*QueueConfig)(nil),   // 42: plimsoll.v1.QueueConfig
 	(*QueueStatus)(nil),   // 43: plimsoll.v1.QueueStatus
 	(*Event)(nil),         // 44: plimsoll.v1.Event
-	(*Error)(nil),         // 45: plimsoll.v1.Error
-	nil,                   // 46: plimsoll.v1.Resources.AmountsEntry
-	nil,                   // 47: plimsoll.v1.PlatformRange.MinEntry
-	nil,                   // 48: plimsoll.v1.PlatformRange.MaxEntry
-	nil,                   // 49: plimsoll.v1.Constraints.TraitsEntry
-	nil,                   // 50: plimsoll.v1.Constraints.ClassEntry
-	nil,                   // 51: plimsoll.v1.GroupSpec.EnvEntry
-	nil,                   // 52: plimsoll.v1.JobSpec.LabelsEntry
-	nil,                   // 53: plimsoll.v1.NodeFacts.TraitsEntry
-	nil,                   // 54: plimsoll.v1.NodeFacts.NetworksEntry
-	nil,                   // 55: plimsoll.v1.NodeFacts.ReserveEntry
-	nil,                   // 56: plimsoll.v1.NodeFacts.OverprovisionEntry
-	nil,                   // 57: plimsoll.v1.Node.AttributesEntry
+	(*JobHead)(nil),       // 45: plimsoll.v1.JobHead
+	(*Error)(nil),         // 46: plimsoll.v1.Error
+	nil,                   // 47: plimsoll.v1.Resources.AmountsEntry
+	nil,                   // 48: plimsoll.v1.PlatformRange.MinEntry
+	nil,                   // 49: plimsoll.v1.PlatformRange.MaxEntry
+	nil,                   // 50: plimsoll.v1.Constraints.TraitsEntry
+	nil,                   // 51: plimsoll.v1.Constraints.ClassEntry
+	nil,                   // 52: plimsoll.v1.GroupSpec.EnvEntry
+	nil,                   // 53: plimsoll.v1.JobSpec.LabelsEntry
+	nil,                   // 54: plimsoll.v1.NodeFacts.TraitsEntry
+	nil,                   // 55: plimsoll.v1.NodeFacts.NetworksEntry
+	nil,                   // 56: plimsoll.v1.NodeFacts.ReserveEntry
+	nil,                   // 57: plimsoll.v1.NodeFacts.OverprovisionEntry
+	nil,                   // 58: plimsoll.v1.Node.AttributesEntry
+	nil,                   // 59: plimsoll.v1.JobHead.LabelsEntry
 }
 var file_plimsoll_v1_objects_proto_depIdxs = []int32{
-	46, // 0: plimsoll.v1.Resources.amounts:type_name -> plimsoll.v1.Resources.AmountsEntry
+	47, // 0: plimsoll.v1.Resources.amounts:type_name -> plimsoll.v1.Resources.AmountsEntry
 	1,  // 1: plimsoll.v1.RetryPolicy.kind:type_name -> plimsoll.v1.RetryKind
-	47, // 2: plimsoll.v1.PlatformRange.min:type_name -> plimsoll.v1.PlatformRange.MinEntry
-	48, // 3: plimsoll.v1.PlatformRange.max:type_name -> plimsoll.v1.PlatformRange.MaxEntry
-	49, // 4: plimsoll.v1.Constraints.traits:type_name -> plimsoll.v1.Constraints.TraitsEntry
+	48, // 2: plimsoll.v1.PlatformRange.min:type_name -> plimsoll.v1.PlatformRange.MinEntry
+	49, // 3: plimsoll.v1.PlatformRange.max:type_name -> plimsoll.v1.PlatformRange.MaxEntry
+	50, // 4: plimsoll.v1.Constraints.traits:type_name -> plimsoll.v1.Constraints.TraitsEntry
 	17, // 5: plimsoll.v1.Constraints.networks:type_name -> plimsoll.v1.NetworkChoice
 	14, // 6: plimsoll.v1.Constraints.platform:type_name -> plimsoll.v1.PlatformRange
 	15, // 7: plimsoll.v1.Constraints.near:type_name -> plimsoll.v1.Selector
 	15, // 8: plimsoll.v1.Constraints.far:type_name -> plimsoll.v1.Selector
 	16, // 9: plimsoll.v1.Constraints.spread:type_name -> plimsoll.v1.Spread
 	7,  // 10: plimsoll.v1.Constraints.reservoir:type_name -> plimsoll.v1.ReservoirUse
-	50, // 11: plimsoll.v1.Constraints.class:type_name -> plimsoll.v1.Constraints.ClassEntry
+	51, // 11: plimsoll.v1.Constraints.class:type_name -> plimsoll.v1.Constraints.ClassEntry
 	15, // 12: plimsoll.v1.Preferences.near:type_name -> plimsoll.v1.Selector
 	15, // 13: plimsoll.v1.Preferences.far:type_name -> plimsoll.v1.Selector
 	16, // 14: plimsoll.v1.Preferences.spread:type_name -> plimsoll.v1.Spread
 	8,  // 15: plimsoll.v1.Preferences.strategy:type_name -> plimsoll.v1.Strategy
-	51, // 16: plimsoll.v1.GroupSpec.env:type_name -> plimsoll.v1.GroupSpec.EnvEntry
+	52, // 16: plimsoll.v1.GroupSpec.env:type_name -> plimsoll.v1.GroupSpec.EnvEntry
 	11, // 17: plimsoll.v1.GroupSpec.resources:type_name -> plimsoll.v1.Resources
 	12, // 18: plimsoll.v1.GroupSpec.retry:type_name -> plimsoll.v1.RetryPolicy
 	18, // 19: plimsoll.v1.GroupSpec.constraints:type_name -> plimsoll.v1.Constraints
 	19, // 20: plimsoll.v1.GroupSpec.preferences:type_name -> plimsoll.v1.Preferences
 	6,  // 21: plimsoll.v1.GroupSpec.class:type_name -> plimsoll.v1.Class
 	22, // 22: plimsoll.v1.OutputSummary.refusals:type_name -> plimsoll.v1.OutputRefusal
-	52, // 23: plimsoll.v1.JobSpec.labels:type_name -> plimsoll.v1.JobSpec.LabelsEntry
+	53, // 23: plimsoll.v1.JobSpec.labels:type_name -> plimsoll.v1.JobSpec.LabelsEntry
 	20, // 24: plimsoll.v1.JobSpec.groups:type_name -> plimsoll.v1.GroupSpec
 	25, // 25: plimsoll.v1.GroupStatus.counts:type_name -> plimsoll.v1.TaskCounts
 	2,  // 26: plimsoll.v1.GroupStatus.wait_code:type_name -> plimsoll.v1.WaitCode
@@ -4610,12 +4693,12 @@ var file_plimsoll_v1_objects_proto_depIdxs = []int32{
 	32, // 36: plimsoll.v1.Task.earlier:type_name -> plimsoll.v1.NodeAttempts
 	31, // 37: plimsoll.v1.Task.attempts:type_name -> plimsoll.v1.Attempt
 	4,  // 38: plimsoll.v1.Attempt.result:type_name -> plimsoll.v1.TaskResult
-	53, // 39: plimsoll.v1.NodeFacts.traits:type_name -> plimsoll.v1.NodeFacts.TraitsEntry
-	54, // 40: plimsoll.v1.NodeFacts.networks:type_name -> plimsoll.v1.NodeFacts.NetworksEntry
-	55, // 41: plimsoll.v1.NodeFacts.reserve:type_name -> plimsoll.v1.NodeFacts.ReserveEntry
-	56, // 42: plimsoll.v1.NodeFacts.overprovision:type_name -> plimsoll.v1.NodeFacts.OverprovisionEntry
+	54, // 39: plimsoll.v1.NodeFacts.traits:type_name -> plimsoll.v1.NodeFacts.TraitsEntry
+	55, // 40: plimsoll.v1.NodeFacts.networks:type_name -> plimsoll.v1.NodeFacts.NetworksEntry
+	56, // 41: plimsoll.v1.NodeFacts.reserve:type_name -> plimsoll.v1.NodeFacts.ReserveEntry
+	57, // 42: plimsoll.v1.NodeFacts.overprovision:type_name -> plimsoll.v1.NodeFacts.OverprovisionEntry
 	11, // 43: plimsoll.v1.Node.capacity:type_name -> plimsoll.v1.Resources
-	57, // 44: plimsoll.v1.Node.attributes:type_name -> plimsoll.v1.Node.AttributesEntry
+	58, // 44: plimsoll.v1.Node.attributes:type_name -> plimsoll.v1.Node.AttributesEntry
 	5,  // 45: plimsoll.v1.Node.mode:type_name -> plimsoll.v1.NodeMode
 	33, // 46: plimsoll.v1.Node.facts:type_name -> plimsoll.v1.NodeFacts
 	34, // 47: plimsoll.v1.Node.gate:type_name -> plimsoll.v1.NodeGate
@@ -4631,13 +4714,15 @@ var file_plimsoll_v1_objects_proto_depIdxs = []int32{
 	11, // 57: plimsoll.v1.QueueStatus.allocated:type_name -> plimsoll.v1.Resources
 	11, // 58: plimsoll.v1.QueueStatus.pending:type_name -> plimsoll.v1.Resources
 	11, // 59: plimsoll.v1.Event.resources:type_name -> plimsoll.v1.Resources
-	13, // 60: plimsoll.v1.Constraints.TraitsEntry.value:type_name -> plimsoll.v1.Trait
-	13, // 61: plimsoll.v1.NodeFacts.TraitsEntry.value:type_name -> plimsoll.v1.Trait
-	62, // [62:62] is the sub-list for method output_type
-	62, // [62:62] is the sub-list for method input_type
-	62, // [62:62] is the sub-list for extension type_name
-	62, // [62:62] is the sub-list for extension extendee
-	0,  // [0:62] is the sub-list for field type_name
+	45, // 60: plimsoll.v1.Event.head:type_name -> plimsoll.v1.JobHead
+	59, // 61: plimsoll.v1.JobHead.labels:type_name -> plimsoll.v1.JobHead.LabelsEntry
+	13, // 62: plimsoll.v1.Constraints.TraitsEntry.value:type_name -> plimsoll.v1.Trait
+	13, // 63: plimsoll.v1.NodeFacts.TraitsEntry.value:type_name -> plimsoll.v1.Trait
+	64, // [64:64] is the sub-list for method output_type
+	64, // [64:64] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_objects_proto_init() }
@@ -4651,7 +4736,7 @@ func file_plimsoll_v1_objects_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_objects_proto_rawDesc), len(file_plimsoll_v1_objects_proto_rawDesc)),
 			NumEnums:      11,
-			NumMessages:   47,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

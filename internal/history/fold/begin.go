@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/history"
 )
 
 // Snapshot is made of lists of the cluster: of all queues, then nodes, jobs, and the tasks that
@@ -54,7 +55,9 @@ func (s *Snapshot) AddJob(is *plimsoll.Job) {
 		f.remove(old)
 	}
 	j := f.newJob(st.ID, 0, st.Submitted)
-	f.learn(j, headOf(is))
+	f.learn(j, &history.Job{
+		UID: st.UID, Owner: st.Owner, Queue: st.Queue, Labels: is.Spec.Labels, Submitted: st.Submitted,
+	})
 	j.State, j.Ended, j.queued, j.early = details[st.State], st.Finished, !st.State.Ended(), true
 	for i := range is.Spec.Groups {
 		f.groupOf(j, is.Spec.Groups[i].Name, is.Spec.Groups[i].Resources)

@@ -51,7 +51,7 @@ func TestALateFoldCountsFromItsBeginning(t *testing.T) {
 		listedTask{5, 101 * second, 102 * second}, // is requested and bound in between
 		listedTask{6, 2 * second, 100 * second},   // is bound in the last turn before, or the first
 	), 100*second), newHistory()
-	h.apply(t, f, nil, all(
+	h.apply(t, f, all(
 		bound(100*second, "j.g.6", "n"), requested(101*second, "j.g.5"), bound(102*second, "j.g.5", "n"),
 		ended(104*second, "j.g.3", "n", plimsoll.ResultSucceeded), // is not in the list any more
 		bound(105*second, "j.g.1", "n"),
@@ -83,11 +83,11 @@ func TestALateFoldCountsWhatNoEventTells(t *testing.T) {
 	if tasks := slices.Collect(f.Tasks("j")); len(tasks) != 1 || !tasks[0].Allocated || tasks[0].Node != "n" {
 		t.Errorf("the task is not on its node: %+v", tasks)
 	}
-	h.apply(t, f, nil, requested(120*second, "j.g.1")...)
+	h.apply(t, f, requested(120*second, "j.g.1")...)
 	if got := h.seconds(0); got != 0 {
 		t.Errorf("%v s are counted before the allocation", got)
 	}
-	h.apply(t, f, nil, requested(170*second, "j.g.2")...)
+	h.apply(t, f, requested(170*second, "j.g.2")...)
 	if got := h.seconds(0); got != 10 {
 		t.Errorf("%v s are counted, want 10", got)
 	}
@@ -96,7 +96,7 @@ func TestALateFoldCountsWhatNoEventTells(t *testing.T) {
 // A job whose events go on, and that no list has shown, was there and is gone.
 func TestAJobThatIsInNoListIsOneWithoutAnOwner(t *testing.T) {
 	f, h := fold.Begin(fold.NewSnapshot(), 100*second), newHistory()
-	h.apply(t, f, nil, all(
+	h.apply(t, f, all(
 		ended(110*second, "old.g.0", "n", plimsoll.ResultSucceeded), removed(120*second, "old"),
 	)...)
 	if got := h.seconds(1); got != 10 || h.jobs[1].ID != "old" || h.jobs[1].Owner != "" {
@@ -109,22 +109,19 @@ func TestAJobThatIsInNoListIsOneWithoutAnOwner(t *testing.T) {
 
 // The gap goes from 50 s to 100 s.
 func TestAGapIsCountedThroughForTasksThatAreLeft(t *testing.T) {
-	uid := plimsoll.MakeUID(second, 1)
-	heads := func(int64, *plimsoll.Event) (history.Job, bool) {
-		return history.Job{UID: uid, Owner: "alice", Queue: plimsoll.DefaultQueue, Submitted: second}, true
-	}
+	uid := plimsoll.MakeUID(second+1, 1)
 	f, h := fold.New(), newHistory()
-	h.apply(t, f, heads, all(
-		node(second, "n"), submitted(second, "j"), requested(second, "j.g.0"), requested(second, "j.g.1"),
+	h.apply(t, f, all(
+		node(second, "n"), of("alice", submitted(second, "j")), requested(second, "j.g.0"), requested(second, "j.g.1"),
 		requested(second, "j.g.3"), bound(40*second, "j.g.0", "n"), bound(40*second, "j.g.1", "n"),
-		submitted(45*second, "k"), requested(45*second, "k.g.0"), bound(50*second, "k.g.0", "n"),
+		of("alice", submitted(45*second, "k")), requested(45*second, "k.g.0"), bound(50*second, "k.g.0", "n"),
 	)...)
 	f.Gap(snapshot(uid,
 		listedTask{0, second, 40 * second}, // was open before, and is
 		listedTask{2, second, 70 * second}, // is new
 		listedTask{3, second, 0},           // waits all the time
 	), 100*second)
-	h.apply(t, f, heads, all(
+	h.apply(t, f, all(
 		bound(110*second, "j.g.3", "n"), ended(120*second, "j.g.0", "n", plimsoll.ResultSucceeded),
 	)...)
 	if got, want := h.seconds(1), float64(80+60+20+10); got != want {
@@ -167,7 +164,7 @@ func TestTheViewShowsEachSwitch(t *testing.T) {
 		queueSet(plimsoll.QueueType, "leaf queue: false", nil),
 		queueSet(plimsoll.QueueMax, "", small),
 		queueSet(plimsoll.QueueConfigured, "draining: true", nil),
-	}), nil)
+	}))
 	want := &fold.View{
 		Nodes: []fold.Node{{ID: "n", Capacity: small, Allocated: plimsoll.Resources{}, Closed: true}},
 		Queues: []fold.Queue{

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/plimsoll-dev/plimsoll"
-	"github.com/plimsoll-dev/plimsoll/internal/history"
 	"github.com/plimsoll-dev/plimsoll/internal/history/fold"
 )
 
@@ -14,7 +13,7 @@ import (
 func round(at int64, jobs, tasks int) (events []plimsoll.Event) {
 	for i := range jobs {
 		id := fmt.Sprintf("job-%d-%d", at, i)
-		events = append(events, submitted(at, id)...)
+		events = append(events, of("alice", submitted(at, id))...)
 		for k := range tasks {
 			events = append(events, requested(at, plimsoll.TaskID(id, "g", int32(k)))...)
 		}
@@ -32,19 +31,12 @@ func round(at int64, jobs, tasks int) (events []plimsoll.Event) {
 	return events
 }
 
-func heads(life int64, e *plimsoll.Event) (history.Job, bool) {
-	return history.Job{
-		UID: plimsoll.MakeUID(e.Time, uint64(life)), Owner: "alice", Queue: plimsoll.DefaultQueue,
-		Labels: map[string]string{"project": "p1"}, Submitted: e.Time,
-	}, true
-}
-
 // large returns a fold of jobs with tasks on nodes.
 func large(jobs, tasks int) *fold.Fold {
 	f := fold.New()
 	apply := func(events []plimsoll.Event) {
 		for len(events) > 0 {
-			events = events[f.Apply(events, heads).Taken:]
+			events = events[f.Apply(events).Taken:]
 		}
 	}
 	for i := range 1000 {
@@ -52,7 +44,7 @@ func large(jobs, tasks int) *fold.Fold {
 	}
 	for i := range jobs {
 		id, at := fmt.Sprint("job", i), int64(i+1)*second/10
-		events := submitted(at, id)
+		events := of("alice", submitted(at, id))
 		for k := range tasks {
 			task := plimsoll.TaskID(id, "main", int32(k))
 			at += 1_234_567
@@ -74,7 +66,7 @@ func BenchmarkApply(b *testing.B) {
 			b.ReportAllocs()
 			for left := b.N; left > 0; {
 				for at := 0; at < len(events) && left > 0; {
-					n := f.Apply(events[at:min(at+5000, len(events), at+left)], heads).Taken
+					n := f.Apply(events[at:min(at+5000, len(events), at+left)]).Taken
 					at, left = at+n, left-n
 				}
 				b.StopTimer()

@@ -23,10 +23,10 @@ func busy(at int64, from, jobs int) (events []plimsoll.Event) {
 // rollups however many tasks run.
 func TestOpenAllocationsAreCountedNowAndThen(t *testing.T) {
 	f, h := fold.New(), newHistory()
-	h.apply(t, f, nil, all(node(0, "n"), busy(0, 0, 1000))...)
+	h.apply(t, f, all(node(0, "n"), busy(0, 0, 1000))...)
 	tick := func(at int64) int {
 		before := h.seconds(0)
-		h.apply(t, f, nil, plimsoll.Event{
+		h.apply(t, f, plimsoll.Event{
 			Type: plimsoll.EventNode, Change: plimsoll.ChangeSet, Detail: plimsoll.NodeReady, Time: at, Object: "n",
 		})
 		return int(h.seconds(0) - before)
@@ -46,18 +46,21 @@ func TestOpenAllocationsAreCountedNowAndThen(t *testing.T) {
 // the next calls make the rest.
 func TestACallMakesNoMoreThanFits(t *testing.T) {
 	f, h := fold.New(), newHistory()
-	heads := func(life int64, e *plimsoll.Event) (history.Job, bool) {
-		labels := map[string]string{}
-		for i := range plimsoll.MaxLabels {
-			labels[fmt.Sprint("key", i)] = strings.Repeat("x", plimsoll.MaxLabelValue)
-		}
-		return history.Job{Owner: "alice", Queue: plimsoll.DefaultQueue, Labels: labels}, life <= 100
+	labels := map[string]string{}
+	for i := range plimsoll.MaxLabels {
+		labels[fmt.Sprint("key", i)] = strings.Repeat("x", plimsoll.MaxLabelValue)
 	}
-	if calls := h.apply(t, f, heads, all(node(0, "n"), busy(0, 0, 200))...); calls < 5 {
+	events := busy(0, 0, 200)
+	for i, taken := 0, 0; i < len(events) && taken < 100; i++ {
+		if history.Begins(&events[i]) {
+			events[i].Head, taken = &plimsoll.JobHead{Owner: "alice", Labels: labels}, taken+1
+		}
+	}
+	if calls := h.apply(t, f, all(node(0, "n"), events)...); calls < 5 {
 		t.Errorf("jobs with 7 MB of labels are taken in by %d calls", calls)
 	}
 	const hours = 50
-	h.apply(t, f, heads, requested(hours*hour, "j0.g.1")...)
+	h.apply(t, f, requested(hours*hour, "j0.g.1")...)
 	if got := h.seconds(0); got >= 200*hours*3600 {
 		t.Fatal("one call has made the usage of all hours")
 	}
@@ -69,7 +72,7 @@ func TestACallMakesNoMoreThanFits(t *testing.T) {
 			}
 			f = decoded
 		}
-		h.apply(t, f, heads, requested(hours*hour, "j0.g.1")...)
+		h.apply(t, f, requested(hours*hour, "j0.g.1")...)
 	}
 	if got := h.seconds(0); got != 200*hours*3600 {
 		t.Errorf("%v s are counted, want %d", got, 200*hours*3600)
@@ -87,17 +90,17 @@ func TestMemoryIsThatOfTheObjects(t *testing.T) {
 	empty := f.Memory()
 	for round := range 5 {
 		at := int64(round) * second
-		f.Apply(all(node(at, "n"), busy(at, 0, 100)), nil)
+		f.Apply(all(node(at, "n"), busy(at, 0, 100)))
 		if full := f.Memory(); full < empty+100*500 {
 			t.Fatalf("100 jobs take %d bytes", full-empty)
 		}
 		for i := range 100 {
 			id := fmt.Sprint("j", i)
-			f.Apply(all(ended(at, id+".g.0", "n", plimsoll.ResultSucceeded), removed(at, id)), nil)
+			f.Apply(all(ended(at, id+".g.0", "n", plimsoll.ResultSucceeded), removed(at, id)))
 		}
 		f.Apply([]plimsoll.Event{{
 			Type: plimsoll.EventNode, Change: plimsoll.ChangeRemove, Detail: plimsoll.NodeDecomission, Object: "n",
-		}}, nil)
+		}})
 		if got := f.Memory(); got != empty {
 			t.Fatalf("a fold of nothing takes %d bytes, and %d before", got, empty)
 		}

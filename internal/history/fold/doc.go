@@ -3,7 +3,7 @@
 //
 //	f := fold.New() // or fold.Begin(snapshot, at), or fold.Decode(state)
 //	for len(events) > 0 {
-//		r := f.Apply(events, heads)
+//		r := f.Apply(events)
 //		write(events[:r.Taken], r.Objects, r.Jobs, r.Rollups)
 //		events = events[r.Taken:]
 //	}

@@ -56,11 +56,6 @@ type Result struct {
 	Example    string
 }
 
-// Heads returns UID, Owner, Queue, Labels and Submitted of a job that an event takes in; ok is
-// false if they could not be learned. Labels must not be changed. The same events with
-// the same heads make the same lives and the same usage.
-type Heads func(life int64, taken *plimsoll.Event) (head history.Job, ok bool)
-
 // New returns the fold of a cluster before its first event.
 func New() *Fold {
 	return &Fold{
@@ -77,8 +72,8 @@ func (f *Fold) Memory() int {
 }
 
 // Apply applies events, which follow those of the call before. It takes as many as
-// MaxResultBytes allows. heads may be nil.
-func (f *Fold) Apply(events []plimsoll.Event, heads Heads) Result {
+// MaxResultBytes allows.
+func (f *Fold) Apply(events []plimsoll.Event) Result {
 	f.beginBatch()
 	f.payJobs()
 	f.payUse()
@@ -87,7 +82,7 @@ func (f *Fold) Apply(events []plimsoll.Event, heads Heads) Result {
 		if i > 0 && f.batch.spent >= MaxResultBytes {
 			break
 		}
-		f.apply(&events[i], heads)
+		f.apply(&events[i])
 		taken++
 	}
 	f.countOpen()
@@ -95,13 +90,13 @@ func (f *Fold) Apply(events []plimsoll.Event, heads Heads) Result {
 }
 
 // apply applies one event.
-func (f *Fold) apply(e *plimsoll.Event, heads Heads) {
+func (f *Fold) apply(e *plimsoll.Event) {
 	f.clock = max(f.clock, e.Time)
 	if len(f.ahead) > 0 && f.clock > f.aheadUntil {
 		f.settleAhead()
 	}
 	f.batch.event = e
-	f.meet(e, heads)
+	f.meet(e)
 	f.index(e)
 	switch e.Type {
 	case plimsoll.EventApp:
@@ -114,11 +109,11 @@ func (f *Fold) apply(e *plimsoll.Event, heads Heads) {
 }
 
 // meet makes the job of an event known, before the event is indexed.
-func (f *Fold) meet(e *plimsoll.Event, heads Heads) {
+func (f *Fold) meet(e *plimsoll.Event) {
 	switch {
 	case refuses(e):
 	case history.Begins(e):
-		f.takeIn(e, heads)
+		f.takeIn(e)
 	case e.Type == plimsoll.EventApp:
 		f.known(e.Object, e.Time)
 	case e.Type == plimsoll.EventQueue && e.Detail == plimsoll.QueueApp:

@@ -1,7 +1,6 @@
 package fold_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +30,14 @@ func submitted(at int64, id string) []plimsoll.Event {
 			Object: plimsoll.DefaultQueue, Reference: id,
 		},
 	}
+}
+
+// of gives the first of the events of a job its head.
+func of(owner string, events []plimsoll.Event) []plimsoll.Event {
+	events[0].Head = &plimsoll.JobHead{
+		UID: plimsoll.MakeUID(events[0].Time+1, 1), Owner: owner, Labels: map[string]string{"team": owner},
+	}
+	return events
 }
 
 func node(at int64, id string) []plimsoll.Event {
@@ -107,10 +114,10 @@ func newHistory() *history1 {
 }
 
 // apply applies events and checks that the results fit in a batch.
-func (h *history1) apply(t *testing.T, f *fold.Fold, heads fold.Heads, events ...plimsoll.Event) (calls int) {
+func (h *history1) apply(t *testing.T, f *fold.Fold, events ...plimsoll.Event) (calls int) {
 	t.Helper()
 	for len(events) > 0 {
-		r := f.Apply(events, heads)
+		r := f.Apply(events)
 		if r.Taken < 1 {
 			t.Fatal("a call takes no event")
 		}
@@ -152,7 +159,7 @@ func (h *history1) seconds(life int64) float64 {
 
 func TestUsageIsSplitAtTheHour(t *testing.T) {
 	f, h := fold.New(), newHistory()
-	h.apply(t, f, nil, all(
+	h.apply(t, f, all(
 		node(0, "n"), submitted(0, "j"), requested(0, "j.g.0"), bound(hour-10*second, "j.g.0", "n"),
 		ended(2*hour+30*second, "j.g.0", "n", plimsoll.ResultSucceeded),
 	)...)
@@ -171,7 +178,7 @@ func TestUsageIsSplitAtTheHour(t *testing.T) {
 // The clock of a new leader may be behind the one of the leader before.
 func TestTimeThatGoesBackStandsStill(t *testing.T) {
 	f, h := fold.New(), newHistory()
-	h.apply(t, f, nil, all(
+	h.apply(t, f, all(
 		node(0, "n"), submitted(100*second, "j"), requested(100*second, "j.g.0"), bound(90*second, "j.g.0", "n"),
 		requested(103*second, "j.g.1"), ended(50*second, "j.g.0", "n", plimsoll.ResultSucceeded),
 	)...)
@@ -185,7 +192,7 @@ func TestTimeThatGoesBackStandsStill(t *testing.T) {
 
 func TestWaitsGoFromARequestToItsFirstAllocation(t *testing.T) {
 	f, h := fold.New(), newHistory()
-	h.apply(t, f, nil, all(
+	h.apply(t, f, all(
 		node(1, "n"), submitted(1, "j"), requested(second, "j.g.0"), bound(6*second, "j.g.0", "n"),
 		released(7*second, "j.g.0", "n", plimsoll.ResultLost), bound(60*second, "j.g.0", "n"),
 		ended(61*second, "j.g.0", "n", plimsoll.ResultKilled),
@@ -199,7 +206,7 @@ func TestWaitsGoFromARequestToItsFirstAllocation(t *testing.T) {
 
 func TestTasksAreCountedByTheirResult(t *testing.T) {
 	f, h := fold.New(), newHistory()
-	h.apply(t, f, nil, all(
+	h.apply(t, f, all(
 		node(0, "n"), submitted(0, "j"), requested(0, "j.g.0"), requested(0, "j.g.1"), requested(0, "j.g.2"),
 		bound(1, "j.g.0", "n"), ended(2, "j.g.0", "n", plimsoll.ResultSucceeded),
 		bound(3, "j.g.1", "n"), released(4, "j.g.1", "n", plimsoll.ResultFailed),
@@ -214,41 +221,25 @@ func TestTasksAreCountedByTheirResult(t *testing.T) {
 // Each life of an id has a number and a group of its own, over restarts too.
 func TestLivesAreCounted(t *testing.T) {
 	f, h := fold.New(), newHistory()
-	heads := func(life int64, e *plimsoll.Event) (history.Job, bool) {
-		return history.Job{
-			UID: plimsoll.MakeUID(e.Time, 1), Owner: fmt.Sprint("owner", life), Queue: plimsoll.DefaultQueue,
-			Labels: map[string]string{"life": fmt.Sprint(life)}, Submitted: e.Time + 1,
-		}, life != 3
-	}
-	h.apply(t, f, heads, all(submitted(10, "j"), removed(20, "j"), submitted(30, "k"))...)
+	h.apply(t, f, all(of("owner1", submitted(10, "j")), removed(20, "j"), of("owner2", submitted(30, "k")))...)
 	f, err := fold.Decode(f.AppendState(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.apply(t, f, heads, submitted(40, "j")...)
+	h.apply(t, f, submitted(40, "j")...) // as an older version tells it
 	want := map[int64]history.Job{
 		1: {
-			Life: 1, ID: "j", UID: plimsoll.MakeUID(10, 1), Owner: "owner1", Queue: plimsoll.DefaultQueue,
-			Labels: map[string]string{"life": "1"}, State: plimsoll.AppNew, Submitted: 11,
+			Life: 1, ID: "j", UID: plimsoll.MakeUID(11, 1), Owner: "owner1", Queue: plimsoll.DefaultQueue,
+			Labels: map[string]string{"team": "owner1"}, State: plimsoll.AppNew, Submitted: 11,
 		},
 		2: {
-			Life: 2, ID: "k", UID: plimsoll.MakeUID(30, 1), Owner: "owner2", Queue: plimsoll.DefaultQueue,
-			Labels: map[string]string{"life": "2"}, State: plimsoll.AppNew, Submitted: 31,
+			Life: 2, ID: "k", UID: plimsoll.MakeUID(31, 1), Owner: "owner2", Queue: plimsoll.DefaultQueue,
+			Labels: map[string]string{"team": "owner2"}, State: plimsoll.AppNew, Submitted: 31,
 		},
 		3: {Life: 3, ID: "j", Queue: plimsoll.DefaultQueue, State: plimsoll.AppNew, Submitted: 40},
 	}
 	if diff := cmp.Diff(want, h.jobs); diff != "" {
 		t.Error(diff)
-	}
-	if headless := f.Headless(); len(headless) != 1 || headless[0].Life != 3 {
-		t.Errorf("without heads: %+v", headless)
-	}
-	if !f.Learn(&history.Job{Life: 3, ID: "j", Owner: "late"}) || f.Learn(&history.Job{Life: 1, ID: "j"}) {
-		t.Error("life 3 is not known, or life 1 is")
-	}
-	h.apply(t, f, heads, requested(50, "j.g.0")...)
-	if got := h.jobs[3]; got.Owner != "late" || got.Queue != plimsoll.DefaultQueue || len(f.Headless()) > 0 {
-		t.Errorf("the head that came late: %+v", got)
 	}
 }
 
@@ -261,7 +252,7 @@ func TestObjectsAreListedOnce(t *testing.T) {
 	r := f.Apply(all(
 		node(0, "n"), submitted(0, "j"), requested(0, "j.g.0"), bound(0, "j.g.0", "n"), refused, removed(1, "j"),
 		submitted(2, "j"),
-	), nil)
+	))
 	want := []history.Object{
 		{Kind: history.KindNode, ID: "n"},
 		{Kind: history.KindJob, ID: "j", Life: 1},
@@ -281,7 +272,7 @@ func TestARefusalEndsTheLifeThatItBegan(t *testing.T) {
 	refused := plimsoll.Event{
 		Type: plimsoll.EventApp, Change: plimsoll.ChangeRemove, Detail: plimsoll.AppReject, Object: "j", Time: 5,
 	}
-	r := f.Apply([]plimsoll.Event{added, refused}, nil)
+	r := f.Apply([]plimsoll.Event{added, refused})
 	want := []history.Job{{Life: 1, ID: "j", State: plimsoll.AppReject, Submitted: 5, Ended: 5}}
 	if diff := cmp.Diff(want, r.Jobs); diff != "" || r.Unexpected > 0 || len(f.View().Jobs) > 0 {
 		t.Errorf("%d events cannot be, %d jobs are left; %s", r.Unexpected, len(f.View().Jobs), diff)
@@ -304,10 +295,10 @@ func TestEventsThatCannotBeAreTold(t *testing.T) {
 		"an unknown queue":                      {{Type: plimsoll.EventQueue, Change: plimsoll.ChangeSet, Object: "x"}},
 	} {
 		f := fold.New()
-		if r := f.Apply(all(node(0, "n"), submitted(0, "j")), nil); r.Unexpected > 0 {
+		if r := f.Apply(all(node(0, "n"), submitted(0, "j"))); r.Unexpected > 0 {
 			t.Fatal(r.Example)
 		}
-		if r := f.Apply(events, nil); r.Unexpected == 0 || r.Example == "" {
+		if r := f.Apply(events); r.Unexpected == 0 || r.Example == "" {
 			t.Errorf("%s: nothing is told", name)
 		}
 	}

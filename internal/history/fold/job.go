@@ -76,7 +76,7 @@ func (j *job) group() history.Group {
 // rowBytes counts a rollup of the job as history.Batch.Bytes does, without its use.
 func (j *job) rowBytes() int { return len(j.Owner) + len(j.Queue) + len(j.labels) + 88 }
 
-// learn takes over what heads know.
+// learn takes over the facts of a job that its first event, or a list, has.
 func (f *Fold) learn(j *job, head *history.Job) {
 	f.bytes -= j.textBytes()
 	j.headed = true
@@ -98,7 +98,7 @@ func (f *Fold) learn(j *job, head *history.Job) {
 func (j *job) textBytes() int { return len(j.ID) + 4*len(j.labels) }
 
 // takeIn begins a life.
-func (f *Fold) takeIn(e *plimsoll.Event, heads Heads) {
+func (f *Fold) takeIn(e *plimsoll.Event) {
 	j := f.jobs[e.Object]
 	switch {
 	case j == nil:
@@ -113,10 +113,8 @@ func (f *Fold) takeIn(e *plimsoll.Event, heads Heads) {
 		f.lives++
 		j = f.newJob(e.Object, f.lives, e.Time)
 	}
-	if heads != nil {
-		if head, ok := heads(j.Life, e); ok {
-			f.learn(j, &head)
-		}
+	if h := e.Head; h != nil { // the event of an older version has none
+		f.learn(j, &history.Job{UID: h.UID, Owner: h.Owner, Labels: h.Labels, Submitted: h.UID.Submitted()})
 	}
 	f.tellJob(j)
 }

@@ -129,7 +129,7 @@ func TestAnyFoldGoesOnWhenItIsDecoded(t *testing.T) {
 			g = fold.New()
 		}
 		events := anyEvents(rng, &clock, 1+rng.IntN(8))
-		if diff := cmp.Diff(f.Apply(events, nil), g.Apply(events, nil)); diff != "" {
+		if diff := cmp.Diff(f.Apply(events), g.Apply(events)); diff != "" {
 			t.Fatalf("step %d: it makes something else of events:\n%s", i, diff)
 		}
 		if !bytes.Equal(f.AppendState(nil), g.AppendState(nil)) {
@@ -147,10 +147,10 @@ func TestUsageDoesNotDependOnTheCalls(t *testing.T) {
 		events := anyEvents(rng, &clock, 100)
 		events = append(events, plimsoll.Event{Time: clock + hour})
 		whole, parts, split := newHistory(), newHistory(), fold.New()
-		whole.apply(t, fold.New(), nil, events...)
+		whole.apply(t, fold.New(), events...)
 		for left := events; len(left) > 0; {
 			n := 1 + rng.IntN(len(left))
-			parts.apply(t, split, nil, left[:n]...)
+			parts.apply(t, split, left[:n]...)
 			left = left[n:]
 		}
 		if diff := cmp.Diff(byLife(whole), byLife(parts)); diff != "" {
@@ -177,7 +177,7 @@ func byLife(h *history1) map[[2]int64]*history.Sums {
 func TestOtherBytesAreRefused(t *testing.T) {
 	rng, clock := rand.New(rand.NewPCG(testrun.Seed(t), 4)), int64(0)
 	f := fold.Begin(anySnapshot(rng, clock), clock)
-	f.Apply(anyEvents(rng, &clock, 100), nil)
+	f.Apply(anyEvents(rng, &clock, 100))
 	state := f.AppendState(nil)
 	for n := range len(state) {
 		if _, err := fold.Decode(state[:n]); plimsoll.CodeOf(err) != plimsoll.CodeCorrupt {
@@ -208,14 +208,14 @@ func tryState(t *testing.T, body []byte) {
 		t.Fatalf("%x is decoded, and encoded as %x", state, again)
 	}
 	f.View()
-	f.Apply(all(submitted(hour, "a"), requested(hour, "a.g.0"), bound(hour, "a.g.0", "n")), nil)
+	f.Apply(all(submitted(hour, "a"), requested(hour, "a.g.0"), bound(hour, "a.g.0", "n")))
 }
 
 func FuzzDecode(f *testing.F) {
 	for seed := range uint64(10) {
 		rng, clock := rand.New(rand.NewPCG(seed, 5)), int64(0)
 		is := fold.Begin(anySnapshot(rng, clock), clock)
-		is.Apply(anyEvents(rng, &clock, 30), nil)
+		is.Apply(anyEvents(rng, &clock, 30))
 		state := is.AppendState(nil)
 		f.Add(state[:len(state)-4])
 	}
@@ -227,7 +227,7 @@ func ExampleFold() {
 	r := f.Apply(all(
 		node(0, "n1"), submitted(second, "etl"), requested(second, "etl.map.0"), bound(3*second, "etl.map.0", "n1"),
 		ended(63*second, "etl.map.0", "n1", plimsoll.ResultSucceeded),
-	), nil)
+	))
 	used := r.Rollups[0].Sums
 	fmt.Println(used.Used[plimsoll.CPU].Seconds()/1000, "CPU seconds after a wait of", used.Waits.Longest/second, "s")
 	// Output: 30 CPU seconds after a wait of 2 s

@@ -22,7 +22,7 @@ type View struct {
 // Job is a job that the cluster knew, perhaps one that had ended.
 type Job struct {
 	history.Job
-	Known     bool // UID, Owner and Labels could be learned
+	Known     bool // UID, Owner and Labels are known
 	Queued    bool // it had not left its queue
 	Tasks     int  // that were wanted
 	Allocated int  // of them, those that had a node
