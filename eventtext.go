@@ -126,6 +126,9 @@ func (e *Event) Sentence() string {
 	text = strings.NewReplacer(
 		"OBJECT", object, "REFERENCE", e.Reference, "RESOURCES", e.amounts(), "TASK", "task "+task,
 	).Replace(text)
+	if e.Head != nil && e.Head.Owner != "" {
+		text += " by " + e.Head.Owner
+	}
 	if message != "" {
 		text += ": " + message
 	}

@@ -15,6 +15,11 @@ func TestEventsInPlainWords(t *testing.T) {
 		want    string
 	}{
 		{app(plimsoll.ChangeSet, plimsoll.AppNew, "", ""), "job", "job a was submitted"},
+		{
+			plimsoll.Event{
+				Type: plimsoll.EventApp, Change: plimsoll.ChangeAdd, Object: "a", Head: &plimsoll.JobHead{Owner: "ann"},
+			}, "job", "job a was added by ann",
+		},
 		{app(plimsoll.ChangeAdd, plimsoll.AppAlloc, "a.map.1", ""), "task", "task a.map.1 got a node"},
 		{app(plimsoll.ChangeAdd, plimsoll.AppRequest, "a.map.1", ""), "task", "task a.map.1 waits for a node"},
 		{app(plimsoll.ChangeRemove, plimsoll.AppRequest, "a.map.1", ""), "task", "task a.map.1 has ended for good"},

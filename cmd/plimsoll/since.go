@@ -42,9 +42,23 @@ func instant(name, text string, now time.Time) (time.Time, error) {
 			return at, nil
 		}
 	}
+	for _, layout := range []string{time.TimeOnly, "15:04"} {
+		if clock, err := time.Parse(layout, text); err == nil {
+			return lastTime(clock, now), nil
+		}
+	}
 	return time.Time{}, plimsoll.Invalid(
-		name, "%q is not a time; write for example 10m, 2h, 7d, 2026-11-23 or 2026-11-23T10:00:00Z", text,
+		name, "%q is not a time; write for example 10m, 2h, 7d, 09:30, 2026-11-23 or 2026-11-23T10:00:00Z", text,
 	)
+}
+
+// lastTime returns the last instant at which a clock showed a time of day.
+func lastTime(clock, now time.Time) time.Time {
+	at := time.Date(now.Year(), now.Month(), now.Day(), clock.Hour(), clock.Minute(), clock.Second(), 0, now.Location())
+	if at.After(now) {
+		at = at.AddDate(0, 0, -1)
+	}
+	return at
 }
 
 // age returns how long ago the instant is that the flag names: at least 1 ns; 0: the flag was not

@@ -18,13 +18,16 @@ func TestSinceIsATimeAgoOrAnInstant(t *testing.T) {
 		{"2026-11-20T10:30:00+02:00", "2026-11-20T08:30:00Z"},
 		{"2026-11-20T10:30", "2026-11-20T10:30:00Z"},
 		{"2026-11-20T10:30Z", "2026-11-20T10:30:00Z"},
+		{"11:30", "2026-11-23T11:30:00Z"},
+		{"11:30:15", "2026-11-23T11:30:15Z"},
+		{"12:00:01", "2026-11-22T12:00:01Z"}, // of yesterday: it is not so late yet
 	} {
 		got, err := sinceFlag{Since: tc.text}.since(now)
 		if err != nil || got.UTC().Format(time.RFC3339) != tc.want {
 			t.Errorf("--since %s is %s, %v; want %s", tc.text, got.UTC().Format(time.RFC3339), err, tc.want)
 		}
 	}
-	for _, text := range []string{"yesterday", "7", "-5m", "d", "7d-1h", "99999999d", "100000d1h", "2026-13-01"} {
+	for _, text := range []string{"yesterday", "7", "-5m", "d", "7d-1h", "99999999d", "100000d1h", "2026-13-01", "25:00"} {
 		_, err := sinceFlag{Since: text}.since(now)
 		if err == nil || !strings.Contains(err.Error(), "write for example 10m") {
 			t.Errorf("--since %s: %v", text, err)
