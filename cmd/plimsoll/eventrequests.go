@@ -109,8 +109,9 @@ func requestViews(news *client.RequestNews) []requestView {
 	for i := range news.Events {
 		e := &news.Events[i]
 		views = append(views, requestView{
-			Cause: e.Cause.String(), Sequence: e.Sequence, Revision: e.Revision, Time: stamp(e.Event.Time), Owner: e.Owner,
-			Job: e.Event.Reference, Task: e.Event.Object, Resources: amounts(e.Event.Resources), Message: e.Event.Message,
+			Cause: e.Cause.String(), Sequence: e.Sequence, Revision: e.Revision, Time: stamp(e.Event.Time),
+			Owner: e.Owner, Job: e.Event.Reference, Task: e.Event.Object,
+			Resources: amounts(e.Event.Resources), Message: e.Event.Message,
 		})
 	}
 	for i := range news.Waiting {

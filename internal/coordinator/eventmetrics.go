@@ -14,12 +14,13 @@ type eventCounts struct {
 	channeled    atomic.Uint64 // handed to the store
 	notChanneled atomic.Uint64 // not taken by the store
 	stored       atomic.Uint64 // on disk
-	notStored    atomic.Uint64 // taken by the store, but not known to be on disk; those of managers too
+	notStored    atomic.Uint64 // taken by the store but not known to be on disk, or dropped for a manager
 	processed    atomic.Uint64 // published to readers and gateways
 	collected    atomic.Uint64 // removed from the store, as the ring has room for the newer ones only
 }
 
-// notStoredHelp tells of both stores: in YuniKorn the metric counts what the shim's has no room for.
+// notStoredHelp tells of both stores. In YuniKorn the metric counts events for which the shim's has
+// no room.
 const notStoredHelp = "Events that the store took but failed to write, and those for resource managers that " +
 	"were dropped because too many were kept."
 
