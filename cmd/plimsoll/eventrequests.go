@@ -34,16 +34,16 @@ const (
 // requestView is a line for a resource manager: an event, a group that waits, or a loss.
 type requestView struct {
 	Cause     string             `json:"cause"` // of the event; waits; lost
-	Sequence  uint64             `json:"sequence"`
-	Revision  uint64             `json:"revision"`
-	Time      *string            `json:"time"`
-	Owner     string             `json:"owner"`
-	Job       string             `json:"job"`
-	Group     string             `json:"group"` // of a group that waits
-	Pending   int32              `json:"pending"`
-	Task      string             `json:"task"`
-	Resources plimsoll.Resources `json:"resources"`
+	Sequence  uint64             `json:"sequence,omitempty"`
+	Revision  uint64             `json:"revision,omitempty"`
+	Time      *string            `json:"time,omitempty"`
+	Owner     string             `json:"owner,omitempty"`
+	Job       string             `json:"job,omitempty"`
+	Task      string             `json:"task,omitempty"`
+	Resources plimsoll.Resources `json:"resources,omitempty"`
 	Message   string             `json:"message"`
+	Group     *groupView         `json:"group,omitempty"` // that waits
+	Lost      uint64             `json:"lost,omitempty"`  // number of events; 0: not known
 }
 
 // Run prints the events for resource managers.
@@ -96,15 +96,16 @@ func (cmd *eventsRequestsCmd) Run(ctx context.Context, a *app) error {
 // requestViews returns the lines of a message, in the order in which they are printed.
 func requestViews(news *client.RequestNews) []requestView {
 	var views []requestView
-	lost := func(message string) {
-		views = append(views, requestView{Cause: requestsLost, Resources: plimsoll.Resources{}, Message: message})
-	}
 	if news.LostUnknown {
-		lost("the leader keeps another store since: what it had is lost; the groups that wait follow")
+		views = append(views, requestView{
+			Cause: requestsLost, Message: "the leader has another store now: what was in the other is lost",
+		})
 	}
 	if news.Lost > 0 {
-		lost(fmt.Sprintf("%d events were dropped, because more were kept than "+
-			"service.event.requestStoreCapacity allows; the groups that wait follow", news.Lost))
+		views = append(views, requestView{
+			Cause: requestsLost, Lost: news.Lost,
+			Message: plural(int(news.Lost), "event") + " dropped, because more were kept than there is room for",
+		})
 	}
 	for i := range news.Events {
 		e := &news.Events[i]
@@ -116,9 +117,10 @@ func requestViews(news *client.RequestNews) []requestView {
 	}
 	for i := range news.Waiting {
 		w := &news.Waiting[i]
+		group := viewGroup(&w.Group)
 		views = append(views, requestView{
-			Cause: requestWaits, Revision: news.Revision, Owner: w.Owner, Job: w.Job, Group: w.Group.Name,
-			Pending: w.Group.Counts.Pending, Resources: plimsoll.Resources{}, Message: w.Group.Wait.String(),
+			Cause: requestWaits, Revision: news.Revision, Owner: w.Owner, Job: w.Job, Message: group.WaitReason,
+			Group: &group,
 		})
 	}
 	return views
@@ -126,11 +128,10 @@ func requestViews(news *client.RequestNews) []requestView {
 
 // row returns the line as one of a table.
 func (v *requestView) row() []string {
-	task := v.Task
-	if v.Cause == requestWaits {
-		task = fmt.Sprintf("%s.%s (%d)", v.Job, v.Group, v.Pending)
+	task, at := v.Task, ""
+	if v.Group != nil {
+		task = fmt.Sprintf("%s.%s (%d)", v.Job, v.Group.Name, v.Group.Counts.Pending)
 	}
-	at := ""
 	if v.Time != nil {
 		at = *v.Time
 	}
