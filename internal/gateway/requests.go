@@ -18,9 +18,9 @@ const (
 	// pollTimeout bounds the wait for the answer to a poll, which the leader gives after 5 s at
 	// most.
 	pollTimeout = 15 * time.Second
-	// manyRequests is the number of events in a message behind which the next is sent without a
-	// pause: more of them may wait at the leader.
-	manyRequests = 64
+	// firstAnswers bounds the answers with kept events that a stream is sent before the groups that
+	// wait. The leader keeps as many as fit in 16.
+	firstAnswers = 32
 	// waitingPause is the least time between two times at which a stream is sent the groups that
 	// wait: to read them costs the gateway a look at each live job of the owner.
 	waitingPause = 10 * time.Second
@@ -99,7 +99,10 @@ type requestFollow struct {
 
 // run sends the events until the stream ends.
 func (f *requestFollow) run(ctx context.Context) error {
-	_, reply, err := f.step(ctx, true)
+	reply, err := f.step(ctx, true)
+	for n := 0; err == nil && reply.GetPollRequestEvents().GetMore() && n < firstAnswers; n++ {
+		reply, err = f.step(ctx, false)
+	}
 	if err != nil {
 		return err
 	}
@@ -111,11 +114,11 @@ func (f *requestFollow) run(ctx context.Context) error {
 		return err
 	}
 	for {
-		sent, _, err := f.step(ctx, false)
+		reply, err := f.step(ctx, false)
 		if err == nil && f.owed && time.Since(f.surveyed) >= waitingPause {
 			err = f.survey(ctx, f.g.replica.Latest())
 		}
-		if err == nil && sent < manyRequests {
+		if err == nil && !reply.GetPollRequestEvents().GetMore() {
 			err = pause(ctx, watchPause)
 		}
 		if err != nil {
@@ -124,9 +127,9 @@ func (f *requestFollow) run(ctx context.Context) error {
 	}
 }
 
-// step asks the leader for events and sends them. The first message of a stream is sent without any
-// too.
-func (f *requestFollow) step(ctx context.Context, begin bool) (sent int, reply *pb.Reply, err error) {
+// step asks the leader for events, sends them and returns the answer. The first message of a stream
+// is sent without any too.
+func (f *requestFollow) step(ctx context.Context, begin bool) (reply *pb.Reply, err error) {
 	bounded, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	reply, err = f.g.replica.Do(bounded, &pb.Command{Kind: &pb.Command_PollRequestEvents{
@@ -136,15 +139,15 @@ func (f *requestFollow) step(ctx context.Context, begin bool) (sent int, reply *
 	}})
 	switch polled := reply.GetPollRequestEvents(); {
 	case err != nil && ctx.Err() != nil:
-		return 0, nil, callerGone(ctx)
+		return nil, callerGone(ctx)
 	case err != nil:
-		return 0, nil, unfollowed(err)
+		return nil, unfollowed(err)
 	case polled == nil:
-		return 0, nil, olderLeader("send events to resource managers")
+		return nil, olderLeader("send events to resource managers")
 	case len(polled.GetEvents()) == 0 && polled.GetLost() == 0 && !begin:
-		return 0, reply, nil
+		return reply, nil
 	default:
-		return len(polled.GetEvents()), reply, f.forward(polled)
+		return reply, f.forward(polled)
 	}
 }
 

@@ -26,7 +26,7 @@ func pollingFake(answers <-chan *pb.PolledRequestEvents) *fake {
 		select {
 		case polled := <-answers:
 			return &pb.Reply{PollRequestEvents: polled}
-		case <-time.After(5 * time.Second):
+		case <-time.After(50 * time.Millisecond):
 			return &pb.Reply{PollRequestEvents: &pb.PolledRequestEvents{Store: "s1"}}
 		}
 	}
@@ -129,7 +129,7 @@ func TestALossIsFollowedByTheGroupsThatWait(t *testing.T) {
 		began := time.Now()
 		var got []message
 		follow := requestFollow{
-			g: newGateway(t, Config{Listen: "unix:/tmp/unused"}, f), manager: "shim", stream: "x",
+			g: newGateway(t, Config{}, f), manager: "shim", stream: "x",
 			send: func(m *pb.FollowRequestEventsResponse) error {
 				got = append(got, message{time.Since(began).Truncate(time.Second), outlineOf(m)})
 				return nil
