@@ -60,6 +60,7 @@ var enums = map[string]enum{
 	"NodeMode":     read(orZero(plimsoll.ParseNodeMode)),
 	"PolicyKind":   read(orZero(plimsoll.ParsePolicyKind)),
 	"QOSEventKind": written[plimsoll.QOSEventKind](),
+	"RequestCause": written[plimsoll.RequestCause](),
 	"ReservoirUse": read(plimsoll.ParseReservoirUse),
 	"RetryKind":    read(plimsoll.ParseRetryKind),
 	"Scope":        read(orZero(plimsoll.ParseScope)),
@@ -71,7 +72,7 @@ var enums = map[string]enum{
 }
 
 // wordless lists values without a word: they mean that nothing is set.
-var wordless = []string{"ClassUnset", "ResultNone", "SubjectNone", "WaitNone"}
+var wordless = []string{"CauseNone", "ClassUnset", "ResultNone", "SubjectNone", "WaitNone"}
 
 // TestEveryEnumIsComplete reads the enumerations from the source, so a value that was added only
 // there is found. Each enumeration has a sentinel behind its last value. Each value is known, and

@@ -11,9 +11,10 @@ import (
 // EventSettings are the settings of the events (event design, "Configuration"). The leader keeps
 // them in a record, from which every gateway has them.
 type EventSettings struct {
-	// RequestEventsEnabled and RequestStoreCapacity are of the store for the events of resource
-	// managers. A capacity of 0 turns it off. This version has no such store and keeps the values.
+	// RequestEventsEnabled turns the events for resource managers on.
 	RequestEventsEnabled bool
+	// RequestStoreCapacity is how many of them are kept for each resource manager until it has
+	// acknowledged them; 0 turns them off too.
 	RequestStoreCapacity uint32
 	// TrackingEventsEnabled turns the collection of events on.
 	TrackingEventsEnabled bool
@@ -49,6 +50,11 @@ func DefaultEventSettings() EventSettings {
 
 // Collecting reports whether events are collected.
 func (s *EventSettings) Collecting() bool { return s.TrackingEventsEnabled && s.RingBufferCapacity > 0 }
+
+// TellingRequests reports whether events are made for resource managers.
+func (s *EventSettings) TellingRequests() bool {
+	return s.RequestEventsEnabled && s.RequestStoreCapacity > 0
+}
 
 // EventSettingPrefix begins the name of each setting, and YuniKornEventPrefix that of each name of
 // YuniKorn.

@@ -90,6 +90,7 @@ type Client struct {
 
 	policies plimsollv1connect.PolicyServiceClient
 	watches  plimsollv1connect.WatchServiceClient
+	requests plimsollv1connect.RequestEventServiceClient
 	history  plimsollv1connect.HistoryServiceClient
 }
 
@@ -120,6 +121,7 @@ func New(config Config) (*Client, error) {
 
 		policies: plimsollv1connect.NewPolicyServiceClient(httpClient, base, options...),
 		watches:  plimsollv1connect.NewWatchServiceClient(httpClient, base, options...),
+		requests: plimsollv1connect.NewRequestEventServiceClient(httpClient, base, options...),
 		history:  plimsollv1connect.NewHistoryServiceClient(httpClient, base, options...),
 	}, nil
 }

@@ -115,6 +115,9 @@ func TestEveryFieldOfAnAnswerIsRead(t *testing.T) {
 	t.Run("HistoryJobPage", readsAll(historyJobPage, nil))
 	t.Run("ClusterAt", readsAll(clusterAt, nil))
 	t.Run("HistoryStatus", readsAll(historyStatus, nil))
+	t.Run("RequestNews", readsAll(requestNewsFromProto, map[string]string{
+		"LostUnknown": "the client compares the stores of two streams",
+	}))
 	t.Run("NodeQOS", readsAll(nodeQOS, map[string]string{
 		"Tasks[].CPUKnown":    "the message says when it is unknown",
 		"Tasks[].MemoryKnown": "the message says when it is unknown",

@@ -13,11 +13,14 @@ import (
 type eventsCmd struct {
 	List   eventsListCmd   `cmd:"" default:"withargs" help:"Tell the recent events."`
 	Config eventsConfigCmd `cmd:"" help:"Show and change the settings of the events."`
+
+	Requests eventsRequestsCmd `cmd:"" help:"Tell what resource managers are told: jobs that are new or wait for room in a queue, tasks that got a node."`
 }
 
 // Help is the detail of the help text.
 func (eventsCmd) Help() string {
-	return example("plimsoll events --object wordcount", "plimsoll events -f", "plimsoll events config") +
+	return example("plimsoll events --object wordcount", "plimsoll events -f", "plimsoll events config",
+		"plimsoll events requests") +
 		"\n\nWithout a command, the flags are those of list."
 }
 

@@ -61,16 +61,13 @@ func (cmd *eventsSetCmd) Run(ctx context.Context, a *app) error {
 	return printEventSettings(a, cmd.formatFlag, &settings)
 }
 
-// printEventSettings prints the settings, and a note about one that has no effect yet.
+// printEventSettings prints the settings.
 func printEventSettings(a *app, format formatFlag, s *plimsoll.EventSettings) error {
 	values := map[string]string{}
 	var rows [][]string
 	for _, v := range s.Values() {
 		values[v.Name] = v.Value
 		rows = append(rows, []string{v.Name, v.Value})
-	}
-	if s.RequestEventsEnabled {
-		a.notes.printf("no resource manager can register yet, so no request events are sent\n")
 	}
 	return format.print(a, values, func(o *output) { columns(o, []string{"SETTING", "VALUE"}, rows) })
 }

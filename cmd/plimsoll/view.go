@@ -97,14 +97,17 @@ func viewJob(s *plimsoll.JobStatus) jobView {
 		v.History = append(v.History, jobStepView{step.State.String(), stamp(step.At), step.Reason.String()})
 	}
 	for i := range s.Groups {
-		g := &s.Groups[i]
-		v.Groups[i] = groupView{
-			Name: g.Name, Count: g.Count, Counts: viewCounts(g.Counts), WaitCode: g.Wait.Code.String(),
-			WaitReason: g.Wait.String(),
-			WaitQueue:  g.Wait.Queue, WaitResource: g.Wait.Resource, WaitAsked: g.Wait.Asked,
-		}
+		v.Groups[i] = viewGroup(&s.Groups[i])
 	}
 	return v
+}
+
+func viewGroup(g *plimsoll.GroupStatus) groupView {
+	return groupView{
+		Name: g.Name, Count: g.Count, Counts: viewCounts(g.Counts), WaitCode: g.Wait.Code.String(),
+		WaitReason: g.Wait.String(),
+		WaitQueue:  g.Wait.Queue, WaitResource: g.Wait.Resource, WaitAsked: g.Wait.Asked,
+	}
 }
 
 type taskView struct {

@@ -10,12 +10,16 @@ import (
 )
 
 // command is a kind of command of gateways, with its decoder and the encoder of its answer. A
-// question has inquire instead: it does not go to the engine, and writes its answer itself.
+// question has inquire instead: it does not go to the engine, and writes its answer itself. Nor do
+// commands on the events for resource managers, which have ofRequests.
 type command struct {
 	name    string // name of the field in the message Command, and of the label in metrics
 	decode  func(gateway string, cmd *pb.Command) (engine.Operation, error)
 	encode  func(reply *pb.Reply, answer any)
 	inquire func(cmd *pb.Command) (inquiry, error) // decoder of a question; nil for others
+
+	// ofRequests carries out a command on the events for resource managers; nil for others.
+	ofRequests func(s *requestStore, cmd *pb.Command, answer requestAnswer)
 
 	ofAgents bool // the command comes from an agent, or from a gateway about one
 }
@@ -44,6 +48,10 @@ func newCommands() []command {
 		inquiryRow("node_capacity", (*pb.Command).GetNodeCapacity, readCapacity),
 		inquiryRow("place_job", (*pb.Command).GetPlaceJob, readPlace),
 		inquiryRow("plan_moves", (*pb.Command).GetPlanMoves, readPlan),
+		requestsRow("poll_request_events", (*pb.Command).GetPollRequestEvents, (*requestStore).poll),
+		requestsRow(
+			"acknowledge_request_events", (*pb.Command).GetAcknowledgeRequestEvents, (*requestStore).acknowledge,
+		),
 	}
 }
 
@@ -78,6 +86,15 @@ func inquiryRow[M any, Q inquiry](name string, message func(*pb.Command) M, read
 			return nil, err
 		}
 		return q, nil
+	}}
+}
+
+// requestsRow makes a row of the table for a command on the events for resource managers.
+func requestsRow[M any](
+	name string, message func(*pb.Command) M, do func(s *requestStore, m M, answer requestAnswer),
+) command {
+	return command{name: name, ofRequests: func(s *requestStore, cmd *pb.Command, answer requestAnswer) {
+		do(s, message(cmd), answer)
 	}}
 }
 

@@ -427,6 +427,9 @@ func TestMetricsAndHealth(t *testing.T) {
 		`yunikorn_event_total_stored`,
 		`yunikorn_event_total_not_stored 0`,
 		`yunikorn_event_total_collected 0`,
+		`plimsoll_coordinator_request_managers 0`,
+		`plimsoll_coordinator_request_events_total{outcome="kept"} 0`,
+		`plimsoll_coordinator_request_events_total{outcome="dropped"} 0`,
 		`plimsoll_coordinator_commit_seconds_count`,
 		`plimsoll_coordinator_inbox_length 0`,
 		`plimsoll_coordinator_pipeline_depth`,
@@ -444,8 +447,8 @@ func TestMetricsAndHealth(t *testing.T) {
 		}
 	}
 	families, err := registry.Gather()
-	if err != nil || len(families) != 47 {
-		t.Errorf("%d metrics are in the registry that was given, %v; want 47", len(families), err)
+	if err != nil || len(families) != 49 {
+		t.Errorf("%d metrics are in the registry that was given, %v; want 49", len(families), err)
 	}
 	health := get(t, client, url+"/healthz")
 	if want := fmt.Sprintf(

@@ -70,6 +70,7 @@ func (t *term) finishCommits(begun <-chan *commit, fresh chan<- *turn, lose cont
 		if next.batch != nil {
 			t.source.Publish(replicated(next.batch))
 			t.archiver.note(&next.turn.batch)
+			t.requests.take(&next.turn.batch)
 		}
 		if next.turn.copy != nil {
 			t.questions.published(next.turn.copy, t.source.Snapshot())

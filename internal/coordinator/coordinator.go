@@ -47,6 +47,9 @@
 // acknowledged before the question came. A copy of 10,000 nodes holds up the turns for about 3 ms.
 // More nodes are copied in slices between turns, and at most a tenth of the time goes into copies.
 //
+// Events for resource managers wait in memory, for each one that has registered, until it has
+// acknowledged them (requests.go, DESIGN.md). They end with the term.
+//
 // Users call gateways, not the coordinator. Beside gateways it answers only /healthz, /readyz and
 // /metrics, also while the process does not lead. Gateways that connect then are refused with
 // CodeUnavailable and the reason, and try again. The listener has a sixteenth of the descriptors. A

@@ -14,10 +14,15 @@ type eventCounts struct {
 	channeled    atomic.Uint64 // handed to the store
 	notChanneled atomic.Uint64 // not taken by the store
 	stored       atomic.Uint64 // on disk
-	notStored    atomic.Uint64 // taken by the store, but not known to be on disk
+	notStored    atomic.Uint64 // taken by the store but not known to be on disk, or dropped for a manager
 	processed    atomic.Uint64 // published to readers and gateways
 	collected    atomic.Uint64 // removed from the store, as the ring has room for the newer ones only
 }
+
+// notStoredHelp tells of both stores. In YuniKorn the metric counts events for which the shim's has
+// no room.
+const notStoredHelp = "Events that the store took but failed to write, and those for resource managers that " +
+	"were dropped because too many were kept."
 
 // all returns the counters with YuniKorn's names, and the one of ours.
 func (c *eventCounts) all() []prometheus.Collector {
@@ -31,7 +36,7 @@ func (c *eventCounts) all() []prometheus.Collector {
 		{yunikorn + "channeled", "Events that were handed to the store.", &c.channeled},
 		{yunikorn + "not_channeled", "Events that the store did not take.", &c.notChanneled},
 		{yunikorn + "stored", "Events that were written to the disk.", &c.stored},
-		{yunikorn + "not_stored", "Events that the store took but failed to write.", &c.notStored},
+		{yunikorn + "not_stored", notStoredHelp, &c.notStored},
 		{yunikorn + "processed", "Events that were published.", &c.processed},
 		{yunikorn + "collected", "Events that were removed from the store, as they were too old.", &c.collected},
 		{"plimsoll_coordinator_events_total", "Events that were committed.", &c.processed},

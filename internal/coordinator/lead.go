@@ -157,6 +157,7 @@ func (c *Coordinator) enter(ctx context.Context, st store.Store, epoch uint64) (
 		revision: l.revision, events: l.events, nextEvent: l.nextEvent, ids: l.ids, newIDs: l.newIDs,
 		eventSettings: l.state.EventSettings(),
 	}
+	t.requests = newRequestStore(&t.eventSettings, c.metrics)
 	t.workers, t.questions = c.cfg.Workers, newQuestions(c.cfg.MaxQuestions, t.inbox.notify, c.metrics)
 	t.source, err = replica.NewSource(replica.SourceConfig{
 		Epoch: epoch, Leader: uuid.NewString(), InstanceUUID: l.ids.Instance,

@@ -27,6 +27,7 @@ type metrics struct {
 	streams    prometheus.Collector // of the replication to gateways
 	cell       *cellMetrics
 	archive    *archiveMetrics
+	requests   *requestMetrics
 
 	inboxRefused    *prometheus.CounterVec
 	messagesRefused prometheus.Counter
@@ -78,7 +79,9 @@ func newMetrics(s *status) *metrics {
 		terms:   termMetrics{s},
 		cell:    newCellMetrics(s),
 		archive: newArchiveMetrics(s),
-		streams: replica.NewCollector("plimsoll_coordinator_replication_", s.replication),
+
+		requests: newRequestMetrics(),
+		streams:  replica.NewCollector("plimsoll_coordinator_replication_", s.replication),
 	}
 	m.eventList = m.events.all()
 	// Shown as 0 before they count, so that rates are right.
@@ -95,6 +98,7 @@ func (m *metrics) all() []prometheus.Collector {
 	return append([]prometheus.Collector{
 		m.turns, m.commands, m.placements, m.commits, m.depth, m.inbox, m.cut, m.inboxBytes, m.inboxRefused,
 		m.messagesRefused, m.refused, m.terms, m.streams, m.cell, m.archive,
+		m.requests.managers, m.requests.events,
 	}, m.eventList...)
 }
 

@@ -25,9 +25,13 @@ func good() []*pb.Command {
 		setQueues(&tree),
 		{
 			Kind: &pb.Command_SetEventSettings{
-				SetEventSettings: &pb.SetEventSettingsRequest{Settings: map[string]string{"ringBufferAge": "1h"}},
+				SetEventSettings: &pb.SetEventSettingsRequest{
+					Settings: map[string]string{"ringBufferAge": "1h", "requestEventsEnabled": "true"},
+				},
 			},
 		},
+		pollRequests("shim", "", "s1", 0),
+		acknowledgeRequests("shim", "", "its store", 0),
 		register("n", 1),
 		submit(job("a", 1)),
 		scale("a", 2),
@@ -77,9 +81,13 @@ func read(t *commandTable, cmd *pb.Command) (c *command, what any, err error) {
 	if c, err = t.find(cmd); err != nil {
 		return nil, nil, err
 	}
-	if c.inquire != nil {
+	switch {
+	case c.inquire != nil:
 		what, err = c.inquire(cmd)
-	} else {
+	case c.ofRequests != nil: // it is given the message as it is
+		m := cmd.ProtoReflect()
+		what = m.Get(m.WhichOneof(t.kind)).Message().Interface()
+	default:
 		what, err = c.decode("gw", cmd)
 	}
 	return c, what, err
@@ -88,6 +96,7 @@ func read(t *commandTable, cmd *pb.Command) (c *command, what any, err error) {
 const newCommand = `a new command needs
   - an operation that is Answering something, in internal/engine/command.go, and its apply in internal/engine/apply.go;
     a question: an inquiry in internal/coordinator/inquiry.go
+    one on the events for resource managers: a method in internal/coordinator/requests.go
   - a row in newCommands of internal/coordinator/command.go, with its decoder there
   - its encoder in internal/coordinator/answer.go and a field of the message Reply, if its answer is not Done
   - a command of the kind in good of internal/coordinator/table_test.go`
@@ -114,6 +123,7 @@ func TestEveryCommandIsDecodedAppliedAndAnswered(t *testing.T) {
 	l := lead(t, Config{}, openStore(t, vfs.NewMem(), store.Limits{}))
 	defer l.stop()
 	var registration uint64 // the latest
+	var requests string     // store of the resource manager
 	kinds, answers := map[protoreflect.Name]bool{}, map[protoreflect.Name]bool{}
 	for _, cmd := range good() {
 		name := cmd.ProtoReflect().WhichOneof(table.kind).Name()
@@ -140,7 +150,11 @@ func TestEveryCommandIsDecodedAppliedAndAnswered(t *testing.T) {
 		if m := cmd.GetNodeLiveness(); m != nil {
 			m.Registration = registration
 		}
+		if m := cmd.GetAcknowledgeRequestEvents(); m != nil {
+			m.Store = requests
+		}
 		reply := l.must(cmd)
+		requests = reply.GetPollRequestEvents().GetStore()
 		registration = max(registration, reply.GetRegistration())
 		reply.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
 			answers[field.Name()] = true

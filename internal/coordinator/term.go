@@ -25,6 +25,7 @@ type term struct {
 	inbox       *inbox
 	questions   *questions
 	workers     int // goroutines that answer questions
+	requests    *requestStore
 	watch       *diskWatch
 	archiver    *archiver // nil: there is no archive
 	refusal     error     // error for all commands of a read-only term; nil in others
@@ -76,6 +77,10 @@ func (t *term) run(ctx context.Context) error {
 		t.watch.run(ctx)
 		return nil
 	})
+	g.Go(func() error {
+		t.requests.run(ctx)
+		return nil
+	})
 	if t.archiver != nil {
 		g.Go(func() error {
 			t.archiver.run(ctx)
@@ -103,6 +108,15 @@ func (t *term) exec(ctx context.Context, gateway string, cmd *pb.Command, respon
 		err = t.refusal
 	case c.inquire != nil:
 		err = t.inquire(ctx, c, cmd, respond)
+	case c.ofRequests != nil:
+		c.ofRequests(t.requests, cmd, func(reply *pb.Reply, err error) {
+			t.metrics.answered(c.name, err)
+			if err != nil {
+				reply = refusal(err)
+			}
+			reply.Revision = t.source.Snapshot().Revision()
+			respond(reply)
+		})
 	default:
 		err = t.command(ctx, c, gateway, cmd, respond)
 	}

@@ -18,7 +18,7 @@ import (
 
 // The files in testdata are scripts of these commands. Each command makes turns until no work is
 // left. It prints the replies, and the events as "TYPE CHANGE DETAIL object reference {resources}
-// message".
+// message". Events for resource managers end with their cause and owner.
 //
 //	node n1 cpu=4 memory=8Gi            # register a node, for the first time or again
 //	node n1 cpu=4 key=a                 # the same with a key; copy=b: by a copy of its agent
@@ -35,6 +35,7 @@ import (
 //	report-node n1 7 ext-cpu=2 closed=hot  # report 7 of the QoS agent; lines of the body are
 //	                                    # events: kind task rule before after
 //	queues                              # lines: path max:cpu=4 guaranteed:cpu=2 maxjobs:1
+//	settings requestEventsEnabled=true  # of the events
 //	advance 30s                         # let time go by
 //	explain a.work.0
 //	reload                              # forget everything and load the records again
@@ -115,19 +116,26 @@ func (w *scenario) print() {
 		}
 	}
 	for i := range w.out.Changes.Events {
-		e := &w.out.Changes.Events[i]
-		line := fmt.Sprintf("%s %s %s %s", e.Type, e.Change, e.Detail, e.Object)
-		if e.Reference != "" {
-			line += " " + e.Reference
-		}
-		if len(e.Resources) > 0 {
-			line += " {" + e.Resources.String() + "}"
-		}
-		if e.Message != "" {
-			line += " " + strconv.Quote(e.Message)
-		}
-		w.printed.WriteString(line + "\n")
+		w.printed.WriteString(printed(&w.out.Changes.Events[i]) + "\n")
 	}
+	for i := range w.out.Changes.Requests {
+		r := &w.out.Changes.Requests[i]
+		fmt.Fprintf(&w.printed, "%s: %s, for %s\n", printed(&r.Event), r.Cause, r.Owner)
+	}
+}
+
+func printed(e *plimsoll.Event) string {
+	line := strings.TrimSuffix(fmt.Sprintf("%s %s %s %s", e.Type, e.Change, e.Detail, e.Object), " ")
+	if e.Reference != "" {
+		line += " " + e.Reference
+	}
+	if len(e.Resources) > 0 {
+		line += " {" + e.Resources.String() + "}"
+	}
+	if e.Message != "" {
+		line += " " + strconv.Quote(e.Message)
+	}
+	return line
 }
 
 func (w *scenario) explain(job, group string, index int32) {
@@ -190,6 +198,8 @@ func (w *scenario) run(d *datadriven.TestData) {
 		w.reportNode(args, options, d.Input)
 	case "queues":
 		w.turn(&engine.SetQueueConfig{Config: w.tree(d.Input)})
+	case "settings":
+		w.turn(&engine.SetEventSettings{Settings: options})
 	case "advance":
 		by, err := time.ParseDuration(args[0])
 		if err != nil {

@@ -235,6 +235,7 @@ func (g *Gateway) routes() http.Handler {
 	rpc(plimsollv1connect.NewQueueServiceHandler(queueService{g: g}, options...))
 	rpc(plimsollv1connect.NewPolicyServiceHandler(policyService{g: g}, options...))
 	rpc(plimsollv1connect.NewEventServiceHandler(eventService{g}, options...))
+	rpc(plimsollv1connect.NewRequestEventServiceHandler(requestService{g}, options...))
 	rpc(plimsollv1connect.NewAgentServiceHandler(agentService{g}, options...))
 	// A compressed message could not be shared: each watch would compress the same changes again.
 	rpc(plimsollv1connect.NewWatchServiceHandler(watchService{g},

@@ -189,7 +189,7 @@ func (m *metrics) watching(rpc string) (ended func()) {
 	open.Inc()
 	var of *atomic.Int64
 	switch rpc {
-	case "ReadLogs", "FetchOutputs", "WatchNodeQOS": // they come from an agent, not from the copy
+	case "ReadLogs", "FetchOutputs", "WatchNodeQOS", "FollowRequestEvents": // an agent's, or the leader's
 		return open.Dec
 	case "WatchAssignments":
 		of = &m.agents

@@ -122,6 +122,7 @@ func TestAnUnknownEnumInAUsersBinaryRequestIsAnError(t *testing.T) {
 	for _, name := range []string{
 		plimsollv1connect.JobServiceName, plimsollv1connect.NodeServiceName, plimsollv1connect.QueueServiceName,
 		plimsollv1connect.PolicyServiceName, plimsollv1connect.EventServiceName,
+		plimsollv1connect.RequestEventServiceName,
 	} {
 		for path, m := range methodsOf(name) {
 			for at, request := range enumsIn(t, m.input.ProtoReflect().Descriptor()) {

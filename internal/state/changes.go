@@ -40,6 +40,10 @@ type Changes struct {
 	DeletedQueues []string
 	Events        []plimsoll.Event
 
+	// Requests are events for resource managers. They are neither stored nor replicated. Each comes
+	// with a changed record, so a turn has as few of them as it has records.
+	Requests []plimsoll.RequestEvent
+
 	DeletedPolicies []plimsoll.PolicyRef
 
 	// EventsAnew says that events were lost before those of this turn, because none were collected.
@@ -64,6 +68,7 @@ func (c *Changes) Empty() bool {
 func (c *Changes) reset() {
 	clear(c.JobSpecs)
 	clear(c.Events)
+	clear(c.Requests)
 	clear(c.Policies)
 	clear(c.Outcomes)
 	*c = Changes{
@@ -73,6 +78,7 @@ func (c *Changes) reset() {
 		NodeStatuses:  c.NodeStatuses[:0],
 		QueueStatuses: c.QueueStatuses[:0], DeletedJobs: c.DeletedJobs[:0], DeletedTasks: c.DeletedTasks[:0],
 		DeletedNodes: c.DeletedNodes[:0], DeletedQueues: c.DeletedQueues[:0], Events: c.Events[:0],
+		Requests: c.Requests[:0],
 	}
 }
 
@@ -95,6 +101,7 @@ type dirtyLists struct {
 	deletedQueues []string
 	policies      []plimsoll.PolicyRef
 	events        []plimsoll.Event
+	requests      []plimsoll.RequestEvent
 
 	deletedPolicies []plimsoll.PolicyRef
 
@@ -275,6 +282,7 @@ func (s *State) Take(c *Changes) {
 	s.takeDeleted(c)
 	s.takeOutcomes(c)
 	c.Events = append(c.Events, d.events...)
+	c.Requests = append(c.Requests, d.requests...)
 	c.Bytes = d.bytes
 	d.reset()
 }
@@ -336,6 +344,7 @@ func (d *dirtyLists) reset() {
 	clear(d.jobs)
 	clear(d.tasks)
 	clear(d.events)
+	clear(d.requests)
 	clear(d.outcomes)
 	clear(d.rejected)
 	*d = dirtyLists{
@@ -344,7 +353,7 @@ func (d *dirtyLists) reset() {
 		policies: d.policies[:0], deletedPolicies: d.deletedPolicies[:0],
 		specs: d.specs[:0], jobs: d.jobs[:0], tasks: d.tasks[:0], nodes: d.nodes[:0], nodeStatuses: d.nodeStatuses[:0],
 		deletedJobs: d.deletedJobs[:0], deletedTasks: d.deletedTasks[:0], deletedNodes: d.deletedNodes[:0],
-		deletedQueues: d.deletedQueues[:0], events: d.events[:0],
+		deletedQueues: d.deletedQueues[:0], events: d.events[:0], requests: d.requests[:0],
 	}
 }
 

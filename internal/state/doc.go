@@ -13,7 +13,8 @@
 // the operation changes the tables, marks rows dirty and appends the events of the change (event
 // design, "Event overview"). Take hands out the dirty rows as Changes, each row once however often
 // it changed in the turn. Sums of nodes and queues are kept up to date and never stored. A Loader
-// adds them up again from the stored records; it emits events only at the very first start.
+// adds them up again from the stored records; it emits events only at the very first start. Events
+// for resource managers are no events of the log, and are handed out apart (requests.go).
 //
 // Each job and task that enters, waits, is bound or leaves is reported to the tree of queues. The
 // tree answers with the queues that have changed and the groups whose cause of waiting has changed

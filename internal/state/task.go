@@ -104,6 +104,7 @@ func (s *State) Bind(r Ref, slot int32) {
 		s.setJobState(j, jobBound)
 	}
 	s.emitTask(r, taskBound, "")
+	s.tellAllocated(r, n)
 }
 
 func (s *State) occupy(r Ref, n *Node) {

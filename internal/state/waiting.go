@@ -160,6 +160,7 @@ func (s *State) setWait(g *Group, cause plimsoll.WaitCause) {
 	if g.Wait == cause {
 		return
 	}
+	s.tellQueueFull(g, &cause)
 	g.Wait = cause
 	s.text(cause.Queue)
 	s.text(cause.Resource)

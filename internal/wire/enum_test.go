@@ -32,6 +32,9 @@ var contracts = map[string]struct {
 	"NodeMode":     {"Node", pb.NodeMode_name, "NODE_MODE_", Known[plimsoll.NodeMode, int32], "objects.proto"},
 	"PolicyKind":   {"Policy", pb.PolicyKind_name, "POLICY_KIND_", Known[plimsoll.PolicyKind, int32], "qos.proto"},
 	"QOSEventKind": {"QOS", pb.QOSEventKind_name, "QOS_EVENT_KIND_", Known[plimsoll.QOSEventKind, int32], "qos.proto"},
+	"RequestCause": {
+		"Cause", pb.RequestCause_name, "REQUEST_CAUSE_", Known[plimsoll.RequestCause, int32], "requests.proto",
+	},
 	"ReservoirUse": {
 		"Reservoir", pb.ReservoirUse_name, "RESERVOIR_USE_", Known[plimsoll.ReservoirUse, int32], "objects.proto",
 	},

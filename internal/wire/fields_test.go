@@ -53,6 +53,9 @@ var places = map[string]place{
 		"EventToProto and EventFromProto in event.go",
 		"; package ring; package rest if YuniKorn has it",
 	},
+	"RequestEvent": {
+		"RequestEvent", "requests.proto", "RequestEventToProto and RequestEventFromProto in requestevent.go", "",
+	},
 	"EventSettings": {
 		"EventSettings", "objects.proto",
 		"EventSettingsToProto and EventSettingsFromProto in eventsettings.go",
@@ -246,6 +249,7 @@ func guards() []guard {
 		}}),
 		passes(free, nil, message(NodeReportToProto, NodeReportFromProto)),
 		passes(free, nil, message(EventToProto, EventFromProto)),
+		passes(free, nil, message(RequestEventToProto, RequestEventFromProto)),
 		passes(
 			free, nil, message(EventSettingsToProto, EventSettingsFromProto),
 			record(AppendEventSettings, DecodeEventSettings),

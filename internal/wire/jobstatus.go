@@ -71,22 +71,27 @@ func JobStatusFromProto(m *pb.JobStatus) plimsoll.JobStatus {
 		})
 	}
 	for _, g := range m.GetGroups() {
-		c := g.GetCounts()
-		s.Groups = append(s.Groups, plimsoll.GroupStatus{
-			Name:  g.GetName(),
-			Count: g.GetCount(),
-			Counts: plimsoll.TaskCounts{
-				Pending: c.GetPending(), Bound: c.GetBound(), Starting: c.GetStarting(), Running: c.GetRunning(),
-				Stopping: c.GetStopping(), Succeeded: c.GetSucceeded(), Failed: c.GetFailed(),
-			},
-			Wait: plimsoll.WaitCause{
-				Code:  EnumFromProto[plimsoll.WaitCode](g.GetWaitCode()),
-				Queue: g.GetWaitQueue(), Resource: g.GetWaitResource(), Asked: g.GetWaitAsked(),
-				Known: g.GetWaitKnown(),
-			},
-		})
+		s.Groups = append(s.Groups, GroupStatusFromProto(g))
 	}
 	return s
+}
+
+// GroupStatusFromProto converts the status of a group.
+func GroupStatusFromProto(g *pb.GroupStatus) plimsoll.GroupStatus {
+	c := g.GetCounts()
+	return plimsoll.GroupStatus{
+		Name:  g.GetName(),
+		Count: g.GetCount(),
+		Counts: plimsoll.TaskCounts{
+			Pending: c.GetPending(), Bound: c.GetBound(), Starting: c.GetStarting(), Running: c.GetRunning(),
+			Stopping: c.GetStopping(), Succeeded: c.GetSucceeded(), Failed: c.GetFailed(),
+		},
+		Wait: plimsoll.WaitCause{
+			Code:  EnumFromProto[plimsoll.WaitCode](g.GetWaitCode()),
+			Queue: g.GetWaitQueue(), Resource: g.GetWaitResource(), Asked: g.GetWaitAsked(),
+			Known: g.GetWaitKnown(),
+		},
+	}
 }
 
 // AppendJobStatus encodes the status of a job.

@@ -1190,6 +1190,8 @@ type Command struct {
 	//	*Command_LeaveNode
 	//	*Command_DeleteJob
 	//	*Command_SetEventSettings
+	//	*Command_PollRequestEvents
+	//	*Command_AcknowledgeRequestEvents
 	Kind isCommand_Kind `protobuf_oneof:"kind"`
 	// The gateway that the command comes from, if a relay passes it on. The relay has announced it.
 	Gateway       string `protobuf:"bytes,19,opt,name=gateway,proto3" json:"gateway,omitempty"`
@@ -1412,6 +1414,24 @@ func (x *Command) GetSetEventSettings() *SetEventSettingsRequest {
 	return nil
 }
 
+func (x *Command) GetPollRequestEvents() *PollRequestEvents {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_PollRequestEvents); ok {
+			return x.PollRequestEvents
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetAcknowledgeRequestEvents() *AcknowledgeRequestEventsRequest {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_AcknowledgeRequestEvents); ok {
+			return x.AcknowledgeRequestEvents
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetGateway() string {
 	if x != nil {
 		return x.Gateway
@@ -1499,6 +1519,14 @@ type Command_SetEventSettings struct {
 	SetEventSettings *SetEventSettingsRequest `protobuf:"bytes,21,opt,name=set_event_settings,json=setEventSettings,proto3,oneof"`
 }
 
+type Command_PollRequestEvents struct {
+	PollRequestEvents *PollRequestEvents `protobuf:"bytes,22,opt,name=poll_request_events,json=pollRequestEvents,proto3,oneof"`
+}
+
+type Command_AcknowledgeRequestEvents struct {
+	AcknowledgeRequestEvents *AcknowledgeRequestEventsRequest `protobuf:"bytes,23,opt,name=acknowledge_request_events,json=acknowledgeRequestEvents,proto3,oneof"`
+}
+
 func (*Command_SubmitJob) isCommand_Kind() {}
 
 func (*Command_KillJob) isCommand_Kind() {}
@@ -1536,6 +1564,10 @@ func (*Command_LeaveNode) isCommand_Kind() {}
 func (*Command_DeleteJob) isCommand_Kind() {}
 
 func (*Command_SetEventSettings) isCommand_Kind() {}
+
+func (*Command_PollRequestEvents) isCommand_Kind() {}
+
+func (*Command_AcknowledgeRequestEvents) isCommand_Kind() {}
 
 // Outcome is the answer to a command with a token, which is its key. It is stored and not
 // replicated.
@@ -1670,25 +1702,167 @@ func (x *NodeLiveness) GetRegistration() uint64 {
 	return 0
 }
 
-// The answer to a command. It comes behind the batch with the command's effect.
-type Reply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	Error         *Error                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
-	Revision      uint64                 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
-	Registration  uint64                 `protobuf:"varint,4,opt,name=registration,proto3" json:"registration,omitempty"` // for register_node
-	ExplainTask   *ExplainTaskResponse   `protobuf:"bytes,5,opt,name=explain_task,json=explainTask,proto3" json:"explain_task,omitempty"`
-	NodeCapacity  *NodeCapacityResponse  `protobuf:"bytes,6,opt,name=node_capacity,json=nodeCapacity,proto3" json:"node_capacity,omitempty"`
-	PlaceJob      *PlaceJobResponse      `protobuf:"bytes,7,opt,name=place_job,json=placeJob,proto3" json:"place_job,omitempty"`
-	PlanMoves     *PlanMovesResponse     `protobuf:"bytes,8,opt,name=plan_moves,json=planMoves,proto3" json:"plan_moves,omitempty"`
-	ApplyPolicies *ApplyPoliciesResponse `protobuf:"bytes,9,opt,name=apply_policies,json=applyPolicies,proto3" json:"apply_policies,omitempty"`
+// A gateway's question for the events of a resource manager that follows them there. The leader
+// answers once there are some, and after five seconds without any.
+type PollRequestEvents struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Manager string                 `protobuf:"bytes,1,opt,name=manager,proto3" json:"manager,omitempty"` // as FollowRequestEventsRequest
+	Owner   string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
+	// Names the stream of the manager. One with begin registers the manager, and ends its earlier
+	// stream.
+	Stream        string `protobuf:"bytes,3,opt,name=stream,proto3" json:"stream,omitempty"`
+	Begin         bool   `protobuf:"varint,4,opt,name=begin,proto3" json:"begin,omitempty"`
+	After         uint64 `protobuf:"varint,5,opt,name=after,proto3" json:"after,omitempty"` // the last event that was sent on the stream; 0 with begin
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
+func (x *PollRequestEvents) Reset() {
+	*x = PollRequestEvents{}
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PollRequestEvents) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PollRequestEvents) ProtoMessage() {}
+
+func (x *PollRequestEvents) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PollRequestEvents.ProtoReflect.Descriptor instead.
+func (*PollRequestEvents) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *PollRequestEvents) GetManager() string {
+	if x != nil {
+		return x.Manager
+	}
+	return ""
+}
+
+func (x *PollRequestEvents) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *PollRequestEvents) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+func (x *PollRequestEvents) GetBegin() bool {
+	if x != nil {
+		return x.Begin
+	}
+	return false
+}
+
+func (x *PollRequestEvents) GetAfter() uint64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+type PolledRequestEvents struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Store         string                 `protobuf:"bytes,1,opt,name=store,proto3" json:"store,omitempty"`   // as FollowRequestEventsResponse
+	Events        []*RequestEvent        `protobuf:"bytes,2,rep,name=events,proto3" json:"events,omitempty"` // the first kept ones behind "after"
+	Lost          uint64                 `protobuf:"varint,3,opt,name=lost,proto3" json:"lost,omitempty"`    // events behind "after" that were dropped and not acknowledged
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PolledRequestEvents) Reset() {
+	*x = PolledRequestEvents{}
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PolledRequestEvents) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PolledRequestEvents) ProtoMessage() {}
+
+func (x *PolledRequestEvents) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PolledRequestEvents.ProtoReflect.Descriptor instead.
+func (*PolledRequestEvents) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *PolledRequestEvents) GetStore() string {
+	if x != nil {
+		return x.Store
+	}
+	return ""
+}
+
+func (x *PolledRequestEvents) GetEvents() []*RequestEvent {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *PolledRequestEvents) GetLost() uint64 {
+	if x != nil {
+		return x.Lost
+	}
+	return 0
+}
+
+// The answer to a command. It comes behind the batch with the command's effect.
+type Reply struct {
+	state                    protoimpl.MessageState            `protogen:"open.v1"`
+	Id                       uint64                            `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Error                    *Error                            `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	Revision                 uint64                            `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	Registration             uint64                            `protobuf:"varint,4,opt,name=registration,proto3" json:"registration,omitempty"` // for register_node
+	ExplainTask              *ExplainTaskResponse              `protobuf:"bytes,5,opt,name=explain_task,json=explainTask,proto3" json:"explain_task,omitempty"`
+	NodeCapacity             *NodeCapacityResponse             `protobuf:"bytes,6,opt,name=node_capacity,json=nodeCapacity,proto3" json:"node_capacity,omitempty"`
+	PlaceJob                 *PlaceJobResponse                 `protobuf:"bytes,7,opt,name=place_job,json=placeJob,proto3" json:"place_job,omitempty"`
+	PlanMoves                *PlanMovesResponse                `protobuf:"bytes,8,opt,name=plan_moves,json=planMoves,proto3" json:"plan_moves,omitempty"`
+	ApplyPolicies            *ApplyPoliciesResponse            `protobuf:"bytes,9,opt,name=apply_policies,json=applyPolicies,proto3" json:"apply_policies,omitempty"`
+	PollRequestEvents        *PolledRequestEvents              `protobuf:"bytes,10,opt,name=poll_request_events,json=pollRequestEvents,proto3" json:"poll_request_events,omitempty"`
+	AcknowledgeRequestEvents *AcknowledgeRequestEventsResponse `protobuf:"bytes,11,opt,name=acknowledge_request_events,json=acknowledgeRequestEvents,proto3" json:"acknowledge_request_events,omitempty"`
+	unknownFields            protoimpl.UnknownFields
+	sizeCache                protoimpl.SizeCache
+}
+
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[17]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1700,7 +1874,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[17]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1713,7 +1887,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{17}
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Reply) GetId() uint64 {
@@ -1779,11 +1953,25 @@ func (x *Reply) GetApplyPolicies() *ApplyPoliciesResponse {
 	return nil
 }
 
+func (x *Reply) GetPollRequestEvents() *PolledRequestEvents {
+	if x != nil {
+		return x.PollRequestEvents
+	}
+	return nil
+}
+
+func (x *Reply) GetAcknowledgeRequestEvents() *AcknowledgeRequestEventsResponse {
+	if x != nil {
+		return x.AcknowledgeRequestEvents
+	}
+	return nil
+}
+
 var File_plimsoll_v1_replication_proto protoreflect.FileDescriptor
 
 const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\n" +
-	"\x1dplimsoll/v1/replication.proto\x12\vplimsoll.v1\x1a\x17plimsoll/v1/agent.proto\x1a\x15plimsoll/v1/api.proto\x1a\x19plimsoll/v1/objects.proto\"\xf7\x01\n" +
+	"\x1dplimsoll/v1/replication.proto\x12\vplimsoll.v1\x1a\x17plimsoll/v1/agent.proto\x1a\x15plimsoll/v1/api.proto\x1a\x19plimsoll/v1/objects.proto\x1a\x1aplimsoll/v1/requests.proto\"\xf7\x01\n" +
 	"\x10ReplicateRequest\x123\n" +
 	"\x05hello\x18\x01 \x01(\v2\x1b.plimsoll.v1.ReplicateHelloH\x00R\x05hello\x120\n" +
 	"\x04sync\x18\x02 \x01(\v2\x1a.plimsoll.v1.ReplicateSyncH\x00R\x04sync\x120\n" +
@@ -1856,8 +2044,7 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x12\n" +
 	"\x04time\x18\x03 \x01(\x03R\x04time\x123\n" +
 	"\tmutations\x18\x04 \x03(\v2\x15.plimsoll.v1.MutationR\tmutations\x12/\n" +
-	"\x06events\x18\x05 \x01(\v2\x17.plimsoll.v1.EventChunkR\x06events\"\xd7\n" +
-	"\n" +
+	"\x06events\x18\x05 \x01(\v2\x17.plimsoll.v1.EventChunkR\x06events\"\x97\f\n" +
 	"\aCommand\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12>\n" +
 	"\n" +
@@ -1885,7 +2072,9 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"leave_node\x18\x12 \x01(\v2\x1d.plimsoll.v1.LeaveNodeRequestH\x00R\tleaveNode\x12>\n" +
 	"\n" +
 	"delete_job\x18\x14 \x01(\v2\x1d.plimsoll.v1.DeleteJobRequestH\x00R\tdeleteJob\x12T\n" +
-	"\x12set_event_settings\x18\x15 \x01(\v2$.plimsoll.v1.SetEventSettingsRequestH\x00R\x10setEventSettings\x12\x18\n" +
+	"\x12set_event_settings\x18\x15 \x01(\v2$.plimsoll.v1.SetEventSettingsRequestH\x00R\x10setEventSettings\x12P\n" +
+	"\x13poll_request_events\x18\x16 \x01(\v2\x1e.plimsoll.v1.PollRequestEventsH\x00R\x11pollRequestEvents\x12l\n" +
+	"\x1aacknowledge_request_events\x18\x17 \x01(\v2,.plimsoll.v1.AcknowledgeRequestEventsRequestH\x00R\x18acknowledgeRequestEvents\x12\x18\n" +
 	"\agateway\x18\x13 \x01(\tR\agatewayB\x06\n" +
 	"\x04kind\"\xaa\x01\n" +
 	"\aOutcome\x12\x12\n" +
@@ -1896,7 +2085,17 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\fNodeLiveness\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\"\n" +
-	"\fregistration\x18\x03 \x01(\x04R\fregistration\"\xd4\x03\n" +
+	"\fregistration\x18\x03 \x01(\x04R\fregistration\"\x87\x01\n" +
+	"\x11PollRequestEvents\x12\x18\n" +
+	"\amanager\x18\x01 \x01(\tR\amanager\x12\x14\n" +
+	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x16\n" +
+	"\x06stream\x18\x03 \x01(\tR\x06stream\x12\x14\n" +
+	"\x05begin\x18\x04 \x01(\bR\x05begin\x12\x14\n" +
+	"\x05after\x18\x05 \x01(\x04R\x05after\"r\n" +
+	"\x13PolledRequestEvents\x12\x14\n" +
+	"\x05store\x18\x01 \x01(\tR\x05store\x121\n" +
+	"\x06events\x18\x02 \x03(\v2\x19.plimsoll.v1.RequestEventR\x06events\x12\x12\n" +
+	"\x04lost\x18\x03 \x01(\x04R\x04lost\"\x93\x05\n" +
 	"\x05Reply\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12(\n" +
 	"\x05error\x18\x02 \x01(\v2\x12.plimsoll.v1.ErrorR\x05error\x12\x1a\n" +
@@ -1907,7 +2106,10 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\tplace_job\x18\a \x01(\v2\x1d.plimsoll.v1.PlaceJobResponseR\bplaceJob\x12=\n" +
 	"\n" +
 	"plan_moves\x18\b \x01(\v2\x1e.plimsoll.v1.PlanMovesResponseR\tplanMoves\x12I\n" +
-	"\x0eapply_policies\x18\t \x01(\v2\".plimsoll.v1.ApplyPoliciesResponseR\rapplyPolicies*\x88\x02\n" +
+	"\x0eapply_policies\x18\t \x01(\v2\".plimsoll.v1.ApplyPoliciesResponseR\rapplyPolicies\x12P\n" +
+	"\x13poll_request_events\x18\n" +
+	" \x01(\v2 .plimsoll.v1.PolledRequestEventsR\x11pollRequestEvents\x12k\n" +
+	"\x1aacknowledge_request_events\x18\v \x01(\v2-.plimsoll.v1.AcknowledgeRequestEventsResponseR\x18acknowledgeRequestEvents*\x88\x02\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rKIND_JOB_SPEC\x10\x01\x12\x13\n" +
@@ -1939,51 +2141,56 @@ func file_plimsoll_v1_replication_proto_rawDescGZIP() []byte {
 }
 
 var file_plimsoll_v1_replication_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_plimsoll_v1_replication_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_plimsoll_v1_replication_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_plimsoll_v1_replication_proto_goTypes = []any{
-	(Kind)(0),                       // 0: plimsoll.v1.Kind
-	(*ReplicateRequest)(nil),        // 1: plimsoll.v1.ReplicateRequest
-	(*ReplicateHello)(nil),          // 2: plimsoll.v1.ReplicateHello
-	(*ReplicateFilter)(nil),         // 3: plimsoll.v1.ReplicateFilter
-	(*ReplicateDownstream)(nil),     // 4: plimsoll.v1.ReplicateDownstream
-	(*ReplicateSync)(nil),           // 5: plimsoll.v1.ReplicateSync
-	(*ReplicateResponse)(nil),       // 6: plimsoll.v1.ReplicateResponse
-	(*ReplicateUnready)(nil),        // 7: plimsoll.v1.ReplicateUnready
-	(*ReplicateWelcome)(nil),        // 8: plimsoll.v1.ReplicateWelcome
-	(*ReplicateSnapshot)(nil),       // 9: plimsoll.v1.ReplicateSnapshot
-	(*ReplicateSnapshotEnd)(nil),    // 10: plimsoll.v1.ReplicateSnapshotEnd
-	(*ReplicateSyncAck)(nil),        // 11: plimsoll.v1.ReplicateSyncAck
-	(*Mutation)(nil),                // 12: plimsoll.v1.Mutation
-	(*EventChunk)(nil),              // 13: plimsoll.v1.EventChunk
-	(*Batch)(nil),                   // 14: plimsoll.v1.Batch
-	(*Command)(nil),                 // 15: plimsoll.v1.Command
-	(*Outcome)(nil),                 // 16: plimsoll.v1.Outcome
-	(*NodeLiveness)(nil),            // 17: plimsoll.v1.NodeLiveness
-	(*Reply)(nil),                   // 18: plimsoll.v1.Reply
-	(*SubmitJobRequest)(nil),        // 19: plimsoll.v1.SubmitJobRequest
-	(*KillJobRequest)(nil),          // 20: plimsoll.v1.KillJobRequest
-	(*ScaleJobRequest)(nil),         // 21: plimsoll.v1.ScaleJobRequest
-	(*SetNodeModeRequest)(nil),      // 22: plimsoll.v1.SetNodeModeRequest
-	(*RemoveNodeRequest)(nil),       // 23: plimsoll.v1.RemoveNodeRequest
-	(*SetQueueConfigRequest)(nil),   // 24: plimsoll.v1.SetQueueConfigRequest
-	(*RegisterNodeRequest)(nil),     // 25: plimsoll.v1.RegisterNodeRequest
-	(*ReportTasksRequest)(nil),      // 26: plimsoll.v1.ReportTasksRequest
-	(*ExplainTaskRequest)(nil),      // 27: plimsoll.v1.ExplainTaskRequest
-	(*NodeCapacityRequest)(nil),     // 28: plimsoll.v1.NodeCapacityRequest
-	(*PlaceJobRequest)(nil),         // 29: plimsoll.v1.PlaceJobRequest
-	(*PlanMovesRequest)(nil),        // 30: plimsoll.v1.PlanMovesRequest
-	(*ApplyPoliciesRequest)(nil),    // 31: plimsoll.v1.ApplyPoliciesRequest
-	(*DeletePolicyRequest)(nil),     // 32: plimsoll.v1.DeletePolicyRequest
-	(*ReportNodeRequest)(nil),       // 33: plimsoll.v1.ReportNodeRequest
-	(*LeaveNodeRequest)(nil),        // 34: plimsoll.v1.LeaveNodeRequest
-	(*DeleteJobRequest)(nil),        // 35: plimsoll.v1.DeleteJobRequest
-	(*SetEventSettingsRequest)(nil), // 36: plimsoll.v1.SetEventSettingsRequest
-	(*Error)(nil),                   // 37: plimsoll.v1.Error
-	(*ApplyPoliciesResponse)(nil),   // 38: plimsoll.v1.ApplyPoliciesResponse
-	(*ExplainTaskResponse)(nil),     // 39: plimsoll.v1.ExplainTaskResponse
-	(*NodeCapacityResponse)(nil),    // 40: plimsoll.v1.NodeCapacityResponse
-	(*PlaceJobResponse)(nil),        // 41: plimsoll.v1.PlaceJobResponse
-	(*PlanMovesResponse)(nil),       // 42: plimsoll.v1.PlanMovesResponse
+	(Kind)(0),                                // 0: plimsoll.v1.Kind
+	(*ReplicateRequest)(nil),                 // 1: plimsoll.v1.ReplicateRequest
+	(*ReplicateHello)(nil),                   // 2: plimsoll.v1.ReplicateHello
+	(*ReplicateFilter)(nil),                  // 3: plimsoll.v1.ReplicateFilter
+	(*ReplicateDownstream)(nil),              // 4: plimsoll.v1.ReplicateDownstream
+	(*ReplicateSync)(nil),                    // 5: plimsoll.v1.ReplicateSync
+	(*ReplicateResponse)(nil),                // 6: plimsoll.v1.ReplicateResponse
+	(*ReplicateUnready)(nil),                 // 7: plimsoll.v1.ReplicateUnready
+	(*ReplicateWelcome)(nil),                 // 8: plimsoll.v1.ReplicateWelcome
+	(*ReplicateSnapshot)(nil),                // 9: plimsoll.v1.ReplicateSnapshot
+	(*ReplicateSnapshotEnd)(nil),             // 10: plimsoll.v1.ReplicateSnapshotEnd
+	(*ReplicateSyncAck)(nil),                 // 11: plimsoll.v1.ReplicateSyncAck
+	(*Mutation)(nil),                         // 12: plimsoll.v1.Mutation
+	(*EventChunk)(nil),                       // 13: plimsoll.v1.EventChunk
+	(*Batch)(nil),                            // 14: plimsoll.v1.Batch
+	(*Command)(nil),                          // 15: plimsoll.v1.Command
+	(*Outcome)(nil),                          // 16: plimsoll.v1.Outcome
+	(*NodeLiveness)(nil),                     // 17: plimsoll.v1.NodeLiveness
+	(*PollRequestEvents)(nil),                // 18: plimsoll.v1.PollRequestEvents
+	(*PolledRequestEvents)(nil),              // 19: plimsoll.v1.PolledRequestEvents
+	(*Reply)(nil),                            // 20: plimsoll.v1.Reply
+	(*SubmitJobRequest)(nil),                 // 21: plimsoll.v1.SubmitJobRequest
+	(*KillJobRequest)(nil),                   // 22: plimsoll.v1.KillJobRequest
+	(*ScaleJobRequest)(nil),                  // 23: plimsoll.v1.ScaleJobRequest
+	(*SetNodeModeRequest)(nil),               // 24: plimsoll.v1.SetNodeModeRequest
+	(*RemoveNodeRequest)(nil),                // 25: plimsoll.v1.RemoveNodeRequest
+	(*SetQueueConfigRequest)(nil),            // 26: plimsoll.v1.SetQueueConfigRequest
+	(*RegisterNodeRequest)(nil),              // 27: plimsoll.v1.RegisterNodeRequest
+	(*ReportTasksRequest)(nil),               // 28: plimsoll.v1.ReportTasksRequest
+	(*ExplainTaskRequest)(nil),               // 29: plimsoll.v1.ExplainTaskRequest
+	(*NodeCapacityRequest)(nil),              // 30: plimsoll.v1.NodeCapacityRequest
+	(*PlaceJobRequest)(nil),                  // 31: plimsoll.v1.PlaceJobRequest
+	(*PlanMovesRequest)(nil),                 // 32: plimsoll.v1.PlanMovesRequest
+	(*ApplyPoliciesRequest)(nil),             // 33: plimsoll.v1.ApplyPoliciesRequest
+	(*DeletePolicyRequest)(nil),              // 34: plimsoll.v1.DeletePolicyRequest
+	(*ReportNodeRequest)(nil),                // 35: plimsoll.v1.ReportNodeRequest
+	(*LeaveNodeRequest)(nil),                 // 36: plimsoll.v1.LeaveNodeRequest
+	(*DeleteJobRequest)(nil),                 // 37: plimsoll.v1.DeleteJobRequest
+	(*SetEventSettingsRequest)(nil),          // 38: plimsoll.v1.SetEventSettingsRequest
+	(*AcknowledgeRequestEventsRequest)(nil),  // 39: plimsoll.v1.AcknowledgeRequestEventsRequest
+	(*Error)(nil),                            // 40: plimsoll.v1.Error
+	(*ApplyPoliciesResponse)(nil),            // 41: plimsoll.v1.ApplyPoliciesResponse
+	(*RequestEvent)(nil),                     // 42: plimsoll.v1.RequestEvent
+	(*ExplainTaskResponse)(nil),              // 43: plimsoll.v1.ExplainTaskResponse
+	(*NodeCapacityResponse)(nil),             // 44: plimsoll.v1.NodeCapacityResponse
+	(*PlaceJobResponse)(nil),                 // 45: plimsoll.v1.PlaceJobResponse
+	(*PlanMovesResponse)(nil),                // 46: plimsoll.v1.PlanMovesResponse
+	(*AcknowledgeRequestEventsResponse)(nil), // 47: plimsoll.v1.AcknowledgeRequestEventsResponse
 }
 var file_plimsoll_v1_replication_proto_depIdxs = []int32{
 	2,  // 0: plimsoll.v1.ReplicateRequest.hello:type_name -> plimsoll.v1.ReplicateHello
@@ -1996,47 +2203,52 @@ var file_plimsoll_v1_replication_proto_depIdxs = []int32{
 	9,  // 7: plimsoll.v1.ReplicateResponse.snapshot:type_name -> plimsoll.v1.ReplicateSnapshot
 	10, // 8: plimsoll.v1.ReplicateResponse.snapshot_end:type_name -> plimsoll.v1.ReplicateSnapshotEnd
 	11, // 9: plimsoll.v1.ReplicateResponse.sync_ack:type_name -> plimsoll.v1.ReplicateSyncAck
-	18, // 10: plimsoll.v1.ReplicateResponse.reply:type_name -> plimsoll.v1.Reply
+	20, // 10: plimsoll.v1.ReplicateResponse.reply:type_name -> plimsoll.v1.Reply
 	7,  // 11: plimsoll.v1.ReplicateResponse.unready:type_name -> plimsoll.v1.ReplicateUnready
 	12, // 12: plimsoll.v1.ReplicateSnapshot.records:type_name -> plimsoll.v1.Mutation
 	13, // 13: plimsoll.v1.ReplicateSnapshot.events:type_name -> plimsoll.v1.EventChunk
 	0,  // 14: plimsoll.v1.Mutation.kind:type_name -> plimsoll.v1.Kind
 	12, // 15: plimsoll.v1.Batch.mutations:type_name -> plimsoll.v1.Mutation
 	13, // 16: plimsoll.v1.Batch.events:type_name -> plimsoll.v1.EventChunk
-	19, // 17: plimsoll.v1.Command.submit_job:type_name -> plimsoll.v1.SubmitJobRequest
-	20, // 18: plimsoll.v1.Command.kill_job:type_name -> plimsoll.v1.KillJobRequest
-	21, // 19: plimsoll.v1.Command.scale_job:type_name -> plimsoll.v1.ScaleJobRequest
-	22, // 20: plimsoll.v1.Command.set_node_mode:type_name -> plimsoll.v1.SetNodeModeRequest
-	23, // 21: plimsoll.v1.Command.remove_node:type_name -> plimsoll.v1.RemoveNodeRequest
-	24, // 22: plimsoll.v1.Command.set_queue_config:type_name -> plimsoll.v1.SetQueueConfigRequest
-	25, // 23: plimsoll.v1.Command.register_node:type_name -> plimsoll.v1.RegisterNodeRequest
+	21, // 17: plimsoll.v1.Command.submit_job:type_name -> plimsoll.v1.SubmitJobRequest
+	22, // 18: plimsoll.v1.Command.kill_job:type_name -> plimsoll.v1.KillJobRequest
+	23, // 19: plimsoll.v1.Command.scale_job:type_name -> plimsoll.v1.ScaleJobRequest
+	24, // 20: plimsoll.v1.Command.set_node_mode:type_name -> plimsoll.v1.SetNodeModeRequest
+	25, // 21: plimsoll.v1.Command.remove_node:type_name -> plimsoll.v1.RemoveNodeRequest
+	26, // 22: plimsoll.v1.Command.set_queue_config:type_name -> plimsoll.v1.SetQueueConfigRequest
+	27, // 23: plimsoll.v1.Command.register_node:type_name -> plimsoll.v1.RegisterNodeRequest
 	17, // 24: plimsoll.v1.Command.node_liveness:type_name -> plimsoll.v1.NodeLiveness
-	26, // 25: plimsoll.v1.Command.report_tasks:type_name -> plimsoll.v1.ReportTasksRequest
-	27, // 26: plimsoll.v1.Command.explain_task:type_name -> plimsoll.v1.ExplainTaskRequest
-	28, // 27: plimsoll.v1.Command.node_capacity:type_name -> plimsoll.v1.NodeCapacityRequest
-	29, // 28: plimsoll.v1.Command.place_job:type_name -> plimsoll.v1.PlaceJobRequest
-	30, // 29: plimsoll.v1.Command.plan_moves:type_name -> plimsoll.v1.PlanMovesRequest
-	31, // 30: plimsoll.v1.Command.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesRequest
-	32, // 31: plimsoll.v1.Command.delete_policy:type_name -> plimsoll.v1.DeletePolicyRequest
-	33, // 32: plimsoll.v1.Command.report_node:type_name -> plimsoll.v1.ReportNodeRequest
-	34, // 33: plimsoll.v1.Command.leave_node:type_name -> plimsoll.v1.LeaveNodeRequest
-	35, // 34: plimsoll.v1.Command.delete_job:type_name -> plimsoll.v1.DeleteJobRequest
-	36, // 35: plimsoll.v1.Command.set_event_settings:type_name -> plimsoll.v1.SetEventSettingsRequest
-	37, // 36: plimsoll.v1.Outcome.error:type_name -> plimsoll.v1.Error
-	38, // 37: plimsoll.v1.Outcome.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
-	37, // 38: plimsoll.v1.Reply.error:type_name -> plimsoll.v1.Error
-	39, // 39: plimsoll.v1.Reply.explain_task:type_name -> plimsoll.v1.ExplainTaskResponse
-	40, // 40: plimsoll.v1.Reply.node_capacity:type_name -> plimsoll.v1.NodeCapacityResponse
-	41, // 41: plimsoll.v1.Reply.place_job:type_name -> plimsoll.v1.PlaceJobResponse
-	42, // 42: plimsoll.v1.Reply.plan_moves:type_name -> plimsoll.v1.PlanMovesResponse
-	38, // 43: plimsoll.v1.Reply.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
-	1,  // 44: plimsoll.v1.ReplicationService.Replicate:input_type -> plimsoll.v1.ReplicateRequest
-	6,  // 45: plimsoll.v1.ReplicationService.Replicate:output_type -> plimsoll.v1.ReplicateResponse
-	45, // [45:46] is the sub-list for method output_type
-	44, // [44:45] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	28, // 25: plimsoll.v1.Command.report_tasks:type_name -> plimsoll.v1.ReportTasksRequest
+	29, // 26: plimsoll.v1.Command.explain_task:type_name -> plimsoll.v1.ExplainTaskRequest
+	30, // 27: plimsoll.v1.Command.node_capacity:type_name -> plimsoll.v1.NodeCapacityRequest
+	31, // 28: plimsoll.v1.Command.place_job:type_name -> plimsoll.v1.PlaceJobRequest
+	32, // 29: plimsoll.v1.Command.plan_moves:type_name -> plimsoll.v1.PlanMovesRequest
+	33, // 30: plimsoll.v1.Command.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesRequest
+	34, // 31: plimsoll.v1.Command.delete_policy:type_name -> plimsoll.v1.DeletePolicyRequest
+	35, // 32: plimsoll.v1.Command.report_node:type_name -> plimsoll.v1.ReportNodeRequest
+	36, // 33: plimsoll.v1.Command.leave_node:type_name -> plimsoll.v1.LeaveNodeRequest
+	37, // 34: plimsoll.v1.Command.delete_job:type_name -> plimsoll.v1.DeleteJobRequest
+	38, // 35: plimsoll.v1.Command.set_event_settings:type_name -> plimsoll.v1.SetEventSettingsRequest
+	18, // 36: plimsoll.v1.Command.poll_request_events:type_name -> plimsoll.v1.PollRequestEvents
+	39, // 37: plimsoll.v1.Command.acknowledge_request_events:type_name -> plimsoll.v1.AcknowledgeRequestEventsRequest
+	40, // 38: plimsoll.v1.Outcome.error:type_name -> plimsoll.v1.Error
+	41, // 39: plimsoll.v1.Outcome.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
+	42, // 40: plimsoll.v1.PolledRequestEvents.events:type_name -> plimsoll.v1.RequestEvent
+	40, // 41: plimsoll.v1.Reply.error:type_name -> plimsoll.v1.Error
+	43, // 42: plimsoll.v1.Reply.explain_task:type_name -> plimsoll.v1.ExplainTaskResponse
+	44, // 43: plimsoll.v1.Reply.node_capacity:type_name -> plimsoll.v1.NodeCapacityResponse
+	45, // 44: plimsoll.v1.Reply.place_job:type_name -> plimsoll.v1.PlaceJobResponse
+	46, // 45: plimsoll.v1.Reply.plan_moves:type_name -> plimsoll.v1.PlanMovesResponse
+	41, // 46: plimsoll.v1.Reply.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
+	19, // 47: plimsoll.v1.Reply.poll_request_events:type_name -> plimsoll.v1.PolledRequestEvents
+	47, // 48: plimsoll.v1.Reply.acknowledge_request_events:type_name -> plimsoll.v1.AcknowledgeRequestEventsResponse
+	1,  // 49: plimsoll.v1.ReplicationService.Replicate:input_type -> plimsoll.v1.ReplicateRequest
+	6,  // 50: plimsoll.v1.ReplicationService.Replicate:output_type -> plimsoll.v1.ReplicateResponse
+	50, // [50:51] is the sub-list for method output_type
+	49, // [49:50] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_replication_proto_init() }
@@ -2047,6 +2259,7 @@ func file_plimsoll_v1_replication_proto_init() {
 	file_plimsoll_v1_agent_proto_init()
 	file_plimsoll_v1_api_proto_init()
 	file_plimsoll_v1_objects_proto_init()
+	file_plimsoll_v1_requests_proto_init()
 	file_plimsoll_v1_replication_proto_msgTypes[0].OneofWrappers = []any{
 		(*ReplicateRequest_Hello)(nil),
 		(*ReplicateRequest_Sync)(nil),
@@ -2082,6 +2295,8 @@ func file_plimsoll_v1_replication_proto_init() {
 		(*Command_LeaveNode)(nil),
 		(*Command_DeleteJob)(nil),
 		(*Command_SetEventSettings)(nil),
+		(*Command_PollRequestEvents)(nil),
+		(*Command_AcknowledgeRequestEvents)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2089,7 +2304,7 @@ func file_plimsoll_v1_replication_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_replication_proto_rawDesc), len(file_plimsoll_v1_replication_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   18,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
