@@ -13,6 +13,8 @@ import (
 type eventsCmd struct {
 	List   eventsListCmd   `cmd:"" default:"withargs" help:"Tell the recent events."`
 	Config eventsConfigCmd `cmd:"" help:"Show and change the settings of the events."`
+
+	Historians historiansCmd `cmd:"" help:"List and remove the historians for which events are held back."`
 }
 
 // Help is the detail of the help text.

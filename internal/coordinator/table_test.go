@@ -28,6 +28,8 @@ func good() []*pb.Command {
 				SetEventSettings: &pb.SetEventSettingsRequest{Settings: map[string]string{"ringBufferAge": "1h"}},
 			},
 		},
+		{Kind: &pb.Command_ReportHistorian{ReportHistorian: &pb.ReportHistorianRequest{Name: "h", Next: 3}}},
+		{Kind: &pb.Command_RemoveHistorian{RemoveHistorian: &pb.RemoveHistorianRequest{Name: "h"}}},
 		register("n", 1),
 		submit(job("a", 1)),
 		scale("a", 2),

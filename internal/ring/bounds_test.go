@@ -263,7 +263,8 @@ func TestResizeWhileRead(t *testing.T) {
 	for i := range uint64(1500) {
 		if rng.IntN(20) == 0 {
 			r.SetBounds(Bounds{
-				Events: rng.Uint64N(3000), Bytes: rng.Uint64N(100_000), Age: rng.Int64N(1000), Held: rng.Uint64N(200_000),
+				Events: rng.Uint64N(3000), Bytes: rng.Uint64N(100_000), Age: rng.Int64N(1000),
+				Held: rng.Uint64N(200_000),
 			})
 			r.Hold(i * 10)
 		}

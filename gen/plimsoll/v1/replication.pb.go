@@ -42,6 +42,7 @@ const (
 	Kind_KIND_ARCHIVE        Kind = 10 // one record, with an empty key
 	Kind_KIND_EVENT_IDS      Kind = 11 // the same
 	Kind_KIND_EVENT_SETTINGS Kind = 12 // the same
+	Kind_KIND_HISTORIAN      Kind = 14
 )
 
 // Enum value maps for Kind.
@@ -60,6 +61,7 @@ var (
 		10: "KIND_ARCHIVE",
 		11: "KIND_EVENT_IDS",
 		12: "KIND_EVENT_SETTINGS",
+		14: "KIND_HISTORIAN",
 	}
 	Kind_value = map[string]int32{
 		"KIND_UNSPECIFIED":    0,
@@ -75,6 +77,7 @@ var (
 		"KIND_ARCHIVE":        10,
 		"KIND_EVENT_IDS":      11,
 		"KIND_EVENT_SETTINGS": 12,
+		"KIND_HISTORIAN":      14,
 	}
 )
 
@@ -1190,6 +1193,8 @@ type Command struct {
 	//	*Command_LeaveNode
 	//	*Command_DeleteJob
 	//	*Command_SetEventSettings
+	//	*Command_ReportHistorian
+	//	*Command_RemoveHistorian
 	Kind isCommand_Kind `protobuf_oneof:"kind"`
 	// The gateway that the command comes from, if a relay passes it on. The relay has announced it.
 	Gateway       string `protobuf:"bytes,19,opt,name=gateway,proto3" json:"gateway,omitempty"`
@@ -1412,6 +1417,24 @@ func (x *Command) GetSetEventSettings() *SetEventSettingsRequest {
 	return nil
 }
 
+func (x *Command) GetReportHistorian() *ReportHistorianRequest {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_ReportHistorian); ok {
+			return x.ReportHistorian
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetRemoveHistorian() *RemoveHistorianRequest {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_RemoveHistorian); ok {
+			return x.RemoveHistorian
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetGateway() string {
 	if x != nil {
 		return x.Gateway
@@ -1499,6 +1522,14 @@ type Command_SetEventSettings struct {
 	SetEventSettings *SetEventSettingsRequest `protobuf:"bytes,21,opt,name=set_event_settings,json=setEventSettings,proto3,oneof"`
 }
 
+type Command_ReportHistorian struct {
+	ReportHistorian *ReportHistorianRequest `protobuf:"bytes,26,opt,name=report_historian,json=reportHistorian,proto3,oneof"`
+}
+
+type Command_RemoveHistorian struct {
+	RemoveHistorian *RemoveHistorianRequest `protobuf:"bytes,27,opt,name=remove_historian,json=removeHistorian,proto3,oneof"`
+}
+
 func (*Command_SubmitJob) isCommand_Kind() {}
 
 func (*Command_KillJob) isCommand_Kind() {}
@@ -1536,6 +1567,10 @@ func (*Command_LeaveNode) isCommand_Kind() {}
 func (*Command_DeleteJob) isCommand_Kind() {}
 
 func (*Command_SetEventSettings) isCommand_Kind() {}
+
+func (*Command_ReportHistorian) isCommand_Kind() {}
+
+func (*Command_RemoveHistorian) isCommand_Kind() {}
 
 // Outcome is the answer to a command with a token, which is its key. It is stored and not
 // replicated.
@@ -1856,8 +1891,7 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x12\n" +
 	"\x04time\x18\x03 \x01(\x03R\x04time\x123\n" +
 	"\tmutations\x18\x04 \x03(\v2\x15.plimsoll.v1.MutationR\tmutations\x12/\n" +
-	"\x06events\x18\x05 \x01(\v2\x17.plimsoll.v1.EventChunkR\x06events\"\xd7\n" +
-	"\n" +
+	"\x06events\x18\x05 \x01(\v2\x17.plimsoll.v1.EventChunkR\x06events\"\xfb\v\n" +
 	"\aCommand\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12>\n" +
 	"\n" +
@@ -1885,7 +1919,9 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"leave_node\x18\x12 \x01(\v2\x1d.plimsoll.v1.LeaveNodeRequestH\x00R\tleaveNode\x12>\n" +
 	"\n" +
 	"delete_job\x18\x14 \x01(\v2\x1d.plimsoll.v1.DeleteJobRequestH\x00R\tdeleteJob\x12T\n" +
-	"\x12set_event_settings\x18\x15 \x01(\v2$.plimsoll.v1.SetEventSettingsRequestH\x00R\x10setEventSettings\x12\x18\n" +
+	"\x12set_event_settings\x18\x15 \x01(\v2$.plimsoll.v1.SetEventSettingsRequestH\x00R\x10setEventSettings\x12P\n" +
+	"\x10report_historian\x18\x1a \x01(\v2#.plimsoll.v1.ReportHistorianRequestH\x00R\x0freportHistorian\x12P\n" +
+	"\x10remove_historian\x18\x1b \x01(\v2#.plimsoll.v1.RemoveHistorianRequestH\x00R\x0fremoveHistorian\x12\x18\n" +
 	"\agateway\x18\x13 \x01(\tR\agatewayB\x06\n" +
 	"\x04kind\"\xaa\x01\n" +
 	"\aOutcome\x12\x12\n" +
@@ -1907,7 +1943,7 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\tplace_job\x18\a \x01(\v2\x1d.plimsoll.v1.PlaceJobResponseR\bplaceJob\x12=\n" +
 	"\n" +
 	"plan_moves\x18\b \x01(\v2\x1e.plimsoll.v1.PlanMovesResponseR\tplanMoves\x12I\n" +
-	"\x0eapply_policies\x18\t \x01(\v2\".plimsoll.v1.ApplyPoliciesResponseR\rapplyPolicies*\x88\x02\n" +
+	"\x0eapply_policies\x18\t \x01(\v2\".plimsoll.v1.ApplyPoliciesResponseR\rapplyPolicies*\x9c\x02\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rKIND_JOB_SPEC\x10\x01\x12\x13\n" +
@@ -1922,7 +1958,8 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\fKIND_ARCHIVE\x10\n" +
 	"\x12\x12\n" +
 	"\x0eKIND_EVENT_IDS\x10\v\x12\x17\n" +
-	"\x13KIND_EVENT_SETTINGS\x10\f2d\n" +
+	"\x13KIND_EVENT_SETTINGS\x10\f\x12\x12\n" +
+	"\x0eKIND_HISTORIAN\x10\x0e2d\n" +
 	"\x12ReplicationService\x12N\n" +
 	"\tReplicate\x12\x1d.plimsoll.v1.ReplicateRequest\x1a\x1e.plimsoll.v1.ReplicateResponse(\x010\x01B=Z;github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1;plimsollv1b\x06proto3"
 
@@ -1978,12 +2015,14 @@ var file_plimsoll_v1_replication_proto_goTypes = []any{
 	(*LeaveNodeRequest)(nil),        // 34: plimsoll.v1.LeaveNodeRequest
 	(*DeleteJobRequest)(nil),        // 35: plimsoll.v1.DeleteJobRequest
 	(*SetEventSettingsRequest)(nil), // 36: plimsoll.v1.SetEventSettingsRequest
-	(*Error)(nil),                   // 37: plimsoll.v1.Error
-	(*ApplyPoliciesResponse)(nil),   // 38: plimsoll.v1.ApplyPoliciesResponse
-	(*ExplainTaskResponse)(nil),     // 39: plimsoll.v1.ExplainTaskResponse
-	(*NodeCapacityResponse)(nil),    // 40: plimsoll.v1.NodeCapacityResponse
-	(*PlaceJobResponse)(nil),        // 41: plimsoll.v1.PlaceJobResponse
-	(*PlanMovesResponse)(nil),       // 42: plimsoll.v1.PlanMovesResponse
+	(*ReportHistorianRequest)(nil),  // 37: plimsoll.v1.ReportHistorianRequest
+	(*RemoveHistorianRequest)(nil),  // 38: plimsoll.v1.RemoveHistorianRequest
+	(*Error)(nil),                   // 39: plimsoll.v1.Error
+	(*ApplyPoliciesResponse)(nil),   // 40: plimsoll.v1.ApplyPoliciesResponse
+	(*ExplainTaskResponse)(nil),     // 41: plimsoll.v1.ExplainTaskResponse
+	(*NodeCapacityResponse)(nil),    // 42: plimsoll.v1.NodeCapacityResponse
+	(*PlaceJobResponse)(nil),        // 43: plimsoll.v1.PlaceJobResponse
+	(*PlanMovesResponse)(nil),       // 44: plimsoll.v1.PlanMovesResponse
 }
 var file_plimsoll_v1_replication_proto_depIdxs = []int32{
 	2,  // 0: plimsoll.v1.ReplicateRequest.hello:type_name -> plimsoll.v1.ReplicateHello
@@ -2022,21 +2061,23 @@ var file_plimsoll_v1_replication_proto_depIdxs = []int32{
 	34, // 33: plimsoll.v1.Command.leave_node:type_name -> plimsoll.v1.LeaveNodeRequest
 	35, // 34: plimsoll.v1.Command.delete_job:type_name -> plimsoll.v1.DeleteJobRequest
 	36, // 35: plimsoll.v1.Command.set_event_settings:type_name -> plimsoll.v1.SetEventSettingsRequest
-	37, // 36: plimsoll.v1.Outcome.error:type_name -> plimsoll.v1.Error
-	38, // 37: plimsoll.v1.Outcome.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
-	37, // 38: plimsoll.v1.Reply.error:type_name -> plimsoll.v1.Error
-	39, // 39: plimsoll.v1.Reply.explain_task:type_name -> plimsoll.v1.ExplainTaskResponse
-	40, // 40: plimsoll.v1.Reply.node_capacity:type_name -> plimsoll.v1.NodeCapacityResponse
-	41, // 41: plimsoll.v1.Reply.place_job:type_name -> plimsoll.v1.PlaceJobResponse
-	42, // 42: plimsoll.v1.Reply.plan_moves:type_name -> plimsoll.v1.PlanMovesResponse
-	38, // 43: plimsoll.v1.Reply.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
-	1,  // 44: plimsoll.v1.ReplicationService.Replicate:input_type -> plimsoll.v1.ReplicateRequest
-	6,  // 45: plimsoll.v1.ReplicationService.Replicate:output_type -> plimsoll.v1.ReplicateResponse
-	45, // [45:46] is the sub-list for method output_type
-	44, // [44:45] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	37, // 36: plimsoll.v1.Command.report_historian:type_name -> plimsoll.v1.ReportHistorianRequest
+	38, // 37: plimsoll.v1.Command.remove_historian:type_name -> plimsoll.v1.RemoveHistorianRequest
+	39, // 38: plimsoll.v1.Outcome.error:type_name -> plimsoll.v1.Error
+	40, // 39: plimsoll.v1.Outcome.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
+	39, // 40: plimsoll.v1.Reply.error:type_name -> plimsoll.v1.Error
+	41, // 41: plimsoll.v1.Reply.explain_task:type_name -> plimsoll.v1.ExplainTaskResponse
+	42, // 42: plimsoll.v1.Reply.node_capacity:type_name -> plimsoll.v1.NodeCapacityResponse
+	43, // 43: plimsoll.v1.Reply.place_job:type_name -> plimsoll.v1.PlaceJobResponse
+	44, // 44: plimsoll.v1.Reply.plan_moves:type_name -> plimsoll.v1.PlanMovesResponse
+	40, // 45: plimsoll.v1.Reply.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
+	1,  // 46: plimsoll.v1.ReplicationService.Replicate:input_type -> plimsoll.v1.ReplicateRequest
+	6,  // 47: plimsoll.v1.ReplicationService.Replicate:output_type -> plimsoll.v1.ReplicateResponse
+	47, // [47:48] is the sub-list for method output_type
+	46, // [46:47] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_replication_proto_init() }
@@ -2082,6 +2123,8 @@ func file_plimsoll_v1_replication_proto_init() {
 		(*Command_LeaveNode)(nil),
 		(*Command_DeleteJob)(nil),
 		(*Command_SetEventSettings)(nil),
+		(*Command_ReportHistorian)(nil),
+		(*Command_RemoveHistorian)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
