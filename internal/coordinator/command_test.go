@@ -427,6 +427,7 @@ func TestMetricsAndHealth(t *testing.T) {
 		`yunikorn_event_total_stored`,
 		`yunikorn_event_total_not_stored 0`,
 		`yunikorn_event_total_collected 0`,
+		`plimsoll_coordinator_events_unread_total 0`,
 		`plimsoll_coordinator_commit_seconds_count`,
 		`plimsoll_coordinator_inbox_length 0`,
 		`plimsoll_coordinator_pipeline_depth`,
@@ -444,8 +445,8 @@ func TestMetricsAndHealth(t *testing.T) {
 		}
 	}
 	families, err := registry.Gather()
-	if err != nil || len(families) != 47 {
-		t.Errorf("%d metrics are in the registry that was given, %v; want 47", len(families), err)
+	if err != nil || len(families) != 48 {
+		t.Errorf("%d metrics are in the registry that was given, %v; want 48", len(families), err)
 	}
 	health := get(t, client, url+"/healthz")
 	if want := fmt.Sprintf(
