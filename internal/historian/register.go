@@ -38,8 +38,11 @@ func (h *Historian) register(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return nil
 			}
-			if h.setUnregistered(err); err == nil {
+			if err == nil {
 				told, when = at, h.cfg.Now()
+			}
+			if !unanswered(err) {
+				h.setUnregistered(err)
 			}
 		}
 		if !pause(ctx, reportEvery) {
@@ -54,6 +57,16 @@ func (h *Historian) report(ctx context.Context, at history.Position) error {
 	return h.cfg.Source.ReportHistorian(ctx, plimsoll.Historian{
 		Name: h.cfg.Name, InstanceUUID: at.Instance, Next: at.Next,
 	})
+}
+
+// unanswered reports whether an error leaves open how the leader would answer. Who was registered
+// before is so still.
+func unanswered(err error) bool {
+	switch plimsoll.CodeOf(err) {
+	case plimsoll.CodeUnavailable, plimsoll.CodeDeadline, plimsoll.CodeOutcomeUnknown, plimsoll.CodeCanceled:
+		return err != nil
+	}
+	return false
 }
 
 // errNotYet is why a historian that has just begun is not registered.

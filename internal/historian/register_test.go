@@ -113,6 +113,31 @@ func TestARefusedHistorianSaysSo(t *testing.T) {
 	})
 }
 
+// A gateway that is away for a while does not end the registration, and the next report tells how
+// far the historian has come by then.
+func TestAnAbsentGatewayDoesNotEndTheRegistration(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
+		c := newCell(t)
+		c.name = "h"
+		c.from.tell(queueEvent())
+		c.start()
+		time.Sleep(10 * time.Second)
+		c.said("registered <nil>")
+		c.reported()
+		c.from.change(func() { c.from.away = plimsoll.Errorf(plimsoll.CodeUnavailable, "nobody listens") })
+		time.Sleep(10 * time.Minute)
+		c.said("waiting nobody listens")
+		c.from.change(func() { c.from.away = nil })
+		c.from.tell(jobEvent("a", plimsoll.ChangeAdd, plimsoll.DetailNone, ""))
+		time.Sleep(10 * time.Second)
+		if got := c.reported(); len(got) == 0 || got[len(got)-1] != "h@first2" {
+			t.Errorf("it reported %s", got)
+		}
+		c.said()
+		c.stop()
+	})
+}
+
 // A historian without a name registers nowhere.
 func TestAHistorianWithoutANameDoesNotRegister(t *testing.T) {
 	testrun.Bubble(t, func(t *testing.T) {
