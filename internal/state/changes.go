@@ -118,7 +118,7 @@ func (s *State) Begin(at int64, revision uint64) { s.at, s.revision = at, revisi
 func (s *State) Forget(budget Budget) {
 	s.forgetOutcomes(budget)
 	s.forgetRejected(budget)
-	s.forgetHistorians()
+	s.forgetHistorians(budget)
 	s.forgetting = runSteps(s.forgetting, budget, s.forgetTasks)
 	for len(s.forgetting) == 0 && s.mustExpire() && !s.Over(budget) {
 		j := s.nextToForget()
@@ -146,7 +146,7 @@ func (s *State) Behind() bool {
 	return len(s.stopping)+len(s.emptying)+len(s.growing)+len(s.excluded)+len(s.forgetting)+len(s.leaving) > 0 ||
 		s.tree.HasNextCause() ||
 		s.tree.Readmitting() ||
-		s.mustExpire() || s.mustForgetOutcome() || s.isDue() || s.dirty.archive ||
+		s.mustExpire() || s.mustForgetOutcome() || s.mustForgetHistorian() || s.isDue() || s.dirty.archive ||
 		s.dirty.eventSettings || s.tooManyRejected()
 }
 

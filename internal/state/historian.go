@@ -92,9 +92,16 @@ func (s *State) markHistorian(h *plimsoll.Historian) {
 	s.dirty.bytes += len(h.Name) + size.Of(h)
 }
 
-// forgetHistorians ends the registrations of those who were not heard for too long.
-func (s *State) forgetHistorians() {
-	for i := len(s.historians) - 1; i >= 0; i-- {
+// mustForgetHistorian reports whether a historian was not heard for too long.
+func (s *State) mustForgetHistorian() bool {
+	due := s.historianDue()
+	return due != 0 && due <= s.at
+}
+
+// forgetHistorians ends the registrations of those who were not heard for too long, as far as the
+// budget goes.
+func (s *State) forgetHistorians(budget Budget) {
+	for i := len(s.historians) - 1; i >= 0 && !s.Over(budget); i-- {
 		if s.historians[i].due <= s.at {
 			s.dropHistorian(i)
 		}
