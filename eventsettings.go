@@ -25,6 +25,10 @@ type EventSettings struct {
 	RingBufferBytes int64
 	// RingBufferAge is how long an event is kept; 0: as long as there is room.
 	RingBufferAge time.Duration
+	// RingBufferHeldBytes bounds the events that are kept while a registered historian lacks some
+	// of them, in their packed form, in bytes. They are then kept beyond the other bounds. 0:
+	// historians hold nothing back.
+	RingBufferHeldBytes int64
 	// RESTResponseSize bounds the events in one answer of /ws/v1/events/batch.
 	RESTResponseSize uint32
 
@@ -33,18 +37,19 @@ type EventSettings struct {
 	Given []string
 }
 
-// Bounds of EventSettings.RingBufferBytes.
+// Bounds of EventSettings.RingBufferBytes. RingBufferHeldBytes has the same, and may be 0.
 const (
 	defaultEventBytes = 256 << 20
 	leastEventBytes   = 1 << 20
 	mostEventBytes    = 1 << 40
+	defaultHeldBytes  = 64 << 20 // of EventSettings.RingBufferHeldBytes
 )
 
 // DefaultEventSettings returns the defaults of the event design.
 func DefaultEventSettings() EventSettings {
 	return EventSettings{
 		TrackingEventsEnabled: true, RequestStoreCapacity: 1000, RingBufferCapacity: 100_000,
-		RingBufferBytes: defaultEventBytes, RESTResponseSize: 10_000,
+		RingBufferBytes: defaultEventBytes, RingBufferHeldBytes: defaultHeldBytes, RESTResponseSize: 10_000,
 	}
 }
 
@@ -83,6 +88,9 @@ var eventSettings = [...]eventSetting{
 		return FormatQuantity(Memory, s.RingBufferBytes)
 	}},
 	{"ringBufferAge", "", setRingAge, func(s *EventSettings) string { return s.RingBufferAge.String() }},
+	{"ringBufferHeldBytes", "", setHeldBytes, func(s *EventSettings) string {
+		return FormatQuantity(Memory, s.RingBufferHeldBytes)
+	}},
 	countSetting("RESTResponseSize", "RESTResponseSize", true, func(s *EventSettings) *uint32 {
 		return &s.RESTResponseSize
 	}),
@@ -132,6 +140,18 @@ func setRingBytes(s *EventSettings, field, text string) error {
 		return Invalid(field, "is %s; give an amount from 1Mi to 1Ti, or 0 for the default, 256Mi", shortened(text))
 	}
 	s.RingBufferBytes = v
+	return nil
+}
+
+func setHeldBytes(s *EventSettings, field, text string) error {
+	v, err := ParseQuantity(Memory, text)
+	if err != nil {
+		return Invalid(field, "%s", err)
+	}
+	if v != 0 && (v < leastEventBytes || v > mostEventBytes) {
+		return Invalid(field, "is %s; give an amount from 1Mi to 1Ti, or 0 to hold nothing back", shortened(text))
+	}
+	s.RingBufferHeldBytes = v
 	return nil
 }
 

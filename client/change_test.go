@@ -171,6 +171,12 @@ func (g *tokens) SetEventSettings(
 	return note(g, r.Msg, &pb.SetEventSettingsResponse{})
 }
 
+func (g *tokens) RemoveHistorian(
+	_ context.Context, r *connect.Request[pb.RemoveHistorianRequest],
+) (*connect.Response[pb.RemoveHistorianResponse], error) {
+	return note(g, r.Msg, &pb.RemoveHistorianResponse{})
+}
+
 func (g *tokens) DeletePolicy(
 	_ context.Context, r *connect.Request[pb.DeletePolicyRequest],
 ) (*connect.Response[pb.DeletePolicyResponse], error) {
@@ -235,10 +241,11 @@ func TestEveryChangeCarriesItsTokenOverACutConnection(t *testing.T) {
 			_, err := c.SetNodeMode(ctx, "n", plimsoll.NodeCordoned)
 			return err
 		},
-		"remove":   func(ctx context.Context) error { return c.RemoveNode(ctx, "n") },
-		"queues":   func(ctx context.Context) error { return c.SetQueueConfig(ctx, plimsoll.DefaultQueues()) },
-		"policies": func(ctx context.Context) error { _, err := c.ApplyPolicies(ctx, nil, false); return err },
-		"delete":   func(ctx context.Context) error { return c.DeletePolicy(ctx, ref) },
+		"remove":    func(ctx context.Context) error { return c.RemoveNode(ctx, "n") },
+		"queues":    func(ctx context.Context) error { return c.SetQueueConfig(ctx, plimsoll.DefaultQueues()) },
+		"policies":  func(ctx context.Context) error { _, err := c.ApplyPolicies(ctx, nil, false); return err },
+		"delete":    func(ctx context.Context) error { return c.DeletePolicy(ctx, ref) },
+		"historian": func(ctx context.Context) error { return c.RemoveHistorian(ctx, "h") },
 		"events": func(ctx context.Context) error {
 			_, err := c.SetEventSettings(ctx, map[string]string{"ringBufferAge": "1h"})
 			return err

@@ -217,6 +217,10 @@ type HistoryStatus struct {
 	Bytes        int64
 	Gaps         []HistoryGap // the newest, the oldest of them first
 	Trouble      string       // why no events are taken in at present; empty: they are
+
+	Name         string                // of the historian; empty: it does not register
+	Unregistered string                // why it is not registered at present; empty: it is
+	Registered   *RegisteredHistorians // all that are; nil: the gateway could not be asked
 }
 
 // HistoryGap is a range of events that the history does not have.
@@ -240,7 +244,11 @@ func historyStatus(res *pb.GetHistoryStatusResponse) HistoryStatus {
 	s := HistoryStatus{
 		InstanceUUID: res.GetInstanceUuid(), Next: res.GetNext(), Since: res.GetSince(), Newest: res.GetNewest(),
 		Oldest: res.GetOldest(), Events: res.GetEvents(), Jobs: res.GetJobs(), Bytes: res.GetBytes(),
-		Trouble: res.GetTrouble(),
+		Trouble: res.GetTrouble(), Name: res.GetName(), Unregistered: res.GetUnregistered(),
+	}
+	if m := res.GetRegistered(); m != nil {
+		registered := registeredHistorians(m)
+		s.Registered = &registered
 	}
 	for _, m := range res.GetGaps() {
 		s.Gaps = append(s.Gaps, HistoryGap{

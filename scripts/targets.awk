@@ -176,6 +176,7 @@ BEGIN {
 	want("StreamHistory/first", "events/s", ">=", 1000000, "history of 100,000 events to one stream", "YuniKorn 273,000")
 	want("StreamHistory/again", "events/s", ">=", 1000000, "  when they were rendered before")
 	want("StreamLive", "deliveries/s", ">=", 1000000, "new events to 100 streams, in all", "YuniKorn drops one reader at 200,000")
+	want("LeaderBesideEventStreams", "x", "<=", 1.1, "leader's processor time with 1,000 streams of events on gateways, over none")
 	# Streams of a gateway, and strict reads of several.
 	for (k = 0; k <= 2; k++) {
 		barrier = "BarrierIdle/tcp/relays=" k

@@ -45,7 +45,9 @@ func TestDevScripts(t *testing.T) {
 }
 
 // devFlags are further flags of the dev of a script.
-var devFlags = map[string][]string{"archived.txtar": {"--keep-ended", "1ms"}}
+var devFlags = map[string][]string{
+	"archived.txtar": {"--keep-ended", "1ms"}, "eventsettings.txtar": {"--history", "none"},
+}
 
 // until lets a script wait for a condition.
 func until(ts *testscript.TestScript, neg bool, args []string) {

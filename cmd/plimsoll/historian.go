@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -59,6 +62,7 @@ type historianCmd struct {
 	hostFlags
 	Data     string `help:"Directory of the history and of the token." default:"plimsoll-data/historian" env:"PLIMSOLL_DATA"`
 	History  string `help:"File of the history. Default: events.db in --data." env:"PLIMSOLL_HISTORY" placeholder:"FILE"`
+	Name     string `help:"Name under which it registers, so that gateways hold events back for it while it is away. Always the same for one history, and another for each. Default: the host's name." env:"PLIMSOLL_HISTORIAN_NAME" placeholder:"NAME"`
 	Listen   string `help:"Address to serve: host:port or unix:/path." default:"127.0.0.1:9086" env:"PLIMSOLL_LISTEN"`
 	Insecure bool   `help:"Allow an address that other machines can reach, although nothing is encrypted."`
 	historyKeepFlags
@@ -71,8 +75,10 @@ func (historianCmd) Help() string {
 	return `A historian follows the events of a gateway (--server, with --token-file as other commands) and
 keeps them: what became of each job, task, node and queue, who used how much, and what the
 cluster looked like at any time. plimsoll history, usage and at ask it; give them its address by
---server. It goes on where it was after any stop. What the gateways no longer have by then is
-missing, and plimsoll history status says so. One historian is enough for a cluster.
+--server. It goes on where it was after any stop: it registers under --name, and the events that
+it lacks are held back for it, within the setting service.event.ringBufferHeldBytes and for at most
+72 hours. What is gone by then is missing, and plimsoll history status says so. One historian is
+enough for a cluster.
 
 ` + example("plimsoll historian --data /var/lib/plimsoll/historian",
 		"plimsoll historian --server 10.0.0.2:9080 --token-file user.token --history-age 720h",
@@ -98,6 +104,9 @@ func (cmd *historianCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	if cfg.Name, err = cmd.name(); err != nil {
+		return errors.Join(err, cfg.Reader.Close())
+	}
 	cfg.Source, cfg.Now, cfg.Events = source, a.now, dev.HistorianEvents(log)
 	cfg.Listen, cfg.Hosts, cfg.Access = cmd.Listen, cmd.Host, cmd.access(a, log)
 	h, err := historian.New(cfg)
@@ -105,6 +114,20 @@ func (cmd *historianCmd) Run(ctx context.Context, a *app) error {
 		return errors.Join(err, cfg.Reader.Close())
 	}
 	return errors.Join(h.Run(ctx), cfg.Reader.Close())
+}
+
+// name returns the name under which the historian registers.
+func (cmd *historianCmd) name() (string, error) {
+	name, field := cmd.Name, "--name"
+	if name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return "", fmt.Errorf("find the host's name: %w; give the historian one with --name", err)
+		}
+		name, _, _ = strings.Cut(host, ".")
+		field = "--name (the host's name)"
+	}
+	return name, plimsoll.ValidateID(field, name)
 }
 
 // access returns the access rules of a historian; nil if it listens on a socket.

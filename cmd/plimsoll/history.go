@@ -227,7 +227,12 @@ func (cmd *historyStatusCmd) Run(ctx context.Context, a *app) error {
 			[2]string{"size", humanAmount(plimsoll.Disk, s.Bytes)},
 			[2]string{"next event", fmt.Sprint(s.Next)},
 			[2]string{"instance", s.InstanceUUID},
+			[2]string{"registered as", registeredAs(&s)},
 		)
+		if s.Registered != nil && len(s.Registered.Historians) > 0 {
+			o.printf("\n")
+			historianTable(o, now, s.Registered)
+		}
 		if len(s.Gaps) == 0 {
 			return
 		}
@@ -238,6 +243,14 @@ func (cmd *historyStatusCmd) Run(ctx context.Context, a *app) error {
 		o.printf("\nEvents are missing:\n")
 		columns(o, []string{"FROM", "TO", "EVENTS", "WHY"}, rows)
 	})
+}
+
+// registeredAs says under which name events are held back for a historian; empty: under none.
+func registeredAs(s *client.HistoryStatus) string {
+	if s.Name != "" && s.Unregistered != "" {
+		return fmt.Sprintf("not as %s: %s", s.Name, s.Unregistered)
+	}
+	return s.Name
 }
 
 func gapRow(g *client.HistoryGap) []string {
@@ -262,6 +275,10 @@ type historyStatusView struct {
 	Bytes    int64            `json:"bytes"`
 	Gaps     []historyGapView `json:"gaps"`
 	Trouble  *string          `json:"trouble"` // null: events are taken in
+
+	Name         *string         `json:"name"`         // null: it does not register
+	Unregistered *string         `json:"unregistered"` // null: events are held back for it
+	Historians   []historianView `json:"historians"`   // null: the gateway could not be asked
 }
 
 type historyGapView struct {
@@ -277,6 +294,10 @@ func viewHistoryStatus(s *client.HistoryStatus) historyStatusView {
 	v := historyStatusView{
 		Instance: s.InstanceUUID, Next: s.Next, Since: stamp(s.Since), Newest: stamp(s.Newest), Oldest: stamp(s.Oldest),
 		Events: s.Events, Jobs: s.Jobs, Bytes: s.Bytes, Gaps: []historyGapView{}, Trouble: nullIfEmpty(s.Trouble),
+		Name: nullIfEmpty(s.Name), Unregistered: nullIfEmpty(s.Unregistered),
+	}
+	if s.Registered != nil {
+		v.Historians = viewHistorians(s.Registered)
 	}
 	for i := range s.Gaps {
 		g := &s.Gaps[i]

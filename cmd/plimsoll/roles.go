@@ -56,11 +56,6 @@ type hostFlags struct {
 	Host []string `help:"Another name or IP address by which callers reach this listener; it may be repeated. Requests for other hosts get 403." env:"PLIMSOLL_HOST" placeholder:"NAME"`
 }
 
-// connectionFlags belong to every role that serves users.
-type connectionFlags struct {
-	MaxConnections int `help:"Most connections of users; 0: a quarter of the open files that the process may have, at most 8192." default:"0" placeholder:"N"`
-}
-
 // readQueues reads a queue file; nil if none is named.
 func readQueues(a *app, path string) (*plimsoll.QueueConfig, error) {
 	if path == "" {
@@ -191,7 +186,10 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 		Supervisor: supervisor, Logger: log,
 		QOS: qos, Users: users, Logs: node.logs,
 	}
-	cfg.Gateway.MaxConnections, cfg.Gateway.Version = cmd.MaxConnections, buildVersion().Version
+	cfg.Gateway.Version = buildVersion().Version
+	if err := cmd.bound(&cfg.Gateway); err != nil {
+		return err
+	}
 	cfg.Coordinator.State.Chain, cfg.Coordinator.State.EvictedFor = chosen.Chain, int64(chosen.EvictedFor)
 	if err := cmd.apply(&cfg.Coordinator.State); err != nil {
 		return err
@@ -387,8 +385,10 @@ func (cmd *gatewayCmd) Run(ctx context.Context, a *app) error {
 	cfg := gateway.Config{
 		ID: cmd.ID, Listen: cmd.Listen, Hosts: cmd.Host, Insecure: cmd.Insecure, Events: dev.GatewayEvents(log),
 		Access: cmd.access(a, log), LogTokens: token.Finder{Kind: token.Log, File: cmd.LogTokenFile, PerServer: true},
-		ListenAgents: cmd.ListenAgents, MaxConnections: cmd.MaxConnections,
-		AgentAddresses: agents, Version: following.Version,
+		ListenAgents: cmd.ListenAgents, AgentAddresses: agents, Version: following.Version,
+	}
+	if err := cmd.bound(&cfg); err != nil {
+		return err
 	}
 	if err := cmd.apply(&following, &cfg); err != nil {
 		return err

@@ -37,6 +37,8 @@ func newCommands() []command {
 		row("remove_node", (*pb.Command).GetRemoveNode, decodeRemove, done),
 		row("set_queue_config", (*pb.Command).GetSetQueueConfig, decodeQueues, done),
 		row("set_event_settings", (*pb.Command).GetSetEventSettings, decodeEventSettings, done),
+		row("report_historian", (*pb.Command).GetReportHistorian, decodeHistorianReport, done),
+		row("remove_historian", (*pb.Command).GetRemoveHistorian, decodeHistorianName, done),
 		ofAgents(row("register_node", (*pb.Command).GetRegisterNode, decodeRegister, encodeRegistration)),
 		ofAgents(row("node_liveness", (*pb.Command).GetNodeLiveness, decodeSilence, done)),
 		ofAgents(row("report_tasks", (*pb.Command).GetReportTasks, decodeReports, done)),
@@ -181,6 +183,14 @@ func decodeQueues(_ string, m *pb.SetQueueConfigRequest) (*engine.SetQueueConfig
 
 func decodeEventSettings(_ string, m *pb.SetEventSettingsRequest) (*engine.SetEventSettings, error) {
 	return &engine.SetEventSettings{Settings: m.GetSettings()}, nil
+}
+
+func decodeHistorianReport(_ string, m *pb.ReportHistorianRequest) (*engine.ReportHistorian, error) {
+	return &engine.ReportHistorian{Name: m.GetName(), Instance: m.GetInstanceUuid(), Next: m.GetNext()}, nil
+}
+
+func decodeHistorianName(_ string, m *pb.RemoveHistorianRequest) (*engine.RemoveHistorian, error) {
+	return &engine.RemoveHistorian{Name: m.GetName()}, nil
 }
 
 func decodeRegister(gateway string, m *pb.RegisterNodeRequest) (*engine.RegisterNode, error) {

@@ -430,6 +430,7 @@ func TestMetricsAndHealth(t *testing.T) {
 		`plimsoll_coordinator_request_managers 0`,
 		`plimsoll_coordinator_request_events_total{outcome="kept"} 0`,
 		`plimsoll_coordinator_request_events_total{outcome="dropped"} 0`,
+		`plimsoll_coordinator_events_unread_total 0`,
 		`plimsoll_coordinator_commit_seconds_count`,
 		`plimsoll_coordinator_inbox_length 0`,
 		`plimsoll_coordinator_pipeline_depth`,
@@ -447,8 +448,8 @@ func TestMetricsAndHealth(t *testing.T) {
 		}
 	}
 	families, err := registry.Gather()
-	if err != nil || len(families) != 49 {
-		t.Errorf("%d metrics are in the registry that was given, %v; want 49", len(families), err)
+	if err != nil || len(families) != 50 {
+		t.Errorf("%d metrics are in the registry that was given, %v; want 50", len(families), err)
 	}
 	health := get(t, client, url+"/healthz")
 	if want := fmt.Sprintf(

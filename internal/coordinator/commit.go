@@ -39,7 +39,7 @@ func (t *term) beginCommits(made <-chan *turn, begun chan<- *commit) error {
 		news := newsOf(&m.batch.Changes)
 		begun <- next // from here on the turn may be used again
 		if next.batch != nil {
-			if err := t.trimEvents(next.batch, &news); err != nil {
+			if err := t.trimEvents(next.batch, &news, enc.ids.Instance); err != nil {
 				return err
 			}
 		}
@@ -68,7 +68,7 @@ func (t *term) finishCommits(begun <-chan *commit, fresh chan<- *turn, lose cont
 			continue // nothing after a failed commit may be seen, and no reply to an empty turn either
 		}
 		if next.batch != nil {
-			t.source.Publish(replicated(next.batch))
+			t.publish(next.batch)
 			t.archiver.note(&next.turn.batch)
 			t.requests.take(&next.turn.batch)
 		}
@@ -89,27 +89,44 @@ func (t *term) finishCommits(begun <-chan *commit, fresh chan<- *turn, lose cont
 	return failed
 }
 
+// publish makes a batch visible, and counts the events that went although a historian lacked them.
+func (t *term) publish(b *wire.Batch) {
+	t.source.Publish(replicated(b))
+	unread := t.source.Snapshot().Events().Unread()
+	t.metrics.events.unread.Add(unread - t.unread)
+	t.unread = unread
+}
+
 // eventNews is the part of a turn that trimEvents needs.
 type eventNews struct {
 	settings plimsoll.EventSettings
 	set      bool // the settings have changed
 	anew     bool // the events of before are of another InstanceUUID
+	held     bool // a historian was registered, has come further, or is gone
 }
 
 func newsOf(c *state.Changes) eventNews {
-	news := eventNews{set: c.EventSettings != nil, anew: c.EventsAnew}
+	news := eventNews{
+		set: c.EventSettings != nil, anew: c.EventsAnew, held: len(c.Historians)+len(c.DeletedHistorians) > 0,
+	}
 	if news.set {
 		news.settings = *c.EventSettings
 	}
 	return news
 }
 
-// trimEvents lets the store delete events that the ring does not show any more.
-func (t *term) trimEvents(b *wire.Batch, news *eventNews) error {
+// trimEvents lets the store delete events that the ring does not show any more. instance is the one
+// of the newest events.
+func (t *term) trimEvents(b *wire.Batch, news *eventNews, instance string) error {
 	if news.set {
 		t.eventSettings = news.settings
 	}
-	if b.Events.Count == 0 && !news.set {
+	if news.held {
+		if err := t.historians.Follow(b.Mutations); err != nil {
+			return fmt.Errorf("note the historians: %w", err)
+		}
+	}
+	if b.Events.Count == 0 && !news.set && !news.held {
 		return nil
 	}
 	had := t.events.total.count
@@ -120,7 +137,7 @@ func (t *term) trimEvents(b *wire.Batch, news *eventNews) error {
 		t.events.add(b.Revision, &b.Events)
 		had += b.Events.Count
 	}
-	keep, ok := t.events.trim(&t.eventSettings, b.Time)
+	keep, ok := t.events.trim(&t.eventSettings, t.historians.LackedFrom(instance), b.Time)
 	if news.anew {
 		keep, ok = max(keep, b.Revision), true
 	}

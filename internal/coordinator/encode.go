@@ -29,6 +29,7 @@ func (e *encoder) encode(b *engine.Batch) *wire.Batch {
 	n := len(c.JobSpecs) + len(c.JobStatuses) + len(c.Tasks) + len(c.Nodes) + len(c.NodeStatuses) +
 		len(c.QueueStatuses) +
 		len(c.DeletedTasks) + 2*len(c.DeletedJobs) + 2*len(c.DeletedNodes) + len(c.DeletedQueues) +
+		len(c.Historians) + len(c.DeletedHistorians) +
 		len(c.Policies) + len(c.DeletedPolicies) + len(c.Outcomes) + len(c.DeletedOutcomes) + 4
 	out := &wire.Batch{Epoch: e.epoch, Revision: b.Revision, Time: b.Time, Mutations: make([]wire.Mutation, 0, n)}
 	e.ends = e.ends[:0]
@@ -87,6 +88,10 @@ func (e *encoder) puts(out *wire.Batch, buf []byte, c *state.Changes) []byte {
 	if c.EventSettings != nil {
 		put(wire.Mutation{Kind: wire.KindEventSettings}, wire.AppendEventSettings(buf, c.EventSettings))
 	}
+	for i := range c.Historians {
+		h := &c.Historians[i]
+		put(wire.Mutation{Kind: wire.KindHistorian, Key: h.Name}, wire.AppendHistorian(buf, h))
+	}
 	if c.Archive != nil {
 		put(wire.Mutation{Kind: wire.KindArchive}, wire.AppendArchiveStatus(buf, c.Archive))
 	}
@@ -133,6 +138,9 @@ func deletes(out *wire.Batch, c *state.Changes) {
 	}
 	for _, ref := range c.DeletedPolicies {
 		drop(wire.KindPolicy, wire.PolicyKey(ref), false)
+	}
+	for _, name := range c.DeletedHistorians {
+		drop(wire.KindHistorian, name, false)
 	}
 	for _, token := range c.DeletedOutcomes {
 		drop(wire.KindOutcome, token, false)

@@ -17,6 +17,7 @@ type eventRun struct {
 	revision uint64 // of its first chunk
 	count    uint64
 	bytes    uint64 // of the chunks in their packed form
+	next     uint64 // id behind its newest event
 	newest   int64  // time of its newest chunk, in Unix nanoseconds
 }
 
@@ -25,12 +26,12 @@ const runsOfLog = 4096
 
 func (l *eventLog) add(revision uint64, chunk *wire.EventChunk) {
 	at, _ := ring.Chunk{Data: chunk.Data}.Time() // a malformed chunk is found when it is read
-	next := eventRun{revision, chunk.Count, uint64(len(chunk.Data)), at}
+	next := eventRun{revision, chunk.Count, uint64(len(chunk.Data)), chunk.FirstID + chunk.Count, at}
 	l.total.count += next.count
 	l.total.bytes += next.bytes
 	if n := len(l.runs); n > 0 && l.runs[n-1].count+next.count <= l.total.count/runsOfLog {
 		last := &l.runs[n-1]
-		last.count, last.bytes, last.newest = last.count+next.count, last.bytes+next.bytes, at
+		last.count, last.bytes, last.next, last.newest = last.count+next.count, last.bytes+next.bytes, next.next, at
 		return
 	}
 	l.runs = append(l.runs, next)
@@ -38,13 +39,20 @@ func (l *eventLog) add(revision uint64, chunk *wire.EventChunk) {
 
 // trim drops the oldest runs that no ring with the settings shows. The newest one stays: it keeps
 // the id of the next event. trim returns the revision below which the store may delete chunks too.
-// ok is false while less than a fifth of the stored events is beyond a bound.
-func (l *eventLog) trim(s *plimsoll.EventSettings, now int64) (keep uint64, ok bool) {
+// ok is false while less than a fifth of the stored events is beyond a bound. The events from the
+// id lacked on are held back for a historian.
+func (l *eventLog) trim(s *plimsoll.EventSettings, lacked uint64, now int64) (keep uint64, ok bool) {
 	most, mostBytes := uint64(s.RingBufferCapacity), uint64(max(s.RingBufferBytes, 0))
 	oldest := now - int64(s.RingBufferAge)
 	slack := int64(s.RingBufferAge) / 4
+	held := uint64(max(s.RingBufferHeldBytes, 0))
+	if most == 0 {
+		held = 0
+	}
 	switch {
 	case len(l.runs) < 2:
+		return 0, false
+	case l.runs[0].next > lacked && l.total.bytes < held+held/4:
 		return 0, false
 	case l.total.count >= most+most/4:
 	case mostBytes > 0 && l.total.bytes >= mostBytes+mostBytes/4:
@@ -57,6 +65,9 @@ func (l *eventLog) trim(s *plimsoll.EventSettings, now int64) (keep uint64, ok b
 		first := &l.runs[n]
 		if l.total.count-first.count < most && (mostBytes == 0 || l.total.bytes-first.bytes < mostBytes) &&
 			(s.RingBufferAge == 0 || first.newest >= oldest) {
+			break
+		}
+		if first.next > lacked && l.total.bytes-first.bytes < held {
 			break
 		}
 		l.total.count -= first.count

@@ -39,7 +39,7 @@ func TestEventLogTrimsByCount(t *testing.T) {
 		for i, n := range test.counts {
 			l.add(uint64(i+1), packedAt(0, n))
 		}
-		keep, _ := l.trim(&plimsoll.EventSettings{RingBufferCapacity: 100}, 0)
+		keep, _ := l.trim(&plimsoll.EventSettings{RingBufferCapacity: 100}, ring.NoHold, 0)
 		if keep != test.keep || l.total.count != test.left {
 			t.Errorf("%v: keep from %d, %d left; want %d, %d", test.counts, keep, l.total.count, test.keep, test.left)
 		}
@@ -67,7 +67,7 @@ func TestEventLogTrimsByBytesAndAge(t *testing.T) {
 		for i := range 10 {
 			l.add(uint64(i+1), packedAt(time.Duration(i+1)*time.Hour, 10))
 		}
-		if keep, _ := l.trim(&test.settings, int64(test.now)); keep != test.keep {
+		if keep, _ := l.trim(&test.settings, ring.NoHold, int64(test.now)); keep != test.keep {
 			t.Errorf("%+v at %s: keep from %d, want %d", test.settings, test.now, keep, test.keep)
 		}
 	}
@@ -81,7 +81,7 @@ func TestEventLogOfManyChunksIsSmall(t *testing.T) {
 	chunk := packedAt(0, 1)
 	for i := range uint64(2 * capacity) {
 		l.add(i, chunk)
-		if _, ok := l.trim(&plimsoll.EventSettings{RingBufferCapacity: capacity}, 0); ok && l.total.count > capacity+500 {
+		if _, ok := l.trim(&plimsoll.EventSettings{RingBufferCapacity: capacity}, ring.NoHold, 0); ok && l.total.count > capacity+500 {
 			t.Fatalf("%d events are kept for %d", l.total.count, capacity)
 		}
 	}

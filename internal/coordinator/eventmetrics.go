@@ -17,6 +17,7 @@ type eventCounts struct {
 	notStored    atomic.Uint64 // taken by the store but not known to be on disk, or dropped for a manager
 	processed    atomic.Uint64 // published to readers and gateways
 	collected    atomic.Uint64 // removed from the store, as the ring has room for the newer ones only
+	unread       atomic.Uint64 // hidden by the ring although a registered historian lacked them
 }
 
 // notStoredHelp tells of both stores. In YuniKorn the metric counts events for which the shim's has
@@ -39,6 +40,8 @@ func (c *eventCounts) all() []prometheus.Collector {
 		{yunikorn + "not_stored", notStoredHelp, &c.notStored},
 		{yunikorn + "processed", "Events that were published.", &c.processed},
 		{yunikorn + "collected", "Events that were removed from the store, as they were too old.", &c.collected},
+		{"plimsoll_coordinator_events_unread_total",
+			"Events that were dropped although a registered historian lacked them.", &c.unread},
 		{"plimsoll_coordinator_events_total", "Events that were committed.", &c.processed},
 	} {
 		list = append(list, prometheus.NewCounterFunc(

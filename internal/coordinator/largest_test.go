@@ -279,7 +279,7 @@ func (d *largest) command(s *state.State) engine.Operation {
 	d.part = []float64{0.02, 0.1, 0.3, 1}[d.rng.IntN(4)]
 	job, node := long(128, d.rng.IntN(12)), long(128, d.rng.IntN(5))
 	n, j := s.Node(node), s.Job(job)
-	switch d.rng.IntN(13) {
+	switch d.rng.IntN(14) {
 	case 0, 1, 2:
 		return &engine.SubmitJob{Spec: d.spec(job)}
 	case 3:
@@ -301,6 +301,10 @@ func (d *largest) command(s *state.State) engine.Operation {
 			return &engine.NodeSilent{ID: node, Registration: n.Registration}
 		}
 		return &engine.SetNodeMode{ID: node, Mode: plimsoll.NodeMode(1 + d.rng.IntN(3))}
+	case 11:
+		return &engine.ReportHistorian{
+			Name: long(128, d.rng.IntN(20)), Instance: long(64, d.rng.IntN(5)), Next: d.rng.Uint64(),
+		}
 	default:
 		if j != nil {
 			return d.ends(s, j)
@@ -361,7 +365,7 @@ func TestRandomLargestCommandsStayWithinTheLimitsOfTheStore(t *testing.T) {
 			t.Logf("the largest batch has %d bytes; taken %v, refused by a bound %v", peak, taken, refused)
 			for _, do := range []engine.Operation{
 				&engine.SubmitJob{}, &engine.SetQueueConfig{}, &engine.RegisterNode{}, &engine.ReportNode{},
-				&engine.ApplyPolicies{}, &engine.ReportTasks{},
+				&engine.ApplyPolicies{}, &engine.ReportTasks{}, &engine.ReportHistorian{},
 			} {
 				if name := fmt.Sprintf("%T", do); taken[name] == 0 {
 					t.Errorf("no %s was taken: the test tests little", name)

@@ -155,7 +155,8 @@ func (c *Coordinator) enter(ctx context.Context, st store.Store, epoch uint64) (
 		store: st, metrics: c.metrics, commands: c.commands,
 		inbox:    newInbox(c.cfg.MaxInbox, c.cfg.MaxInboxBytes),
 		revision: l.revision, events: l.events, nextEvent: l.nextEvent, ids: l.ids, newIDs: l.newIDs,
-		eventSettings: l.state.EventSettings(),
+		eventSettings: l.state.EventSettings(), historians: l.historians,
+		unread: l.tables.Snapshot().Events().Unread(),
 	}
 	t.requests = newRequestStore(&t.eventSettings, c.metrics)
 	t.workers, t.questions = c.cfg.Workers, newQuestions(c.cfg.MaxQuestions, t.inbox.notify, c.metrics)

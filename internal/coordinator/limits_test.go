@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -71,6 +72,14 @@ func TestBatchesAreNotLargerThanEstimated(t *testing.T) {
 	}
 	turn("nodes", nodes...)
 	turn("policies", &engine.ApplyPolicies{Policies: longPolicies()})
+	var historians []engine.Operation
+	for i := range plimsoll.MaxHistorians {
+		historians = append(historians, &engine.ReportHistorian{
+			Name: long(128, i), Instance: long(64, i), Next: math.MaxUint64,
+		})
+	}
+	turn("historians", historians...)
+	turn("a historian goes", &engine.RemoveHistorian{Name: long(128, 0)})
 	for i := range 3 {
 		turn("what a QoS agent says", longReport(i))
 	}

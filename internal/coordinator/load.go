@@ -24,6 +24,8 @@ type loaded struct {
 	nextEvent uint64        // id of the next event
 	ids       wire.EventIDs // what the ids of the events count
 	newIDs    bool          // the store does not have ids yet
+
+	historians replica.Historians
 }
 
 // eventIDsBytes is the most that the record of KindEventIDs takes. A batch has room for it beside
@@ -35,7 +37,7 @@ const eventIDsBytes = 64
 // the gap are left out, and the InstanceUUID is a new one. Events of an earlier InstanceUUID, which
 // await their deletion, are left out too.
 func (c *Coordinator) load(ctx context.Context, st store.Store, epoch uint64) (*loaded, error) {
-	l := &loaded{tables: replica.NewTables()}
+	l := &loaded{tables: replica.NewTables(), historians: replica.Historians{}}
 	cfg := c.cfg.State
 	cfg.Archive = c.cfg.Archive.Open != nil
 	if cfg.Limits = state.Limits(st.Limits()); cfg.Limits.Ops > 0 {
@@ -56,6 +58,11 @@ func (c *Coordinator) load(ctx context.Context, st store.Store, epoch uint64) (*
 				return err
 			}
 			l.tables.BoundEvents(&settings)
+		case wire.KindHistorian: // the same; the ids are known, as records come in the order of their kinds
+			if err := l.historians.Follow([]wire.Mutation{{Kind: kind, Key: key, Value: value}}); err != nil {
+				return fmt.Errorf("read a registered historian: %w", err)
+			}
+			l.tables.HoldEvents(l.historians.LackedFrom(l.ids.Instance))
 		}
 		return loadRecord(loader, kind, key, value)
 	}, func(revision uint64, chunk wire.EventChunk) error { return l.addEvents(epoch, revision, chunk) })
@@ -118,6 +125,8 @@ func loadRecord(l *state.Loader, kind wire.Kind, key string, value []byte) error
 		err = decoded(wire.DecodeArchiveStatus, value, l.Archive)
 	case wire.KindEventSettings:
 		err = decoded(wire.DecodeEventSettings, value, l.EventSettings)
+	case wire.KindHistorian:
+		err = decoded(wire.DecodeHistorian, value, l.Historian)
 	case wire.KindQueueConfig:
 		err = decoded(wire.DecodeQueueConfig, value, l.QueueConfig)
 	default:

@@ -32,6 +32,8 @@ func good() []*pb.Command {
 		},
 		pollRequests("shim", "", "s1", 0),
 		acknowledgeRequests("shim", "", "its store", 0),
+		{Kind: &pb.Command_ReportHistorian{ReportHistorian: &pb.ReportHistorianRequest{Name: "h", Next: 3}}},
+		{Kind: &pb.Command_RemoveHistorian{RemoveHistorian: &pb.RemoveHistorianRequest{Name: "h"}}},
 		register("n", 1),
 		submit(job("a", 1)),
 		scale("a", 2),

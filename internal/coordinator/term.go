@@ -41,6 +41,9 @@ type term struct {
 	ids           wire.EventIDs // what the ids of the events count
 	newIDs        bool          // the store does not have ids yet
 	eventSettings plimsoll.EventSettings
+	historians    replica.Historians
+
+	unread uint64 // ring.View.Unread as far as it is counted. Only finishCommits uses it once run has begun.
 }
 
 // turn is one turn on its way through the pipeline.

@@ -64,7 +64,8 @@ func (d *Dev) makeHistorian() error {
 	}
 	source, err := client.New(client.Config{Server: d.URL(), TokenFile: cfg.UserTokenFile})
 	if err == nil {
-		of.Source, of.Now, of.Metric, of.Events = source, time.Now, cfg.Coordinator.Metrics, HistorianEvents(cfg.Logger)
+		of.Source, of.Name, of.Now, of.Metric = source, "dev", time.Now, cfg.Coordinator.Metrics
+		of.Events = HistorianEvents(cfg.Logger)
 		err = d.runHistorian(of, source)
 	}
 	if err != nil {
@@ -103,6 +104,13 @@ func HistorianEvents(log *slog.Logger) historian.Events {
 				return
 			}
 			log.Error("the history takes no events", "reason", err)
+		},
+		Registered: func(err error) {
+			if err == nil {
+				log.Info("registered: events that the history lacks are held back")
+				return
+			}
+			log.Warn("not registered: events that the history lacks are not held back", "reason", err)
 		},
 		Gap: func(g history.Gap) {
 			log.Warn("the history lacks events", "instance", g.Instance, "first", g.First, "next", g.Next,

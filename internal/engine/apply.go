@@ -41,6 +41,14 @@ func (do *SetEventSettings) apply(e *Engine, id uint64, out *Batch) {
 	reply(out, id, do, Done{}, e.state.SetEventSettings(do.Settings))
 }
 
+func (do *ReportHistorian) apply(e *Engine, id uint64, out *Batch) {
+	reply(out, id, do, Done{}, e.state.ReportHistorian(do.Name, do.Instance, do.Next))
+}
+
+func (do *RemoveHistorian) apply(e *Engine, id uint64, out *Batch) {
+	reply(out, id, do, Done{}, e.state.RemoveHistorian(do.Name))
+}
+
 func (do *RegisterNode) apply(e *Engine, id uint64, out *Batch) {
 	number, err := e.state.Register(&do.Node, do.Gateway)
 	reply(out, id, do, Registration(number), err)

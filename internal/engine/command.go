@@ -127,6 +127,19 @@ type (
 
 		Settings map[string]string
 	}
+	// ReportHistorian registers a historian, or says how far it has come.
+	ReportHistorian struct {
+		answers[Done]
+
+		Name, Instance string
+		Next           uint64
+	}
+	// RemoveHistorian ends the registration of a historian.
+	RemoveHistorian struct {
+		answers[Done]
+
+		Name string
+	}
 	// RegisterNode makes a node known through a gateway.
 	RegisterNode struct {
 		answers[Registration]

@@ -23,6 +23,8 @@ type records struct {
 	outcomes map[string]state.Outcome
 	archive  plimsoll.ArchiveStatus
 	events   *plimsoll.EventSettings
+
+	historians map[string]plimsoll.Historian
 }
 
 func newRecords() *records {
@@ -36,6 +38,7 @@ func newRecords() *records {
 		map[string]state.Outcome{},
 		plimsoll.ArchiveStatus{},
 		nil,
+		map[string]plimsoll.Historian{},
 	}
 }
 
@@ -78,6 +81,9 @@ func (r *records) commit(c *state.Changes) error {
 	if c.EventSettings != nil {
 		r.events = c.EventSettings
 	}
+	for _, h := range c.Historians {
+		r.historians[h.Name], put["historian "+h.Name] = h, true
+	}
 	return r.drop(c, put)
 }
 
@@ -110,6 +116,10 @@ func (r *records) drop(c *state.Changes, put map[any]bool) error {
 		delete(r.outcomes, token)
 		check("token " + token)
 	}
+	for _, name := range c.DeletedHistorians {
+		delete(r.historians, name)
+		check("historian " + name)
+	}
 	for _, path := range c.DeletedQueues {
 		check("queue " + path)
 	}
@@ -125,6 +135,9 @@ func (r *records) load(cfg state.Config, at int64) (*state.State, error) {
 	l.Archive(r.archive)
 	if r.events != nil {
 		l.EventSettings(*r.events)
+	}
+	for _, h := range r.historians {
+		l.Historian(h)
 	}
 	for _, spec := range r.specs {
 		l.JobSpec(*spec)
@@ -152,6 +165,7 @@ func (r *records) clone() *records {
 	return &records{
 		maps.Clone(r.specs), maps.Clone(r.statuses), maps.Clone(r.tasks), maps.Clone(r.nodes), r.queues,
 		maps.Clone(r.policies), maps.Clone(r.outcomes), r.archive, r.events,
+		maps.Clone(r.historians),
 	}
 }
 

@@ -404,6 +404,11 @@ func (w *world) command() {
 		case 1: // the collection stays on, as the fold wants all events
 			age := w.pick([]string{"0", "1h", "72h", "never"})
 			w.send(&engine.SetEventSettings{Settings: map[string]string{"ringBufferAge": age}})
+		case 2:
+			name := w.pick([]string{"h1", "h2", ""})
+			w.send(&engine.ReportHistorian{Name: name, Instance: "i", Next: w.rng.Uint64N(100)})
+		case 3:
+			w.send(&engine.RemoveHistorian{Name: w.pick([]string{"h1", "h2"})})
 		}
 	case 12:
 		if w.rng.IntN(3) == 0 {

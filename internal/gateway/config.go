@@ -17,6 +17,9 @@ import (
 // DefaultMaxJSONBytes is the default of Config.MaxJSONBytes.
 const DefaultMaxJSONBytes = 64 << 20
 
+// DefaultEventStreams is the default of Config.MaxEventStreams.
+const DefaultEventStreams = 100
+
 // Config holds the settings of a gateway. A zero value stands for the default. No number may be
 // negative.
 type Config struct {
@@ -80,8 +83,8 @@ type Config struct {
 	// MaxLogs bounds the logs under way, which count in MaxStreams too; default 1,024.
 	MaxLogs int
 	// MaxEventStreams bounds the streams of events under /ws/v1, which count in MaxStreams too;
-	// default 100. MaxPeerEventStreams bounds those of one IP address of another machine; default
-	// 15.
+	// default DefaultEventStreams. MaxPeerEventStreams bounds those of one IP address of another
+	// machine; default 15.
 	MaxEventStreams     int
 	MaxPeerEventStreams int
 	// MaxRenderedBytes bounds the events that are kept as JSON for readers under /ws/v1; default
@@ -314,8 +317,8 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.MaxNodes, 20_000)
 	setDefault(&c.MaxAgents, 256)
 	setDefault(&c.MaxLogs, 1024)
-	setDefault(&c.MaxEventStreams, 100)
-	setDefault(&c.MaxPeerEventStreams, 15)
+	setDefault(&c.MaxEventStreams, DefaultEventStreams)
+	setDefault(&c.MaxPeerEventStreams, min(15, c.MaxEventStreams))
 	setDefault(&c.MaxAgentRequests, 4096)
 	setDefault(&c.MaxAgentStreams, 20_480)
 	if c.Clock == nil {

@@ -151,12 +151,13 @@ func (e *eventStreams) enter(peer netip.Addr) (leave func(), bound string, err e
 	defer e.mu.Unlock()
 	if e.mu.open >= e.most {
 		return nil, boundEventStreams, plimsoll.Errorf(plimsoll.CodeExhausted,
-			"this gateway has %d streams of events, as many as it may; try again later, or ask another gateway", e.most)
+			"this gateway has %d streams of events, as many as it may (--max-event-streams); "+
+				"try again later, or ask another gateway", e.most)
 	}
 	if peer.IsValid() && e.mu.peers[peer] >= e.mostOfPeer {
 		return nil, boundPeerEventStreams, plimsoll.Errorf(plimsoll.CodeExhausted,
-			"%v has %d streams of events here, as many as one address may have; end some, or ask another gateway",
-			peer, e.mostOfPeer)
+			"%v has %d streams of events here, as many as one address may have (--max-peer-event-streams); "+
+				"end some, or ask another gateway", peer, e.mostOfPeer)
 	}
 	if e.mu.peers == nil {
 		e.mu.peers = map[netip.Addr]int{}

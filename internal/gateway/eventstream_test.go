@@ -10,10 +10,14 @@ import (
 	"net/netip"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/faultnet"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/rest"
 	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
@@ -192,6 +196,72 @@ func TestReadersThatDoNotReadLeaveNothing(t *testing.T) {
 			t.Fatalf("%d goroutines are left of %d readers", runtime.NumGoroutine()-before, rounds*each)
 		}
 		runtime.Gosched()
+	}
+}
+
+// A thousand clients at once, of three kinds: some never read, some read a byte a second, and some
+// ask for all history again and again. No goroutine is left of them. The bubble fails if one is
+// left of the gateway, too.
+func TestNoGoroutineIsLeftOfAThousandSlowClients(t *testing.T) {
+	f := cluster()
+	for i := range 20 {
+		events := make([]plimsoll.Event, 10)
+		for j := range events {
+			events[j] = plimsoll.Event{
+				Type: plimsoll.EventApp, Object: fmt.Sprint(i*10 + j), Message: strings.Repeat("x", 1000),
+			}
+		}
+		f.emit(events...)
+	}
+	const clients = 1000
+	inBubble(t, Config{MaxEventStreams: clients}, f, func(t *testing.T, network *faultnet.Pipes, client *http.Client) {
+		if got := status(t, client, "/healthz"); got != http.StatusOK {
+			t.Fatal(got)
+		}
+		client.CloseIdleConnections()
+		synctest.Wait()
+		before := runtime.NumGoroutine()
+		var slow sync.WaitGroup
+		for i := range clients {
+			slow.Go(func() { slowClient(t, network, i%3) })
+		}
+		time.Sleep(time.Second)
+		open := 0
+		f.set(func(f *fake) { open = len(f.watches[watchKey{replica.KindEvents, ""}]) })
+		if open < clients/2 {
+			t.Errorf("only %d streams were open", open)
+		}
+		slow.Wait()
+		time.Sleep(time.Minute) // of the bubble
+		synctest.Wait()
+		if left := runtime.NumGoroutine() - before; left > 0 {
+			t.Errorf("%d goroutines are left", left)
+		}
+	})
+}
+
+// slowClient asks for all history over one connection after the other, as one of the three kinds,
+// until the gateway has cut it or it has had enough.
+func slowClient(t *testing.T, network *faultnet.Pipes, kind int) {
+	for range 3 {
+		c, err := network.Dial(t.Context())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, _ = io.WriteString(c, "GET "+rest.StreamPath+"?count=20000 HTTP/1.1\r\nHost: gateway\r\n\r\n")
+		switch kind {
+		case 0: // it never reads
+			time.Sleep(2 * time.Minute)
+		case 1: // a byte a second
+			for one := make([]byte, 1); err == nil; {
+				time.Sleep(time.Second)
+				_, err = c.Read(one)
+			}
+		default:
+			_, _ = io.CopyN(io.Discard, c, 150<<10)
+		}
+		_ = c.Close() // the gateway may have closed it
 	}
 }
 

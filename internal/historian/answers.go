@@ -294,6 +294,7 @@ func (h *Historian) status(ctx context.Context, _ *pb.GetHistoryStatusRequest) (
 	if trouble := h.Trouble(); trouble != nil {
 		res.Trouble = wire.ErrorToProto(trouble).GetMessage()
 	}
+	h.registration(ctx, res)
 	for i := range s.Gaps {
 		g := &s.Gaps[i]
 		res.Gaps = append(res.Gaps, &pb.HistoryGap{

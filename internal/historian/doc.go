@@ -18,8 +18,8 @@
 //     history goes on from a snapshot of the lists, which are read after the next event has come.
 //     The same holds for a history that begins late, and for a store that was replaced.
 //   - While the history cannot be written nothing is taken in, and that is said: in the log, by
-//     /healthz, and by the metric plimsoll_historian_up. The gateways' memory holds the events
-//     meanwhile, up to its bound. Questions are still answered, as far as the file can be read.
+//     /healthz, and by the metric plimsoll_historian_up. The gateways hold the events back
+//     meanwhile, up to a bound: it registers, and reports the position that is on the disk. Questions are still answered, as far as the file can be read.
 //   - An event is answered for within a second of its commit, unless more come than can be
 //     written.
 //   - The uid, owner and labels of a job are in its first event. A job that an older version took
@@ -32,5 +32,6 @@
 // Run owns the listener, the writer and its goroutines, and waits for them. The Reader belongs to
 // the caller.
 //
-// Cost: one stream of a gateway, which answers from its copy. The leader is not asked.
+// Cost: one stream of a gateway, which answers from its copy. The leader gets a report of the
+// position, at most every five seconds, and every minute if it stays.
 package historian

@@ -29,6 +29,10 @@ type Source interface {
 	Tasks(ctx context.Context, filter client.TaskFilter) iter.Seq2[plimsoll.Task, error]
 	Nodes(ctx context.Context) ([]client.NodeInfo, error)
 	Queues(ctx context.Context) ([]plimsoll.QueueStatus, error)
+	// ReportHistorian registers the historian, and says how far it has come.
+	ReportHistorian(ctx context.Context, h plimsoll.Historian) error
+	// Historians lists the registered ones.
+	Historians(ctx context.Context) (client.RegisteredHistorians, error)
 }
 
 var _ Source = (*client.Client)(nil)
@@ -114,6 +118,7 @@ func (h *Historian) session(ctx context.Context) (err error) {
 		return nil
 	})
 	group.Go(func() error { return h.measure(ctx) })
+	group.Go(func() error { return h.register(ctx) })
 	group.Go(func() error { return s.run(ctx, pages, room) })
 	return group.Wait()
 }

@@ -30,6 +30,10 @@ type Config struct {
 	Keep   history.Retention // what is kept
 	Now    func() time.Time  // required
 
+	// Name is the name under which the historian registers, always the same for one history. Empty:
+	// it does not, and nothing is held back for it.
+	Name string
+
 	Questions int // answered at a time; default DefaultQuestions
 
 	// Listen is the address to serve; empty: none, and the caller serves Handlers.
@@ -50,6 +54,9 @@ type Events struct {
 	// Trouble is called when the history cannot be written, once for each reason; nil: it can be
 	// written again.
 	Trouble func(err error)
+	// Registered is called when the historian could not be registered, once for each reason; nil:
+	// it is.
+	Registered func(err error)
 	// Gap is called for events that the history does not get.
 	Gap func(gap history.Gap)
 	// Fault is called for an error of a question. Its caller learns only that there was a fault.
@@ -64,6 +71,8 @@ func (c *Config) Validate() error {
 	switch {
 	case c.Source == nil || c.Open == nil || c.Reader == nil || c.Now == nil:
 		return plimsoll.Invalid("source", "and open, reader and now are required")
+	case c.Name != "" && plimsoll.ValidateID("name", c.Name) != nil:
+		return plimsoll.ValidateID("name", c.Name)
 	case c.Questions < 0:
 		return plimsoll.Invalid("questions", "is negative; give how many are answered at a time")
 	}
@@ -101,6 +110,8 @@ type Historian struct {
 		trouble error // that keeps events from being written; nil: none
 		waiting error // that keeps events from being read; nil: none
 		next    history.Position
+
+		unregistered error // why the historian is not registered; nil: it is
 	}
 }
 
@@ -113,6 +124,7 @@ func New(cfg Config) (*Historian, error) {
 		cfg.Questions = DefaultQuestions
 	}
 	h := &Historian{cfg: cfg, metrics: newMetrics(cfg.Metric)}
+	h.mu.unregistered = errNotYet
 	h.past.reader, h.past.making = cfg.Reader, make(chan struct{}, 1)
 	s := &service{h: h, slots: make(chan struct{}, cfg.Questions)}
 	h.calls, h.plain = s.handler(), s.plain()

@@ -23,6 +23,7 @@ type cell struct {
 	kept   *memory
 	h      *historian.Historian
 	told   []string
+	name   string // under which it registers
 	cancel context.CancelFunc
 	ended  chan error
 }
@@ -36,11 +37,12 @@ func newCell(t *testing.T) *cell {
 func (c *cell) start() {
 	c.t.Helper()
 	h, err := historian.New(historian.Config{
-		Source: c.from, Reader: c.kept, Now: time.Now,
+		Source: c.from, Reader: c.kept, Now: time.Now, Name: c.name,
 		Open: func(context.Context) (history.Writer, error) { return c.kept, nil },
 		Events: historian.Events{
-			Trouble: func(err error) { c.tell("trouble %v", err) },
-			Waiting: func(err error) { c.tell("waiting %v", err) },
+			Trouble:    func(err error) { c.tell("trouble %v", err) },
+			Registered: func(err error) { c.tell("registered %v", err) },
+			Waiting:    func(err error) { c.tell("waiting %v", err) },
 			Gap: func(g history.Gap) {
 				c.tell("gap %s %d-%d %s", g.Instance, g.First, g.Next, g.Reason)
 			},

@@ -19,6 +19,7 @@ type metrics struct {
 	registry *prometheus.Registry // nil: they are in that of the caller
 
 	up, bytes, foldBytes  prometheus.Gauge
+	registered            prometheus.Gauge
 	behind, behindSeconds prometheus.Gauge
 	events, lost, gaps    prometheus.Counter
 	writeErrors           prometheus.Counter
@@ -41,6 +42,7 @@ func newMetrics(into prometheus.Registerer) *metrics {
 	}
 	m := &metrics{
 		up:            gauge("up", "1 while events are taken in; 0: the history cannot be written."),
+		registered:    gauge("registered", "1 while the historian is registered, so that events are held back."),
 		bytes:         gauge("bytes", "Bytes of the history."),
 		foldBytes:     gauge("fold_bytes", "Memory of the cluster as the historian's events tell it."),
 		behind:        gauge("behind_events", "Events that the gateway has and the history has not."),
@@ -66,8 +68,8 @@ func newMetrics(into prometheus.Registerer) *metrics {
 			collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 		into = m.registry
 	}
-	into.MustRegister(m.up, m.bytes, m.foldBytes, m.behind, m.behindSeconds, m.events, m.gaps, m.lost, m.writeErrors,
-		m.unexpected, m.calls, m.refused)
+	into.MustRegister(m.up, m.registered, m.bytes, m.foldBytes, m.behind, m.behindSeconds, m.events, m.gaps, m.lost,
+		m.writeErrors, m.unexpected, m.calls, m.refused)
 	return m
 }
 
@@ -83,6 +85,14 @@ func (m *metrics) setUp(up bool) {
 		return
 	}
 	m.up.Set(0)
+}
+
+func (m *metrics) setRegistered(registered bool) {
+	if registered {
+		m.registered.Set(1)
+		return
+	}
+	m.registered.Set(0)
 }
 
 // following notes that events arrive, and reports whether they did before.

@@ -1,6 +1,7 @@
 package historian_test
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"slices"
@@ -23,6 +24,9 @@ type source struct {
 	tasks  []plimsoll.Task
 	nodes  []client.NodeInfo
 	queues []plimsoll.QueueStatus
+
+	reports []plimsoll.Historian
+	full    error // of reports
 }
 
 func newSource() *source { return &source{instance: "first", changed: make(chan struct{})} }
@@ -118,3 +122,25 @@ func (s *source) Tasks(context.Context, client.TaskFilter) iter.Seq2[plimsoll.Ta
 func (s *source) Nodes(context.Context) ([]client.NodeInfo, error) { return s.nodes, nil }
 
 func (s *source) Queues(context.Context) ([]plimsoll.QueueStatus, error) { return s.queues, nil }
+
+func (s *source) ReportHistorian(_ context.Context, h plimsoll.Historian) error {
+	s.Lock()
+	defer s.Unlock()
+	if s.away != nil || s.full != nil {
+		return cmp.Or(s.away, s.full)
+	}
+	s.reports = append(s.reports, h)
+	return nil
+}
+
+func (s *source) Historians(context.Context) (client.RegisteredHistorians, error) {
+	s.Lock()
+	defer s.Unlock()
+	r := client.RegisteredHistorians{
+		InstanceUUID: s.instance, Lowest: s.lowest, Next: s.lowest + uint64(len(s.events)),
+	}
+	if n := len(s.reports); n > 0 {
+		r.Historians = s.reports[n-1:]
+	}
+	return r, s.away
+}

@@ -32,6 +32,9 @@ type filter struct {
 	events bool
 }
 
+// ofEvents are the kinds of record that say how events are kept, for whom, and by which ids.
+var ofEvents = [...]wire.Kind{wire.KindEventSettings, wire.KindEventIDs, wire.KindHistorian}
+
 // readFilter returns the filter of a message; nil for none.
 func readFilter(m *pb.ReplicateFilter) (*filter, error) {
 	if m == nil {
@@ -46,8 +49,10 @@ func readFilter(m *pb.ReplicateFilter) (*filter, error) {
 		}
 		f.kinds[kind] = true
 	}
-	if f.events { // these records say how they are kept, and what their ids count
-		f.kinds[wire.KindEventSettings], f.kinds[wire.KindEventIDs] = true, true
+	if f.events {
+		for _, kind := range ofEvents {
+			f.kinds[kind] = true
+		}
 	}
 	switch {
 	case len(m.GetKinds()) == 0:
@@ -72,7 +77,9 @@ func (f *filter) known(version uint32) *filter {
 			out.kinds[kind] = kind > 0
 		}
 	}
-	out.kinds[wire.KindEventSettings], out.kinds[wire.KindEventIDs] = false, false
+	for _, kind := range ofEvents {
+		out.kinds[kind] = false
+	}
 	if version < archiveProtocol {
 		out.kinds[wire.KindArchive] = false
 	}

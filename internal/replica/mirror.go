@@ -133,14 +133,14 @@ func (m *mirror) part(part *pb.ReplicateSnapshot) error {
 		}
 		puts = append(puts, mutation)
 	}
-	settings, ids, err := eventRecords(puts)
+	records, err := readEventRecords(puts)
 	if err == nil {
 		err = m.staged.load(puts, m.staged.count)
 	}
 	if err != nil {
 		return fmt.Errorf("take a part of the snapshot: %w", err)
 	}
-	m.staged.followEventRecords(settings, ids)
+	m.staged.followEventRecords(records)
 	for _, e := range part.Events {
 		m.staged.events.Append(e.FirstId, e.Count, e.Data)
 	}

@@ -43,11 +43,13 @@ type Tables struct {
 	leader   string
 	instance string
 
-	kinds   [wire.NumKinds]*informer.Indexer[record]
-	events  *ring.Ring
-	bytes   int64
-	written int64 // Snapshot.WrittenSince is a difference of it
-	origin  *origin
+	kinds  [wire.NumKinds]*informer.Indexer[record]
+	events *ring.Ring
+	// historians hold events of the ring back.
+	historians Historians
+	bytes      int64
+	written    int64 // Snapshot.WrittenSince is a difference of it
+	origin     *origin
 
 	// loading holds the records of tables that are not complete yet; nil: they are.
 	loading *[wire.NumKinds]*informer.Rebuild[record]
@@ -61,7 +63,7 @@ type Tables struct {
 // record of wire.KindEventSettings comes.
 func NewTables() *Tables {
 	usual := plimsoll.DefaultEventSettings()
-	t := &Tables{events: ring.Bounded(ringBounds(&usual)), origin: new(origin)}
+	t := &Tables{events: ring.Bounded(ringBounds(&usual)), historians: Historians{}, origin: new(origin)}
 	for kind := range t.kinds {
 		indexer, err := informer.NewIndexer(informer.IndexerConfig[record]{Indexes: criteria[kind]})
 		if err != nil {
@@ -78,6 +80,7 @@ func NewTables() *Tables {
 func ringBounds(s *plimsoll.EventSettings) ring.Bounds {
 	return ring.Bounds{
 		Events: uint64(s.RingBufferCapacity), Bytes: uint64(max(s.RingBufferBytes, 0)), Age: int64(s.RingBufferAge),
+		Held: uint64(max(s.RingBufferHeldBytes, 0)),
 	}
 }
 
@@ -85,43 +88,58 @@ func ringBounds(s *plimsoll.EventSettings) ring.Bounds {
 // settings is applied.
 func (t *Tables) BoundEvents(s *plimsoll.EventSettings) { t.events.SetBounds(ringBounds(s)) }
 
-// eventRecords reads the settings of the events and their ids' beginning from a batch. Each is nil
-// if the batch does not have it.
-func eventRecords(mutations []wire.Mutation) (settings *plimsoll.EventSettings, ids *wire.EventIDs, err error) {
+// HoldEvents holds the events from an id on back while events are loaded, before the records of the
+// historians are applied.
+func (t *Tables) HoldEvents(from uint64) { t.events.Hold(from) }
+
+// eventRecords are the records of a batch that say how events are kept.
+type eventRecords struct {
+	settings   *plimsoll.EventSettings // nil: not in the batch
+	ids        *wire.EventIDs          // the beginning of their ids; nil: not in the batch
+	historians []historianRecord
+}
+
+// readEventRecords reads the settings of the events, the beginning of their ids, and the historians
+// that want them from a batch.
+func readEventRecords(mutations []wire.Mutation) (r eventRecords, err error) {
 	for i := range mutations {
 		switch m := &mutations[i]; {
 		case m.Value == nil:
 		case m.Kind == wire.KindEventSettings:
 			s, err := wire.DecodeEventSettings(m.Value)
 			if err != nil {
-				return nil, nil, fmt.Errorf("read the settings of the events: %w", err)
+				return r, fmt.Errorf("read the settings of the events: %w", err)
 			}
-			settings = &s
+			r.settings = &s
 		case m.Kind == wire.KindEventIDs:
 			read, err := wire.DecodeEventIDs(m.Value)
 			if err != nil {
-				return nil, nil, fmt.Errorf("read what the ids of events count: %w", err)
+				return r, fmt.Errorf("read what the ids of events count: %w", err)
 			}
-			ids = &read
+			r.ids = &read
 		}
 	}
-	return settings, ids, nil
+	r.historians, err = historianRecords(mutations)
+	return r, err
 }
 
-// followEventRecords sets the bounds of the ring, and begins its ids anew under another
-// InstanceUUID.
-func (t *Tables) followEventRecords(settings *plimsoll.EventSettings, ids *wire.EventIDs) {
-	if settings != nil {
-		t.events.SetBounds(ringBounds(settings))
+// followEventRecords sets the bounds and the held id of the ring, and begins its ids anew under
+// another InstanceUUID.
+func (t *Tables) followEventRecords(r eventRecords) {
+	if r.settings != nil {
+		t.events.SetBounds(ringBounds(r.settings))
 	}
-	if ids == nil {
-		return
+	if r.ids != nil {
+		next := t.events.View().Next()
+		if anew := t.instance != "" && t.instance != r.ids.Instance; anew || next < r.ids.First {
+			t.events.Restart(max(next, r.ids.First))
+		}
+		t.instance = r.ids.Instance
 	}
-	next := t.events.View().Next()
-	if anew := t.instance != "" && t.instance != ids.Instance; anew || next < ids.First {
-		t.events.Restart(max(next, ids.First))
+	if r.ids != nil || len(r.historians) > 0 {
+		t.historians.apply(r.historians)
+		t.events.Hold(t.historians.LackedFrom(t.instance))
 	}
-	t.instance = ids.Instance
 }
 
 // Apply applies the mutations of a batch, appends its events and adopts its epoch, revision and
@@ -152,7 +170,7 @@ func (t *Tables) apply(b *wire.Batch, changes []change) ([]change, error) {
 			changes = append(changes, change{m.Kind, m.Key})
 		}
 	}
-	settings, ids, err := eventRecords(b.Mutations)
+	records, err := readEventRecords(b.Mutations)
 	if err != nil {
 		return nil, fmt.Errorf("apply batch %d of epoch %d: %w", b.Revision, b.Epoch, err)
 	}
@@ -168,7 +186,7 @@ func (t *Tables) apply(b *wire.Batch, changes []change) ([]change, error) {
 	if err != nil {
 		return nil, fmt.Errorf("apply batch %d of epoch %d: %w", b.Revision, b.Epoch, err)
 	}
-	t.followEventRecords(settings, ids)
+	t.followEventRecords(records)
 	if b.Events.Count > 0 {
 		t.events.Append(b.Events.FirstID, b.Events.Count, b.Events.Data)
 	}

@@ -23,6 +23,8 @@ type naive struct {
 	chunks []naiveChunk
 	low    uint64
 	next   uint64
+	held   uint64
+	unread uint64
 }
 
 type naiveChunk struct {
@@ -31,44 +33,71 @@ type naiveChunk struct {
 	size   uint64
 }
 
+func (c *naiveChunk) end() uint64 { return c.first + uint64(len(c.events)) }
+
 func (n *naive) append(first uint64, events []plimsoll.Event, size int) {
 	if first != n.next {
 		n.chunks, n.low = nil, first
 	}
-	n.next = first + uint64(len(events))
+	if n.next = first + uint64(len(events)); n.bounds.Events == 0 {
+		n.chunks, n.low = nil, n.next
+		return
+	}
 	n.chunks = append(n.chunks, naiveChunk{first, events, uint64(size)})
 	n.hide()
 }
 
-// hide applies the bounds of count and bytes.
-func (n *naive) hide() {
-	if n.next > n.bounds.Events {
-		n.low = max(n.low, n.next-n.bounds.Events)
+// oldest returns the oldest chunk with a shown event, and the bytes of the chunks from there on.
+func (n *naive) oldest() (c *naiveChunk, bytes uint64) {
+	for i := range slices.Backward(n.chunks) {
+		if n.chunks[i].end() <= n.low {
+			break
+		}
+		c, bytes = &n.chunks[i], bytes+n.chunks[i].size
 	}
-	bytes := uint64(0)
-	for i, c := range slices.Backward(n.chunks) {
-		if c.first+uint64(len(c.events)) <= n.low {
-			break
+	return c, bytes
+}
+
+// holds reports whether a reader lacks an event of the oldest chunk, and there is room for it.
+func (n *naive) holds(c *naiveChunk, bytes uint64) bool {
+	return c.end() > n.held && bytes <= n.bounds.Held && n.bounds.Events > 0
+}
+
+func (n *naive) raise(low uint64) {
+	for ; n.low < low; n.low++ {
+		if n.low >= n.held {
+			n.unread++
 		}
-		bytes += c.size
-		if n.bounds.Bytes > 0 && bytes > n.bounds.Bytes && i < len(n.chunks)-1 {
-			n.low = max(n.low, c.first+uint64(len(c.events)))
-			break
+	}
+}
+
+// hide applies the bounds of count and bytes: whole chunks first, then single events.
+func (n *naive) hide() {
+	many := n.next - min(n.bounds.Events, n.next)
+	for c, bytes := n.oldest(); c != nil; c, bytes = n.oldest() {
+		large := n.bounds.Bytes > 0 && bytes > n.bounds.Bytes && c.end() < n.next
+		switch {
+		case n.holds(c, bytes):
+			n.raise(min(many, n.held))
+			return
+		case c.end() > many && !large:
+			n.raise(many)
+			return
 		}
+		n.raise(c.end())
 	}
 }
 
 // expire hides the oldest chunks whose first event is too old, up to the first that is not.
 func (n *naive) expire(now int64) {
-	for _, c := range n.chunks {
-		end := c.first + uint64(len(c.events))
-		if end <= n.low {
-			continue
-		}
-		if n.bounds.Age == 0 || c.events[0].Time >= now-n.bounds.Age {
+	if n.bounds.Age == 0 {
+		return
+	}
+	for c, bytes := n.oldest(); c != nil; c, bytes = n.oldest() {
+		if c.events[0].Time >= now-n.bounds.Age || n.holds(c, bytes) {
 			return
 		}
-		n.low = end
+		n.raise(c.end())
 	}
 }
 
@@ -90,14 +119,15 @@ func drawBounds(t *rapid.T) Bounds {
 		).Draw(t, "events"),
 		Bytes: rapid.OneOf(rapid.Uint64Range(0, 3000), rapid.Just(uint64(0))).Draw(t, "bytes"),
 		Age:   rapid.OneOf(rapid.Int64Range(0, 30), rapid.Just(int64(0))).Draw(t, "age"),
+		Held:  rapid.OneOf(rapid.Uint64Range(0, 5000), rapid.Just(uint64(0))).Draw(t, "held"),
 	}
 }
 
-// For all histories of appending, gaps, resizing, ageing and beginning anew, a ring shows the same
-// as a slice. Views that were taken before do not change.
+// For all histories of appending, gaps, resizing, ageing, holding back and beginning anew, a ring
+// shows the same as a slice. Views that were taken before do not change.
 func TestRingEqualsASliceThroughResizes(t *testing.T) {
 	testrun.Check(t, func(t *rapid.T) {
-		r, model := Bounded(Bounds{Events: 20}), &naive{bounds: Bounds{Events: 20}}
+		r, model := Bounded(Bounds{Events: 20}), &naive{bounds: Bounds{Events: 20}, held: NoHold}
 		type frozen struct {
 			view   View
 			ids    []uint64
@@ -107,7 +137,7 @@ func TestRingEqualsASliceThroughResizes(t *testing.T) {
 		now := int64(1000)
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			now += rapid.Int64Range(0, 5).Draw(t, "time")
-			switch rapid.IntRange(0, 9).Draw(t, "step") {
+			switch rapid.IntRange(0, 11).Draw(t, "step") {
 			case 0:
 				b := drawBounds(t)
 				r.SetBounds(b)
@@ -120,6 +150,13 @@ func TestRingEqualsASliceThroughResizes(t *testing.T) {
 				next := model.next + rapid.Uint64Range(0, 3).Draw(t, "anew")
 				r.Restart(next)
 				model.chunks, model.low, model.next = nil, next, next
+			case 3, 4:
+				from := rapid.OneOf(
+					rapid.Uint64Range(model.next-min(model.next, 60), model.next+2), rapid.Just(uint64(NoHold)),
+				).Draw(t, "from")
+				r.Hold(from)
+				model.held = from
+				model.hide()
 			default:
 				events := rapid.SliceOfN(rapid.Custom(drawEvent), 1, 8).Draw(t, "chunk")
 				for i := range events {
@@ -138,6 +175,9 @@ func TestRingEqualsASliceThroughResizes(t *testing.T) {
 			views = append(views, frozen{r.View(), ids, events})
 			if got := r.View().Next(); got != model.next {
 				t.Fatalf("the next id is %d, want %d", got, model.next)
+			}
+			if got := r.View().Unread(); got != model.unread {
+				t.Fatalf("%d events were hidden unread, want %d", got, model.unread)
 			}
 		}
 		for i, f := range views {
@@ -222,7 +262,11 @@ func TestResizeWhileRead(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testrun.Seed(t), 1))
 	for i := range uint64(1500) {
 		if rng.IntN(20) == 0 {
-			r.SetBounds(Bounds{Events: rng.Uint64N(3000), Bytes: rng.Uint64N(100_000), Age: rng.Int64N(1000)})
+			r.SetBounds(Bounds{
+				Events: rng.Uint64N(3000), Bytes: rng.Uint64N(100_000), Age: rng.Int64N(1000),
+				Held: rng.Uint64N(200_000),
+			})
+			r.Hold(i * 10)
 		}
 		r.Append(i*10, 10, pack(wave(int(i), 10)))
 		r.Expire(int64(i))
@@ -254,5 +298,59 @@ func TestAnEmptyRingCarriesItsNextIDOver(t *testing.T) {
 		if _, _, some := b.View().Range(); some || b.View().Next() != 30 {
 			t.Errorf("%s: the next id is %d, and there is some: %v", name, b.View().Next(), some)
 		}
+	}
+}
+
+// Events that a reader holds back stay beyond each bound, until they take more bytes than a reader
+// can hold back. Then the oldest go, and are counted. When the reader has them, they go too.
+func TestHeldEventsStay(t *testing.T) {
+	const count = 10
+	data := pack(wave(0, count))
+	size := uint64(len(data)) + 2 // with its frame
+	low := func(r *Ring) uint64 {
+		low, _, _ := r.View().Range()
+		return low
+	}
+	for name, b := range map[string]Bounds{
+		"count": {Events: 2 * count}, "bytes": {Events: math.MaxUint32, Bytes: 2 * size},
+		"age": {Events: math.MaxUint32, Age: 1},
+	} {
+		b.Held = 5 * size
+		r := Bounded(b)
+		fill := func(chunks int) {
+			for range chunks {
+				r.Append(r.View().Next(), count, data)
+				r.Expire(math.MaxInt64 / 2)
+			}
+		}
+		r.Hold(0)
+		if fill(5); low(r) != 0 || r.View().Unread() != 0 {
+			t.Errorf("%s: the ring begins at %d, and %d events were lost", name, low(r), r.View().Unread())
+		}
+		r.Hold(10)
+		if fill(1); low(r) != 10 || r.View().Unread() != 0 {
+			t.Errorf("%s: the ring begins at %d, and %d events were lost", name, low(r), r.View().Unread())
+		}
+		if fill(2); low(r) != 30 || r.View().Unread() != 20 {
+			t.Errorf("%s: the ring begins at %d, and %d events were lost", name, low(r), r.View().Unread())
+		}
+		r.Hold(NoHold)
+		r.Expire(math.MaxInt64 / 2)
+		if n := r.View().Next() - low(r); low(r) != 0 && n > 2*count || r.View().Unread() != 20 {
+			t.Errorf("%s: %d events are shown behind the hold, and %d were lost", name, n, r.View().Unread())
+		}
+	}
+}
+
+// A ring that collects nothing holds nothing back: the setting that turns the collection off frees
+// the memory.
+func TestARingWithoutCapacityHoldsNothing(t *testing.T) {
+	r := Bounded(Bounds{Events: 10, Held: 1 << 20})
+	r.Hold(0)
+	r.Append(0, 10, pack(wave(0, 10)))
+	r.SetBounds(Bounds{Held: 1 << 20})
+	r.Append(10, 10, pack(wave(1, 10)))
+	if low, high, ok := r.View().Range(); ok {
+		t.Errorf("the ring shows %d to %d", low, high)
 	}
 }

@@ -16,8 +16,8 @@
 //   - Events come out as they went in, in order, with ids that follow without a gap. Only a message
 //     above plimsoll.MaxEventMessage, and an id above 4 KiB, are cut. They are cut at the end of a
 //     character, and then end in "...".
-//   - The ring shows the newest events within its Bounds of count, bytes and age. New bounds keep
-//     all ids.
+//   - The ring shows the newest events within its Bounds of count, bytes and age, and those that a
+//     reader holds back, within a bound of their own. New bounds keep all ids.
 //   - The same events give the same bytes, whatever the encoder packed before.
 //   - Malformed bytes are a CodeCorrupt error, never a panic.
 //

@@ -3,6 +3,7 @@ package ring
 import (
 	"encoding/binary"
 	"iter"
+	"math"
 	"slices"
 	"sort"
 
@@ -16,6 +17,9 @@ type Bounds struct {
 	// The newest chunk is shown all the same. The ring holds at most a segment of 64 KiB more.
 	Bytes uint64
 	Age   int64 // ns after which an event is hidden; 0: no bound
+	// Held is the most bytes of chunks that are shown while a reader holds events back, in their
+	// packed form: see Ring.Hold. 0: no reader can.
+	Held uint64
 }
 
 // segmentSize is the approximate size of a segment: small enough to drop, large enough to keep the
@@ -49,13 +53,20 @@ type Ring struct {
 
 	// front is the oldest chunk with a shown event, in the first segment; the place behind the last
 	// chunk if there is none. shown is the bytes of the chunks from there on.
-	// Invariant: front.id <= low. shown <= bounds.Bytes, unless that is 0 or one chunk is shown.
+	// Invariant: front.id <= low. shown <= bounds.Bytes, unless that is 0, one chunk is shown, or
+	// the front is held back. Then shown <= bounds.Held.
 	front struct {
 		id     uint64 // of its first event
 		offset int    // in the first segment
 	}
 	shown uint64
+
+	heldFrom uint64 // see Hold; NoHold: no reader holds events back
+	unread   uint64 // events with ids from heldFrom on that were hidden all the same
 }
+
+// NoHold is the id with which Ring.Hold lets go of all events.
+const NoHold = math.MaxUint64
 
 // New returns an empty ring that shows the newest capacity events. A capacity of zero or less
 // turns the collection of events off (event design, "Configuration"). Nothing is allocated for
@@ -63,12 +74,20 @@ type Ring struct {
 func New(capacity int) *Ring { return Bounded(Bounds{Events: uint64(max(capacity, 0))}) }
 
 // Bounded returns an empty ring with bounds.
-func Bounded(b Bounds) *Ring { return &Ring{bounds: b} }
+func Bounded(b Bounds) *Ring { return &Ring{bounds: b, heldFrom: NoHold} }
 
 // SetBounds changes the bounds. Events keep their ids. Wider bounds do not bring back what was
 // hidden.
 func (r *Ring) SetBounds(b Bounds) {
 	r.bounds = b
+	r.hide()
+}
+
+// Hold holds the events from an id on back for a reader that does not have them yet. They stay
+// although they are beyond a bound, as long as the chunks of the shown events take at most
+// Bounds.Held. Events that are hidden already do not come back.
+func (r *Ring) Hold(from uint64) {
+	r.heldFrom = from
 	r.hide()
 }
 
@@ -110,7 +129,7 @@ func (r *Ring) Append(firstID, count uint64, data []byte) {
 
 // Restart drops all events. The next one has the id next.
 func (r *Ring) Restart(next uint64) {
-	*r = Ring{bounds: r.bounds, next: next, low: next}
+	*r = Ring{bounds: r.bounds, next: next, low: next, heldFrom: r.heldFrom, unread: r.unread}
 	r.front.id = next
 }
 
@@ -121,7 +140,8 @@ func (r *Ring) Expire(now int64) {
 		return
 	}
 	for r.front.id < r.next {
-		if at, ok := r.frontChunk().Time(); !ok || at >= now-r.bounds.Age {
+		front := r.frontChunk()
+		if at, ok := front.Time(); !ok || at >= now-r.bounds.Age || r.holds(front.FirstID+front.Count) {
 			return
 		}
 		r.hideFront()
@@ -138,19 +158,38 @@ func (r *Ring) close() {
 	r.dropHidden()
 }
 
-// hide hides the oldest events, so that the rest is within the bounds of events and bytes.
+// hide hides the oldest events, so that the rest is within the bounds of events and bytes, or held
+// back.
 func (r *Ring) hide() {
+	many := uint64(0) // the ids below are beyond the bound of events
 	if r.next > r.bounds.Events {
-		r.low = max(r.low, r.next-r.bounds.Events)
+		many = r.next - r.bounds.Events
 	}
 	for r.front.id < r.next {
 		front := r.frontChunk()
 		behind := front.FirstID + front.Count
-		beyond := r.bounds.Bytes > 0 && r.shown > r.bounds.Bytes && behind < r.next
-		if !beyond && behind > r.low {
-			return
+		large := r.bounds.Bytes > 0 && r.shown > r.bounds.Bytes && behind < r.next
+		if behind > r.low && (behind > many && !large || r.holds(behind)) {
+			break
 		}
 		r.hideFront()
+	}
+	if r.holds(NoHold) {
+		many = min(many, r.heldFrom)
+	}
+	r.raise(many)
+}
+
+// holds reports whether a chunk whose last event has an id below behind is held back.
+func (r *Ring) holds(behind uint64) bool {
+	return behind > r.heldFrom && r.shown <= r.bounds.Held && r.bounds.Events > 0
+}
+
+// raise hides the events with ids below low.
+func (r *Ring) raise(low uint64) {
+	if low > r.low {
+		r.unread += low - min(max(r.low, r.heldFrom), low)
+		r.low = low
 	}
 }
 
@@ -161,7 +200,7 @@ func (r *Ring) hideFront() {
 	r.front.id += chunk.Count
 	r.front.offset += size
 	r.shown -= uint64(size)
-	r.low = max(r.low, r.front.id)
+	r.raise(r.front.id)
 	r.dropHidden()
 }
 
@@ -197,7 +236,7 @@ func (r *Ring) frontChunk() Chunk {
 
 // View returns the present content of the ring.
 func (r *Ring) View() View {
-	return View{low: r.low, closed: r.closed, open: r.open, next: r.next}
+	return View{low: r.low, closed: r.closed, open: r.open, next: r.next, unread: r.unread}
 }
 
 // View is the content of a ring at an instant. It is immutable and safe for concurrent use. The
@@ -207,7 +246,11 @@ type View struct {
 	closed []segment
 	open   segment
 	next   uint64
+	unread uint64
 }
+
+// Unread returns how many events the ring has hidden although a reader held them back.
+func (v View) Unread() uint64 { return v.unread }
 
 // Next returns the id of the next event to be added.
 func (v View) Next() uint64 { return v.next }

@@ -34,6 +34,7 @@ type Changes struct {
 	Policies      []plimsoll.Policy
 	Archive       *plimsoll.ArchiveStatus
 	EventSettings *plimsoll.EventSettings
+	Historians    []plimsoll.Historian
 	DeletedJobs   []string
 	DeletedTasks  []TaskName
 	DeletedNodes  []string
@@ -44,7 +45,8 @@ type Changes struct {
 	// with a changed record, so a turn has as few of them as it has records.
 	Requests []plimsoll.RequestEvent
 
-	DeletedPolicies []plimsoll.PolicyRef
+	DeletedPolicies   []plimsoll.PolicyRef
+	DeletedHistorians []string
 
 	// EventsAnew says that events were lost before those of this turn, because none were collected.
 	// The turn begins another InstanceUUID.
@@ -62,7 +64,8 @@ func (c *Changes) Empty() bool {
 		len(c.NodeStatuses) == 0 && c.QueueConfig == nil && len(c.QueueStatuses) == 0 && len(c.DeletedJobs) == 0 &&
 		len(c.DeletedTasks) == 0 && len(c.DeletedNodes) == 0 && len(c.DeletedQueues) == 0 && len(c.Events) == 0 &&
 		c.Archive == nil && c.EventSettings == nil && len(c.Policies) == 0 && len(c.DeletedPolicies) == 0 &&
-		len(c.Outcomes) == 0 && len(c.DeletedOutcomes) == 0
+		len(c.Outcomes) == 0 && len(c.DeletedOutcomes) == 0 &&
+		len(c.Historians) == 0 && len(c.DeletedHistorians) == 0
 }
 
 func (c *Changes) reset() {
@@ -73,6 +76,7 @@ func (c *Changes) reset() {
 	clear(c.Outcomes)
 	*c = Changes{
 		Outcomes: c.Outcomes[:0], DeletedOutcomes: c.DeletedOutcomes[:0],
+		Historians: c.Historians[:0], DeletedHistorians: c.DeletedHistorians[:0],
 		Policies: c.Policies[:0], DeletedPolicies: c.DeletedPolicies[:0],
 		JobSpecs: c.JobSpecs[:0], JobStatuses: c.JobStatuses[:0], Tasks: c.Tasks[:0], Nodes: c.Nodes[:0],
 		NodeStatuses:  c.NodeStatuses[:0],
@@ -93,7 +97,8 @@ type dirtyLists struct {
 	queueConfig   bool
 	archive       bool
 	eventSettings bool
-	eventsAnew    bool // see Changes.EventsAnew
+	eventsAnew    bool     // see Changes.EventsAnew
+	historians    []string // names of those that were changed or deleted; they may repeat
 	rejected      []*rejectedJob
 	deletedJobs   []string
 	deletedTasks  []TaskName
@@ -120,6 +125,7 @@ func (s *State) Begin(at int64, revision uint64) { s.at, s.revision = at, revisi
 func (s *State) Forget(budget Budget) {
 	s.forgetOutcomes(budget)
 	s.forgetRejected(budget)
+	s.forgetHistorians(budget)
 	s.forgetting = runSteps(s.forgetting, budget, s.forgetTasks)
 	for len(s.forgetting) == 0 && s.mustExpire() && !s.Over(budget) {
 		j := s.nextToForget()
@@ -147,7 +153,7 @@ func (s *State) Behind() bool {
 	return len(s.stopping)+len(s.emptying)+len(s.growing)+len(s.excluded)+len(s.forgetting)+len(s.leaving) > 0 ||
 		s.tree.HasNextCause() ||
 		s.tree.Readmitting() ||
-		s.mustExpire() || s.mustForgetOutcome() || s.isDue() || s.dirty.archive ||
+		s.mustExpire() || s.mustForgetOutcome() || s.mustForgetHistorian() || s.isDue() || s.dirty.archive ||
 		s.dirty.eventSettings || s.tooManyRejected()
 }
 
@@ -278,6 +284,7 @@ func (s *State) Take(c *Changes) {
 		settings := s.eventSettings
 		c.EventSettings, c.EventsAnew = &settings, d.eventsAnew
 	}
+	s.takeHistorians(c)
 	s.takePolicies(c)
 	s.takeDeleted(c)
 	s.takeOutcomes(c)
@@ -348,7 +355,7 @@ func (d *dirtyLists) reset() {
 	clear(d.outcomes)
 	clear(d.rejected)
 	*d = dirtyLists{
-		rejected: d.rejected[:0],
+		rejected: d.rejected[:0], historians: d.historians[:0],
 		outcomes: d.outcomes[:0], deletedOutcomes: d.deletedOutcomes[:0],
 		policies: d.policies[:0], deletedPolicies: d.deletedPolicies[:0],
 		specs: d.specs[:0], jobs: d.jobs[:0], tasks: d.tasks[:0], nodes: d.nodes[:0], nodeStatuses: d.nodeStatuses[:0],

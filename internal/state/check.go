@@ -442,6 +442,11 @@ func (s *State) Dump(w io.Writer) error {
 			return err
 		}
 	}
+	for _, h := range s.Historians() {
+		if _, err := fmt.Fprintf(w, "historian %+v\n", h); err != nil {
+			return err
+		}
+	}
 	for _, o := range s.allOutcomes() {
 		if _, err := fmt.Fprintf(w, "outcome %+v\n", *o); err != nil {
 			return err

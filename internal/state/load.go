@@ -29,6 +29,8 @@ type Loader struct {
 	outcomes []Outcome
 	archive  plimsoll.ArchiveStatus
 	events   *plimsoll.EventSettings // nil: none were stored
+
+	historians []plimsoll.Historian
 }
 
 // NewLoader returns a Loader that uses the given queues if none are stored.
@@ -60,6 +62,9 @@ func (l *Loader) Archive(st plimsoll.ArchiveStatus) { l.archive = st }
 // EventSettings sets the stored settings of the events.
 func (l *Loader) EventSettings(st plimsoll.EventSettings) { l.events = &st }
 
+// Historian adds a stored registration of a historian.
+func (l *Loader) Historian(h plimsoll.Historian) { l.historians = append(l.historians, h) }
+
 // End builds the state at the given time. Records that contradict each other give a CodeCorrupt
 // error. An empty store gives a state with the queues of NewLoader, and with the events that add
 // them.
@@ -70,6 +75,11 @@ func (l *Loader) End(at int64) (*State, error) {
 	s := New(l.cfg, l.queues)
 	s.at = at
 	s.loadEventSettings(l.events)
+	for i := range l.historians {
+		if err := s.loadHistorian(&l.historians[i]); err != nil {
+			return nil, err
+		}
+	}
 	if !l.found && len(l.specs)+len(l.statuses)+len(l.tasks)+len(l.nodes)+len(l.policies) == 0 {
 		if _, err := s.treeFits(&l.queues, addedBytes("", &l.queues)); err != nil {
 			return nil, err
@@ -439,5 +449,6 @@ func (s *State) All(c *Changes) {
 		settings := s.eventSettings
 		c.EventSettings = &settings
 	}
+	c.Historians = append(c.Historians, s.Historians()...)
 	s.tree.Root.Walk(func(q *queue.Queue) { c.QueueStatuses = append(c.QueueStatuses, s.QueueStatus(q)) })
 }

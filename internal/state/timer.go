@@ -111,6 +111,9 @@ func (s *State) Wake() int64 {
 	if j := s.oldestKept(); j != nil && (wake == 0 || j.keptUntil < wake) {
 		wake = j.keptUntil
 	}
+	if due := s.historianDue(); due != 0 && (wake == 0 || due < wake) {
+		wake = due
+	}
 	for _, list := range []*outcomeList{&s.outcomes.changes, &s.outcomes.refused} {
 		if list.order.len() == 0 {
 			continue

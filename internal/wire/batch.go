@@ -19,10 +19,11 @@ const (
 	KindEventIDs    Kind = 11 // key: empty; there is one
 
 	KindEventSettings Kind = 12 // key: empty; there is one
+	KindHistorian     Kind = 14 // key: name of a historian
 )
 
 // NumKinds is one more than the highest kind.
-const NumKinds = 13
+const NumKinds = 15
 
 // Mutation is a put or delete of one encoded record.
 type Mutation struct {

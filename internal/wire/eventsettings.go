@@ -12,7 +12,8 @@ func EventSettingsToProto(s *plimsoll.EventSettings) *pb.EventSettings {
 	return &pb.EventSettings{
 		TrackingEventsEnabled: s.TrackingEventsEnabled, RingBufferCapacity: s.RingBufferCapacity,
 		RingBufferBytes: s.RingBufferBytes, RingBufferAgeNanos: int64(s.RingBufferAge),
-		RestResponseSize: s.RESTResponseSize, RequestEventsEnabled: s.RequestEventsEnabled,
+		RingBufferHeldBytes: s.RingBufferHeldBytes, RestResponseSize: s.RESTResponseSize,
+		RequestEventsEnabled: s.RequestEventsEnabled,
 		RequestStoreCapacity: s.RequestStoreCapacity, Given: textsToProto(s.Given),
 	}
 }
@@ -22,7 +23,8 @@ func EventSettingsFromProto(m *pb.EventSettings) plimsoll.EventSettings {
 	return plimsoll.EventSettings{
 		TrackingEventsEnabled: m.GetTrackingEventsEnabled(), RingBufferCapacity: m.GetRingBufferCapacity(),
 		RingBufferBytes: m.GetRingBufferBytes(), RingBufferAge: time.Duration(m.GetRingBufferAgeNanos()),
-		RESTResponseSize: m.GetRestResponseSize(), RequestEventsEnabled: m.GetRequestEventsEnabled(),
+		RingBufferHeldBytes: m.GetRingBufferHeldBytes(), RESTResponseSize: m.GetRestResponseSize(),
+		RequestEventsEnabled: m.GetRequestEventsEnabled(),
 		RequestStoreCapacity: m.GetRequestStoreCapacity(), Given: textsFromProto(m.GetGiven()),
 	}
 }

@@ -61,6 +61,9 @@ var places = map[string]place{
 		"EventSettingsToProto and EventSettingsFromProto in eventsettings.go",
 		"; eventSettings, the table of the type",
 	},
+	"Historian": {
+		"Historian", "objects.proto", "HistorianToProto and HistorianFromProto in historian.go", "",
+	},
 	"EventChunk":   {"EventChunk", "replication.proto", "AppendBatch and decodeEventChunk in batchcode.go", ""},
 	"EvictAction":  {"EvictAction", "qos.proto", "actionToProto and actionFromProto in policy.go", ""},
 	"Eviction":     {"Eviction", "objects.proto", "NodeToProto and NodeFromProto in node.go", ""},
@@ -254,6 +257,7 @@ func guards() []guard {
 			free, nil, message(EventSettingsToProto, EventSettingsFromProto),
 			record(AppendEventSettings, DecodeEventSettings),
 		),
+		passes(free, nil, message(HistorianToProto, HistorianFromProto), record(AppendHistorian, DecodeHistorian)),
 		passes(fill.Options{Values: map[string]func(int) any{
 			"Kind": func(n int) any { return Kind(n%(NumKinds-1) + 1) },
 		}}, nil, record(AppendBatch, DecodeBatch)),

@@ -5529,6 +5529,312 @@ func (*SetQueueConfigResponse) Descriptor() ([]byte, []int) {
 	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{69}
 }
 
+type ReportHistorianRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the historian: 1 to 128 letters, digits and - _ . starting with a letter or digit.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// InstanceUUID of its newest event; empty: it has none.
+	InstanceUuid string `protobuf:"bytes,2,opt,name=instance_uuid,json=instanceUuid,proto3" json:"instance_uuid,omitempty"`
+	// Id of the first event that it lacks.
+	Next          uint64 `protobuf:"varint,3,opt,name=next,proto3" json:"next,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportHistorianRequest) Reset() {
+	*x = ReportHistorianRequest{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportHistorianRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportHistorianRequest) ProtoMessage() {}
+
+func (x *ReportHistorianRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportHistorianRequest.ProtoReflect.Descriptor instead.
+func (*ReportHistorianRequest) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *ReportHistorianRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ReportHistorianRequest) GetInstanceUuid() string {
+	if x != nil {
+		return x.InstanceUuid
+	}
+	return ""
+}
+
+func (x *ReportHistorianRequest) GetNext() uint64 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
+type ReportHistorianResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportHistorianResponse) Reset() {
+	*x = ReportHistorianResponse{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[71]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportHistorianResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportHistorianResponse) ProtoMessage() {}
+
+func (x *ReportHistorianResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[71]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportHistorianResponse.ProtoReflect.Descriptor instead.
+func (*ReportHistorianResponse) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{71}
+}
+
+type RemoveHistorianRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the historian.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// As KillJobRequest.token.
+	Token         string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveHistorianRequest) Reset() {
+	*x = RemoveHistorianRequest{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[72]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveHistorianRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveHistorianRequest) ProtoMessage() {}
+
+func (x *RemoveHistorianRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[72]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveHistorianRequest.ProtoReflect.Descriptor instead.
+func (*RemoveHistorianRequest) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{72}
+}
+
+func (x *RemoveHistorianRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RemoveHistorianRequest) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+type RemoveHistorianResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveHistorianResponse) Reset() {
+	*x = RemoveHistorianResponse{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveHistorianResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveHistorianResponse) ProtoMessage() {}
+
+func (x *RemoveHistorianResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveHistorianResponse.ProtoReflect.Descriptor instead.
+func (*RemoveHistorianResponse) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{73}
+}
+
+type ListHistoriansRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How fresh the answer must be; unset: strict.
+	Consistency   *Consistency `protobuf:"bytes,1,opt,name=consistency,proto3" json:"consistency,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListHistoriansRequest) Reset() {
+	*x = ListHistoriansRequest{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[74]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListHistoriansRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListHistoriansRequest) ProtoMessage() {}
+
+func (x *ListHistoriansRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[74]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListHistoriansRequest.ProtoReflect.Descriptor instead.
+func (*ListHistoriansRequest) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{74}
+}
+
+func (x *ListHistoriansRequest) GetConsistency() *Consistency {
+	if x != nil {
+		return x.Consistency
+	}
+	return nil
+}
+
+type ListHistoriansResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// All that are registered.
+	Registered *RegisteredHistorians `protobuf:"bytes,1,opt,name=registered,proto3" json:"registered,omitempty"`
+	// Revision of the state that the answer shows.
+	Revision uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Epoch of that state: see GetJobResponse.epoch.
+	Epoch uint64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// As GetJobResponse.age_nanos.
+	AgeNanos      int64 `protobuf:"varint,4,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListHistoriansResponse) Reset() {
+	*x = ListHistoriansResponse{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[75]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListHistoriansResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListHistoriansResponse) ProtoMessage() {}
+
+func (x *ListHistoriansResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[75]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListHistoriansResponse.ProtoReflect.Descriptor instead.
+func (*ListHistoriansResponse) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{75}
+}
+
+func (x *ListHistoriansResponse) GetRegistered() *RegisteredHistorians {
+	if x != nil {
+		return x.Registered
+	}
+	return nil
+}
+
+func (x *ListHistoriansResponse) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *ListHistoriansResponse) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *ListHistoriansResponse) GetAgeNanos() int64 {
+	if x != nil {
+		return x.AgeNanos
+	}
+	return 0
+}
+
 type GetEventSettingsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How fresh the answer must be; unset: strict.
@@ -5539,7 +5845,7 @@ type GetEventSettingsRequest struct {
 
 func (x *GetEventSettingsRequest) Reset() {
 	*x = GetEventSettingsRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[70]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5551,7 +5857,7 @@ func (x *GetEventSettingsRequest) String() string {
 func (*GetEventSettingsRequest) ProtoMessage() {}
 
 func (x *GetEventSettingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[70]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5564,7 +5870,7 @@ func (x *GetEventSettingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetEventSettingsRequest.ProtoReflect.Descriptor instead.
 func (*GetEventSettingsRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{70}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *GetEventSettingsRequest) GetConsistency() *Consistency {
@@ -5590,7 +5896,7 @@ type GetEventSettingsResponse struct {
 
 func (x *GetEventSettingsResponse) Reset() {
 	*x = GetEventSettingsResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[71]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5602,7 +5908,7 @@ func (x *GetEventSettingsResponse) String() string {
 func (*GetEventSettingsResponse) ProtoMessage() {}
 
 func (x *GetEventSettingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[71]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5615,7 +5921,7 @@ func (x *GetEventSettingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetEventSettingsResponse.ProtoReflect.Descriptor instead.
 func (*GetEventSettingsResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{71}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *GetEventSettingsResponse) GetSettings() *EventSettings {
@@ -5659,7 +5965,7 @@ type SetEventSettingsRequest struct {
 
 func (x *SetEventSettingsRequest) Reset() {
 	*x = SetEventSettingsRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[72]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5671,7 +5977,7 @@ func (x *SetEventSettingsRequest) String() string {
 func (*SetEventSettingsRequest) ProtoMessage() {}
 
 func (x *SetEventSettingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[72]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5684,7 +5990,7 @@ func (x *SetEventSettingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetEventSettingsRequest.ProtoReflect.Descriptor instead.
 func (*SetEventSettingsRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{72}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *SetEventSettingsRequest) GetSettings() map[string]string {
@@ -5711,7 +6017,7 @@ type SetEventSettingsResponse struct {
 
 func (x *SetEventSettingsResponse) Reset() {
 	*x = SetEventSettingsResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[73]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5723,7 +6029,7 @@ func (x *SetEventSettingsResponse) String() string {
 func (*SetEventSettingsResponse) ProtoMessage() {}
 
 func (x *SetEventSettingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[73]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5736,7 +6042,7 @@ func (x *SetEventSettingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetEventSettingsResponse.ProtoReflect.Descriptor instead.
 func (*SetEventSettingsResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{73}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *SetEventSettingsResponse) GetSettings() *EventSettings {
@@ -5766,7 +6072,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[74]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5778,7 +6084,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[74]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5791,7 +6097,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{74}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ListEventsRequest) GetStart() uint64 {
@@ -5863,7 +6169,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[75]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5875,7 +6181,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[75]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5888,7 +6194,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{75}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ListEventsResponse) GetInstanceUuid() string {
@@ -6329,7 +6635,25 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x15SetQueueConfigRequest\x120\n" +
 	"\x06config\x18\x01 \x01(\v2\x18.plimsoll.v1.QueueConfigR\x06config\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\tR\x05token\"\x18\n" +
-	"\x16SetQueueConfigResponse\"U\n" +
+	"\x16SetQueueConfigResponse\"e\n" +
+	"\x16ReportHistorianRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12#\n" +
+	"\rinstance_uuid\x18\x02 \x01(\tR\finstanceUuid\x12\x12\n" +
+	"\x04next\x18\x03 \x01(\x04R\x04next\"\x19\n" +
+	"\x17ReportHistorianResponse\"B\n" +
+	"\x16RemoveHistorianRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05token\x18\x02 \x01(\tR\x05token\"\x19\n" +
+	"\x17RemoveHistorianResponse\"S\n" +
+	"\x15ListHistoriansRequest\x12:\n" +
+	"\vconsistency\x18\x01 \x01(\v2\x18.plimsoll.v1.ConsistencyR\vconsistency\"\xaa\x01\n" +
+	"\x16ListHistoriansResponse\x12A\n" +
+	"\n" +
+	"registered\x18\x01 \x01(\v2!.plimsoll.v1.RegisteredHistoriansR\n" +
+	"registered\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x1b\n" +
+	"\tage_nanos\x18\x04 \x01(\x03R\bageNanos\"U\n" +
 	"\x17GetEventSettingsRequest\x12:\n" +
 	"\vconsistency\x18\x01 \x01(\v2\x18.plimsoll.v1.ConsistencyR\vconsistency\"\xa1\x01\n" +
 	"\x18GetEventSettingsResponse\x126\n" +
@@ -6434,12 +6758,15 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\n" +
 	"ListQueues\x12\x1e.plimsoll.v1.ListQueuesRequest\x1a\x1f.plimsoll.v1.ListQueuesResponse\x12Y\n" +
 	"\x0eGetQueueConfig\x12\".plimsoll.v1.GetQueueConfigRequest\x1a#.plimsoll.v1.GetQueueConfigResponse\x12Y\n" +
-	"\x0eSetQueueConfig\x12\".plimsoll.v1.SetQueueConfigRequest\x1a#.plimsoll.v1.SetQueueConfigResponse2\x9f\x02\n" +
+	"\x0eSetQueueConfig\x12\".plimsoll.v1.SetQueueConfigRequest\x1a#.plimsoll.v1.SetQueueConfigResponse2\xb6\x04\n" +
 	"\fEventService\x12M\n" +
 	"\n" +
 	"ListEvents\x12\x1e.plimsoll.v1.ListEventsRequest\x1a\x1f.plimsoll.v1.ListEventsResponse\x12_\n" +
 	"\x10GetEventSettings\x12$.plimsoll.v1.GetEventSettingsRequest\x1a%.plimsoll.v1.GetEventSettingsResponse\x12_\n" +
-	"\x10SetEventSettings\x12$.plimsoll.v1.SetEventSettingsRequest\x1a%.plimsoll.v1.SetEventSettingsResponseB=Z;github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1;plimsollv1b\x06proto3"
+	"\x10SetEventSettings\x12$.plimsoll.v1.SetEventSettingsRequest\x1a%.plimsoll.v1.SetEventSettingsResponse\x12\\\n" +
+	"\x0fReportHistorian\x12#.plimsoll.v1.ReportHistorianRequest\x1a$.plimsoll.v1.ReportHistorianResponse\x12\\\n" +
+	"\x0fRemoveHistorian\x12#.plimsoll.v1.RemoveHistorianRequest\x1a$.plimsoll.v1.RemoveHistorianResponse\x12Y\n" +
+	"\x0eListHistorians\x12\".plimsoll.v1.ListHistoriansRequest\x1a#.plimsoll.v1.ListHistoriansResponseB=Z;github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1;plimsollv1b\x06proto3"
 
 var (
 	file_plimsoll_v1_api_proto_rawDescOnce sync.Once
@@ -6454,7 +6781,7 @@ func file_plimsoll_v1_api_proto_rawDescGZIP() []byte {
 }
 
 var file_plimsoll_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_plimsoll_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
+var file_plimsoll_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 83)
 var file_plimsoll_v1_api_proto_goTypes = []any{
 	(Freshness)(0),                   // 0: plimsoll.v1.Freshness
 	(Scope)(0),                       // 1: plimsoll.v1.Scope
@@ -6533,66 +6860,73 @@ var file_plimsoll_v1_api_proto_goTypes = []any{
 	(*GetQueueConfigResponse)(nil),   // 74: plimsoll.v1.GetQueueConfigResponse
 	(*SetQueueConfigRequest)(nil),    // 75: plimsoll.v1.SetQueueConfigRequest
 	(*SetQueueConfigResponse)(nil),   // 76: plimsoll.v1.SetQueueConfigResponse
-	(*GetEventSettingsRequest)(nil),  // 77: plimsoll.v1.GetEventSettingsRequest
-	(*GetEventSettingsResponse)(nil), // 78: plimsoll.v1.GetEventSettingsResponse
-	(*SetEventSettingsRequest)(nil),  // 79: plimsoll.v1.SetEventSettingsRequest
-	(*SetEventSettingsResponse)(nil), // 80: plimsoll.v1.SetEventSettingsResponse
-	(*ListEventsRequest)(nil),        // 81: plimsoll.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),       // 82: plimsoll.v1.ListEventsResponse
-	nil,                              // 83: plimsoll.v1.SetEventSettingsRequest.SettingsEntry
-	(*JobSpec)(nil),                  // 84: plimsoll.v1.JobSpec
-	(*Job)(nil),                      // 85: plimsoll.v1.Job
-	(JobState)(0),                    // 86: plimsoll.v1.JobState
-	(TaskResult)(0),                  // 87: plimsoll.v1.TaskResult
-	(*JobStatus)(nil),                // 88: plimsoll.v1.JobStatus
-	(*Task)(nil),                     // 89: plimsoll.v1.Task
-	(TaskState)(0),                   // 90: plimsoll.v1.TaskState
-	(*Attempt)(nil),                  // 91: plimsoll.v1.Attempt
-	(WaitCode)(0),                    // 92: plimsoll.v1.WaitCode
-	(*Resources)(nil),                // 93: plimsoll.v1.Resources
-	(*OutputSummary)(nil),            // 94: plimsoll.v1.OutputSummary
-	(*OutputFile)(nil),               // 95: plimsoll.v1.OutputFile
-	(*Node)(nil),                     // 96: plimsoll.v1.Node
-	(*NodeStatus)(nil),               // 97: plimsoll.v1.NodeStatus
-	(NodeMode)(0),                    // 98: plimsoll.v1.NodeMode
-	(*NodeQOSStatus)(nil),            // 99: plimsoll.v1.NodeQOSStatus
-	(*Policy)(nil),                   // 100: plimsoll.v1.Policy
-	(*PolicyRef)(nil),                // 101: plimsoll.v1.PolicyRef
-	(PolicyKind)(0),                  // 102: plimsoll.v1.PolicyKind
-	(*QueueStatus)(nil),              // 103: plimsoll.v1.QueueStatus
-	(*QueueConfig)(nil),              // 104: plimsoll.v1.QueueConfig
-	(*EventSettings)(nil),            // 105: plimsoll.v1.EventSettings
-	(*Event)(nil),                    // 106: plimsoll.v1.Event
+	(*ReportHistorianRequest)(nil),   // 77: plimsoll.v1.ReportHistorianRequest
+	(*ReportHistorianResponse)(nil),  // 78: plimsoll.v1.ReportHistorianResponse
+	(*RemoveHistorianRequest)(nil),   // 79: plimsoll.v1.RemoveHistorianRequest
+	(*RemoveHistorianResponse)(nil),  // 80: plimsoll.v1.RemoveHistorianResponse
+	(*ListHistoriansRequest)(nil),    // 81: plimsoll.v1.ListHistoriansRequest
+	(*ListHistoriansResponse)(nil),   // 82: plimsoll.v1.ListHistoriansResponse
+	(*GetEventSettingsRequest)(nil),  // 83: plimsoll.v1.GetEventSettingsRequest
+	(*GetEventSettingsResponse)(nil), // 84: plimsoll.v1.GetEventSettingsResponse
+	(*SetEventSettingsRequest)(nil),  // 85: plimsoll.v1.SetEventSettingsRequest
+	(*SetEventSettingsResponse)(nil), // 86: plimsoll.v1.SetEventSettingsResponse
+	(*ListEventsRequest)(nil),        // 87: plimsoll.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),       // 88: plimsoll.v1.ListEventsResponse
+	nil,                              // 89: plimsoll.v1.SetEventSettingsRequest.SettingsEntry
+	(*JobSpec)(nil),                  // 90: plimsoll.v1.JobSpec
+	(*Job)(nil),                      // 91: plimsoll.v1.Job
+	(JobState)(0),                    // 92: plimsoll.v1.JobState
+	(TaskResult)(0),                  // 93: plimsoll.v1.TaskResult
+	(*JobStatus)(nil),                // 94: plimsoll.v1.JobStatus
+	(*Task)(nil),                     // 95: plimsoll.v1.Task
+	(TaskState)(0),                   // 96: plimsoll.v1.TaskState
+	(*Attempt)(nil),                  // 97: plimsoll.v1.Attempt
+	(WaitCode)(0),                    // 98: plimsoll.v1.WaitCode
+	(*Resources)(nil),                // 99: plimsoll.v1.Resources
+	(*OutputSummary)(nil),            // 100: plimsoll.v1.OutputSummary
+	(*OutputFile)(nil),               // 101: plimsoll.v1.OutputFile
+	(*Node)(nil),                     // 102: plimsoll.v1.Node
+	(*NodeStatus)(nil),               // 103: plimsoll.v1.NodeStatus
+	(NodeMode)(0),                    // 104: plimsoll.v1.NodeMode
+	(*NodeQOSStatus)(nil),            // 105: plimsoll.v1.NodeQOSStatus
+	(*Policy)(nil),                   // 106: plimsoll.v1.Policy
+	(*PolicyRef)(nil),                // 107: plimsoll.v1.PolicyRef
+	(PolicyKind)(0),                  // 108: plimsoll.v1.PolicyKind
+	(*QueueStatus)(nil),              // 109: plimsoll.v1.QueueStatus
+	(*QueueConfig)(nil),              // 110: plimsoll.v1.QueueConfig
+	(*RegisteredHistorians)(nil),     // 111: plimsoll.v1.RegisteredHistorians
+	(*EventSettings)(nil),            // 112: plimsoll.v1.EventSettings
+	(*Event)(nil),                    // 113: plimsoll.v1.Event
 }
 var file_plimsoll_v1_api_proto_depIdxs = []int32{
 	0,   // 0: plimsoll.v1.Consistency.level:type_name -> plimsoll.v1.Freshness
-	84,  // 1: plimsoll.v1.SubmitJobRequest.spec:type_name -> plimsoll.v1.JobSpec
-	85,  // 2: plimsoll.v1.SubmitJobResponse.job:type_name -> plimsoll.v1.Job
+	90,  // 1: plimsoll.v1.SubmitJobRequest.spec:type_name -> plimsoll.v1.JobSpec
+	91,  // 2: plimsoll.v1.SubmitJobResponse.job:type_name -> plimsoll.v1.Job
 	7,   // 3: plimsoll.v1.GetJobRequest.consistency:type_name -> plimsoll.v1.Consistency
-	85,  // 4: plimsoll.v1.GetJobResponse.job:type_name -> plimsoll.v1.Job
-	86,  // 5: plimsoll.v1.ListJobsRequest.states:type_name -> plimsoll.v1.JobState
+	91,  // 4: plimsoll.v1.GetJobResponse.job:type_name -> plimsoll.v1.Job
+	92,  // 5: plimsoll.v1.ListJobsRequest.states:type_name -> plimsoll.v1.JobState
 	7,   // 6: plimsoll.v1.ListJobsRequest.consistency:type_name -> plimsoll.v1.Consistency
-	87,  // 7: plimsoll.v1.ListJobsRequest.results:type_name -> plimsoll.v1.TaskResult
+	93,  // 7: plimsoll.v1.ListJobsRequest.results:type_name -> plimsoll.v1.TaskResult
 	1,   // 8: plimsoll.v1.ListJobsRequest.scope:type_name -> plimsoll.v1.Scope
 	2,   // 9: plimsoll.v1.ListJobsRequest.sort:type_name -> plimsoll.v1.JobSort
-	88,  // 10: plimsoll.v1.ListJobsResponse.jobs:type_name -> plimsoll.v1.JobStatus
-	88,  // 11: plimsoll.v1.WatchJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	88,  // 12: plimsoll.v1.KillJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	88,  // 13: plimsoll.v1.ScaleJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	94,  // 10: plimsoll.v1.ListJobsResponse.jobs:type_name -> plimsoll.v1.JobStatus
+	94,  // 11: plimsoll.v1.WatchJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	94,  // 12: plimsoll.v1.KillJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	94,  // 13: plimsoll.v1.ScaleJobResponse.status:type_name -> plimsoll.v1.JobStatus
 	7,   // 14: plimsoll.v1.GetTaskRequest.consistency:type_name -> plimsoll.v1.Consistency
-	89,  // 15: plimsoll.v1.GetTaskResponse.task:type_name -> plimsoll.v1.Task
-	90,  // 16: plimsoll.v1.ListTasksRequest.states:type_name -> plimsoll.v1.TaskState
+	95,  // 15: plimsoll.v1.GetTaskResponse.task:type_name -> plimsoll.v1.Task
+	96,  // 16: plimsoll.v1.ListTasksRequest.states:type_name -> plimsoll.v1.TaskState
 	7,   // 17: plimsoll.v1.ListTasksRequest.consistency:type_name -> plimsoll.v1.Consistency
-	87,  // 18: plimsoll.v1.ListTasksRequest.results:type_name -> plimsoll.v1.TaskResult
+	93,  // 18: plimsoll.v1.ListTasksRequest.results:type_name -> plimsoll.v1.TaskResult
 	1,   // 19: plimsoll.v1.ListTasksRequest.scope:type_name -> plimsoll.v1.Scope
 	3,   // 20: plimsoll.v1.ListTasksRequest.sort:type_name -> plimsoll.v1.TaskSort
-	89,  // 21: plimsoll.v1.ListTasksResponse.tasks:type_name -> plimsoll.v1.Task
+	95,  // 21: plimsoll.v1.ListTasksResponse.tasks:type_name -> plimsoll.v1.Task
 	7,   // 22: plimsoll.v1.ListAttemptsRequest.consistency:type_name -> plimsoll.v1.Consistency
-	91,  // 23: plimsoll.v1.ListAttemptsResponse.attempts:type_name -> plimsoll.v1.Attempt
+	97,  // 23: plimsoll.v1.ListAttemptsResponse.attempts:type_name -> plimsoll.v1.Attempt
 	30,  // 24: plimsoll.v1.ExplainStep.reasons:type_name -> plimsoll.v1.ExplainReason
 	4,   // 25: plimsoll.v1.ExplainStep.kind:type_name -> plimsoll.v1.StageKind
-	89,  // 26: plimsoll.v1.ExplainTaskResponse.task:type_name -> plimsoll.v1.Task
-	92,  // 27: plimsoll.v1.ExplainTaskResponse.wait_code:type_name -> plimsoll.v1.WaitCode
+	95,  // 26: plimsoll.v1.ExplainTaskResponse.task:type_name -> plimsoll.v1.Task
+	98,  // 27: plimsoll.v1.ExplainTaskResponse.wait_code:type_name -> plimsoll.v1.WaitCode
 	29,  // 28: plimsoll.v1.ExplainTaskResponse.steps:type_name -> plimsoll.v1.ExplainStep
 	33,  // 29: plimsoll.v1.ExplainTaskResponse.nodes:type_name -> plimsoll.v1.NodeCounts
 	34,  // 30: plimsoll.v1.ExplainTaskResponse.verdicts:type_name -> plimsoll.v1.NodeVerdict
@@ -6601,118 +6935,126 @@ var file_plimsoll_v1_api_proto_depIdxs = []int32{
 	4,   // 33: plimsoll.v1.NodeVerdict.kind:type_name -> plimsoll.v1.StageKind
 	29,  // 34: plimsoll.v1.PlacementDecision.steps:type_name -> plimsoll.v1.ExplainStep
 	36,  // 35: plimsoll.v1.PlacementDecision.candidates:type_name -> plimsoll.v1.PlacementCandidate
-	93,  // 36: plimsoll.v1.PlacementCandidate.free:type_name -> plimsoll.v1.Resources
-	84,  // 37: plimsoll.v1.PlaceJobRequest.spec:type_name -> plimsoll.v1.JobSpec
+	99,  // 36: plimsoll.v1.PlacementCandidate.free:type_name -> plimsoll.v1.Resources
+	90,  // 37: plimsoll.v1.PlaceJobRequest.spec:type_name -> plimsoll.v1.JobSpec
 	39,  // 38: plimsoll.v1.PlaceJobResponse.groups:type_name -> plimsoll.v1.PlacedGroup
 	40,  // 39: plimsoll.v1.PlacedGroup.placed:type_name -> plimsoll.v1.PlacedTask
 	41,  // 40: plimsoll.v1.PlacedGroup.refused:type_name -> plimsoll.v1.PlacementRefusal
-	93,  // 41: plimsoll.v1.PlacedTask.free:type_name -> plimsoll.v1.Resources
-	92,  // 42: plimsoll.v1.PlacementRefusal.wait_code:type_name -> plimsoll.v1.WaitCode
+	99,  // 41: plimsoll.v1.PlacedTask.free:type_name -> plimsoll.v1.Resources
+	98,  // 42: plimsoll.v1.PlacementRefusal.wait_code:type_name -> plimsoll.v1.WaitCode
 	29,  // 43: plimsoll.v1.PlacementRefusal.steps:type_name -> plimsoll.v1.ExplainStep
 	33,  // 44: plimsoll.v1.PlacementRefusal.nodes:type_name -> plimsoll.v1.NodeCounts
-	94,  // 45: plimsoll.v1.FetchOutputsResponse.summary:type_name -> plimsoll.v1.OutputSummary
-	95,  // 46: plimsoll.v1.FetchOutputsResponse.file:type_name -> plimsoll.v1.OutputFile
+	100, // 45: plimsoll.v1.FetchOutputsResponse.summary:type_name -> plimsoll.v1.OutputSummary
+	101, // 46: plimsoll.v1.FetchOutputsResponse.file:type_name -> plimsoll.v1.OutputFile
 	7,   // 47: plimsoll.v1.ListNodesRequest.consistency:type_name -> plimsoll.v1.Consistency
-	96,  // 48: plimsoll.v1.NodeInfo.node:type_name -> plimsoll.v1.Node
-	97,  // 49: plimsoll.v1.NodeInfo.status:type_name -> plimsoll.v1.NodeStatus
+	102, // 48: plimsoll.v1.NodeInfo.node:type_name -> plimsoll.v1.Node
+	103, // 49: plimsoll.v1.NodeInfo.status:type_name -> plimsoll.v1.NodeStatus
 	47,  // 50: plimsoll.v1.ListNodesResponse.nodes:type_name -> plimsoll.v1.NodeInfo
-	98,  // 51: plimsoll.v1.SetNodeModeRequest.mode:type_name -> plimsoll.v1.NodeMode
-	96,  // 52: plimsoll.v1.SetNodeModeResponse.node:type_name -> plimsoll.v1.Node
+	104, // 51: plimsoll.v1.SetNodeModeRequest.mode:type_name -> plimsoll.v1.NodeMode
+	102, // 52: plimsoll.v1.SetNodeModeResponse.node:type_name -> plimsoll.v1.Node
 	55,  // 53: plimsoll.v1.NodeCapacityResponse.nodes:type_name -> plimsoll.v1.NodeRoom
-	93,  // 54: plimsoll.v1.NodeRoom.unreserved:type_name -> plimsoll.v1.Resources
-	93,  // 55: plimsoll.v1.NodeRoom.whole:type_name -> plimsoll.v1.Resources
-	84,  // 56: plimsoll.v1.PlanMovesRequest.spec:type_name -> plimsoll.v1.JobSpec
+	99,  // 54: plimsoll.v1.NodeRoom.unreserved:type_name -> plimsoll.v1.Resources
+	99,  // 55: plimsoll.v1.NodeRoom.whole:type_name -> plimsoll.v1.Resources
+	90,  // 56: plimsoll.v1.PlanMovesRequest.spec:type_name -> plimsoll.v1.JobSpec
 	58,  // 57: plimsoll.v1.PlanMovesResponse.moves:type_name -> plimsoll.v1.PlannedMove
 	59,  // 58: plimsoll.v1.PlanMovesResponse.kept:type_name -> plimsoll.v1.KeptNode
-	99,  // 59: plimsoll.v1.WatchNodeQOSResponse.status:type_name -> plimsoll.v1.NodeQOSStatus
-	100, // 60: plimsoll.v1.ApplyPoliciesRequest.policies:type_name -> plimsoll.v1.Policy
-	101, // 61: plimsoll.v1.PolicyOutcome.policy:type_name -> plimsoll.v1.PolicyRef
+	105, // 59: plimsoll.v1.WatchNodeQOSResponse.status:type_name -> plimsoll.v1.NodeQOSStatus
+	106, // 60: plimsoll.v1.ApplyPoliciesRequest.policies:type_name -> plimsoll.v1.Policy
+	107, // 61: plimsoll.v1.PolicyOutcome.policy:type_name -> plimsoll.v1.PolicyRef
 	5,   // 62: plimsoll.v1.PolicyOutcome.change:type_name -> plimsoll.v1.PolicyChange
 	63,  // 63: plimsoll.v1.ApplyPoliciesResponse.outcomes:type_name -> plimsoll.v1.PolicyOutcome
-	102, // 64: plimsoll.v1.GetPolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	108, // 64: plimsoll.v1.GetPolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
 	7,   // 65: plimsoll.v1.GetPolicyRequest.consistency:type_name -> plimsoll.v1.Consistency
-	100, // 66: plimsoll.v1.GetPolicyResponse.policy:type_name -> plimsoll.v1.Policy
-	102, // 67: plimsoll.v1.ListPoliciesRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	106, // 66: plimsoll.v1.GetPolicyResponse.policy:type_name -> plimsoll.v1.Policy
+	108, // 67: plimsoll.v1.ListPoliciesRequest.kind:type_name -> plimsoll.v1.PolicyKind
 	7,   // 68: plimsoll.v1.ListPoliciesRequest.consistency:type_name -> plimsoll.v1.Consistency
-	100, // 69: plimsoll.v1.ListPoliciesResponse.policies:type_name -> plimsoll.v1.Policy
-	102, // 70: plimsoll.v1.DeletePolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	106, // 69: plimsoll.v1.ListPoliciesResponse.policies:type_name -> plimsoll.v1.Policy
+	108, // 70: plimsoll.v1.DeletePolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
 	7,   // 71: plimsoll.v1.ListQueuesRequest.consistency:type_name -> plimsoll.v1.Consistency
-	103, // 72: plimsoll.v1.ListQueuesResponse.queues:type_name -> plimsoll.v1.QueueStatus
+	109, // 72: plimsoll.v1.ListQueuesResponse.queues:type_name -> plimsoll.v1.QueueStatus
 	7,   // 73: plimsoll.v1.GetQueueConfigRequest.consistency:type_name -> plimsoll.v1.Consistency
-	104, // 74: plimsoll.v1.GetQueueConfigResponse.config:type_name -> plimsoll.v1.QueueConfig
-	104, // 75: plimsoll.v1.SetQueueConfigRequest.config:type_name -> plimsoll.v1.QueueConfig
-	7,   // 76: plimsoll.v1.GetEventSettingsRequest.consistency:type_name -> plimsoll.v1.Consistency
-	105, // 77: plimsoll.v1.GetEventSettingsResponse.settings:type_name -> plimsoll.v1.EventSettings
-	83,  // 78: plimsoll.v1.SetEventSettingsRequest.settings:type_name -> plimsoll.v1.SetEventSettingsRequest.SettingsEntry
-	105, // 79: plimsoll.v1.SetEventSettingsResponse.settings:type_name -> plimsoll.v1.EventSettings
-	7,   // 80: plimsoll.v1.ListEventsRequest.consistency:type_name -> plimsoll.v1.Consistency
-	6,   // 81: plimsoll.v1.ListEventsRequest.types:type_name -> plimsoll.v1.EventSubject
-	106, // 82: plimsoll.v1.ListEventsResponse.events:type_name -> plimsoll.v1.Event
-	8,   // 83: plimsoll.v1.JobService.SubmitJob:input_type -> plimsoll.v1.SubmitJobRequest
-	10,  // 84: plimsoll.v1.JobService.GetJob:input_type -> plimsoll.v1.GetJobRequest
-	12,  // 85: plimsoll.v1.JobService.ListJobs:input_type -> plimsoll.v1.ListJobsRequest
-	14,  // 86: plimsoll.v1.JobService.WatchJob:input_type -> plimsoll.v1.WatchJobRequest
-	16,  // 87: plimsoll.v1.JobService.KillJob:input_type -> plimsoll.v1.KillJobRequest
-	18,  // 88: plimsoll.v1.JobService.ScaleJob:input_type -> plimsoll.v1.ScaleJobRequest
-	20,  // 89: plimsoll.v1.JobService.DeleteJob:input_type -> plimsoll.v1.DeleteJobRequest
-	22,  // 90: plimsoll.v1.JobService.GetTask:input_type -> plimsoll.v1.GetTaskRequest
-	24,  // 91: plimsoll.v1.JobService.ListTasks:input_type -> plimsoll.v1.ListTasksRequest
-	26,  // 92: plimsoll.v1.JobService.ListAttempts:input_type -> plimsoll.v1.ListAttemptsRequest
-	28,  // 93: plimsoll.v1.JobService.ExplainTask:input_type -> plimsoll.v1.ExplainTaskRequest
-	37,  // 94: plimsoll.v1.JobService.PlaceJob:input_type -> plimsoll.v1.PlaceJobRequest
-	42,  // 95: plimsoll.v1.JobService.ReadLogs:input_type -> plimsoll.v1.ReadLogsRequest
-	44,  // 96: plimsoll.v1.JobService.FetchOutputs:input_type -> plimsoll.v1.FetchOutputsRequest
-	46,  // 97: plimsoll.v1.NodeService.ListNodes:input_type -> plimsoll.v1.ListNodesRequest
-	49,  // 98: plimsoll.v1.NodeService.SetNodeMode:input_type -> plimsoll.v1.SetNodeModeRequest
-	51,  // 99: plimsoll.v1.NodeService.RemoveNode:input_type -> plimsoll.v1.RemoveNodeRequest
-	53,  // 100: plimsoll.v1.NodeService.NodeCapacity:input_type -> plimsoll.v1.NodeCapacityRequest
-	56,  // 101: plimsoll.v1.NodeService.PlanMoves:input_type -> plimsoll.v1.PlanMovesRequest
-	60,  // 102: plimsoll.v1.NodeService.WatchNodeQOS:input_type -> plimsoll.v1.WatchNodeQOSRequest
-	62,  // 103: plimsoll.v1.PolicyService.ApplyPolicies:input_type -> plimsoll.v1.ApplyPoliciesRequest
-	65,  // 104: plimsoll.v1.PolicyService.GetPolicy:input_type -> plimsoll.v1.GetPolicyRequest
-	67,  // 105: plimsoll.v1.PolicyService.ListPolicies:input_type -> plimsoll.v1.ListPoliciesRequest
-	69,  // 106: plimsoll.v1.PolicyService.DeletePolicy:input_type -> plimsoll.v1.DeletePolicyRequest
-	71,  // 107: plimsoll.v1.QueueService.ListQueues:input_type -> plimsoll.v1.ListQueuesRequest
-	73,  // 108: plimsoll.v1.QueueService.GetQueueConfig:input_type -> plimsoll.v1.GetQueueConfigRequest
-	75,  // 109: plimsoll.v1.QueueService.SetQueueConfig:input_type -> plimsoll.v1.SetQueueConfigRequest
-	81,  // 110: plimsoll.v1.EventService.ListEvents:input_type -> plimsoll.v1.ListEventsRequest
-	77,  // 111: plimsoll.v1.EventService.GetEventSettings:input_type -> plimsoll.v1.GetEventSettingsRequest
-	79,  // 112: plimsoll.v1.EventService.SetEventSettings:input_type -> plimsoll.v1.SetEventSettingsRequest
-	9,   // 113: plimsoll.v1.JobService.SubmitJob:output_type -> plimsoll.v1.SubmitJobResponse
-	11,  // 114: plimsoll.v1.JobService.GetJob:output_type -> plimsoll.v1.GetJobResponse
-	13,  // 115: plimsoll.v1.JobService.ListJobs:output_type -> plimsoll.v1.ListJobsResponse
-	15,  // 116: plimsoll.v1.JobService.WatchJob:output_type -> plimsoll.v1.WatchJobResponse
-	17,  // 117: plimsoll.v1.JobService.KillJob:output_type -> plimsoll.v1.KillJobResponse
-	19,  // 118: plimsoll.v1.JobService.ScaleJob:output_type -> plimsoll.v1.ScaleJobResponse
-	21,  // 119: plimsoll.v1.JobService.DeleteJob:output_type -> plimsoll.v1.DeleteJobResponse
-	23,  // 120: plimsoll.v1.JobService.GetTask:output_type -> plimsoll.v1.GetTaskResponse
-	25,  // 121: plimsoll.v1.JobService.ListTasks:output_type -> plimsoll.v1.ListTasksResponse
-	27,  // 122: plimsoll.v1.JobService.ListAttempts:output_type -> plimsoll.v1.ListAttemptsResponse
-	31,  // 123: plimsoll.v1.JobService.ExplainTask:output_type -> plimsoll.v1.ExplainTaskResponse
-	38,  // 124: plimsoll.v1.JobService.PlaceJob:output_type -> plimsoll.v1.PlaceJobResponse
-	43,  // 125: plimsoll.v1.JobService.ReadLogs:output_type -> plimsoll.v1.ReadLogsResponse
-	45,  // 126: plimsoll.v1.JobService.FetchOutputs:output_type -> plimsoll.v1.FetchOutputsResponse
-	48,  // 127: plimsoll.v1.NodeService.ListNodes:output_type -> plimsoll.v1.ListNodesResponse
-	50,  // 128: plimsoll.v1.NodeService.SetNodeMode:output_type -> plimsoll.v1.SetNodeModeResponse
-	52,  // 129: plimsoll.v1.NodeService.RemoveNode:output_type -> plimsoll.v1.RemoveNodeResponse
-	54,  // 130: plimsoll.v1.NodeService.NodeCapacity:output_type -> plimsoll.v1.NodeCapacityResponse
-	57,  // 131: plimsoll.v1.NodeService.PlanMoves:output_type -> plimsoll.v1.PlanMovesResponse
-	61,  // 132: plimsoll.v1.NodeService.WatchNodeQOS:output_type -> plimsoll.v1.WatchNodeQOSResponse
-	64,  // 133: plimsoll.v1.PolicyService.ApplyPolicies:output_type -> plimsoll.v1.ApplyPoliciesResponse
-	66,  // 134: plimsoll.v1.PolicyService.GetPolicy:output_type -> plimsoll.v1.GetPolicyResponse
-	68,  // 135: plimsoll.v1.PolicyService.ListPolicies:output_type -> plimsoll.v1.ListPoliciesResponse
-	70,  // 136: plimsoll.v1.PolicyService.DeletePolicy:output_type -> plimsoll.v1.DeletePolicyResponse
-	72,  // 137: plimsoll.v1.QueueService.ListQueues:output_type -> plimsoll.v1.ListQueuesResponse
-	74,  // 138: plimsoll.v1.QueueService.GetQueueConfig:output_type -> plimsoll.v1.GetQueueConfigResponse
-	76,  // 139: plimsoll.v1.QueueService.SetQueueConfig:output_type -> plimsoll.v1.SetQueueConfigResponse
-	82,  // 140: plimsoll.v1.EventService.ListEvents:output_type -> plimsoll.v1.ListEventsResponse
-	78,  // 141: plimsoll.v1.EventService.GetEventSettings:output_type -> plimsoll.v1.GetEventSettingsResponse
-	80,  // 142: plimsoll.v1.EventService.SetEventSettings:output_type -> plimsoll.v1.SetEventSettingsResponse
-	113, // [113:143] is the sub-list for method output_type
-	83,  // [83:113] is the sub-list for method input_type
-	83,  // [83:83] is the sub-list for extension type_name
-	83,  // [83:83] is the sub-list for extension extendee
-	0,   // [0:83] is the sub-list for field type_name
+	110, // 74: plimsoll.v1.GetQueueConfigResponse.config:type_name -> plimsoll.v1.QueueConfig
+	110, // 75: plimsoll.v1.SetQueueConfigRequest.config:type_name -> plimsoll.v1.QueueConfig
+	7,   // 76: plimsoll.v1.ListHistoriansRequest.consistency:type_name -> plimsoll.v1.Consistency
+	111, // 77: plimsoll.v1.ListHistoriansResponse.registered:type_name -> plimsoll.v1.RegisteredHistorians
+	7,   // 78: plimsoll.v1.GetEventSettingsRequest.consistency:type_name -> plimsoll.v1.Consistency
+	112, // 79: plimsoll.v1.GetEventSettingsResponse.settings:type_name -> plimsoll.v1.EventSettings
+	89,  // 80: plimsoll.v1.SetEventSettingsRequest.settings:type_name -> plimsoll.v1.SetEventSettingsRequest.SettingsEntry
+	112, // 81: plimsoll.v1.SetEventSettingsResponse.settings:type_name -> plimsoll.v1.EventSettings
+	7,   // 82: plimsoll.v1.ListEventsRequest.consistency:type_name -> plimsoll.v1.Consistency
+	6,   // 83: plimsoll.v1.ListEventsRequest.types:type_name -> plimsoll.v1.EventSubject
+	113, // 84: plimsoll.v1.ListEventsResponse.events:type_name -> plimsoll.v1.Event
+	8,   // 85: plimsoll.v1.JobService.SubmitJob:input_type -> plimsoll.v1.SubmitJobRequest
+	10,  // 86: plimsoll.v1.JobService.GetJob:input_type -> plimsoll.v1.GetJobRequest
+	12,  // 87: plimsoll.v1.JobService.ListJobs:input_type -> plimsoll.v1.ListJobsRequest
+	14,  // 88: plimsoll.v1.JobService.WatchJob:input_type -> plimsoll.v1.WatchJobRequest
+	16,  // 89: plimsoll.v1.JobService.KillJob:input_type -> plimsoll.v1.KillJobRequest
+	18,  // 90: plimsoll.v1.JobService.ScaleJob:input_type -> plimsoll.v1.ScaleJobRequest
+	20,  // 91: plimsoll.v1.JobService.DeleteJob:input_type -> plimsoll.v1.DeleteJobRequest
+	22,  // 92: plimsoll.v1.JobService.GetTask:input_type -> plimsoll.v1.GetTaskRequest
+	24,  // 93: plimsoll.v1.JobService.ListTasks:input_type -> plimsoll.v1.ListTasksRequest
+	26,  // 94: plimsoll.v1.JobService.ListAttempts:input_type -> plimsoll.v1.ListAttemptsRequest
+	28,  // 95: plimsoll.v1.JobService.ExplainTask:input_type -> plimsoll.v1.ExplainTaskRequest
+	37,  // 96: plimsoll.v1.JobService.PlaceJob:input_type -> plimsoll.v1.PlaceJobRequest
+	42,  // 97: plimsoll.v1.JobService.ReadLogs:input_type -> plimsoll.v1.ReadLogsRequest
+	44,  // 98: plimsoll.v1.JobService.FetchOutputs:input_type -> plimsoll.v1.FetchOutputsRequest
+	46,  // 99: plimsoll.v1.NodeService.ListNodes:input_type -> plimsoll.v1.ListNodesRequest
+	49,  // 100: plimsoll.v1.NodeService.SetNodeMode:input_type -> plimsoll.v1.SetNodeModeRequest
+	51,  // 101: plimsoll.v1.NodeService.RemoveNode:input_type -> plimsoll.v1.RemoveNodeRequest
+	53,  // 102: plimsoll.v1.NodeService.NodeCapacity:input_type -> plimsoll.v1.NodeCapacityRequest
+	56,  // 103: plimsoll.v1.NodeService.PlanMoves:input_type -> plimsoll.v1.PlanMovesRequest
+	60,  // 104: plimsoll.v1.NodeService.WatchNodeQOS:input_type -> plimsoll.v1.WatchNodeQOSRequest
+	62,  // 105: plimsoll.v1.PolicyService.ApplyPolicies:input_type -> plimsoll.v1.ApplyPoliciesRequest
+	65,  // 106: plimsoll.v1.PolicyService.GetPolicy:input_type -> plimsoll.v1.GetPolicyRequest
+	67,  // 107: plimsoll.v1.PolicyService.ListPolicies:input_type -> plimsoll.v1.ListPoliciesRequest
+	69,  // 108: plimsoll.v1.PolicyService.DeletePolicy:input_type -> plimsoll.v1.DeletePolicyRequest
+	71,  // 109: plimsoll.v1.QueueService.ListQueues:input_type -> plimsoll.v1.ListQueuesRequest
+	73,  // 110: plimsoll.v1.QueueService.GetQueueConfig:input_type -> plimsoll.v1.GetQueueConfigRequest
+	75,  // 111: plimsoll.v1.QueueService.SetQueueConfig:input_type -> plimsoll.v1.SetQueueConfigRequest
+	87,  // 112: plimsoll.v1.EventService.ListEvents:input_type -> plimsoll.v1.ListEventsRequest
+	83,  // 113: plimsoll.v1.EventService.GetEventSettings:input_type -> plimsoll.v1.GetEventSettingsRequest
+	85,  // 114: plimsoll.v1.EventService.SetEventSettings:input_type -> plimsoll.v1.SetEventSettingsRequest
+	77,  // 115: plimsoll.v1.EventService.ReportHistorian:input_type -> plimsoll.v1.ReportHistorianRequest
+	79,  // 116: plimsoll.v1.EventService.RemoveHistorian:input_type -> plimsoll.v1.RemoveHistorianRequest
+	81,  // 117: plimsoll.v1.EventService.ListHistorians:input_type -> plimsoll.v1.ListHistoriansRequest
+	9,   // 118: plimsoll.v1.JobService.SubmitJob:output_type -> plimsoll.v1.SubmitJobResponse
+	11,  // 119: plimsoll.v1.JobService.GetJob:output_type -> plimsoll.v1.GetJobResponse
+	13,  // 120: plimsoll.v1.JobService.ListJobs:output_type -> plimsoll.v1.ListJobsResponse
+	15,  // 121: plimsoll.v1.JobService.WatchJob:output_type -> plimsoll.v1.WatchJobResponse
+	17,  // 122: plimsoll.v1.JobService.KillJob:output_type -> plimsoll.v1.KillJobResponse
+	19,  // 123: plimsoll.v1.JobService.ScaleJob:output_type -> plimsoll.v1.ScaleJobResponse
+	21,  // 124: plimsoll.v1.JobService.DeleteJob:output_type -> plimsoll.v1.DeleteJobResponse
+	23,  // 125: plimsoll.v1.JobService.GetTask:output_type -> plimsoll.v1.GetTaskResponse
+	25,  // 126: plimsoll.v1.JobService.ListTasks:output_type -> plimsoll.v1.ListTasksResponse
+	27,  // 127: plimsoll.v1.JobService.ListAttempts:output_type -> plimsoll.v1.ListAttemptsResponse
+	31,  // 128: plimsoll.v1.JobService.ExplainTask:output_type -> plimsoll.v1.ExplainTaskResponse
+	38,  // 129: plimsoll.v1.JobService.PlaceJob:output_type -> plimsoll.v1.PlaceJobResponse
+	43,  // 130: plimsoll.v1.JobService.ReadLogs:output_type -> plimsoll.v1.ReadLogsResponse
+	45,  // 131: plimsoll.v1.JobService.FetchOutputs:output_type -> plimsoll.v1.FetchOutputsResponse
+	48,  // 132: plimsoll.v1.NodeService.ListNodes:output_type -> plimsoll.v1.ListNodesResponse
+	50,  // 133: plimsoll.v1.NodeService.SetNodeMode:output_type -> plimsoll.v1.SetNodeModeResponse
+	52,  // 134: plimsoll.v1.NodeService.RemoveNode:output_type -> plimsoll.v1.RemoveNodeResponse
+	54,  // 135: plimsoll.v1.NodeService.NodeCapacity:output_type -> plimsoll.v1.NodeCapacityResponse
+	57,  // 136: plimsoll.v1.NodeService.PlanMoves:output_type -> plimsoll.v1.PlanMovesResponse
+	61,  // 137: plimsoll.v1.NodeService.WatchNodeQOS:output_type -> plimsoll.v1.WatchNodeQOSResponse
+	64,  // 138: plimsoll.v1.PolicyService.ApplyPolicies:output_type -> plimsoll.v1.ApplyPoliciesResponse
+	66,  // 139: plimsoll.v1.PolicyService.GetPolicy:output_type -> plimsoll.v1.GetPolicyResponse
+	68,  // 140: plimsoll.v1.PolicyService.ListPolicies:output_type -> plimsoll.v1.ListPoliciesResponse
+	70,  // 141: plimsoll.v1.PolicyService.DeletePolicy:output_type -> plimsoll.v1.DeletePolicyResponse
+	72,  // 142: plimsoll.v1.QueueService.ListQueues:output_type -> plimsoll.v1.ListQueuesResponse
+	74,  // 143: plimsoll.v1.QueueService.GetQueueConfig:output_type -> plimsoll.v1.GetQueueConfigResponse
+	76,  // 144: plimsoll.v1.QueueService.SetQueueConfig:output_type -> plimsoll.v1.SetQueueConfigResponse
+	88,  // 145: plimsoll.v1.EventService.ListEvents:output_type -> plimsoll.v1.ListEventsResponse
+	84,  // 146: plimsoll.v1.EventService.GetEventSettings:output_type -> plimsoll.v1.GetEventSettingsResponse
+	86,  // 147: plimsoll.v1.EventService.SetEventSettings:output_type -> plimsoll.v1.SetEventSettingsResponse
+	78,  // 148: plimsoll.v1.EventService.ReportHistorian:output_type -> plimsoll.v1.ReportHistorianResponse
+	80,  // 149: plimsoll.v1.EventService.RemoveHistorian:output_type -> plimsoll.v1.RemoveHistorianResponse
+	82,  // 150: plimsoll.v1.EventService.ListHistorians:output_type -> plimsoll.v1.ListHistoriansResponse
+	118, // [118:151] is the sub-list for method output_type
+	85,  // [85:118] is the sub-list for method input_type
+	85,  // [85:85] is the sub-list for extension type_name
+	85,  // [85:85] is the sub-list for extension extendee
+	0,   // [0:85] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_api_proto_init() }
@@ -6727,14 +7069,14 @@ func file_plimsoll_v1_api_proto_init() {
 		(*FetchOutputsResponse_File)(nil),
 		(*FetchOutputsResponse_Data)(nil),
 	}
-	file_plimsoll_v1_api_proto_msgTypes[74].OneofWrappers = []any{}
+	file_plimsoll_v1_api_proto_msgTypes[80].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_api_proto_rawDesc), len(file_plimsoll_v1_api_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   77,
+			NumMessages:   83,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

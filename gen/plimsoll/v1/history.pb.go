@@ -1828,7 +1828,13 @@ type GetHistoryStatusResponse struct {
 	// The newest gaps, the oldest of them first.
 	Gaps []*HistoryGap `protobuf:"bytes,9,rep,name=gaps,proto3" json:"gaps,omitempty"`
 	// Why no events are taken in at present; empty: they are.
-	Trouble       string `protobuf:"bytes,10,opt,name=trouble,proto3" json:"trouble,omitempty"`
+	Trouble string `protobuf:"bytes,10,opt,name=trouble,proto3" json:"trouble,omitempty"`
+	// Name of the historian; empty: it does not register.
+	Name string `protobuf:"bytes,11,opt,name=name,proto3" json:"name,omitempty"`
+	// Why it is not registered at present; empty: it is. Nothing is held back for it then.
+	Unregistered string `protobuf:"bytes,12,opt,name=unregistered,proto3" json:"unregistered,omitempty"`
+	// All registered historians, as the gateway says; unset: it could not be asked.
+	Registered    *RegisteredHistorians `protobuf:"bytes,13,opt,name=registered,proto3" json:"registered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1931,6 +1937,27 @@ func (x *GetHistoryStatusResponse) GetTrouble() string {
 		return x.Trouble
 	}
 	return ""
+}
+
+func (x *GetHistoryStatusResponse) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *GetHistoryStatusResponse) GetUnregistered() string {
+	if x != nil {
+		return x.Unregistered
+	}
+	return ""
+}
+
+func (x *GetHistoryStatusResponse) GetRegistered() *RegisteredHistorians {
+	if x != nil {
+		return x.Registered
+	}
+	return nil
 }
 
 var File_plimsoll_v1_history_proto protoreflect.FileDescriptor
@@ -2078,7 +2105,7 @@ const file_plimsoll_v1_history_proto_rawDesc = "" +
 	"\x04next\x18\x03 \x01(\x04R\x04next\x12\x12\n" +
 	"\x04from\x18\x04 \x01(\x03R\x04from\x12\x0e\n" +
 	"\x02to\x18\x05 \x01(\x03R\x02to\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\"\xa2\x02\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"\x9d\x03\n" +
 	"\x18GetHistoryStatusResponse\x12#\n" +
 	"\rinstance_uuid\x18\x01 \x01(\tR\finstanceUuid\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\x04R\x04next\x12\x14\n" +
@@ -2090,7 +2117,12 @@ const file_plimsoll_v1_history_proto_rawDesc = "" +
 	"\x05bytes\x18\b \x01(\x03R\x05bytes\x12+\n" +
 	"\x04gaps\x18\t \x03(\v2\x17.plimsoll.v1.HistoryGapR\x04gaps\x12\x18\n" +
 	"\atrouble\x18\n" +
-	" \x01(\tR\atrouble*\x8b\x01\n" +
+	" \x01(\tR\atrouble\x12\x12\n" +
+	"\x04name\x18\v \x01(\tR\x04name\x12\"\n" +
+	"\funregistered\x18\f \x01(\tR\funregistered\x12A\n" +
+	"\n" +
+	"registered\x18\r \x01(\v2!.plimsoll.v1.RegisteredHistoriansR\n" +
+	"registered*\x8b\x01\n" +
 	"\vClusterPart\x12\x1c\n" +
 	"\x18CLUSTER_PART_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11CLUSTER_PART_JOBS\x10\x01\x12\x16\n" +
@@ -2145,6 +2177,7 @@ var file_plimsoll_v1_history_proto_goTypes = []any{
 	(*Event)(nil),                    // 23: plimsoll.v1.Event
 	(JobState)(0),                    // 24: plimsoll.v1.JobState
 	(*Resources)(nil),                // 25: plimsoll.v1.Resources
+	(*RegisteredHistorians)(nil),     // 26: plimsoll.v1.RegisteredHistorians
 }
 var file_plimsoll_v1_history_proto_depIdxs = []int32{
 	23, // 0: plimsoll.v1.HistoryEvent.event:type_name -> plimsoll.v1.Event
@@ -2174,21 +2207,22 @@ var file_plimsoll_v1_history_proto_depIdxs = []int32{
 	16, // 24: plimsoll.v1.GetClusterAtResponse.tasks:type_name -> plimsoll.v1.TaskAt
 	24, // 25: plimsoll.v1.JobsAt.state:type_name -> plimsoll.v1.JobState
 	20, // 26: plimsoll.v1.GetHistoryStatusResponse.gaps:type_name -> plimsoll.v1.HistoryGap
-	1,  // 27: plimsoll.v1.HistoryService.GetTimeline:input_type -> plimsoll.v1.GetTimelineRequest
-	4,  // 28: plimsoll.v1.HistoryService.GetUsage:input_type -> plimsoll.v1.GetUsageRequest
-	9,  // 29: plimsoll.v1.HistoryService.ListHistoryJobs:input_type -> plimsoll.v1.ListHistoryJobsRequest
-	12, // 30: plimsoll.v1.HistoryService.GetClusterAt:input_type -> plimsoll.v1.GetClusterAtRequest
-	19, // 31: plimsoll.v1.HistoryService.GetHistoryStatus:input_type -> plimsoll.v1.GetHistoryStatusRequest
-	3,  // 32: plimsoll.v1.HistoryService.GetTimeline:output_type -> plimsoll.v1.GetTimelineResponse
-	8,  // 33: plimsoll.v1.HistoryService.GetUsage:output_type -> plimsoll.v1.GetUsageResponse
-	11, // 34: plimsoll.v1.HistoryService.ListHistoryJobs:output_type -> plimsoll.v1.ListHistoryJobsResponse
-	17, // 35: plimsoll.v1.HistoryService.GetClusterAt:output_type -> plimsoll.v1.GetClusterAtResponse
-	21, // 36: plimsoll.v1.HistoryService.GetHistoryStatus:output_type -> plimsoll.v1.GetHistoryStatusResponse
-	32, // [32:37] is the sub-list for method output_type
-	27, // [27:32] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	26, // 27: plimsoll.v1.GetHistoryStatusResponse.registered:type_name -> plimsoll.v1.RegisteredHistorians
+	1,  // 28: plimsoll.v1.HistoryService.GetTimeline:input_type -> plimsoll.v1.GetTimelineRequest
+	4,  // 29: plimsoll.v1.HistoryService.GetUsage:input_type -> plimsoll.v1.GetUsageRequest
+	9,  // 30: plimsoll.v1.HistoryService.ListHistoryJobs:input_type -> plimsoll.v1.ListHistoryJobsRequest
+	12, // 31: plimsoll.v1.HistoryService.GetClusterAt:input_type -> plimsoll.v1.GetClusterAtRequest
+	19, // 32: plimsoll.v1.HistoryService.GetHistoryStatus:input_type -> plimsoll.v1.GetHistoryStatusRequest
+	3,  // 33: plimsoll.v1.HistoryService.GetTimeline:output_type -> plimsoll.v1.GetTimelineResponse
+	8,  // 34: plimsoll.v1.HistoryService.GetUsage:output_type -> plimsoll.v1.GetUsageResponse
+	11, // 35: plimsoll.v1.HistoryService.ListHistoryJobs:output_type -> plimsoll.v1.ListHistoryJobsResponse
+	17, // 36: plimsoll.v1.HistoryService.GetClusterAt:output_type -> plimsoll.v1.GetClusterAtResponse
+	21, // 37: plimsoll.v1.HistoryService.GetHistoryStatus:output_type -> plimsoll.v1.GetHistoryStatusResponse
+	33, // [33:38] is the sub-list for method output_type
+	28, // [28:33] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_history_proto_init() }

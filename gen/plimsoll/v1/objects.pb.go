@@ -3382,9 +3382,12 @@ type EventSettings struct {
 	// Most events that wait for a resource manager. It is kept, and has no effect in this version.
 	RequestStoreCapacity uint32 `protobuf:"varint,7,opt,name=request_store_capacity,json=requestStoreCapacity,proto3" json:"request_store_capacity,omitempty"`
 	// Values that the flags or the file of a coordinator gave last, as NAME=VALUE.
-	Given         []string `protobuf:"bytes,8,rep,name=given,proto3" json:"given,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Given []string `protobuf:"bytes,8,rep,name=given,proto3" json:"given,omitempty"`
+	// Most bytes of the events that are kept while a registered historian lacks some of them, in
+	// their packed form; 0: historians hold nothing back.
+	RingBufferHeldBytes int64 `protobuf:"varint,9,opt,name=ring_buffer_held_bytes,json=ringBufferHeldBytes,proto3" json:"ring_buffer_held_bytes,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *EventSettings) Reset() {
@@ -3473,6 +3476,159 @@ func (x *EventSettings) GetGiven() []string {
 	return nil
 }
 
+func (x *EventSettings) GetRingBufferHeldBytes() int64 {
+	if x != nil {
+		return x.RingBufferHeldBytes
+	}
+	return 0
+}
+
+// A registered historian. The events that it lacks are held back for it.
+type Historian struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name, which it keeps when it is started again.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// What next counts in; empty: it has no event yet.
+	InstanceUuid string `protobuf:"bytes,2,opt,name=instance_uuid,json=instanceUuid,proto3" json:"instance_uuid,omitempty"`
+	// Id of the first event that it lacks.
+	Next uint64 `protobuf:"varint,3,opt,name=next,proto3" json:"next,omitempty"`
+	// About when it said so, in Unix nanoseconds.
+	Heard         int64 `protobuf:"varint,4,opt,name=heard,proto3" json:"heard,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Historian) Reset() {
+	*x = Historian{}
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Historian) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Historian) ProtoMessage() {}
+
+func (x *Historian) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Historian.ProtoReflect.Descriptor instead.
+func (*Historian) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *Historian) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Historian) GetInstanceUuid() string {
+	if x != nil {
+		return x.InstanceUuid
+	}
+	return ""
+}
+
+func (x *Historian) GetNext() uint64 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
+func (x *Historian) GetHeard() int64 {
+	if x != nil {
+		return x.Heard
+	}
+	return 0
+}
+
+// The registered historians, and the events that are kept.
+type RegisteredHistorians struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The historians, by name.
+	Historians []*Historian `protobuf:"bytes,1,rep,name=historians,proto3" json:"historians,omitempty"`
+	// Names the numbering of the kept events, as ListEventsResponse.instance_uuid.
+	InstanceUuid string `protobuf:"bytes,2,opt,name=instance_uuid,json=instanceUuid,proto3" json:"instance_uuid,omitempty"`
+	// Id of the oldest event that is kept; of the next one if none is.
+	LowestId uint64 `protobuf:"varint,3,opt,name=lowest_id,json=lowestId,proto3" json:"lowest_id,omitempty"`
+	// Id of the next event.
+	Next          uint64 `protobuf:"varint,4,opt,name=next,proto3" json:"next,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RegisteredHistorians) Reset() {
+	*x = RegisteredHistorians{}
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RegisteredHistorians) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RegisteredHistorians) ProtoMessage() {}
+
+func (x *RegisteredHistorians) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RegisteredHistorians.ProtoReflect.Descriptor instead.
+func (*RegisteredHistorians) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *RegisteredHistorians) GetHistorians() []*Historian {
+	if x != nil {
+		return x.Historians
+	}
+	return nil
+}
+
+func (x *RegisteredHistorians) GetInstanceUuid() string {
+	if x != nil {
+		return x.InstanceUuid
+	}
+	return ""
+}
+
+func (x *RegisteredHistorians) GetLowestId() uint64 {
+	if x != nil {
+		return x.LowestId
+	}
+	return 0
+}
+
+func (x *RegisteredHistorians) GetNext() uint64 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
 // Progress of the archive, as of a revision.
 type ArchiveStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3489,7 +3645,7 @@ type ArchiveStatus struct {
 
 func (x *ArchiveStatus) Reset() {
 	*x = ArchiveStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[29]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3501,7 +3657,7 @@ func (x *ArchiveStatus) String() string {
 func (*ArchiveStatus) ProtoMessage() {}
 
 func (x *ArchiveStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[29]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3514,7 +3670,7 @@ func (x *ArchiveStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveStatus.ProtoReflect.Descriptor instead.
 func (*ArchiveStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{29}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ArchiveStatus) GetMode() ArchiveMode {
@@ -3560,7 +3716,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[30]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3572,7 +3728,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[30]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3585,7 +3741,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{30}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *NodeStatus) GetId() string {
@@ -3641,7 +3797,7 @@ type QueueConfig struct {
 
 func (x *QueueConfig) Reset() {
 	*x = QueueConfig{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[31]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3653,7 +3809,7 @@ func (x *QueueConfig) String() string {
 func (*QueueConfig) ProtoMessage() {}
 
 func (x *QueueConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[31]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3666,7 +3822,7 @@ func (x *QueueConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueConfig.ProtoReflect.Descriptor instead.
 func (*QueueConfig) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{31}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *QueueConfig) GetName() string {
@@ -3759,7 +3915,7 @@ type QueueStatus struct {
 
 func (x *QueueStatus) Reset() {
 	*x = QueueStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[32]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3771,7 +3927,7 @@ func (x *QueueStatus) String() string {
 func (*QueueStatus) ProtoMessage() {}
 
 func (x *QueueStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[32]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3784,7 +3940,7 @@ func (x *QueueStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatus.ProtoReflect.Descriptor instead.
 func (*QueueStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{32}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *QueueStatus) GetPath() string {
@@ -3905,7 +4061,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[33]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3917,7 +4073,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[33]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3930,7 +4086,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{33}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Event) GetType() int32 {
@@ -4011,7 +4167,7 @@ type JobHead struct {
 
 func (x *JobHead) Reset() {
 	*x = JobHead{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[34]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4023,7 +4179,7 @@ func (x *JobHead) String() string {
 func (*JobHead) ProtoMessage() {}
 
 func (x *JobHead) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[34]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4036,7 +4192,7 @@ func (x *JobHead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobHead.ProtoReflect.Descriptor instead.
 func (*JobHead) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{34}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *JobHead) GetUid() string {
@@ -4077,7 +4233,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[35]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4089,7 +4245,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[35]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4102,7 +4258,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{35}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Error) GetCode() string {
@@ -4404,7 +4560,7 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"J\n" +
 	"\bEventIDs\x12#\n" +
 	"\rinstance_uuid\x18\x01 \x01(\tR\finstanceUuid\x12\x19\n" +
-	"\bfirst_id\x18\x02 \x01(\x04R\afirstId\"\x88\x03\n" +
+	"\bfirst_id\x18\x02 \x01(\x04R\afirstId\"\xbd\x03\n" +
 	"\rEventSettings\x126\n" +
 	"\x17tracking_events_enabled\x18\x01 \x01(\bR\x15trackingEventsEnabled\x120\n" +
 	"\x14ring_buffer_capacity\x18\x02 \x01(\rR\x12ringBufferCapacity\x12*\n" +
@@ -4413,7 +4569,20 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x12rest_response_size\x18\x05 \x01(\rR\x10restResponseSize\x124\n" +
 	"\x16request_events_enabled\x18\x06 \x01(\bR\x14requestEventsEnabled\x124\n" +
 	"\x16request_store_capacity\x18\a \x01(\rR\x14requestStoreCapacity\x12\x14\n" +
-	"\x05given\x18\b \x03(\tR\x05given\"\x83\x01\n" +
+	"\x05given\x18\b \x03(\tR\x05given\x123\n" +
+	"\x16ring_buffer_held_bytes\x18\t \x01(\x03R\x13ringBufferHeldBytes\"n\n" +
+	"\tHistorian\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12#\n" +
+	"\rinstance_uuid\x18\x02 \x01(\tR\finstanceUuid\x12\x12\n" +
+	"\x04next\x18\x03 \x01(\x04R\x04next\x12\x14\n" +
+	"\x05heard\x18\x04 \x01(\x03R\x05heard\"\xa4\x01\n" +
+	"\x14RegisteredHistorians\x126\n" +
+	"\n" +
+	"historians\x18\x01 \x03(\v2\x16.plimsoll.v1.HistorianR\n" +
+	"historians\x12#\n" +
+	"\rinstance_uuid\x18\x02 \x01(\tR\finstanceUuid\x12\x1b\n" +
+	"\tlowest_id\x18\x03 \x01(\x04R\blowestId\x12\x12\n" +
+	"\x04next\x18\x04 \x01(\x04R\x04next\"\x83\x01\n" +
 	"\rArchiveStatus\x12,\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x18.plimsoll.v1.ArchiveModeR\x04mode\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x1a\n" +
@@ -4590,94 +4759,96 @@ func file_plimsoll_v1_objects_proto_rawDescGZIP() []byte {
 }
 
 var file_plimsoll_v1_objects_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
-var file_plimsoll_v1_objects_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_plimsoll_v1_objects_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_plimsoll_v1_objects_proto_goTypes = []any{
-	(JobState)(0),         // 0: plimsoll.v1.JobState
-	(RetryKind)(0),        // 1: plimsoll.v1.RetryKind
-	(WaitCode)(0),         // 2: plimsoll.v1.WaitCode
-	(TaskState)(0),        // 3: plimsoll.v1.TaskState
-	(TaskResult)(0),       // 4: plimsoll.v1.TaskResult
-	(NodeMode)(0),         // 5: plimsoll.v1.NodeMode
-	(Class)(0),            // 6: plimsoll.v1.Class
-	(ReservoirUse)(0),     // 7: plimsoll.v1.ReservoirUse
-	(Strategy)(0),         // 8: plimsoll.v1.Strategy
-	(StepReason)(0),       // 9: plimsoll.v1.StepReason
-	(ArchiveMode)(0),      // 10: plimsoll.v1.ArchiveMode
-	(*Resources)(nil),     // 11: plimsoll.v1.Resources
-	(*RetryPolicy)(nil),   // 12: plimsoll.v1.RetryPolicy
-	(*Trait)(nil),         // 13: plimsoll.v1.Trait
-	(*PlatformRange)(nil), // 14: plimsoll.v1.PlatformRange
-	(*Selector)(nil),      // 15: plimsoll.v1.Selector
-	(*Spread)(nil),        // 16: plimsoll.v1.Spread
-	(*NetworkChoice)(nil), // 17: plimsoll.v1.NetworkChoice
-	(*Constraints)(nil),   // 18: plimsoll.v1.Constraints
-	(*Preferences)(nil),   // 19: plimsoll.v1.Preferences
-	(*GroupSpec)(nil),     // 20: plimsoll.v1.GroupSpec
-	(*OutputSummary)(nil), // 21: plimsoll.v1.OutputSummary
-	(*OutputRefusal)(nil), // 22: plimsoll.v1.OutputRefusal
-	(*OutputFile)(nil),    // 23: plimsoll.v1.OutputFile
-	(*JobSpec)(nil),       // 24: plimsoll.v1.JobSpec
-	(*TaskCounts)(nil),    // 25: plimsoll.v1.TaskCounts
-	(*GroupStatus)(nil),   // 26: plimsoll.v1.GroupStatus
-	(*JobStatus)(nil),     // 27: plimsoll.v1.JobStatus
-	(*JobStep)(nil),       // 28: plimsoll.v1.JobStep
-	(*Job)(nil),           // 29: plimsoll.v1.Job
-	(*Task)(nil),          // 30: plimsoll.v1.Task
-	(*Attempt)(nil),       // 31: plimsoll.v1.Attempt
-	(*NodeAttempts)(nil),  // 32: plimsoll.v1.NodeAttempts
-	(*NodeFacts)(nil),     // 33: plimsoll.v1.NodeFacts
-	(*NodeGate)(nil),      // 34: plimsoll.v1.NodeGate
-	(*NodeUse)(nil),       // 35: plimsoll.v1.NodeUse
-	(*Eviction)(nil),      // 36: plimsoll.v1.Eviction
-	(*Node)(nil),          // 37: plimsoll.v1.Node
-	(*EventIDs)(nil),      // 38: plimsoll.v1.EventIDs
-	(*EventSettings)(nil), // 39: plimsoll.v1.EventSettings
-	(*ArchiveStatus)(nil), // 40: plimsoll.v1.ArchiveStatus
-	(*NodeStatus)(nil),    // 41: plimsoll.v1.NodeStatus
-	(*QueueConfig)(nil),   // 42: plimsoll.v1.QueueConfig
-	(*QueueStatus)(nil),   // 43: plimsoll.v1.QueueStatus
-	(*Event)(nil),         // 44: plimsoll.v1.Event
-	(*JobHead)(nil),       // 45: plimsoll.v1.JobHead
-	(*Error)(nil),         // 46: plimsoll.v1.Error
-	nil,                   // 47: plimsoll.v1.Resources.AmountsEntry
-	nil,                   // 48: plimsoll.v1.PlatformRange.MinEntry
-	nil,                   // 49: plimsoll.v1.PlatformRange.MaxEntry
-	nil,                   // 50: plimsoll.v1.Constraints.TraitsEntry
-	nil,                   // 51: plimsoll.v1.Constraints.ClassEntry
-	nil,                   // 52: plimsoll.v1.GroupSpec.EnvEntry
-	nil,                   // 53: plimsoll.v1.JobSpec.LabelsEntry
-	nil,                   // 54: plimsoll.v1.NodeFacts.TraitsEntry
-	nil,                   // 55: plimsoll.v1.NodeFacts.NetworksEntry
-	nil,                   // 56: plimsoll.v1.NodeFacts.ReserveEntry
-	nil,                   // 57: plimsoll.v1.NodeFacts.OverprovisionEntry
-	nil,                   // 58: plimsoll.v1.Node.AttributesEntry
-	nil,                   // 59: plimsoll.v1.JobHead.LabelsEntry
+	(JobState)(0),                // 0: plimsoll.v1.JobState
+	(RetryKind)(0),               // 1: plimsoll.v1.RetryKind
+	(WaitCode)(0),                // 2: plimsoll.v1.WaitCode
+	(TaskState)(0),               // 3: plimsoll.v1.TaskState
+	(TaskResult)(0),              // 4: plimsoll.v1.TaskResult
+	(NodeMode)(0),                // 5: plimsoll.v1.NodeMode
+	(Class)(0),                   // 6: plimsoll.v1.Class
+	(ReservoirUse)(0),            // 7: plimsoll.v1.ReservoirUse
+	(Strategy)(0),                // 8: plimsoll.v1.Strategy
+	(StepReason)(0),              // 9: plimsoll.v1.StepReason
+	(ArchiveMode)(0),             // 10: plimsoll.v1.ArchiveMode
+	(*Resources)(nil),            // 11: plimsoll.v1.Resources
+	(*RetryPolicy)(nil),          // 12: plimsoll.v1.RetryPolicy
+	(*Trait)(nil),                // 13: plimsoll.v1.Trait
+	(*PlatformRange)(nil),        // 14: plimsoll.v1.PlatformRange
+	(*Selector)(nil),             // 15: plimsoll.v1.Selector
+	(*Spread)(nil),               // 16: plimsoll.v1.Spread
+	(*NetworkChoice)(nil),        // 17: plimsoll.v1.NetworkChoice
+	(*Constraints)(nil),          // 18: plimsoll.v1.Constraints
+	(*Preferences)(nil),          // 19: plimsoll.v1.Preferences
+	(*GroupSpec)(nil),            // 20: plimsoll.v1.GroupSpec
+	(*OutputSummary)(nil),        // 21: plimsoll.v1.OutputSummary
+	(*OutputRefusal)(nil),        // 22: plimsoll.v1.OutputRefusal
+	(*OutputFile)(nil),           // 23: plimsoll.v1.OutputFile
+	(*JobSpec)(nil),              // 24: plimsoll.v1.JobSpec
+	(*TaskCounts)(nil),           // 25: plimsoll.v1.TaskCounts
+	(*GroupStatus)(nil),          // 26: plimsoll.v1.GroupStatus
+	(*JobStatus)(nil),            // 27: plimsoll.v1.JobStatus
+	(*JobStep)(nil),              // 28: plimsoll.v1.JobStep
+	(*Job)(nil),                  // 29: plimsoll.v1.Job
+	(*Task)(nil),                 // 30: plimsoll.v1.Task
+	(*Attempt)(nil),              // 31: plimsoll.v1.Attempt
+	(*NodeAttempts)(nil),         // 32: plimsoll.v1.NodeAttempts
+	(*NodeFacts)(nil),            // 33: plimsoll.v1.NodeFacts
+	(*NodeGate)(nil),             // 34: plimsoll.v1.NodeGate
+	(*NodeUse)(nil),              // 35: plimsoll.v1.NodeUse
+	(*Eviction)(nil),             // 36: plimsoll.v1.Eviction
+	(*Node)(nil),                 // 37: plimsoll.v1.Node
+	(*EventIDs)(nil),             // 38: plimsoll.v1.EventIDs
+	(*EventSettings)(nil),        // 39: plimsoll.v1.EventSettings
+	(*Historian)(nil),            // 40: plimsoll.v1.Historian
+	(*RegisteredHistorians)(nil), // 41: plimsoll.v1.RegisteredHistorians
+	(*ArchiveStatus)(nil),        // 42: plimsoll.v1.ArchiveStatus
+	(*NodeStatus)(nil),           // 43: plimsoll.v1.NodeStatus
+	(*QueueConfig)(nil),          // 44: plimsoll.v1.QueueConfig
+	(*QueueStatus)(nil),          // 45: plimsoll.v1.QueueStatus
+	(*Event)(nil),                // 46: plimsoll.v1.Event
+	(*JobHead)(nil),              // 47: plimsoll.v1.JobHead
+	(*Error)(nil),                // 48: plimsoll.v1.Error
+	nil,                          // 49: plimsoll.v1.Resources.AmountsEntry
+	nil,                          // 50: plimsoll.v1.PlatformRange.MinEntry
+	nil,                          // 51: plimsoll.v1.PlatformRange.MaxEntry
+	nil,                          // 52: plimsoll.v1.Constraints.TraitsEntry
+	nil,                          // 53: plimsoll.v1.Constraints.ClassEntry
+	nil,                          // 54: plimsoll.v1.GroupSpec.EnvEntry
+	nil,                          // 55: plimsoll.v1.JobSpec.LabelsEntry
+	nil,                          // 56: plimsoll.v1.NodeFacts.TraitsEntry
+	nil,                          // 57: plimsoll.v1.NodeFacts.NetworksEntry
+	nil,                          // 58: plimsoll.v1.NodeFacts.ReserveEntry
+	nil,                          // 59: plimsoll.v1.NodeFacts.OverprovisionEntry
+	nil,                          // 60: plimsoll.v1.Node.AttributesEntry
+	nil,                          // 61: plimsoll.v1.JobHead.LabelsEntry
 }
 var file_plimsoll_v1_objects_proto_depIdxs = []int32{
-	47, // 0: plimsoll.v1.Resources.amounts:type_name -> plimsoll.v1.Resources.AmountsEntry
+	49, // 0: plimsoll.v1.Resources.amounts:type_name -> plimsoll.v1.Resources.AmountsEntry
 	1,  // 1: plimsoll.v1.RetryPolicy.kind:type_name -> plimsoll.v1.RetryKind
-	48, // 2: plimsoll.v1.PlatformRange.min:type_name -> plimsoll.v1.PlatformRange.MinEntry
-	49, // 3: plimsoll.v1.PlatformRange.max:type_name -> plimsoll.v1.PlatformRange.MaxEntry
-	50, // 4: plimsoll.v1.Constraints.traits:type_name -> plimsoll.v1.Constraints.TraitsEntry
+	50, // 2: plimsoll.v1.PlatformRange.min:type_name -> plimsoll.v1.PlatformRange.MinEntry
+	51, // 3: plimsoll.v1.PlatformRange.max:type_name -> plimsoll.v1.PlatformRange.MaxEntry
+	52, // 4: plimsoll.v1.Constraints.traits:type_name -> plimsoll.v1.Constraints.TraitsEntry
 	17, // 5: plimsoll.v1.Constraints.networks:type_name -> plimsoll.v1.NetworkChoice
 	14, // 6: plimsoll.v1.Constraints.platform:type_name -> plimsoll.v1.PlatformRange
 	15, // 7: plimsoll.v1.Constraints.near:type_name -> plimsoll.v1.Selector
 	15, // 8: plimsoll.v1.Constraints.far:type_name -> plimsoll.v1.Selector
 	16, // 9: plimsoll.v1.Constraints.spread:type_name -> plimsoll.v1.Spread
 	7,  // 10: plimsoll.v1.Constraints.reservoir:type_name -> plimsoll.v1.ReservoirUse
-	51, // 11: plimsoll.v1.Constraints.class:type_name -> plimsoll.v1.Constraints.ClassEntry
+	53, // 11: plimsoll.v1.Constraints.class:type_name -> plimsoll.v1.Constraints.ClassEntry
 	15, // 12: plimsoll.v1.Preferences.near:type_name -> plimsoll.v1.Selector
 	15, // 13: plimsoll.v1.Preferences.far:type_name -> plimsoll.v1.Selector
 	16, // 14: plimsoll.v1.Preferences.spread:type_name -> plimsoll.v1.Spread
 	8,  // 15: plimsoll.v1.Preferences.strategy:type_name -> plimsoll.v1.Strategy
-	52, // 16: plimsoll.v1.GroupSpec.env:type_name -> plimsoll.v1.GroupSpec.EnvEntry
+	54, // 16: plimsoll.v1.GroupSpec.env:type_name -> plimsoll.v1.GroupSpec.EnvEntry
 	11, // 17: plimsoll.v1.GroupSpec.resources:type_name -> plimsoll.v1.Resources
 	12, // 18: plimsoll.v1.GroupSpec.retry:type_name -> plimsoll.v1.RetryPolicy
 	18, // 19: plimsoll.v1.GroupSpec.constraints:type_name -> plimsoll.v1.Constraints
 	19, // 20: plimsoll.v1.GroupSpec.preferences:type_name -> plimsoll.v1.Preferences
 	6,  // 21: plimsoll.v1.GroupSpec.class:type_name -> plimsoll.v1.Class
 	22, // 22: plimsoll.v1.OutputSummary.refusals:type_name -> plimsoll.v1.OutputRefusal
-	53, // 23: plimsoll.v1.JobSpec.labels:type_name -> plimsoll.v1.JobSpec.LabelsEntry
+	55, // 23: plimsoll.v1.JobSpec.labels:type_name -> plimsoll.v1.JobSpec.LabelsEntry
 	20, // 24: plimsoll.v1.JobSpec.groups:type_name -> plimsoll.v1.GroupSpec
 	25, // 25: plimsoll.v1.GroupStatus.counts:type_name -> plimsoll.v1.TaskCounts
 	2,  // 26: plimsoll.v1.GroupStatus.wait_code:type_name -> plimsoll.v1.WaitCode
@@ -4693,36 +4864,37 @@ var file_plimsoll_v1_objects_proto_depIdxs = []int32{
 	32, // 36: plimsoll.v1.Task.earlier:type_name -> plimsoll.v1.NodeAttempts
 	31, // 37: plimsoll.v1.Task.attempts:type_name -> plimsoll.v1.Attempt
 	4,  // 38: plimsoll.v1.Attempt.result:type_name -> plimsoll.v1.TaskResult
-	54, // 39: plimsoll.v1.NodeFacts.traits:type_name -> plimsoll.v1.NodeFacts.TraitsEntry
-	55, // 40: plimsoll.v1.NodeFacts.networks:type_name -> plimsoll.v1.NodeFacts.NetworksEntry
-	56, // 41: plimsoll.v1.NodeFacts.reserve:type_name -> plimsoll.v1.NodeFacts.ReserveEntry
-	57, // 42: plimsoll.v1.NodeFacts.overprovision:type_name -> plimsoll.v1.NodeFacts.OverprovisionEntry
+	56, // 39: plimsoll.v1.NodeFacts.traits:type_name -> plimsoll.v1.NodeFacts.TraitsEntry
+	57, // 40: plimsoll.v1.NodeFacts.networks:type_name -> plimsoll.v1.NodeFacts.NetworksEntry
+	58, // 41: plimsoll.v1.NodeFacts.reserve:type_name -> plimsoll.v1.NodeFacts.ReserveEntry
+	59, // 42: plimsoll.v1.NodeFacts.overprovision:type_name -> plimsoll.v1.NodeFacts.OverprovisionEntry
 	11, // 43: plimsoll.v1.Node.capacity:type_name -> plimsoll.v1.Resources
-	58, // 44: plimsoll.v1.Node.attributes:type_name -> plimsoll.v1.Node.AttributesEntry
+	60, // 44: plimsoll.v1.Node.attributes:type_name -> plimsoll.v1.Node.AttributesEntry
 	5,  // 45: plimsoll.v1.Node.mode:type_name -> plimsoll.v1.NodeMode
 	33, // 46: plimsoll.v1.Node.facts:type_name -> plimsoll.v1.NodeFacts
 	34, // 47: plimsoll.v1.Node.gate:type_name -> plimsoll.v1.NodeGate
 	36, // 48: plimsoll.v1.Node.evictions:type_name -> plimsoll.v1.Eviction
 	35, // 49: plimsoll.v1.Node.occupied:type_name -> plimsoll.v1.NodeUse
-	10, // 50: plimsoll.v1.ArchiveStatus.mode:type_name -> plimsoll.v1.ArchiveMode
-	11, // 51: plimsoll.v1.NodeStatus.allocated:type_name -> plimsoll.v1.Resources
-	11, // 52: plimsoll.v1.QueueConfig.guaranteed:type_name -> plimsoll.v1.Resources
-	11, // 53: plimsoll.v1.QueueConfig.max:type_name -> plimsoll.v1.Resources
-	42, // 54: plimsoll.v1.QueueConfig.queues:type_name -> plimsoll.v1.QueueConfig
-	11, // 55: plimsoll.v1.QueueStatus.guaranteed:type_name -> plimsoll.v1.Resources
-	11, // 56: plimsoll.v1.QueueStatus.max:type_name -> plimsoll.v1.Resources
-	11, // 57: plimsoll.v1.QueueStatus.allocated:type_name -> plimsoll.v1.Resources
-	11, // 58: plimsoll.v1.QueueStatus.pending:type_name -> plimsoll.v1.Resources
-	11, // 59: plimsoll.v1.Event.resources:type_name -> plimsoll.v1.Resources
-	45, // 60: plimsoll.v1.Event.head:type_name -> plimsoll.v1.JobHead
-	59, // 61: plimsoll.v1.JobHead.labels:type_name -> plimsoll.v1.JobHead.LabelsEntry
-	13, // 62: plimsoll.v1.Constraints.TraitsEntry.value:type_name -> plimsoll.v1.Trait
-	13, // 63: plimsoll.v1.NodeFacts.TraitsEntry.value:type_name -> plimsoll.v1.Trait
-	64, // [64:64] is the sub-list for method output_type
-	64, // [64:64] is the sub-list for method input_type
-	64, // [64:64] is the sub-list for extension type_name
-	64, // [64:64] is the sub-list for extension extendee
-	0,  // [0:64] is the sub-list for field type_name
+	40, // 50: plimsoll.v1.RegisteredHistorians.historians:type_name -> plimsoll.v1.Historian
+	10, // 51: plimsoll.v1.ArchiveStatus.mode:type_name -> plimsoll.v1.ArchiveMode
+	11, // 52: plimsoll.v1.NodeStatus.allocated:type_name -> plimsoll.v1.Resources
+	11, // 53: plimsoll.v1.QueueConfig.guaranteed:type_name -> plimsoll.v1.Resources
+	11, // 54: plimsoll.v1.QueueConfig.max:type_name -> plimsoll.v1.Resources
+	44, // 55: plimsoll.v1.QueueConfig.queues:type_name -> plimsoll.v1.QueueConfig
+	11, // 56: plimsoll.v1.QueueStatus.guaranteed:type_name -> plimsoll.v1.Resources
+	11, // 57: plimsoll.v1.QueueStatus.max:type_name -> plimsoll.v1.Resources
+	11, // 58: plimsoll.v1.QueueStatus.allocated:type_name -> plimsoll.v1.Resources
+	11, // 59: plimsoll.v1.QueueStatus.pending:type_name -> plimsoll.v1.Resources
+	11, // 60: plimsoll.v1.Event.resources:type_name -> plimsoll.v1.Resources
+	47, // 61: plimsoll.v1.Event.head:type_name -> plimsoll.v1.JobHead
+	61, // 62: plimsoll.v1.JobHead.labels:type_name -> plimsoll.v1.JobHead.LabelsEntry
+	13, // 63: plimsoll.v1.Constraints.TraitsEntry.value:type_name -> plimsoll.v1.Trait
+	13, // 64: plimsoll.v1.NodeFacts.TraitsEntry.value:type_name -> plimsoll.v1.Trait
+	65, // [65:65] is the sub-list for method output_type
+	65, // [65:65] is the sub-list for method input_type
+	65, // [65:65] is the sub-list for extension type_name
+	65, // [65:65] is the sub-list for extension extendee
+	0,  // [0:65] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_objects_proto_init() }
@@ -4736,7 +4908,7 @@ func file_plimsoll_v1_objects_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_objects_proto_rawDesc), len(file_plimsoll_v1_objects_proto_rawDesc)),
 			NumEnums:      11,
-			NumMessages:   49,
+			NumMessages:   51,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -42,6 +42,7 @@ const (
 	Kind_KIND_ARCHIVE        Kind = 10 // one record, with an empty key
 	Kind_KIND_EVENT_IDS      Kind = 11 // the same
 	Kind_KIND_EVENT_SETTINGS Kind = 12 // the same
+	Kind_KIND_HISTORIAN      Kind = 14
 )
 
 // Enum value maps for Kind.
@@ -60,6 +61,7 @@ var (
 		10: "KIND_ARCHIVE",
 		11: "KIND_EVENT_IDS",
 		12: "KIND_EVENT_SETTINGS",
+		14: "KIND_HISTORIAN",
 	}
 	Kind_value = map[string]int32{
 		"KIND_UNSPECIFIED":    0,
@@ -75,6 +77,7 @@ var (
 		"KIND_ARCHIVE":        10,
 		"KIND_EVENT_IDS":      11,
 		"KIND_EVENT_SETTINGS": 12,
+		"KIND_HISTORIAN":      14,
 	}
 )
 
@@ -1192,6 +1195,8 @@ type Command struct {
 	//	*Command_SetEventSettings
 	//	*Command_PollRequestEvents
 	//	*Command_AcknowledgeRequestEvents
+	//	*Command_ReportHistorian
+	//	*Command_RemoveHistorian
 	Kind isCommand_Kind `protobuf_oneof:"kind"`
 	// The gateway that the command comes from, if a relay passes it on. The relay has announced it.
 	Gateway       string `protobuf:"bytes,19,opt,name=gateway,proto3" json:"gateway,omitempty"`
@@ -1432,6 +1437,24 @@ func (x *Command) GetAcknowledgeRequestEvents() *AcknowledgeRequestEventsRequest
 	return nil
 }
 
+func (x *Command) GetReportHistorian() *ReportHistorianRequest {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_ReportHistorian); ok {
+			return x.ReportHistorian
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetRemoveHistorian() *RemoveHistorianRequest {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_RemoveHistorian); ok {
+			return x.RemoveHistorian
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetGateway() string {
 	if x != nil {
 		return x.Gateway
@@ -1527,6 +1550,14 @@ type Command_AcknowledgeRequestEvents struct {
 	AcknowledgeRequestEvents *AcknowledgeRequestEventsRequest `protobuf:"bytes,23,opt,name=acknowledge_request_events,json=acknowledgeRequestEvents,proto3,oneof"`
 }
 
+type Command_ReportHistorian struct {
+	ReportHistorian *ReportHistorianRequest `protobuf:"bytes,26,opt,name=report_historian,json=reportHistorian,proto3,oneof"`
+}
+
+type Command_RemoveHistorian struct {
+	RemoveHistorian *RemoveHistorianRequest `protobuf:"bytes,27,opt,name=remove_historian,json=removeHistorian,proto3,oneof"`
+}
+
 func (*Command_SubmitJob) isCommand_Kind() {}
 
 func (*Command_KillJob) isCommand_Kind() {}
@@ -1568,6 +1599,10 @@ func (*Command_SetEventSettings) isCommand_Kind() {}
 func (*Command_PollRequestEvents) isCommand_Kind() {}
 
 func (*Command_AcknowledgeRequestEvents) isCommand_Kind() {}
+
+func (*Command_ReportHistorian) isCommand_Kind() {}
+
+func (*Command_RemoveHistorian) isCommand_Kind() {}
 
 // Outcome is the answer to a command with a token, which is its key. It is stored and not
 // replicated.
@@ -1787,6 +1822,7 @@ type PolledRequestEvents struct {
 	Store         string                 `protobuf:"bytes,1,opt,name=store,proto3" json:"store,omitempty"`   // as FollowRequestEventsResponse
 	Events        []*RequestEvent        `protobuf:"bytes,2,rep,name=events,proto3" json:"events,omitempty"` // the first kept ones behind "after"
 	Lost          uint64                 `protobuf:"varint,3,opt,name=lost,proto3" json:"lost,omitempty"`    // events behind "after" that were dropped and not acknowledged
+	More          bool                   `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`    // further events are kept behind these
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1840,6 +1876,13 @@ func (x *PolledRequestEvents) GetLost() uint64 {
 		return x.Lost
 	}
 	return 0
+}
+
+func (x *PolledRequestEvents) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
 }
 
 // The answer to a command. It comes behind the batch with the command's effect.
@@ -2044,7 +2087,7 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x12\n" +
 	"\x04time\x18\x03 \x01(\x03R\x04time\x123\n" +
 	"\tmutations\x18\x04 \x03(\v2\x15.plimsoll.v1.MutationR\tmutations\x12/\n" +
-	"\x06events\x18\x05 \x01(\v2\x17.plimsoll.v1.EventChunkR\x06events\"\x97\f\n" +
+	"\x06events\x18\x05 \x01(\v2\x17.plimsoll.v1.EventChunkR\x06events\"\xbb\r\n" +
 	"\aCommand\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12>\n" +
 	"\n" +
@@ -2074,7 +2117,9 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"delete_job\x18\x14 \x01(\v2\x1d.plimsoll.v1.DeleteJobRequestH\x00R\tdeleteJob\x12T\n" +
 	"\x12set_event_settings\x18\x15 \x01(\v2$.plimsoll.v1.SetEventSettingsRequestH\x00R\x10setEventSettings\x12P\n" +
 	"\x13poll_request_events\x18\x16 \x01(\v2\x1e.plimsoll.v1.PollRequestEventsH\x00R\x11pollRequestEvents\x12l\n" +
-	"\x1aacknowledge_request_events\x18\x17 \x01(\v2,.plimsoll.v1.AcknowledgeRequestEventsRequestH\x00R\x18acknowledgeRequestEvents\x12\x18\n" +
+	"\x1aacknowledge_request_events\x18\x17 \x01(\v2,.plimsoll.v1.AcknowledgeRequestEventsRequestH\x00R\x18acknowledgeRequestEvents\x12P\n" +
+	"\x10report_historian\x18\x1a \x01(\v2#.plimsoll.v1.ReportHistorianRequestH\x00R\x0freportHistorian\x12P\n" +
+	"\x10remove_historian\x18\x1b \x01(\v2#.plimsoll.v1.RemoveHistorianRequestH\x00R\x0fremoveHistorian\x12\x18\n" +
 	"\agateway\x18\x13 \x01(\tR\agatewayB\x06\n" +
 	"\x04kind\"\xaa\x01\n" +
 	"\aOutcome\x12\x12\n" +
@@ -2091,11 +2136,12 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x16\n" +
 	"\x06stream\x18\x03 \x01(\tR\x06stream\x12\x14\n" +
 	"\x05begin\x18\x04 \x01(\bR\x05begin\x12\x14\n" +
-	"\x05after\x18\x05 \x01(\x04R\x05after\"r\n" +
+	"\x05after\x18\x05 \x01(\x04R\x05after\"\x86\x01\n" +
 	"\x13PolledRequestEvents\x12\x14\n" +
 	"\x05store\x18\x01 \x01(\tR\x05store\x121\n" +
 	"\x06events\x18\x02 \x03(\v2\x19.plimsoll.v1.RequestEventR\x06events\x12\x12\n" +
-	"\x04lost\x18\x03 \x01(\x04R\x04lost\"\x93\x05\n" +
+	"\x04lost\x18\x03 \x01(\x04R\x04lost\x12\x12\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\"\x93\x05\n" +
 	"\x05Reply\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12(\n" +
 	"\x05error\x18\x02 \x01(\v2\x12.plimsoll.v1.ErrorR\x05error\x12\x1a\n" +
@@ -2109,7 +2155,7 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\x0eapply_policies\x18\t \x01(\v2\".plimsoll.v1.ApplyPoliciesResponseR\rapplyPolicies\x12P\n" +
 	"\x13poll_request_events\x18\n" +
 	" \x01(\v2 .plimsoll.v1.PolledRequestEventsR\x11pollRequestEvents\x12k\n" +
-	"\x1aacknowledge_request_events\x18\v \x01(\v2-.plimsoll.v1.AcknowledgeRequestEventsResponseR\x18acknowledgeRequestEvents*\x88\x02\n" +
+	"\x1aacknowledge_request_events\x18\v \x01(\v2-.plimsoll.v1.AcknowledgeRequestEventsResponseR\x18acknowledgeRequestEvents*\x9c\x02\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rKIND_JOB_SPEC\x10\x01\x12\x13\n" +
@@ -2124,7 +2170,8 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\fKIND_ARCHIVE\x10\n" +
 	"\x12\x12\n" +
 	"\x0eKIND_EVENT_IDS\x10\v\x12\x17\n" +
-	"\x13KIND_EVENT_SETTINGS\x10\f2d\n" +
+	"\x13KIND_EVENT_SETTINGS\x10\f\x12\x12\n" +
+	"\x0eKIND_HISTORIAN\x10\x0e2d\n" +
 	"\x12ReplicationService\x12N\n" +
 	"\tReplicate\x12\x1d.plimsoll.v1.ReplicateRequest\x1a\x1e.plimsoll.v1.ReplicateResponse(\x010\x01B=Z;github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1;plimsollv1b\x06proto3"
 
@@ -2183,14 +2230,16 @@ var file_plimsoll_v1_replication_proto_goTypes = []any{
 	(*DeleteJobRequest)(nil),                 // 37: plimsoll.v1.DeleteJobRequest
 	(*SetEventSettingsRequest)(nil),          // 38: plimsoll.v1.SetEventSettingsRequest
 	(*AcknowledgeRequestEventsRequest)(nil),  // 39: plimsoll.v1.AcknowledgeRequestEventsRequest
-	(*Error)(nil),                            // 40: plimsoll.v1.Error
-	(*ApplyPoliciesResponse)(nil),            // 41: plimsoll.v1.ApplyPoliciesResponse
-	(*RequestEvent)(nil),                     // 42: plimsoll.v1.RequestEvent
-	(*ExplainTaskResponse)(nil),              // 43: plimsoll.v1.ExplainTaskResponse
-	(*NodeCapacityResponse)(nil),             // 44: plimsoll.v1.NodeCapacityResponse
-	(*PlaceJobResponse)(nil),                 // 45: plimsoll.v1.PlaceJobResponse
-	(*PlanMovesResponse)(nil),                // 46: plimsoll.v1.PlanMovesResponse
-	(*AcknowledgeRequestEventsResponse)(nil), // 47: plimsoll.v1.AcknowledgeRequestEventsResponse
+	(*ReportHistorianRequest)(nil),           // 40: plimsoll.v1.ReportHistorianRequest
+	(*RemoveHistorianRequest)(nil),           // 41: plimsoll.v1.RemoveHistorianRequest
+	(*Error)(nil),                            // 42: plimsoll.v1.Error
+	(*ApplyPoliciesResponse)(nil),            // 43: plimsoll.v1.ApplyPoliciesResponse
+	(*RequestEvent)(nil),                     // 44: plimsoll.v1.RequestEvent
+	(*ExplainTaskResponse)(nil),              // 45: plimsoll.v1.ExplainTaskResponse
+	(*NodeCapacityResponse)(nil),             // 46: plimsoll.v1.NodeCapacityResponse
+	(*PlaceJobResponse)(nil),                 // 47: plimsoll.v1.PlaceJobResponse
+	(*PlanMovesResponse)(nil),                // 48: plimsoll.v1.PlanMovesResponse
+	(*AcknowledgeRequestEventsResponse)(nil), // 49: plimsoll.v1.AcknowledgeRequestEventsResponse
 }
 var file_plimsoll_v1_replication_proto_depIdxs = []int32{
 	2,  // 0: plimsoll.v1.ReplicateRequest.hello:type_name -> plimsoll.v1.ReplicateHello
@@ -2231,24 +2280,26 @@ var file_plimsoll_v1_replication_proto_depIdxs = []int32{
 	38, // 35: plimsoll.v1.Command.set_event_settings:type_name -> plimsoll.v1.SetEventSettingsRequest
 	18, // 36: plimsoll.v1.Command.poll_request_events:type_name -> plimsoll.v1.PollRequestEvents
 	39, // 37: plimsoll.v1.Command.acknowledge_request_events:type_name -> plimsoll.v1.AcknowledgeRequestEventsRequest
-	40, // 38: plimsoll.v1.Outcome.error:type_name -> plimsoll.v1.Error
-	41, // 39: plimsoll.v1.Outcome.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
-	42, // 40: plimsoll.v1.PolledRequestEvents.events:type_name -> plimsoll.v1.RequestEvent
-	40, // 41: plimsoll.v1.Reply.error:type_name -> plimsoll.v1.Error
-	43, // 42: plimsoll.v1.Reply.explain_task:type_name -> plimsoll.v1.ExplainTaskResponse
-	44, // 43: plimsoll.v1.Reply.node_capacity:type_name -> plimsoll.v1.NodeCapacityResponse
-	45, // 44: plimsoll.v1.Reply.place_job:type_name -> plimsoll.v1.PlaceJobResponse
-	46, // 45: plimsoll.v1.Reply.plan_moves:type_name -> plimsoll.v1.PlanMovesResponse
-	41, // 46: plimsoll.v1.Reply.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
-	19, // 47: plimsoll.v1.Reply.poll_request_events:type_name -> plimsoll.v1.PolledRequestEvents
-	47, // 48: plimsoll.v1.Reply.acknowledge_request_events:type_name -> plimsoll.v1.AcknowledgeRequestEventsResponse
-	1,  // 49: plimsoll.v1.ReplicationService.Replicate:input_type -> plimsoll.v1.ReplicateRequest
-	6,  // 50: plimsoll.v1.ReplicationService.Replicate:output_type -> plimsoll.v1.ReplicateResponse
-	50, // [50:51] is the sub-list for method output_type
-	49, // [49:50] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	40, // 38: plimsoll.v1.Command.report_historian:type_name -> plimsoll.v1.ReportHistorianRequest
+	41, // 39: plimsoll.v1.Command.remove_historian:type_name -> plimsoll.v1.RemoveHistorianRequest
+	42, // 40: plimsoll.v1.Outcome.error:type_name -> plimsoll.v1.Error
+	43, // 41: plimsoll.v1.Outcome.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
+	44, // 42: plimsoll.v1.PolledRequestEvents.events:type_name -> plimsoll.v1.RequestEvent
+	42, // 43: plimsoll.v1.Reply.error:type_name -> plimsoll.v1.Error
+	45, // 44: plimsoll.v1.Reply.explain_task:type_name -> plimsoll.v1.ExplainTaskResponse
+	46, // 45: plimsoll.v1.Reply.node_capacity:type_name -> plimsoll.v1.NodeCapacityResponse
+	47, // 46: plimsoll.v1.Reply.place_job:type_name -> plimsoll.v1.PlaceJobResponse
+	48, // 47: plimsoll.v1.Reply.plan_moves:type_name -> plimsoll.v1.PlanMovesResponse
+	43, // 48: plimsoll.v1.Reply.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
+	19, // 49: plimsoll.v1.Reply.poll_request_events:type_name -> plimsoll.v1.PolledRequestEvents
+	49, // 50: plimsoll.v1.Reply.acknowledge_request_events:type_name -> plimsoll.v1.AcknowledgeRequestEventsResponse
+	1,  // 51: plimsoll.v1.ReplicationService.Replicate:input_type -> plimsoll.v1.ReplicateRequest
+	6,  // 52: plimsoll.v1.ReplicationService.Replicate:output_type -> plimsoll.v1.ReplicateResponse
+	52, // [52:53] is the sub-list for method output_type
+	51, // [51:52] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_replication_proto_init() }
@@ -2297,6 +2348,8 @@ func file_plimsoll_v1_replication_proto_init() {
 		(*Command_SetEventSettings)(nil),
 		(*Command_PollRequestEvents)(nil),
 		(*Command_AcknowledgeRequestEvents)(nil),
+		(*Command_ReportHistorian)(nil),
+		(*Command_RemoveHistorian)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

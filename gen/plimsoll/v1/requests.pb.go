@@ -145,8 +145,8 @@ type FollowRequestEventsResponse struct {
 	Lost uint64 `protobuf:"varint,3,opt,name=lost,proto3" json:"lost,omitempty"`
 	// Groups whose tasks wait, in all jobs of the owner.
 	Waiting []*WaitingGroup `protobuf:"bytes,4,rep,name=waiting,proto3" json:"waiting,omitempty"`
-	// All groups that wait have been sent since the beginning, or since the last waiting_end. No other
-	// group waits.
+	// All groups that wait have been sent since the beginning, or since the last waiting_end. No
+	// other group waits.
 	WaitingEnd bool `protobuf:"varint,5,opt,name=waiting_end,json=waitingEnd,proto3" json:"waiting_end,omitempty"`
 	// Revision of the state that the groups were read from. Events up to it happened before.
 	Revision      uint64 `protobuf:"varint,6,opt,name=revision,proto3" json:"revision,omitempty"`

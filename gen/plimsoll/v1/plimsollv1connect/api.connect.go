@@ -111,6 +111,15 @@ const (
 	// EventServiceSetEventSettingsProcedure is the fully-qualified name of the EventService's
 	// SetEventSettings RPC.
 	EventServiceSetEventSettingsProcedure = "/plimsoll.v1.EventService/SetEventSettings"
+	// EventServiceReportHistorianProcedure is the fully-qualified name of the EventService's
+	// ReportHistorian RPC.
+	EventServiceReportHistorianProcedure = "/plimsoll.v1.EventService/ReportHistorian"
+	// EventServiceRemoveHistorianProcedure is the fully-qualified name of the EventService's
+	// RemoveHistorian RPC.
+	EventServiceRemoveHistorianProcedure = "/plimsoll.v1.EventService/RemoveHistorian"
+	// EventServiceListHistoriansProcedure is the fully-qualified name of the EventService's
+	// ListHistorians RPC.
+	EventServiceListHistoriansProcedure = "/plimsoll.v1.EventService/ListHistorians"
 )
 
 // JobServiceClient is a client for the plimsoll.v1.JobService service.
@@ -1032,6 +1041,15 @@ type EventServiceClient interface {
 	// SetEventSettings changes some settings, all of those that it names or none. They hold at every
 	// gateway at once.
 	SetEventSettings(context.Context, *connect.Request[v1.SetEventSettingsRequest]) (*connect.Response[v1.SetEventSettingsResponse], error)
+	// ReportHistorian registers a historian, and says how far it has come. The events that it lacks
+	// are then held back for it, within ring_buffer_held_bytes. It is told often: a report within two
+	// seconds of the last one that was kept, and one that says the same within a minute, are not kept.
+	// Who is not heard for 72 hours is registered no more. At most 16 can be registered.
+	ReportHistorian(context.Context, *connect.Request[v1.ReportHistorianRequest]) (*connect.Response[v1.ReportHistorianResponse], error)
+	// RemoveHistorian ends the registration of a historian. One that still runs registers again.
+	RemoveHistorian(context.Context, *connect.Request[v1.RemoveHistorianRequest]) (*connect.Response[v1.RemoveHistorianResponse], error)
+	// ListHistorians returns the registered historians, and how far they have come.
+	ListHistorians(context.Context, *connect.Request[v1.ListHistoriansRequest]) (*connect.Response[v1.ListHistoriansResponse], error)
 }
 
 // NewEventServiceClient constructs a client for the plimsoll.v1.EventService service. By default,
@@ -1063,6 +1081,24 @@ func NewEventServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(eventServiceMethods.ByName("SetEventSettings")),
 			connect.WithClientOptions(opts...),
 		),
+		reportHistorian: connect.NewClient[v1.ReportHistorianRequest, v1.ReportHistorianResponse](
+			httpClient,
+			baseURL+EventServiceReportHistorianProcedure,
+			connect.WithSchema(eventServiceMethods.ByName("ReportHistorian")),
+			connect.WithClientOptions(opts...),
+		),
+		removeHistorian: connect.NewClient[v1.RemoveHistorianRequest, v1.RemoveHistorianResponse](
+			httpClient,
+			baseURL+EventServiceRemoveHistorianProcedure,
+			connect.WithSchema(eventServiceMethods.ByName("RemoveHistorian")),
+			connect.WithClientOptions(opts...),
+		),
+		listHistorians: connect.NewClient[v1.ListHistoriansRequest, v1.ListHistoriansResponse](
+			httpClient,
+			baseURL+EventServiceListHistoriansProcedure,
+			connect.WithSchema(eventServiceMethods.ByName("ListHistorians")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -1071,6 +1107,9 @@ type eventServiceClient struct {
 	listEvents       *connect.Client[v1.ListEventsRequest, v1.ListEventsResponse]
 	getEventSettings *connect.Client[v1.GetEventSettingsRequest, v1.GetEventSettingsResponse]
 	setEventSettings *connect.Client[v1.SetEventSettingsRequest, v1.SetEventSettingsResponse]
+	reportHistorian  *connect.Client[v1.ReportHistorianRequest, v1.ReportHistorianResponse]
+	removeHistorian  *connect.Client[v1.RemoveHistorianRequest, v1.RemoveHistorianResponse]
+	listHistorians   *connect.Client[v1.ListHistoriansRequest, v1.ListHistoriansResponse]
 }
 
 // ListEvents calls plimsoll.v1.EventService.ListEvents.
@@ -1088,6 +1127,21 @@ func (c *eventServiceClient) SetEventSettings(ctx context.Context, req *connect.
 	return c.setEventSettings.CallUnary(ctx, req)
 }
 
+// ReportHistorian calls plimsoll.v1.EventService.ReportHistorian.
+func (c *eventServiceClient) ReportHistorian(ctx context.Context, req *connect.Request[v1.ReportHistorianRequest]) (*connect.Response[v1.ReportHistorianResponse], error) {
+	return c.reportHistorian.CallUnary(ctx, req)
+}
+
+// RemoveHistorian calls plimsoll.v1.EventService.RemoveHistorian.
+func (c *eventServiceClient) RemoveHistorian(ctx context.Context, req *connect.Request[v1.RemoveHistorianRequest]) (*connect.Response[v1.RemoveHistorianResponse], error) {
+	return c.removeHistorian.CallUnary(ctx, req)
+}
+
+// ListHistorians calls plimsoll.v1.EventService.ListHistorians.
+func (c *eventServiceClient) ListHistorians(ctx context.Context, req *connect.Request[v1.ListHistoriansRequest]) (*connect.Response[v1.ListHistoriansResponse], error) {
+	return c.listHistorians.CallUnary(ctx, req)
+}
+
 // EventServiceHandler is an implementation of the plimsoll.v1.EventService service.
 type EventServiceHandler interface {
 	ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error)
@@ -1095,6 +1149,15 @@ type EventServiceHandler interface {
 	// SetEventSettings changes some settings, all of those that it names or none. They hold at every
 	// gateway at once.
 	SetEventSettings(context.Context, *connect.Request[v1.SetEventSettingsRequest]) (*connect.Response[v1.SetEventSettingsResponse], error)
+	// ReportHistorian registers a historian, and says how far it has come. The events that it lacks
+	// are then held back for it, within ring_buffer_held_bytes. It is told often: a report within two
+	// seconds of the last one that was kept, and one that says the same within a minute, are not kept.
+	// Who is not heard for 72 hours is registered no more. At most 16 can be registered.
+	ReportHistorian(context.Context, *connect.Request[v1.ReportHistorianRequest]) (*connect.Response[v1.ReportHistorianResponse], error)
+	// RemoveHistorian ends the registration of a historian. One that still runs registers again.
+	RemoveHistorian(context.Context, *connect.Request[v1.RemoveHistorianRequest]) (*connect.Response[v1.RemoveHistorianResponse], error)
+	// ListHistorians returns the registered historians, and how far they have come.
+	ListHistorians(context.Context, *connect.Request[v1.ListHistoriansRequest]) (*connect.Response[v1.ListHistoriansResponse], error)
 }
 
 // NewEventServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -1122,6 +1185,24 @@ func NewEventServiceHandler(svc EventServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(eventServiceMethods.ByName("SetEventSettings")),
 		connect.WithHandlerOptions(opts...),
 	)
+	eventServiceReportHistorianHandler := connect.NewUnaryHandler(
+		EventServiceReportHistorianProcedure,
+		svc.ReportHistorian,
+		connect.WithSchema(eventServiceMethods.ByName("ReportHistorian")),
+		connect.WithHandlerOptions(opts...),
+	)
+	eventServiceRemoveHistorianHandler := connect.NewUnaryHandler(
+		EventServiceRemoveHistorianProcedure,
+		svc.RemoveHistorian,
+		connect.WithSchema(eventServiceMethods.ByName("RemoveHistorian")),
+		connect.WithHandlerOptions(opts...),
+	)
+	eventServiceListHistoriansHandler := connect.NewUnaryHandler(
+		EventServiceListHistoriansProcedure,
+		svc.ListHistorians,
+		connect.WithSchema(eventServiceMethods.ByName("ListHistorians")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/plimsoll.v1.EventService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case EventServiceListEventsProcedure:
@@ -1130,6 +1211,12 @@ func NewEventServiceHandler(svc EventServiceHandler, opts ...connect.HandlerOpti
 			eventServiceGetEventSettingsHandler.ServeHTTP(w, r)
 		case EventServiceSetEventSettingsProcedure:
 			eventServiceSetEventSettingsHandler.ServeHTTP(w, r)
+		case EventServiceReportHistorianProcedure:
+			eventServiceReportHistorianHandler.ServeHTTP(w, r)
+		case EventServiceRemoveHistorianProcedure:
+			eventServiceRemoveHistorianHandler.ServeHTTP(w, r)
+		case EventServiceListHistoriansProcedure:
+			eventServiceListHistoriansHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -1149,4 +1236,16 @@ func (UnimplementedEventServiceHandler) GetEventSettings(context.Context, *conne
 
 func (UnimplementedEventServiceHandler) SetEventSettings(context.Context, *connect.Request[v1.SetEventSettingsRequest]) (*connect.Response[v1.SetEventSettingsResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.EventService.SetEventSettings is not implemented"))
+}
+
+func (UnimplementedEventServiceHandler) ReportHistorian(context.Context, *connect.Request[v1.ReportHistorianRequest]) (*connect.Response[v1.ReportHistorianResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.EventService.ReportHistorian is not implemented"))
+}
+
+func (UnimplementedEventServiceHandler) RemoveHistorian(context.Context, *connect.Request[v1.RemoveHistorianRequest]) (*connect.Response[v1.RemoveHistorianResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.EventService.RemoveHistorian is not implemented"))
+}
+
+func (UnimplementedEventServiceHandler) ListHistorians(context.Context, *connect.Request[v1.ListHistoriansRequest]) (*connect.Response[v1.ListHistoriansResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.EventService.ListHistorians is not implemented"))
 }

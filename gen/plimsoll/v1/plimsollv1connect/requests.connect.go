@@ -46,7 +46,7 @@ const (
 // RequestEventServiceClient is a client for the plimsoll.v1.RequestEventService service.
 type RequestEventServiceClient interface {
 	// FollowRequestEvents registers a resource manager and sends the events of its jobs. The first
-	// message has the events that were kept for it, and the next ones the groups that wait, up to
+	// messages have the events that were kept for it, and the next ones the groups that wait, up to
 	// waiting_end. Each later event follows once. What was not acknowledged is sent again by the next
 	// stream. A new stream of a manager ends its earlier one with the code "conflict". A manager that
 	// has had no stream for ten minutes is forgotten.
@@ -101,7 +101,7 @@ func (c *requestEventServiceClient) AcknowledgeRequestEvents(ctx context.Context
 // RequestEventServiceHandler is an implementation of the plimsoll.v1.RequestEventService service.
 type RequestEventServiceHandler interface {
 	// FollowRequestEvents registers a resource manager and sends the events of its jobs. The first
-	// message has the events that were kept for it, and the next ones the groups that wait, up to
+	// messages have the events that were kept for it, and the next ones the groups that wait, up to
 	// waiting_end. Each later event follows once. What was not acknowledged is sent again by the next
 	// stream. A new stream of a manager ends its earlier one with the code "conflict". A manager that
 	// has had no stream for ten minutes is forgotten.
