@@ -83,7 +83,9 @@ func (s *source) Events(_ context.Context, filter client.EventFilter) (client.Ev
 	s.Lock()
 	defer s.Unlock()
 	page := client.EventPage{InstanceUUID: s.instance, Lowest: s.lowest, Highest: s.lowest + uint64(len(s.events)) - 1}
-	if filter.Start != nil && *filter.Start >= s.lowest && *filter.Start <= page.Highest {
+	if len(s.events) == 0 {
+		page.Highest = 0
+	} else if filter.Start != nil && *filter.Start >= s.lowest && *filter.Start <= page.Highest {
 		page.Records = []client.EventRecord{{ID: *filter.Start, Event: s.events[*filter.Start-s.lowest]}}
 	}
 	return page, s.away
