@@ -122,7 +122,7 @@ func TestARowGroupIsBoundedInBytes(t *testing.T) {
 	}
 }
 
-// What does not belong to the table is refused, and says why.
+// Wrong columns, and rows of other types, are refused.
 func TestWrongTablesAndRowsAreRefused(t *testing.T) {
 	for _, columns := range [][]parquet.Column{
 		nil, {{Name: "a", Type: parquet.Int}, {Name: "a", Type: parquet.String}},
