@@ -3,6 +3,8 @@ package plimsoll_test
 import (
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/plimsoll-dev/plimsoll/internal/lint"
@@ -100,7 +102,7 @@ func TestDesignsNameWhatExists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages = append(pages, inner...)
+	pages = append(append(pages, inner...), designPage)
 	if len(pages) < 5 {
 		t.Fatalf("too few pages: %v", pages)
 	}
@@ -110,5 +112,52 @@ func TestDesignsNameWhatExists(t *testing.T) {
 	}
 	for _, f := range found {
 		t.Error(f)
+	}
+}
+
+// designPage has the tables of the event design.
+const designPage = "DESIGN.md"
+
+// TestEverySentence of the event design has code and a test, or the reason for which it has none.
+func TestEverySentence(t *testing.T) {
+	markdown, err := os.ReadFile(designPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const heads = "| sentence | code | test, or why not |"
+	reasons := regexp.MustCompile(`^\*(?:replaced|rejected|later|background)\*`)
+	test := regexp.MustCompile("`(?:Test|Fuzz|Benchmark)[A-Za-z]+`")
+	rows, inTable := 0, false
+	seen := map[string]bool{}
+	for i, line := range strings.Split(string(markdown), "\n") {
+		cells := strings.Split(strings.Trim(line, "|"), "|")
+		switch {
+		case line == heads:
+			inTable = true
+			continue
+		case !strings.HasPrefix(line, "|"):
+			inTable = false
+			continue
+		case !inTable || strings.HasPrefix(line, "|--"):
+			continue
+		case len(cells) != 3 || strings.TrimSpace(cells[0]) == "":
+			t.Errorf("%s:%d: a row has a sentence, code, and a test or a reason", designPage, i+1)
+			continue
+		}
+		rows++
+		sentence, code, why := strings.TrimSpace(cells[0]), strings.TrimSpace(cells[1]), strings.TrimSpace(cells[2])
+		if seen[sentence] {
+			t.Errorf("%s:%d: %q is there twice", designPage, i+1, sentence)
+		}
+		seen[sentence] = true
+		if code == "–" && !reasons.MatchString(why) {
+			t.Errorf("%s:%d: without code there is a reason: replaced, rejected, later or background", designPage, i+1)
+		}
+		if code != "–" && !test.MatchString(why) && len(strings.Fields(why)) < 6 {
+			t.Errorf("%s:%d: code has a test, or a reason", designPage, i+1)
+		}
+	}
+	if rows < 90 {
+		t.Errorf("there are %d sentences; the design has more", rows)
 	}
 }

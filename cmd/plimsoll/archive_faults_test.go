@@ -163,18 +163,24 @@ func containsAll(text string, words []string) bool {
 // metric reads a metric of the coordinator.
 func (c *archivingCell) metric(name string) string {
 	c.t.Helper()
-	caller, url, err := transport.CallClient("unix:" + c.path("leader"))
+	return c.metricOf("unix:"+c.path("leader"), name)
+}
+
+// metricOf reads a metric of a process; empty: it has none of that name.
+func (s *site) metricOf(address, name string) string {
+	s.t.Helper()
+	caller, url, err := transport.CallClient(address)
 	if err != nil {
-		c.t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	defer caller.CloseIdleConnections()
 	res, err := caller.Get(url + "/metrics")
 	if err != nil {
-		c.t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	data, err := io.ReadAll(res.Body)
 	if err := errors.Join(err, res.Body.Close()); err != nil {
-		c.t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	for line := range strings.Lines(string(data)) {
 		if value, is := strings.CutPrefix(line, name+" "); is {

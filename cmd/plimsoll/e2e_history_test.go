@@ -59,7 +59,7 @@ func (c *recordedCell) rolesApart() map[string][]string {
 		"g2":     gateway("g2"),
 		"historian": {
 			"historian", "--server", "unix:" + c.path("g1") + ",unix:" + c.path("g2"), "--data", c.path("historian.d"),
-			"--listen", "unix:" + c.path("historian"),
+			"--listen", "unix:" + c.path("historian"), "--history-bytes", "1Gi",
 		},
 	}
 }
@@ -82,6 +82,14 @@ func newDev(t *testing.T) *recordedCell {
 func newRecordedCell(t *testing.T) *recordedCell {
 	t.Helper()
 	c := &recordedCell{site: newSite(t), running: map[string]*daemon{}}
+	c.beginApart()
+	return c
+}
+
+// beginApart starts roles in processes of their own, and an agent.
+func (c *recordedCell) beginApart() {
+	t := c.t
+	t.Helper()
 	c.roles, c.history = c.rolesApart(), "unix:"+c.path("historian")
 	for _, name := range []string{"leader", "g1", "g2", "historian"} {
 		c.startRole(name)
@@ -92,7 +100,6 @@ func newRecordedCell(t *testing.T) *recordedCell {
 	c.nodeReady("n1")
 	c.address = "unix:" + c.path("g1") + ",unix:" + c.path("g2")
 	c.user = c.client()
-	return c
 }
 
 // follow keeps all events until ctx ends.
@@ -232,12 +239,8 @@ func (c *recordedCell) suffer(victims []string) {
 func (c *recordedCell) settle(ctx context.Context) {
 	c.t.Helper()
 	asked := c.clientOf(c.history)
-	eventually(c.t, "all jobs end, and are in the history", func() error {
-		for j, err := range c.user.Jobs(ctx, client.JobFilter{}) {
-			if err != nil || !j.State.Ended() {
-				return errors.Join(err, fmt.Errorf("job %s is %v", j.ID, j.State))
-			}
-		}
+	c.allEnd()
+	eventually(c.t, "all events are in the history", func() error {
 		page, err := c.user.Events(ctx, client.EventFilter{Count: 1})
 		if err != nil {
 			return err
@@ -256,8 +259,31 @@ func (c *recordedCell) settle(ctx context.Context) {
 	})
 }
 
+// allEnd waits until all jobs have ended.
+func (c *recordedCell) allEnd() {
+	c.t.Helper()
+	eventually(c.t, "all jobs end", func() error {
+		for j, err := range c.user.Jobs(c.t.Context(), client.JobFilter{}) {
+			if err != nil || !j.State.Ended() {
+				return errors.Join(err, fmt.Errorf("job %s is %v", j.ID, j.State))
+			}
+		}
+		return nil
+	})
+}
+
 // compareEvents compares the history with all events that the reader saw.
 func (c *recordedCell) compareEvents(asked *client.Client, events []client.HistoryEvent) {
+	c.t.Helper()
+	c.sameEvents(asked, events)
+	status, err := asked.HistoryStatus(c.t.Context())
+	if err != nil || len(status.Gaps) > 0 {
+		c.t.Errorf("the history has gaps: %+v, %v", status.Gaps, err)
+	}
+}
+
+// sameEvents compares the events of the history with others.
+func (c *recordedCell) sameEvents(asked *client.Client, events []client.HistoryEvent) {
 	c.t.Helper()
 	i := 0
 	for e, err := range asked.Timeline(c.t.Context(), client.TimelineFilter{}) {
@@ -274,10 +300,6 @@ func (c *recordedCell) compareEvents(asked *client.Client, events []client.Histo
 	}
 	if i != len(events) {
 		c.t.Fatalf("the history has %d events, and the reader saw %d", i, len(events))
-	}
-	status, err := asked.HistoryStatus(c.t.Context())
-	if err != nil || len(status.Gaps) > 0 {
-		c.t.Errorf("the history has gaps: %+v, %v", status.Gaps, err)
 	}
 }
 

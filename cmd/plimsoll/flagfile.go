@@ -88,9 +88,13 @@ func below(values map[string]any, path []string) map[string]any {
 	return taken
 }
 
-// Validate refuses names that are no flag of any role.
+// Validate refuses names that are no flag of any role. A historian also has the flags of commands
+// that call a gateway.
 func (f flagFile) Validate(app *kong.Application) error {
 	known := map[string]bool{}
+	for _, flag := range app.Flags {
+		known[flag.Name] = flag != app.HelpFlag && flag.Name != "version"
+	}
 	for _, command := range app.Leaves(false) {
 		for _, flag := range command.Flags {
 			known[flag.Name] = true

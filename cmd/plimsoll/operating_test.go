@@ -50,7 +50,7 @@ func deployed(t *testing.T, pattern string, least int) map[string]string {
 // TestDeployedFilesStandInThePage as they are.
 func TestDeployedFilesStandInThePage(t *testing.T) {
 	page := operatingPage(t)
-	for name, text := range deployed(t, "*/*", 7) {
+	for name, text := range deployed(t, "*/*", 9) {
 		if !strings.Contains(page, "\n"+text+"```\n") {
 			t.Errorf("docs/operating.md does not have the text of %s", name)
 		}
@@ -65,7 +65,7 @@ func TestFlagsOfTheUnitsExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, unit := range deployed(t, "systemd/*.service", 3) {
+	for name, unit := range deployed(t, "systemd/*.service", 4) {
 		m := unitCommand.FindStringSubmatch(unit)
 		if m == nil {
 			t.Errorf("%s starts no plimsoll", name)
@@ -102,7 +102,7 @@ func TestSystemdTakesTheUnits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, unit := range deployed(t, "systemd/*.service", 3) {
+	for name, unit := range deployed(t, "systemd/*.service", 4) {
 		file := filepath.Join(t.TempDir(), filepath.Base(name))
 		// The program and its user are not installed here.
 		unit = strings.NewReplacer("/usr/local/bin/plimsoll", program, "User=plimsoll", "User=root").Replace(unit)

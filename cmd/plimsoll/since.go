@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -26,19 +27,31 @@ type untilFlag struct {
 // until is the same for the end of the span.
 func (f untilFlag) until(now time.Time) (time.Time, error) { return instant("--until", f.Until, now) }
 
+// firstInstant and lastInstant bound instants. Unix nanoseconds have 64 bits, and zero stands for
+// none.
+var firstInstant, lastInstant = time.Unix(0, 1), time.Unix(0, math.MaxInt64)
+
 // instant reads a time that a flag or argument names: a time ago, or an instant; zero: none.
 func instant(name, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
 	if ago, ok := parseAge(text); ok {
-		return now.Add(-ago), nil
+		if at := now.Add(-ago); at.After(firstInstant) {
+			return at, nil
+		}
+		return firstInstant, nil // nothing is older
 	}
 	for _, layout := range []string{
 		time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04Z07:00", "2006-01-02T15:04", time.DateTime,
 		"2006-01-02 15:04", time.DateOnly,
 	} {
-		if at, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
+		at, err := time.ParseInLocation(layout, text, now.Location())
+		switch {
+		case err != nil:
+		case at.Before(firstInstant) || at.After(lastInstant):
+			return time.Time{}, plimsoll.Invalid(name, "%q is not between 1970 and 2262", text)
+		default:
 			return at, nil
 		}
 	}
@@ -48,7 +61,7 @@ func instant(name, text string, now time.Time) (time.Time, error) {
 		}
 	}
 	return time.Time{}, plimsoll.Invalid(
-		name, "%q is not a time; write for example 10m, 2h, 7d, 09:30, 2026-11-23 or 2026-11-23T10:00:00Z", text,
+		name, "%.80q is not a time; write for example 10m, 2h, 7d, 09:30, 2026-11-23 or 2026-11-23T10:00:00Z", text,
 	)
 }
 

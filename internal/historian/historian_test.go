@@ -361,6 +361,8 @@ func TestQuestionsThatCannotBeAnsweredNameTheField(t *testing.T) {
 		"usage?by=owner&by=owner":                  "has owner twice",
 		"usage?bye=owner":                          `did you mean "by"?`,
 		"usage?since=yesterday":                    "is neither a time nor a number",
+		"usage?since=1600-01-01T00:00:00Z":         "is not between 1970 and 2262",
+		"timeline?until=2300-01-01T00:00:00Z":      "is not between 1970 and 2262",
 		"usage?since=-5":                           "is before 1970",
 		"usage?since=5&until=5":                    "is not behind since",
 		"usage?time_zone=Nowhere":                  "write for example Europe/Berlin",

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -131,6 +132,9 @@ func parameter(field protoreflect.FieldDescriptor, text string) (protoreflect.Va
 			return protoreflect.ValueOfInt64(n), nil
 		}
 		if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
+			if at.Before(time.Unix(0, 1)) || at.After(time.Unix(0, math.MaxInt64)) {
+				return protoreflect.Value{}, plimsoll.Invalid(name, "%.80q is not between 1970 and 2262", text)
+			}
 			return protoreflect.ValueOfInt64(at.UnixNano()), nil
 		}
 		return protoreflect.Value{}, plimsoll.Invalid(name,

@@ -4,24 +4,20 @@
 //	err = w.Write([]any{"wordcount"})
 //	err = w.Close()
 //
-// A file has row groups of at most GroupRows rows and about GroupBytes bytes, with one page for
-// each column: plain values, compressed by zstd. There are no dictionaries, indexes or statistics.
-// Times may be missing; other values may not.
+// The format is made by github.com/parquet-go/parquet-go. This package names the columns of a table
+// at run time, keeps their order, and bounds what is held in memory: a row group of at most
+// GroupRows rows, or a little more than GroupBytes bytes before compression. Values are compressed
+// by zstd. Times may be missing; other values may not.
 //
-// A Writer holds one row group in memory. It belongs to one goroutine, and does not close the file.
-//
-// The format is that of https://parquet.apache.org/docs/file-format/, version 1, whose metadata are
-// in Thrift's compact protocol. The module in bench/ reads such a file with another implementation.
+// A Writer belongs to one goroutine, and does not close the file.
 package parquet
 
 import (
-	"encoding/binary"
 	"fmt"
 	"io"
-	"math"
 	"time"
 
-	"github.com/klauspost/compress/zstd"
+	"github.com/parquet-go/parquet-go"
 
 	"github.com/plimsoll-dev/plimsoll"
 )
@@ -52,52 +48,60 @@ type Column struct {
 
 // Writer writes a file.
 type Writer struct {
-	to      io.Writer
-	at      int64 // bytes written
+	to      *parquet.Writer
 	columns []Column
-	pages   []page // of the row group that is being made
-	rows    int64  // of it
-	groups  []group
-	zstd    *zstd.Encoder
+	row     []parquet.Value
+	rows    int // of the row group that is being made
+	bytes   int // of it
 }
 
-// page holds the values of a column.
-type page struct {
-	values []byte
-	there  []bool // of a column of times: which values are not missing
+// table is a group whose fields stay in the order in which they were given.
+type table struct {
+	parquet.Group
+
+	fields []parquet.Field
 }
 
-// group is a row group that was written.
-type group struct {
-	rows, bytes int64
-	chunks      []chunk
+// Fields implements parquet.Node.
+func (t *table) Fields() []parquet.Field { return t.fields }
+
+// node returns how a type is stored.
+func (t Type) node() parquet.Node {
+	switch t {
+	case Int:
+		return parquet.Int(64)
+	case Uint:
+		return parquet.Uint(64)
+	case Float:
+		return parquet.Leaf(parquet.DoubleType)
+	case Time:
+		return parquet.Optional(parquet.Timestamp(parquet.Nanosecond))
+	default:
+		return parquet.String()
+	}
 }
-
-// chunk is the part of a column in a row group.
-type chunk struct{ at, raw, packed int64 }
-
-const magic = "PAR1"
 
 // NewWriter begins a file.
 func NewWriter(to io.Writer, columns []Column) (*Writer, error) {
 	if len(columns) == 0 {
 		return nil, plimsoll.Invalid("columns", "are missing; a file has at least one")
 	}
-	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
+	t := &table{Group: parquet.Group{}}
+	for _, c := range columns {
+		if _, twice := t.Group[c.Name]; twice {
+			return nil, plimsoll.Invalid("columns", "has %.80q twice; name each once", c.Name)
+		}
+		t.Group[c.Name] = c.Type.node()
+		t.fields = append(t.fields, parquet.Group{c.Name: t.Group[c.Name]}.Fields()...)
+	}
+	config, err := parquet.NewWriterConfig(
+		parquet.NewSchema("rows", t), parquet.Compression(&parquet.Zstd), parquet.MaxRowsPerRowGroup(GroupRows),
+		parquet.CreatedBy("plimsoll", "", ""),
+	)
 	if err != nil {
 		return nil, fmt.Errorf("begin a Parquet file: %w", err)
 	}
-	w := &Writer{to: to, columns: columns, pages: make([]page, len(columns)), zstd: encoder}
-	return w, w.put([]byte(magic))
-}
-
-func (w *Writer) put(data []byte) error {
-	n, err := w.to.Write(data)
-	w.at += int64(n)
-	if err != nil {
-		return fmt.Errorf("write a Parquet file: %w", err)
-	}
-	return nil
+	return &Writer{to: parquet.NewWriter(to, config), columns: columns, row: make([]parquet.Value, len(columns))}, nil
 }
 
 // Write adds a row: one value for each column, of its type.
@@ -107,106 +111,66 @@ func (w *Writer) Write(row []any) error {
 	}
 	bytes := 0
 	for i, value := range row {
-		if err := w.pages[i].add(w.columns[i], value); err != nil {
+		v, size, err := w.columns[i].value(value)
+		if err != nil {
 			return err
 		}
-		bytes += len(w.pages[i].values)
+		level := 0
+		if w.columns[i].Type == Time && !v.IsNull() {
+			level = 1
+		}
+		w.row[i], bytes = v.Level(0, level, i), bytes+size
 	}
-	if w.rows++; w.rows >= GroupRows || bytes >= GroupBytes {
-		return w.flush()
+	if _, err := w.to.WriteRows([]parquet.Row{w.row}); err != nil {
+		return fmt.Errorf("write a Parquet file: %w", err)
+	}
+	w.rows, w.bytes = w.rows+1, w.bytes+bytes
+	if w.rows < GroupRows && w.bytes < GroupBytes {
+		return nil
+	}
+	w.rows, w.bytes = 0, 0
+	if err := w.to.Flush(); err != nil {
+		return fmt.Errorf("write a Parquet file: %w", err)
 	}
 	return nil
 }
 
-func (p *page) add(c Column, value any) error {
+// value returns a value as it is stored, and its size in bytes.
+func (c *Column) value(value any) (parquet.Value, int, error) {
 	switch v := value.(type) {
 	case string:
 		if c.Type == String {
-			p.values = binary.LittleEndian.AppendUint32(p.values, uint32(len(v)))
-			p.values = append(p.values, v...)
-			return nil
+			return parquet.ValueOf(v), 4 + len(v), nil
 		}
 	case int64:
 		if c.Type == Int {
-			p.values = binary.LittleEndian.AppendUint64(p.values, uint64(v))
-			return nil
+			return parquet.ValueOf(v), 8, nil
 		}
 	case uint64:
 		if c.Type == Uint {
-			p.values = binary.LittleEndian.AppendUint64(p.values, v)
-			return nil
+			return parquet.ValueOf(v), 8, nil
 		}
 	case float64:
 		if c.Type == Float {
-			p.values = binary.LittleEndian.AppendUint64(p.values, math.Float64bits(v))
-			return nil
+			return parquet.ValueOf(v), 8, nil
 		}
 	case time.Time:
-		if c.Type == Time {
-			if p.there = append(p.there, !v.IsZero()); !v.IsZero() {
-				p.values = binary.LittleEndian.AppendUint64(p.values, uint64(v.UnixNano()))
-			}
-			return nil
+		switch {
+		case c.Type != Time:
+		case v.IsZero():
+			return parquet.NullValue(), 1, nil
+		default:
+			return parquet.Int64Value(v.UnixNano()), 9, nil
 		}
 	}
-	return plimsoll.Invalid(c.Name, "has a value of the type %T, which is not that of its column", value)
-}
-
-// body returns the bytes of a page: levels that say which values are missing, and the values.
-func (p *page) body(t Type) []byte {
-	if t != Time {
-		return p.values
-	}
-	var levels []byte
-	for i := 0; i < len(p.there); {
-		n := i + 1
-		for n < len(p.there) && p.there[n] == p.there[i] {
-			n++
-		}
-		levels = binary.AppendUvarint(levels, uint64(n-i)<<1)
-		if p.there[i] {
-			levels = append(levels, 1)
-		} else {
-			levels = append(levels, 0)
-		}
-		i = n
-	}
-	body := binary.LittleEndian.AppendUint32(nil, uint32(len(levels)))
-	return append(append(body, levels...), p.values...)
-}
-
-// flush writes the row group.
-func (w *Writer) flush() error {
-	if w.rows == 0 {
-		return nil
-	}
-	g := group{rows: w.rows}
-	for i := range w.pages {
-		body := w.pages[i].body(w.columns[i].Type)
-		packed := w.zstd.EncodeAll(body, nil)
-		header := pageHeader(w.rows, len(body), len(packed))
-		c := chunk{at: w.at, raw: int64(len(header) + len(body)), packed: int64(len(header) + len(packed))}
-		if err := w.put(append(header, packed...)); err != nil {
-			return err
-		}
-		g.chunks, g.bytes = append(g.chunks, c), g.bytes+c.raw
-		w.pages[i] = page{values: w.pages[i].values[:0], there: w.pages[i].there[:0]}
-	}
-	w.groups, w.rows = append(w.groups, g), 0
-	return nil
+	return parquet.Value{}, 0, plimsoll.Invalid(
+		c.Name, "has a value of the type %T, which is not that of its column", value,
+	)
 }
 
 // Close writes the end of the file.
 func (w *Writer) Close() error {
-	if err := w.flush(); err != nil {
-		return err
-	}
-	footer := w.footer()
-	footer = binary.LittleEndian.AppendUint32(footer, uint32(len(footer)))
-	if err := w.put(append(footer, magic...)); err != nil {
-		return err
-	}
-	if err := w.zstd.Close(); err != nil {
+	if err := w.to.Close(); err != nil {
 		return fmt.Errorf("end a Parquet file: %w", err)
 	}
 	return nil

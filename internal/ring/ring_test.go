@@ -208,6 +208,29 @@ func TestRingDropsWhatIsHidden(t *testing.T) {
 	}
 }
 
+// Event storage: "allow multiple events to be stored for an ObjectID. This is required as one
+// object could trigger multiple events in a short time and all are important to track."
+func TestOneObjectHasAsManyEventsAsHappened(t *testing.T) {
+	events := make([]plimsoll.Event, 50)
+	for i := range events {
+		events[i] = plimsoll.Event{
+			Type: plimsoll.EventApp, Change: plimsoll.ChangeSet, Detail: plimsoll.ChangeDetail(i), Time: 7, Object: "app",
+		}
+	}
+	r := New(len(events))
+	r.Append(0, uint64(len(events)), pack(events))
+	var got []plimsoll.Event
+	if err := r.View().Batch(0, math.MaxUint64, func(_ uint64, ev *plimsoll.Event) bool {
+		got = append(got, *ev)
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(events, got); d != "" {
+		t.Errorf("-told +held:\n%s", d)
+	}
+}
+
 // Event storage: "Nil, or empty, events will not be added to the storage."
 func TestEmptyEventsAreLeftOut(t *testing.T) {
 	var e Encoder

@@ -55,10 +55,18 @@ func (k Kind) open(path string, write bool, cache int) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the %s %s: %w", k.Noun, path, err)
 	}
-	name := url.URL{Scheme: "file", OmitHost: true, Path: absolute, RawQuery: "mode=ro"}
+	query := url.Values{"mode": {"ro"}}
 	if write {
-		name.RawQuery = "mode=rwc"
+		query.Set("mode", "rwc")
 	}
+	if k.PageSums {
+		vfs, err := k.vfs()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", k.op("open", path), err)
+		}
+		query.Set("vfs", vfs)
+	}
+	name := url.URL{Scheme: "file", OmitHost: true, Path: absolute, RawQuery: query.Encode()}
 	raw, err := (&sqlite.Driver{}).Open(name.String())
 	if err != nil {
 		return nil, k.explain(path, "open", err)

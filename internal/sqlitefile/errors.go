@@ -3,6 +3,7 @@ package sqlitefile
 import (
 	"context"
 	"errors"
+	"syscall"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -60,6 +61,19 @@ func (k Kind) explain(path, doing string, err error) error {
 		code, message = plimsoll.CodeUnavailable, "another process changes the file; try again"
 	}
 	return &plimsoll.Error{Code: code, Op: op, Msg: message, Err: err}
+}
+
+// explainFile returns the error for a failure of the operating system while a file is made.
+func (k Kind) explainFile(path string, err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return &plimsoll.Error{
+			Code: plimsoll.CodeExhausted, Op: k.op("make", path), Msg: "its disk is full; make room on it", Err: err,
+		}
+	}
+	return &plimsoll.Error{
+		Code: plimsoll.CodeUnavailable, Op: k.op("make", path), Msg: "look at its disk, and at the log of the machine",
+		Err: err,
+	}
 }
 
 func (k Kind) damagedAdvice() string {

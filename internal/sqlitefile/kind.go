@@ -13,7 +13,8 @@
 //
 // Guarantees: a change is on the disk when it returns, whole or not at all. A View sees one moment
 // of the file that has the name then, also if that was replaced. Views do not keep the owner from
-// emptying the log. Errors of SQLite have codes of plimsoll, and remedies.
+// emptying the log. With Kind.PageSums damaged bytes of the file are an error and never a wrong
+// answer. Errors of SQLite have codes of plimsoll, and remedies.
 //
 // Cost: a change costs its pages and one fsync. Opening costs the log, which has at most 32 MiB
 // after a change, and 256 MiB if a reader does not end.
@@ -32,6 +33,9 @@ type Kind struct {
 	Application int64  // in the file's header, so that a file of another kind is refused
 	Format      int64  // of the tables
 	Schema      string // statements that make the tables
+	// PageSums gives each page a checksum. A damaged one is an error where it is read, also in an
+	// index. Other programs can read such a file; they must not write it.
+	PageSums bool
 	// Begin writes the first rows of a new file.
 	Begin func(c *Conn) error
 }

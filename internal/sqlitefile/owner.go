@@ -48,8 +48,11 @@ func (k Kind) Own(ctx context.Context, path string, cache int) (*Owner, error) {
 			Msg: "look at the owner and the mode of the file and its directory", Err: err,
 		}
 	}
-	if err := file.Close(); err != nil {
-		return nil, fmt.Errorf("%s: %w", k.op("open", path), err)
+	if k.PageSums {
+		err = begin(file)
+	}
+	if err := errors.Join(err, file.Close()); err != nil {
+		return nil, k.explainFile(path, err)
 	}
 	c, err := k.open(path, true, cache)
 	if err != nil {

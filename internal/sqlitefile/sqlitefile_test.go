@@ -3,12 +3,18 @@ package sqlitefile
 import (
 	"bytes"
 	"context"
+	"database/sql/driver"
 	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
 // shelf is a kind of file with one table. The packages archive/sqlite and history/sqlite test the
@@ -128,5 +134,161 @@ func TestAChecksumFindsAChange(t *testing.T) {
 		if _, ok := Unsealed(data[:i]); ok {
 			t.Errorf("%d of its bytes are taken", i)
 		}
+	}
+}
+
+// sealedShelf is a shelf whose pages have checksums.
+var sealedShelf = func() Kind {
+	k := shelf
+	k.PageSums, k.Application = true, 8
+	k.Schema = "CREATE TABLE book (n INTEGER, title TEXT); CREATE INDEX titles ON book(title)"
+	k.Begin = func(c *Conn) error {
+		_, err := c.Exec("INSERT INTO book VALUES (0, '')")
+		return err
+	}
+	return k
+}()
+
+// countBooks are queries that read the table, and the index.
+var countBooks = []string{
+	"SELECT count(n) FROM book NOT INDEXED", "SELECT count(title) FROM book INDEXED BY titles WHERE title >= ''",
+}
+
+// sealed makes a file with checksums and so many books, and returns its bytes.
+func sealed(t *testing.T, path string, count int) []byte {
+	t.Helper()
+	o, err := sealedShelf.Own(t.Context(), path, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = o.Change(t.Context(), func() error {
+		for n := 1; n < count; n++ {
+			if _, err := o.Exec("INSERT INTO book VALUES (?, ?)", int64(n), strings.Repeat("title ", 5)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err := errors.Join(err, o.Close()); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// Whichever page has a damaged byte, in a table, in an index or in the header: who reads it is
+// told, and no answer is wrong.
+func TestEachDamagedPageIsAnError(t *testing.T) {
+	rng := rand.New(rand.NewPCG(testrun.Seed(t), 7))
+	directory := t.TempDir()
+	const count = 3000
+	data := sealed(t, filepath.Join(directory, "whole.db"), count)
+	pages := len(data) / pageSize
+	if pages < 10 {
+		t.Fatalf("the file has %d pages; the test needs more", pages)
+	}
+	told := 0
+	for page := range pages {
+		damaged := slices.Clone(data)
+		damaged[page*pageSize+rng.IntN(pageSize)] ^= 1 << rng.IntN(8)
+		path := filepath.Join(directory, fmt.Sprintf("damaged-%d.db", page))
+		if err := os.WriteFile(path, damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p := sealedShelf.Read(path)
+		for _, query := range countBooks {
+			var row []driver.Value
+			err := p.View(t.Context(), func(_ context.Context, v View) (err error) {
+				row, err = v.First(query)
+				return err
+			})
+			switch {
+			case err == nil && row[0] != int64(count):
+				t.Errorf("page %d of %d: %s gives %v", page, pages, query, row[0])
+			case err != nil:
+				told++
+				code := plimsoll.CodeOf(err)
+				if code != plimsoll.CodeCorrupt && code != plimsoll.CodeInvalid && code != plimsoll.CodeUnavailable {
+					t.Errorf("page %d: %v", page, err)
+				}
+			}
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if told < pages-1 { // one page is the list of pages that are free, or of their owners
+		t.Errorf("%d damages are told, and the file has %d pages", told, pages)
+	}
+}
+
+// A page at the place of another one is damage too, although its bytes are whole.
+func TestAPageAtAWrongPlaceIsAnError(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "shelf.db")
+	data := sealed(t, path, 3000)
+	last := len(data) - pageSize
+	moved := slices.Concat(data[:last-pageSize], data[last:], data[last-pageSize:last])
+	if err := os.WriteFile(path, moved, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := sealedShelf.Read(path)
+	err := p.View(t.Context(), func(_ context.Context, v View) (err error) {
+		for _, query := range countBooks {
+			_, failed := v.First(query)
+			err = errors.Join(err, failed)
+		}
+		return err
+	})
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if plimsoll.CodeOf(err) != plimsoll.CodeCorrupt {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// A new file begins whole after a crash at any byte of its first page; a log that an earlier file
+// left is not taken for its own; and a file that is something else stays as it is.
+func TestTheFirstPageOfAFile(t *testing.T) {
+	directory := t.TempDir()
+	page := firstPage()
+	for _, written := range []int{0, 1, headerBytes, 512, pageSize - 1, pageSize} {
+		path := filepath.Join(directory, fmt.Sprintf("begun-%d.db", written))
+		if err := os.WriteFile(path, page[:written], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		sealed(t, path, 10)
+		p := sealedShelf.Read(path)
+		if n := books(t, p); n != 10 {
+			t.Errorf("behind %d bytes of the first page there are %d books", written, n)
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, text := range []string{"notes", strings.Repeat("notes", pageSize)} {
+		path := filepath.Join(directory, "notes.txt")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := sealedShelf.Own(t.Context(), path, 1<<20)
+		if got, _ := os.ReadFile(path); plimsoll.CodeOf(err) != plimsoll.CodeCorrupt || string(got) != text {
+			t.Errorf("a file of %d other bytes: %v; now it has %d", len(text), err, len(got))
+		}
+	}
+	plain := filepath.Join(directory, "plain.db")
+	o, err := shelf.Own(t.Context(), plain, 1<<20)
+	if err == nil {
+		err = o.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = sealedShelf.Own(t.Context(), plain, 1<<20)
+	if plimsoll.CodeOf(err) != plimsoll.CodeInvalid || !strings.Contains(err.Error(), "but not a shelf") {
+		t.Errorf("a database of another kind: %v", err)
 	}
 }

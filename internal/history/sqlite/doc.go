@@ -11,7 +11,9 @@
 //	page, err := r.Timeline(ctx, history.TimelineQuery{Object: object})
 //
 // Guarantees: those of package history. A commit is on the disk when it returns. All that is read
-// carries a checksum, but for indexes, which SQLite checks as far as it can.
+// carries a checksum: each page of the file, with its indexes (sqlitefile.Kind.PageSums), and each
+// value. So damaged bytes are an error with CodeCorrupt and not a wrong answer. Pages that are
+// still in the log have SQLite's checksums only, which it compares when the log is opened.
 //
 // The events of a Write are one row, a chunk as package ring packs it, with zstd over it. Beside it
 // are an index from each object to its chunks, a row for each life of a job, and three tables of

@@ -48,6 +48,7 @@ CREATE TABLE gap (n INTEGER PRIMARY KEY, value BLOB NOT NULL);
 // taken for a history.
 var kind = sqlitefile.Kind{
 	Noun: "history", Maker: "the historian makes it", Application: 0x506c6d68, Format: 1, Schema: schema,
+	PageSums: true,
 	Begin: func(c *sqlitefile.Conn) error {
 		_, err := c.Exec("INSERT INTO state VALUES (1, ?, ?)", uuid.NewString(), (&state{}).encode())
 		return err //nolint:wrapcheck // it says what was done
