@@ -162,7 +162,7 @@ func TestALossIsFollowedByTheGroupsThatWait(t *testing.T) {
 func TestAStreamOfAManagerEndsWithTheReason(t *testing.T) {
 	off := plimsoll.Errorf(plimsoll.CodeConflict, "the events for resource managers are off")
 	for name, c := range map[string]struct {
-		request pb.FollowRequestEventsRequest
+		request *pb.FollowRequestEventsRequest
 		answer  *pb.Reply
 		down    error
 		code    plimsoll.Code
@@ -176,10 +176,10 @@ func TestAStreamOfAManagerEndsWithTheReason(t *testing.T) {
 			code: plimsoll.CodeUnavailable, has: "follow the events again",
 		},
 		"bad name": {
-			request: pb.FollowRequestEventsRequest{Manager: "a b"}, code: plimsoll.CodeInvalid, has: "manager: ",
+			request: &pb.FollowRequestEventsRequest{Manager: "a b"}, code: plimsoll.CodeInvalid, has: "manager: ",
 		},
 		"bad owner": {
-			request: pb.FollowRequestEventsRequest{Manager: "a", Owner: strings.Repeat("x", 129)},
+			request: &pb.FollowRequestEventsRequest{Manager: "a", Owner: strings.Repeat("x", 129)},
 			code:    plimsoll.CodeInvalid, has: "owner: ",
 		},
 	} {
@@ -187,11 +187,11 @@ func TestAStreamOfAManagerEndsWithTheReason(t *testing.T) {
 			f := newFake()
 			f.down = c.down
 			f.answer = func(*pb.Command) *pb.Reply { return c.answer }
-			if c.request.GetManager() == "" {
-				c.request.Manager = "shim"
+			if c.request == nil {
+				c.request = &pb.FollowRequestEventsRequest{Manager: "shim"}
 			}
 			s := serve(t, Config{}, f)
-			err := ending(t, open(t, s.requestEvents().FollowRequestEvents, &c.request))
+			err := ending(t, open(t, s.requestEvents().FollowRequestEvents, c.request))
 			if plimsoll.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.has) {
 				t.Errorf("%v", err)
 			}
