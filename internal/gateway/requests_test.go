@@ -18,8 +18,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// pollingFake is a fake whose leader answers polls with what a test gives it, in their order, and
-// with nothing beyond that.
+// pollingFake is a fake whose leader answers polls with the given answers, in their order. Behind
+// them it has no events.
 func pollingFake(answers <-chan *pb.PolledRequestEvents) *fake {
 	f := newFake()
 	f.answer = func(*pb.Command) *pb.Reply {
@@ -77,8 +77,8 @@ func (s *served) requestEvents() plimsollv1connect.RequestEventServiceClient {
 	return plimsollv1connect.NewRequestEventServiceClient(s.plain, s.url)
 }
 
-// A stream begins with the events that were kept, then has the groups that wait in the jobs of the
-// owner, and then each further event. Each poll says what was sent before it.
+// A stream begins with the events that were kept. The groups that wait in the jobs of the owner
+// follow, and then each further event. Each poll says what was sent before it.
 func TestAManagerIsSentWhatWasKeptTheGroupsThatWaitAndThenEachEvent(t *testing.T) {
 	answers := make(chan *pb.PolledRequestEvents, 3)
 	f := pollingFake(answers)
@@ -162,7 +162,7 @@ func TestALossIsFollowedByTheGroupsThatWait(t *testing.T) {
 func TestAStreamOfAManagerEndsWithTheReason(t *testing.T) {
 	off := plimsoll.Errorf(plimsoll.CodeConflict, "the events for resource managers are off")
 	for name, c := range map[string]struct {
-		request pb.FollowRequestEventsRequest
+		request *pb.FollowRequestEventsRequest
 		answer  *pb.Reply
 		down    error
 		code    plimsoll.Code
@@ -176,10 +176,10 @@ func TestAStreamOfAManagerEndsWithTheReason(t *testing.T) {
 			code: plimsoll.CodeUnavailable, has: "follow the events again",
 		},
 		"bad name": {
-			request: pb.FollowRequestEventsRequest{Manager: "a b"}, code: plimsoll.CodeInvalid, has: "manager: ",
+			request: &pb.FollowRequestEventsRequest{Manager: "a b"}, code: plimsoll.CodeInvalid, has: "manager: ",
 		},
 		"bad owner": {
-			request: pb.FollowRequestEventsRequest{Manager: "a", Owner: strings.Repeat("x", 129)},
+			request: &pb.FollowRequestEventsRequest{Manager: "a", Owner: strings.Repeat("x", 129)},
 			code:    plimsoll.CodeInvalid, has: "owner: ",
 		},
 	} {
@@ -187,11 +187,11 @@ func TestAStreamOfAManagerEndsWithTheReason(t *testing.T) {
 			f := newFake()
 			f.down = c.down
 			f.answer = func(*pb.Command) *pb.Reply { return c.answer }
-			if c.request.GetManager() == "" {
-				c.request.Manager = "shim"
+			if c.request == nil {
+				c.request = &pb.FollowRequestEventsRequest{Manager: "shim"}
 			}
 			s := serve(t, Config{}, f)
-			err := ending(t, open(t, s.requestEvents().FollowRequestEvents, &c.request))
+			err := ending(t, open(t, s.requestEvents().FollowRequestEvents, c.request))
 			if plimsoll.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.has) {
 				t.Errorf("%v", err)
 			}
