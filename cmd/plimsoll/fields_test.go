@@ -72,8 +72,10 @@ func TestEveryFieldIsShown(t *testing.T) {
 	t.Run("request news", shows(func(n *client.RequestNews) any { return requestViews(n) }, fill.Options{},
 		map[string]string{
 			"Store": "the command acknowledges by it", "WaitingEnd": "the lines before it are printed",
-			"Events[].RequestEvent.Event.Type": "it is always REQUEST", "Events[].RequestEvent.Event.Change": "it is always NONE",
-			"Events[].RequestEvent.Event.Detail": "it is always DETAILS_NONE", "Waiting[].Group.Wait.Known": "the reason has it",
+			"Events[].RequestEvent.Event.Type":   "it is always REQUEST",
+			"Events[].RequestEvent.Event.Change": "it is always NONE",
+			"Events[].RequestEvent.Event.Detail": "it is always DETAILS_NONE",
+			"Waiting[].Group.Wait.Known":         "the reason has it",
 		}))
 	t.Run("event", shows(func(r *client.EventRecord) any { return viewEvent(r) }, fill.Options{}, nil))
 }

@@ -54,7 +54,7 @@ func tells(job string, cause plimsoll.RequestCause) func(*client.RequestNews) bo
 }
 
 // A resource manager is sent again by its next stream what it has not acknowledged. After a change
-// of the leader it learns that it may have missed something, and what waits now, on the same call.
+// of the leader it learns of a loss, and is sent the groups that wait now, on the same call.
 func TestAResourceManagerKnowsTheTruthAfterABreakAndAfterAnotherLeader(t *testing.T) {
 	cfg := dev.Config{Data: t.TempDir(), Listen: "unix:" + filepath.Join(shortDir(t), "s")}
 	d, stop := start(t, cfg)

@@ -18,8 +18,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// pollingFake is a fake whose leader answers polls with what a test gives it, in their order, and
-// with nothing beyond that.
+// pollingFake is a fake whose leader answers polls with the given answers, in their order. Behind
+// them it has no events.
 func pollingFake(answers <-chan *pb.PolledRequestEvents) *fake {
 	f := newFake()
 	f.answer = func(*pb.Command) *pb.Reply {
@@ -77,8 +77,8 @@ func (s *served) requestEvents() plimsollv1connect.RequestEventServiceClient {
 	return plimsollv1connect.NewRequestEventServiceClient(s.plain, s.url)
 }
 
-// A stream begins with the events that were kept, then has the groups that wait in the jobs of the
-// owner, and then each further event. Each poll says what was sent before it.
+// A stream begins with the events that were kept. The groups that wait in the jobs of the owner
+// follow, and then each further event. Each poll says what was sent before it.
 func TestAManagerIsSentWhatWasKeptTheGroupsThatWaitAndThenEachEvent(t *testing.T) {
 	answers := make(chan *pb.PolledRequestEvents, 3)
 	f := pollingFake(answers)
