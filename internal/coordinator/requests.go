@@ -291,6 +291,7 @@ type keptRequests struct {
 	lost   uint64 // events in front of these that were dropped
 	first  uint64 // number of the first of events
 	events []keptRequest
+	more   bool // further ones are kept behind these
 }
 
 // behind returns a copy of the kept events behind one, as many as fit in an answer.
@@ -304,12 +305,14 @@ func (m *manager) behind(after uint64) *keptRequests {
 	for ; n < len(rest) && (n == 0 || bytes+rest[n].bytes <= polledBytes); n++ {
 		bytes += rest[n].bytes
 	}
-	k.events = append(k.events, rest[:n]...)
+	k.events, k.more = append(k.events, rest[:n]...), n < len(rest)
 	return k
 }
 
 func (k *keptRequests) reply() *pb.Reply {
-	m := &pb.PolledRequestEvents{Store: k.store, Lost: k.lost, Events: make([]*pb.RequestEvent, len(k.events))}
+	m := &pb.PolledRequestEvents{
+		Store: k.store, Lost: k.lost, More: k.more, Events: make([]*pb.RequestEvent, len(k.events)),
+	}
 	for i := range k.events {
 		e := &k.events[i]
 		m.Events[i] = wire.RequestEventToProto(&e.RequestEvent)

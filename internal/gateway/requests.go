@@ -18,9 +18,9 @@ const (
 	// pollTimeout bounds the wait for the answer to a poll, which the leader gives after 5 s at
 	// most.
 	pollTimeout = 15 * time.Second
-	// manyRequests is the number of events in a message behind which the next is sent without a
-	// pause: more of them may wait at the leader.
-	manyRequests = 64
+	// firstAnswers bounds the answers with kept events that a stream is sent before the groups that
+	// wait. The leader keeps as many as fit in 16.
+	firstAnswers = 32
 	// waitingPause is the least time between two times at which a stream is sent the groups that
 	// wait: to read them costs the gateway a look at each live job of the owner.
 	waitingPause = 10 * time.Second
@@ -100,6 +100,9 @@ type requestFollow struct {
 // run sends the events until the stream ends.
 func (f *requestFollow) run(ctx context.Context) error {
 	reply, err := f.step(ctx, true)
+	for n := 0; err == nil && reply.GetPollRequestEvents().GetMore() && n < firstAnswers; n++ {
+		reply, err = f.step(ctx, false)
+	}
 	if err != nil {
 		return err
 	}
@@ -115,7 +118,7 @@ func (f *requestFollow) run(ctx context.Context) error {
 		if err == nil && f.owed && time.Since(f.surveyed) >= waitingPause {
 			err = f.survey(ctx, f.g.replica.Latest())
 		}
-		if err == nil && len(reply.GetPollRequestEvents().GetEvents()) < manyRequests {
+		if err == nil && !reply.GetPollRequestEvents().GetMore() {
 			err = pause(ctx, watchPause)
 		}
 		if err != nil {
