@@ -70,8 +70,8 @@ func newMetrics(into prometheus.Registerer) *metrics {
 			collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 		into = m.registry
 	}
-	into.MustRegister(m.up, m.registered, m.bytes, m.foldBytes, m.behind, m.behindSeconds, m.events, m.gaps, m.lost, m.writeErrors,
-		m.unknownJobs, m.unexpected, m.calls, m.refused)
+	into.MustRegister(m.up, m.registered, m.bytes, m.foldBytes, m.behind, m.behindSeconds, m.events, m.gaps, m.lost,
+		m.writeErrors, m.unknownJobs, m.unexpected, m.calls, m.refused)
 	return m
 }
 
