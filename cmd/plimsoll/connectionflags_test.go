@@ -11,8 +11,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/gateway"
 )
 
-// The flags bound the streams of events of a gateway. What cannot be is refused with the flag's
-// name.
+// The flags bound the streams of events of a gateway. An impossible number is refused with the
+// flag's name.
 func TestFlagsBoundTheStreamsOfEvents(t *testing.T) {
 	for _, c := range []struct {
 		flags     connectionFlags

@@ -109,8 +109,8 @@ func (a *away) history() client.HistoryStatus {
 	return status
 }
 
-// TestAHistorianThatWasAwayLacksNothing: a ring of 20 events wraps many times while the historian is
-// stopped. When it is back it has each event, and the ring is small again.
+// TestAHistorianThatWasAwayLacksNothing: a ring of 20 events wraps many times while the historian
+// is stopped. When it is back it has each event, and the ring is small again.
 func TestAHistorianThatWasAwayLacksNothing(t *testing.T) {
 	t.Parallel()
 	a := newAway(t)
@@ -131,7 +131,8 @@ func TestAHistorianThatWasAwayLacksNothing(t *testing.T) {
 	next := a.caughtUp()
 	status := a.history()
 	if len(status.Gaps) > 0 || status.Next != next || status.Events != next {
-		t.Errorf("the history has %d events up to %d of %d, and the gaps %+v", status.Events, status.Next, next, status.Gaps)
+		t.Errorf("the history has %d events up to %d of %d, and the gaps %+v",
+			status.Events, status.Next, next, status.Gaps)
 	}
 	eventually(t, "wait until the ring is small again", func() error {
 		if all := a.registered(); all.Next-all.Lowest > 30 {
@@ -170,7 +171,8 @@ func TestAHistorianThatWasAwayForTooLongIsToldWhatItMissed(t *testing.T) {
 		t.Errorf("the history has %d events up to %d of %d, and the gaps %+v; want one from %d to %d",
 			status.Events, status.Next, next, status.Gaps, stopped, lowest)
 	}
-	if n := metric(t, "http://"+a.coordinator, "plimsoll_coordinator_events_unread_total"); n != float64(lowest-stopped) {
+	counted := metric(t, "http://"+a.coordinator, "plimsoll_coordinator_events_unread_total")
+	if n := counted; n != float64(lowest-stopped) {
 		t.Errorf("%v events are counted as unread, want %d", n, lowest-stopped)
 	}
 }

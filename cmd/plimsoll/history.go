@@ -227,7 +227,7 @@ func (cmd *historyStatusCmd) Run(ctx context.Context, a *app) error {
 			[2]string{"size", humanAmount(plimsoll.Disk, s.Bytes)},
 			[2]string{"next event", fmt.Sprint(s.Next)},
 			[2]string{"instance", s.InstanceUUID},
-			[2]string{"registered as", registeredAs(&s)},
+			[2]string{"registered", registeredAs(&s)},
 		)
 		if s.Registered != nil && len(s.Registered.Historians) > 0 {
 			o.printf("\n")

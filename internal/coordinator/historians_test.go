@@ -87,7 +87,7 @@ func TestEventsAreHeldBackForAHistorian(t *testing.T) {
 }
 
 // Beyond the bound in bytes the oldest events go although the historian lacks them, and the leader
-// counts each of them. What is left is no more than the bound.
+// counts each of them. The others are within the bound.
 func TestEventsBeyondTheHeldBytesGoAndAreCounted(t *testing.T) {
 	l := lead(t, Config{}, openStore(t, vfs.NewMem(), store.Limits{}))
 	defer l.stop()

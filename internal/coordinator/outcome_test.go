@@ -33,7 +33,8 @@ func withToken(table *commandTable, cmd *pb.Command, token string) bool {
 }
 
 // Every command of users can be repeated: its request has a token, which the leader reads. A dry
-// run of policies changes nothing and leaves no outcome.
+// run of policies changes nothing and leaves no outcome. A report of a historian has none either: a
+// repetition has the same effect, and an outcome for each would cost more than the report.
 func TestEveryUserCommandCarriesAToken(t *testing.T) {
 	table := newCommandTable()
 	for _, cmd := range good() {
@@ -41,7 +42,7 @@ func TestEveryUserCommandCarriesAToken(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if row.inquire != nil || row.ofAgents {
+		if row.inquire != nil || row.ofAgents || row.name == "report_historian" {
 			continue
 		}
 		none, err := table.repetitionOf(cmd)

@@ -240,8 +240,8 @@ func TestNoGoroutineIsLeftOfAThousandSlowClients(t *testing.T) {
 	})
 }
 
-// slowClient asks for all history over one connection after the other, as one of the three kinds,
-// until the gateway has cut it or it has had enough.
+// slowClient is a client of one of the three kinds. It asks for all history over three connections,
+// one after the other.
 func slowClient(t *testing.T, network *faultnet.Pipes, kind int) {
 	for range 3 {
 		c, err := network.Dial(t.Context())

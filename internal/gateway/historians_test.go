@@ -17,13 +17,14 @@ import (
 func TestHistorians(t *testing.T) {
 	f := cluster()
 	s := serve(t, Config{}, f)
-	if got := must(t, s.events.ListHistorians, &pb.ListHistoriansRequest{}).GetRegistered(); len(got.GetHistorians()) > 0 {
-		t.Errorf("without a record, registered are %v", got)
+	all := must(t, s.events.ListHistorians, &pb.ListHistoriansRequest{}).GetRegistered()
+	if len(all.GetHistorians()) > 0 {
+		t.Errorf("without a record, registered are %v", all)
 	}
 	h := plimsoll.Historian{Name: "h", InstanceUUID: "i", Next: 7, Heard: 8}
 	f.put(wire.Mutation{Kind: wire.KindHistorian, Key: "h", Value: wire.AppendHistorian(nil, &h)})
 	f.emit(plimsoll.Event{Object: "a"}, plimsoll.Event{Object: "b"})
-	all := must(t, s.events.ListHistorians, &pb.ListHistoriansRequest{}).GetRegistered()
+	all = must(t, s.events.ListHistorians, &pb.ListHistoriansRequest{}).GetRegistered()
 	if len(all.GetHistorians()) != 1 || wire.HistorianFromProto(all.GetHistorians()[0]) != h ||
 		all.GetNext() != f.tables.Snapshot().Events().Next() || all.GetLowestId() >= all.GetNext() ||
 		all.GetInstanceUuid() != f.tables.Snapshot().InstanceUUID() {

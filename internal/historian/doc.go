@@ -19,7 +19,8 @@
 //     The same holds for a history that begins late, and for a store that was replaced.
 //   - While the history cannot be written nothing is taken in, and that is said: in the log, by
 //     /healthz, and by the metric plimsoll_historian_up. The gateways hold the events back
-//     meanwhile, up to a bound: it registers, and reports the position that is on the disk. Questions are still answered, as far as the file can be read.
+//     meanwhile, up to a bound: it registers, and reports the position that is on the disk.
+//     Questions are still answered, as far as the file can be read.
 //   - An event is answered for within a second of its commit, unless more come than can be
 //     written.
 //   - The uid, owner and labels of a job are in its first event. A job that an older version took

@@ -59,8 +59,8 @@ func (h *Historian) report(ctx context.Context, at history.Position) error {
 	})
 }
 
-// unanswered reports whether an error leaves open how the leader would answer. Who was registered
-// before is so still.
+// unanswered reports whether an error leaves open how the leader would answer. A historian that was
+// registered before is so still.
 func unanswered(err error) bool {
 	switch plimsoll.CodeOf(err) {
 	case plimsoll.CodeUnavailable, plimsoll.CodeDeadline, plimsoll.CodeOutcomeUnknown, plimsoll.CodeCanceled:

@@ -60,7 +60,7 @@ func TestAHistorianReportsHowFarItHasCome(t *testing.T) {
 	})
 }
 
-// What is not on the disk is not reported: the gateways would drop it.
+// Events that are not on the disk are not reported: the gateways would drop them.
 func TestAPositionIsReportedOnceItIsOnTheDisk(t *testing.T) {
 	testrun.Bubble(t, func(t *testing.T) {
 		c := newCell(t)
@@ -113,8 +113,8 @@ func TestARefusedHistorianSaysSo(t *testing.T) {
 	})
 }
 
-// A gateway that is away for a while does not end the registration, and the next report tells how
-// far the historian has come by then.
+// A gateway that is away for a while does not end the registration. The next report tells how far
+// the historian has come by then.
 func TestAnAbsentGatewayDoesNotEndTheRegistration(t *testing.T) {
 	testrun.Bubble(t, func(t *testing.T) {
 		c := newCell(t)

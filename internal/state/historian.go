@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// reportPause is the least time between two kept reports of a historian, in ns. A report between
-	// them is answered and not kept: the next one says more.
+	// reportPause is the least time between two kept reports of a historian, in ns. A report
+	// between them is answered and not kept: the next one says more.
 	reportPause = int64(2 * time.Second)
 	// sameReportPause is the least time between two kept reports that say the same, in ns.
 	sameReportPause = int64(time.Minute)
