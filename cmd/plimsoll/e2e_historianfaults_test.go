@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/plimsoll-dev/plimsoll/client"
+	"github.com/plimsoll-dev/plimsoll/internal/history/sqlite"
 	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
@@ -191,6 +192,13 @@ func TestADamagedHistory(t *testing.T) {
 	c.work()
 	c.whole()
 	c.running["historian"].stop()
+	w, err := sqlite.OpenWriter(t.Context(), c.file())
+	if err == nil {
+		err = w.Close() // as the last one that has the file open, it moves the log into it
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	good, err := os.ReadFile(c.file())
 	if err != nil {
 		t.Fatal(err)
