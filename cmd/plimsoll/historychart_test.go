@@ -9,8 +9,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/client"
 )
 
-// chartEvents are the events of a job with a task that succeeds, one that is tried again on another
-// node, one that is given up while it waits, one that waits and one that runs.
+// chartEvents are the events of a job with five tasks. One succeeds, one is tried again on another
+// node, and one is given up while it waits. One waits, and one runs.
 func chartEvents(start time.Time) (events []client.HistoryEvent) {
 	add := func(after time.Duration, e plimsoll.Event) {
 		e.Time = start.Add(after).UnixNano()
@@ -18,7 +18,9 @@ func chartEvents(start time.Time) (events []client.HistoryEvent) {
 			InstanceUUID: "one", EventRecord: client.EventRecord{ID: uint64(len(events)), Event: e},
 		})
 	}
-	app := func(after time.Duration, change plimsoll.ChangeType, detail plimsoll.ChangeDetail, task int, message string) {
+	app := func(
+		after time.Duration, change plimsoll.ChangeType, detail plimsoll.ChangeDetail, task int, message string,
+	) {
 		add(after, plimsoll.Event{
 			Type: plimsoll.EventApp, Change: change, Detail: detail, Object: "etl", Message: message,
 			Reference: fmt.Sprint("etl.map.", task),

@@ -121,7 +121,7 @@ func TestTheEventsOfAnApplicationAreThoseThatTheDesignCounts(t *testing.T) {
 			t.Errorf("there are %d %s; want %d", counts[row], row, want)
 		}
 	}
-	want := "[ADD DETAILS_NONE SET APP_NEW ADD APP_REQUEST SET APP_ACCEPTED ADD APP_ALLOC SET APP_STARTING " +
+	want := "[ADD DETAILS_NONE SET APP_NEW ADD APP_REQUEST SET APP_ACCEPTED SET APP_STARTING ADD APP_ALLOC " +
 		"SET APP_RUNNING REMOVE ALLOC_CANCEL REMOVE APP_REQUEST SET APP_COMPLETING SET APP_COMPLETED]"
 	if got := fmt.Sprint(order); got != want {
 		t.Errorf("the order is\n%s\nnot\n%s", got, want)

@@ -49,7 +49,8 @@ func FuzzPlainQuestions(f *testing.F) {
 	}
 	statuses := []int{http.StatusOK, http.StatusBadRequest, http.StatusNotFound, http.StatusTooManyRequests}
 	f.Fuzz(func(t *testing.T, path byte, query string) {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, historian.PlainRoot+paths[int(path)%len(paths)], nil)
+		name := historian.PlainRoot + paths[int(path)%len(paths)]
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, name, nil)
 		r.URL.RawQuery = query
 		w := httptest.NewRecorder()
 		fault = nil

@@ -48,7 +48,7 @@ type Column struct {
 
 // Writer writes a file.
 type Writer struct {
-	to      *parquet.Writer
+	to      *parquet.GenericWriter[any]
 	columns []Column
 	row     []parquet.Value
 	rows    int // of the row group that is being made
@@ -101,7 +101,9 @@ func NewWriter(to io.Writer, columns []Column) (*Writer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("begin a Parquet file: %w", err)
 	}
-	return &Writer{to: parquet.NewWriter(to, config), columns: columns, row: make([]parquet.Value, len(columns))}, nil
+	return &Writer{
+		to: parquet.NewGenericWriter[any](to, config), columns: columns, row: make([]parquet.Value, len(columns)),
+	}, nil
 }
 
 // Write adds a row: one value for each column, of its type.

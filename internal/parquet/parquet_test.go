@@ -72,7 +72,7 @@ func compare(file []byte, rows int) error {
 		return err
 	}
 	r := format.NewGenericReader[row](f)
-	defer r.Close()
+	defer r.Close() //nolint:errcheck // it was only read
 	if r.NumRows() != int64(rows) {
 		return fmt.Errorf("it has %d rows", r.NumRows())
 	}

@@ -214,7 +214,8 @@ func TestOneObjectHasAsManyEventsAsHappened(t *testing.T) {
 	events := make([]plimsoll.Event, 50)
 	for i := range events {
 		events[i] = plimsoll.Event{
-			Type: plimsoll.EventApp, Change: plimsoll.ChangeSet, Detail: plimsoll.ChangeDetail(i), Time: 7, Object: "app",
+			Type: plimsoll.EventApp, Change: plimsoll.ChangeSet, Detail: plimsoll.ChangeDetail(i), Time: 7,
+			Object: "app",
 		}
 	}
 	r := New(len(events))
