@@ -155,7 +155,7 @@ func (c *Coordinator) enter(ctx context.Context, st store.Store, epoch uint64) (
 		store: st, metrics: c.metrics, commands: c.commands,
 		inbox:    newInbox(c.cfg.MaxInbox, c.cfg.MaxInboxBytes),
 		revision: l.revision, events: l.events, nextEvent: l.nextEvent, ids: l.ids, newIDs: l.newIDs,
-		eventSettings: l.state.EventSettings(),
+		eventSettings: l.state.EventSettings(), counts: l.counts,
 	}
 	t.workers, t.questions = c.cfg.Workers, newQuestions(c.cfg.MaxQuestions, t.inbox.notify, c.metrics)
 	t.source, err = replica.NewSource(replica.SourceConfig{

@@ -72,7 +72,7 @@ func (f *filter) known(version uint32) *filter {
 			out.kinds[kind] = kind > 0
 		}
 	}
-	out.kinds[wire.KindEventSettings], out.kinds[wire.KindEventIDs] = false, false
+	out.kinds[wire.KindEventSettings], out.kinds[wire.KindEventIDs], out.kinds[wire.KindCounts] = false, false, false
 	if version < archiveProtocol {
 		out.kinds[wire.KindArchive] = false
 	}

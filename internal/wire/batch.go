@@ -19,10 +19,11 @@ const (
 	KindEventIDs    Kind = 11 // key: empty; there is one
 
 	KindEventSettings Kind = 12 // key: empty; there is one
+	KindCounts        Kind = 13 // key: empty; there is one
 )
 
 // NumKinds is one more than the highest kind.
-const NumKinds = 13
+const NumKinds = 14
 
 // Mutation is a put or delete of one encoded record.
 type Mutation struct {

@@ -3473,6 +3473,69 @@ func (x *EventSettings) GetGiven() []string {
 	return nil
 }
 
+// How many jobs ran and how many tasks held resources of nodes in the last day. Each list has an
+// element for each sample, which is taken at the beginning of a minute and holds until the next.
+type Counts struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Minutes since the sample before; since the epoch of Unix for the first.
+	Minutes       []int64 `protobuf:"varint,1,rep,packed,name=minutes,proto3" json:"minutes,omitempty"`
+	Jobs          []int32 `protobuf:"varint,2,rep,packed,name=jobs,proto3" json:"jobs,omitempty"`
+	Tasks         []int32 `protobuf:"varint,3,rep,packed,name=tasks,proto3" json:"tasks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Counts) Reset() {
+	*x = Counts{}
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Counts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Counts) ProtoMessage() {}
+
+func (x *Counts) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Counts.ProtoReflect.Descriptor instead.
+func (*Counts) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *Counts) GetMinutes() []int64 {
+	if x != nil {
+		return x.Minutes
+	}
+	return nil
+}
+
+func (x *Counts) GetJobs() []int32 {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+func (x *Counts) GetTasks() []int32 {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
 // Progress of the archive, as of a revision.
 type ArchiveStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3489,7 +3552,7 @@ type ArchiveStatus struct {
 
 func (x *ArchiveStatus) Reset() {
 	*x = ArchiveStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[29]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3501,7 +3564,7 @@ func (x *ArchiveStatus) String() string {
 func (*ArchiveStatus) ProtoMessage() {}
 
 func (x *ArchiveStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[29]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3514,7 +3577,7 @@ func (x *ArchiveStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveStatus.ProtoReflect.Descriptor instead.
 func (*ArchiveStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{29}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ArchiveStatus) GetMode() ArchiveMode {
@@ -3560,7 +3623,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[30]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3572,7 +3635,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[30]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3585,7 +3648,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{30}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *NodeStatus) GetId() string {
@@ -3641,7 +3704,7 @@ type QueueConfig struct {
 
 func (x *QueueConfig) Reset() {
 	*x = QueueConfig{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[31]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3653,7 +3716,7 @@ func (x *QueueConfig) String() string {
 func (*QueueConfig) ProtoMessage() {}
 
 func (x *QueueConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[31]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3666,7 +3729,7 @@ func (x *QueueConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueConfig.ProtoReflect.Descriptor instead.
 func (*QueueConfig) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{31}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *QueueConfig) GetName() string {
@@ -3759,7 +3822,7 @@ type QueueStatus struct {
 
 func (x *QueueStatus) Reset() {
 	*x = QueueStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[32]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3771,7 +3834,7 @@ func (x *QueueStatus) String() string {
 func (*QueueStatus) ProtoMessage() {}
 
 func (x *QueueStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[32]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3784,7 +3847,7 @@ func (x *QueueStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatus.ProtoReflect.Descriptor instead.
 func (*QueueStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{32}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *QueueStatus) GetPath() string {
@@ -3903,7 +3966,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[33]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3915,7 +3978,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[33]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3928,7 +3991,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{33}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Event) GetType() int32 {
@@ -4004,7 +4067,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[34]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4016,7 +4079,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[34]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4029,7 +4092,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{34}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Error) GetCode() string {
@@ -4340,7 +4403,11 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x12rest_response_size\x18\x05 \x01(\rR\x10restResponseSize\x124\n" +
 	"\x16request_events_enabled\x18\x06 \x01(\bR\x14requestEventsEnabled\x124\n" +
 	"\x16request_store_capacity\x18\a \x01(\rR\x14requestStoreCapacity\x12\x14\n" +
-	"\x05given\x18\b \x03(\tR\x05given\"\x83\x01\n" +
+	"\x05given\x18\b \x03(\tR\x05given\"L\n" +
+	"\x06Counts\x12\x18\n" +
+	"\aminutes\x18\x01 \x03(\x03R\aminutes\x12\x12\n" +
+	"\x04jobs\x18\x02 \x03(\x05R\x04jobs\x12\x14\n" +
+	"\x05tasks\x18\x03 \x03(\x05R\x05tasks\"\x83\x01\n" +
 	"\rArchiveStatus\x12,\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x18.plimsoll.v1.ArchiveModeR\x04mode\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x1a\n" +
@@ -4509,7 +4576,7 @@ func file_plimsoll_v1_objects_proto_rawDescGZIP() []byte {
 }
 
 var file_plimsoll_v1_objects_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
-var file_plimsoll_v1_objects_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_plimsoll_v1_objects_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_plimsoll_v1_objects_proto_goTypes = []any{
 	(JobState)(0),         // 0: plimsoll.v1.JobState
 	(RetryKind)(0),        // 1: plimsoll.v1.RetryKind
@@ -4551,50 +4618,51 @@ var file_plimsoll_v1_objects_proto_goTypes = []any{
 	(*Node)(nil),          // 37: plimsoll.v1.Node
 	(*EventIDs)(nil),      // 38: plimsoll.v1.EventIDs
 	(*EventSettings)(nil), // 39: plimsoll.v1.EventSettings
-	(*ArchiveStatus)(nil), // 40: plimsoll.v1.ArchiveStatus
-	(*NodeStatus)(nil),    // 41: plimsoll.v1.NodeStatus
-	(*QueueConfig)(nil),   // 42: plimsoll.v1.QueueConfig
-	(*QueueStatus)(nil),   // 43: plimsoll.v1.QueueStatus
-	(*Event)(nil),         // 44: plimsoll.v1.Event
-	(*Error)(nil),         // 45: plimsoll.v1.Error
-	nil,                   // 46: plimsoll.v1.Resources.AmountsEntry
-	nil,                   // 47: plimsoll.v1.PlatformRange.MinEntry
-	nil,                   // 48: plimsoll.v1.PlatformRange.MaxEntry
-	nil,                   // 49: plimsoll.v1.Constraints.TraitsEntry
-	nil,                   // 50: plimsoll.v1.Constraints.ClassEntry
-	nil,                   // 51: plimsoll.v1.GroupSpec.EnvEntry
-	nil,                   // 52: plimsoll.v1.JobSpec.LabelsEntry
-	nil,                   // 53: plimsoll.v1.NodeFacts.TraitsEntry
-	nil,                   // 54: plimsoll.v1.NodeFacts.NetworksEntry
-	nil,                   // 55: plimsoll.v1.NodeFacts.ReserveEntry
-	nil,                   // 56: plimsoll.v1.NodeFacts.OverprovisionEntry
-	nil,                   // 57: plimsoll.v1.Node.AttributesEntry
+	(*Counts)(nil),        // 40: plimsoll.v1.Counts
+	(*ArchiveStatus)(nil), // 41: plimsoll.v1.ArchiveStatus
+	(*NodeStatus)(nil),    // 42: plimsoll.v1.NodeStatus
+	(*QueueConfig)(nil),   // 43: plimsoll.v1.QueueConfig
+	(*QueueStatus)(nil),   // 44: plimsoll.v1.QueueStatus
+	(*Event)(nil),         // 45: plimsoll.v1.Event
+	(*Error)(nil),         // 46: plimsoll.v1.Error
+	nil,                   // 47: plimsoll.v1.Resources.AmountsEntry
+	nil,                   // 48: plimsoll.v1.PlatformRange.MinEntry
+	nil,                   // 49: plimsoll.v1.PlatformRange.MaxEntry
+	nil,                   // 50: plimsoll.v1.Constraints.TraitsEntry
+	nil,                   // 51: plimsoll.v1.Constraints.ClassEntry
+	nil,                   // 52: plimsoll.v1.GroupSpec.EnvEntry
+	nil,                   // 53: plimsoll.v1.JobSpec.LabelsEntry
+	nil,                   // 54: plimsoll.v1.NodeFacts.TraitsEntry
+	nil,                   // 55: plimsoll.v1.NodeFacts.NetworksEntry
+	nil,                   // 56: plimsoll.v1.NodeFacts.ReserveEntry
+	nil,                   // 57: plimsoll.v1.NodeFacts.OverprovisionEntry
+	nil,                   // 58: plimsoll.v1.Node.AttributesEntry
 }
 var file_plimsoll_v1_objects_proto_depIdxs = []int32{
-	46, // 0: plimsoll.v1.Resources.amounts:type_name -> plimsoll.v1.Resources.AmountsEntry
+	47, // 0: plimsoll.v1.Resources.amounts:type_name -> plimsoll.v1.Resources.AmountsEntry
 	1,  // 1: plimsoll.v1.RetryPolicy.kind:type_name -> plimsoll.v1.RetryKind
-	47, // 2: plimsoll.v1.PlatformRange.min:type_name -> plimsoll.v1.PlatformRange.MinEntry
-	48, // 3: plimsoll.v1.PlatformRange.max:type_name -> plimsoll.v1.PlatformRange.MaxEntry
-	49, // 4: plimsoll.v1.Constraints.traits:type_name -> plimsoll.v1.Constraints.TraitsEntry
+	48, // 2: plimsoll.v1.PlatformRange.min:type_name -> plimsoll.v1.PlatformRange.MinEntry
+	49, // 3: plimsoll.v1.PlatformRange.max:type_name -> plimsoll.v1.PlatformRange.MaxEntry
+	50, // 4: plimsoll.v1.Constraints.traits:type_name -> plimsoll.v1.Constraints.TraitsEntry
 	17, // 5: plimsoll.v1.Constraints.networks:type_name -> plimsoll.v1.NetworkChoice
 	14, // 6: plimsoll.v1.Constraints.platform:type_name -> plimsoll.v1.PlatformRange
 	15, // 7: plimsoll.v1.Constraints.near:type_name -> plimsoll.v1.Selector
 	15, // 8: plimsoll.v1.Constraints.far:type_name -> plimsoll.v1.Selector
 	16, // 9: plimsoll.v1.Constraints.spread:type_name -> plimsoll.v1.Spread
 	7,  // 10: plimsoll.v1.Constraints.reservoir:type_name -> plimsoll.v1.ReservoirUse
-	50, // 11: plimsoll.v1.Constraints.class:type_name -> plimsoll.v1.Constraints.ClassEntry
+	51, // 11: plimsoll.v1.Constraints.class:type_name -> plimsoll.v1.Constraints.ClassEntry
 	15, // 12: plimsoll.v1.Preferences.near:type_name -> plimsoll.v1.Selector
 	15, // 13: plimsoll.v1.Preferences.far:type_name -> plimsoll.v1.Selector
 	16, // 14: plimsoll.v1.Preferences.spread:type_name -> plimsoll.v1.Spread
 	8,  // 15: plimsoll.v1.Preferences.strategy:type_name -> plimsoll.v1.Strategy
-	51, // 16: plimsoll.v1.GroupSpec.env:type_name -> plimsoll.v1.GroupSpec.EnvEntry
+	52, // 16: plimsoll.v1.GroupSpec.env:type_name -> plimsoll.v1.GroupSpec.EnvEntry
 	11, // 17: plimsoll.v1.GroupSpec.resources:type_name -> plimsoll.v1.Resources
 	12, // 18: plimsoll.v1.GroupSpec.retry:type_name -> plimsoll.v1.RetryPolicy
 	18, // 19: plimsoll.v1.GroupSpec.constraints:type_name -> plimsoll.v1.Constraints
 	19, // 20: plimsoll.v1.GroupSpec.preferences:type_name -> plimsoll.v1.Preferences
 	6,  // 21: plimsoll.v1.GroupSpec.class:type_name -> plimsoll.v1.Class
 	22, // 22: plimsoll.v1.OutputSummary.refusals:type_name -> plimsoll.v1.OutputRefusal
-	52, // 23: plimsoll.v1.JobSpec.labels:type_name -> plimsoll.v1.JobSpec.LabelsEntry
+	53, // 23: plimsoll.v1.JobSpec.labels:type_name -> plimsoll.v1.JobSpec.LabelsEntry
 	20, // 24: plimsoll.v1.JobSpec.groups:type_name -> plimsoll.v1.GroupSpec
 	25, // 25: plimsoll.v1.GroupStatus.counts:type_name -> plimsoll.v1.TaskCounts
 	2,  // 26: plimsoll.v1.GroupStatus.wait_code:type_name -> plimsoll.v1.WaitCode
@@ -4610,12 +4678,12 @@ var file_plimsoll_v1_objects_proto_depIdxs = []int32{
 	32, // 36: plimsoll.v1.Task.earlier:type_name -> plimsoll.v1.NodeAttempts
 	31, // 37: plimsoll.v1.Task.attempts:type_name -> plimsoll.v1.Attempt
 	4,  // 38: plimsoll.v1.Attempt.result:type_name -> plimsoll.v1.TaskResult
-	53, // 39: plimsoll.v1.NodeFacts.traits:type_name -> plimsoll.v1.NodeFacts.TraitsEntry
-	54, // 40: plimsoll.v1.NodeFacts.networks:type_name -> plimsoll.v1.NodeFacts.NetworksEntry
-	55, // 41: plimsoll.v1.NodeFacts.reserve:type_name -> plimsoll.v1.NodeFacts.ReserveEntry
-	56, // 42: plimsoll.v1.NodeFacts.overprovision:type_name -> plimsoll.v1.NodeFacts.OverprovisionEntry
+	54, // 39: plimsoll.v1.NodeFacts.traits:type_name -> plimsoll.v1.NodeFacts.TraitsEntry
+	55, // 40: plimsoll.v1.NodeFacts.networks:type_name -> plimsoll.v1.NodeFacts.NetworksEntry
+	56, // 41: plimsoll.v1.NodeFacts.reserve:type_name -> plimsoll.v1.NodeFacts.ReserveEntry
+	57, // 42: plimsoll.v1.NodeFacts.overprovision:type_name -> plimsoll.v1.NodeFacts.OverprovisionEntry
 	11, // 43: plimsoll.v1.Node.capacity:type_name -> plimsoll.v1.Resources
-	57, // 44: plimsoll.v1.Node.attributes:type_name -> plimsoll.v1.Node.AttributesEntry
+	58, // 44: plimsoll.v1.Node.attributes:type_name -> plimsoll.v1.Node.AttributesEntry
 	5,  // 45: plimsoll.v1.Node.mode:type_name -> plimsoll.v1.NodeMode
 	33, // 46: plimsoll.v1.Node.facts:type_name -> plimsoll.v1.NodeFacts
 	34, // 47: plimsoll.v1.Node.gate:type_name -> plimsoll.v1.NodeGate
@@ -4625,7 +4693,7 @@ var file_plimsoll_v1_objects_proto_depIdxs = []int32{
 	11, // 51: plimsoll.v1.NodeStatus.allocated:type_name -> plimsoll.v1.Resources
 	11, // 52: plimsoll.v1.QueueConfig.guaranteed:type_name -> plimsoll.v1.Resources
 	11, // 53: plimsoll.v1.QueueConfig.max:type_name -> plimsoll.v1.Resources
-	42, // 54: plimsoll.v1.QueueConfig.queues:type_name -> plimsoll.v1.QueueConfig
+	43, // 54: plimsoll.v1.QueueConfig.queues:type_name -> plimsoll.v1.QueueConfig
 	11, // 55: plimsoll.v1.QueueStatus.guaranteed:type_name -> plimsoll.v1.Resources
 	11, // 56: plimsoll.v1.QueueStatus.max:type_name -> plimsoll.v1.Resources
 	11, // 57: plimsoll.v1.QueueStatus.allocated:type_name -> plimsoll.v1.Resources
@@ -4651,7 +4719,7 @@ func file_plimsoll_v1_objects_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_objects_proto_rawDesc), len(file_plimsoll_v1_objects_proto_rawDesc)),
 			NumEnums:      11,
-			NumMessages:   47,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
