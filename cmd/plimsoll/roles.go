@@ -192,6 +192,7 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 		QOS: qos, Users: users, Logs: node.logs,
 	}
 	cfg.Gateway.MaxConnections, cfg.Gateway.Version = cmd.MaxConnections, buildVersion().Version
+	cfg.Gateway.EventStates = cmd.WSEventState
 	cfg.Coordinator.State.Chain, cfg.Coordinator.State.EvictedFor = chosen.Chain, int64(chosen.EvictedFor)
 	if err := cmd.apply(&cfg.Coordinator.State); err != nil {
 		return err
@@ -387,7 +388,7 @@ func (cmd *gatewayCmd) Run(ctx context.Context, a *app) error {
 	cfg := gateway.Config{
 		ID: cmd.ID, Listen: cmd.Listen, Hosts: cmd.Host, Insecure: cmd.Insecure, Events: dev.GatewayEvents(log),
 		Access: cmd.access(a, log), LogTokens: token.Finder{Kind: token.Log, File: cmd.LogTokenFile, PerServer: true},
-		ListenAgents: cmd.ListenAgents, MaxConnections: cmd.MaxConnections,
+		ListenAgents: cmd.ListenAgents, MaxConnections: cmd.MaxConnections, EventStates: cmd.WSEventState,
 		AgentAddresses: agents, Version: following.Version,
 	}
 	if err := cmd.apply(&following, &cfg); err != nil {

@@ -37,13 +37,15 @@ func TestCountsAreThoseWhenAMinuteBegan(t *testing.T) {
 	turn(10*time.Minute+time.Second, 1, 1)   // 1003 began with 9 jobs
 	turn(10*time.Minute+2*time.Second, 8, 8) // within 1010
 	turn(12*time.Minute, 8, 9)               // 1011
-	want := wire.Counts{{Minute: 1001, Jobs: 2, Tasks: 5}, {Minute: 1003, Jobs: 9, Tasks: 9}, {Minute: 1011, Jobs: 8, Tasks: 8}}
+	want := wire.Counts{
+		{Minute: 1001, Jobs: 2, Tasks: 5}, {Minute: 1003, Jobs: 9, Tasks: 9}, {Minute: 1011, Jobs: 8, Tasks: 8},
+	}
 	if !slices.Equal(enc.counts.samples, want) || stored != len(want) {
 		t.Errorf("%d were stored; got %v, want %v", stored, enc.counts.samples, want)
 	}
 }
 
-// The next leader goes on with the samples of the one before. What held in between is the state
+// The next leader goes on with the samples of the one before. The minutes in between had the state
 // that it loads.
 func TestCountsGoOnWithTheNextLeader(t *testing.T) {
 	fs := vfs.NewMem()
@@ -67,7 +69,8 @@ func TestCountsGoOnWithTheNextLeader(t *testing.T) {
 		t.Errorf("before %v, after %v, %v", before, after, err)
 	}
 	totals := again.engine.State().Totals()
-	if again.counts.jobs != runningJobs(&totals) || again.counts.tasks != heldTasks(&totals) || again.counts.minute == 0 {
+	if again.counts.jobs != runningJobs(&totals) || again.counts.tasks != heldTasks(&totals) ||
+		again.counts.minute == 0 {
 		t.Errorf("the counter begins with %+v", again.counts)
 	}
 }

@@ -57,7 +57,8 @@ func TestAnOlderGatewayGetsTheKindsOfRecordThatItKnows(t *testing.T) {
 	for version := range uint32(protocol) {
 		old := all.known(version)
 		if old.has(wire.KindArchive) != (version >= archiveProtocol) || old.has(wire.KindEventSettings) ||
-			old.has(wire.KindEventIDs) || old.has(wire.KindCounts) || !old.hasEvents() || !old.has(wire.KindJobSpec) || !old.has(wire.KindPolicy) {
+			old.has(wire.KindEventIDs) || old.has(wire.KindCounts) || !old.hasEvents() ||
+			!old.has(wire.KindJobSpec) || !old.has(wire.KindPolicy) {
 			t.Errorf("version %d: %+v", version, old)
 		}
 		tasks := &filter{kinds: [wire.NumKinds]bool{wire.KindTask: true}, node: "n1"}

@@ -9,9 +9,9 @@ import (
 )
 
 // The versions of the protocol. Version 1 has no numbers in its handshake. Version 2 has relays and
-// filters. Version 3 has the status of the archive, version 4 the settings and ids of the events and
-// the counts of a day. A source takes all, because the coordinator is upgraded before the gateways. A
-// follower needs what version 2 has.
+// filters. Version 3 has the status of the archive. Version 4 has the settings and ids of the
+// events, and the counts of a day. A source takes all, because the coordinator is upgraded before
+// the gateways. A follower needs what version 2 has.
 const (
 	protocol               = 4
 	archiveProtocol        = 3 // the first whose followers know wire.KindArchive

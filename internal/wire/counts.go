@@ -21,8 +21,8 @@ type Counts []Count
 // CountedMinutes is the number of minutes that Counts look back. They have at most one sample more.
 const CountedMinutes = 24 * 60
 
-// CountsBytes is the most that a record of Counts takes: for each sample a minute of the day and two
-// numbers, two minutes that may be further off, and the heads of three lists.
+// CountsBytes is the most that a record of Counts takes: for each sample a minute of the day and
+// two numbers, two minutes that may be further off, and the heads of three lists.
 const CountsBytes = (CountedMinutes+1)*(2+5+5) + 2*10 + 3*4
 
 // MinuteOf returns the minute of a time in Unix nanoseconds.

@@ -27,7 +27,11 @@ func TestCountsLookBackADay(t *testing.T) {
 		t.Errorf("a sample that held a day ago is gone: %v", c)
 	}
 	add(30+wire.CountedMinutes, 4, true)
-	if want := (wire.Counts{{30, 2, 0}, {30 + wire.CountedMinutes - 1, 3, 0}, {30 + wire.CountedMinutes, 4, 0}}); !slices.Equal(c, want) {
+	want := wire.Counts{
+		{Minute: 30, Jobs: 2}, {Minute: 30 + wire.CountedMinutes - 1, Jobs: 3},
+		{Minute: 30 + wire.CountedMinutes, Jobs: 4},
+	}
+	if !slices.Equal(c, want) {
 		t.Errorf("got %v, want %v", c, want)
 	}
 }
