@@ -120,7 +120,8 @@ type noTokenFlag struct {
 // gatewayTokenFlags belong to the roles that users and agents call.
 type gatewayTokenFlags struct {
 	noTokenFlag
-	OpenWS         bool   `name:"open-ws" help:"Answer GET under /ws/v1 without a token."`
+	OpenWS         bool   `name:"open-ws" help:"Answer GET under /ws/v1, and of /debug/fullstatedump, without a token."`
+	WSEventState   bool   `name:"ws-event-state" help:"Give each event under /ws/v1 the state of its object, as unicorn-history-server reads it. An event is then several times as large."`
 	UserTokenFile  string `help:"File with the token of users, made if it is not there; default: user.token in --data." env:"PLIMSOLL_USER_TOKEN_FILE" placeholder:"FILE"`
 	AgentTokenFile string `help:"File with the token of agents, made if it is not there; default: agent.token in --data." env:"PLIMSOLL_AGENT_TOKEN_FILE" placeholder:"FILE"`
 }

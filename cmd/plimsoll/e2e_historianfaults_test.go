@@ -270,7 +270,7 @@ func TestEventsThatTheGatewaysDroppedAreAGap(t *testing.T) {
 	})
 	c.sameEvents(c.asked, want)
 	stdout, stderr, code := run(t, "--server", c.history, "history", "status")
-	if told := fmt.Sprintf("%d", gap.First); code != 0 || !strings.Contains(stdout, told) {
+	if told := fmt.Sprintf("%d", gap.Next-gap.First); code != 0 || !strings.Contains(stdout, told) {
 		t.Errorf("the status does not tell the gap from %s on: %s%s", told, stdout, stderr)
 	}
 	c.work()

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/plimsoll-dev/plimsoll/client"
+	"github.com/plimsoll-dev/plimsoll/internal/rest"
 	"github.com/plimsoll-dev/plimsoll/internal/token"
 )
 
@@ -348,8 +349,13 @@ func TestOpenListenersSaySo(t *testing.T) {
 				t.Errorf("%s at %s: %s", flag, level, said)
 			}
 			listener := strings.TrimPrefix(address, "http://")
-			if status, body := request(t, listener, "GET /ws/v1/events/batch", ""); status != http.StatusOK {
-				t.Errorf("%s: %d %s", flag, status, body)
+			for _, path := range rest.Paths() {
+				if strings.HasSuffix(path, "/") {
+					path += "events/batch"
+				}
+				if status, body := request(t, listener, "GET "+path, ""); status != http.StatusOK {
+					t.Errorf("%s: %s: %d %s", flag, path, status, body)
+				}
 			}
 			want := map[string]int{"--no-token": http.StatusNotFound, "--open-ws": http.StatusUnauthorized}[flag]
 			if status, body := request(t, listener, "GET /x", ""); status != want {

@@ -190,6 +190,7 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	if err := cmd.bound(&cfg.Gateway); err != nil {
 		return err
 	}
+	cfg.Gateway.EventStates = cmd.WSEventState
 	cfg.Coordinator.State.Chain, cfg.Coordinator.State.EvictedFor = chosen.Chain, int64(chosen.EvictedFor)
 	if err := cmd.apply(&cfg.Coordinator.State); err != nil {
 		return err
@@ -385,7 +386,8 @@ func (cmd *gatewayCmd) Run(ctx context.Context, a *app) error {
 	cfg := gateway.Config{
 		ID: cmd.ID, Listen: cmd.Listen, Hosts: cmd.Host, Insecure: cmd.Insecure, Events: dev.GatewayEvents(log),
 		Access: cmd.access(a, log), LogTokens: token.Finder{Kind: token.Log, File: cmd.LogTokenFile, PerServer: true},
-		ListenAgents: cmd.ListenAgents, AgentAddresses: agents, Version: following.Version,
+		ListenAgents: cmd.ListenAgents, EventStates: cmd.WSEventState, AgentAddresses: agents,
+		Version: following.Version,
 	}
 	if err := cmd.bound(&cfg); err != nil {
 		return err

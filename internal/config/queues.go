@@ -255,9 +255,10 @@ type queueEntry struct {
 	Queues          []queueEntry    `json:"queues,omitempty"`
 }
 
+// queueResources has amounts or, for YuniKorn's programs, texts.
 type queueResources struct {
-	Guaranteed amounts `json:"guaranteed,omitempty"`
-	Max        amounts `json:"max,omitempty"`
+	Guaranteed any `json:"guaranteed,omitempty"`
+	Max        any `json:"max,omitempty"`
 }
 
 // FormatQueues prints the queue root as a queue file in YAML. ParseQueues reads it back to the
@@ -268,11 +269,35 @@ func FormatQueues(root *plimsoll.QueueConfig) ([]byte, error) {
 
 // QueueFile returns the queue root as a value that encoding/json and FormatYAML print as a queue
 // file.
-func QueueFile(root *plimsoll.QueueConfig) any {
-	return queueFile{[]partitionEntry{{Name: partitionName, Queues: []queueEntry{queueEntryOf(root)}}}}
+func QueueFile(root *plimsoll.QueueConfig) any { return queueFileOf(root, asAmounts) }
+
+// QueueFileForYuniKorn is QueueFile with each amount as a text. YuniKorn's programs read no number
+// there.
+func QueueFileForYuniKorn(root *plimsoll.QueueConfig) any { return queueFileOf(root, asTexts) }
+
+func asAmounts(r plimsoll.Resources) any {
+	if len(r) == 0 {
+		return nil
+	}
+	return amountsOf(r, true)
 }
 
-func queueEntryOf(q *plimsoll.QueueConfig) queueEntry {
+func asTexts(r plimsoll.Resources) any {
+	if len(r) == 0 {
+		return nil
+	}
+	texts := map[string]string{}
+	for name, amount := range amountsOf(r, true) {
+		texts[name] = string(amount)
+	}
+	return texts
+}
+
+func queueFileOf(root *plimsoll.QueueConfig, form func(plimsoll.Resources) any) queueFile {
+	return queueFile{[]partitionEntry{{Name: partitionName, Queues: []queueEntry{queueEntryOf(root, form)}}}}
+}
+
+func queueEntryOf(q *plimsoll.QueueConfig, form func(plimsoll.Resources) any) queueEntry {
 	// A queue that holds queues is a parent implicitly, and root always is.
 	f := queueEntry{
 		Name: q.Name, Parent: q.Parent && len(q.Queues) == 0 && q.Name != plimsoll.RootQueue,
@@ -280,10 +305,10 @@ func queueEntryOf(q *plimsoll.QueueConfig) queueEntry {
 		MaxTasks:        q.MaxTasks,
 	}
 	if len(q.Guaranteed)+len(q.Max) > 0 {
-		f.Resources = &queueResources{Guaranteed: amountsOf(q.Guaranteed, true), Max: amountsOf(q.Max, true)}
+		f.Resources = &queueResources{Guaranteed: form(q.Guaranteed), Max: form(q.Max)}
 	}
 	for i := range q.Queues {
-		f.Queues = append(f.Queues, queueEntryOf(&q.Queues[i]))
+		f.Queues = append(f.Queues, queueEntryOf(&q.Queues[i], form))
 	}
 	return f
 }

@@ -22,7 +22,7 @@ type commit struct {
 // beginCommits encodes turns and begins their commits, until made is closed. Sending to begun never
 // blocks: the channel has room for all turns.
 func (t *term) beginCommits(made <-chan *turn, begun chan<- *commit) error {
-	enc := encoder{epoch: t.epoch, nextEvent: t.nextEvent, ids: t.ids, newIDs: t.newIDs}
+	enc := encoder{epoch: t.epoch, nextEvent: t.nextEvent, ids: t.ids, newIDs: t.newIDs, counts: t.counts}
 	for m := range made {
 		next := &commit{turn: m}
 		if m.batch.Revision != 0 {

@@ -16,6 +16,7 @@ type encoder struct {
 	nextEvent uint64
 	ids       wire.EventIDs // what the ids of the events count
 	newIDs    bool          // the store does not have ids yet
+	counts    counter
 	events    ring.Encoder
 	ends      []int // end of each mutation's value in the buffer; Invariant: one for each put
 }
@@ -30,10 +31,10 @@ func (e *encoder) encode(b *engine.Batch) *wire.Batch {
 		len(c.QueueStatuses) +
 		len(c.DeletedTasks) + 2*len(c.DeletedJobs) + 2*len(c.DeletedNodes) + len(c.DeletedQueues) +
 		len(c.Historians) + len(c.DeletedHistorians) +
-		len(c.Policies) + len(c.DeletedPolicies) + len(c.Outcomes) + len(c.DeletedOutcomes) + 4
+		len(c.Policies) + len(c.DeletedPolicies) + len(c.Outcomes) + len(c.DeletedOutcomes) + 5
 	out := &wire.Batch{Epoch: e.epoch, Revision: b.Revision, Time: b.Time, Mutations: make([]wire.Mutation, 0, n)}
 	e.ends = e.ends[:0]
-	buf := e.puts(out, make([]byte, 0, n*averageRecord), c)
+	buf := e.puts(out, make([]byte, 0, n*averageRecord), b)
 	start := 0
 	for i, end := range e.ends {
 		out.Mutations[i].Value = buf[start:end:end]
@@ -51,7 +52,8 @@ func (e *encoder) encode(b *engine.Batch) *wire.Batch {
 	return out
 }
 
-func (e *encoder) puts(out *wire.Batch, buf []byte, c *state.Changes) []byte {
+func (e *encoder) puts(out *wire.Batch, buf []byte, b *engine.Batch) []byte {
+	c := &b.Changes
 	put := func(m wire.Mutation, grown []byte) {
 		buf = grown
 		out.Mutations = append(out.Mutations, m)
@@ -109,6 +111,9 @@ func (e *encoder) puts(out *wire.Batch, buf []byte, c *state.Changes) []byte {
 	if e.newIDs {
 		put(wire.Mutation{Kind: wire.KindEventIDs}, wire.AppendEventIDs(buf, e.ids))
 		e.newIDs = false
+	}
+	if e.counts.turn(&b.Totals, b.Time) {
+		put(wire.Mutation{Kind: wire.KindCounts}, wire.AppendCounts(buf, e.counts.samples))
 	}
 	return buf
 }

@@ -24,13 +24,17 @@ type loaded struct {
 	nextEvent uint64        // id of the next event
 	ids       wire.EventIDs // what the ids of the events count
 	newIDs    bool          // the store does not have ids yet
+	counts    counter
 
 	historians replica.Historians
 }
 
-// eventIDsBytes is the most that the record of KindEventIDs takes. A batch has room for it beside
-// what the engine may put in.
-const eventIDsBytes = 64
+// A batch has room for the records of KindEventIDs and KindCounts beside what the engine may put
+// in.
+const (
+	ownRecords    = 2
+	eventIDsBytes = 64 // the most that the record of KindEventIDs takes
+)
 
 // load reads the store into a working state and into the replicated tables. Events keep their ids,
 // and the InstanceUUID, if all of them follow each other. If some are missing, those in front of
@@ -41,16 +45,19 @@ func (c *Coordinator) load(ctx context.Context, st store.Store, epoch uint64) (*
 	cfg := c.cfg.State
 	cfg.Archive = c.cfg.Archive.Open != nil
 	if cfg.Limits = state.Limits(st.Limits()); cfg.Limits.Ops > 0 {
-		cfg.Limits.Ops--
+		cfg.Limits.Ops -= ownRecords
 	}
 	if cfg.Limits.Bytes > 0 {
-		cfg.Limits.Bytes -= eventIDsBytes
+		cfg.Limits.Bytes -= eventIDsBytes + wire.CountsBytes
 	}
 	loader := state.NewLoader(cfg, c.cfg.Queues)
 	revision, last, err := st.Load(ctx, func(kind wire.Kind, key string, value []byte) (err error) {
 		switch kind {
 		case wire.KindEventIDs:
 			l.ids, err = wire.DecodeEventIDs(value)
+			return err
+		case wire.KindCounts:
+			l.counts.samples, err = wire.DecodeCounts(value)
 			return err
 		case wire.KindEventSettings: // records come before events, for which the ring must have room
 			settings, err := wire.DecodeEventSettings(value)
@@ -83,7 +90,13 @@ func (c *Coordinator) load(ctx context.Context, st store.Store, epoch uint64) (*
 	first := engine.Batch{Revision: revision, Time: l.time}
 	l.state.All(&first.Changes)
 	enc := encoder{epoch: epoch, ids: l.ids, newIDs: true}
-	if err := l.tables.Apply(enc.encode(&first)); err != nil {
+	records := enc.encode(&first)
+	if data := wire.AppendCounts(nil, l.counts.samples); len(data) > 0 {
+		records.Mutations = append(records.Mutations, wire.Mutation{Kind: wire.KindCounts, Value: data})
+	}
+	totals := l.state.Totals()
+	l.counts.begin(&totals, last)
+	if err := l.tables.Apply(records); err != nil {
 		return nil, fmt.Errorf("load the active state: %w", err)
 	}
 	return l, nil

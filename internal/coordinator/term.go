@@ -40,6 +40,7 @@ type term struct {
 	nextEvent     uint64        // id of the next event
 	ids           wire.EventIDs // what the ids of the events count
 	newIDs        bool          // the store does not have ids yet
+	counts        counter
 	eventSettings plimsoll.EventSettings
 	historians    replica.Historians
 

@@ -7,12 +7,10 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll/internal/apidoc"
 	"github.com/plimsoll-dev/plimsoll/internal/gateway"
+	"github.com/plimsoll-dev/plimsoll/internal/rest"
 	"github.com/plimsoll-dev/plimsoll/internal/token"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
-
-// openPath is the prefix of the paths that AccessConfig.OpenWS opens.
-const openPath = "/ws/v1/"
 
 // AccessConfig chooses the callers that a role's listener answers.
 type AccessConfig struct {
@@ -29,7 +27,7 @@ func (c AccessConfig) access(grants func() ([]transport.Grant, error), pages str
 		)
 	}}
 	if c.OpenWS {
-		cfg.Open = openPath
+		cfg.Open = rest.Paths()
 	}
 	return transport.NewAccess(cfg)
 }

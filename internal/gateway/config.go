@@ -87,6 +87,8 @@ type Config struct {
 	// machine; default 15.
 	MaxEventStreams     int
 	MaxPeerEventStreams int
+	// EventStates gives the events under /ws/v1 the states of their objects; see rest.Config.
+	EventStates bool
 	// MaxRenderedBytes bounds the events that are kept as JSON for readers under /ws/v1; default
 	// that of rest.Config. When it is full those that were not read for longest are dropped, and
 	// rendered again if they are wanted.

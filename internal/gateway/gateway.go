@@ -245,13 +245,15 @@ func (g *Gateway) routes() http.Handler {
 	g.reflection(func(path string, h http.Handler) { mux.Handle(path, g.bounded(h)) })
 	g.encodedReads(func(path string, read *plainRead) { mux.Handle(path, g.admitted(read)) }, options)
 	yunikorn := rest.New(rest.Config{
-		RenderedBytes: g.cfg.MaxRenderedBytes,
-		EnterStream:   g.enterEventStream, StreamCut: g.eventStreamCut,
+		RenderedBytes: g.cfg.MaxRenderedBytes, ObjectStates: g.cfg.EventStates,
+		EnterStream: g.enterEventStream, StreamCut: g.eventStreamCut,
 		AnswerBytes: g.cfg.MaxAnswerBytes, Version: g.cfg.Version,
 		TooLarge: func() { g.metrics.refused(boundAnswerBytes) },
 		Fault:    func(err error) { g.cfg.Events.Fault("/ws/v1", err) },
 	}, eventSource{g})
-	mux.Handle("/ws/v1/", g.boundedREST(yunikorn))
+	for _, path := range rest.Paths() {
+		mux.Handle(path, g.boundedREST(yunikorn))
+	}
 	g.historyRoutes(mux)
 	docs := transport.TimeAnswers(transport.AnswerConfig{Total: metricsTimeout}, apidoc.Handler())
 	mux.Handle(apidoc.Root, docs)

@@ -161,7 +161,7 @@ func ofAccess(access *transport.Access) []prometheus.Collector {
 		),
 		flag(
 			"plimsoll_gateway_open_ws", "1 if GET under /ws/v1 is answered without a token, by --open-ws.",
-			func() bool { return access.Open() != "" },
+			func() bool { return len(access.Open()) > 0 },
 		),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "plimsoll_gateway_unauthenticated_total", Help: "Requests refused because no token allowed them.",

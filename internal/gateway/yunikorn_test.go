@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/rest"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -49,6 +50,31 @@ func TestTheStateUnderWSIsChargedAndStrict(t *testing.T) {
 	f.put(more...)
 	status, body := s.do(t, http.MethodGet, nodes, "", nil)
 	if status != http.StatusRequestEntityTooLarge || !strings.Contains(body, "/node/{node}") {
+		t.Errorf("beyond the bound: %d %s", status, body)
+	}
+}
+
+// The whole state is outside of /ws/v1, from where a program is led to it. It is charged as the
+// routes are.
+func TestTheWholeStateIsServed(t *testing.T) {
+	f := newFake()
+	f.put(putNode(plimsoll.Node{ID: "n1", Incarnation: 1, Mode: plimsoll.NodeActive}),
+		wire.Mutation{
+			Kind: wire.KindQueueStatus, Key: plimsoll.RootQueue,
+			Value: wire.AppendQueueStatus(nil, &plimsoll.QueueStatus{Path: plimsoll.RootQueue}),
+		})
+	s := serve(t, Config{MaxAnswerBytes: 1 << 20}, f)
+	status, body := s.do(t, http.MethodGet, "/ws/v1/fullstatedump", "", nil)
+	if status != http.StatusOK || !strings.Contains(body, `"nodeID":"n1"`) {
+		t.Errorf("%d %s", status, body)
+	}
+	if used := s.gateway.budgets.users.used.Load(); used != 0 {
+		t.Errorf("%d bytes are charged behind the answer", used)
+	}
+	f.put(putNode(plimsoll.Node{
+		ID: "n2", Incarnation: 1, Attributes: map[string]string{"rack": strings.Repeat("r", 1<<20)},
+	}))
+	if status, body := s.do(t, http.MethodGet, rest.DumpPath, "", nil); status != http.StatusRequestEntityTooLarge {
 		t.Errorf("beyond the bound: %d %s", status, body)
 	}
 }

@@ -80,6 +80,7 @@ func (f *filter) known(version uint32) *filter {
 	for _, kind := range ofEvents {
 		out.kinds[kind] = false
 	}
+	out.kinds[wire.KindCounts] = false
 	if version < archiveProtocol {
 		out.kinds[wire.KindArchive] = false
 	}

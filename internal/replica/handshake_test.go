@@ -57,7 +57,7 @@ func TestAnOlderGatewayGetsTheKindsOfRecordThatItKnows(t *testing.T) {
 	for version := range uint32(protocol) {
 		old := all.known(version)
 		if old.has(wire.KindArchive) != (version >= archiveProtocol) || old.has(wire.KindEventSettings) ||
-			old.has(wire.KindEventIDs) || old.has(wire.KindHistorian) || !old.hasEvents() ||
+			old.has(wire.KindEventIDs) || old.has(wire.KindHistorian) || old.has(wire.KindCounts) || !old.hasEvents() ||
 			!old.has(wire.KindJobSpec) || !old.has(wire.KindPolicy) {
 			t.Errorf("version %d: %+v", version, old)
 		}

@@ -75,6 +75,19 @@ func (s *Snapshot) EventSettings() (plimsoll.EventSettings, error) {
 	return settings, nil
 }
 
+// Counts returns the samples of the numbers of running jobs and tasks.
+func (s *Snapshot) Counts() (wire.Counts, error) {
+	data, has := s.Get(wire.KindCounts, "")
+	if !has {
+		return nil, nil
+	}
+	counts, err := wire.DecodeCounts(data)
+	if err != nil {
+		return nil, fmt.Errorf("read how many jobs and tasks there were: %w", err)
+	}
+	return counts, nil
+}
+
 // Get returns one encoded record.
 func (s *Snapshot) Get(kind wire.Kind, key string) ([]byte, bool) {
 	r, ok := s.kinds[kind].Get(key)

@@ -10,12 +10,12 @@ import (
 
 // The versions of the protocol. Version 1 has no numbers in its handshake. Version 2 has relays and
 // filters. Version 3 has the status of the archive, version 4 the settings and ids of the events,
-// and the historians. A source takes all, because the coordinator is upgraded before the gateways.
-// A follower needs what version 2 has.
+// the historians, and the counts of a day. A source takes all, because the coordinator is upgraded
+// before the gateways. A follower needs what version 2 has.
 const (
 	protocol               = 4
 	archiveProtocol        = 3 // the first whose followers know wire.KindArchive
-	eventsProtocol         = 4 // the first whose followers know the kinds of ofEvents
+	eventsProtocol         = 4 // the first whose followers know the kinds of ofEvents, and wire.KindCounts
 	oldestProtocolAtSource = 1
 	oldestProtocolBelow    = 2
 )

@@ -31,6 +31,10 @@ type applicationInfo struct {
 	LastStateChangeTime int64 `json:"lastStateChangeTime,omitempty"`
 	MaxRequestPriority  int32 `json:"maxRequestPriority,omitempty"`
 	StartTime           int64 `json:"startTime,omitempty"` // ms, as in YuniKorn; the others are in ns
+	// unicorn-history-server reads these. A job whose id comes again has another ID.
+	ID          string `json:"id"`
+	PartitionID string `json:"partition_id"`
+	QueueID     string `json:"queueID,omitempty"`
 }
 
 type stateInfo struct {
@@ -175,10 +179,17 @@ func (a *reading) applicationInfo(id string, data []byte) (info applicationInfo,
 	if err != nil {
 		return info, false, err
 	}
-	info = applicationInfo{
+	info = withoutTasks(id, &status, of)
+	return info, true, a.addTasks(&info, of, &status)
+}
+
+// withoutTasks returns a job in YuniKorn's form, but for its tasks.
+func withoutTasks(id string, status *plimsoll.JobStatus, of *jobFacts) applicationInfo {
+	info := applicationInfo{
 		ApplicationID: id, Partition: partition, QueueName: status.Queue, SubmissionTime: status.Submitted,
 		FinishedTime: status.Finished, State: status.State.String(), User: status.Owner,
 		StartTime: status.Started / int64(time.Millisecond),
+		ID:        status.UID.Text(), PartitionID: partition, QueueID: status.Queue,
 	}
 	if status.State == plimsoll.JobRejected {
 		info.RejectedMessage = status.Reason
@@ -200,7 +211,7 @@ func (a *reading) applicationInfo(id string, data []byte) (info applicationInfo,
 		}
 	}
 	info.UsedResource, info.PendingResource = used, pending
-	return info, true, a.addTasks(&info, of, &status)
+	return info
 }
 
 // addTasks adds the tasks of a job that have not ended.

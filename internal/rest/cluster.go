@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
@@ -22,11 +23,20 @@ const (
 
 // route is a path of YuniKorn's interface.
 type route struct {
-	path   string // a pattern of http.ServeMux
+	path   string // a pattern of http.ServeMux, below root unless it begins with a slash
 	answer func(a *reading) error
 	// narrower says what a caller asks for instead, when the answer would be too large.
 	narrower string
 	why      string // without answer: why there is none
+	moved    string // another path that has the answer
+}
+
+// pattern returns the whole path of a route.
+func (r *route) pattern() string {
+	if strings.HasPrefix(r.path, "/") {
+		return r.path
+	}
+	return root + r.path
 }
 
 const (
@@ -34,9 +44,11 @@ const (
 	oneByOne = "ask for one, .../application/{application}, or call JobService.ListTasks, which has pages"
 	byNode   = "ask for one node, .../node/{node}, or call NodeService.ListNodes"
 	byQueue  = "ask for one queue, .../queue/{queue}"
+	byPart   = "ask for its parts, each of which has a route under /ws/v1"
 
-	noHistory = "nothing keeps a history of these counts; a Prometheus server does that reads plimsoll_jobs"
-	notYet    = "there are no users, groups and placement rules of queues in this version"
+	notYet  = "there are no users, groups and placement rules of queues in this version"
+	noStack = "the stacks of a program help those who write it, and have no bound"
+	noCheck = "plimsoll config check checks a queue file"
 )
 
 // routes returns everything about the state that is known under /ws/v1/.
@@ -68,8 +80,13 @@ func routes() []route {
 		{path: "scheduler/node-utilizations", answer: (*reading).utilizations, narrower: byNode},
 		{path: "scheduler/healthcheck", answer: (*reading).health},
 		{path: "config", answer: (*reading).config},
-		{path: "history/apps", why: noHistory},
-		{path: "history/containers", why: noHistory},
+		{path: "history/apps", answer: (*reading).applicationHistory},
+		{path: "history/containers", answer: (*reading).containerHistory},
+		{path: DumpPath, answer: (*reading).dump, narrower: byPart},
+		{path: "fullstatedump", moved: DumpPath},
+		{path: "metrics", moved: "/metrics"},
+		{path: "stack", why: noStack},
+		{path: "validate-conf", why: noCheck},
 		{path: "partition/{partition}/placementrules", why: notYet},
 		{path: "partition/{partition}/usage/users", why: notYet},
 		{path: "partition/{partition}/usage/user/{user}", why: notYet},
@@ -83,7 +100,7 @@ func served() string {
 	paths := []string{batchPath, StreamPath}
 	for _, known := range routes() {
 		if known.answer != nil {
-			paths = append(paths, root+known.path)
+			paths = append(paths, known.pattern())
 		}
 	}
 	return strings.Join(paths, ", ")
@@ -95,7 +112,12 @@ func (h *Handler) newMux() *http.ServeMux {
 	mux.HandleFunc(batchPath, h.serveBatch)
 	mux.HandleFunc(StreamPath, h.stream)
 	for _, known := range routes() {
-		mux.HandleFunc(root+known.path, func(w http.ResponseWriter, r *http.Request) {
+		mux.HandleFunc(known.pattern(), func(w http.ResponseWriter, r *http.Request) {
+			if known.moved != "" {
+				to := url.URL{Path: known.moved, RawQuery: r.URL.RawQuery}
+				http.Redirect(w, r, to.String(), http.StatusMovedPermanently)
+				return
+			}
 			if known.answer == nil {
 				WriteError(w, http.StatusNotFound, "nothing is served at "+shorten(r.URL.Path)+": "+known.why)
 				return
@@ -135,7 +157,7 @@ func (h *Handler) serveState(w http.ResponseWriter, r *http.Request, of *route) 
 	a := &reading{
 		ctx: r.Context(), of: r.PathValue, values: values, accept: r.Header.Get("Accept"), header: w.Header(),
 		state: &state, records: state.Records, version: h.cfg.Version, most: h.cfg.AnswerBytes,
-		groups: map[string]*jobFacts{},
+		groups: map[string]*jobFacts{}, now: h.cfg.Now(),
 	}
 	err = of.answer(a)
 	if errors.Is(err, errTooLarge) {
@@ -166,12 +188,14 @@ type reading struct {
 	state   *State
 	records *replica.Snapshot
 	version string
+	now     time.Time
 	accept  string      // the content types that the caller takes
 	header  http.Header // of the answer
 
 	body   []byte
-	size   int // bytes of JSON made: the body, and the pieces for its next object
-	pieces int // bytes of size that are not in the body yet
+	some   bool // the list that was begun has an element
+	size   int  // bytes of JSON made: the body, and the pieces for its next object
+	pieces int  // bytes of size that are not in the body yet
 	most   int
 	looked int
 
@@ -226,18 +250,19 @@ func (a *reading) add(v any) error {
 	return nil
 }
 
-// begin begins the list that is the answer.
-func (a *reading) begin() { a.body = append(a.body, '[') }
+// begin begins a list in the body.
+func (a *reading) begin() { a.body, a.some = append(a.body, '['), false }
 
-// element appends to the list that is the answer.
+// element appends to the list that was begun.
 func (a *reading) element(v any) error {
-	if len(a.body) > 1 {
+	if a.some {
 		a.body = append(a.body, ',')
 	}
+	a.some = true
 	return a.add(v)
 }
 
-// end ends the list that is the answer.
+// end ends the list that was begun.
 func (a *reading) end() { a.body = append(a.body, ']') }
 
 // lookEvery is the number of records after which a reading asks whether its caller still waits.
@@ -296,6 +321,7 @@ type partitionInfo struct {
 	Applications           map[string]int    `json:"applications,omitempty"`
 	TotalContainers        int64             `json:"totalContainers,omitempty"`
 	State                  string            `json:"state,omitempty"`
+	ID                     string            `json:"id"` // unicorn-history-server reads it
 }
 
 type partitionCapacity struct {
@@ -309,7 +335,10 @@ type nodeSortingPolicy struct {
 	ResourceWeights map[string]float64 `json:"resourceWeights"`
 }
 
-const stateActive = "Active"
+const (
+	stateActive   = "Active"
+	stateDraining = "Draining"
+)
 
 func (a *reading) partitions() error {
 	total, err := a.totals()
@@ -337,6 +366,7 @@ func (a *reading) partitions() error {
 		// names describes them.
 		NodeSortingPolicy: nodeSortingPolicy{Type: "placement", ResourceWeights: map[string]float64{}},
 		TotalNodes:        total.nodes, Applications: counts, TotalContainers: total.tasks, State: stateActive,
+		ID: partition,
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/config"
@@ -75,7 +76,7 @@ func putQueue(s plimsoll.QueueStatus) wire.Mutation {
 }
 
 func putJob(spec plimsoll.JobSpec, s plimsoll.JobStatus) []wire.Mutation {
-	s.ID, s.Owner, s.Queue = spec.ID, spec.Owner, spec.Queue
+	s.ID, s.Owner, s.Queue, s.UID = spec.ID, spec.Owner, spec.Queue, plimsoll.MakeUID(s.Submitted, 7)
 	return []wire.Mutation{
 		{Kind: wire.KindJobSpec, Key: spec.ID, Value: wire.AppendJobSpec(nil, &spec)},
 		{Kind: wire.KindJobStatus, Key: spec.ID, Value: wire.AppendJobStatus(nil, &s)},
@@ -153,8 +154,12 @@ func small(t testing.TB) *cell {
 		State: plimsoll.JobRejected, Reason: "the queue is full", Submitted: began, Finished: began,
 	})...)
 	all = append(all, putJob(spec("leaving", 1), plimsoll.JobStatus{State: plimsoll.JobCompleted, Deleted: true})...)
+	minute := wire.MinuteOf(began)
 	return newCell(t, append(
 		all,
+		wire.Mutation{Kind: wire.KindCounts, Value: wire.AppendCounts(nil, wire.Counts{
+			{Minute: minute - 2, Jobs: 7, Tasks: 70}, {Minute: minute, Jobs: 0, Tasks: 0},
+		})},
 		putTask(plimsoll.Task{
 			Job: "running", Group: "map", Index: 0, State: plimsoll.TaskRunning, Node: "n1", Attempt: 1,
 			Created: began, Bound: began + second, Started: began + 2*second,
@@ -180,7 +185,13 @@ const (
 	ofQueue      = ofPartition + "queue/root.batch.day/"
 	utilizations = "/ws/v1/scheduler/node-utilizations"
 	healthcheck  = "/ws/v1/scheduler/healthcheck"
+
+	applicationHistory = "/ws/v1/history/apps"
+	containerHistory   = "/ws/v1/history/containers"
 )
+
+// threeMinutesLater is a clock that says so after the last revision of newCell.
+func threeMinutesLater() time.Time { return time.Unix(0, 1_800_000_100*second).Add(3 * time.Minute) }
 
 // Each route answers with YuniKorn's names in YuniKorn's order.
 func TestEachRouteAnswersInTheFormOfYuniKorn(t *testing.T) {
@@ -202,9 +213,12 @@ func TestEachRouteAnswersInTheFormOfYuniKorn(t *testing.T) {
 		"application-waiting": ofPartition + "application/waiting",
 		"node-utilizations":   utilizations,
 		"healthcheck":         healthcheck,
+		"history-apps":        applicationHistory,
+		"history-containers":  containerHistory,
+		"fullstatedump":       rest.DumpPath,
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := get(rest.New(rest.Config{Version: "v1.2.3"}, small(t)), http.MethodGet, path)
+			w := get(rest.New(rest.Config{Version: "v1.2.3", Now: threeMinutesLater}, small(t)), http.MethodGet, path)
 			if w.Code != http.StatusOK || w.Header().Get("Plimsoll-Revision") != "1042" {
 				t.Fatalf("status %d, headers %v: %s", w.Code, w.Header(), w.Body)
 			}
@@ -280,70 +294,6 @@ func at(v any, place string) (any, bool) {
 	return v, true
 }
 
-// The fields that yunikorn-web reads, by reference 3.2. Absent ones are those of which a cell knows
-// nothing: docs/reference/yunikorn-api.md says why.
-func TestEveryFieldThatYunikornWebReadsIsThere(t *testing.T) {
-	for _, of := range []struct {
-		path, there, absent string
-	}{
-		{
-			clusters, "0/clusterName 0/rmBuildInformation/0/buildVersion 0/rmBuildInformation/0/rmId",
-			"0/rmBuildInformation/0/buildDate",
-		},
-		{
-			partitions, "0/name 0/nodeSortingPolicy/type 0/totalNodes 0/totalContainers 0/applications/total " +
-				"0/applications/Running 0/applications/Accepted 0/applications/Completed 0/applications/Rejected", "",
-		},
-		{
-			ofPartition + "queues", "queuename status isLeaf isManaged partition maxResource allocatedResource " +
-				"pendingResource absUsedCapacity children/0/queuename children/0/partition " +
-				"children/0/children/0/guaranteedResource", "properties template",
-		},
-		{
-			ofQueue + "applications", "0/applicationID 0/usedResource 0/pendingResource 0/submissionTime 0/stateLog " +
-				"0/applicationState 0/allocations/0/allocationKey 0/allocations/0/resource 0/allocations/0/priority " +
-				"0/allocations/0/allocationTags/kubernetes.io~1meta~1namespace " +
-				"0/allocations/0/allocationTags/kubernetes.io~1meta~1podName " +
-				"0/allocations/0/nodeId 0/allocations/0/applicationId 0/allocations/0/queueName " +
-				"0/allocations/0/partition", "0/maxUsedResource 0/lastStateChangeTime 0/finishedTime",
-		},
-		{
-			ofPartition + "applications/completed",
-			"0/applicationID 0/submissionTime 0/finishedTime 0/lastStateChangeTime 0/startTime", "",
-		},
-		{
-			ofPartition + "nodes", "0/nodeID 0/hostName 0/rackName 0/partition 0/capacity 0/allocated 0/available " +
-				"0/utilized/memory 0/utilized/vcore 0/attributes 0/allocations", "0/occupied 0/foreignAllocations",
-		},
-		{
-			utilizations, "0/clusterId 0/partition 0/utilizations/0/type 0/utilizations/0/utilization/0/bucketName " +
-				"0/utilizations/0/utilization/0/numOfNodes 0/utilizations/0/utilization/0/nodeNames", "",
-		},
-		{
-			healthcheck, "Healthy HealthChecks/0/Name HealthChecks/0/Succeeded HealthChecks/0/Description " +
-				"HealthChecks/0/DiagnosisMessage", "",
-		},
-	} {
-		w := get(rest.New(rest.Config{Version: "v1.2.3"}, small(t)), http.MethodGet, of.path)
-		var got any
-		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
-			t.Fatalf("%s: %v", of.path, err)
-		}
-		for _, there := range []bool{true, false} {
-			places := of.there
-			if !there {
-				places = of.absent
-			}
-			for _, place := range strings.Fields(places) {
-				_, has := at(got, place)
-				if has != there {
-					t.Errorf("%s: %s is there: %v, want %v", of.path, place, has, there)
-				}
-			}
-		}
-	}
-}
-
 // A bad name is a 400, and one of nothing a 404. Both say what to do.
 func TestBadNamesAreRefused(t *testing.T) {
 	for path, want := range map[string]struct {
@@ -368,8 +318,8 @@ func TestBadNamesAreRefused(t *testing.T) {
 		ofQueue + "applications/completed":                  {400, "active"},
 		ofQueue + "applications/active?statu=New":           {400, `"status"`},
 		clusters + "?consistency=soon":                      {400, "consistency"},
-		"/ws/v1/history/apps":                               {404, "history"},
-		"/ws/v1/history/containers":                         {404, "history"},
+		"/ws/v1/stack":                                      {404, "bound"},
+		"/ws/v1/validate-conf":                              {404, "plimsoll config check"},
 		ofPartition + "usage/users":                         {404, "users"},
 		ofPartition + "placementrules":                      {404, "placement"},
 		"/ws/v1/nothing":                                    {404, "/ws/v1/partition/{partition}/queues"},
@@ -511,7 +461,7 @@ func BenchmarkState(b *testing.B) {
 	h := rest.New(rest.Config{}, newCell(b, append(nodes, putQueue(plimsoll.QueueStatus{Path: "root"}))...))
 	for name, path := range map[string]string{
 		"partitions": partitions, "queues": ofPartition + "queues", "nodes": ofPartition + "nodes",
-		"utilizations": utilizations, "health": healthcheck,
+		"utilizations": utilizations, "health": healthcheck, "dump": rest.DumpPath,
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

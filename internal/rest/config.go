@@ -12,21 +12,16 @@ import (
 // config answers with the configured queues as a queue file, which is in YuniKorn's schema: YAML,
 // or JSON for a caller who takes that.
 func (a *reading) config() error {
-	data, has := a.records.Get(wire.KindQueueConfig, "")
+	queues, has, err := a.queueConfig()
+	if err != nil {
+		return err
+	}
 	if !has {
 		return plimsoll.Errorf(plimsoll.CodeNotFound, "the leader has no queue configuration; set one")
 	}
-	if err := a.state.hold(chargeFor * len(data)); err != nil {
-		return err
-	}
-	queues, err := wire.DecodeQueueConfig(data)
-	if err != nil {
-		return undecodable("queues", err)
-	}
-	withoutDraining(&queues)
 	a.header.Add("Vary", "Accept")
 	if strings.Contains(a.accept, "application/json") {
-		return a.add(config.QueueFile(&queues))
+		return a.add(config.QueueFileForYuniKorn(&queues))
 	}
 	text, err := config.FormatQueues(&queues)
 	if err != nil {
@@ -38,6 +33,23 @@ func (a *reading) config() error {
 	a.header.Set("Content-Type", "application/x-yaml; charset=UTF-8")
 	a.body = text
 	return nil
+}
+
+// queueConfig returns the configured queues, without those that drain. has is false if there are
+// none.
+func (a *reading) queueConfig() (queues plimsoll.QueueConfig, has bool, err error) {
+	data, has := a.records.Get(wire.KindQueueConfig, "")
+	if !has {
+		return queues, false, nil
+	}
+	if err := a.state.hold(chargeFor * len(data)); err != nil {
+		return queues, false, err
+	}
+	if queues, err = wire.DecodeQueueConfig(data); err != nil {
+		return queues, false, undecodable("queues", err)
+	}
+	withoutDraining(&queues)
+	return queues, true, nil
 }
 
 // withoutDraining takes out the queues that are configured no more.

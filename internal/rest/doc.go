@@ -3,9 +3,11 @@
 // routes of the table in cluster.go. docs/reference/yunikorn-api.md lists them with their
 // differences.
 //
-// It gives an http.Handler for everything under /ws/v1/:
+// It gives an http.Handler for everything under /ws/v1/, and for the dump of the whole state:
 //
-//	mux.Handle("/ws/v1/", rest.New(rest.Config{}, source))
+//	for _, path := range rest.Paths() {
+//		mux.Handle(path, rest.New(rest.Config{}, source))
+//	}
 //
 // It owns no goroutine. Events and records come from a Source, which ensures freshness: an answer
 // holds every change that was committed when the request came, or it is a 503. A request may ask
@@ -46,5 +48,8 @@
 // task a request. All nodes are the partition "default". A field of which a cell knows nothing is
 // left out: a made-up value would mislead.
 //
-// The gateway mounts it.
+// Programs of YuniKorn's fork of G-Research are answered too: objects have ids that stay, and with
+// Config.ObjectStates an event has the state of its object.
+//
+// The gateway mounts it, at the paths of Paths.
 package rest

@@ -75,6 +75,8 @@ func (s *State) release(bytes int) {
 type Config struct {
 	// RenderedBytes bounds the events that are kept as JSON for all readers; default 32 MiB.
 	RenderedBytes int
+	// ObjectStates gives each event the state of its object, which costs much: see objectStates.
+	ObjectStates bool
 	// EnterStream takes a place for a stream, which leave gives back; nil: there is always one.
 	EnterStream func(r *http.Request) (leave func(), err error)
 	// StreamCut is called when a stream was ended because of its reader. It may be nil.
@@ -86,6 +88,9 @@ type Config struct {
 	TooLarge func()
 	// Version is the version of the program; empty: it is not said.
 	Version string
+	// Now is the clock by which the counts of past minutes go on to the present one; default
+	// time.Now.
+	Now func() time.Time
 	// Fault is called with internal errors, which the caller of a request does not see. It may be
 	// nil.
 	Fault func(err error)
@@ -110,6 +115,10 @@ const (
 
 // root is the path below which everything is.
 const root = "/ws/v1/"
+
+// Paths returns the paths that a Handler serves. One that ends with a slash stands for those below
+// it.
+func Paths() []string { return []string{root, DumpPath} }
 
 // StreamPath is the path of the stream, whose answer lasts as long as its reader wants.
 const StreamPath = root + "events/stream"
@@ -140,11 +149,14 @@ func New(cfg Config, source Source) *Handler {
 	if cfg.StreamCut == nil {
 		cfg.StreamCut = func(Cut) {}
 	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
 	if cfg.Fault == nil {
 		cfg.Fault = func(error) {}
 	}
 	h := &Handler{cfg: cfg, source: source, packer: newPacker()}
-	h.rendered.most = cfg.RenderedBytes
+	h.rendered.most, h.rendered.mu.states.wanted = cfg.RenderedBytes, cfg.ObjectStates
 	h.mux = h.newMux()
 	return h
 }
@@ -221,7 +233,7 @@ func (h *Handler) collect(ctx context.Context, state *State, start, count uint64
 		if ctx.Err() != nil {
 			return nil, 0, plimsoll.Errorf(plimsoll.CodeCanceled, "the request was given up while its answer was made")
 		}
-		s, err := h.rendered.lines(state.space(), state, start, end-start)
+		s, err := h.rendered.lines(state, start, end-start)
 		if err != nil {
 			return nil, 0, plimsoll.Errorf(plimsoll.CodeCorrupt, "read the events from %d on: %v", start, err)
 		}

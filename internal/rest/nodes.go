@@ -24,6 +24,9 @@ type nodeInfo struct {
 	Allocations json.RawMessage   `json:"allocations,omitempty"`
 	Schedulable bool              `json:"schedulable"`
 	IsReserved  bool              `json:"isReserved"`
+	// unicorn-history-server reads these two.
+	ID          string `json:"id"`
+	PartitionID string `json:"partition_id"`
 }
 
 // nodeRecords returns a node and its status.
@@ -75,17 +78,9 @@ func (a *reading) node() error {
 
 // nodeInfo returns a node in YuniKorn's form.
 func (a *reading) nodeInfo(id string) (nodeInfo, error) {
-	node, status, err := a.nodeRecords(id)
+	info, err := a.emptyNode(id)
 	if err != nil {
-		return nodeInfo{}, err
-	}
-	capacity := amountsOf(node.Capacity)
-	allocated := usedOf(status.Allocated, capacity)
-	info := nodeInfo{
-		NodeID: id, HostName: node.Attributes["hostname"], RackName: node.Attributes["rack"], Partition: partition,
-		Attributes: node.Attributes, Capacity: capacity, Allocated: allocated, Available: capacity.minus(allocated),
-		Utilized:    percentages(allocated, capacity),
-		Schedulable: node.Ready && node.Mode == plimsoll.NodeActive && !node.Gate.Closed && !a.sick(&status),
+		return info, err
 	}
 	for key, data := range a.records.NodeTasks(id) {
 		task, err := a.task(key, data)
@@ -101,6 +96,22 @@ func (a *reading) nodeInfo(id string) (nodeInfo, error) {
 		}
 	}
 	return info, nil
+}
+
+// emptyNode returns a node in YuniKorn's form, but for its tasks.
+func (a *reading) emptyNode(id string) (nodeInfo, error) {
+	node, status, err := a.nodeRecords(id)
+	if err != nil {
+		return nodeInfo{}, err
+	}
+	capacity := amountsOf(node.Capacity)
+	allocated := usedOf(status.Allocated, capacity)
+	return nodeInfo{
+		NodeID: id, HostName: node.Attributes["hostname"], RackName: node.Attributes["rack"], Partition: partition,
+		Attributes: node.Attributes, Capacity: capacity, Allocated: allocated, Available: capacity.minus(allocated),
+		Utilized: percentages(allocated, capacity), ID: id, PartitionID: partition,
+		Schedulable: node.Ready && node.Mode == plimsoll.NodeActive && !node.Gate.Closed && !a.sick(&status),
+	}, nil
 }
 
 // sick reports whether a node gets no tasks because it could not start its last ones.

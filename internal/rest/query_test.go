@@ -61,8 +61,8 @@ func FuzzAppendRecord(f *testing.F) {
 				} `json:"resources"`
 			} `json:"resource"`
 		}
-		if err := json.Unmarshal(new(recordRenderer).append(nil, &ev), &got); err != nil {
-			t.Fatalf("%s: %v", new(recordRenderer).append(nil, &ev), err)
+		if err := json.Unmarshal(new(recordRenderer).append(nil, &ev, nil), &got); err != nil {
+			t.Fatalf("%s: %v", new(recordRenderer).append(nil, &ev, nil), err)
 		}
 		for _, text := range [][2]string{{object, got.ObjectID}, {reference, got.ReferenceID}, {message, got.Message}} {
 			if want := []rune(text[0]); string(want) != text[1] {
@@ -71,7 +71,7 @@ func FuzzAppendRecord(f *testing.F) {
 		}
 		if got.TimestampNano != at || got.Type != 2 ||
 			got.Resource.Resources["vcore"].Value != ev.Resources[plimsoll.CPU] {
-			t.Errorf("%s does not say what %+v does", new(recordRenderer).append(nil, &ev), ev)
+			t.Errorf("%s does not say what %+v does", new(recordRenderer).append(nil, &ev, nil), ev)
 		}
 	})
 }

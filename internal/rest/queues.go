@@ -32,6 +32,10 @@ type queueInfo struct {
 	PreemptionEnabled  bool            `json:"preemptionEnabled"`
 	IsPreemptionFence  bool            `json:"isPreemptionFence"`
 	IsPriorityFence    bool            `json:"isPriorityFence"`
+	// unicorn-history-server reads these.
+	ID          string `json:"id"`
+	PartitionID string `json:"partition_id"`
+	ParentID    string `json:"parentID,omitempty"`
 }
 
 // queueNode is a queue of the tree, with the limits that the queues below it inherit.
@@ -111,9 +115,10 @@ func (a *reading) info(q *queueNode, subtree bool) (queueInfo, error) {
 		IsLeaf: q.status.Leaf, IsManaged: true, Parent: parentOf(q.status.Path),
 		AbsUsedCapacity: percentages(allocated, q.max), MaxRunningApps: q.maxJobs,
 		RunningApps: max(q.status.Jobs-q.status.JobsWaiting, 0), SortingPolicy: "fair",
+		ID: q.status.Path, PartitionID: partition, ParentID: parentOf(q.status.Path),
 	}
 	if q.status.Draining {
-		info.Status = "Draining"
+		info.Status = stateDraining
 	}
 	if q.status.Leaf {
 		info.SortingPolicy = "fifo"

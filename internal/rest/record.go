@@ -51,7 +51,8 @@ const knownMost = 256
 func (w *recordRenderer) begin() { clear(w.known) }
 
 // append appends one event. Zero values are left out, except for resource, which is always written.
-func (w *recordRenderer) append(dst []byte, ev *plimsoll.Event) []byte {
+// state is the state of its object as JSON; nil: it is left out.
+func (w *recordRenderer) append(dst []byte, ev *plimsoll.Event, state []byte) []byte {
 	dst = append(dst, '{')
 	dst = appendNumberField(dst, `"type":`, int64(ev.Type))
 	dst = appendTextField(dst, `"objectID":`, ev.Object)
@@ -62,6 +63,9 @@ func (w *recordRenderer) append(dst []byte, ev *plimsoll.Event) []byte {
 	dst = appendTextField(dst, `"referenceID":`, ev.Reference)
 	dst = append(dst, `"resource":`...)
 	dst = w.resources(dst, ev.Resources)
+	if state != nil {
+		dst = appendString(append(dst, `,"state":`...), string(state))
+	}
 	return append(dst, '}')
 }
 

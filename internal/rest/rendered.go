@@ -30,6 +30,7 @@ type rendered struct {
 		used   list.List // of *block, the one that was read last in front
 		bytes  int
 		out    recordRenderer
+		states objectStates
 	}
 }
 
@@ -86,10 +87,11 @@ func (s *span) tail(id uint64) span {
 
 // lines returns the lines of at most count events from id on, up to the end of their block. The
 // view must hold the event id.
-func (r *rendered) lines(of idSpace, view Events, id, count uint64) (span, error) {
+func (r *rendered) lines(view *State, id, count uint64) (span, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.mu.of != of || r.mu.blocks == nil {
+	if of := view.space(); r.mu.of != of || r.mu.blocks == nil {
+		r.mu.states.forget()
 		r.mu.of, r.mu.blocks, r.mu.bytes = of, map[uint64]*block{}, 0
 		r.mu.used.Init()
 	}
@@ -114,7 +116,7 @@ func (r *rendered) lines(of idSpace, view Events, id, count uint64) (span, error
 }
 
 // render renders the events of a pass that begins at an event, or behind what its block has.
-func (r *rendered) render(view Events, id uint64) error {
+func (r *rendered) render(view *State, id uint64) error {
 	if b := r.mu.blocks[id/blockEvents]; b != nil && id >= b.first {
 		if low, _, _ := view.Range(); low > b.next() {
 			r.forget(b) // what follows its lines is gone
@@ -123,7 +125,10 @@ func (r *rendered) render(view Events, id uint64) error {
 		}
 	}
 	r.mu.out.begin()
+	r.mu.states.begin(view.Records)
+	defer r.mu.states.begin(nil)
 	var b *block
+	var failed error
 	made := 0
 	err := view.Batch(id, aheadEvents-id%blockEvents, func(id uint64, ev *plimsoll.Event) bool {
 		if b == nil || b.number != id/blockEvents {
@@ -133,15 +138,22 @@ func (r *rendered) render(view Events, id uint64) error {
 		if id < b.next() { // rendered by an earlier pass
 			return true
 		}
+		var state []byte
+		if state, failed = r.mu.states.of(ev); failed != nil {
+			return false
+		}
 		r.mu.bytes -= b.size()
 		before := len(b.text)
-		b.text = append(r.mu.out.append(b.text, ev), '\n')
+		b.text = append(r.mu.out.append(b.text, ev, state), '\n')
 		b.ends = append(b.ends, len(b.text))
 		r.mu.bytes += b.size()
 		made += len(b.text) - before
 		return made < aheadBytes || b.next()%blockEvents != 0
 	})
 	r.grown(b)
+	if failed != nil {
+		return failed
+	}
 	return err //nolint:wrapcheck // the caller knows the ids
 }
 

@@ -143,7 +143,7 @@ func (s *stream) sendBehind(ctx context.Context, state *State) error {
 		if s.next >= state.Next() {
 			return s.flush()
 		}
-		lines, err := s.h.rendered.lines(state.space(), state, s.next, blockEvents)
+		lines, err := s.h.rendered.lines(state, s.next, blockEvents)
 		if err != nil {
 			return plimsoll.Errorf(plimsoll.CodeCorrupt, "read the events from %d on: %v", s.next, err)
 		}

@@ -34,8 +34,9 @@ type AccessConfig struct {
 	// NoToken admits every call, without a token or with a wrong one. The token of a Grant still
 	// sets the Caller of a request.
 	NoToken bool
-	// Open is a path such as /ws/v1/ below which GET needs no token; empty: there is none.
-	Open string
+	// Open are paths for which GET needs no token. One that ends with a slash, such as /ws/v1/,
+	// stands for those below it.
+	Open []string
 	// Pages is the path of the pages that describe the calls, such as /docs/; empty: there are
 	// none. They need no token if the request comes from this machine and not through a proxy. Nor
 	// does /, which leads there.
@@ -101,8 +102,8 @@ func (a *Access) Refused() uint64 { return a.refused.Load() }
 // NoToken reports whether every caller is admitted.
 func (a *Access) NoToken() bool { return a.cfg.NoToken }
 
-// Open returns the path below which GET needs no token; empty if there is none.
-func (a *Access) Open() string { return a.cfg.Open }
+// Open returns the paths for which GET needs no token.
+func (a *Access) Open() []string { return a.cfg.Open }
 
 // enter publishes the tokens to callers on this machine, until withdraw is called.
 func (a *Access) enter(listener net.Addr) (withdraw func()) {
@@ -169,7 +170,9 @@ func (a *Access) needsNone(r *http.Request) bool {
 	case p == "/healthz", p == "/readyz", p == "/metrics", a.cfg.Pages != "" && (p == "/" || within(p, a.cfg.Pages)):
 		return (get || head) && fromHere(r)
 	default:
-		return get && a.cfg.Open != "" && strings.HasPrefix(p, a.cfg.Open) && within(p, a.cfg.Open)
+		return get && slices.ContainsFunc(a.cfg.Open, func(open string) bool {
+			return p == open || strings.HasSuffix(open, "/") && strings.HasPrefix(p, open) && within(p, open)
+		})
 	}
 }
 

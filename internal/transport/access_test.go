@@ -174,10 +174,12 @@ func TestOpenPathIsReadWithoutAToken(t *testing.T) {
 	withHome(t)
 	l := listen(t, "127.0.0.1:0")
 	serveWith(t, l, transport.ServeConfig{Access: transport.NewAccess(transport.AccessConfig{
-		Grants: grants(token.New(token.User), token.New(token.Agent)), Open: "/ws/v1/",
+		Grants: grants(token.New(token.User), token.New(token.Agent)), Open: []string{"/ws/v1/", "/debug/one"},
 	})})
 	for line, want := range map[string]int{
 		"GET /ws/v1/events/batch": 200, "GET /ws/v1/events/batch?start=1": 200, "GET /ws/v1/": 200,
+		"GET /debug/one": 200, "GET /debug/one/x": 401, "GET /debug/one?x=1": 200, "POST /debug/one": 401,
+		"GET /debug/": 401, "GET /debug/oneself": 401, "GET /ws/v1/../../debug/two": 401,
 		"POST /ws/v1/events/batch": 401, "PUT /ws/v1/x": 401,
 		"DELETE /ws/v1/x": 401, "GET /ws/v1": 401, "GET /ws/v10/x": 401, "GET /ws/v1/../v2/x": 401,
 		"GET /ws/v1/%2e%2e/x": 401, "GET /ws/v1//x": 401, "GET /x": 401,

@@ -19,6 +19,7 @@ const (
 	KindEventIDs    Kind = 11 // key: empty; there is one
 
 	KindEventSettings Kind = 12 // key: empty; there is one
+	KindCounts        Kind = 13 // key: empty; there is one
 	KindHistorian     Kind = 14 // key: name of a historian
 )
 

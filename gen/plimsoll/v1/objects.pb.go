@@ -3629,6 +3629,69 @@ func (x *RegisteredHistorians) GetNext() uint64 {
 	return 0
 }
 
+// How many jobs ran and how many tasks held resources of nodes in the last day. Each list has an
+// element for each sample, which is taken at the beginning of a minute and holds until the next.
+type Counts struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Minutes since the sample before; since the epoch of Unix for the first.
+	Minutes       []int64 `protobuf:"varint,1,rep,packed,name=minutes,proto3" json:"minutes,omitempty"`
+	Jobs          []int32 `protobuf:"varint,2,rep,packed,name=jobs,proto3" json:"jobs,omitempty"`
+	Tasks         []int32 `protobuf:"varint,3,rep,packed,name=tasks,proto3" json:"tasks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Counts) Reset() {
+	*x = Counts{}
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Counts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Counts) ProtoMessage() {}
+
+func (x *Counts) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Counts.ProtoReflect.Descriptor instead.
+func (*Counts) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *Counts) GetMinutes() []int64 {
+	if x != nil {
+		return x.Minutes
+	}
+	return nil
+}
+
+func (x *Counts) GetJobs() []int32 {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+func (x *Counts) GetTasks() []int32 {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
 // Progress of the archive, as of a revision.
 type ArchiveStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3645,7 +3708,7 @@ type ArchiveStatus struct {
 
 func (x *ArchiveStatus) Reset() {
 	*x = ArchiveStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[31]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3657,7 +3720,7 @@ func (x *ArchiveStatus) String() string {
 func (*ArchiveStatus) ProtoMessage() {}
 
 func (x *ArchiveStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[31]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3670,7 +3733,7 @@ func (x *ArchiveStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveStatus.ProtoReflect.Descriptor instead.
 func (*ArchiveStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{31}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ArchiveStatus) GetMode() ArchiveMode {
@@ -3716,7 +3779,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[32]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3728,7 +3791,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[32]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3741,7 +3804,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{32}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *NodeStatus) GetId() string {
@@ -3797,7 +3860,7 @@ type QueueConfig struct {
 
 func (x *QueueConfig) Reset() {
 	*x = QueueConfig{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[33]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3809,7 +3872,7 @@ func (x *QueueConfig) String() string {
 func (*QueueConfig) ProtoMessage() {}
 
 func (x *QueueConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[33]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3822,7 +3885,7 @@ func (x *QueueConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueConfig.ProtoReflect.Descriptor instead.
 func (*QueueConfig) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{33}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *QueueConfig) GetName() string {
@@ -3915,7 +3978,7 @@ type QueueStatus struct {
 
 func (x *QueueStatus) Reset() {
 	*x = QueueStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[34]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3927,7 +3990,7 @@ func (x *QueueStatus) String() string {
 func (*QueueStatus) ProtoMessage() {}
 
 func (x *QueueStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[34]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3940,7 +4003,7 @@ func (x *QueueStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatus.ProtoReflect.Descriptor instead.
 func (*QueueStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{34}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *QueueStatus) GetPath() string {
@@ -4061,7 +4124,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[35]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4073,7 +4136,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[35]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4086,7 +4149,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{35}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Event) GetType() int32 {
@@ -4167,7 +4230,7 @@ type JobHead struct {
 
 func (x *JobHead) Reset() {
 	*x = JobHead{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[36]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4179,7 +4242,7 @@ func (x *JobHead) String() string {
 func (*JobHead) ProtoMessage() {}
 
 func (x *JobHead) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[36]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4192,7 +4255,7 @@ func (x *JobHead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobHead.ProtoReflect.Descriptor instead.
 func (*JobHead) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{36}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *JobHead) GetUid() string {
@@ -4233,7 +4296,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[37]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4245,7 +4308,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[37]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4258,7 +4321,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{37}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Error) GetCode() string {
@@ -4582,7 +4645,11 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"historians\x12#\n" +
 	"\rinstance_uuid\x18\x02 \x01(\tR\finstanceUuid\x12\x1b\n" +
 	"\tlowest_id\x18\x03 \x01(\x04R\blowestId\x12\x12\n" +
-	"\x04next\x18\x04 \x01(\x04R\x04next\"\x83\x01\n" +
+	"\x04next\x18\x04 \x01(\x04R\x04next\"L\n" +
+	"\x06Counts\x12\x18\n" +
+	"\aminutes\x18\x01 \x03(\x03R\aminutes\x12\x12\n" +
+	"\x04jobs\x18\x02 \x03(\x05R\x04jobs\x12\x14\n" +
+	"\x05tasks\x18\x03 \x03(\x05R\x05tasks\"\x83\x01\n" +
 	"\rArchiveStatus\x12,\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x18.plimsoll.v1.ArchiveModeR\x04mode\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x1a\n" +
@@ -4759,7 +4826,7 @@ func file_plimsoll_v1_objects_proto_rawDescGZIP() []byte {
 }
 
 var file_plimsoll_v1_objects_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
-var file_plimsoll_v1_objects_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_plimsoll_v1_objects_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_plimsoll_v1_objects_proto_goTypes = []any{
 	(JobState)(0),                // 0: plimsoll.v1.JobState
 	(RetryKind)(0),               // 1: plimsoll.v1.RetryKind
@@ -4803,52 +4870,53 @@ var file_plimsoll_v1_objects_proto_goTypes = []any{
 	(*EventSettings)(nil),        // 39: plimsoll.v1.EventSettings
 	(*Historian)(nil),            // 40: plimsoll.v1.Historian
 	(*RegisteredHistorians)(nil), // 41: plimsoll.v1.RegisteredHistorians
-	(*ArchiveStatus)(nil),        // 42: plimsoll.v1.ArchiveStatus
-	(*NodeStatus)(nil),           // 43: plimsoll.v1.NodeStatus
-	(*QueueConfig)(nil),          // 44: plimsoll.v1.QueueConfig
-	(*QueueStatus)(nil),          // 45: plimsoll.v1.QueueStatus
-	(*Event)(nil),                // 46: plimsoll.v1.Event
-	(*JobHead)(nil),              // 47: plimsoll.v1.JobHead
-	(*Error)(nil),                // 48: plimsoll.v1.Error
-	nil,                          // 49: plimsoll.v1.Resources.AmountsEntry
-	nil,                          // 50: plimsoll.v1.PlatformRange.MinEntry
-	nil,                          // 51: plimsoll.v1.PlatformRange.MaxEntry
-	nil,                          // 52: plimsoll.v1.Constraints.TraitsEntry
-	nil,                          // 53: plimsoll.v1.Constraints.ClassEntry
-	nil,                          // 54: plimsoll.v1.GroupSpec.EnvEntry
-	nil,                          // 55: plimsoll.v1.JobSpec.LabelsEntry
-	nil,                          // 56: plimsoll.v1.NodeFacts.TraitsEntry
-	nil,                          // 57: plimsoll.v1.NodeFacts.NetworksEntry
-	nil,                          // 58: plimsoll.v1.NodeFacts.ReserveEntry
-	nil,                          // 59: plimsoll.v1.NodeFacts.OverprovisionEntry
-	nil,                          // 60: plimsoll.v1.Node.AttributesEntry
-	nil,                          // 61: plimsoll.v1.JobHead.LabelsEntry
+	(*Counts)(nil),               // 42: plimsoll.v1.Counts
+	(*ArchiveStatus)(nil),        // 43: plimsoll.v1.ArchiveStatus
+	(*NodeStatus)(nil),           // 44: plimsoll.v1.NodeStatus
+	(*QueueConfig)(nil),          // 45: plimsoll.v1.QueueConfig
+	(*QueueStatus)(nil),          // 46: plimsoll.v1.QueueStatus
+	(*Event)(nil),                // 47: plimsoll.v1.Event
+	(*JobHead)(nil),              // 48: plimsoll.v1.JobHead
+	(*Error)(nil),                // 49: plimsoll.v1.Error
+	nil,                          // 50: plimsoll.v1.Resources.AmountsEntry
+	nil,                          // 51: plimsoll.v1.PlatformRange.MinEntry
+	nil,                          // 52: plimsoll.v1.PlatformRange.MaxEntry
+	nil,                          // 53: plimsoll.v1.Constraints.TraitsEntry
+	nil,                          // 54: plimsoll.v1.Constraints.ClassEntry
+	nil,                          // 55: plimsoll.v1.GroupSpec.EnvEntry
+	nil,                          // 56: plimsoll.v1.JobSpec.LabelsEntry
+	nil,                          // 57: plimsoll.v1.NodeFacts.TraitsEntry
+	nil,                          // 58: plimsoll.v1.NodeFacts.NetworksEntry
+	nil,                          // 59: plimsoll.v1.NodeFacts.ReserveEntry
+	nil,                          // 60: plimsoll.v1.NodeFacts.OverprovisionEntry
+	nil,                          // 61: plimsoll.v1.Node.AttributesEntry
+	nil,                          // 62: plimsoll.v1.JobHead.LabelsEntry
 }
 var file_plimsoll_v1_objects_proto_depIdxs = []int32{
-	49, // 0: plimsoll.v1.Resources.amounts:type_name -> plimsoll.v1.Resources.AmountsEntry
+	50, // 0: plimsoll.v1.Resources.amounts:type_name -> plimsoll.v1.Resources.AmountsEntry
 	1,  // 1: plimsoll.v1.RetryPolicy.kind:type_name -> plimsoll.v1.RetryKind
-	50, // 2: plimsoll.v1.PlatformRange.min:type_name -> plimsoll.v1.PlatformRange.MinEntry
-	51, // 3: plimsoll.v1.PlatformRange.max:type_name -> plimsoll.v1.PlatformRange.MaxEntry
-	52, // 4: plimsoll.v1.Constraints.traits:type_name -> plimsoll.v1.Constraints.TraitsEntry
+	51, // 2: plimsoll.v1.PlatformRange.min:type_name -> plimsoll.v1.PlatformRange.MinEntry
+	52, // 3: plimsoll.v1.PlatformRange.max:type_name -> plimsoll.v1.PlatformRange.MaxEntry
+	53, // 4: plimsoll.v1.Constraints.traits:type_name -> plimsoll.v1.Constraints.TraitsEntry
 	17, // 5: plimsoll.v1.Constraints.networks:type_name -> plimsoll.v1.NetworkChoice
 	14, // 6: plimsoll.v1.Constraints.platform:type_name -> plimsoll.v1.PlatformRange
 	15, // 7: plimsoll.v1.Constraints.near:type_name -> plimsoll.v1.Selector
 	15, // 8: plimsoll.v1.Constraints.far:type_name -> plimsoll.v1.Selector
 	16, // 9: plimsoll.v1.Constraints.spread:type_name -> plimsoll.v1.Spread
 	7,  // 10: plimsoll.v1.Constraints.reservoir:type_name -> plimsoll.v1.ReservoirUse
-	53, // 11: plimsoll.v1.Constraints.class:type_name -> plimsoll.v1.Constraints.ClassEntry
+	54, // 11: plimsoll.v1.Constraints.class:type_name -> plimsoll.v1.Constraints.ClassEntry
 	15, // 12: plimsoll.v1.Preferences.near:type_name -> plimsoll.v1.Selector
 	15, // 13: plimsoll.v1.Preferences.far:type_name -> plimsoll.v1.Selector
 	16, // 14: plimsoll.v1.Preferences.spread:type_name -> plimsoll.v1.Spread
 	8,  // 15: plimsoll.v1.Preferences.strategy:type_name -> plimsoll.v1.Strategy
-	54, // 16: plimsoll.v1.GroupSpec.env:type_name -> plimsoll.v1.GroupSpec.EnvEntry
+	55, // 16: plimsoll.v1.GroupSpec.env:type_name -> plimsoll.v1.GroupSpec.EnvEntry
 	11, // 17: plimsoll.v1.GroupSpec.resources:type_name -> plimsoll.v1.Resources
 	12, // 18: plimsoll.v1.GroupSpec.retry:type_name -> plimsoll.v1.RetryPolicy
 	18, // 19: plimsoll.v1.GroupSpec.constraints:type_name -> plimsoll.v1.Constraints
 	19, // 20: plimsoll.v1.GroupSpec.preferences:type_name -> plimsoll.v1.Preferences
 	6,  // 21: plimsoll.v1.GroupSpec.class:type_name -> plimsoll.v1.Class
 	22, // 22: plimsoll.v1.OutputSummary.refusals:type_name -> plimsoll.v1.OutputRefusal
-	55, // 23: plimsoll.v1.JobSpec.labels:type_name -> plimsoll.v1.JobSpec.LabelsEntry
+	56, // 23: plimsoll.v1.JobSpec.labels:type_name -> plimsoll.v1.JobSpec.LabelsEntry
 	20, // 24: plimsoll.v1.JobSpec.groups:type_name -> plimsoll.v1.GroupSpec
 	25, // 25: plimsoll.v1.GroupStatus.counts:type_name -> plimsoll.v1.TaskCounts
 	2,  // 26: plimsoll.v1.GroupStatus.wait_code:type_name -> plimsoll.v1.WaitCode
@@ -4864,12 +4932,12 @@ var file_plimsoll_v1_objects_proto_depIdxs = []int32{
 	32, // 36: plimsoll.v1.Task.earlier:type_name -> plimsoll.v1.NodeAttempts
 	31, // 37: plimsoll.v1.Task.attempts:type_name -> plimsoll.v1.Attempt
 	4,  // 38: plimsoll.v1.Attempt.result:type_name -> plimsoll.v1.TaskResult
-	56, // 39: plimsoll.v1.NodeFacts.traits:type_name -> plimsoll.v1.NodeFacts.TraitsEntry
-	57, // 40: plimsoll.v1.NodeFacts.networks:type_name -> plimsoll.v1.NodeFacts.NetworksEntry
-	58, // 41: plimsoll.v1.NodeFacts.reserve:type_name -> plimsoll.v1.NodeFacts.ReserveEntry
-	59, // 42: plimsoll.v1.NodeFacts.overprovision:type_name -> plimsoll.v1.NodeFacts.OverprovisionEntry
+	57, // 39: plimsoll.v1.NodeFacts.traits:type_name -> plimsoll.v1.NodeFacts.TraitsEntry
+	58, // 40: plimsoll.v1.NodeFacts.networks:type_name -> plimsoll.v1.NodeFacts.NetworksEntry
+	59, // 41: plimsoll.v1.NodeFacts.reserve:type_name -> plimsoll.v1.NodeFacts.ReserveEntry
+	60, // 42: plimsoll.v1.NodeFacts.overprovision:type_name -> plimsoll.v1.NodeFacts.OverprovisionEntry
 	11, // 43: plimsoll.v1.Node.capacity:type_name -> plimsoll.v1.Resources
-	60, // 44: plimsoll.v1.Node.attributes:type_name -> plimsoll.v1.Node.AttributesEntry
+	61, // 44: plimsoll.v1.Node.attributes:type_name -> plimsoll.v1.Node.AttributesEntry
 	5,  // 45: plimsoll.v1.Node.mode:type_name -> plimsoll.v1.NodeMode
 	33, // 46: plimsoll.v1.Node.facts:type_name -> plimsoll.v1.NodeFacts
 	34, // 47: plimsoll.v1.Node.gate:type_name -> plimsoll.v1.NodeGate
@@ -4880,14 +4948,14 @@ var file_plimsoll_v1_objects_proto_depIdxs = []int32{
 	11, // 52: plimsoll.v1.NodeStatus.allocated:type_name -> plimsoll.v1.Resources
 	11, // 53: plimsoll.v1.QueueConfig.guaranteed:type_name -> plimsoll.v1.Resources
 	11, // 54: plimsoll.v1.QueueConfig.max:type_name -> plimsoll.v1.Resources
-	44, // 55: plimsoll.v1.QueueConfig.queues:type_name -> plimsoll.v1.QueueConfig
+	45, // 55: plimsoll.v1.QueueConfig.queues:type_name -> plimsoll.v1.QueueConfig
 	11, // 56: plimsoll.v1.QueueStatus.guaranteed:type_name -> plimsoll.v1.Resources
 	11, // 57: plimsoll.v1.QueueStatus.max:type_name -> plimsoll.v1.Resources
 	11, // 58: plimsoll.v1.QueueStatus.allocated:type_name -> plimsoll.v1.Resources
 	11, // 59: plimsoll.v1.QueueStatus.pending:type_name -> plimsoll.v1.Resources
 	11, // 60: plimsoll.v1.Event.resources:type_name -> plimsoll.v1.Resources
-	47, // 61: plimsoll.v1.Event.head:type_name -> plimsoll.v1.JobHead
-	61, // 62: plimsoll.v1.JobHead.labels:type_name -> plimsoll.v1.JobHead.LabelsEntry
+	48, // 61: plimsoll.v1.Event.head:type_name -> plimsoll.v1.JobHead
+	62, // 62: plimsoll.v1.JobHead.labels:type_name -> plimsoll.v1.JobHead.LabelsEntry
 	13, // 63: plimsoll.v1.Constraints.TraitsEntry.value:type_name -> plimsoll.v1.Trait
 	13, // 64: plimsoll.v1.NodeFacts.TraitsEntry.value:type_name -> plimsoll.v1.Trait
 	65, // [65:65] is the sub-list for method output_type
@@ -4908,7 +4976,7 @@ func file_plimsoll_v1_objects_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_objects_proto_rawDesc), len(file_plimsoll_v1_objects_proto_rawDesc)),
 			NumEnums:      11,
-			NumMessages:   51,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

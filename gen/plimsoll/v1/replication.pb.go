@@ -42,6 +42,7 @@ const (
 	Kind_KIND_ARCHIVE        Kind = 10 // one record, with an empty key
 	Kind_KIND_EVENT_IDS      Kind = 11 // the same
 	Kind_KIND_EVENT_SETTINGS Kind = 12 // the same
+	Kind_KIND_COUNTS         Kind = 13 // the same
 	Kind_KIND_HISTORIAN      Kind = 14
 )
 
@@ -61,6 +62,7 @@ var (
 		10: "KIND_ARCHIVE",
 		11: "KIND_EVENT_IDS",
 		12: "KIND_EVENT_SETTINGS",
+		13: "KIND_COUNTS",
 		14: "KIND_HISTORIAN",
 	}
 	Kind_value = map[string]int32{
@@ -77,6 +79,7 @@ var (
 		"KIND_ARCHIVE":        10,
 		"KIND_EVENT_IDS":      11,
 		"KIND_EVENT_SETTINGS": 12,
+		"KIND_COUNTS":         13,
 		"KIND_HISTORIAN":      14,
 	}
 )
@@ -2155,7 +2158,7 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\x0eapply_policies\x18\t \x01(\v2\".plimsoll.v1.ApplyPoliciesResponseR\rapplyPolicies\x12P\n" +
 	"\x13poll_request_events\x18\n" +
 	" \x01(\v2 .plimsoll.v1.PolledRequestEventsR\x11pollRequestEvents\x12k\n" +
-	"\x1aacknowledge_request_events\x18\v \x01(\v2-.plimsoll.v1.AcknowledgeRequestEventsResponseR\x18acknowledgeRequestEvents*\x9c\x02\n" +
+	"\x1aacknowledge_request_events\x18\v \x01(\v2-.plimsoll.v1.AcknowledgeRequestEventsResponseR\x18acknowledgeRequestEvents*\xad\x02\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rKIND_JOB_SPEC\x10\x01\x12\x13\n" +
@@ -2170,7 +2173,8 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\fKIND_ARCHIVE\x10\n" +
 	"\x12\x12\n" +
 	"\x0eKIND_EVENT_IDS\x10\v\x12\x17\n" +
-	"\x13KIND_EVENT_SETTINGS\x10\f\x12\x12\n" +
+	"\x13KIND_EVENT_SETTINGS\x10\f\x12\x0f\n" +
+	"\vKIND_COUNTS\x10\r\x12\x12\n" +
 	"\x0eKIND_HISTORIAN\x10\x0e2d\n" +
 	"\x12ReplicationService\x12N\n" +
 	"\tReplicate\x12\x1d.plimsoll.v1.ReplicateRequest\x1a\x1e.plimsoll.v1.ReplicateResponse(\x010\x01B=Z;github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1;plimsollv1b\x06proto3"
