@@ -92,7 +92,9 @@ func TestRequestEventsGoOnOverBreaksAndLossesAreTold(t *testing.T) {
 		for _, e := range news.Events {
 			numbers = append(numbers, e.Sequence)
 		}
-		got = append(got, fmt.Sprintf("%s %v %d %v %v", news.Store, numbers, news.Lost, news.LostUnknown, news.WaitingEnd))
+		got = append(got, fmt.Sprintf(
+			"%s %v %d %v %v", news.Store, numbers, news.Lost, news.LostUnknown, news.WaitingEnd,
+		))
 	}
 	c.Close()
 	cancel()

@@ -29,7 +29,9 @@ func TestSinceIsATimeAgoOrAnInstant(t *testing.T) {
 			t.Errorf("--since %s is %s, %v; want %s", tc.text, got.UTC().Format(time.RFC3339), err, tc.want)
 		}
 	}
-	for _, text := range []string{"yesterday", "7", "-5m", "d", "7d-1h", "99999999d", "100000d1h", "2026-13-01", "25:00"} {
+	for _, text := range []string{
+		"yesterday", "7", "-5m", "d", "7d-1h", "99999999d", "100000d1h", "2026-13-01", "25:00",
+	} {
 		_, err := sinceFlag{Since: text}.since(now)
 		if err == nil || !strings.Contains(err.Error(), "write for example 10m") {
 			t.Errorf("--since %s: %v", text, err)

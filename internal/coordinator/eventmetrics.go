@@ -40,8 +40,10 @@ func (c *eventCounts) all() []prometheus.Collector {
 		{yunikorn + "not_stored", notStoredHelp, &c.notStored},
 		{yunikorn + "processed", "Events that were published.", &c.processed},
 		{yunikorn + "collected", "Events that were removed from the store, as they were too old.", &c.collected},
-		{"plimsoll_coordinator_events_unread_total",
-			"Events that were dropped although a registered historian lacked them.", &c.unread},
+		{
+			"plimsoll_coordinator_events_unread_total",
+			"Events that were dropped although a registered historian lacked them.", &c.unread,
+		},
 		{"plimsoll_coordinator_events_total", "Events that were committed.", &c.processed},
 	} {
 		list = append(list, prometheus.NewCounterFunc(

@@ -153,9 +153,14 @@ func TestEventLogKeepsWhatIsHeldBack(t *testing.T) {
 		held   int64
 		left   uint64 // of 100 runs of 10
 	}{
-		{ring.NoHold, 1000 * size, 20}, {0, 0, 20}, {995, 1000 * size, 20},
-		{0, 1000 * size, 1000}, {505, 1000 * size, 500}, {500, 1000 * size, 500},
-		{0, 40 * size, 490}, {900, 40 * size, 100},
+		{ring.NoHold, 1000 * size, 20},
+		{0, 0, 20},
+		{995, 1000 * size, 20},
+		{0, 1000 * size, 1000},
+		{505, 1000 * size, 500},
+		{500, 1000 * size, 500},
+		{0, 40 * size, 490},
+		{900, 40 * size, 100},
 	} {
 		var l eventLog
 		for i := range uint64(100) {

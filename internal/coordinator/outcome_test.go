@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -33,16 +34,18 @@ func withToken(table *commandTable, cmd *pb.Command, token string) bool {
 }
 
 // Every command of users can be repeated: its request has a token, which the leader reads. A dry
-// run of policies changes nothing and leaves no outcome. A report of a historian has none either: a
-// repetition has the same effect, and an outcome for each would cost more than the report.
+// run of policies changes nothing and leaves no outcome. Reports of historians, and the polls and
+// acknowledgements of resource managers, have none either: a repetition has the same effect, and an
+// outcome for each would cost more than the command.
 func TestEveryUserCommandCarriesAToken(t *testing.T) {
+	repeatable := []string{"report_historian", "poll_request_events", "acknowledge_request_events"}
 	table := newCommandTable()
 	for _, cmd := range good() {
 		row, err := table.find(cmd)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if row.inquire != nil || row.ofAgents || row.name == "report_historian" {
+		if row.inquire != nil || row.ofAgents || slices.Contains(repeatable, row.name) {
 			continue
 		}
 		none, err := table.repetitionOf(cmd)

@@ -148,7 +148,10 @@ func TestALossIsFollowedByTheGroupsThatWait(t *testing.T) {
 			t.Errorf("the stream ended with %v", err)
 		}
 		want := []message{
-			{0, ""}, {0, "waits a.map, end"}, {0, "lost 3, event 4"}, {0, "lost 2, event 7"},
+			{0, ""},
+			{0, "waits a.map, end"},
+			{0, "lost 3, event 4"},
+			{0, "lost 2, event 7"},
 			{10 * time.Second, "waits a.map, end"},
 		}
 		if !slices.Equal(got, want) {

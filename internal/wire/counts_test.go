@@ -28,7 +28,8 @@ func TestCountsLookBackADay(t *testing.T) {
 	}
 	add(30+wire.CountedMinutes, 4, true)
 	want := wire.Counts{
-		{Minute: 30, Jobs: 2}, {Minute: 30 + wire.CountedMinutes - 1, Jobs: 3},
+		{Minute: 30, Jobs: 2},
+		{Minute: 30 + wire.CountedMinutes - 1, Jobs: 3},
 		{Minute: 30 + wire.CountedMinutes, Jobs: 4},
 	}
 	if !slices.Equal(c, want) {

@@ -20,7 +20,7 @@ func compiled(t *testing.T) []byte {
 	set := &descriptorpb.FileDescriptorSet{}
 	for _, path := range []string{
 		"plimsoll/v1/qos.proto", "plimsoll/v1/objects.proto", "plimsoll/v1/api.proto", "plimsoll/v1/watch.proto",
-		"plimsoll/v1/history.proto",
+		"plimsoll/v1/history.proto", "plimsoll/v1/requests.proto",
 	} {
 		d, err := protoregistry.GlobalFiles.FindFileByPath(path)
 		if err != nil {
