@@ -233,7 +233,8 @@ func TestEventsThatTheGatewaysDroppedAreAGap(t *testing.T) {
 	c := newFaultyCell(t)
 	ctx := t.Context()
 	const capacity = 300
-	if _, stderr, code := c.cli("events", "config", "set", fmt.Sprint("ringBufferCapacity=", capacity)); code != 0 {
+	settings := []string{fmt.Sprint("ringBufferCapacity=", capacity), "ringBufferHeldBytes=0"}
+	if _, stderr, code := c.cli(append([]string{"events", "config", "set"}, settings...)...); code != 0 {
 		t.Fatal(stderr)
 	}
 	c.work()

@@ -62,7 +62,8 @@ func TestEveryFieldIsShown(t *testing.T) {
 	t.Run("history event", shows(func(e *client.HistoryEvent) any { return viewHistoryEvent(e) }, fill.Options{}, nil))
 	t.Run("history job", shows(func(j *client.HistoryJob) any { return viewHistoryJob(j) }, fill.Options{}, nil))
 	t.Run("history status", shows(
-		func(h *client.HistoryStatus) any { return viewHistoryStatus(h) }, fill.Options{}, nil,
+		func(h *client.HistoryStatus) any { return viewHistoryStatus(h) }, fill.Options{},
+		map[string]string{"Registered.InstanceUUID": "next and behind are counted in it"},
 	))
 	t.Run("cluster at", shows(
 		func(c *client.ClusterAt) any { return viewClusterAt(c) }, fill.Options{},
@@ -72,10 +73,13 @@ func TestEveryFieldIsShown(t *testing.T) {
 	t.Run("request news", shows(func(n *client.RequestNews) any { return requestViews(n) }, fill.Options{},
 		map[string]string{
 			"Store": "the command acknowledges by it", "WaitingEnd": "the lines before it are printed",
-			"Events[].RequestEvent.Event.Type":   "it is always REQUEST",
-			"Events[].RequestEvent.Event.Change": "it is always NONE",
-			"Events[].RequestEvent.Event.Detail": "it is always DETAILS_NONE",
-			"Waiting[].Group.Wait.Known":         "the reason has it",
+			"Events[].RequestEvent.Event.Type":        "it is always REQUEST",
+			"Events[].RequestEvent.Event.Change":      "it is always NONE",
+			"Events[].RequestEvent.Event.Detail":      "it is always DETAILS_NONE",
+			"Events[].RequestEvent.Event.Head.UID":    "such an event has no head",
+			"Events[].RequestEvent.Event.Head.Owner":  "such an event has no head",
+			"Events[].RequestEvent.Event.Head.Labels": "such an event has no head",
+			"Waiting[].Group.Wait.Known":              "the reason has it",
 		}))
 	t.Run("event", shows(func(r *client.EventRecord) any { return viewEvent(r) }, fill.Options{}, nil))
 }

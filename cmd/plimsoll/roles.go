@@ -203,6 +203,11 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	return cmd.serve(ctx, a, d, began)
+}
+
+// serve runs the system, and says when it is ready.
+func (cmd *devCmd) serve(ctx context.Context, a *app, d *dev.Dev, began time.Time) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return d.Run(ctx) })
 	g.Go(func() error {

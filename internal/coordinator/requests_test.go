@@ -262,6 +262,14 @@ func polls(s *requestStore, cmd *pb.Command) <-chan error {
 	return answers
 }
 
+// registered registers a manager of an owner's jobs by its first poll.
+func registered(t *testing.T, s *requestStore, owner string) {
+	t.Helper()
+	if err := <-polls(s, pollRequests("shim", owner, "s", 0)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // takes gives the store n events of alice, with messages of some bytes.
 func takes(s *requestStore, n, bytes int) {
 	var b engine.Batch
@@ -309,12 +317,12 @@ func TestASlowOrDeadManagerCostsAtMostItsBytes(t *testing.T) {
 func TestAManagerThatIsAwayIsForgotten(t *testing.T) {
 	s := storeOf(10)
 	now := time.Now()
-	<-polls(s, pollRequests("shim", "alice", "s", 0))
+	registered(t, s, "alice")
 	poll := polls(s, pollRequests("shim", "alice", "s", 1))
 	s.answerPolls(now.Add(pollWait - time.Second))
 	select {
-	case <-poll:
-		t.Error("the poll was answered before its time was over")
+	case err := <-poll:
+		t.Error(err, "the poll was answered before its time was over")
 	default:
 	}
 	at := time.Now().Add(pollWait)
@@ -374,7 +382,7 @@ func TestAPollIsAnsweredByTheNextEvent(t *testing.T) {
 		defer close(ended)
 		s.run(ctx)
 	}()
-	<-polls(s, pollRequests("shim", "", "s", 0))
+	registered(t, s, "")
 	poll := polls(s, pollRequests("shim", "", "s", 1))
 	takes(s, 2, 1)
 	if err := <-poll; err != nil {
