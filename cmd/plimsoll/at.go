@@ -135,7 +135,7 @@ func clusterTables(o *output, c *client.ClusterAt) {
 		case !n.Ready:
 			state = "not ready"
 		case !n.Schedulable:
-			state = "closed"
+			state = "cordoned"
 		}
 		rows = append(rows, []string{n.ID, state, fmt.Sprint(n.Tasks), listed(n.Allocated), listed(n.Capacity)})
 	}

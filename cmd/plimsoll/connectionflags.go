@@ -11,7 +11,7 @@ import (
 type connectionFlags struct {
 	MaxConnections      int `help:"Most connections of users; 0: a quarter of the open files that the process may have, at most 8192." default:"0" placeholder:"N"`
 	MaxEventStreams     int `help:"Most streams of events under /ws/v1, 1 to 10000; 0: 100. Each takes a connection." default:"0" placeholder:"N"`
-	MaxPeerEventStreams int `help:"Most of them from one IP address of another machine, at most --max-event-streams; 0: 15, or that if it is less." default:"0" placeholder:"N"`
+	MaxPeerEventStreams int `help:"Most streams of events from one IP address of another machine, at most --max-event-streams. 0: 15, or --max-event-streams if that is less." default:"0" placeholder:"N"`
 }
 
 // mostEventStreams is the most streams of events that a gateway can be given. Half of the places

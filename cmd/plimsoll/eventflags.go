@@ -10,7 +10,7 @@ import (
 // eventFlags are the settings of the events that a coordinator gives. In the file that --config
 // names they also stand under their own names.
 type eventFlags struct {
-	EventSetting map[string]string `help:"Setting of the events, such as service.event.ringBufferCapacity=200000; repeat it for more. It is set when it was not given before: see also plimsoll events config." placeholder:"NAME=VALUE"`
+	EventSetting map[string]string `help:"Setting of the events, such as service.event.ringBufferCapacity=200000; repeat it for more. A value that was given before is not set again, so that a live change stays. See also plimsoll events config." placeholder:"NAME=VALUE"`
 	EventBytes   string            `help:"Most memory of the events that are kept, such as 1Gi: the setting ringBufferBytes. Default: 256Mi." placeholder:"AMOUNT"`
 	EventAge     string            `help:"How long an event is kept, such as 72h: the setting ringBufferAge. Default: as long as there is room." placeholder:"DURATION"`
 }

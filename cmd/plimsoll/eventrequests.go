@@ -11,7 +11,7 @@ import (
 
 type eventsRequestsCmd struct {
 	Owner   string `help:"Owner of the jobs. Default: all owners." placeholder:"NAME"`
-	Manager string `help:"Name under which the events are kept until they were printed; each program needs one of its own." default:"cli" placeholder:"NAME"`
+	Manager string `help:"Name of the resource manager. The leader keeps events for it until they are printed. Give each program its own name." default:"cli" placeholder:"NAME"`
 	Follow  bool   `short:"f" help:"Keep printing new events."`
 	formatFlag
 }
@@ -19,7 +19,7 @@ type eventsRequestsCmd struct {
 // Help is the detail of the help text.
 func (eventsRequestsCmd) Help() string {
 	return example("plimsoll events requests", "plimsoll events requests -f --owner ada -o json") +
-		"\n\nPrints the events that the leader has kept since the last call, and the groups that wait now. " +
+		"\n\nPrints the events that were not printed before, then the groups that wait now. " +
 		"The first call registers the name, and the leader keeps events from then on. It forgets a name " +
 		"that is not used for ten minutes. JSON and YAML are printed as one object a line. The events " +
 		"are made only while service.event.requestEventsEnabled is true: see plimsoll events config."
@@ -98,7 +98,7 @@ func requestViews(news *client.RequestNews) []requestView {
 	var views []requestView
 	if news.LostUnknown {
 		views = append(views, requestView{
-			Cause: requestsLost, Message: "the leader has another store now: what was in the other is lost",
+			Cause: requestsLost, Message: "the leader's store of events is new: earlier events that were not acknowledged are lost",
 		})
 	}
 	if news.Lost > 0 {

@@ -14,7 +14,7 @@ type eventsCmd struct {
 	List   eventsListCmd   `cmd:"" default:"withargs" help:"Tell the recent events."`
 	Config eventsConfigCmd `cmd:"" help:"Show and change the settings of the events."`
 
-	Requests   eventsRequestsCmd `cmd:"" help:"Tell what resource managers are told: jobs that are new or wait for room in a queue, tasks that got a node."`
+	Requests   eventsRequestsCmd `cmd:"" help:"Print the events for resource managers: new jobs, tasks that got a node, and groups whose queue has no room."`
 	Historians historiansCmd     `cmd:"" help:"List and remove the historians for which events are held back."`
 }
 

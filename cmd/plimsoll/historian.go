@@ -24,9 +24,9 @@ const noHistory = "none"
 
 // historyKeepFlags belong to the commands that write a history.
 type historyKeepFlags struct {
-	HistoryAge      time.Duration `help:"How long events are kept; 0: without a bound." default:"8760h" env:"PLIMSOLL_HISTORY_AGE" placeholder:"DURATION"`
-	HistoryUsageAge time.Duration `help:"How long sums of usage, and jobs that have ended, are kept; at least --history-age; 0: without a bound." default:"87600h" env:"PLIMSOLL_HISTORY_USAGE_AGE" placeholder:"DURATION"`
-	HistoryBytes    string        `help:"Most disk of the history, such as 10Gi. When there is more, the oldest events go first. Default: a quarter of the disk, at most 50Gi." env:"PLIMSOLL_HISTORY_BYTES" placeholder:"AMOUNT"`
+	HistoryAge      time.Duration `help:"How long events are kept; 0: without a bound." default:"8760h" env:"PLIMSOLL_HISTORIAN_AGE" placeholder:"DURATION"`
+	HistoryUsageAge time.Duration `help:"How long sums of usage, and jobs that have ended, are kept; at least --history-age; 0: without a bound." default:"87600h" env:"PLIMSOLL_HISTORIAN_USAGE_AGE" placeholder:"DURATION"`
+	HistoryBytes    string        `help:"Most disk of the history, such as 10Gi. When there is more, the oldest events go first. Default: a quarter of the disk, at most 50Gi." env:"PLIMSOLL_HISTORIAN_BYTES" placeholder:"AMOUNT"`
 }
 
 // parse returns what a history keeps.
@@ -62,7 +62,7 @@ type historianCmd struct {
 	hostFlags
 	Data     string `help:"Directory of the history and of the token." default:"plimsoll-data/historian" env:"PLIMSOLL_DATA"`
 	History  string `help:"File of the history. Default: events.db in --data." env:"PLIMSOLL_HISTORY" placeholder:"FILE"`
-	Name     string `help:"Name under which it registers, so that gateways hold events back for it while it is away. Always the same for one history, and another for each. Default: the host's name." env:"PLIMSOLL_HISTORIAN_NAME" placeholder:"NAME"`
+	Name     string `help:"Name of the historian. Events are held back under it while the historian is away. Keep the same name for one history, and use another for each other. Default: the host's name, up to the first dot." env:"PLIMSOLL_HISTORIAN_NAME" placeholder:"NAME"`
 	Listen   string `help:"Address to serve: host:port or unix:/path." default:"127.0.0.1:9086" env:"PLIMSOLL_LISTEN"`
 	Insecure bool   `help:"Allow an address that other machines can reach, although nothing is encrypted."`
 	historyKeepFlags

@@ -11,7 +11,7 @@ import (
 
 type historiansCmd struct {
 	List   historiansListCmd   `cmd:"" default:"1" help:"List the registered historians, and how far they have come."`
-	Remove historiansRemoveCmd `cmd:"" help:"Hold no more events back for a historian that is gone."`
+	Remove historiansRemoveCmd `cmd:"" help:"End the registration of a historian, so that no events are held back for it."`
 }
 
 // Help is the detail of the help text.
@@ -25,7 +25,7 @@ type historiansListCmd struct{ formatFlag }
 func (historiansListCmd) Help() string {
 	return example("plimsoll events historians list") +
 		"\n\nThe events that a registered historian lacks are held back for it, within the setting " +
-		"service.event.ringBufferHeldBytes. One that is not heard for 72 hours is registered no more."
+		"service.event.ringBufferHeldBytes. A historian that does not report for 72 hours is no longer registered."
 }
 
 // Run lists the registered historians.

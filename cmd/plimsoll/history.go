@@ -10,10 +10,10 @@ import (
 )
 
 type historyCmd struct {
-	Job    historyJobCmd    `cmd:"" help:"Tell what became of a job and its tasks, for as long as events are kept."`
-	Task   historyTaskCmd   `cmd:"" help:"The same for a task."`
-	Node   historyNodeCmd   `cmd:"" help:"The same for a node."`
-	Queue  historyQueueCmd  `cmd:"" help:"The same for a queue."`
+	Job    historyJobCmd    `cmd:"" help:"Tell what became of a job and its tasks, with a picture."`
+	Task   historyTaskCmd   `cmd:"" help:"Print the events of a task."`
+	Node   historyNodeCmd   `cmd:"" help:"Print the events of a node."`
+	Queue  historyQueueCmd  `cmd:"" help:"Print the events of a queue."`
 	Jobs   historyJobsCmd   `cmd:"" help:"List all jobs that the history knows, the newest first."`
 	Status historyStatusCmd `cmd:"" help:"Show since when the history knows, and what it lacks."`
 	Export historyExportCmd `cmd:"" help:"Write events, jobs or usage to a file."`

@@ -20,7 +20,7 @@ import (
 
 type historyExportCmd struct {
 	File string `arg:"" help:"File to write; - is the standard output."`
-	What string `help:"What is written: ${enum}." enum:"events,jobs,usage" default:"events"`
+	What string `help:"What to write: ${enum}." enum:"events,jobs,usage" default:"events"`
 	usageFilterFlags
 	By     []string `help:"Rows of usage, as in plimsoll usage." default:"hour,owner,queue" placeholder:"WORD"`
 	Node   string   `help:"Only events of this node." placeholder:"ID"`
@@ -29,8 +29,8 @@ type historyExportCmd struct {
 
 // Help is the detail of the help text.
 func (historyExportCmd) Help() string {
-	return "The file gets its name when it is complete. Events are chosen by --job, --queue or --node, jobs and usage " +
-		"also by --owner and --label.\n\n" +
+	return "The file is written as FILE.part and renamed when it is complete. Events are chosen by --job, --queue or " +
+		"--node, jobs and usage also by --owner and --label.\n\n" +
 		example("plimsoll history export --since 7d -o csv events.csv",
 			"plimsoll history export --what usage --by day,owner --since 30d -o parquet usage.parquet",
 			"plimsoll history export --what jobs --owner ann -o json - | jq .id")

@@ -10,8 +10,9 @@ import (
 )
 
 type historyJobCmd struct {
-	jobArg
-	Tasks int `help:"Most tasks in the picture; 0 shows all." default:"20" placeholder:"N"`
+	ID    string `arg:"" help:"Id of the job, or ID~UID; without a uid the newest job that had the id."`
+	UID   string `name:"uid" help:"Uid of the job: an earlier one with the id, say. history jobs --id ID has it." placeholder:"UID"`
+	Tasks int    `help:"Most tasks in the picture; 0 shows all." default:"20" placeholder:"N"`
 	spanFlags
 }
 
@@ -161,8 +162,15 @@ func (cmd *historyJobsCmd) Run(ctx context.Context, a *app) error {
 				took = span(time.Duration(j.Ended - j.Submitted))
 			}
 			rows[i] = []string{j.ID, j.State.String(), j.Owner, j.Queue, eventTime(j.Submitted), took}
+			if cmd.ID != "" {
+				rows[i] = append(rows[i], j.UID.Text())
+			}
 		}
-		columns(o, []string{"ID", "STATE", "OWNER", "QUEUE", "SUBMITTED", "TOOK"}, rows)
+		header := []string{"ID", "STATE", "OWNER", "QUEUE", "SUBMITTED", "TOOK"}
+		if cmd.ID != "" {
+			header = append(header, "UID") // the jobs differ by nothing else
+		}
+		columns(o, header, rows)
 	})
 	if more {
 		a.notes.printf("There are more jobs; --limit 0 prints all.\n")

@@ -13,7 +13,7 @@ import (
 )
 
 type usageCmd struct {
-	By []string `help:"What rows are made for: owner, queue, job, hour, day, or label:KEY. Separate several by commas." default:"owner" placeholder:"WORD"`
+	By []string `help:"Columns to group by: owner, queue, job, hour, day, or label:KEY. Separate several by commas." default:"owner" placeholder:"WORD"`
 	usageFilterFlags
 	Limit  int32  `help:"Most rows to print, those with the largest use of CPU; 0 prints all." default:"50" placeholder:"N"`
 	Output string `short:"o" help:"How to print: ${enum}." enum:"table,json,yaml,csv" default:"table"`
@@ -21,7 +21,7 @@ type usageCmd struct {
 
 // usageFilterFlags choose usage.
 type usageFilterFlags struct {
-	Since    string   `help:"From the hour of this time on: a time ago, such as 2h or 7d, or an instant, such as 2026-11-23." default:"1d" placeholder:"TIME"`
+	Since    string   `help:"From this time on (usage: from its hour): a time ago, such as 2h or 7d, or an instant, such as 2026-11-23." default:"1d" placeholder:"TIME"`
 	Until    string   `help:"Up to the hour of this time, in the same forms. Default: now." placeholder:"TIME"`
 	Owner    string   `help:"Only of jobs of this owner." placeholder:"NAME"`
 	Queue    string   `short:"q" help:"Only of jobs of this queue and of those below it." placeholder:"PATH"`
@@ -32,9 +32,9 @@ type usageFilterFlags struct {
 
 // Help is the detail of the help text.
 func (usageCmd) Help() string {
-	return "Usage is what tasks held, times how long: an hour of a task with cpu 2 is two CPU-hours. It is counted by " +
+	return "Usage is the resources that tasks held, multiplied by the time: an hour of a task with cpu 2 is two CPU-hours. It is counted by " +
 		"hours, so --since and --until mean the whole hours they are in. What runs is counted up to a minute ago. WAIT is " +
-		"from the submit of a task to its first node: half of them waited no longer than P50, 95 of a hundred no " +
+		"from the request of a task to its first node: half of them waited no longer than P50, 95 of a hundred no " +
 		"longer than P95.\n\n" + historyHelp + "\n\n" +
 		example("plimsoll usage --by owner --since 7d", "plimsoll usage --by day,queue --since 30d -o csv",
 			"plimsoll usage --by label:team --owner ann")
