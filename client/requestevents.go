@@ -54,7 +54,8 @@ type RequestNews struct {
 //	for news, err := range c.FollowRequestEvents(ctx, me) {
 //		...
 //		if n := len(news.Events); n > 0 {
-//			_, err = c.AcknowledgeRequestEvents(ctx, me, news.Store, news.Events[n-1].Sequence)
+//			_, err := c.AcknowledgeRequestEvents(ctx, me, news.Store, news.Events[n-1].Sequence)
+//			... // CodeStale: the leader has changed, and the news to come say so
 //		}
 //	}
 //
@@ -102,8 +103,11 @@ func (f *requestFollow) once(ctx context.Context, yield func(RequestNews, error)
 	}
 	defer func() { _ = stream.Close() }() // nothing was written, and Err has the stream's error
 	for stream.Receive() {
-		f.retry.reset()
-		if !yield(f.news(stream.Msg()), nil) {
+		news := f.news(stream.Msg())
+		if news.WaitingEnd || len(news.Events) > 0 { // the stream has got further than its beginning
+			f.retry.reset()
+		}
+		if !yield(news, nil) {
 			return true, nil
 		}
 	}

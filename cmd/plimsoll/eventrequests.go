@@ -25,6 +25,13 @@ func (eventsRequestsCmd) Help() string {
 		"are made only while service.event.requestEventsEnabled is true: see plimsoll events config."
 }
 
+// leaderChanged reports whether an acknowledgement failed because of a change of the leader. The
+// events are sent again, or the news say that they are lost.
+func leaderChanged(err error) bool {
+	code := plimsoll.CodeOf(err)
+	return code == plimsoll.CodeStale || code == plimsoll.CodeOutcomeUnknown
+}
+
 // The kinds of lines that are printed beside the causes of events.
 const (
 	requestWaits = "waits"
@@ -82,7 +89,8 @@ func (cmd *eventsRequestsCmd) Run(ctx context.Context, a *app) error {
 			return err
 		}
 		if n := len(news.Events); n > 0 { // they are printed
-			if _, err := c.AcknowledgeRequestEvents(ctx, me, news.Store, news.Events[n-1].Sequence); err != nil {
+			_, err := c.AcknowledgeRequestEvents(ctx, me, news.Store, news.Events[n-1].Sequence)
+			if err != nil && !leaderChanged(err) {
 				return err
 			}
 		}

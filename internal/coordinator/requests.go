@@ -192,7 +192,7 @@ func (s *requestStore) forget(m *manager) {
 	if s.mu.byOwner[m.name.owner] = others; len(others) == 0 {
 		delete(s.mu.byOwner, m.name.owner)
 	}
-	s.metrics.requests.managers.Dec()
+	s.metrics.requests.managers.Set(float64(len(s.mu.managers)))
 }
 
 // poll answers a gateway's question for the events of a manager: at once if it begins a stream or
@@ -268,7 +268,7 @@ func (s *requestStore) register(name managerName) (*manager, error) {
 	m := &manager{name: name, store: uuid.NewString()}
 	s.mu.managers[name] = m
 	s.mu.byOwner[name.owner] = append(s.mu.byOwner[name.owner], m)
-	s.metrics.requests.managers.Inc()
+	s.metrics.requests.managers.Set(float64(len(s.mu.managers)))
 	return m, nil
 }
 

@@ -48,13 +48,14 @@ func TestReportsOfAHistorianAreCoalesced(t *testing.T) {
 		{time.Second, 7, true},              // the same, a minute after the last that was kept
 		{2 * time.Second, 3, true},          // a historian that began anew, with an older file
 		{1999 * time.Millisecond, 4, false}, // too soon
+		{0, 2, true},                        // soon, but it lacks more than was known
 	} {
 		w.now += int64(step.after)
 		if written := w.reportHistorian("h", "i", step.next); written != step.written {
 			t.Errorf("%d after %s: written is %v", step.next, step.after, written)
 		}
 	}
-	w.expect("h@i3")
+	w.expect("h@i2")
 	if changes := &w.out.Changes; len(changes.Events) > 0 || len(changes.Outcomes) > 0 {
 		t.Errorf("a report makes %d events and %d outcomes", len(changes.Events), len(changes.Outcomes))
 	}

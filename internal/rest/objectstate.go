@@ -13,8 +13,7 @@ import (
 // objectStates makes the field state of events, which unicorn-history-server reads: the event's
 // object as the routes show it, as a text of JSON. It is the object when the event is rendered,
 // which is at the event's revision or a later one. It has no list but the one task that the event
-// is about, so that its size does not grow with the object. An event of an object
-// that has left gets the state of the event before, for as long as that is kept. After that it gets
+// is about, and at most stateBytes. An event of an object that has left gets the state of the event before, for as long as that is kept. After that it gets
 // the object's names alone; for a job it gets no state, because its id is not known any more.
 type objectStates struct {
 	wanted bool
@@ -23,6 +22,10 @@ type objectStates struct {
 	left   map[string][]byte // what the last event had, by keyOf
 	bytes  int               // in left
 }
+
+// stateBytes bounds the state of one event. A larger object, such as a node with many attributes, is
+// told by its names alone.
+const stateBytes = 8 << 10
 
 // leftBytes bounds the states of objects that may have left. When they are more, all are dropped.
 const leftBytes = 8 << 20
@@ -63,10 +66,7 @@ func (o *objectStates) of(ev *plimsoll.Event) ([]byte, error) {
 		if state, has := o.left[key]; has {
 			return state, nil
 		}
-		if object = namesOf(ev); object == nil {
-			return nil, nil
-		}
-		return encode(object)
+		return encodeNames(ev)
 	}
 	if err != nil {
 		return nil, err
@@ -74,6 +74,9 @@ func (o *objectStates) of(ev *plimsoll.Event) ([]byte, error) {
 	state, err := encode(object)
 	if err != nil {
 		return nil, err
+	}
+	if len(state) > stateBytes {
+		return encodeNames(ev)
 	}
 	o.keep(key, state)
 	return state, nil
@@ -89,6 +92,14 @@ func (o *objectStates) keep(key string, state []byte) {
 		o.left, o.bytes = map[string][]byte{}, row+len(key)+len(state)
 	}
 	o.left[key] = state
+}
+
+func encodeNames(ev *plimsoll.Event) ([]byte, error) {
+	names := namesOf(ev)
+	if names == nil {
+		return nil, nil
+	}
+	return encode(names)
 }
 
 // namesOf returns what an event says of an object that has left; nil if that is not enough.

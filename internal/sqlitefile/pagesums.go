@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"os"
 	"sync"
 	"syscall"
@@ -71,23 +72,31 @@ func firstPage() []byte {
 }
 
 // begin writes the first page into a file that has none. A crash may have left a part of it. A log
-// beside such a file is of another one that had the name before: SQLite removes it too.
+// beside an empty file is of another one that had the name before: SQLite removes it too. A log
+// beside a part of a page is not touched: it may have the only whole copy of the page.
 func begin(file *os.File) error {
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil { // closing the file ends it
 		return fmt.Errorf("lock the file: %w", err)
 	}
 	there := make([]byte, pageSize+1)
 	n, err := file.ReadAt(there, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read the first page: %w", err)
+	}
 	page := firstPage()
 	switch there = there[:n]; {
-	case n > pageSize, err == nil:
+	case n > pageSize:
 		return nil
 	case n == pageSize && bytes.Equal(there, page):
 		return nil
 	case !bytes.HasPrefix(page, bytes.TrimRight(there, "\x00")): // something else
 		return nil
 	}
-	if err := os.Remove(file.Name() + "-wal"); err != nil && !errors.Is(err, os.ErrNotExist) {
+	log := file.Name() + "-wal"
+	if beside, err := os.Stat(log); n > 0 && err == nil && beside.Size() > 0 {
+		return nil // SQLite says what is wrong
+	}
+	if err := os.Remove(log); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove the log of a file that is gone: %w", err)
 	}
 	if _, err := file.WriteAt(page, 0); err != nil {

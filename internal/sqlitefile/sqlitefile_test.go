@@ -292,3 +292,42 @@ func TestTheFirstPageOfAFile(t *testing.T) {
 		t.Errorf("a database of another kind: %v", err)
 	}
 }
+
+// A file that cannot be read is not taken for an empty one, and neither is a part of a page beside
+// a log: the log may have the whole page.
+func TestAFileThatMayHaveContentIsNotBegunAnew(t *testing.T) {
+	part := firstPage()[:100]
+	for name, c := range map[string]struct {
+		content []byte
+		mode    int
+		failed  bool
+	}{
+		"unreadable":             {bytes.Repeat([]byte("x"), 3*pageSize), os.O_WRONLY, true},
+		"a part beside a log":    {part, os.O_RDWR, false},
+		"zeros beside a log":     {make([]byte, pageSize), os.O_RDWR, false},
+		"something beside a log": {[]byte("something"), os.O_RDWR, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "file.db")
+			log := []byte("a log")
+			if err := errors.Join(os.WriteFile(path, c.content, 0o600), os.WriteFile(path+"-wal", log, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			file, err := os.OpenFile(path, c.mode, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := begin(file); (err != nil) != c.failed {
+				t.Errorf("it begins with %v", err)
+			}
+			if err := file.Close(); err != nil {
+				t.Error(err)
+			}
+			for of, want := range map[string][]byte{path: c.content, path + "-wal": log} {
+				if got, err := os.ReadFile(of); err != nil || !bytes.Equal(got, want) {
+					t.Errorf("%s has changed: %v", filepath.Base(of), err)
+				}
+			}
+		})
+	}
+}

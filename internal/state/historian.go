@@ -61,7 +61,8 @@ func (s *State) ReportHistorian(name, instance string, next uint64) error {
 	h := &s.historians[at]
 	h.due = later(s.at, s.cfg.KeepHistorian)
 	since, same := s.at-h.Heard, h.InstanceUUID == instance && h.Next == next
-	if !known || since >= sameReportPause || since >= reportPause && !same {
+	back := h.InstanceUUID != instance || next < h.Next // it lacks more than the kept report says
+	if !known || back || since >= sameReportPause || since >= reportPause && !same {
 		h.Historian = said
 		s.markHistorian(&said)
 	}
