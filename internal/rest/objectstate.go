@@ -13,8 +13,9 @@ import (
 // objectStates makes the field state of events, which unicorn-history-server reads: the event's
 // object as the routes show it, as a text of JSON. It is the object when the event is rendered,
 // which is at the event's revision or a later one. It has no list but the one task that the event
-// is about, and at most stateBytes. An event of an object that has left gets the state of the event before, for as long as that is kept. After that it gets
-// the object's names alone; for a job it gets no state, because its id is not known any more.
+// is about, and at most stateBytes. An event of an object that has left gets the state of the event
+// before, for as long as that is kept. After that it gets the object's names alone; for a job it
+// gets no state, because its id is not known any more.
 type objectStates struct {
 	wanted bool
 	from   *reading // of the present pass; nil: there are no records
@@ -23,8 +24,8 @@ type objectStates struct {
 	bytes  int               // in left
 }
 
-// stateBytes bounds the state of one event. A larger object, such as a node with many attributes, is
-// told by its names alone.
+// stateBytes bounds the state of one event. A larger object, such as a node with many attributes,
+// is told by its names alone.
 const stateBytes = 8 << 10
 
 // leftBytes bounds the states of objects that may have left. When they are more, all are dropped.

@@ -310,7 +310,8 @@ func TestAFileThatMayHaveContentIsNotBegunAnew(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "file.db")
 			log := []byte("a log")
-			if err := errors.Join(os.WriteFile(path, c.content, 0o600), os.WriteFile(path+"-wal", log, 0o600)); err != nil {
+			err := errors.Join(os.WriteFile(path, c.content, 0o600), os.WriteFile(path+"-wal", log, 0o600))
+			if err != nil {
 				t.Fatal(err)
 			}
 			file, err := os.OpenFile(path, c.mode, 0)
