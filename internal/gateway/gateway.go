@@ -385,7 +385,7 @@ func callerGone(ctx context.Context) error {
 	case nil:
 		return nil
 	case context.DeadlineExceeded:
-		return plimsoll.Errorf(plimsoll.CodeDeadline, "the time that the caller allowed ran out")
+		return wire.OutOfTime()
 	}
 	return plimsoll.Errorf(plimsoll.CodeCanceled, "the caller went away")
 }

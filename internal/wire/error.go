@@ -103,6 +103,11 @@ func fromProto(m *pb.Error) *plimsoll.Error {
 	}
 }
 
+// OutOfTime returns the error of a call whose caller allowed too little time.
+func OutOfTime() *plimsoll.Error {
+	return plimsoll.Errorf(plimsoll.CodeDeadline, "the time allowed for the call ran out; try again, or allow more")
+}
+
 // public returns the part of err that a caller may see. err is not nil.
 func public(err error) *plimsoll.Error {
 	var e *plimsoll.Error
@@ -114,7 +119,7 @@ func public(err error) *plimsoll.Error {
 	case errors.Is(err, context.Canceled):
 		return plimsoll.Errorf(plimsoll.CodeCanceled, "the call was canceled")
 	case errors.Is(err, context.DeadlineExceeded):
-		return plimsoll.Errorf(plimsoll.CodeDeadline, "the time allowed for the call ran out; try again, or allow more")
+		return OutOfTime()
 	}
 	if e == nil || e.Code == plimsoll.CodeInternal {
 		return plimsoll.Errorf(plimsoll.CodeInternal, "something went wrong inside the server; its log has the cause")
