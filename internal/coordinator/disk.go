@@ -131,6 +131,7 @@ func (c *Coordinator) serveReadOnly(ctx context.Context, cause error) (err error
 	c.status.reading(t, cause)
 	c.cfg.Events.Reading(cause)
 	t.serveReads(ctx, c.writeRetry())
+	t.reads.end()
 	c.status.starting()
 	return nil
 }

@@ -109,6 +109,7 @@ func (c *Coordinator) lead(ctx context.Context) (led time.Duration, err error) {
 	c.cfg.Events.Leading(t.epoch, t.revision, c.cfg.Listen)
 	began := time.Now()
 	err = t.run(ctx)
+	t.reads.end()
 	c.status.starting()
 	c.metrics.depth.Set(0)
 	return max(time.Since(began), 1), err

@@ -10,7 +10,6 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/engine"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
-	"github.com/plimsoll-dev/plimsoll/internal/store"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -40,7 +39,7 @@ const (
 // and the InstanceUUID, if all of them follow each other. If some are missing, those in front of
 // the gap are left out, and the InstanceUUID is a new one. Events of an earlier InstanceUUID, which
 // await their deletion, are left out too.
-func (c *Coordinator) load(ctx context.Context, st store.Store, epoch uint64) (*loaded, error) {
+func (c *Coordinator) load(ctx context.Context, st Content, epoch uint64) (*loaded, error) {
 	l := &loaded{tables: replica.NewTables(), historians: replica.Historians{}}
 	cfg := c.cfg.State
 	cfg.Archive = c.cfg.Archive.Open != nil
@@ -142,6 +141,9 @@ func loadRecord(l *state.Loader, kind wire.Kind, key string, value []byte) error
 		err = decoded(wire.DecodeHistorian, value, l.Historian)
 	case wire.KindQueueConfig:
 		err = decoded(wire.DecodeQueueConfig, value, l.QueueConfig)
+	case wire.KindImport:
+		return plimsoll.Errorf(plimsoll.CodeCorrupt,
+			"an import into the store did not end; run plimsoll store import again with the same file")
 	default:
 		return plimsoll.Errorf(
 			plimsoll.CodeCorrupt, "the store holds a record of kind %d, which this version does not know", kind,

@@ -161,6 +161,9 @@ func (c *Coordinator) routes() http.Handler {
 	mux.Handle("/metrics", timed(promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})))
 	mux.Handle("/healthz", timed(http.HandlerFunc(c.health)))
 	mux.Handle("/readyz", timed(http.HandlerFunc(c.ready)))
+	mux.Handle(BackupPath, transport.TimeAnswers(transport.AnswerConfig{
+		Stream: func(*http.Request) bool { return true },
+	}, http.HandlerFunc(c.export)))
 	return mux
 }
 

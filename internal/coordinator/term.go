@@ -20,6 +20,7 @@ type term struct {
 	epoch       uint64
 	now         func() int64 // Unix nanoseconds; see termClock
 	store       store.Store
+	reads       storeReads
 	metrics     *metrics
 	commands    *commandTable
 	inbox       *inbox

@@ -91,7 +91,8 @@ type Store interface {
 	Deposed() <-chan struct{}
 	// Load calls record for each stored record, in the order of kind and key. It calls events for
 	// each stored chunk of events, in the order of revision. The bytes are valid only during the
-	// call. It returns the revision and time of the last batch.
+	// call. It returns the revision and time of the last batch. Batches may be committed meanwhile;
+	// what Load tells is the state at the revision that it returns.
 	Load(ctx context.Context, record func(kind wire.Kind, key string, value []byte) error,
 		events func(revision uint64, chunk wire.EventChunk) error) (revision uint64, time int64, err error)
 	// LoadSince is Load for a caller that holds the state at a revision. It calls record for each

@@ -21,10 +21,11 @@ const (
 	KindEventSettings Kind = 12 // key: empty; there is one
 	KindCounts        Kind = 13 // key: empty; there is one
 	KindHistorian     Kind = 14 // key: name of a historian
+	KindImport        Kind = 15 // key: empty; stored while a store is imported, and never replicated
 )
 
 // NumKinds is one more than the highest kind.
-const NumKinds = 15
+const NumKinds = 16
 
 // Mutation is a put or delete of one encoded record.
 type Mutation struct {

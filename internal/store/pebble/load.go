@@ -61,11 +61,13 @@ func scan(ctx context.Context, db *lsm.DB, v *visitor) (last meta, found bool, e
 			err = &panicError{value: r}
 		}
 	}()
-	last, found, err = readMeta(db)
+	at := db.NewSnapshot() // batches may be committed meanwhile
+	defer func() { err = errors.Join(err, at.Close()) }()
+	last, found, err = readMeta(at)
 	if err != nil || found && last.format != formatVersion {
 		return last, found, err
 	}
-	iter, err := db.NewIterWithContext(ctx, &lsm.IterOptions{LowerBound: []byte{prefixMeta + 1}})
+	iter, err := at.NewIterWithContext(ctx, &lsm.IterOptions{LowerBound: []byte{prefixMeta + 1}})
 	if err != nil {
 		return last, found, err
 	}
@@ -92,7 +94,7 @@ func walk(ctx context.Context, iter *lsm.Iterator, last meta, v *visitor) error 
 	return nil // Close returns an error of the iterator
 }
 
-func readMeta(db *lsm.DB) (meta, bool, error) {
+func readMeta(db lsm.Reader) (meta, bool, error) {
 	value, closer, err := db.Get(metaKey)
 	if errors.Is(err, lsm.ErrNotFound) {
 		return meta{}, false, nil

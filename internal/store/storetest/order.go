@@ -40,6 +40,7 @@ var orderCases = []testCase{
 		holds(t, reopen(t, h, s), want)
 	}},
 	{"another goroutine may wait", waitElsewhere},
+	{"a load beside commits tells the state at one revision", loadBesideCommits},
 	{"the batch belongs to the caller again after the wait", func(t *testing.T, h Harness) {
 		s, epoch := openAndLead(t, h)
 		b := withEvents(batch(epoch, 1, put(wire.KindNode, "a", "before")), 0, 1)
@@ -86,6 +87,51 @@ var orderCases = []testCase{
 			t.Error("load: no error")
 		}
 	}},
+}
+
+func loadBesideCommits(t *testing.T, h Harness) {
+	s, epoch := openAndLead(t, h)
+	const n = 200
+	var committing sync.WaitGroup
+	committing.Go(func() {
+		for r := uint64(1); r <= n; r++ {
+			now := fmt.Sprint(r)
+			p, err := s.Commit(withEvents(
+				batch(epoch, r, put(wire.KindNode, "a", now), put(wire.KindTask, "b", now), put(wire.KindTask, now, "")),
+				r, 1,
+			))
+			if err == nil {
+				err = p.Wait()
+			}
+			if err != nil {
+				t.Errorf("commit revision %d: %v", r, err)
+				return
+			}
+		}
+	})
+	defer committing.Wait()
+	for {
+		got, err := Read(s)
+		if err != nil {
+			t.Errorf("load: %v", err)
+			return
+		}
+		if got.Revision == 0 {
+			continue
+		}
+		now := fmt.Sprint(got.Revision)
+		for _, r := range got.Records {
+			if r.Value != "" && r.Value != now {
+				t.Errorf("a load of revision %s tells %+v", now, r)
+			}
+		}
+		if uint64(len(got.Chunks)) != got.Revision || uint64(len(got.Records)) != got.Revision+2 {
+			t.Errorf("a load of revision %s tells %d chunks and %d records", now, len(got.Chunks), len(got.Records))
+		}
+		if got.Revision == n || t.Failed() {
+			return
+		}
+	}
 }
 
 func waitElsewhere(t *testing.T, h Harness) {
