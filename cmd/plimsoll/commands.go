@@ -29,6 +29,7 @@ type commands struct {
 	Defrag  defragCmd  `cmd:"" help:"Plan moves of tasks that would empty nodes or make room. Nothing is moved."`
 	Policy  policyCmd  `cmd:"" help:"Read and change the policies that keep nodes below their waterlines."`
 	QOS     qosCmd     `cmd:"" name:"qos" help:"Show how the QoS agents keep nodes at their waterlines."`
+	Store   storeCmd   `cmd:"" help:"Back the active state up, restore it, and move it to another store."`
 	Config  configCmd  `cmd:"" help:"Check files, and read and replace the configuration of the queues."`
 	Bench   benchCmd   `cmd:"" help:"Measure parts of Plimsoll on this machine, in processes of their own."`
 	Token   tokenCmd   `cmd:"" help:"Print the path of the file with the server's token."`

@@ -35,6 +35,7 @@ func TestDevScripts(t *testing.T) {
 					env.Setenv("EXAMPLES", examples)
 					env.Setenv("PLIMSOLL_SERVER", s.address)
 					env.Setenv("LEADER", "unix:"+filepath.Join(s.data(), "coordinator.sock"))
+					env.Setenv("DATA", s.data())
 					env.Setenv("GORACE", raceOptions)
 					// tasks of any user look into the directories of the scripts
 					return errors.Join(os.Chmod(env.WorkDir, 0o755), os.Chmod(filepath.Dir(env.WorkDir), 0o755))

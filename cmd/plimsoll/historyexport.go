@@ -71,7 +71,7 @@ func (cmd *historyExportCmd) Run(ctx context.Context, a *app) error {
 		_, err := write(&recordWriter{a.out}, rows)
 		return err
 	}
-	n, err := writeWhole(cmd.File, func(w io.Writer) (int, error) { return write(w, rows) })
+	n, err := writeWhole(cmd.File, everyone, func(w io.Writer) (int, error) { return write(w, rows) })
 	if err == nil {
 		a.notes.printf("wrote %s to %s\n", plural(n, "row"), cmd.File)
 	}
@@ -87,10 +87,22 @@ func (w *recordWriter) Write(p []byte) (int, error) {
 	return len(p), w.o.failure()
 }
 
+// The permissions of a file that is written whole.
+const (
+	everyone  os.FileMode = 0o644
+	ownerOnly os.FileMode = 0o600
+)
+
+// partOf returns the path at which a file is written until it is complete.
+func partOf(path string) string { return path + ".part" }
+
 // writeWhole writes a file beside its place and moves it there when it is complete.
-func writeWhole(path string, write func(io.Writer) (int, error)) (n int, err error) {
-	part := path + ".part"
-	f, err := os.OpenFile(part, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
+func writeWhole(path string, mode os.FileMode, write func(io.Writer) (int, error)) (n int, err error) {
+	part := partOf(path)
+	if err := os.Remove(part); err != nil && !errors.Is(err, os.ErrNotExist) { // it may have another mode
+		return 0, &plimsoll.Error{Code: plimsoll.CodeInvalid, Op: "write " + path, Msg: cause(err)}
+	}
+	f, err := os.OpenFile(part, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, mode)
 	if err != nil {
 		return 0, &plimsoll.Error{Code: plimsoll.CodeInvalid, Op: "write " + path, Msg: cause(err)}
 	}

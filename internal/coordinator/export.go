@@ -39,7 +39,9 @@ func (r *storeReads) begin(ctx context.Context) (reading context.Context, done f
 	case r.mu.ended:
 		return nil, nil, plimsoll.Errorf(plimsoll.CodeUnavailable, "this coordinator does not lead any more; try again")
 	case r.mu.cancel != nil:
-		return nil, nil, plimsoll.Errorf(plimsoll.CodeExhausted, "another backup is under way; try again when it has ended")
+		return nil, nil, plimsoll.Errorf(
+			plimsoll.CodeExhausted, "another backup is under way; try again when it has ended",
+		)
 	}
 	reading, cancel := context.WithCancel(ctx)
 	r.mu.cancel = cancel

@@ -1,13 +1,13 @@
-// Package backup writes all that a store holds into one file, and puts such a file into a store
+// Package backup writes all that a store holds into one file. It puts such a file into a store
 // again, also into one of another kind.
 //
 // A file is one stream of zstd. It holds a header in JSON, the records in the order of kind and
-// key, the chunks of events in the order of revision, and an end. The end has the revision, the
-// time, the counts, and the SHA-256 of all before it. So a file that was cut off, changed or
-// damaged is refused as a whole, before anything of it is used.
+// key, and the chunks of events in the order of revision. Its end has the revision, the time, the
+// counts, and the SHA-256 of all before it. So a file that was cut off, changed or damaged is
+// refused as a whole, before anything of it is used.
 //
 //	content, err := backup.Write(ctx, w, backup.Header{Epoch: epoch}, st.Load) // st may be in use
-//	file, err := backup.Open(ctx, path)                                        // reads and checks it all
+//	file, err := backup.Open(ctx, path)                                        // checks all of it
 //	err = backup.Restore(ctx, file, st, backup.Options{})
 //
 // A restore that does not end leaves a record that says so (wire.KindImport), with which no

@@ -148,8 +148,8 @@ func TestAMoveTakesOverEverything(t *testing.T) {
 		}
 		got := read(t, target)
 		if got.Revision <= want.Revision || got.Time != want.Time || len(told) == 0 {
-			t.Errorf("revision %d after %d, time %d and not %d, %d reports of progress", got.Revision, want.Revision, got.Time,
-				want.Time, len(told))
+			t.Errorf("revision %d after %d, time %d and not %d, %d reports of progress", got.Revision, want.Revision,
+				got.Time, want.Time, len(told))
 		}
 		got.Revision = want.Revision
 		if diff := cmp.Diff(want, got); diff != "" {

@@ -19,6 +19,8 @@ type Options struct {
 	// from which the file was made has taken nothing since. Otherwise ids that were given out
 	// after the backup would be given out again.
 	Move bool
+	// DryRun ends before the first record is written.
+	DryRun bool
 	// Progress is called now and then with the records that are written, of all. It may be nil.
 	Progress func(done, all uint64)
 }
@@ -31,8 +33,8 @@ const (
 )
 
 // Restore writes a checked file into a store, which the caller has opened and which no coordinator
-// uses. It raises the epoch above that of the file, so that a leader of before counts as older. It
-// fails with CodeConflict, before it writes a record, if the store is not empty, and with
+// uses. It raises the epoch above that of the file, so that a leader of before counts as older.
+// Before it writes a record, it fails with CodeConflict if the store is not empty. It fails with
 // CodeInvalid if the store cannot take all that the file holds. If it fails later, the store holds
 // an unfinished import, which only another Restore replaces.
 func Restore(ctx context.Context, f *File, st store.Store, o Options) error {
@@ -49,6 +51,9 @@ func Restore(ctx context.Context, f *File, st store.Store, o Options) error {
 	}
 	if err := old.replaceable(f, epoch-1, o); err != nil {
 		return err
+	}
+	if o.DryRun {
+		return nil
 	}
 	for epoch <= f.content.Epoch {
 		if epoch, err = leadAlone(ctx, st); err != nil {
@@ -77,7 +82,7 @@ func leadAlone(ctx context.Context, st store.Store) (uint64, error) {
 	return epoch, err
 }
 
-// present is what a store holds before a restore.
+// present is the content of a store before a restore.
 type present struct {
 	revision   uint64
 	time       int64
@@ -262,7 +267,9 @@ func (w *restorer) records(ctx context.Context) error {
 		w.done++
 		switch kind {
 		case wire.KindImport:
-			return plimsoll.Errorf(plimsoll.CodeConflict, "the backup was made of an unfinished import; take another one")
+			return plimsoll.Errorf(
+				plimsoll.CodeConflict, "the backup was made of an unfinished import; take another one",
+			)
 		case wire.KindEventIDs:
 			ids, err := wire.DecodeEventIDs(value)
 			if err != nil {

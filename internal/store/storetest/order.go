@@ -97,8 +97,9 @@ func loadBesideCommits(t *testing.T, h Harness) {
 		for r := uint64(1); r <= n; r++ {
 			now := fmt.Sprint(r)
 			p, err := s.Commit(withEvents(
-				batch(epoch, r, put(wire.KindNode, "a", now), put(wire.KindTask, "b", now), put(wire.KindTask, now, "")),
-				r, 1,
+				batch(
+					epoch, r, put(wire.KindNode, "a", now), put(wire.KindTask, "b", now), put(wire.KindTask, now, ""),
+				), r, 1,
 			))
 			if err == nil {
 				err = p.Wait()
