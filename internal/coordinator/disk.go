@@ -116,7 +116,7 @@ func (c *Coordinator) serveReadOnly(ctx context.Context, cause error) (err error
 		}
 	}()
 	c.status.loading()
-	epoch, err := st.Lead(ctx)
+	epoch, err := st.Lead(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("read the store: %w", err)
 	}

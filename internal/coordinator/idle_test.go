@@ -20,12 +20,20 @@ type memory struct{ stall <-chan struct{} } // each Wait waits for it, if it is 
 
 func (m *memory) Limits() store.Limits { return store.Limits{} }
 
-func (m *memory) Lead(context.Context) (uint64, error) { return 1, nil }
+func (m *memory) Lead(context.Context, func(string)) (uint64, error) { return 1, nil }
 
 func (m *memory) Load(
 	context.Context, func(wire.Kind, string, []byte) error, func(uint64, wire.EventChunk) error,
 ) (uint64, int64, error) {
 	return 0, 0, nil
+}
+
+func (m *memory) Deposed() <-chan struct{} { return nil }
+
+func (m *memory) LoadSince(
+	context.Context, uint64, func(wire.Kind, string, []byte) error, func(uint64, wire.EventChunk) error,
+) (uint64, int64, error) {
+	return 0, 0, plimsoll.Errorf(plimsoll.CodeNotFound, "nothing is kept")
 }
 
 func (m *memory) Commit(*wire.Batch) (store.Pending, error) { return m, nil }

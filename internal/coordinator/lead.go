@@ -116,9 +116,9 @@ func (c *Coordinator) lead(ctx context.Context) (led time.Duration, err error) {
 
 // begin becomes the leader and loads the store into a new term.
 func (c *Coordinator) begin(ctx context.Context, st store.Store) (*term, error) {
-	epoch, err := st.Lead(ctx)
+	epoch, err := st.Lead(ctx, nil)
 	for err == nil && epoch <= c.lastEpoch { // a read-only term could not store its epoch
-		epoch, err = st.Lead(ctx)
+		epoch, err = st.Lead(ctx, nil)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("become the leader: %w", err)

@@ -14,7 +14,7 @@
 //
 // The coordinator is its only caller:
 //
-//	epoch, err := s.Lead(ctx)
+//	epoch, err := s.Lead(ctx, waiting)
 //	revision, time, err := s.Load(ctx, record, events)
 //	pending, err := s.Commit(batch) // a batch of this epoch
 //	err = pending.Wait()
@@ -81,12 +81,25 @@ type Store interface {
 	// Limits bound a batch.
 	Limits() Limits
 	// Lead makes the caller the leader, durably, and returns its epoch. The epoch is higher than
-	// every earlier one.
-	Lead(ctx context.Context) (epoch uint64, err error)
+	// every earlier one. While another process leads, Lead waits. It calls waiting with the
+	// leader's address, which may be empty, at first and at each change. waiting may be nil.
+	Lead(ctx context.Context, waiting func(leader string)) (epoch uint64, err error)
+	// Deposed returns a channel that is closed when the leadership which Lead gained has ended
+	// without Close: another process leads, or this one can no longer prove that it leads. Then
+	// Commit and Confirm fail with CodeStale. A store that only one process can have open never
+	// closes it.
+	Deposed() <-chan struct{}
 	// Load calls record for each stored record, in the order of kind and key. It calls events for
 	// each stored chunk of events, in the order of revision. The bytes are valid only during the
 	// call. It returns the revision and time of the last batch.
 	Load(ctx context.Context, record func(kind wire.Kind, key string, value []byte) error,
+		events func(revision uint64, chunk wire.EventChunk) error) (revision uint64, time int64, err error)
+	// LoadSince is Load for a caller that holds the state at a revision. It calls record for each
+	// record that was changed since, in no order, with a nil value if it was deleted. It calls
+	// events for each chunk of a later revision, in the order of revision. It fails with
+	// CodeNotFound, before the first call, if the store does not know all changes since the
+	// revision; then only Load is left.
+	LoadSince(ctx context.Context, since uint64, record func(kind wire.Kind, key string, value []byte) error,
 		events func(revision uint64, chunk wire.EventChunk) error) (revision uint64, time int64, err error)
 	// Commit begins to write a batch: its mutations that are not ephemeral, its events, and its
 	// revision and time. It fails with CodeStale if the caller does not lead with the batch's

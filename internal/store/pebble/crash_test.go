@@ -58,7 +58,7 @@ func (p *promises) run(cfg Config, rng *rand.Rand, batches uint64) (err error) {
 	}
 	for r := uint64(1); r <= batches; r++ {
 		if r%40 == 1 {
-			epoch, err := s.Lead(context.Background())
+			epoch, err := s.Lead(context.Background(), nil)
 			if err != nil {
 				return fmt.Errorf("lead: %w", err)
 			}
@@ -138,7 +138,7 @@ func (p *promises) check(c crash) error {
 	if diff := cmp.Diff(want, got); diff != "" {
 		return fmt.Errorf("revision %d holds something else (-want +got):\n%s", got.Revision, diff)
 	}
-	epoch, err := s.Lead(context.Background())
+	epoch, err := s.Lead(context.Background(), nil)
 	if err != nil {
 		return fmt.Errorf("lead: %w", err)
 	}
@@ -313,7 +313,7 @@ func TestFirstFailureIsTheLast(t *testing.T) {
 	wantError(t, err, plimsoll.CodeUnavailable, "takes no more")
 	wantError(t, s.Confirm(context.Background()), plimsoll.CodeUnavailable)
 	wantError(t, s.TrimEvents(1), plimsoll.CodeUnavailable)
-	_, err = s.Lead(context.Background())
+	_, err = s.Lead(context.Background(), nil)
 	wantError(t, err, plimsoll.CodeUnavailable)
 	if err := s.Close(); err == nil {
 		t.Error("close after a failure: no error")

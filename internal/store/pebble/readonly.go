@@ -74,7 +74,7 @@ func (r *Reader) Limits() store.Limits { return r.cfg.Limits }
 
 // Lead returns an epoch after the last one. The epoch is not stored, so the next leader may get
 // the same.
-func (r *Reader) Lead(ctx context.Context) (uint64, error) {
+func (r *Reader) Lead(ctx context.Context, _ func(leader string)) (uint64, error) {
 	r.led.Store(true)
 	return r.last.epoch + 1, ctx.Err()
 }
@@ -87,6 +87,18 @@ func (r *Reader) Load(ctx context.Context, record func(kind wire.Kind, key strin
 		return 0, 0, plimsoll.Errorf(plimsoll.CodeUnavailable, "the store in %s is closed", r.place.dir)
 	}
 	return load(ctx, r.db, r.place, r.fence, record, events)
+}
+
+// Deposed implements store.Store. Nobody else can lead while the store is open.
+func (r *Reader) Deposed() <-chan struct{} { return nil }
+
+// LoadSince implements store.Store. A reader always loads everything.
+func (r *Reader) LoadSince(
+	context.Context, uint64, func(wire.Kind, string, []byte) error, func(uint64, wire.EventChunk) error,
+) (uint64, int64, error) {
+	return 0, 0, plimsoll.Errorf(
+		plimsoll.CodeNotFound, "the store in %s is only read, and knows no changes", r.place.dir,
+	)
 }
 
 // Commit refuses every batch.

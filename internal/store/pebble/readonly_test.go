@@ -48,7 +48,7 @@ func TestAStoreOnAFullDiskIsRead(t *testing.T) {
 			if got := read(t, r); !reflect.DeepEqual(any(got), want) {
 				t.Error("what is read is not what was stored")
 			}
-			epoch, err := r.Lead(t.Context())
+			epoch, err := r.Lead(t.Context(), nil)
 			if err != nil || epoch != r.last.epoch+1 || r.Confirm(t.Context()) != nil {
 				t.Errorf("it leads with epoch %d after %d, %v, %v", epoch, r.last.epoch, err, r.Confirm(t.Context()))
 			}
@@ -107,7 +107,7 @@ func TestADiskThatIsFullFromAnyWriteOnLosesNothing(t *testing.T) {
 			if err != nil {
 				break
 			}
-			epoch, err := s.Lead(t.Context())
+			epoch, err := s.Lead(t.Context(), nil)
 			for revision := acked + 1; err == nil && revision < acked+30; revision++ {
 				if err = commitOne(s, epoch, s.mu.last.revision+1); err == nil {
 					acked = s.mu.last.revision

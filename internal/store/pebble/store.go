@@ -6,7 +6,7 @@
 // goroutines, which end with Close. It keeps no record in memory beyond Pebble's small buffers.
 //
 //	s, err := pebble.Open(pebble.Config{Dir: dir})
-//	epoch, err := s.Lead(ctx)
+//	epoch, err := s.Lead(ctx, nil)
 //	revision, time, err := s.Load(ctx, record, events)
 //	pending, err := s.Commit(batch) // batch.Epoch is epoch
 //	err = pending.Wait()            // nil: the batch survives a crash
@@ -162,8 +162,8 @@ func (s *Store) failure(cause error) error {
 		"the store in %s failed and takes no more; look after its disk, what was acknowledged is there", s.place.dir)}
 }
 
-// Lead implements store.Store.
-func (s *Store) Lead(ctx context.Context) (uint64, error) {
+// Lead implements store.Store. It never waits: to hold the open store is to lead.
+func (s *Store) Lead(ctx context.Context, _ func(leader string)) (uint64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.usable(); err != nil {
@@ -213,6 +213,28 @@ func (s *Store) syncWait(batch *lsm.Batch) error {
 		return s.failure(err)
 	}
 	return nil
+}
+
+// Deposed implements store.Store. Nobody else can lead while the store is open.
+func (s *Store) Deposed() <-chan struct{} { return nil }
+
+// LoadSince implements store.Store. Only the last revision is known.
+func (s *Store) LoadSince(
+	ctx context.Context, since uint64, _ func(wire.Kind, string, []byte) error,
+	_ func(uint64, wire.EventChunk) error,
+) (uint64, int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := errors.Join(s.usable(), ctx.Err()); err != nil {
+		return 0, 0, err
+	}
+	if since != s.mu.last.revision {
+		return 0, 0, plimsoll.Errorf(
+			plimsoll.CodeNotFound, "the store in %s is at revision %d and does not know the changes since %d",
+			s.place.dir, s.mu.last.revision, since,
+		)
+	}
+	return s.mu.last.revision, s.mu.last.time, nil
 }
 
 // Commit implements store.Store.

@@ -112,7 +112,7 @@ func mustClose(t testing.TB, s *Store) {
 
 func lead(t testing.TB, s *Store) uint64 {
 	t.Helper()
-	epoch, err := s.Lead(context.Background())
+	epoch, err := s.Lead(context.Background(), nil)
 	if err != nil {
 		t.Fatalf("lead: %v", err)
 	}

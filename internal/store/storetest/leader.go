@@ -51,7 +51,7 @@ var leaderCases = []testCase{
 		if err := s.Confirm(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("with a context that ended: got %v, want %v", err, context.Canceled)
 		}
-		if _, err := s.Lead(ctx); !errors.Is(err, context.Canceled) {
+		if _, err := s.Lead(ctx, nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("lead with a context that ended: got %v, want %v", err, context.Canceled)
 		}
 	}},

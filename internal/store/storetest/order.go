@@ -73,7 +73,7 @@ var orderCases = []testCase{
 		if _, err := s.Commit(batch(epoch, 2)); err == nil {
 			t.Error("commit: no error")
 		}
-		if _, err := s.Lead(context.Background()); err == nil {
+		if _, err := s.Lead(context.Background(), nil); err == nil {
 			t.Error("lead: no error")
 		}
 		if err := s.Confirm(context.Background()); err == nil {

@@ -133,7 +133,7 @@ func openAndLead(t *testing.T, h Harness) (store.Store, uint64) {
 
 func lead(t *testing.T, s store.Store) uint64 {
 	t.Helper()
-	epoch, err := s.Lead(context.Background())
+	epoch, err := s.Lead(context.Background(), nil)
 	if err != nil {
 		t.Fatalf("lead: %v", err)
 	}

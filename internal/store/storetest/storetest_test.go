@@ -37,7 +37,7 @@ func (s *memStore) gone() error {
 	return nil
 }
 
-func (s *memStore) Lead(ctx context.Context) (uint64, error) {
+func (s *memStore) Lead(ctx context.Context, _ func(string)) (uint64, error) {
 	s.disk.mu.Lock()
 	defer s.disk.mu.Unlock()
 	if err := s.gone(); err != nil {
@@ -78,6 +78,14 @@ func (s *memStore) Load(
 		c.Time = 0
 	}
 	return c.Revision, c.Time, nil
+}
+
+func (s *memStore) Deposed() <-chan struct{} { return nil }
+
+func (s *memStore) LoadSince(
+	context.Context, uint64, func(wire.Kind, string, []byte) error, func(uint64, wire.EventChunk) error,
+) (uint64, int64, error) {
+	return 0, 0, plimsoll.Errorf(plimsoll.CodeNotFound, "changes are not kept")
 }
 
 func (s *memStore) Commit(b *wire.Batch) (store.Pending, error) {
