@@ -9,19 +9,19 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// MaxChangesBytes bounds the lists of changed keys that are stored. The oldest are removed when there
-// are more. A standby that needs an older one loads everything.
+// MaxChangesBytes bounds the lists of changed keys that are stored. The oldest are removed when
+// there are more. A standby that needs an older one loads everything.
 const MaxChangesBytes = 4 << 20
 
 const (
-	// changesShare is the part of MaxChangesBytes that one list may have. After a transaction with a
-	// longer one, the lists begin anew.
+	// changesShare is the part of MaxChangesBytes that one list may have. After a transaction with
+	// a longer one, the lists begin anew.
 	changesShare = 16
 	listBytes    = 64 // what a list takes beside its value
 )
 
-// changes knows the stored lists of changed keys. Invariant: each begins at the revision at which the
-// one before it ends.
+// changes knows the stored lists of changed keys. Invariant: each begins at the revision at which
+// the one before it ends.
 type changes struct {
 	lists []changesList // the oldest first
 	bytes int

@@ -83,7 +83,9 @@ func (c Config) withDefaults() Config {
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	if len(c.Endpoints) == 0 {
-		return plimsoll.Invalid("etcd.endpoints", "is empty; name the client addresses of etcd, such as https://host:2379")
+		return plimsoll.Invalid(
+			"etcd.endpoints", "is empty; name the client addresses of etcd, such as https://host:2379",
+		)
 	}
 	if err := c.validateEndpoints(); err != nil {
 		return err
@@ -104,8 +106,8 @@ func (c Config) Validate() error {
 		)
 	case c.Retention > 0 && c.Retention < minRetention:
 		return plimsoll.Invalid(
-			"etcd.retention", "is %s; take at least %s, so that a load can end, or a negative one for none", c.Retention,
-			minRetention,
+			"etcd.retention", "is %s; take at least %s, so that a load can end, or a negative one for none",
+			c.Retention, minRetention,
 		)
 	}
 	return nil
@@ -134,7 +136,7 @@ func (c Config) validateEndpoints() error {
 	return nil
 }
 
-// callTimeout bounds one call to etcd. What hangs at one member goes to another then.
+// callTimeout bounds one call to etcd. A call that hangs at one member is made at another then.
 func (c Config) callTimeout() time.Duration { return c.TTL / 2 }
 
 func (c Config) tls() (*tls.Config, error) {

@@ -42,8 +42,8 @@ func (s *Store) stand(ctx context.Context) (*place, error) {
 	return p, nil
 }
 
-// wait returns when the place is the first in the line. It returns errPlaceLost if its lease is lost
-// before.
+// wait returns when the place is the first in the line. It returns errPlaceLost if its lease is
+// lost before.
 func (s *Store) wait(ctx context.Context, p *place, waiting func(leader string)) error {
 	guarded, cancel := p.lease.guarded(ctx)
 	defer cancel()
@@ -66,11 +66,11 @@ func (s *Store) wait(ctx context.Context, p *place, waiting func(leader string))
 
 var errPlaceLost = errors.New("the place in the line is lost")
 
-// rise raises the epoch for a place that is the first in the line. It returns the store's own record
-// as it is then.
+// rise raises the epoch for a place that is the first in the line. It returns the store's own
+// record as it is then.
 //
-// Only this process writes the record now: every other one compares its own place in the
-// same transaction. A transaction that failed without an answer may still come. Then it finds another
+// Only this process writes the record now: every other one compares its own place in the same
+// transaction. A transaction that failed without an answer may still come. Then it finds another
 // record than it compares, or the next one does and reads it again.
 func (s *Store) rise(ctx context.Context, p *place) (meta, error) {
 	guarded, cancel := p.lease.guarded(ctx)
@@ -142,12 +142,14 @@ func (s *Store) guard(ctx context.Context, p *place) {
 			return
 		}
 		watch, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-		for answer := range s.client.Watch(watch, p.key, clientv3.WithRev(got.Header.Revision+1), clientv3.WithFilterPut()) {
-			if len(answer.Events) > 0 {
-				p.lease.lose()
-			}
-			break // gone, or the watch has failed and the key is read again
-		}
+		answer := <-s.client.Watch(
+			watch, p.key, clientv3.WithRev(got.Header.Revision+1), clientv3.WithFilterPut(),
+		)
 		cancel()
+		if len(answer.Events) > 0 {
+			p.lease.lose()
+			return
+		}
+		pause(ctx, retryPause) // the watch has failed
 	}
 }

@@ -92,7 +92,10 @@ func followLine(ctx context.Context, cfg Config, client *clientv3.Client, f func
 		}
 		watch, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 		changes := client.Watch(watch, cfg.Prefix+leadersPrefix, clientv3.WithPrefix(), clientv3.WithRev(revision+1))
-		<-changes // a change, or the watch has failed: in both cases the line is read again
+		answer := <-changes
 		cancel()
+		if len(answer.Events) == 0 { // the watch has failed
+			pause(ctx, retryPause)
+		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 // formatVersion is raised by each change of the layout below that an older binary would misread.
 const formatVersion = 1
 
-// The keys behind the prefix. What follows here is:
+// The keys behind the prefix:
 //
 //	m                          meta, the store's own record
 //	l/LEASE                    a process that leads or waits; the value is its address
@@ -40,7 +40,7 @@ const (
 	inParts byte = 1 // a partsRef follows
 )
 
-// etcd's defaults, of --max-txn-ops and --max-request-bytes, and what is used of them.
+// Bounds of one request, from etcd's defaults of --max-txn-ops and --max-request-bytes.
 const (
 	levelOps     = 128          // operations on one level; those of a nested level come out of the rest
 	nestedOps    = levelOps / 2 // operations of a nested transaction, and nested transactions
@@ -99,7 +99,7 @@ func decodeMeta(b []byte) (meta, error) {
 	m := meta{format: binary.BigEndian.Uint32(b)}
 	if m.format != formatVersion {
 		return m, plimsoll.Errorf(plimsoll.CodeConflict,
-			"the store in etcd has the format %d, and this version knows %d; use the newer version of plimsoll that wrote it",
+			"the store in etcd has the format %d, and this version knows %d; use the newer plimsoll that wrote it",
 			m.format, formatVersion)
 	}
 	if len(b) != metaSize {
@@ -150,7 +150,9 @@ func decodeChunk(key string, value []byte) (revision uint64, c wire.EventChunk, 
 		return 0, c, err
 	}
 	if len(value) < chunkHeader {
-		return 0, c, plimsoll.Errorf(plimsoll.CodeCorrupt, "the chunk of revision %d in etcd has %d bytes", revision, len(value))
+		return 0, c, plimsoll.Errorf(
+			plimsoll.CodeCorrupt, "the chunk of revision %d in etcd has %d bytes", revision, len(value),
+		)
 	}
 	return revision, wire.EventChunk{
 		FirstID: binary.BigEndian.Uint64(value),
@@ -167,7 +169,7 @@ func decodeRecordKey(key string) (wire.Kind, string, error) {
 	kind := wire.Kind(key[1])
 	if !validKind(kind) {
 		return 0, "", plimsoll.Errorf(plimsoll.CodeConflict,
-			"the store in etcd holds a record of kind %d, which this version does not know; use the newer version of plimsoll that wrote it", kind)
+			"the store in etcd holds a record of the unknown kind %d; use the newer plimsoll that wrote it", kind)
 	}
 	return kind, key[2:], nil
 }
@@ -179,8 +181,10 @@ func checkBatch(batch *wire.Batch) error {
 	least := 0 // bytes of a request in which all values are in parts
 	for i := range batch.Mutations {
 		if m := &batch.Mutations[i]; !m.Ephemeral && (!validKind(m.Kind) || len(m.Key) > math.MaxUint16-2) {
-			return plimsoll.Invalid("batch", "mutation %d of revision %d has kind %d and a key of %d bytes, which cannot be stored",
-				i, batch.Revision, m.Kind, len(m.Key))
+			return plimsoll.Invalid(
+				"batch", "mutation %d of revision %d has kind %d and a key of %d bytes, which cannot be stored",
+				i, batch.Revision, m.Kind, len(m.Key),
+			)
 		}
 		if m := &batch.Mutations[i]; !m.Ephemeral {
 			least += opBytes + maxPrefix + len(m.Key) + min(len(m.Value), partsSize)
@@ -190,8 +194,10 @@ func checkBatch(batch *wire.Batch) error {
 		return err
 	}
 	if least > requestBytes {
-		return plimsoll.Invalid("batch", "revision %d has keys of %d bytes, which is too much for one request to etcd; split it",
-			batch.Revision, least)
+		return plimsoll.Invalid(
+			"batch", "revision %d has keys of %d bytes, and one request to etcd takes %d; split it", batch.Revision,
+			least, requestBytes,
+		)
 	}
 	return nil
 }

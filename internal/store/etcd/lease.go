@@ -35,9 +35,9 @@ func boottime() time.Duration {
 
 // lease is a lease of etcd that is kept alive until it is released or lost.
 //
-// etcd counts a TTL anew when it handles a keep-alive. That is after the keep-alive was sent. So the
-// lease is alive for a TTL after the sending of each keep-alive that was answered. A lease whose
-// process was paused is lost as soon as the process looks at the clock.
+// etcd counts a TTL anew when it handles a keep-alive. That is after the keep-alive was sent. So
+// the lease is alive for a TTL after the sending of each keep-alive that was answered. A lease
+// whose process was paused is lost as soon as the process looks at the clock.
 type lease struct {
 	client *clientv3.Client
 	id     clientv3.LeaseID
@@ -141,7 +141,8 @@ func (l *lease) alive() bool {
 
 func (l *lease) lose() { l.once.Do(func() { close(l.lost) }) }
 
-// release gives the lease back, so that its keys are gone at once. A lease that is gone is no error.
+// release gives the lease back, so that its keys are gone at once. A lease that is gone is no
+// error.
 func (l *lease) release(timeout time.Duration) error {
 	l.end()
 	l.group.Wait()
@@ -158,7 +159,9 @@ func (l *lease) release(timeout time.Duration) error {
 
 // errLost is the reason for which a leader ends.
 func errLost(epoch uint64) error {
-	return plimsoll.Errorf(plimsoll.CodeStale, "epoch %d leads no longer: its lease in etcd has run out or was ended", epoch)
+	return plimsoll.Errorf(
+		plimsoll.CodeStale, "epoch %d leads no longer: its lease in etcd has run out or was ended", epoch,
+	)
 }
 
 // guarded returns ctx with an end when the lease is lost.

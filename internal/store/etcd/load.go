@@ -52,8 +52,8 @@ type page struct {
 	err  error
 }
 
-// scan calls visit for each key that begins with prefix and is not below from, in their order, at a
-// revision of etcd or at the present one. Keys are without the prefix of the store.
+// scan calls visit for each key that begins with prefix and is not below from, in their order. It
+// reads at a revision of etcd; 0: the present one. Keys are without the prefix of the store.
 func (s *Store) scan(
 	ctx context.Context, prefix, from string, revision int64, visit func(key string, value []byte) error,
 ) (int64, error) {
@@ -131,8 +131,8 @@ func nextPage(kvs []*mvccpb.KeyValue) int64 {
 	return int64(min(max(pageBytes*len(kvs)/bytes, shortestPage), longestPage))
 }
 
-// readPage reads one page. If that fails, as when the answer is larger than maxAnswerBytes, it reads
-// a short one.
+// readPage reads one page. If that fails, as when the answer is larger than maxAnswerBytes, it
+// reads a short one.
 func (s *Store) readPage(
 	ctx context.Context, key, end string, revision, limit int64, opts []clientv3.OpOption,
 ) page {
@@ -229,8 +229,8 @@ func (s *Store) loadChunks(
 	return err
 }
 
-// LoadSince implements store.Store. It knows the changes of about the last MaxChangesBytes of changed
-// keys.
+// LoadSince implements store.Store. It knows the changes of about the last MaxChangesBytes of
+// changed keys.
 func (s *Store) LoadSince(ctx context.Context, since uint64,
 	record func(kind wire.Kind, key string, value []byte) error,
 	events func(revision uint64, chunk wire.EventChunk) error,

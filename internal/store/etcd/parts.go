@@ -94,7 +94,8 @@ func (w *partsWriter) flush(ctx context.Context) error {
 	}
 	var err error
 	for range 1 + resends {
-		if err = w.store.fenced(ctx, w.term, ops); err == nil || plimsoll.CodeOf(err) == plimsoll.CodeStale || ctx.Err() != nil {
+		err = w.store.fenced(ctx, w.term, ops)
+		if err == nil || plimsoll.CodeOf(err) == plimsoll.CodeStale || ctx.Err() != nil {
 			return err
 		}
 	}
@@ -236,7 +237,9 @@ func (s *Store) resolve(ctx context.Context, key string, value []byte, revision 
 		return value[1:], nil
 	}
 	if ref.bytes > MaxBytes {
-		return nil, plimsoll.Errorf(plimsoll.CodeCorrupt, "the value of %q in etcd claims to have %d bytes", key, ref.bytes)
+		return nil, plimsoll.Errorf(
+			plimsoll.CodeCorrupt, "the value of %q in etcd claims to have %d bytes", key, ref.bytes,
+		)
 	}
 	all := make([]byte, 0, ref.bytes)
 	prefix := partsKey(key, ref.id)

@@ -197,7 +197,9 @@ func (s *Store) TrimEvents(keep uint64) error {
 		return s.errClosed()
 	}
 	if t == nil {
-		return plimsoll.Errorf(plimsoll.CodeStale, "events below revision %d were not removed: this process does not lead", keep)
+		return plimsoll.Errorf(
+			plimsoll.CodeStale, "events below revision %d were not removed: this process does not lead", keep,
+		)
 	}
 	return t.trim(keep)
 }

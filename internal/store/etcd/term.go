@@ -12,8 +12,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// MaxWaitingBytes bounds the batches that wait for a transaction. Commit waits while there are more;
-// one batch is always taken.
+// MaxWaitingBytes bounds the batches that wait for a transaction. Commit waits while there are
+// more; one batch is always taken.
 const MaxWaitingBytes = 64 << 20
 
 // term is one leadership. Its writer makes the transactions, one at a time.
@@ -231,8 +231,8 @@ func (t *term) failure() error {
 	return t.mu.failed
 }
 
-// take waits for items and returns those of the next transaction, in their order. The term has ended
-// if there are none.
+// take waits for items and returns those of the next transaction, in their order. The term has
+// ended if there are none.
 func (t *term) take() (group []*item, ended bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -302,7 +302,9 @@ func (t *term) compact(ctx context.Context) {
 		_, err := t.store.client.Compact(call, old)
 		cancel()
 		if err != nil && !isCompacted(err) && ctx.Err() == nil {
-			t.store.cfg.Logger.Warn("etcd's history was not compacted; it is tried again later", "revision", old, "error", err)
+			t.store.cfg.Logger.Warn(
+				"etcd's history was not compacted; it is tried again later", "revision", old, "error", err,
+			)
 		}
 	}
 }

@@ -153,7 +153,9 @@ func (s *Store) apply(ctx context.Context, t *term, r *request, ops []clientv3.O
 			return found.foreign(t, r)
 		}
 		failed = err
-		s.cfg.Logger.Warn("a transaction was not answered; its outcome is settled", "revision", r.after.revision, "error", err)
+		s.cfg.Logger.Warn(
+			"a transaction was not answered; its outcome is settled", "revision", r.after.revision, "error", err,
+		)
 		applied, err := s.settle(ctx, t, before, after, r)
 		switch {
 		case err != nil:
@@ -172,17 +174,18 @@ func full(err error) error {
 		return nil
 	}
 	return plimsoll.Errorf(plimsoll.CodeUnavailable,
-		"etcd's database is full, and its NOSPACE alarm refuses all writes: compact and defragment it, or give it a larger --quota-backend-bytes, then disarm the alarm")
+		"etcd's database is full, and its NOSPACE alarm refuses all writes: "+
+			"compact and defragment it, or give it a larger --quota-backend-bytes, then disarm the alarm")
 }
 
-// finding is what a transaction found that was not applied.
+// finding is the content of the two compared keys, as a transaction found it that was not applied.
 type finding struct {
 	holds bool   // the place is still held
 	meta  string // the store's own record
 }
 
-// exchange sends a transaction that compares the place and the store's own record. It returns nil if
-// it was applied. With an error the outcome is not known.
+// exchange sends a transaction that compares the place and the store's own record. It returns nil
+// if it was applied. With an error the outcome is not known.
 func (s *Store) exchange(ctx context.Context, t *term, before meta, ops []clientv3.Op) (*finding, error) {
 	call, cancel := context.WithTimeout(ctx, s.cfg.callTimeout())
 	defer cancel()
@@ -205,14 +208,15 @@ func (s *Store) exchange(ctx context.Context, t *term, before meta, ops []client
 	return f, nil
 }
 
-// foreign returns the error of a transaction that was refused because of what it found.
+// foreign returns the error of a transaction that was refused because of a finding.
 func (f *finding) foreign(t *term, r *request) error {
 	if !f.holds {
 		t.place.lease.lose()
 		return errLost(t.epoch)
 	}
 	return plimsoll.Errorf(plimsoll.CodeConflict,
-		"revision %d was not stored: the store's own record in etcd was changed by somebody who does not lead; let nothing else write below the prefix",
+		"revision %d was not stored: somebody who does not lead has changed the store's own record in etcd; "+
+			"let nothing else write below the prefix",
 		r.after.revision)
 }
 

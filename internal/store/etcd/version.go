@@ -11,11 +11,11 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// minPatch has the first safe patch of each minor version of etcd 3. Before these, a keep-alive of a
-// lease could succeed although the lease was revoked (etcd pull requests 20615, 20616, 20813). Then
-// two processes would lead. Before 3.4.31 and 3.5.13, a former leader of etcd could revoke leases
-// that were alive (16822). Before 3.5.17, a transaction could be applied in part (18799). A later
-// minor version has all of them from its beginning.
+// minPatch has the first safe patch of each minor version of etcd 3. Before these, a keep-alive of
+// a lease could succeed although the lease was revoked (etcd pull requests 20615, 20616, 20813).
+// Then two processes would lead. Before 3.4.31 and 3.5.13, a former leader of etcd could revoke
+// leases that were alive (16822). Before 3.5.17, a transaction could be applied in part (18799). A
+// later minor version has all of them from its beginning.
 var minPatch = map[int]int{4: 38, 5: 23, 6: 5}
 
 // checkVersion returns a CodeConflict error for a version of etcd that breaks the guarantees.

@@ -135,8 +135,8 @@ func depose(t *testing.T, h Harness, s store.Store) {
 	}
 }
 
-// leadWhile lets a store wait to lead while another one leads. It returns when the store waits, with
-// a function that returns the epoch.
+// leadWhile lets a store wait to lead while another one leads. It returns when the store waits,
+// with a function that returns the epoch.
 func leadWhile(t *testing.T, s store.Store) func() uint64 {
 	t.Helper()
 	waits := make(chan struct{})

@@ -55,8 +55,8 @@ var sinceCases = []testCase{
 	}},
 }
 
-// catchUp lets a standby read what it lacks, and compares its state then with what is stored. It
-// returns false if the store does not know the changes.
+// catchUp lets a standby read the changes that it lacks. It compares the standby's state then with
+// the expected one. It returns false if the store does not know the changes.
 func catchUp(t *testing.T, s store.Store, standby *Content, since uint64, want Content) (known bool) {
 	t.Helper()
 	calls := 0

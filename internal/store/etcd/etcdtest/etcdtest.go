@@ -7,12 +7,13 @@
 //	cluster.Members[1].Pause()   // as SIGSTOP
 //	cluster.Members[1].Resume()
 //
-// The program is built by the go command from the module that go.etcd.mod pins, and kept in the cache
-// of builds. The first build takes a minute on two cores. The processes end with the test, and also
-// if the process of the test is killed. Nothing is left behind: the data is in a temporary directory.
+// The program is built by the go command from the module that go.etcd.mod pins, and kept in the
+// cache of builds. The first build takes a minute on two cores. The processes end with the test,
+// and also if the process of the test is killed. Nothing is left behind: the data is in a temporary
+// directory.
 //
-// The package owns the processes. It does NOT make faults of the network: package faultnet does. Its
-// callers are tests.
+// The package owns the processes. It does NOT make faults of the network: package faultnet does.
+// Its callers are tests.
 package etcdtest
 
 import (
