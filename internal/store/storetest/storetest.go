@@ -45,6 +45,11 @@ type Harness struct {
 	// Openers is declared by each implementation, so that no case about two callers is left out by
 	// mistake.
 	Openers Openers
+	// Depose ends the leadership of an open store without its help, as when its lease runs out. A
+	// store of ManyOpeners has it.
+	Depose func(store.Store) error
+	// KnowsChanges tells that LoadSince knows the changes of the last 20 batches at least.
+	KnowsChanges bool
 }
 
 type testCase struct {
@@ -56,13 +61,16 @@ type testCase struct {
 func Run(t *testing.T, newHarness func(t *testing.T) Harness) {
 	t.Helper()
 	ran := 0
-	for _, group := range [][]testCase{contentCases, orderCases, leaderCases} {
+	for _, group := range [][]testCase{contentCases, sinceCases, orderCases, leaderCases} {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) {
 				ran++
 				h := newHarness(t)
 				if h.Openers != OneOpener && h.Openers != ManyOpeners {
 					t.Fatal("the harness does not declare Openers")
+				}
+				if (h.Depose != nil) != (h.Openers == ManyOpeners) {
+					t.Fatal("the harness of a store that several open has no Depose, or that of another one has")
 				}
 				c.run(t, h)
 			})

@@ -16,16 +16,25 @@ import (
 // disk is the plainest store: a Model that several callers may open. With a fault it breaks one
 // rule.
 type disk struct {
-	mu    sync.Mutex
-	model Model
-	epoch uint64
-	fault string
+	mu      sync.Mutex
+	model   Model
+	epoch   uint64
+	fault   string
+	leader  *memStore
+	changed *sync.Cond // the leader has changed, or a context has ended
+	history []changed  // the last 30
+}
+
+type changed struct {
+	before, revision uint64
+	keys             []wire.Mutation
 }
 
 type memStore struct {
-	disk   *disk
-	epoch  uint64
-	closed bool
+	disk    *disk
+	epoch   uint64
+	closed  bool
+	deposed chan struct{}
 }
 
 func (s *memStore) Limits() store.Limits { return store.Limits{Ops: 20, Bytes: 1 << 20} }
@@ -37,17 +46,43 @@ func (s *memStore) gone() error {
 	return nil
 }
 
-func (s *memStore) Lead(ctx context.Context, _ func(string)) (uint64, error) {
+func (s *memStore) Lead(ctx context.Context, waiting func(string)) (uint64, error) {
 	s.disk.mu.Lock()
 	defer s.disk.mu.Unlock()
 	if err := s.gone(); err != nil {
 		return 0, err
 	}
+	stop := context.AfterFunc(ctx, func() {
+		s.disk.mu.Lock()
+		defer s.disk.mu.Unlock()
+		s.disk.changed.Broadcast()
+	})
+	defer stop()
+	if other := s.disk.leader; other != nil && other != s && waiting != nil && s.disk.fault != "no waiting" {
+		waiting("")
+	}
+	for s.disk.leader != nil && s.disk.leader != s && ctx.Err() == nil && s.disk.fault != "no waiting" {
+		s.disk.changed.Wait()
+	}
+	if ctx.Err() != nil {
+		return 0, ctx.Err()
+	}
 	if s.disk.fault != "same epoch" {
 		s.disk.epoch++
 	}
-	s.epoch = s.disk.epoch
-	return s.epoch, ctx.Err()
+	s.epoch, s.disk.leader, s.deposed = s.disk.epoch, s, make(chan struct{})
+	return s.epoch, nil
+}
+
+func (s *memStore) depose() error {
+	s.disk.mu.Lock()
+	defer s.disk.mu.Unlock()
+	if s.disk.leader == s {
+		s.disk.leader = nil
+		s.disk.changed.Broadcast()
+	}
+	close(s.deposed)
+	return nil
 }
 
 func (s *memStore) Load(
@@ -80,12 +115,67 @@ func (s *memStore) Load(
 	return c.Revision, c.Time, nil
 }
 
-func (s *memStore) Deposed() <-chan struct{} { return nil }
+func (s *memStore) Deposed() <-chan struct{} {
+	s.disk.mu.Lock()
+	defer s.disk.mu.Unlock()
+	return s.deposed
+}
 
 func (s *memStore) LoadSince(
-	context.Context, uint64, func(wire.Kind, string, []byte) error, func(uint64, wire.EventChunk) error,
+	_ context.Context, since uint64, record func(wire.Kind, string, []byte) error,
+	events func(uint64, wire.EventChunk) error,
 ) (uint64, int64, error) {
-	return 0, 0, plimsoll.Errorf(plimsoll.CodeNotFound, "changes are not kept")
+	s.disk.mu.Lock()
+	defer s.disk.mu.Unlock()
+	c := s.disk.model.Content()
+	known := since == c.Revision
+	for _, h := range s.disk.history {
+		known = known || h.before <= since && since < h.revision
+	}
+	if !known && (s.disk.fault != "knows the future" || since <= c.Revision) {
+		return 0, 0, plimsoll.Errorf(plimsoll.CodeNotFound, "not known")
+	}
+	for _, h := range s.disk.history {
+		for _, m := range h.keys {
+			if err := record(m.Kind, m.Key, c.value(m)); err != nil && h.revision > since {
+				return 0, 0, err
+			}
+		}
+	}
+	for _, e := range c.Chunks {
+		if e.Revision <= since && s.disk.fault != "old chunks" {
+			continue
+		}
+		if err := events(
+			e.Revision, wire.EventChunk{FirstID: e.FirstID, Count: e.Count, Data: []byte(e.Data)},
+		); err != nil {
+			return 0, 0, err
+		}
+	}
+	return c.Revision, c.Time, nil
+}
+
+// value returns the value of a mutation's key.
+func (c Content) value(m wire.Mutation) []byte {
+	for _, r := range c.Records {
+		if r.Kind == m.Kind && r.Key == m.Key {
+			return []byte(r.Value)
+		}
+	}
+	return nil
+}
+
+// note keeps the keys of a batch.
+func (d *disk) note(b *wire.Batch) {
+	h := changed{before: d.model.Content().Revision, revision: b.Revision}
+	for _, m := range b.Mutations {
+		if !m.Ephemeral && (d.fault != "forgets changed deletes" || m.Value != nil) {
+			h.keys = append(h.keys, m)
+		}
+	}
+	if d.history = append(d.history, h); len(d.history) > 30 {
+		d.history = d.history[1:]
+	}
 }
 
 func (s *memStore) Commit(b *wire.Batch) (store.Pending, error) {
@@ -94,7 +184,7 @@ func (s *memStore) Commit(b *wire.Batch) (store.Pending, error) {
 	if err := s.gone(); err != nil {
 		return nil, err
 	}
-	if (s.epoch == 0 || b.Epoch != s.epoch || s.epoch != s.disk.epoch) && s.disk.fault != "no fence" {
+	if (s.epoch == 0 || b.Epoch != s.epoch || s.disk.leader != s) && s.disk.fault != "no fence" {
 		return nil, plimsoll.Errorf(plimsoll.CodeStale, "stale")
 	}
 	if b.Revision <= s.disk.model.Content().Revision && s.disk.fault != "old revision" {
@@ -104,6 +194,7 @@ func (s *memStore) Commit(b *wire.Batch) (store.Pending, error) {
 		return nil, err
 	}
 	b = s.disk.spoil(b)
+	s.disk.note(b)
 	s.disk.model.Apply(b)
 	return durable{}, nil
 }
@@ -135,7 +226,7 @@ func (s *memStore) Confirm(ctx context.Context) error {
 	if err := s.gone(); err != nil {
 		return err
 	}
-	if s.epoch == 0 || s.epoch != s.disk.epoch {
+	if s.disk.leader != s && s.disk.fault != "confirms the deposed" {
 		return plimsoll.Errorf(plimsoll.CodeStale, "stale")
 	}
 	return ctx.Err()
@@ -155,6 +246,10 @@ func (s *memStore) Close() error {
 	s.disk.mu.Lock()
 	defer s.disk.mu.Unlock()
 	s.closed = true
+	if s.disk.leader == s {
+		s.disk.leader = nil
+		s.disk.changed.Broadcast()
+	}
 	if s.disk.fault == "forgets" {
 		s.disk.model = Model{}
 	}
@@ -168,7 +263,11 @@ func (durable) Wait() error { return nil }
 func memHarness(fault string) func(*testing.T) Harness {
 	return func(*testing.T) Harness {
 		d := &disk{fault: fault}
-		h := Harness{Openers: ManyOpeners, Open: func() (store.Store, error) { return &memStore{disk: d}, nil }}
+		d.changed = sync.NewCond(&d.mu)
+		h := Harness{
+			Openers: ManyOpeners, Open: func() (store.Store, error) { return &memStore{disk: d}, nil },
+			Depose: func(s store.Store) error { return s.(*memStore).depose() }, KnowsChanges: fault != "undeclared",
+		}
 		if fault == "undeclared" {
 			h.Openers = OpenersUndeclared
 		}
@@ -204,6 +303,11 @@ func TestSuiteFindsFaults(t *testing.T) {
 		{"trims one too many", "", "the store holds something else"},
 		{"no time", "", "the store holds something else"},
 		{"forgets", "", "the store holds something else"},
+		{"no waiting", "", "led beside the first"},
+		{"confirms the deposed", "", "want code stale"},
+		{"knows the future", "", "a standby that was at revision 8 holds something else"},
+		{"forgets changed deletes", "", "a standby that was at revision"},
+		{"old chunks", "", "is given to who holds"},
 	} {
 		t.Run(tc.fault+tc.pattern, func(t *testing.T) {
 			cmd := exec.Command(os.Args[0], "-test.run=^TestFaultyStore$"+tc.pattern)

@@ -1,0 +1,101 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Leader is the process that leads, or is about to.
+type Leader struct {
+	Address string // its Config.Advertise
+	// Term is higher for each later leader; 0: nobody leads. A process that leads again has
+	// another one.
+	Term int64
+}
+
+// Leaders tells who leads, to those that call the leader. FindLeaders opens it.
+//
+//	leaders, err := etcd.FindLeaders(ctx, cfg)
+//	...
+//	defer leaders.Close()
+//	err = leaders.Follow(ctx, func(l etcd.Leader) { dial(l.Address) })
+type Leaders struct {
+	cfg    Config
+	client *clientv3.Client
+}
+
+// FindLeaders connects to etcd. It uses neither TTL nor Advertise.
+func FindLeaders(ctx context.Context, cfg Config) (*Leaders, error) {
+	cfg = cfg.withDefaults()
+	client, err := dial(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Leaders{cfg: cfg, client: client}, nil
+}
+
+// Leader returns the present leader, as etcd knows it at an instant after the call began.
+func (l *Leaders) Leader(ctx context.Context) (Leader, error) {
+	first, _, err := firstInLine(ctx, l.cfg, l.client)
+	return first, err
+}
+
+// Follow calls changed with the present leader, and with each later one, until ctx ends or etcd
+// fails. A caller may call it again then. While nobody leads, Term is 0.
+func (l *Leaders) Follow(ctx context.Context, changed func(Leader)) error {
+	var last Leader
+	told := false
+	return followLine(ctx, l.cfg, l.client, func(first Leader) bool {
+		if !told || first != last {
+			told, last = true, first
+			changed(first)
+		}
+		return true
+	})
+}
+
+// Close ends the connections.
+func (l *Leaders) Close() error {
+	if err := l.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("close the connection to etcd: %w", err)
+	}
+	return nil
+}
+
+// firstInLine reads who is the first, and at which revision.
+func firstInLine(ctx context.Context, cfg Config, client *clientv3.Client) (Leader, int64, error) {
+	call, cancel := context.WithTimeout(ctx, cfg.callTimeout())
+	defer cancel()
+	got, err := client.Get(call, cfg.Prefix+leadersPrefix, clientv3.WithFirstCreate()...)
+	if err != nil {
+		return Leader{}, 0, cfg.unreachable("ask etcd who leads", errors.Join(err, ctx.Err()))
+	}
+	if len(got.Kvs) == 0 {
+		return Leader{}, got.Header.Revision, nil
+	}
+	return Leader{Address: string(got.Kvs[0].Value), Term: got.Kvs[0].CreateRevision}, got.Header.Revision, nil
+}
+
+// followLine calls f with the first in the line, now and after each change of the line, until f
+// returns false. It returns an error if ctx ends or etcd does not answer.
+func followLine(ctx context.Context, cfg Config, client *clientv3.Client, f func(Leader) bool) error {
+	for {
+		first, revision, err := firstInLine(ctx, cfg, client)
+		if err != nil {
+			return err
+		}
+		if !f(first) {
+			return nil
+		}
+		watch, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+		changes := client.Watch(watch, cfg.Prefix+leadersPrefix, clientv3.WithPrefix(), clientv3.WithRev(revision+1))
+		answer := <-changes
+		cancel()
+		if len(answer.Events) == 0 { // the watch has failed
+			pause(ctx, retryPause)
+		}
+	}
+}
