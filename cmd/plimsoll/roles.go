@@ -24,6 +24,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/gateway"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
+	"github.com/plimsoll-dev/plimsoll/internal/store/etcd"
 	"github.com/plimsoll-dev/plimsoll/internal/store/pebble"
 	"github.com/plimsoll-dev/plimsoll/internal/token"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
@@ -37,6 +38,7 @@ type roleCommands struct {
 	Agent       agentCmd       `cmd:"" help:"Run the agent of this machine, which makes it a node."`
 	Evaluator   evaluatorCmd   `cmd:"" help:"Run an evaluator, which places tasks next to the data of a part of a fleet."`
 	Historian   historianCmd   `cmd:"" help:"Run a historian, which keeps all events and answers for the past."`
+	Cluster     clusterCmd     `cmd:"" help:"Run a whole cluster of processes on this machine, to try it."`
 	Supervisor  supervisorCmd  `cmd:"" hidden:"" help:"Run the supervisor of this machine's tasks. The agent starts it."`
 }
 
@@ -267,6 +269,7 @@ type coordinatorCmd struct {
 	Listen   string `help:"Address for gateways: host:port or unix:/path." default:"127.0.0.1:9081" env:"PLIMSOLL_LISTEN"`
 	Insecure bool   `help:"Allow an address that other machines can reach, although nothing is encrypted."`
 	Queues   string `help:"Queue file; replaces the tree of queues." placeholder:"FILE"`
+	leadershipFlags
 
 	Placement string `help:"Placement file: the stages that choose a node, and their settings." placeholder:"FILE"`
 
@@ -277,7 +280,8 @@ type coordinatorCmd struct {
 // Help is the detail of the help text.
 func (coordinatorCmd) Help() string {
 	return example("plimsoll coordinator --data /var/lib/plimsoll/store --listen 127.0.0.1:9081",
-		"plimsoll coordinator --data /var/lib/plimsoll/store --placement examples/placement.yaml")
+		"plimsoll coordinator --data /var/lib/plimsoll/store --placement examples/placement.yaml",
+		"plimsoll coordinator --etcd https://10.0.0.1:2379,https://10.0.0.2:2379,https://10.0.0.3:2379 --advertise 10.0.0.1:9081")
 }
 
 // Run leads, or stands by until it can lead. It ends when it is stopped.
@@ -310,14 +314,33 @@ func (cmd *coordinatorCmd) Run(ctx context.Context, a *app) error {
 	if queues != nil {
 		cfg.Queues, cfg.ReplaceQueues = *queues, true
 	}
-	stored := pebble.Config{Dir: cmd.Data, Logger: log}
-	cfg.Disk = func() (disk.Space, error) { return disk.Measure(cmd.Data) }
-	cfg.OpenReadOnly = func(context.Context) (store.Store, error) { return pebble.OpenReadOnly(stored) }
-	c, err := coordinator.New(cfg, func(context.Context) (store.Store, error) { return pebble.Open(stored) })
+	open, err := cmd.store(&cfg, log)
+	if err != nil {
+		return err
+	}
+	c, err := coordinator.New(cfg, open)
 	if err != nil {
 		return err
 	}
 	return c.Run(ctx)
+}
+
+// store returns the way to open the store, and sets what a coordinator does with one of its kind.
+func (cmd *coordinatorCmd) store(cfg *coordinator.Config, log *slog.Logger) (coordinator.Open, error) {
+	if cmd.used() {
+		stored, err := cmd.storeConfig(cmd.Listen, log)
+		if err != nil {
+			return nil, err
+		}
+		if err := os.MkdirAll(cmd.Data, 0o700); err != nil { // for the token
+			return nil, fmt.Errorf("make the directory for the token: %w", err)
+		}
+		return func(ctx context.Context) (store.Store, error) { return etcd.Open(ctx, stored) }, nil
+	}
+	stored := pebble.Config{Dir: cmd.Data, Logger: log}
+	cfg.Disk = func() (disk.Space, error) { return disk.Measure(cmd.Data) }
+	cfg.OpenReadOnly = func(context.Context) (store.Store, error) { return pebble.OpenReadOnly(stored) }
+	return func(context.Context) (store.Store, error) { return pebble.Open(stored) }, nil
 }
 
 func checkListen(address string, insecure bool) error {

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -14,6 +16,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
 	"github.com/plimsoll-dev/plimsoll/internal/store/backup"
+	"github.com/plimsoll-dev/plimsoll/internal/store/etcd"
 	"github.com/plimsoll-dev/plimsoll/internal/store/pebble"
 	"github.com/plimsoll-dev/plimsoll/internal/token"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
@@ -33,12 +36,32 @@ func (storeCmd) Help() string {
 			"plimsoll store import monday.backup --data /var/lib/plimsoll/store")
 }
 
-// dirFlag names the directory of a store that no coordinator uses.
-type dirFlag struct {
+// placeFlags name a store that no coordinator uses.
+type placeFlags struct {
 	Data string `help:"Directory of the store." env:"PLIMSOLL_DATA" placeholder:"DIR"`
+	etcdFlags
 }
 
-func (f *dirFlag) open() (store.Store, error) {
+// validate requires one store.
+func (f *placeFlags) validate() error {
+	switch {
+	case f.Data != "" && f.used():
+		return plimsoll.Invalid("--data", "and --etcd are two stores; give one of them")
+	case f.Data == "" && !f.used():
+		return plimsoll.Invalid("--data", "is missing; name the directory of the store, or give --etcd")
+	}
+	return nil
+}
+
+// open opens the store. It does not wait for a coordinator that uses it.
+func (f *placeFlags) open(ctx context.Context) (store.Store, error) {
+	if f.used() {
+		c, err := f.config(slog.New(slog.NewTextHandler(os.Stderr, nil)))
+		if err != nil {
+			return nil, err
+		}
+		return etcd.Open(ctx, c)
+	}
 	st, err := pebble.Open(pebble.Config{Dir: f.Data})
 	if plimsoll.CodeOf(err) == plimsoll.CodeAlreadyRunning {
 		return nil, fmt.Errorf("%w; export from it with --coordinator, and stop it before an import", err)
@@ -46,9 +69,21 @@ func (f *dirFlag) open() (store.Store, error) {
 	return st, err
 }
 
+// flags returns the flags that name the store for a coordinator.
+func (f *placeFlags) flags() string {
+	if f.used() {
+		text := "--etcd " + strings.Join(f.Etcd, ",")
+		if f.EtcdPrefix != etcd.DefaultPrefix {
+			text += " --etcd-prefix " + f.EtcdPrefix
+		}
+		return text
+	}
+	return "--data " + f.Data
+}
+
 type storeExportCmd struct {
 	formatFlag
-	dirFlag
+	placeFlags
 	File             string `arg:"" help:"File to write."`
 	Coordinator      string `help:"Address of the coordinator that leads." default:"127.0.0.1:9081" env:"PLIMSOLL_LEADER" placeholder:"ADDRESS"`
 	GatewayTokenFile string `help:"File with the token of gateways, from the coordinator; default: found if it is on this machine." env:"PLIMSOLL_GATEWAY_TOKEN_FILE" placeholder:"FILE"`
@@ -71,8 +106,11 @@ func (cmd *storeExportCmd) Run(ctx context.Context, a *app) error {
 		return plimsoll.Invalid("file", "%s exists already; name another one, or remove it", cmd.File)
 	}
 	write := cmd.fromCoordinator
-	if cmd.Data != "" {
-		write = cmd.fromDirectory
+	if cmd.Data != "" || cmd.used() {
+		if err := cmd.validate(); err != nil {
+			return err
+		}
+		write = cmd.fromStore
 	}
 	var content backup.Content
 	_, err := writeWhole(cmd.File, ownerOnly, func(w io.Writer) (int, error) {
@@ -129,17 +167,19 @@ func (cmd *storeExportCmd) fromCoordinator(ctx context.Context, w io.Writer) (er
 	return nil
 }
 
-// fromDirectory writes the content of a store that no coordinator uses.
-func (cmd *storeExportCmd) fromDirectory(ctx context.Context, w io.Writer) (err error) {
-	if _, err := os.Stat(cmd.Data); err != nil { // pebble.Open would make an empty store
-		return plimsoll.Invalid("data", "%s", cause(err))
+// fromStore writes the content of a store that no coordinator uses.
+func (cmd *storeExportCmd) fromStore(ctx context.Context, w io.Writer) (err error) {
+	if !cmd.used() {
+		if _, err := os.Stat(cmd.Data); err != nil { // pebble.Open would make an empty store
+			return plimsoll.Invalid("data", "%s", cause(err))
+		}
 	}
-	st, err := cmd.open()
+	st, err := cmd.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	epoch, err := st.Lead(ctx, nil)
+	epoch, err := backup.LeadAlone(ctx, st)
 	if err != nil {
 		return fmt.Errorf("take the store: %w", err)
 	}
@@ -149,8 +189,8 @@ func (cmd *storeExportCmd) fromDirectory(ctx context.Context, w io.Writer) (err 
 
 type storeImportCmd struct {
 	formatFlag
+	placeFlags
 	File   string `arg:"" help:"File that plimsoll store export wrote."`
-	Data   string `help:"Directory of the store; made if it is not there." env:"PLIMSOLL_DATA" placeholder:"DIR" required:""`
 	Move   bool   `help:"Go on with the events and their ids. Only if the store of the export takes nothing any more."`
 	Force  bool   `help:"Replace what the store holds, also if that is newer than the file."`
 	DryRun bool   `help:"Only check whether the store could take the file."`
@@ -168,11 +208,14 @@ their ids go on under a new InstanceUUID, so readers of events know that some ar
 
 ` + example("plimsoll store import monday.backup --data /var/lib/plimsoll/store",
 		"plimsoll store import monday.backup --data /var/lib/plimsoll/store --force",
-		"plimsoll store import last.backup --data /new/disk/store --move")
+		"plimsoll store import last.backup --etcd https://10.0.0.1:2379 --move")
 }
 
 // Run imports the file.
 func (cmd *storeImportCmd) Run(ctx context.Context, a *app) (err error) {
+	if err := cmd.validate(); err != nil {
+		return err
+	}
 	f, err := backup.Open(ctx, cmd.File)
 	if err != nil {
 		return err
@@ -180,12 +223,12 @@ func (cmd *storeImportCmd) Run(ctx context.Context, a *app) (err error) {
 	if err := coordinator.Check(ctx, unbounded{f}, state.Config{}); err != nil {
 		return fmt.Errorf("no coordinator could lead with what %s holds: %w", cmd.File, err)
 	}
-	if cmd.DryRun {
+	if cmd.DryRun && !cmd.used() {
 		if _, err := os.Stat(cmd.Data); errors.Is(err, os.ErrNotExist) {
 			return cmd.done(a, f)
 		}
 	}
-	st, err := (&dirFlag{cmd.Data}).open()
+	st, err := cmd.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -216,7 +259,7 @@ func (cmd *storeImportCmd) done(a *app, f *backup.File) error {
 			a.notes.printf("the store can take it; nothing was written\n")
 			return
 		}
-		a.notes.printf("imported; start the coordinator: plimsoll coordinator --data %s\n", cmd.Data)
+		a.notes.printf("imported; start the coordinator: plimsoll coordinator %s\n", cmd.flags())
 	})
 }
 

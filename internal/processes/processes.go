@@ -35,7 +35,7 @@ const LogBytes = 16 << 20
 type Process struct {
 	Name    string // of its file of output, and in events
 	Command []string
-	Env     []string // beside that of this process
+	Dir     string // in which it runs; empty: that of this process
 	// Ready waits until the process serves. The next process is started after it. It may be nil.
 	Ready func(ctx context.Context) error
 }
@@ -139,7 +139,7 @@ func (k *kept) begin() (err error) {
 
 func (k *kept) start(ctx context.Context) (*exec.Cmd, error) {
 	cmd := exec.CommandContext(ctx, k.process.Command[0], k.process.Command[1:]...)
-	cmd.Env = append(os.Environ(), k.process.Env...)
+	cmd.Dir = k.process.Dir
 	cmd.Stdout, cmd.Stderr = k.log, k.log
 	// A group of its own keeps the terminal's Ctrl-C away: this process ends the others in order.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}

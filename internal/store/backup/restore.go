@@ -41,7 +41,7 @@ func Restore(ctx context.Context, f *File, st store.Store, o Options) error {
 	if err := f.fits(ctx, st.Limits()); err != nil {
 		return err
 	}
-	epoch, err := leadAlone(ctx, st)
+	epoch, err := LeadAlone(ctx, st)
 	if err != nil {
 		return fmt.Errorf("take the store: %w", err)
 	}
@@ -56,7 +56,7 @@ func Restore(ctx context.Context, f *File, st store.Store, o Options) error {
 		return nil
 	}
 	for epoch <= f.content.Epoch {
-		if epoch, err = leadAlone(ctx, st); err != nil {
+		if epoch, err = LeadAlone(ctx, st); err != nil {
 			return fmt.Errorf("raise the epoch: %w", err)
 		}
 	}
@@ -67,8 +67,8 @@ func Restore(ctx context.Context, f *File, st store.Store, o Options) error {
 	return nil
 }
 
-// leadAlone leads, and fails if another process does.
-func leadAlone(ctx context.Context, st store.Store) (uint64, error) {
+// LeadAlone leads with a store, and fails if another process does.
+func LeadAlone(ctx context.Context, st store.Store) (uint64, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	epoch, err := st.Lead(ctx, func(leader string) {

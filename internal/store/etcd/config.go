@@ -43,7 +43,7 @@ const (
 
 // Config says where the cluster of etcd is. Zero values have defaults, except for Endpoints.
 type Config struct {
-	Endpoints []string // such as https://host:2379; all of one scheme
+	Endpoints []string // such as https://host:2379 or unix:///run/etcd.sock; all of one scheme
 	Prefix    string   // of all keys of this store; it ends with a slash
 
 	// CAFile has the certificates that etcd's are checked with; empty: those of the system.
@@ -118,8 +118,12 @@ func (c Config) validateEndpoints() error {
 	for i, endpoint := range c.Endpoints {
 		field := fmt.Sprintf("etcd.endpoints[%d]", i)
 		u, err := url.Parse(endpoint)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Port() == "" || u.Path != "" {
-			return plimsoll.Invalid(field, "%q is not an address such as https://host:2379", endpoint)
+		switch {
+		case err == nil && u.Scheme == "unix" && u.Host == "" && strings.HasPrefix(u.Path, "/"):
+		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Port() == "" || u.Path != "":
+			return plimsoll.Invalid(
+				field, "%q is not an address such as https://host:2379 or unix:///run/etcd.sock", endpoint,
+			)
 		}
 		if scheme == "" {
 			scheme = u.Scheme
@@ -127,8 +131,8 @@ func (c Config) validateEndpoints() error {
 		switch {
 		case u.Scheme != scheme:
 			return plimsoll.Invalid(field, "is %s and another one is %s; take the same for all", u.Scheme, scheme)
-		case scheme == "http" && c.CAFile+c.CertFile != "":
-			return plimsoll.Invalid(field, "is http, where the certificates have no effect; take https")
+		case scheme != "https" && c.CAFile+c.CertFile != "":
+			return plimsoll.Invalid(field, "is %s, where the certificates have no effect; take https", scheme)
 		case scheme == "http" && c.Password != "":
 			return plimsoll.Invalid(field, "is http, which would send the password in the clear; take https")
 		}

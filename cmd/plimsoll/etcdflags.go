@@ -1,0 +1,107 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/store/etcd"
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
+)
+
+// etcdFlags name a cluster of etcd. They belong to the commands that use the store on it.
+type etcdFlags struct {
+	Etcd             []string `help:"Client addresses of etcd, such as https://10.0.0.1:2379: the active state is kept there, and coordinators on several machines stand by for each other." env:"PLIMSOLL_ETCD" placeholder:"URL"`
+	EtcdPrefix       string   `help:"Prefix of all keys in etcd; another one for each cluster of Plimsoll." default:"/plimsoll/" env:"PLIMSOLL_ETCD_PREFIX"`
+	EtcdCAFile       string   `help:"File with the certificates that etcd's are checked with; default: those of the system." env:"PLIMSOLL_ETCD_CA_FILE" placeholder:"FILE"`
+	EtcdCertFile     string   `help:"File with the certificate for etcd." env:"PLIMSOLL_ETCD_CERT_FILE" placeholder:"FILE"`
+	EtcdKeyFile      string   `help:"File with the key of that certificate." env:"PLIMSOLL_ETCD_KEY_FILE" placeholder:"FILE"`
+	EtcdUser         string   `help:"User of etcd." env:"PLIMSOLL_ETCD_USER" placeholder:"NAME"`
+	EtcdPasswordFile string   `help:"File with that user's password." env:"PLIMSOLL_ETCD_PASSWORD_FILE" placeholder:"FILE"`
+}
+
+// used reports whether the store is on etcd.
+func (f *etcdFlags) used() bool { return len(f.Etcd) > 0 }
+
+// config returns the configuration of a store on etcd. Errors name the flags.
+func (f *etcdFlags) config(log *slog.Logger) (etcd.Config, error) {
+	c := etcd.Config{
+		Endpoints: f.Etcd, Prefix: f.EtcdPrefix, CAFile: f.EtcdCAFile, CertFile: f.EtcdCertFile,
+		KeyFile: f.EtcdKeyFile, Username: f.EtcdUser, Logger: log,
+	}
+	if f.EtcdPasswordFile != "" {
+		password, err := os.ReadFile(f.EtcdPasswordFile)
+		if err != nil {
+			return c, plimsoll.Invalid("--etcd-password-file", "cannot be read: %s", cause(err))
+		}
+		c.Password = strings.TrimRight(string(password), "\r\n")
+	}
+	return c, f.named(c.Validate())
+}
+
+// named puts the flag in place of the field of an error.
+func (f *etcdFlags) named(err error) error {
+	var e *plimsoll.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	flags := map[string]string{
+		"etcd.prefix": "--etcd-prefix", "etcd.caFile": "--etcd-ca-file", "etcd.certFile": "--etcd-cert-file",
+		"etcd.username": "--etcd-user", "etcd.ttl": "--lease",
+	}
+	flag, ok := flags[e.Field]
+	if !ok && strings.HasPrefix(e.Field, "etcd.endpoints") {
+		flag, ok = "--etcd", true
+	}
+	if !ok {
+		return err
+	}
+	named := *e
+	named.Field = flag
+	return &named
+}
+
+// leadershipFlags belong to coordinators that keep their store on etcd.
+type leadershipFlags struct {
+	etcdFlags
+	Advertise string        `help:"With --etcd: address at which gateways and other coordinators reach this one; default: --listen." env:"PLIMSOLL_ADVERTISE" placeholder:"ADDRESS"`
+	Lease     time.Duration `help:"With --etcd: silence of the leader after which another takes over; whole seconds, at least 2s." default:"2s" env:"PLIMSOLL_LEASE"`
+}
+
+// storeConfig returns the configuration of a coordinator's store. listen is the address of --listen.
+func (f *leadershipFlags) storeConfig(listen string, log *slog.Logger) (etcd.Config, error) {
+	c, err := f.etcdFlags.config(log)
+	if err != nil {
+		return c, err
+	}
+	c.TTL, c.Advertise = f.Lease, cmp.Or(f.Advertise, listen)
+	if _, _, err := transport.Split(c.Advertise); err != nil {
+		return c, plimsoll.Invalid("--advertise", "%q is not an address such as 10.0.0.1:9081", c.Advertise)
+	}
+	return c, f.named(c.Validate())
+}
+
+// etcdFinder finds the leader through etcd.
+type etcdFinder struct{ config etcd.Config }
+
+// Find implements replica.Finder.
+func (f etcdFinder) Find(ctx context.Context) (found []string, err error) {
+	leaders, err := etcd.FindLeaders(ctx, f.config)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, leaders.Close()) }()
+	leader, err := leaders.Leader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if leader.Term == 0 {
+		return nil, plimsoll.Errorf(plimsoll.CodeUnavailable, "etcd knows no coordinator that leads")
+	}
+	return []string{leader.Address}, nil
+}
