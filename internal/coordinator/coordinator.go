@@ -16,7 +16,10 @@
 // is computed while N is written. The package owns these goroutines, the store of the term, and the
 // address for gateways, which answers at all times.
 //
-// After a term has ended, or could not begin, there are four cases:
+// After a term has ended, or could not begin, there are five cases:
+//   - Another process leads, or this one can no longer prove that it leads. The term has cut its
+//     streams and acknowledged nothing more. The process opens the store again and stands by: the
+//     store says when it may lead.
 //   - The store belongs to another process (CodeAlreadyRunning). This process is a standby: it
 //     tries twice a second to open the store, and takes over once it can.
 //   - Opening, leading or loading fails for good: the store is corrupt (CodeCorrupt), of a newer
@@ -31,8 +34,9 @@
 //     makes the next pause short again.
 //
 // Guarantees: a batch is durable before anything of it is visible. Every reply waits until its own
-// turn and all earlier turns are durable. That holds for refusals by the engine too, and for
-// replies of turns that changed nothing. Nothing after a failed commit is visible. When a term
+// turn and all earlier turns are durable. That holds for refusals by the engine too. Replies of
+// turns that changed nothing, and answers to questions, wait for a proof of leadership that began
+// after they were asked (DESIGN.md). Nothing after a failed commit is visible. When a term
 // ends, the streams of the gateways are cut. Callers that wait for a reply get CodeOutcomeUnknown
 // from their gateway, and commands that wait for a turn are dropped. The inbox is bounded in
 // commands and in bytes, with a part for agents. When it is full, a command is refused at once with
@@ -106,11 +110,14 @@ type Config struct {
 // Events holds functions that the coordinator calls at events; nil ones are not called. They must
 // not block.
 type Events struct {
-	// Standby is called when the process becomes a standby: another process has the store.
+	// Standby is called when the process becomes a standby: another one leads, or has the store.
 	Standby func(err error)
 	// Leading is called when a term has begun, with the loaded revision and the address for
 	// gateways.
 	Leading func(epoch, revision uint64, listen string)
+	// Deposed is called when a term has ended because another process leads, or because this one
+	// could no longer prove that it leads. The process stands by.
+	Deposed func(epoch uint64, err error)
 	// Failed is called when a term has ended, or could not begin, because of err. The next term
 	// begins after the pause.
 	Failed func(err error, pause time.Duration)
@@ -168,6 +175,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Events.Leading == nil {
 		c.Events.Leading = func(uint64, uint64, string) {}
+	}
+	if c.Events.Deposed == nil {
+		c.Events.Deposed = func(uint64, error) {}
 	}
 	if c.Events.Failed == nil {
 		c.Events.Failed = func(error, time.Duration) {}

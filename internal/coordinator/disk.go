@@ -183,6 +183,7 @@ func (t *term) serveReads(ctx context.Context, enough func(after time.Duration) 
 			return nil
 		})
 	}
+	g.Go(func() error { return t.proofs.run(ctx) })
 	g.Go(func() error {
 		defer t.source.Close(nil)
 		ticker := time.NewTicker(diskInterval)
@@ -200,7 +201,7 @@ func (t *term) serveReads(ctx context.Context, enough func(after time.Duration) 
 			}
 		}
 	})
-	_ = g.Wait() // nothing in it fails
+	_ = g.Wait() // at most a proof failed; the next term finds out whether the store can be used
 }
 
 // copyUnchanged makes a copy for questions in a read-only term, which makes no turns.

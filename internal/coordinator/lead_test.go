@@ -36,6 +36,7 @@ type process struct {
 	standby chan error
 	led     chan uint64 // epochs
 	failed  chan error
+	deposed chan error
 }
 
 // run runs a coordinator whose pauses after failures are short.
@@ -43,8 +44,9 @@ func run(t *testing.T, cfg Config, open Open) *process {
 	t.Helper()
 	p := &process{
 		t: t, ended: make(chan error, 1), standby: make(chan error, 100), led: make(chan uint64, 100),
-		failed: make(chan error, 100),
+		failed: make(chan error, 100), deposed: make(chan error, 100),
 	}
+	cfg.Events.Deposed = func(_ uint64, err error) { p.deposed <- err }
 	cfg.Events.Standby = func(err error) { p.standby <- err }
 	cfg.Events.Leading = func(epoch, _ uint64, _ string) { p.led <- epoch }
 	cfg.Events.Failed = func(err error, _ time.Duration) { p.failed <- err }

@@ -45,6 +45,7 @@ type condition struct {
 	term        *term     // present term of a leader or reader; nil in other roles
 	epoch       uint64    // epoch of the last term
 	terms       int       // number of terms that led, including the present one
+	depositions int       // number of terms that ended because another process led, or could
 	failures    int       // number of terms that failed or could not begin
 	lastFailure string    // error of the last failure
 	lastFailed  time.Time // time of the last failure
@@ -70,7 +71,29 @@ func (s *status) set(r role, reason string) {
 
 func (s *status) starting() { s.set(roleStarting, "opens the store") }
 
+func (s *status) joining() { s.set(roleStarting, "asks the store whether it may lead") }
+
 func (s *status) loading() { s.set(roleStarting, "loads the active state") }
+
+// deposed sets the role of a leader whose leadership has ended.
+func (s *status) deposed() {
+	s.set(roleStandby, "another process leads, or may lead; it asks the store again")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.depositions++
+}
+
+// waits sets the role of a standby that waits for a leader, whose address may not be known. It
+// reports whether that is news.
+func (s *status) waits(leader string) bool {
+	reason := "waits until the present leader ends"
+	if leader != "" {
+		reason = "waits until the leader at " + leader + " ends"
+	}
+	was := s.get()
+	s.set(roleStandby, reason)
+	return was.role != roleStandby || was.reason != reason
+}
 
 // standby sets the role of a standby, and reports whether it is a new one.
 func (s *status) standby(err error) bool {
@@ -185,7 +208,8 @@ type healthReport struct {
 	Epoch       uint64     `json:"epoch"`            // epoch of the last term
 	Revision    uint64     `json:"revision,omitempty"`
 	Instance    string     `json:"instance,omitempty"`
-	Terms       int        `json:"terms"` // number of terms in which this process led
+	Terms       int        `json:"terms"`       // number of terms in which this process led
+	Depositions int        `json:"depositions"` // number of these that another leader ended
 	Failures    int        `json:"failures"`
 	LastFailure string     `json:"lastFailure,omitempty"`
 	LastFailed  *time.Time `json:"lastFailed,omitempty"`
@@ -197,7 +221,7 @@ func (c *Coordinator) health(w http.ResponseWriter, r *http.Request) {
 	now := c.status.get()
 	report := healthReport{
 		Status: "unavailable", Role: now.role, Reason: now.reason, Epoch: now.epoch, Terms: now.terms,
-		Failures: now.failures, LastFailure: now.lastFailure,
+		Depositions: now.depositions, Failures: now.failures, LastFailure: now.lastFailure,
 	}
 	if now.failures > 0 {
 		report.LastFailed = &now.lastFailed
