@@ -74,14 +74,18 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/disk"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
+	"github.com/plimsoll-dev/plimsoll/internal/token"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
 // Config configures a coordinator. Zero values are defaults.
 type Config struct {
 	Listen        string               // address for gateways; host:port or unix:/path; required
+	Peers         string               // addresses of the other coordinators, as replica.ParseFinder reads them
+	Tokens        token.Finder         // finds the token of gateways at the other coordinators
 	Hosts         []string             // further hosts that callers may use for Listen; see transport.Serve
 	Access        *transport.Access    // who may call Listen; required unless that is a socket
 	Queues        plimsoll.QueueConfig // tree of queues of a store that has none; plimsoll.DefaultQueues
@@ -115,6 +119,8 @@ type Events struct {
 	// Leading is called when a term has begun, with the loaded revision and the address for
 	// gateways.
 	Leading func(epoch, revision uint64, listen string)
+	// Following is called when the copy of a standby begins to follow the leader.
+	Following func(epoch, revision uint64)
 	// Deposed is called when a term has ended because another process leads, or because this one
 	// could no longer prove that it leads. The process stands by.
 	Deposed func(epoch uint64, err error)
@@ -176,6 +182,9 @@ func (c Config) withDefaults() Config {
 	if c.Events.Leading == nil {
 		c.Events.Leading = func(uint64, uint64, string) {}
 	}
+	if c.Events.Following == nil {
+		c.Events.Following = func(uint64, uint64) {}
+	}
 	if c.Events.Deposed == nil {
 		c.Events.Deposed = func(uint64, error) {}
 	}
@@ -211,6 +220,11 @@ func (c *Config) Validate() error {
 	if err := transport.ValidateHosts("host", c.Hosts); err != nil {
 		return err
 	}
+	if c.Peers != "" {
+		if _, err := replica.ParseFinder(c.Peers); err != nil {
+			return fmt.Errorf("read the addresses of the peers: %w", err)
+		}
+	}
 	var settings plimsoll.EventSettings
 	if err := settings.Set(c.State.Events); err != nil {
 		return fmt.Errorf("configure the events: %w", err)
@@ -243,6 +257,7 @@ type Coordinator struct {
 	commands  *commandTable
 	metrics   *metrics
 	status    *status
+	copied    *standbyCopy
 	lastEpoch uint64 // highest epoch that gateways may know from this process; only leadLoop uses it
 }
 
@@ -255,6 +270,7 @@ func New(cfg Config, open Open) (*Coordinator, error) {
 	c := &Coordinator{
 		cfg: cfg, openStore: open, pauses: defaultPauses, commands: newCommandTable(), status: newStatus(),
 	}
+	c.copied = &standbyCopy{cfg: &c.cfg}
 	c.metrics = newMetrics(c.status)
 	if cfg.Metrics != nil {
 		if err := cfg.Metrics.Register(c.metrics); err != nil {

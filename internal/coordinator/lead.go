@@ -28,11 +28,12 @@ type pauses struct {
 var defaultPauses = pauses{
 	standby: 500 * time.Millisecond, deposed: 100 * time.Millisecond,
 	failure: plimsoll.Backoff{First: 2 * time.Second, Longest: 30 * time.Second},
-	stable: time.Minute,
+	stable:  time.Minute,
 }
 
 // leadLoop makes term after term, until ctx ends or one fails for good.
 func (c *Coordinator) leadLoop(ctx context.Context) error {
+	defer c.copied.take()
 	for failures := 0; ; {
 		led, err := c.lead(ctx)
 		switch {
@@ -51,6 +52,7 @@ func (c *Coordinator) leadLoop(ctx context.Context) error {
 			if c.status.standby(err) {
 				c.cfg.Events.Standby(err)
 			}
+			c.copied.follow(ctx, "")
 			sleep(ctx, c.pauses.standby)
 			continue
 		case noSpace(err) && c.cfg.OpenReadOnly != nil:
@@ -124,15 +126,20 @@ func (c *Coordinator) lead(ctx context.Context) (led time.Duration, err error) {
 // begin waits until it is the leader, and loads the store into a new term.
 func (c *Coordinator) begin(ctx context.Context, st store.Store) (*term, error) {
 	c.status.joining()
-	epoch, err := st.Lead(ctx, c.waits)
+	waits := func(leader string) { c.waits(ctx, leader) }
+	epoch, err := st.Lead(ctx, waits)
 	for err == nil && epoch <= c.lastEpoch { // a read-only term could not store its epoch
-		epoch, err = st.Lead(ctx, c.waits)
+		epoch, err = st.Lead(ctx, waits)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("become the leader: %w", err)
 	}
 	c.status.loading()
-	t, err := c.enter(ctx, st, epoch)
+	read, warm := afterCopy(ctx, st, c.copied.take())
+	if !warm {
+		read = st.Load
+	}
+	t, err := c.enter(ctx, st, read, epoch)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +160,8 @@ func (c *Coordinator) begin(ctx context.Context, st store.Store) (*term, error) 
 }
 
 // waits notes that another process leads, at an address that may not be known.
-func (c *Coordinator) waits(leader string) {
+func (c *Coordinator) waits(ctx context.Context, leader string) {
+	c.copied.follow(ctx, leader)
 	err := plimsoll.Errorf(plimsoll.CodeAlreadyRunning, "another coordinator leads")
 	if leader != "" {
 		err = plimsoll.Errorf(plimsoll.CodeAlreadyRunning, "the coordinator at %s leads", leader)
@@ -164,8 +172,8 @@ func (c *Coordinator) waits(leader string) {
 }
 
 // enter loads the store into a new term with an epoch.
-func (c *Coordinator) enter(ctx context.Context, st store.Store, epoch uint64) (*term, error) {
-	l, err := c.load(ctx, st, epoch)
+func (c *Coordinator) enter(ctx context.Context, st store.Store, read reader, epoch uint64) (*term, error) {
+	l, err := c.load(ctx, st, read, epoch)
 	if err != nil {
 		return nil, err
 	}

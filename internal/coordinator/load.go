@@ -40,7 +40,9 @@ const (
 // and the InstanceUUID, if all of them follow each other. If some are missing, those in front of
 // the gap are left out, and the InstanceUUID is a new one. Events of an earlier InstanceUUID, which
 // await their deletion, are left out too.
-func (c *Coordinator) load(ctx context.Context, st store.Store, epoch uint64) (*loaded, error) {
+//
+// read reads what is stored: Load, or a copy and what changed since.
+func (c *Coordinator) load(ctx context.Context, st store.Store, read reader, epoch uint64) (*loaded, error) {
 	l := &loaded{tables: replica.NewTables(), historians: replica.Historians{}}
 	cfg := c.cfg.State
 	cfg.Archive = c.cfg.Archive.Open != nil
@@ -51,7 +53,7 @@ func (c *Coordinator) load(ctx context.Context, st store.Store, epoch uint64) (*
 		cfg.Limits.Bytes -= eventIDsBytes + wire.CountsBytes
 	}
 	loader := state.NewLoader(cfg, c.cfg.Queues)
-	revision, last, err := st.Load(ctx, func(kind wire.Kind, key string, value []byte) (err error) {
+	revision, last, err := read(ctx, func(kind wire.Kind, key string, value []byte) (err error) {
 		switch kind {
 		case wire.KindEventIDs:
 			l.ids, err = wire.DecodeEventIDs(value)

@@ -13,8 +13,8 @@ import (
 // may be sent only if this process led at an instant after the command came. All that wait when a
 // proof begins share it, and one proof is under way at a time.
 //
-// The number that waits is bounded by those who ask: four turns of the pipeline, a question for each
-// worker, and the commands on events for resource managers (maxProofs).
+// The number that waits is bounded by those who ask: four turns of the pipeline, a question for
+// each worker, and the commands on events for resource managers (maxProofs).
 type proofs struct {
 	confirm func(ctx context.Context) error
 	wake    chan struct{} // capacity 1: somebody waits

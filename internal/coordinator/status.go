@@ -43,6 +43,7 @@ type condition struct {
 	role        role
 	reason      string    // why the coordinator does not lead; empty for a leader
 	term        *term     // present term of a leader or reader; nil in other roles
+	leader      string    // address of the process that leads, if a standby knows it
 	epoch       uint64    // epoch of the last term
 	terms       int       // number of terms that led, including the present one
 	depositions int       // number of terms that ended because another process led, or could
@@ -66,7 +67,7 @@ func (s *status) get() condition {
 func (s *status) set(r role, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.role, s.mu.reason, s.mu.term = r, reason, nil
+	s.mu.role, s.mu.reason, s.mu.term, s.mu.leader = r, reason, nil, ""
 }
 
 func (s *status) starting() { s.set(roleStarting, "opens the store") }
@@ -92,6 +93,9 @@ func (s *status) waits(leader string) bool {
 	}
 	was := s.get()
 	s.set(roleStandby, reason)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.leader = leader
 	return was.role != roleStandby || was.reason != reason
 }
 
@@ -187,10 +191,14 @@ func (c *Coordinator) routes() http.Handler {
 	return mux
 }
 
-// ready answers 200 if this process leads. It does not ask the store.
+// ready answers 200 if this process leads. It does not ask the store. A standby names the leader, as
+// far as it knows, so that a gateway finds it.
 func (c *Coordinator) ready(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	if now := c.status.get(); now.role != roleLeader {
+		if now.leader != "" {
+			w.Header().Set(replica.HeaderLeader, now.leader)
+		}
 		http.Error(
 			w, fmt.Sprintf("not ready: this coordinator does not lead (%s: %s)", now.role, now.reason),
 			http.StatusServiceUnavailable,
