@@ -220,7 +220,7 @@ func (cmd *storeImportCmd) Run(ctx context.Context, a *app) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := coordinator.Check(ctx, unbounded{f}, state.Config{}); err != nil {
+	if err := coordinator.Check(ctx, f.Load, state.Config{}); err != nil {
 		return fmt.Errorf("no coordinator could lead with what %s holds: %w", cmd.File, err)
 	}
 	if cmd.DryRun && !cmd.used() {
@@ -263,12 +263,6 @@ func (cmd *storeImportCmd) done(a *app, f *backup.File) error {
 	})
 }
 
-// unbounded is a file as the content of a store without limits.
-type unbounded struct{ *backup.File }
-
-// Limits returns no bounds.
-func (unbounded) Limits() store.Limits { return store.Limits{} }
-
 type storeCheckCmd struct {
 	formatFlag
 	File string `arg:"" help:"File that plimsoll store export wrote."`
@@ -286,7 +280,7 @@ func (cmd *storeCheckCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	if err := coordinator.Check(ctx, unbounded{f}, state.Config{}); err != nil {
+	if err := coordinator.Check(ctx, f.Load, state.Config{}); err != nil {
 		return fmt.Errorf("no coordinator could lead with what %s holds: %w", cmd.File, err)
 	}
 	content := f.Content()

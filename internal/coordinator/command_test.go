@@ -448,8 +448,8 @@ func TestMetricsAndHealth(t *testing.T) {
 		}
 	}
 	families, err := registry.Gather()
-	if err != nil || len(families) != 50 {
-		t.Errorf("%d metrics are in the registry that was given, %v; want 50", len(families), err)
+	if err != nil || len(families) != 51 {
+		t.Errorf("%d metrics are in the registry that was given, %v; want 51", len(families), err)
 	}
 	health := get(t, client, url+"/healthz")
 	if want := fmt.Sprintf(

@@ -11,12 +11,21 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// commit is a turn whose batch is being written. batch is nil if the turn changed nothing.
+// commit is a turn whose batch is being written. batch is nil if the turn changed nothing; then
+// pending is a proof of leadership if the turn has replies, and nil otherwise.
 type commit struct {
 	turn    *turn
 	batch   *wire.Batch
 	pending store.Pending
 	began   time.Time
+}
+
+// waitFor returns the thing for which a turn's replies wait, for errors.
+func (c *commit) waitFor() string {
+	if c.batch == nil {
+		return "answer a turn that changed nothing"
+	}
+	return fmt.Sprintf("commit revision %d", c.batch.Revision)
 }
 
 // beginCommits encodes turns and begins their commits, until made is closed. Sending to begun never
@@ -35,6 +44,8 @@ func (t *term) beginCommits(made <-chan *turn, begun chan<- *commit) error {
 				return fmt.Errorf("commit revision %d: %w", next.batch.Revision, err)
 			}
 			counts.channeled.Add(events)
+		} else if len(m.requests) > 0 {
+			next.pending = t.proofs.begin()
 		}
 		news := newsOf(&m.batch.Changes)
 		begun <- next // from here on the turn may be used again
@@ -54,13 +65,9 @@ func (t *term) finishCommits(begun <-chan *commit, fresh chan<- *turn, lose cont
 	for next := range begun {
 		if next.pending != nil {
 			err := next.pending.Wait()
-			if err == nil {
-				t.metrics.events.stored.Add(next.batch.Events.Count)
-			} else {
-				t.metrics.events.notStored.Add(next.batch.Events.Count)
-			}
+			t.metrics.waited(next, err)
 			if err != nil && failed == nil {
-				failed = fmt.Errorf("commit revision %d: %w", next.batch.Revision, err)
+				failed = fmt.Errorf("%s: %w", next.waitFor(), err)
 				lose()
 			}
 		}

@@ -16,7 +16,10 @@
 // is computed while N is written. The package owns these goroutines, the store of the term, and the
 // address for gateways, which answers at all times.
 //
-// After a term has ended, or could not begin, there are four cases:
+// After a term has ended, or could not begin, there are five cases:
+//   - Another process leads, or this one can no longer prove that it leads. The term has cut its
+//     streams and acknowledged nothing more. The process opens the store again and stands by: the
+//     store says when it may lead.
 //   - The store belongs to another process (CodeAlreadyRunning). This process is a standby: it
 //     tries twice a second to open the store, and takes over once it can.
 //   - Opening, leading or loading fails for good: the store is corrupt (CodeCorrupt), of a newer
@@ -31,8 +34,9 @@
 //     makes the next pause short again.
 //
 // Guarantees: a batch is durable before anything of it is visible. Every reply waits until its own
-// turn and all earlier turns are durable. That holds for refusals by the engine too, and for
-// replies of turns that changed nothing. Nothing after a failed commit is visible. When a term
+// turn and all earlier turns are durable. That holds for refusals by the engine too. Replies of
+// turns that changed nothing, and answers to questions, wait for a proof of leadership that began
+// after they were asked (DESIGN.md). Nothing after a failed commit is visible. When a term
 // ends, the streams of the gateways are cut. Callers that wait for a reply get CodeOutcomeUnknown
 // from their gateway, and commands that wait for a turn are dropped. The inbox is bounded in
 // commands and in bytes, with a part for agents. When it is full, a command is refused at once with
@@ -70,14 +74,18 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/disk"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
+	"github.com/plimsoll-dev/plimsoll/internal/token"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
 // Config configures a coordinator. Zero values are defaults.
 type Config struct {
 	Listen        string               // address for gateways; host:port or unix:/path; required
+	Peers         string               // addresses of the other coordinators, as replica.ParseFinder reads them
+	Tokens        token.Finder         // finds the token of gateways at the other coordinators
 	Hosts         []string             // further hosts that callers may use for Listen; see transport.Serve
 	Access        *transport.Access    // who may call Listen; required unless that is a socket
 	Queues        plimsoll.QueueConfig // tree of queues of a store that has none; plimsoll.DefaultQueues
@@ -106,11 +114,16 @@ type Config struct {
 // Events holds functions that the coordinator calls at events; nil ones are not called. They must
 // not block.
 type Events struct {
-	// Standby is called when the process becomes a standby: another process has the store.
+	// Standby is called when the process becomes a standby: another one leads, or has the store.
 	Standby func(err error)
 	// Leading is called when a term has begun, with the loaded revision and the address for
 	// gateways.
 	Leading func(epoch, revision uint64, listen string)
+	// Following is called when the copy of a standby begins to follow the leader.
+	Following func(epoch, revision uint64)
+	// Deposed is called when a term has ended because another process leads, or because this one
+	// could no longer prove that it leads. The process stands by.
+	Deposed func(epoch uint64, err error)
 	// Failed is called when a term has ended, or could not begin, because of err. The next term
 	// begins after the pause.
 	Failed func(err error, pause time.Duration)
@@ -169,6 +182,12 @@ func (c Config) withDefaults() Config {
 	if c.Events.Leading == nil {
 		c.Events.Leading = func(uint64, uint64, string) {}
 	}
+	if c.Events.Following == nil {
+		c.Events.Following = func(uint64, uint64) {}
+	}
+	if c.Events.Deposed == nil {
+		c.Events.Deposed = func(uint64, error) {}
+	}
 	if c.Events.Failed == nil {
 		c.Events.Failed = func(error, time.Duration) {}
 	}
@@ -200,6 +219,11 @@ func (c *Config) Validate() error {
 	}
 	if err := transport.ValidateHosts("host", c.Hosts); err != nil {
 		return err
+	}
+	if c.Peers != "" {
+		if _, err := replica.ParseFinder(c.Peers); err != nil {
+			return fmt.Errorf("read the addresses of the peers: %w", err)
+		}
 	}
 	var settings plimsoll.EventSettings
 	if err := settings.Set(c.State.Events); err != nil {
@@ -233,6 +257,7 @@ type Coordinator struct {
 	commands  *commandTable
 	metrics   *metrics
 	status    *status
+	copied    *standbyCopy
 	lastEpoch uint64 // highest epoch that gateways may know from this process; only leadLoop uses it
 }
 
@@ -245,6 +270,7 @@ func New(cfg Config, open Open) (*Coordinator, error) {
 	c := &Coordinator{
 		cfg: cfg, openStore: open, pauses: defaultPauses, commands: newCommandTable(), status: newStatus(),
 	}
+	c.copied = &standbyCopy{cfg: &c.cfg}
 	c.metrics = newMetrics(c.status)
 	if cfg.Metrics != nil {
 		if err := cfg.Metrics.Register(c.metrics); err != nil {

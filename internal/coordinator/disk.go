@@ -120,7 +120,7 @@ func (c *Coordinator) serveReadOnly(ctx context.Context, cause error) (err error
 	if err != nil {
 		return fmt.Errorf("read the store: %w", err)
 	}
-	t, err := c.enter(ctx, st, max(epoch, c.lastEpoch+1))
+	t, err := c.enter(ctx, st, st.Load, max(epoch, c.lastEpoch+1))
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil
@@ -184,6 +184,7 @@ func (t *term) serveReads(ctx context.Context, enough func(after time.Duration) 
 			return nil
 		})
 	}
+	g.Go(func() error { return t.proofs.run(ctx) })
 	g.Go(func() error {
 		defer t.source.Close(nil)
 		ticker := time.NewTicker(diskInterval)
@@ -201,7 +202,7 @@ func (t *term) serveReads(ctx context.Context, enough func(after time.Duration) 
 			}
 		}
 	})
-	_ = g.Wait() // nothing in it fails
+	_ = g.Wait() // at most a proof failed; the next term finds out whether the store can be used
 }
 
 // copyUnchanged makes a copy for questions in a read-only term, which makes no turns.

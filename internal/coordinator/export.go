@@ -10,7 +10,6 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
 	"github.com/plimsoll-dev/plimsoll/internal/store/backup"
-	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
 // BackupPath is the path at which the coordinator's listener sends a backup of its store, while
@@ -100,20 +99,13 @@ func (c *Coordinator) export(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Content is a source of stored records, such as a store or the backup of one.
-type Content interface {
-	Limits() store.Limits
-	Load(ctx context.Context, record func(kind wire.Kind, key string, value []byte) error,
-		events func(revision uint64, chunk wire.EventChunk) error) (revision uint64, time int64, err error)
-}
-
-// Check loads a content as a leader with the given settings would, and returns the error that would
-// keep it from leading. It takes the memory of a coordinator with that content.
-func Check(ctx context.Context, content Content, cfg state.Config) error {
+// Check loads a content, such as a backup, as a leader with the given settings would. It returns the
+// error that would keep it from leading. It takes the memory of a coordinator with that content.
+func Check(ctx context.Context, load backup.LoadFunc, cfg state.Config) error {
 	c, err := New(Config{Listen: "127.0.0.1:0", State: cfg}, nil)
 	if err != nil {
 		return err
 	}
-	_, err = c.load(ctx, content, 1)
+	_, err = c.load(ctx, store.Limits{}, load, 1)
 	return err
 }

@@ -47,11 +47,6 @@ func (l *leader) opened(r *http.Response) (*backup.File, error) {
 	return backup.Open(l.t.Context(), path)
 }
 
-// unlimited is a backup as a content without limits.
-type unlimited struct{ *backup.File }
-
-func (unlimited) Limits() store.Limits { return store.Limits{} }
-
 // A backup that is taken while jobs come in has every job whole that was acknowledged before it
 // was asked for. A new store that it was put into leads to the same jobs.
 func TestABackupIsTakenWhileTurnsGoOn(t *testing.T) {
@@ -76,7 +71,7 @@ func TestABackupIsTakenWhileTurnsGoOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := Check(t.Context(), unlimited{f}, state.Config{}); err != nil {
+		if err := Check(t.Context(), f.Load, state.Config{}); err != nil {
 			t.Fatal(err)
 		}
 		target := openStore(t, vfs.NewMem(), tiny)

@@ -20,29 +20,39 @@ import (
 // pauses are the pauses between terms.
 type pauses struct {
 	standby time.Duration    // pause between two attempts of a standby to open the store
+	deposed time.Duration    // longest pause of a leader that was deposed; it is random
 	failure plimsoll.Backoff // pauses after terms that failed; half of each is random
 	stable  time.Duration    // a term that led for so long starts the pauses anew
 }
 
 var defaultPauses = pauses{
-	standby: 500 * time.Millisecond, failure: plimsoll.Backoff{First: 2 * time.Second, Longest: 30 * time.Second},
-	stable: time.Minute,
+	standby: 500 * time.Millisecond, deposed: 100 * time.Millisecond,
+	failure: plimsoll.Backoff{First: 2 * time.Second, Longest: 30 * time.Second},
+	stable:  time.Minute,
 }
 
 // leadLoop makes term after term, until ctx ends or one fails for good.
 func (c *Coordinator) leadLoop(ctx context.Context) error {
+	defer c.copied.take()
 	for failures := 0; ; {
 		led, err := c.lead(ctx)
 		switch {
 		case ctx.Err() != nil:
-			if errors.Is(err, ctx.Err()) {
-				return nil // ctx ended before the term led
+			if errors.Is(err, ctx.Err()) || errors.Is(err, errDeposed) {
+				return nil // ctx ended before the term led, or another process leads already
 			}
 			return err
+		case errors.Is(err, errDeposed):
+			failures = 0
+			c.status.deposed()
+			c.cfg.Events.Deposed(c.status.get().epoch, err)
+			sleep(ctx, time.Duration(rand.Int64N(int64(c.pauses.deposed))))
+			continue
 		case led == 0 && plimsoll.CodeOf(err) == plimsoll.CodeAlreadyRunning:
 			if c.status.standby(err) {
 				c.cfg.Events.Standby(err)
 			}
+			c.copied.follow(ctx, "")
 			sleep(ctx, c.pauses.standby)
 			continue
 		case noSpace(err) && c.cfg.OpenReadOnly != nil:
@@ -100,7 +110,6 @@ func (c *Coordinator) lead(ctx context.Context) (led time.Duration, err error) {
 			err = errors.Join(err, fmt.Errorf("close the store: %w", closeErr))
 		}
 	}()
-	c.status.loading()
 	t, err := c.begin(ctx, st)
 	if err != nil {
 		return 0, err
@@ -115,16 +124,23 @@ func (c *Coordinator) lead(ctx context.Context) (led time.Duration, err error) {
 	return max(time.Since(began), 1), err
 }
 
-// begin becomes the leader and loads the store into a new term.
+// begin waits until it is the leader, and loads the store into a new term.
 func (c *Coordinator) begin(ctx context.Context, st store.Store) (*term, error) {
-	epoch, err := st.Lead(ctx, nil)
+	c.status.joining()
+	waits := func(leader string) { c.waits(ctx, leader) }
+	epoch, err := st.Lead(ctx, waits)
 	for err == nil && epoch <= c.lastEpoch { // a read-only term could not store its epoch
-		epoch, err = st.Lead(ctx, nil)
+		epoch, err = st.Lead(ctx, waits)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("become the leader: %w", err)
 	}
-	t, err := c.enter(ctx, st, epoch)
+	c.status.loading()
+	read, warm := afterCopy(ctx, st, c.copied.take())
+	if !warm {
+		read = st.Load
+	}
+	t, err := c.enter(ctx, st, read, epoch)
 	if err != nil {
 		return nil, err
 	}
@@ -144,16 +160,28 @@ func (c *Coordinator) begin(ctx context.Context, st store.Store) (*term, error) 
 	return t, nil
 }
 
+// waits notes that another process leads, at an address that may not be known.
+func (c *Coordinator) waits(ctx context.Context, leader string) {
+	c.copied.follow(ctx, leader)
+	err := plimsoll.Errorf(plimsoll.CodeAlreadyRunning, "another coordinator leads")
+	if leader != "" {
+		err = plimsoll.Errorf(plimsoll.CodeAlreadyRunning, "the coordinator at %s leads", leader)
+	}
+	if c.status.waits(leader) {
+		c.cfg.Events.Standby(err)
+	}
+}
+
 // enter loads the store into a new term with an epoch.
-func (c *Coordinator) enter(ctx context.Context, st store.Store, epoch uint64) (*term, error) {
-	l, err := c.load(ctx, st, epoch)
+func (c *Coordinator) enter(ctx context.Context, st store.Store, read reader, epoch uint64) (*term, error) {
+	l, err := c.load(ctx, st.Limits(), read, epoch)
 	if err != nil {
 		return nil, err
 	}
 	c.lastEpoch = max(c.lastEpoch, epoch)
 	t := &term{
 		epoch: epoch, now: newTermClock(c.cfg.Now, sinceNow(), l.time).now,
-		store: st, metrics: c.metrics, commands: c.commands,
+		store: st, metrics: c.metrics, commands: c.commands, proofs: newProofs(st.Confirm),
 		inbox:    newInbox(c.cfg.MaxInbox, c.cfg.MaxInboxBytes),
 		revision: l.revision, events: l.events, nextEvent: l.nextEvent, ids: l.ids, newIDs: l.newIDs,
 		eventSettings: l.state.EventSettings(), historians: l.historians,

@@ -36,6 +36,9 @@ type process struct {
 	standby chan error
 	led     chan uint64 // epochs
 	failed  chan error
+	deposed chan error
+	// following gets a value when the copy of a standby begins to follow.
+	following chan struct{}
 }
 
 // run runs a coordinator whose pauses after failures are short.
@@ -43,8 +46,10 @@ func run(t *testing.T, cfg Config, open Open) *process {
 	t.Helper()
 	p := &process{
 		t: t, ended: make(chan error, 1), standby: make(chan error, 100), led: make(chan uint64, 100),
-		failed: make(chan error, 100),
+		failed: make(chan error, 100), deposed: make(chan error, 100), following: make(chan struct{}, 100),
 	}
+	cfg.Events.Following = func(uint64, uint64) { p.following <- struct{}{} }
+	cfg.Events.Deposed = func(_ uint64, err error) { p.deposed <- err }
 	cfg.Events.Standby = func(err error) { p.standby <- err }
 	cfg.Events.Leading = func(epoch, _ uint64, _ string) { p.led <- epoch }
 	cfg.Events.Failed = func(err error, _ time.Duration) { p.failed <- err }

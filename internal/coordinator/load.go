@@ -10,6 +10,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/engine"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
+	"github.com/plimsoll-dev/plimsoll/internal/store"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -39,18 +40,20 @@ const (
 // and the InstanceUUID, if all of them follow each other. If some are missing, those in front of
 // the gap are left out, and the InstanceUUID is a new one. Events of an earlier InstanceUUID, which
 // await their deletion, are left out too.
-func (c *Coordinator) load(ctx context.Context, st Content, epoch uint64) (*loaded, error) {
+//
+// read reads what is stored: Load, or a copy and what changed since.
+func (c *Coordinator) load(ctx context.Context, limits store.Limits, read reader, epoch uint64) (*loaded, error) {
 	l := &loaded{tables: replica.NewTables(), historians: replica.Historians{}}
 	cfg := c.cfg.State
 	cfg.Archive = c.cfg.Archive.Open != nil
-	if cfg.Limits = state.Limits(st.Limits()); cfg.Limits.Ops > 0 {
+	if cfg.Limits = state.Limits(limits); cfg.Limits.Ops > 0 {
 		cfg.Limits.Ops -= ownRecords
 	}
 	if cfg.Limits.Bytes > 0 {
 		cfg.Limits.Bytes -= eventIDsBytes + wire.CountsBytes
 	}
 	loader := state.NewLoader(cfg, c.cfg.Queues)
-	revision, last, err := st.Load(ctx, func(kind wire.Kind, key string, value []byte) (err error) {
+	revision, last, err := read(ctx, func(kind wire.Kind, key string, value []byte) (err error) {
 		switch kind {
 		case wire.KindEventIDs:
 			l.ids, err = wire.DecodeEventIDs(value)

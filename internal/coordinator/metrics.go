@@ -128,6 +128,17 @@ func (m *metrics) answered(command string, err error) {
 	m.commands.WithLabelValues(command, code).Inc()
 }
 
+// waited counts the events of a turn that is stored, or cannot be.
+func (m *metrics) waited(c *commit, err error) {
+	switch {
+	case c.batch == nil:
+	case err == nil:
+		m.events.stored.Add(c.batch.Events.Count)
+	default:
+		m.events.notStored.Add(c.batch.Events.Count)
+	}
+}
+
 // finished counts a turn that is durable and published.
 func (m *metrics) finished(c *commit) {
 	m.turns.Inc()
@@ -153,8 +164,12 @@ var (
 	roleDesc = prometheus.NewDesc(
 		"plimsoll_coordinator_role", "1 for the present role, 0 for the others.", []string{"role"}, nil,
 	)
-	epochDesc    = prometheus.NewDesc("plimsoll_coordinator_epoch", "Epoch of the last term of this process.", nil, nil)
-	termsDesc    = prometheus.NewDesc("plimsoll_coordinator_terms_total", "Terms in which this process led.", nil, nil)
+	epochDesc       = prometheus.NewDesc("plimsoll_coordinator_epoch", "Epoch of the last term of this process.", nil, nil)
+	termsDesc       = prometheus.NewDesc("plimsoll_coordinator_terms_total", "Terms in which this process led.", nil, nil)
+	depositionsDesc = prometheus.NewDesc(
+		"plimsoll_coordinator_depositions_total", "Terms that ended because another process led, or could.",
+		nil, nil,
+	)
 	failuresDesc = prometheus.NewDesc(
 		"plimsoll_coordinator_failures_total", "Terms that failed, or could not begin.", nil, nil,
 	)
@@ -165,7 +180,9 @@ var (
 
 // Describe implements prometheus.Collector.
 func (m termMetrics) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{roleDesc, epochDesc, termsDesc, failuresDesc, failedDesc} {
+	for _, d := range []*prometheus.Desc{
+		roleDesc, epochDesc, termsDesc, depositionsDesc, failuresDesc, failedDesc,
+	} {
 		to <- d
 	}
 }
@@ -186,6 +203,7 @@ func (m termMetrics) Collect(to chan<- prometheus.Metric) {
 	}
 	to <- prometheus.MustNewConstMetric(epochDesc, prometheus.GaugeValue, float64(now.epoch))
 	to <- prometheus.MustNewConstMetric(termsDesc, prometheus.CounterValue, float64(now.terms))
+	to <- prometheus.MustNewConstMetric(depositionsDesc, prometheus.CounterValue, float64(now.depositions))
 	to <- prometheus.MustNewConstMetric(failuresDesc, prometheus.CounterValue, float64(now.failures))
 	to <- prometheus.MustNewConstMetric(failedDesc, prometheus.GaugeValue, failed)
 }

@@ -74,7 +74,19 @@ func newCopier(t *testing.T, limit int) *copier {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.term = &term{commands: newCommandTable(), questions: c.questions, source: source, metrics: c.metrics}
+	c.term = &term{
+		commands: newCommandTable(), questions: c.questions, source: source, metrics: c.metrics,
+		proofs: newProofs(func(context.Context) error { return nil }),
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- c.term.proofs.run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 	return c
 }
 

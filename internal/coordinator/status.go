@@ -43,8 +43,10 @@ type condition struct {
 	role        role
 	reason      string    // why the coordinator does not lead; empty for a leader
 	term        *term     // present term of a leader or reader; nil in other roles
+	leader      string    // address of the process that leads, if a standby knows it
 	epoch       uint64    // epoch of the last term
 	terms       int       // number of terms that led, including the present one
+	depositions int       // number of terms that ended because another process led, or could
 	failures    int       // number of terms that failed or could not begin
 	lastFailure string    // error of the last failure
 	lastFailed  time.Time // time of the last failure
@@ -65,12 +67,37 @@ func (s *status) get() condition {
 func (s *status) set(r role, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.role, s.mu.reason, s.mu.term = r, reason, nil
+	s.mu.role, s.mu.reason, s.mu.term, s.mu.leader = r, reason, nil, ""
 }
 
 func (s *status) starting() { s.set(roleStarting, "opens the store") }
 
+func (s *status) joining() { s.set(roleStarting, "asks the store whether it may lead") }
+
 func (s *status) loading() { s.set(roleStarting, "loads the active state") }
+
+// deposed sets the role of a leader whose leadership has ended.
+func (s *status) deposed() {
+	s.set(roleStandby, "another process leads, or may lead; it asks the store again")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.depositions++
+}
+
+// waits sets the role of a standby that waits for a leader, whose address may not be known. It
+// reports whether that is news.
+func (s *status) waits(leader string) bool {
+	reason := "waits until the present leader ends"
+	if leader != "" {
+		reason = "waits until the leader at " + leader + " ends"
+	}
+	was := s.get()
+	s.set(roleStandby, reason)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.leader = leader
+	return was.role != roleStandby || was.reason != reason
+}
 
 // standby sets the role of a standby, and reports whether it is a new one.
 func (s *status) standby(err error) bool {
@@ -167,10 +194,14 @@ func (c *Coordinator) routes() http.Handler {
 	return mux
 }
 
-// ready answers 200 if this process leads. It does not ask the store.
+// ready answers 200 if this process leads. It does not ask the store. A standby names the leader, as
+// far as it knows, so that a gateway finds it.
 func (c *Coordinator) ready(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	if now := c.status.get(); now.role != roleLeader {
+		if now.leader != "" {
+			w.Header().Set(replica.HeaderLeader, now.leader)
+		}
 		http.Error(
 			w, fmt.Sprintf("not ready: this coordinator does not lead (%s: %s)", now.role, now.reason),
 			http.StatusServiceUnavailable,
@@ -188,7 +219,8 @@ type healthReport struct {
 	Epoch       uint64     `json:"epoch"`            // epoch of the last term
 	Revision    uint64     `json:"revision,omitempty"`
 	Instance    string     `json:"instance,omitempty"`
-	Terms       int        `json:"terms"` // number of terms in which this process led
+	Terms       int        `json:"terms"`       // number of terms in which this process led
+	Depositions int        `json:"depositions"` // number of these that another leader ended
 	Failures    int        `json:"failures"`
 	LastFailure string     `json:"lastFailure,omitempty"`
 	LastFailed  *time.Time `json:"lastFailed,omitempty"`
@@ -200,7 +232,7 @@ func (c *Coordinator) health(w http.ResponseWriter, r *http.Request) {
 	now := c.status.get()
 	report := healthReport{
 		Status: "unavailable", Role: now.role, Reason: now.reason, Epoch: now.epoch, Terms: now.terms,
-		Failures: now.failures, LastFailure: now.lastFailure,
+		Depositions: now.depositions, Failures: now.failures, LastFailure: now.lastFailure,
 	}
 	if now.failures > 0 {
 		report.LastFailed = &now.lastFailed

@@ -2,6 +2,8 @@ package coordinator
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -25,6 +27,7 @@ type term struct {
 	commands    *commandTable
 	inbox       *inbox
 	questions   *questions
+	proofs      *proofs
 	workers     int // goroutines that answer questions
 	requests    *requestStore
 	watch       *diskWatch
@@ -56,10 +59,13 @@ type turn struct {
 	revision uint64     // revision of the last batch when the turn ended
 }
 
-// run leads until ctx ends or a commit fails, and returns the failure.
+// run leads until ctx ends, another process leads or a commit fails. It returns why.
 func (t *term) run(ctx context.Context) error {
 	ctx, lose := context.WithCancel(ctx)
 	defer lose()
+	// Proofs go on until the replies that are due have been sent.
+	proving, endProofs := context.WithCancel(context.WithoutCancel(ctx))
+	defer endProofs()
 	g, ctx := errgroup.WithContext(ctx)
 	fresh, made, begun := make(chan *turn, pipeline), make(chan *turn, pipeline), make(chan *commit, pipeline)
 	for range pipeline {
@@ -75,8 +81,20 @@ func (t *term) run(ctx context.Context) error {
 		return t.beginCommits(made, begun)
 	})
 	g.Go(func() error {
+		defer endProofs()
 		defer t.source.Close(nil) // gateways are told at once, but after the replies that are due
 		return t.finishCommits(begun, fresh, lose)
+	})
+	g.Go(func() error { return t.proofs.run(proving) })
+	g.Go(func() error {
+		select {
+		case <-ctx.Done():
+		case <-t.store.Deposed():
+			t.source.Close(nil) // before the replies that are due: they may not be sent any more
+			endProofs()
+			lose()
+		}
+		return nil
 	})
 	g.Go(func() error {
 		t.watch.run(ctx)
@@ -98,7 +116,27 @@ func (t *term) run(ctx context.Context) error {
 			return nil
 		})
 	}
-	return g.Wait() //nolint:wrapcheck // each loop says what it was doing
+	return t.ended(g.Wait())
+}
+
+// errDeposed says that a term ended because another process leads, or because this one could no
+// longer prove that it leads.
+var errDeposed = errors.New("this process does not lead any more")
+
+// ended returns why a term has ended. A batch that a deposed leader
+// could not write is no failure.
+func (t *term) ended(err error) error {
+	select {
+	case <-t.store.Deposed():
+	default:
+		if plimsoll.CodeOf(err) != plimsoll.CodeStale {
+			return err
+		}
+	}
+	if err == nil {
+		return errDeposed
+	}
+	return fmt.Errorf("%w: %w", errDeposed, err)
 }
 
 // commandBytes is the memory of a command in bytes, beside its decoded message.
@@ -113,7 +151,12 @@ func (t *term) exec(ctx context.Context, gateway string, cmd *pb.Command, respon
 		err = t.refusal
 	case c.inquire != nil:
 		err = t.inquire(ctx, c, cmd, respond)
+	case c.ofRequests != nil && t.proofs.full():
+		err = plimsoll.Errorf(
+			plimsoll.CodeExhausted, "%d answers wait until the leader has proved that it leads; try again", maxProofs,
+		)
 	case c.ofRequests != nil:
+		respond := t.proven(respond)
 		c.ofRequests(t.requests, cmd, func(reply *pb.Reply, err error) {
 			t.metrics.answered(c.name, err)
 			if err != nil {
@@ -163,8 +206,13 @@ func (t *term) inquire(ctx context.Context, c *command, cmd *pb.Command, respond
 		return err
 	}
 	a := &question{
-		inquiry: inquiry, task: inquiry.about(), command: c, respond: respond, canceled: ctx.Err, arrived: time.Now(),
+		inquiry: inquiry, task: inquiry.about(), command: c, canceled: ctx.Err, arrived: time.Now(),
 		least: t.source.Snapshot().Revision(),
+		respond: func(reply *pb.Reply) { // a worker calls it, and has one answer at a time
+			if t.proofs.get(ctx) == nil {
+				respond(reply) // without a proof the stream ends with the term
+			}
+		},
 	}
 	if !t.questions.push(a) {
 		return plimsoll.Errorf(

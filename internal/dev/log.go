@@ -23,7 +23,13 @@ import (
 // CoordinatorEvents logs the events of a coordinator.
 func CoordinatorEvents(log *slog.Logger) coordinator.Events {
 	return coordinator.Events{
-		Standby: func(err error) { log.Info("standby: it takes over when the store is free", "reason", err) },
+		Standby: func(err error) { log.Info("standby: it takes over when the leader is gone", "reason", err) },
+		Following: func(epoch, revision uint64) {
+			log.Info("the standby has a copy of the leader's state", "epoch", epoch, "revision", revision)
+		},
+		Deposed: func(epoch uint64, err error) {
+			log.Warn("deposed: it writes and acknowledges nothing more, and stands by", "epoch", epoch, "reason", err)
+		},
 		Leading: func(epoch, revision uint64, listen string) {
 			log.Info("leading", "epoch", epoch, "revision", revision, "listen", listen)
 		},

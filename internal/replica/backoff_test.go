@@ -30,7 +30,7 @@ func TestBackoffDoublesAndIsJittered(t *testing.T) {
 					cancel()
 				}
 			}},
-		}, func(context.Context) (*transport.ConnClient, error) {
+		}, func(context.Context, string) (*transport.ConnClient, error) {
 			return nil, errors.New("no route to host")
 		})
 		if err := f.Run(ctx); err != nil {

@@ -40,7 +40,12 @@ var responseBounds = wire.Bounds{Bytes: 256 << 20, Decoded: 512 << 20}
 // FollowerConfig holds the settings of a Follower. Zero values stand for the defaults.
 type FollowerConfig struct {
 	Gateway string // this gateway's id
-	Leader  string // address of the leader or of a relay, as package transport reads it
+	Leader  string // addresses of the leader or of a relay, as ParseFinder reads them
+	// Finder finds the addresses in place of Leader; nil: Leader has them.
+	Finder Finder
+	// Standby is the address of a coordinator that stands by and keeps this copy. It sends no
+	// commands. Empty: the follower is a gateway's.
+	Standby string
 	// Tokens finds the token for the leader.
 	Tokens token.Finder
 	// HistoryBytes bounds the changes that are kept for watches; default DefaultHistoryBytes. A
@@ -86,8 +91,10 @@ func (c *FollowerConfig) Validate() error {
 		c.MaxCommands < 0 || c.MaxCommandBytes < 0 || c.MinBackoff < 0 || c.MaxBackoff < 0:
 		return plimsoll.Invalid("replication", "a bound is negative; give 0 for the default, or more")
 	}
-	if _, _, err := transport.Split(c.Leader); err != nil {
-		return fmt.Errorf("read the leader's address: %w", err)
+	if c.Finder == nil {
+		if _, err := ParseFinder(c.Leader); err != nil {
+			return err
+		}
 	}
 	_, err := readFilter(c.Filter.toProto())
 	return err
@@ -97,6 +104,7 @@ func (c *FollowerConfig) Validate() error {
 type Follower struct {
 	config FollowerConfig
 	filter *filter // of config
+	finder Finder
 	dial   dial
 	relay  *Relay // nil: no gateway follows this one
 
@@ -126,9 +134,8 @@ func NewFollower(config FollowerConfig) (*Follower, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("configure the replica: %w", err)
 	}
-	tokens := config.Tokens.For(config.Leader)
-	return newFollower(config, func(ctx context.Context) (*transport.ConnClient, error) {
-		return transport.Dial(ctx, config.Leader, tokens)
+	return newFollower(config, func(ctx context.Context, address string) (*transport.ConnClient, error) {
+		return transport.Dial(ctx, address, config.Tokens.For(address))
 	}), nil
 }
 
@@ -141,6 +148,12 @@ func newFollower(config FollowerConfig, dial dial) *Follower {
 	}
 	f := &Follower{config: config, dial: dial, wake: make(chan struct{}, 1), suspect: make(chan struct{}, 1)}
 	f.filter, _ = readFilter(config.Filter.toProto()) // Validate has read it
+	if f.finder = config.Finder; f.finder == nil {
+		f.finder = addressList{config.Leader} // a test's address need not be one
+		if places, err := ParseFinder(config.Leader); err == nil {
+			f.finder = places
+		}
+	}
 	if f.config.Version == "" {
 		f.config.Version = builtVersion()
 	}
@@ -306,7 +319,7 @@ func (f *Follower) hello() *pb.ReplicateRequest {
 	request := f.mirror.open(f.config.Gateway)
 	hello := request.GetHello()
 	hello.Protocol, hello.OldestProtocol, hello.Version = protocol, oldestProtocolBelow, f.config.Version
-	hello.Filter = f.config.Filter.toProto()
+	hello.Filter, hello.Standby = f.config.Filter.toProto(), f.config.Standby
 	return request
 }
 

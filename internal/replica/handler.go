@@ -98,6 +98,7 @@ type bidiStream = connect.BidiStream[pb.ReplicateRequest, pb.ReplicateResponse]
 // stream runs one session over an RPC: the session decides, the stream does the I/O.
 type stream struct {
 	gateway string
+	standby string // address of the coordinator that stands by and keeps the copy; empty: a gateway
 	rpc     *bidiStream
 	above   uint64 // at a relay: number of the follower's stream within which this one lasts
 
@@ -140,7 +141,7 @@ func (h *handler) Replicate(ctx context.Context, rpc *bidiStream) error {
 		return wire.ConnectError(err)
 	}
 	st := &stream{
-		gateway: first.GetHello().GetGateway(), rpc: rpc, control: control, wake: make(chan struct{}, 1),
+		gateway: first.GetHello().GetGateway(), standby: first.GetHello().GetStandby(), rpc: rpc, control: control, wake: make(chan struct{}, 1),
 		prove: make(chan struct{}, 1),
 	}
 	if err := h.source.open(st, first.GetHello()); err != nil {
@@ -149,7 +150,9 @@ func (h *handler) Replicate(ctx context.Context, rpc *bidiStream) error {
 		}
 		return wire.ConnectError(err)
 	}
-	h.source.connected(st, st.gateway, st.session.welcome.Resumed)
+	if st.standby == "" {
+		h.source.connected(st, st.gateway, st.session.welcome.Resumed)
+	}
 	err = h.run(context.WithValue(ctx, aboveKey{}, st.above), st)
 	h.source.countEnd(st, err)
 	for gateway, b := range st.below {
@@ -157,7 +160,9 @@ func (h *handler) Replicate(ctx context.Context, rpc *bidiStream) error {
 			h.source.left(st, gateway, err)
 		}
 	}
-	h.source.disconnected(st, st.gateway, err)
+	if st.standby == "" {
+		h.source.disconnected(st, st.gateway, err)
+	}
 	if h.source.remove(st) {
 		h.onGatewayLost(st.gateway)
 	}
@@ -225,6 +230,9 @@ func (h *handler) receive(ctx context.Context, st *stream) error {
 		if err != nil {
 			h.refused(err)
 			return wire.FromConnectError(err)
+		}
+		if st.standby != "" && request.GetSync() == nil {
+			return plimsoll.Invalid("kind", "only syncs may follow the hello of a coordinator that stands by")
 		}
 		switch kind := request.GetKind().(type) {
 		case *pb.ReplicateRequest_Sync:

@@ -84,3 +84,17 @@ func (l *batchLog) bytesAfter(position uint64) (bytes int) {
 	}
 	return bytes
 }
+
+// behind returns the revision of the batch in front of a position, and the bytes of those behind
+// it. The revision is 0 if the log no longer holds that batch.
+func (l *batchLog) behind(position uint64) (revision uint64, bytes int) {
+	switch {
+	case position < l.first:
+		return 0, l.bytes
+	case position == l.first:
+		revision = l.base
+	default:
+		revision = l.entries[l.head+int(position-l.first)-1].revision
+	}
+	return revision, l.bytesAfter(position)
+}

@@ -26,7 +26,7 @@ func newFakeNetwork(t *testing.T) *fakeNetwork {
 	return n
 }
 
-func (n *fakeNetwork) dial(ctx context.Context) (*transport.ConnClient, error) {
+func (n *fakeNetwork) dial(ctx context.Context, _ string) (*transport.ConnClient, error) {
 	c, err := n.Dial(ctx)
 	if err != nil {
 		return nil, err

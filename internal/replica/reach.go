@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -27,37 +28,37 @@ const (
 	closedPause = 250 * time.Millisecond
 )
 
-// dial connects to the leader. The connection that it returns is unused.
-type dial func(ctx context.Context) (*transport.ConnClient, error)
+// dial connects to an address. The connection that it returns is unused.
+type dial func(ctx context.Context, address string) (*transport.ConnClient, error)
 
-// reach returns a connection on which the leader has answered. It fails with the first attempt that
-// fails, or if no attempt is answered within helloTimeout.
+// reachAt returns a connection on which the process at an address has answered. It fails with the
+// first attempt that fails, or if no attempt is answered within helloTimeout.
 //
-// The leader is asked with GET /readyz, which changes nothing there. A hello would: it makes the
+// The process is asked with GET /readyz, which changes nothing there. A hello would: it makes the
 // leader give up the nodes of the gateway's older stream. So no hello is sent on a connection that
 // may not be used.
-func (f *Follower) reach(ctx context.Context) (*transport.ConnClient, error) {
+func (f *Follower) reachAt(ctx context.Context, address string) (reached, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, helloTimeout, errSilent)
 	type attempt struct {
-		conn *transport.ConnClient
-		err  error
+		reached
+		err error
 	}
 	attempts := make(chan attempt)
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer cancel()
 	begin := func() {
-		conn, err := f.dial(ctx)
-		if err == nil {
-			if err = answers(ctx, conn); err != nil {
-				conn.Cut()
+		var a attempt
+		if a.conn, a.err = f.dial(ctx, address); a.err == nil {
+			if a.err = a.ask(ctx); a.err != nil {
+				a.conn.Cut()
 			}
 		}
 		select {
-		case attempts <- attempt{conn, err}:
+		case attempts <- a:
 		case <-ctx.Done():
-			if err == nil {
-				conn.Cut()
+			if a.err == nil {
+				a.conn.Cut()
 			}
 		}
 	}
@@ -68,29 +69,38 @@ func (f *Follower) reach(ctx context.Context) (*transport.ConnClient, error) {
 		select {
 		case a := <-attempts:
 			if a.err != nil {
-				return nil, unreached(ctx, a.err)
+				return reached{}, unreached(ctx, a.err)
 			}
-			return a.conn, nil
+			return a.reached, nil
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return reached{}, context.Cause(ctx)
 		case <-ticker.C:
 		}
 	}
 }
 
-// answers returns nil once the process at the other end of a connection has answered a cheap
-// question.
-func answers(ctx context.Context, conn *transport.ConnClient) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, conn.URL+"/readyz", http.NoBody)
+// maxSaid bounds the part of an answer that says why a process is not ready.
+const maxSaid = 512
+
+// ask returns nil once the process has answered a cheap question, and notes the answer. Any answer
+// proves that the process is alive.
+func (r *reached) ask(ctx context.Context) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.conn.URL+"/readyz", http.NoBody)
 	if err != nil {
 		return fmt.Errorf("ask the leader whether it is there: %w", err)
 	}
-	response, err := conn.HTTP.Do(request)
+	response, err := r.conn.HTTP.Do(request)
 	if err != nil {
 		return err //nolint:wrapcheck // unreached wraps it
 	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 4096)) // any answer proves that the process is alive
-	_ = response.Body.Close()                                       // as above
+	said, _ := io.ReadAll(io.LimitReader(response.Body, maxSaid)) // the status is the answer
+	_ = response.Body.Close()                                     // as above
+	r.ready, r.said = response.StatusCode == http.StatusOK, strings.TrimSpace(string(said))
+	if leader := response.Header.Get(HeaderLeader); !r.ready && leader != "" {
+		if _, _, err := transport.Split(leader); err == nil {
+			r.leader = leader
+		}
+	}
 	return nil
 }
 
@@ -165,12 +175,12 @@ func (f *Follower) monitor(ctx context.Context, conn *transport.ConnClient) (nex
 func (f *Follower) compare(ctx context.Context, conn *transport.ConnClient) *transport.ConnClient {
 	ctx, cancel := context.WithCancel(ctx)
 	alive := make(chan struct{})
-	reached := make(chan *transport.ConnClient, 1)
+	came := make(chan *transport.ConnClient, 1)
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer cancel()
 	group.Go(func() {
-		if answers(ctx, conn) == nil {
+		if (&reached{conn: conn}).ask(ctx) == nil {
 			close(alive)
 		}
 	})
@@ -179,14 +189,14 @@ func (f *Follower) compare(ctx context.Context, conn *transport.ConnClient) *tra
 		if err != nil {
 			standby = nil // the leader cannot be reached on a new connection
 		}
-		reached <- standby
+		came <- standby
 	})
 	var standby *transport.ConnClient
 	select {
 	case <-alive:
 		cancel()
-		standby = <-reached
-	case standby = <-reached:
+		standby = <-came
+	case standby = <-came:
 	}
 	if standby == nil {
 		return nil
@@ -212,8 +222,11 @@ type redial struct {
 }
 
 // notListening are the errors of a connection to an address at which nobody listens. The last three
-// come from a proxy in front of such an address.
-var notListening = []error{syscall.ECONNREFUSED, syscall.ENOENT, syscall.ECONNRESET, io.EOF, io.ErrUnexpectedEOF}
+// of the system's come from a proxy in front of such an address. Several addresses of which none
+// leads count as well: a look at them costs nobody much, and one of them is about to lead.
+var notListening = []error{
+	syscall.ECONNREFUSED, syscall.ENOENT, syscall.ECONNRESET, io.EOF, io.ErrUnexpectedEOF, errNoLeader,
+}
 
 func newRedial(first, longest time.Duration) *redial {
 	return &redial{

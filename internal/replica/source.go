@@ -260,6 +260,9 @@ func (s *Source) admits(hello *pb.ReplicateHello) error {
 	if err := checkPath(s.mu.path, hello.Gateway); err != nil {
 		return err
 	}
+	if len(hello.Standby) > maxStandby {
+		return plimsoll.Invalid("hello.standby", "has %d bytes; an address has at most %d", len(hello.Standby), maxStandby)
+	}
 	return s.full()
 }
 

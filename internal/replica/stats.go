@@ -1,6 +1,11 @@
 package replica
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // Stats are the numbers of a source for its metrics.
 type Stats struct {
@@ -15,6 +20,35 @@ type Stats struct {
 	PartsReused      uint64 // parts of snapshots that were sent once more
 
 	Ended [numStreamEnds]uint64 // streams that have ended, by reason
+}
+
+// maxStandby bounds the bytes of the address of a coordinator that stands by.
+const maxStandby = 256
+
+// Standby is a coordinator that stands by and follows a source.
+type Standby struct {
+	Address     string
+	Revision    uint64 // of the newest batch that it was sent; 0: it is being sent a snapshot
+	BehindBytes int    // bytes of the batches that it was not sent yet
+}
+
+// Standbys returns the coordinators that stand by and follow the source, by address.
+func (s *Source) Standbys() []Standby {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []Standby
+	for st := range s.mu.streams {
+		if st.standby == "" {
+			continue
+		}
+		one := Standby{Address: st.standby}
+		if st.session.phase == phaseLive {
+			one.Revision, one.BehindBytes = s.mu.log.behind(st.session.cursor)
+		}
+		list = append(list, one)
+	}
+	slices.SortFunc(list, func(a, b Standby) int { return strings.Compare(a.Address, b.Address) })
+	return list
 }
 
 // streamEnd is the reason for which a stream of a source has ended.

@@ -75,6 +75,14 @@ type Pending interface {
 	Wait() error
 }
 
+// KindLoader is a Store that can load the records of one kind. A leader that has a copy of the
+// replicated records needs it for those that are stored and not replicated, or are replicated in
+// another form. Without it such a leader loads everything.
+type KindLoader interface {
+	// LoadKind calls record for each stored record of a kind, in the order of keys, as Load does.
+	LoadKind(ctx context.Context, kind wire.Kind, record func(key string, value []byte) error) error
+}
+
 // Store keeps the active state. Commit and TrimEvents are called by one goroutine at a time.
 // Another goroutine may call Wait for several batches.
 type Store interface {

@@ -6260,6 +6260,268 @@ func (x *ListEventsResponse) GetAgeNanos() int64 {
 	return 0
 }
 
+type GetLeaderRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetLeaderRequest) Reset() {
+	*x = GetLeaderRequest{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[82]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetLeaderRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetLeaderRequest) ProtoMessage() {}
+
+func (x *GetLeaderRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[82]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetLeaderRequest.ProtoReflect.Descriptor instead.
+func (*GetLeaderRequest) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{82}
+}
+
+type GetLeaderResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Epoch of the leader. Each leader has a higher one than all before.
+	Epoch uint64 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Its address for gateways.
+	Address string `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	// Time since when it leads, in Unix nanoseconds.
+	Since int64 `protobuf:"varint,3,opt,name=since,proto3" json:"since,omitempty"`
+	// Revision of the newest change.
+	Revision uint64 `protobuf:"varint,4,opt,name=revision,proto3" json:"revision,omitempty"`
+	// The coordinators that stand by and follow it, by address. One that follows nobody is not here.
+	Standbys      []*Standby `protobuf:"bytes,5,rep,name=standbys,proto3" json:"standbys,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetLeaderResponse) Reset() {
+	*x = GetLeaderResponse{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[83]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetLeaderResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetLeaderResponse) ProtoMessage() {}
+
+func (x *GetLeaderResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[83]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetLeaderResponse.ProtoReflect.Descriptor instead.
+func (*GetLeaderResponse) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{83}
+}
+
+func (x *GetLeaderResponse) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *GetLeaderResponse) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *GetLeaderResponse) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *GetLeaderResponse) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *GetLeaderResponse) GetStandbys() []*Standby {
+	if x != nil {
+		return x.Standbys
+	}
+	return nil
+}
+
+// Standby is a coordinator that stands by.
+type Standby struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its address for gateways.
+	Address string `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	// Revision of the newest change that it was sent; 0: it is being sent a snapshot.
+	Revision uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Bytes of the changes that it was not sent yet.
+	BehindBytes   uint64 `protobuf:"varint,3,opt,name=behind_bytes,json=behindBytes,proto3" json:"behind_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Standby) Reset() {
+	*x = Standby{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[84]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Standby) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Standby) ProtoMessage() {}
+
+func (x *Standby) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[84]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Standby.ProtoReflect.Descriptor instead.
+func (*Standby) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{84}
+}
+
+func (x *Standby) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Standby) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *Standby) GetBehindBytes() uint64 {
+	if x != nil {
+		return x.BehindBytes
+	}
+	return 0
+}
+
+type StepDownRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Epoch of the leader that is to step down; 0: whoever leads. A leader of another epoch refuses.
+	Epoch         uint64 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StepDownRequest) Reset() {
+	*x = StepDownRequest{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[85]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StepDownRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StepDownRequest) ProtoMessage() {}
+
+func (x *StepDownRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[85]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StepDownRequest.ProtoReflect.Descriptor instead.
+func (*StepDownRequest) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{85}
+}
+
+func (x *StepDownRequest) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+type StepDownResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StepDownResponse) Reset() {
+	*x = StepDownResponse{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[86]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StepDownResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StepDownResponse) ProtoMessage() {}
+
+func (x *StepDownResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[86]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StepDownResponse.ProtoReflect.Descriptor instead.
+func (*StepDownResponse) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{86}
+}
+
 var File_plimsoll_v1_api_proto protoreflect.FileDescriptor
 
 const file_plimsoll_v1_api_proto_rawDesc = "" +
@@ -6687,7 +6949,21 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x04next\x18\x06 \x01(\x04R\x04next\x12\x1a\n" +
 	"\brevision\x18\a \x01(\x04R\brevision\x12\x14\n" +
 	"\x05epoch\x18\b \x01(\x04R\x05epoch\x12\x1b\n" +
-	"\tage_nanos\x18\t \x01(\x03R\bageNanos*l\n" +
+	"\tage_nanos\x18\t \x01(\x03R\bageNanos\"\x12\n" +
+	"\x10GetLeaderRequest\"\xa7\x01\n" +
+	"\x11GetLeaderResponse\x12\x14\n" +
+	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x14\n" +
+	"\x05since\x18\x03 \x01(\x03R\x05since\x12\x1a\n" +
+	"\brevision\x18\x04 \x01(\x04R\brevision\x120\n" +
+	"\bstandbys\x18\x05 \x03(\v2\x14.plimsoll.v1.StandbyR\bstandbys\"b\n" +
+	"\aStandby\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\x12!\n" +
+	"\fbehind_bytes\x18\x03 \x01(\x04R\vbehindBytes\"'\n" +
+	"\x0fStepDownRequest\x12\x14\n" +
+	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\"\x12\n" +
+	"\x10StepDownResponse*l\n" +
 	"\tFreshness\x12\x19\n" +
 	"\x15FRESHNESS_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10FRESHNESS_STRICT\x10\x01\x12\x16\n" +
@@ -6766,7 +7042,10 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x10SetEventSettings\x12$.plimsoll.v1.SetEventSettingsRequest\x1a%.plimsoll.v1.SetEventSettingsResponse\x12\\\n" +
 	"\x0fReportHistorian\x12#.plimsoll.v1.ReportHistorianRequest\x1a$.plimsoll.v1.ReportHistorianResponse\x12\\\n" +
 	"\x0fRemoveHistorian\x12#.plimsoll.v1.RemoveHistorianRequest\x1a$.plimsoll.v1.RemoveHistorianResponse\x12Y\n" +
-	"\x0eListHistorians\x12\".plimsoll.v1.ListHistoriansRequest\x1a#.plimsoll.v1.ListHistoriansResponseB=Z;github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1;plimsollv1b\x06proto3"
+	"\x0eListHistorians\x12\".plimsoll.v1.ListHistoriansRequest\x1a#.plimsoll.v1.ListHistoriansResponse2\xa4\x01\n" +
+	"\rLeaderService\x12J\n" +
+	"\tGetLeader\x12\x1d.plimsoll.v1.GetLeaderRequest\x1a\x1e.plimsoll.v1.GetLeaderResponse\x12G\n" +
+	"\bStepDown\x12\x1c.plimsoll.v1.StepDownRequest\x1a\x1d.plimsoll.v1.StepDownResponseB=Z;github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1;plimsollv1b\x06proto3"
 
 var (
 	file_plimsoll_v1_api_proto_rawDescOnce sync.Once
@@ -6781,7 +7060,7 @@ func file_plimsoll_v1_api_proto_rawDescGZIP() []byte {
 }
 
 var file_plimsoll_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_plimsoll_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 83)
+var file_plimsoll_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 88)
 var file_plimsoll_v1_api_proto_goTypes = []any{
 	(Freshness)(0),                   // 0: plimsoll.v1.Freshness
 	(Scope)(0),                       // 1: plimsoll.v1.Scope
@@ -6872,61 +7151,66 @@ var file_plimsoll_v1_api_proto_goTypes = []any{
 	(*SetEventSettingsResponse)(nil), // 86: plimsoll.v1.SetEventSettingsResponse
 	(*ListEventsRequest)(nil),        // 87: plimsoll.v1.ListEventsRequest
 	(*ListEventsResponse)(nil),       // 88: plimsoll.v1.ListEventsResponse
-	nil,                              // 89: plimsoll.v1.SetEventSettingsRequest.SettingsEntry
-	(*JobSpec)(nil),                  // 90: plimsoll.v1.JobSpec
-	(*Job)(nil),                      // 91: plimsoll.v1.Job
-	(JobState)(0),                    // 92: plimsoll.v1.JobState
-	(TaskResult)(0),                  // 93: plimsoll.v1.TaskResult
-	(*JobStatus)(nil),                // 94: plimsoll.v1.JobStatus
-	(*Task)(nil),                     // 95: plimsoll.v1.Task
-	(TaskState)(0),                   // 96: plimsoll.v1.TaskState
-	(*Attempt)(nil),                  // 97: plimsoll.v1.Attempt
-	(WaitCode)(0),                    // 98: plimsoll.v1.WaitCode
-	(*Resources)(nil),                // 99: plimsoll.v1.Resources
-	(*OutputSummary)(nil),            // 100: plimsoll.v1.OutputSummary
-	(*OutputFile)(nil),               // 101: plimsoll.v1.OutputFile
-	(*Node)(nil),                     // 102: plimsoll.v1.Node
-	(*NodeStatus)(nil),               // 103: plimsoll.v1.NodeStatus
-	(NodeMode)(0),                    // 104: plimsoll.v1.NodeMode
-	(*NodeQOSStatus)(nil),            // 105: plimsoll.v1.NodeQOSStatus
-	(*Policy)(nil),                   // 106: plimsoll.v1.Policy
-	(*PolicyRef)(nil),                // 107: plimsoll.v1.PolicyRef
-	(PolicyKind)(0),                  // 108: plimsoll.v1.PolicyKind
-	(*QueueStatus)(nil),              // 109: plimsoll.v1.QueueStatus
-	(*QueueConfig)(nil),              // 110: plimsoll.v1.QueueConfig
-	(*RegisteredHistorians)(nil),     // 111: plimsoll.v1.RegisteredHistorians
-	(*EventSettings)(nil),            // 112: plimsoll.v1.EventSettings
-	(*Event)(nil),                    // 113: plimsoll.v1.Event
+	(*GetLeaderRequest)(nil),         // 89: plimsoll.v1.GetLeaderRequest
+	(*GetLeaderResponse)(nil),        // 90: plimsoll.v1.GetLeaderResponse
+	(*Standby)(nil),                  // 91: plimsoll.v1.Standby
+	(*StepDownRequest)(nil),          // 92: plimsoll.v1.StepDownRequest
+	(*StepDownResponse)(nil),         // 93: plimsoll.v1.StepDownResponse
+	nil,                              // 94: plimsoll.v1.SetEventSettingsRequest.SettingsEntry
+	(*JobSpec)(nil),                  // 95: plimsoll.v1.JobSpec
+	(*Job)(nil),                      // 96: plimsoll.v1.Job
+	(JobState)(0),                    // 97: plimsoll.v1.JobState
+	(TaskResult)(0),                  // 98: plimsoll.v1.TaskResult
+	(*JobStatus)(nil),                // 99: plimsoll.v1.JobStatus
+	(*Task)(nil),                     // 100: plimsoll.v1.Task
+	(TaskState)(0),                   // 101: plimsoll.v1.TaskState
+	(*Attempt)(nil),                  // 102: plimsoll.v1.Attempt
+	(WaitCode)(0),                    // 103: plimsoll.v1.WaitCode
+	(*Resources)(nil),                // 104: plimsoll.v1.Resources
+	(*OutputSummary)(nil),            // 105: plimsoll.v1.OutputSummary
+	(*OutputFile)(nil),               // 106: plimsoll.v1.OutputFile
+	(*Node)(nil),                     // 107: plimsoll.v1.Node
+	(*NodeStatus)(nil),               // 108: plimsoll.v1.NodeStatus
+	(NodeMode)(0),                    // 109: plimsoll.v1.NodeMode
+	(*NodeQOSStatus)(nil),            // 110: plimsoll.v1.NodeQOSStatus
+	(*Policy)(nil),                   // 111: plimsoll.v1.Policy
+	(*PolicyRef)(nil),                // 112: plimsoll.v1.PolicyRef
+	(PolicyKind)(0),                  // 113: plimsoll.v1.PolicyKind
+	(*QueueStatus)(nil),              // 114: plimsoll.v1.QueueStatus
+	(*QueueConfig)(nil),              // 115: plimsoll.v1.QueueConfig
+	(*RegisteredHistorians)(nil),     // 116: plimsoll.v1.RegisteredHistorians
+	(*EventSettings)(nil),            // 117: plimsoll.v1.EventSettings
+	(*Event)(nil),                    // 118: plimsoll.v1.Event
 }
 var file_plimsoll_v1_api_proto_depIdxs = []int32{
 	0,   // 0: plimsoll.v1.Consistency.level:type_name -> plimsoll.v1.Freshness
-	90,  // 1: plimsoll.v1.SubmitJobRequest.spec:type_name -> plimsoll.v1.JobSpec
-	91,  // 2: plimsoll.v1.SubmitJobResponse.job:type_name -> plimsoll.v1.Job
+	95,  // 1: plimsoll.v1.SubmitJobRequest.spec:type_name -> plimsoll.v1.JobSpec
+	96,  // 2: plimsoll.v1.SubmitJobResponse.job:type_name -> plimsoll.v1.Job
 	7,   // 3: plimsoll.v1.GetJobRequest.consistency:type_name -> plimsoll.v1.Consistency
-	91,  // 4: plimsoll.v1.GetJobResponse.job:type_name -> plimsoll.v1.Job
-	92,  // 5: plimsoll.v1.ListJobsRequest.states:type_name -> plimsoll.v1.JobState
+	96,  // 4: plimsoll.v1.GetJobResponse.job:type_name -> plimsoll.v1.Job
+	97,  // 5: plimsoll.v1.ListJobsRequest.states:type_name -> plimsoll.v1.JobState
 	7,   // 6: plimsoll.v1.ListJobsRequest.consistency:type_name -> plimsoll.v1.Consistency
-	93,  // 7: plimsoll.v1.ListJobsRequest.results:type_name -> plimsoll.v1.TaskResult
+	98,  // 7: plimsoll.v1.ListJobsRequest.results:type_name -> plimsoll.v1.TaskResult
 	1,   // 8: plimsoll.v1.ListJobsRequest.scope:type_name -> plimsoll.v1.Scope
 	2,   // 9: plimsoll.v1.ListJobsRequest.sort:type_name -> plimsoll.v1.JobSort
-	94,  // 10: plimsoll.v1.ListJobsResponse.jobs:type_name -> plimsoll.v1.JobStatus
-	94,  // 11: plimsoll.v1.WatchJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	94,  // 12: plimsoll.v1.KillJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	94,  // 13: plimsoll.v1.ScaleJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	99,  // 10: plimsoll.v1.ListJobsResponse.jobs:type_name -> plimsoll.v1.JobStatus
+	99,  // 11: plimsoll.v1.WatchJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	99,  // 12: plimsoll.v1.KillJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	99,  // 13: plimsoll.v1.ScaleJobResponse.status:type_name -> plimsoll.v1.JobStatus
 	7,   // 14: plimsoll.v1.GetTaskRequest.consistency:type_name -> plimsoll.v1.Consistency
-	95,  // 15: plimsoll.v1.GetTaskResponse.task:type_name -> plimsoll.v1.Task
-	96,  // 16: plimsoll.v1.ListTasksRequest.states:type_name -> plimsoll.v1.TaskState
+	100, // 15: plimsoll.v1.GetTaskResponse.task:type_name -> plimsoll.v1.Task
+	101, // 16: plimsoll.v1.ListTasksRequest.states:type_name -> plimsoll.v1.TaskState
 	7,   // 17: plimsoll.v1.ListTasksRequest.consistency:type_name -> plimsoll.v1.Consistency
-	93,  // 18: plimsoll.v1.ListTasksRequest.results:type_name -> plimsoll.v1.TaskResult
+	98,  // 18: plimsoll.v1.ListTasksRequest.results:type_name -> plimsoll.v1.TaskResult
 	1,   // 19: plimsoll.v1.ListTasksRequest.scope:type_name -> plimsoll.v1.Scope
 	3,   // 20: plimsoll.v1.ListTasksRequest.sort:type_name -> plimsoll.v1.TaskSort
-	95,  // 21: plimsoll.v1.ListTasksResponse.tasks:type_name -> plimsoll.v1.Task
+	100, // 21: plimsoll.v1.ListTasksResponse.tasks:type_name -> plimsoll.v1.Task
 	7,   // 22: plimsoll.v1.ListAttemptsRequest.consistency:type_name -> plimsoll.v1.Consistency
-	97,  // 23: plimsoll.v1.ListAttemptsResponse.attempts:type_name -> plimsoll.v1.Attempt
+	102, // 23: plimsoll.v1.ListAttemptsResponse.attempts:type_name -> plimsoll.v1.Attempt
 	30,  // 24: plimsoll.v1.ExplainStep.reasons:type_name -> plimsoll.v1.ExplainReason
 	4,   // 25: plimsoll.v1.ExplainStep.kind:type_name -> plimsoll.v1.StageKind
-	95,  // 26: plimsoll.v1.ExplainTaskResponse.task:type_name -> plimsoll.v1.Task
-	98,  // 27: plimsoll.v1.ExplainTaskResponse.wait_code:type_name -> plimsoll.v1.WaitCode
+	100, // 26: plimsoll.v1.ExplainTaskResponse.task:type_name -> plimsoll.v1.Task
+	103, // 27: plimsoll.v1.ExplainTaskResponse.wait_code:type_name -> plimsoll.v1.WaitCode
 	29,  // 28: plimsoll.v1.ExplainTaskResponse.steps:type_name -> plimsoll.v1.ExplainStep
 	33,  // 29: plimsoll.v1.ExplainTaskResponse.nodes:type_name -> plimsoll.v1.NodeCounts
 	34,  // 30: plimsoll.v1.ExplainTaskResponse.verdicts:type_name -> plimsoll.v1.NodeVerdict
@@ -6935,126 +7219,131 @@ var file_plimsoll_v1_api_proto_depIdxs = []int32{
 	4,   // 33: plimsoll.v1.NodeVerdict.kind:type_name -> plimsoll.v1.StageKind
 	29,  // 34: plimsoll.v1.PlacementDecision.steps:type_name -> plimsoll.v1.ExplainStep
 	36,  // 35: plimsoll.v1.PlacementDecision.candidates:type_name -> plimsoll.v1.PlacementCandidate
-	99,  // 36: plimsoll.v1.PlacementCandidate.free:type_name -> plimsoll.v1.Resources
-	90,  // 37: plimsoll.v1.PlaceJobRequest.spec:type_name -> plimsoll.v1.JobSpec
+	104, // 36: plimsoll.v1.PlacementCandidate.free:type_name -> plimsoll.v1.Resources
+	95,  // 37: plimsoll.v1.PlaceJobRequest.spec:type_name -> plimsoll.v1.JobSpec
 	39,  // 38: plimsoll.v1.PlaceJobResponse.groups:type_name -> plimsoll.v1.PlacedGroup
 	40,  // 39: plimsoll.v1.PlacedGroup.placed:type_name -> plimsoll.v1.PlacedTask
 	41,  // 40: plimsoll.v1.PlacedGroup.refused:type_name -> plimsoll.v1.PlacementRefusal
-	99,  // 41: plimsoll.v1.PlacedTask.free:type_name -> plimsoll.v1.Resources
-	98,  // 42: plimsoll.v1.PlacementRefusal.wait_code:type_name -> plimsoll.v1.WaitCode
+	104, // 41: plimsoll.v1.PlacedTask.free:type_name -> plimsoll.v1.Resources
+	103, // 42: plimsoll.v1.PlacementRefusal.wait_code:type_name -> plimsoll.v1.WaitCode
 	29,  // 43: plimsoll.v1.PlacementRefusal.steps:type_name -> plimsoll.v1.ExplainStep
 	33,  // 44: plimsoll.v1.PlacementRefusal.nodes:type_name -> plimsoll.v1.NodeCounts
-	100, // 45: plimsoll.v1.FetchOutputsResponse.summary:type_name -> plimsoll.v1.OutputSummary
-	101, // 46: plimsoll.v1.FetchOutputsResponse.file:type_name -> plimsoll.v1.OutputFile
+	105, // 45: plimsoll.v1.FetchOutputsResponse.summary:type_name -> plimsoll.v1.OutputSummary
+	106, // 46: plimsoll.v1.FetchOutputsResponse.file:type_name -> plimsoll.v1.OutputFile
 	7,   // 47: plimsoll.v1.ListNodesRequest.consistency:type_name -> plimsoll.v1.Consistency
-	102, // 48: plimsoll.v1.NodeInfo.node:type_name -> plimsoll.v1.Node
-	103, // 49: plimsoll.v1.NodeInfo.status:type_name -> plimsoll.v1.NodeStatus
+	107, // 48: plimsoll.v1.NodeInfo.node:type_name -> plimsoll.v1.Node
+	108, // 49: plimsoll.v1.NodeInfo.status:type_name -> plimsoll.v1.NodeStatus
 	47,  // 50: plimsoll.v1.ListNodesResponse.nodes:type_name -> plimsoll.v1.NodeInfo
-	104, // 51: plimsoll.v1.SetNodeModeRequest.mode:type_name -> plimsoll.v1.NodeMode
-	102, // 52: plimsoll.v1.SetNodeModeResponse.node:type_name -> plimsoll.v1.Node
+	109, // 51: plimsoll.v1.SetNodeModeRequest.mode:type_name -> plimsoll.v1.NodeMode
+	107, // 52: plimsoll.v1.SetNodeModeResponse.node:type_name -> plimsoll.v1.Node
 	55,  // 53: plimsoll.v1.NodeCapacityResponse.nodes:type_name -> plimsoll.v1.NodeRoom
-	99,  // 54: plimsoll.v1.NodeRoom.unreserved:type_name -> plimsoll.v1.Resources
-	99,  // 55: plimsoll.v1.NodeRoom.whole:type_name -> plimsoll.v1.Resources
-	90,  // 56: plimsoll.v1.PlanMovesRequest.spec:type_name -> plimsoll.v1.JobSpec
+	104, // 54: plimsoll.v1.NodeRoom.unreserved:type_name -> plimsoll.v1.Resources
+	104, // 55: plimsoll.v1.NodeRoom.whole:type_name -> plimsoll.v1.Resources
+	95,  // 56: plimsoll.v1.PlanMovesRequest.spec:type_name -> plimsoll.v1.JobSpec
 	58,  // 57: plimsoll.v1.PlanMovesResponse.moves:type_name -> plimsoll.v1.PlannedMove
 	59,  // 58: plimsoll.v1.PlanMovesResponse.kept:type_name -> plimsoll.v1.KeptNode
-	105, // 59: plimsoll.v1.WatchNodeQOSResponse.status:type_name -> plimsoll.v1.NodeQOSStatus
-	106, // 60: plimsoll.v1.ApplyPoliciesRequest.policies:type_name -> plimsoll.v1.Policy
-	107, // 61: plimsoll.v1.PolicyOutcome.policy:type_name -> plimsoll.v1.PolicyRef
+	110, // 59: plimsoll.v1.WatchNodeQOSResponse.status:type_name -> plimsoll.v1.NodeQOSStatus
+	111, // 60: plimsoll.v1.ApplyPoliciesRequest.policies:type_name -> plimsoll.v1.Policy
+	112, // 61: plimsoll.v1.PolicyOutcome.policy:type_name -> plimsoll.v1.PolicyRef
 	5,   // 62: plimsoll.v1.PolicyOutcome.change:type_name -> plimsoll.v1.PolicyChange
 	63,  // 63: plimsoll.v1.ApplyPoliciesResponse.outcomes:type_name -> plimsoll.v1.PolicyOutcome
-	108, // 64: plimsoll.v1.GetPolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	113, // 64: plimsoll.v1.GetPolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
 	7,   // 65: plimsoll.v1.GetPolicyRequest.consistency:type_name -> plimsoll.v1.Consistency
-	106, // 66: plimsoll.v1.GetPolicyResponse.policy:type_name -> plimsoll.v1.Policy
-	108, // 67: plimsoll.v1.ListPoliciesRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	111, // 66: plimsoll.v1.GetPolicyResponse.policy:type_name -> plimsoll.v1.Policy
+	113, // 67: plimsoll.v1.ListPoliciesRequest.kind:type_name -> plimsoll.v1.PolicyKind
 	7,   // 68: plimsoll.v1.ListPoliciesRequest.consistency:type_name -> plimsoll.v1.Consistency
-	106, // 69: plimsoll.v1.ListPoliciesResponse.policies:type_name -> plimsoll.v1.Policy
-	108, // 70: plimsoll.v1.DeletePolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	111, // 69: plimsoll.v1.ListPoliciesResponse.policies:type_name -> plimsoll.v1.Policy
+	113, // 70: plimsoll.v1.DeletePolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
 	7,   // 71: plimsoll.v1.ListQueuesRequest.consistency:type_name -> plimsoll.v1.Consistency
-	109, // 72: plimsoll.v1.ListQueuesResponse.queues:type_name -> plimsoll.v1.QueueStatus
+	114, // 72: plimsoll.v1.ListQueuesResponse.queues:type_name -> plimsoll.v1.QueueStatus
 	7,   // 73: plimsoll.v1.GetQueueConfigRequest.consistency:type_name -> plimsoll.v1.Consistency
-	110, // 74: plimsoll.v1.GetQueueConfigResponse.config:type_name -> plimsoll.v1.QueueConfig
-	110, // 75: plimsoll.v1.SetQueueConfigRequest.config:type_name -> plimsoll.v1.QueueConfig
+	115, // 74: plimsoll.v1.GetQueueConfigResponse.config:type_name -> plimsoll.v1.QueueConfig
+	115, // 75: plimsoll.v1.SetQueueConfigRequest.config:type_name -> plimsoll.v1.QueueConfig
 	7,   // 76: plimsoll.v1.ListHistoriansRequest.consistency:type_name -> plimsoll.v1.Consistency
-	111, // 77: plimsoll.v1.ListHistoriansResponse.registered:type_name -> plimsoll.v1.RegisteredHistorians
+	116, // 77: plimsoll.v1.ListHistoriansResponse.registered:type_name -> plimsoll.v1.RegisteredHistorians
 	7,   // 78: plimsoll.v1.GetEventSettingsRequest.consistency:type_name -> plimsoll.v1.Consistency
-	112, // 79: plimsoll.v1.GetEventSettingsResponse.settings:type_name -> plimsoll.v1.EventSettings
-	89,  // 80: plimsoll.v1.SetEventSettingsRequest.settings:type_name -> plimsoll.v1.SetEventSettingsRequest.SettingsEntry
-	112, // 81: plimsoll.v1.SetEventSettingsResponse.settings:type_name -> plimsoll.v1.EventSettings
+	117, // 79: plimsoll.v1.GetEventSettingsResponse.settings:type_name -> plimsoll.v1.EventSettings
+	94,  // 80: plimsoll.v1.SetEventSettingsRequest.settings:type_name -> plimsoll.v1.SetEventSettingsRequest.SettingsEntry
+	117, // 81: plimsoll.v1.SetEventSettingsResponse.settings:type_name -> plimsoll.v1.EventSettings
 	7,   // 82: plimsoll.v1.ListEventsRequest.consistency:type_name -> plimsoll.v1.Consistency
 	6,   // 83: plimsoll.v1.ListEventsRequest.types:type_name -> plimsoll.v1.EventSubject
-	113, // 84: plimsoll.v1.ListEventsResponse.events:type_name -> plimsoll.v1.Event
-	8,   // 85: plimsoll.v1.JobService.SubmitJob:input_type -> plimsoll.v1.SubmitJobRequest
-	10,  // 86: plimsoll.v1.JobService.GetJob:input_type -> plimsoll.v1.GetJobRequest
-	12,  // 87: plimsoll.v1.JobService.ListJobs:input_type -> plimsoll.v1.ListJobsRequest
-	14,  // 88: plimsoll.v1.JobService.WatchJob:input_type -> plimsoll.v1.WatchJobRequest
-	16,  // 89: plimsoll.v1.JobService.KillJob:input_type -> plimsoll.v1.KillJobRequest
-	18,  // 90: plimsoll.v1.JobService.ScaleJob:input_type -> plimsoll.v1.ScaleJobRequest
-	20,  // 91: plimsoll.v1.JobService.DeleteJob:input_type -> plimsoll.v1.DeleteJobRequest
-	22,  // 92: plimsoll.v1.JobService.GetTask:input_type -> plimsoll.v1.GetTaskRequest
-	24,  // 93: plimsoll.v1.JobService.ListTasks:input_type -> plimsoll.v1.ListTasksRequest
-	26,  // 94: plimsoll.v1.JobService.ListAttempts:input_type -> plimsoll.v1.ListAttemptsRequest
-	28,  // 95: plimsoll.v1.JobService.ExplainTask:input_type -> plimsoll.v1.ExplainTaskRequest
-	37,  // 96: plimsoll.v1.JobService.PlaceJob:input_type -> plimsoll.v1.PlaceJobRequest
-	42,  // 97: plimsoll.v1.JobService.ReadLogs:input_type -> plimsoll.v1.ReadLogsRequest
-	44,  // 98: plimsoll.v1.JobService.FetchOutputs:input_type -> plimsoll.v1.FetchOutputsRequest
-	46,  // 99: plimsoll.v1.NodeService.ListNodes:input_type -> plimsoll.v1.ListNodesRequest
-	49,  // 100: plimsoll.v1.NodeService.SetNodeMode:input_type -> plimsoll.v1.SetNodeModeRequest
-	51,  // 101: plimsoll.v1.NodeService.RemoveNode:input_type -> plimsoll.v1.RemoveNodeRequest
-	53,  // 102: plimsoll.v1.NodeService.NodeCapacity:input_type -> plimsoll.v1.NodeCapacityRequest
-	56,  // 103: plimsoll.v1.NodeService.PlanMoves:input_type -> plimsoll.v1.PlanMovesRequest
-	60,  // 104: plimsoll.v1.NodeService.WatchNodeQOS:input_type -> plimsoll.v1.WatchNodeQOSRequest
-	62,  // 105: plimsoll.v1.PolicyService.ApplyPolicies:input_type -> plimsoll.v1.ApplyPoliciesRequest
-	65,  // 106: plimsoll.v1.PolicyService.GetPolicy:input_type -> plimsoll.v1.GetPolicyRequest
-	67,  // 107: plimsoll.v1.PolicyService.ListPolicies:input_type -> plimsoll.v1.ListPoliciesRequest
-	69,  // 108: plimsoll.v1.PolicyService.DeletePolicy:input_type -> plimsoll.v1.DeletePolicyRequest
-	71,  // 109: plimsoll.v1.QueueService.ListQueues:input_type -> plimsoll.v1.ListQueuesRequest
-	73,  // 110: plimsoll.v1.QueueService.GetQueueConfig:input_type -> plimsoll.v1.GetQueueConfigRequest
-	75,  // 111: plimsoll.v1.QueueService.SetQueueConfig:input_type -> plimsoll.v1.SetQueueConfigRequest
-	87,  // 112: plimsoll.v1.EventService.ListEvents:input_type -> plimsoll.v1.ListEventsRequest
-	83,  // 113: plimsoll.v1.EventService.GetEventSettings:input_type -> plimsoll.v1.GetEventSettingsRequest
-	85,  // 114: plimsoll.v1.EventService.SetEventSettings:input_type -> plimsoll.v1.SetEventSettingsRequest
-	77,  // 115: plimsoll.v1.EventService.ReportHistorian:input_type -> plimsoll.v1.ReportHistorianRequest
-	79,  // 116: plimsoll.v1.EventService.RemoveHistorian:input_type -> plimsoll.v1.RemoveHistorianRequest
-	81,  // 117: plimsoll.v1.EventService.ListHistorians:input_type -> plimsoll.v1.ListHistoriansRequest
-	9,   // 118: plimsoll.v1.JobService.SubmitJob:output_type -> plimsoll.v1.SubmitJobResponse
-	11,  // 119: plimsoll.v1.JobService.GetJob:output_type -> plimsoll.v1.GetJobResponse
-	13,  // 120: plimsoll.v1.JobService.ListJobs:output_type -> plimsoll.v1.ListJobsResponse
-	15,  // 121: plimsoll.v1.JobService.WatchJob:output_type -> plimsoll.v1.WatchJobResponse
-	17,  // 122: plimsoll.v1.JobService.KillJob:output_type -> plimsoll.v1.KillJobResponse
-	19,  // 123: plimsoll.v1.JobService.ScaleJob:output_type -> plimsoll.v1.ScaleJobResponse
-	21,  // 124: plimsoll.v1.JobService.DeleteJob:output_type -> plimsoll.v1.DeleteJobResponse
-	23,  // 125: plimsoll.v1.JobService.GetTask:output_type -> plimsoll.v1.GetTaskResponse
-	25,  // 126: plimsoll.v1.JobService.ListTasks:output_type -> plimsoll.v1.ListTasksResponse
-	27,  // 127: plimsoll.v1.JobService.ListAttempts:output_type -> plimsoll.v1.ListAttemptsResponse
-	31,  // 128: plimsoll.v1.JobService.ExplainTask:output_type -> plimsoll.v1.ExplainTaskResponse
-	38,  // 129: plimsoll.v1.JobService.PlaceJob:output_type -> plimsoll.v1.PlaceJobResponse
-	43,  // 130: plimsoll.v1.JobService.ReadLogs:output_type -> plimsoll.v1.ReadLogsResponse
-	45,  // 131: plimsoll.v1.JobService.FetchOutputs:output_type -> plimsoll.v1.FetchOutputsResponse
-	48,  // 132: plimsoll.v1.NodeService.ListNodes:output_type -> plimsoll.v1.ListNodesResponse
-	50,  // 133: plimsoll.v1.NodeService.SetNodeMode:output_type -> plimsoll.v1.SetNodeModeResponse
-	52,  // 134: plimsoll.v1.NodeService.RemoveNode:output_type -> plimsoll.v1.RemoveNodeResponse
-	54,  // 135: plimsoll.v1.NodeService.NodeCapacity:output_type -> plimsoll.v1.NodeCapacityResponse
-	57,  // 136: plimsoll.v1.NodeService.PlanMoves:output_type -> plimsoll.v1.PlanMovesResponse
-	61,  // 137: plimsoll.v1.NodeService.WatchNodeQOS:output_type -> plimsoll.v1.WatchNodeQOSResponse
-	64,  // 138: plimsoll.v1.PolicyService.ApplyPolicies:output_type -> plimsoll.v1.ApplyPoliciesResponse
-	66,  // 139: plimsoll.v1.PolicyService.GetPolicy:output_type -> plimsoll.v1.GetPolicyResponse
-	68,  // 140: plimsoll.v1.PolicyService.ListPolicies:output_type -> plimsoll.v1.ListPoliciesResponse
-	70,  // 141: plimsoll.v1.PolicyService.DeletePolicy:output_type -> plimsoll.v1.DeletePolicyResponse
-	72,  // 142: plimsoll.v1.QueueService.ListQueues:output_type -> plimsoll.v1.ListQueuesResponse
-	74,  // 143: plimsoll.v1.QueueService.GetQueueConfig:output_type -> plimsoll.v1.GetQueueConfigResponse
-	76,  // 144: plimsoll.v1.QueueService.SetQueueConfig:output_type -> plimsoll.v1.SetQueueConfigResponse
-	88,  // 145: plimsoll.v1.EventService.ListEvents:output_type -> plimsoll.v1.ListEventsResponse
-	84,  // 146: plimsoll.v1.EventService.GetEventSettings:output_type -> plimsoll.v1.GetEventSettingsResponse
-	86,  // 147: plimsoll.v1.EventService.SetEventSettings:output_type -> plimsoll.v1.SetEventSettingsResponse
-	78,  // 148: plimsoll.v1.EventService.ReportHistorian:output_type -> plimsoll.v1.ReportHistorianResponse
-	80,  // 149: plimsoll.v1.EventService.RemoveHistorian:output_type -> plimsoll.v1.RemoveHistorianResponse
-	82,  // 150: plimsoll.v1.EventService.ListHistorians:output_type -> plimsoll.v1.ListHistoriansResponse
-	118, // [118:151] is the sub-list for method output_type
-	85,  // [85:118] is the sub-list for method input_type
-	85,  // [85:85] is the sub-list for extension type_name
-	85,  // [85:85] is the sub-list for extension extendee
-	0,   // [0:85] is the sub-list for field type_name
+	118, // 84: plimsoll.v1.ListEventsResponse.events:type_name -> plimsoll.v1.Event
+	91,  // 85: plimsoll.v1.GetLeaderResponse.standbys:type_name -> plimsoll.v1.Standby
+	8,   // 86: plimsoll.v1.JobService.SubmitJob:input_type -> plimsoll.v1.SubmitJobRequest
+	10,  // 87: plimsoll.v1.JobService.GetJob:input_type -> plimsoll.v1.GetJobRequest
+	12,  // 88: plimsoll.v1.JobService.ListJobs:input_type -> plimsoll.v1.ListJobsRequest
+	14,  // 89: plimsoll.v1.JobService.WatchJob:input_type -> plimsoll.v1.WatchJobRequest
+	16,  // 90: plimsoll.v1.JobService.KillJob:input_type -> plimsoll.v1.KillJobRequest
+	18,  // 91: plimsoll.v1.JobService.ScaleJob:input_type -> plimsoll.v1.ScaleJobRequest
+	20,  // 92: plimsoll.v1.JobService.DeleteJob:input_type -> plimsoll.v1.DeleteJobRequest
+	22,  // 93: plimsoll.v1.JobService.GetTask:input_type -> plimsoll.v1.GetTaskRequest
+	24,  // 94: plimsoll.v1.JobService.ListTasks:input_type -> plimsoll.v1.ListTasksRequest
+	26,  // 95: plimsoll.v1.JobService.ListAttempts:input_type -> plimsoll.v1.ListAttemptsRequest
+	28,  // 96: plimsoll.v1.JobService.ExplainTask:input_type -> plimsoll.v1.ExplainTaskRequest
+	37,  // 97: plimsoll.v1.JobService.PlaceJob:input_type -> plimsoll.v1.PlaceJobRequest
+	42,  // 98: plimsoll.v1.JobService.ReadLogs:input_type -> plimsoll.v1.ReadLogsRequest
+	44,  // 99: plimsoll.v1.JobService.FetchOutputs:input_type -> plimsoll.v1.FetchOutputsRequest
+	46,  // 100: plimsoll.v1.NodeService.ListNodes:input_type -> plimsoll.v1.ListNodesRequest
+	49,  // 101: plimsoll.v1.NodeService.SetNodeMode:input_type -> plimsoll.v1.SetNodeModeRequest
+	51,  // 102: plimsoll.v1.NodeService.RemoveNode:input_type -> plimsoll.v1.RemoveNodeRequest
+	53,  // 103: plimsoll.v1.NodeService.NodeCapacity:input_type -> plimsoll.v1.NodeCapacityRequest
+	56,  // 104: plimsoll.v1.NodeService.PlanMoves:input_type -> plimsoll.v1.PlanMovesRequest
+	60,  // 105: plimsoll.v1.NodeService.WatchNodeQOS:input_type -> plimsoll.v1.WatchNodeQOSRequest
+	62,  // 106: plimsoll.v1.PolicyService.ApplyPolicies:input_type -> plimsoll.v1.ApplyPoliciesRequest
+	65,  // 107: plimsoll.v1.PolicyService.GetPolicy:input_type -> plimsoll.v1.GetPolicyRequest
+	67,  // 108: plimsoll.v1.PolicyService.ListPolicies:input_type -> plimsoll.v1.ListPoliciesRequest
+	69,  // 109: plimsoll.v1.PolicyService.DeletePolicy:input_type -> plimsoll.v1.DeletePolicyRequest
+	71,  // 110: plimsoll.v1.QueueService.ListQueues:input_type -> plimsoll.v1.ListQueuesRequest
+	73,  // 111: plimsoll.v1.QueueService.GetQueueConfig:input_type -> plimsoll.v1.GetQueueConfigRequest
+	75,  // 112: plimsoll.v1.QueueService.SetQueueConfig:input_type -> plimsoll.v1.SetQueueConfigRequest
+	87,  // 113: plimsoll.v1.EventService.ListEvents:input_type -> plimsoll.v1.ListEventsRequest
+	83,  // 114: plimsoll.v1.EventService.GetEventSettings:input_type -> plimsoll.v1.GetEventSettingsRequest
+	85,  // 115: plimsoll.v1.EventService.SetEventSettings:input_type -> plimsoll.v1.SetEventSettingsRequest
+	77,  // 116: plimsoll.v1.EventService.ReportHistorian:input_type -> plimsoll.v1.ReportHistorianRequest
+	79,  // 117: plimsoll.v1.EventService.RemoveHistorian:input_type -> plimsoll.v1.RemoveHistorianRequest
+	81,  // 118: plimsoll.v1.EventService.ListHistorians:input_type -> plimsoll.v1.ListHistoriansRequest
+	89,  // 119: plimsoll.v1.LeaderService.GetLeader:input_type -> plimsoll.v1.GetLeaderRequest
+	92,  // 120: plimsoll.v1.LeaderService.StepDown:input_type -> plimsoll.v1.StepDownRequest
+	9,   // 121: plimsoll.v1.JobService.SubmitJob:output_type -> plimsoll.v1.SubmitJobResponse
+	11,  // 122: plimsoll.v1.JobService.GetJob:output_type -> plimsoll.v1.GetJobResponse
+	13,  // 123: plimsoll.v1.JobService.ListJobs:output_type -> plimsoll.v1.ListJobsResponse
+	15,  // 124: plimsoll.v1.JobService.WatchJob:output_type -> plimsoll.v1.WatchJobResponse
+	17,  // 125: plimsoll.v1.JobService.KillJob:output_type -> plimsoll.v1.KillJobResponse
+	19,  // 126: plimsoll.v1.JobService.ScaleJob:output_type -> plimsoll.v1.ScaleJobResponse
+	21,  // 127: plimsoll.v1.JobService.DeleteJob:output_type -> plimsoll.v1.DeleteJobResponse
+	23,  // 128: plimsoll.v1.JobService.GetTask:output_type -> plimsoll.v1.GetTaskResponse
+	25,  // 129: plimsoll.v1.JobService.ListTasks:output_type -> plimsoll.v1.ListTasksResponse
+	27,  // 130: plimsoll.v1.JobService.ListAttempts:output_type -> plimsoll.v1.ListAttemptsResponse
+	31,  // 131: plimsoll.v1.JobService.ExplainTask:output_type -> plimsoll.v1.ExplainTaskResponse
+	38,  // 132: plimsoll.v1.JobService.PlaceJob:output_type -> plimsoll.v1.PlaceJobResponse
+	43,  // 133: plimsoll.v1.JobService.ReadLogs:output_type -> plimsoll.v1.ReadLogsResponse
+	45,  // 134: plimsoll.v1.JobService.FetchOutputs:output_type -> plimsoll.v1.FetchOutputsResponse
+	48,  // 135: plimsoll.v1.NodeService.ListNodes:output_type -> plimsoll.v1.ListNodesResponse
+	50,  // 136: plimsoll.v1.NodeService.SetNodeMode:output_type -> plimsoll.v1.SetNodeModeResponse
+	52,  // 137: plimsoll.v1.NodeService.RemoveNode:output_type -> plimsoll.v1.RemoveNodeResponse
+	54,  // 138: plimsoll.v1.NodeService.NodeCapacity:output_type -> plimsoll.v1.NodeCapacityResponse
+	57,  // 139: plimsoll.v1.NodeService.PlanMoves:output_type -> plimsoll.v1.PlanMovesResponse
+	61,  // 140: plimsoll.v1.NodeService.WatchNodeQOS:output_type -> plimsoll.v1.WatchNodeQOSResponse
+	64,  // 141: plimsoll.v1.PolicyService.ApplyPolicies:output_type -> plimsoll.v1.ApplyPoliciesResponse
+	66,  // 142: plimsoll.v1.PolicyService.GetPolicy:output_type -> plimsoll.v1.GetPolicyResponse
+	68,  // 143: plimsoll.v1.PolicyService.ListPolicies:output_type -> plimsoll.v1.ListPoliciesResponse
+	70,  // 144: plimsoll.v1.PolicyService.DeletePolicy:output_type -> plimsoll.v1.DeletePolicyResponse
+	72,  // 145: plimsoll.v1.QueueService.ListQueues:output_type -> plimsoll.v1.ListQueuesResponse
+	74,  // 146: plimsoll.v1.QueueService.GetQueueConfig:output_type -> plimsoll.v1.GetQueueConfigResponse
+	76,  // 147: plimsoll.v1.QueueService.SetQueueConfig:output_type -> plimsoll.v1.SetQueueConfigResponse
+	88,  // 148: plimsoll.v1.EventService.ListEvents:output_type -> plimsoll.v1.ListEventsResponse
+	84,  // 149: plimsoll.v1.EventService.GetEventSettings:output_type -> plimsoll.v1.GetEventSettingsResponse
+	86,  // 150: plimsoll.v1.EventService.SetEventSettings:output_type -> plimsoll.v1.SetEventSettingsResponse
+	78,  // 151: plimsoll.v1.EventService.ReportHistorian:output_type -> plimsoll.v1.ReportHistorianResponse
+	80,  // 152: plimsoll.v1.EventService.RemoveHistorian:output_type -> plimsoll.v1.RemoveHistorianResponse
+	82,  // 153: plimsoll.v1.EventService.ListHistorians:output_type -> plimsoll.v1.ListHistoriansResponse
+	90,  // 154: plimsoll.v1.LeaderService.GetLeader:output_type -> plimsoll.v1.GetLeaderResponse
+	93,  // 155: plimsoll.v1.LeaderService.StepDown:output_type -> plimsoll.v1.StepDownResponse
+	121, // [121:156] is the sub-list for method output_type
+	86,  // [86:121] is the sub-list for method input_type
+	86,  // [86:86] is the sub-list for extension type_name
+	86,  // [86:86] is the sub-list for extension extendee
+	0,   // [0:86] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_api_proto_init() }
@@ -7076,9 +7365,9 @@ func file_plimsoll_v1_api_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_api_proto_rawDesc), len(file_plimsoll_v1_api_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   83,
+			NumMessages:   88,
 			NumExtensions: 0,
-			NumServices:   5,
+			NumServices:   6,
 		},
 		GoTypes:           file_plimsoll_v1_api_proto_goTypes,
 		DependencyIndexes: file_plimsoll_v1_api_proto_depIdxs,

@@ -238,8 +238,11 @@ type ReplicateHello struct {
 	OldestProtocol uint32           `protobuf:"varint,5,opt,name=oldest_protocol,json=oldestProtocol,proto3" json:"oldest_protocol,omitempty"`
 	Version        string           `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
 	Filter         *ReplicateFilter `protobuf:"bytes,7,opt,name=filter,proto3" json:"filter,omitempty"` // unset: everything
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The address of a coordinator that stands by, if the stream is for its copy. Such a stream is no
+	// gateway's: the leader takes no command over it. It has at most 256 bytes.
+	Standby       string `protobuf:"bytes,8,opt,name=standby,proto3" json:"standby,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReplicateHello) Reset() {
@@ -319,6 +322,13 @@ func (x *ReplicateHello) GetFilter() *ReplicateFilter {
 		return x.Filter
 	}
 	return nil
+}
+
+func (x *ReplicateHello) GetStandby() string {
+	if x != nil {
+		return x.Standby
+	}
+	return ""
 }
 
 // The part of the state that a stream is to carry.
@@ -492,6 +502,7 @@ type ReplicateResponse struct {
 	//	*ReplicateResponse_SyncAck
 	//	*ReplicateResponse_Reply
 	//	*ReplicateResponse_Unready
+	//	*ReplicateResponse_Closing
 	Kind          isReplicateResponse_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -597,6 +608,15 @@ func (x *ReplicateResponse) GetUnready() *ReplicateUnready {
 	return nil
 }
 
+func (x *ReplicateResponse) GetClosing() *ReplicateClosing {
+	if x != nil {
+		if x, ok := x.Kind.(*ReplicateResponse_Closing); ok {
+			return x.Closing
+		}
+	}
+	return nil
+}
+
 type isReplicateResponse_Kind interface {
 	isReplicateResponse_Kind()
 }
@@ -629,6 +649,11 @@ type ReplicateResponse_Unready struct {
 	Unready *ReplicateUnready `protobuf:"bytes,7,opt,name=unready,proto3,oneof"` // instead of a welcome; the stream ends behind it
 }
 
+type ReplicateResponse_Closing struct {
+	// The leader is about to end the stream in good order.
+	Closing *ReplicateClosing `protobuf:"bytes,8,opt,name=closing,proto3,oneof"`
+}
+
 func (*ReplicateResponse_Welcome) isReplicateResponse_Kind() {}
 
 func (*ReplicateResponse_Snapshot) isReplicateResponse_Kind() {}
@@ -642,6 +667,8 @@ func (*ReplicateResponse_SyncAck) isReplicateResponse_Kind() {}
 func (*ReplicateResponse_Reply) isReplicateResponse_Kind() {}
 
 func (*ReplicateResponse_Unready) isReplicateResponse_Kind() {}
+
+func (*ReplicateResponse_Closing) isReplicateResponse_Kind() {}
 
 // A relay that follows no leader now cannot serve a stream.
 type ReplicateUnready struct {
@@ -689,6 +716,44 @@ func (x *ReplicateUnready) GetPath() []string {
 	return nil
 }
 
+// The leader hands leadership over. The gateway sends nothing more and ends its half of the stream.
+// What it sent before is answered, and then the stream ends.
+type ReplicateClosing struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplicateClosing) Reset() {
+	*x = ReplicateClosing{}
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplicateClosing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplicateClosing) ProtoMessage() {}
+
+func (x *ReplicateClosing) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplicateClosing.ProtoReflect.Descriptor instead.
+func (*ReplicateClosing) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{7}
+}
+
 type ReplicateWelcome struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Epoch      uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -706,7 +771,7 @@ type ReplicateWelcome struct {
 
 func (x *ReplicateWelcome) Reset() {
 	*x = ReplicateWelcome{}
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[7]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -718,7 +783,7 @@ func (x *ReplicateWelcome) String() string {
 func (*ReplicateWelcome) ProtoMessage() {}
 
 func (x *ReplicateWelcome) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[7]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -731,7 +796,7 @@ func (x *ReplicateWelcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicateWelcome.ProtoReflect.Descriptor instead.
 func (*ReplicateWelcome) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{7}
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ReplicateWelcome) GetEpoch() uint64 {
@@ -795,7 +860,7 @@ type ReplicateSnapshot struct {
 
 func (x *ReplicateSnapshot) Reset() {
 	*x = ReplicateSnapshot{}
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[8]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -807,7 +872,7 @@ func (x *ReplicateSnapshot) String() string {
 func (*ReplicateSnapshot) ProtoMessage() {}
 
 func (x *ReplicateSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[8]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -820,7 +885,7 @@ func (x *ReplicateSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicateSnapshot.ProtoReflect.Descriptor instead.
 func (*ReplicateSnapshot) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{8}
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ReplicateSnapshot) GetRecords() []*Mutation {
@@ -847,7 +912,7 @@ type ReplicateSnapshotEnd struct {
 
 func (x *ReplicateSnapshotEnd) Reset() {
 	*x = ReplicateSnapshotEnd{}
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[9]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -859,7 +924,7 @@ func (x *ReplicateSnapshotEnd) String() string {
 func (*ReplicateSnapshotEnd) ProtoMessage() {}
 
 func (x *ReplicateSnapshotEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[9]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -872,7 +937,7 @@ func (x *ReplicateSnapshotEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicateSnapshotEnd.ProtoReflect.Descriptor instead.
 func (*ReplicateSnapshotEnd) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{9}
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ReplicateSnapshotEnd) GetRevision() uint64 {
@@ -900,7 +965,7 @@ type ReplicateSyncAck struct {
 
 func (x *ReplicateSyncAck) Reset() {
 	*x = ReplicateSyncAck{}
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[10]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -912,7 +977,7 @@ func (x *ReplicateSyncAck) String() string {
 func (*ReplicateSyncAck) ProtoMessage() {}
 
 func (x *ReplicateSyncAck) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[10]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -925,7 +990,7 @@ func (x *ReplicateSyncAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicateSyncAck.ProtoReflect.Descriptor instead.
 func (*ReplicateSyncAck) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{10}
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ReplicateSyncAck) GetId() uint64 {
@@ -964,7 +1029,7 @@ type Mutation struct {
 
 func (x *Mutation) Reset() {
 	*x = Mutation{}
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[11]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -976,7 +1041,7 @@ func (x *Mutation) String() string {
 func (*Mutation) ProtoMessage() {}
 
 func (x *Mutation) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[11]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -989,7 +1054,7 @@ func (x *Mutation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mutation.ProtoReflect.Descriptor instead.
 func (*Mutation) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{11}
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Mutation) GetKind() Kind {
@@ -1045,7 +1110,7 @@ type EventChunk struct {
 
 func (x *EventChunk) Reset() {
 	*x = EventChunk{}
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[12]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1057,7 +1122,7 @@ func (x *EventChunk) String() string {
 func (*EventChunk) ProtoMessage() {}
 
 func (x *EventChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[12]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1070,7 +1135,7 @@ func (x *EventChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventChunk.ProtoReflect.Descriptor instead.
 func (*EventChunk) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{12}
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *EventChunk) GetFirstId() uint64 {
@@ -1108,7 +1173,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[13]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1120,7 +1185,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[13]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1133,7 +1198,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{13}
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Batch) GetEpoch() uint64 {
@@ -1200,6 +1265,8 @@ type Command struct {
 	//	*Command_AcknowledgeRequestEvents
 	//	*Command_ReportHistorian
 	//	*Command_RemoveHistorian
+	//	*Command_GetLeader
+	//	*Command_StepDown
 	Kind isCommand_Kind `protobuf_oneof:"kind"`
 	// The gateway that the command comes from, if a relay passes it on. The relay has announced it.
 	Gateway       string `protobuf:"bytes,19,opt,name=gateway,proto3" json:"gateway,omitempty"`
@@ -1209,7 +1276,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[14]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1221,7 +1288,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[14]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1234,7 +1301,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{14}
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Command) GetId() uint64 {
@@ -1458,6 +1525,24 @@ func (x *Command) GetRemoveHistorian() *RemoveHistorianRequest {
 	return nil
 }
 
+func (x *Command) GetGetLeader() *GetLeaderRequest {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_GetLeader); ok {
+			return x.GetLeader
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetStepDown() *StepDownRequest {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_StepDown); ok {
+			return x.StepDown
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetGateway() string {
 	if x != nil {
 		return x.Gateway
@@ -1561,6 +1646,14 @@ type Command_RemoveHistorian struct {
 	RemoveHistorian *RemoveHistorianRequest `protobuf:"bytes,27,opt,name=remove_historian,json=removeHistorian,proto3,oneof"`
 }
 
+type Command_GetLeader struct {
+	GetLeader *GetLeaderRequest `protobuf:"bytes,28,opt,name=get_leader,json=getLeader,proto3,oneof"`
+}
+
+type Command_StepDown struct {
+	StepDown *StepDownRequest `protobuf:"bytes,29,opt,name=step_down,json=stepDown,proto3,oneof"`
+}
+
 func (*Command_SubmitJob) isCommand_Kind() {}
 
 func (*Command_KillJob) isCommand_Kind() {}
@@ -1607,6 +1700,10 @@ func (*Command_ReportHistorian) isCommand_Kind() {}
 
 func (*Command_RemoveHistorian) isCommand_Kind() {}
 
+func (*Command_GetLeader) isCommand_Kind() {}
+
+func (*Command_StepDown) isCommand_Kind() {}
+
 // Outcome is the answer to a command with a token, which is its key. It is stored and not
 // replicated.
 type Outcome struct {
@@ -1621,7 +1718,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[15]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1633,7 +1730,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[15]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1646,7 +1743,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{15}
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Outcome) GetTime() int64 {
@@ -1691,7 +1788,7 @@ type NodeLiveness struct {
 
 func (x *NodeLiveness) Reset() {
 	*x = NodeLiveness{}
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[16]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1703,7 +1800,7 @@ func (x *NodeLiveness) String() string {
 func (*NodeLiveness) ProtoMessage() {}
 
 func (x *NodeLiveness) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[16]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1716,7 +1813,7 @@ func (x *NodeLiveness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeLiveness.ProtoReflect.Descriptor instead.
 func (*NodeLiveness) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{16}
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *NodeLiveness) GetNode() string {
@@ -1757,7 +1854,7 @@ type PollRequestEvents struct {
 
 func (x *PollRequestEvents) Reset() {
 	*x = PollRequestEvents{}
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[17]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1769,7 +1866,7 @@ func (x *PollRequestEvents) String() string {
 func (*PollRequestEvents) ProtoMessage() {}
 
 func (x *PollRequestEvents) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[17]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1782,7 +1879,7 @@ func (x *PollRequestEvents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollRequestEvents.ProtoReflect.Descriptor instead.
 func (*PollRequestEvents) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{17}
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PollRequestEvents) GetManager() string {
@@ -1832,7 +1929,7 @@ type PolledRequestEvents struct {
 
 func (x *PolledRequestEvents) Reset() {
 	*x = PolledRequestEvents{}
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[18]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1844,7 +1941,7 @@ func (x *PolledRequestEvents) String() string {
 func (*PolledRequestEvents) ProtoMessage() {}
 
 func (x *PolledRequestEvents) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[18]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1857,7 +1954,7 @@ func (x *PolledRequestEvents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolledRequestEvents.ProtoReflect.Descriptor instead.
 func (*PolledRequestEvents) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{18}
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PolledRequestEvents) GetStore() string {
@@ -1902,13 +1999,14 @@ type Reply struct {
 	ApplyPolicies            *ApplyPoliciesResponse            `protobuf:"bytes,9,opt,name=apply_policies,json=applyPolicies,proto3" json:"apply_policies,omitempty"`
 	PollRequestEvents        *PolledRequestEvents              `protobuf:"bytes,10,opt,name=poll_request_events,json=pollRequestEvents,proto3" json:"poll_request_events,omitempty"`
 	AcknowledgeRequestEvents *AcknowledgeRequestEventsResponse `protobuf:"bytes,11,opt,name=acknowledge_request_events,json=acknowledgeRequestEvents,proto3" json:"acknowledge_request_events,omitempty"`
+	GetLeader                *GetLeaderResponse                `protobuf:"bytes,12,opt,name=get_leader,json=getLeader,proto3" json:"get_leader,omitempty"`
 	unknownFields            protoimpl.UnknownFields
 	sizeCache                protoimpl.SizeCache
 }
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[19]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1920,7 +2018,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[19]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1933,7 +2031,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{19}
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Reply) GetId() uint64 {
@@ -2013,6 +2111,13 @@ func (x *Reply) GetAcknowledgeRequestEvents() *AcknowledgeRequestEventsResponse 
 	return nil
 }
 
+func (x *Reply) GetGetLeader() *GetLeaderResponse {
+	if x != nil {
+		return x.GetLeader
+	}
+	return nil
+}
+
 var File_plimsoll_v1_replication_proto protoreflect.FileDescriptor
 
 const file_plimsoll_v1_replication_proto_rawDesc = "" +
@@ -2025,7 +2130,7 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\n" +
 	"downstream\x18\x04 \x01(\v2 .plimsoll.v1.ReplicateDownstreamH\x00R\n" +
 	"downstreamB\x06\n" +
-	"\x04kind\"\xf1\x01\n" +
+	"\x04kind\"\x8b\x02\n" +
 	"\x0eReplicateHello\x12\x18\n" +
 	"\agateway\x18\x01 \x01(\tR\agateway\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x1a\n" +
@@ -2033,7 +2138,8 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\bprotocol\x18\x04 \x01(\rR\bprotocol\x12'\n" +
 	"\x0foldest_protocol\x18\x05 \x01(\rR\x0eoldestProtocol\x12\x18\n" +
 	"\aversion\x18\x06 \x01(\tR\aversion\x124\n" +
-	"\x06filter\x18\a \x01(\v2\x1c.plimsoll.v1.ReplicateFilterR\x06filter\"f\n" +
+	"\x06filter\x18\a \x01(\v2\x1c.plimsoll.v1.ReplicateFilterR\x06filter\x12\x18\n" +
+	"\astandby\x18\b \x01(\tR\astandby\"f\n" +
 	"\x0fReplicateFilter\x12'\n" +
 	"\x05kinds\x18\x01 \x03(\x0e2\x11.plimsoll.v1.KindR\x05kinds\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x16\n" +
@@ -2042,7 +2148,7 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\agateway\x18\x01 \x01(\tR\agateway\x12\x12\n" +
 	"\x04gone\x18\x02 \x01(\bR\x04gone\"\x1f\n" +
 	"\rReplicateSync\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\x04R\x02id\"\x97\x03\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\"\xd2\x03\n" +
 	"\x11ReplicateResponse\x129\n" +
 	"\awelcome\x18\x01 \x01(\v2\x1d.plimsoll.v1.ReplicateWelcomeH\x00R\awelcome\x12<\n" +
 	"\bsnapshot\x18\x02 \x01(\v2\x1e.plimsoll.v1.ReplicateSnapshotH\x00R\bsnapshot\x12F\n" +
@@ -2050,10 +2156,12 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\x05batch\x18\x04 \x01(\fH\x00R\x05batch\x12:\n" +
 	"\bsync_ack\x18\x05 \x01(\v2\x1d.plimsoll.v1.ReplicateSyncAckH\x00R\asyncAck\x12*\n" +
 	"\x05reply\x18\x06 \x01(\v2\x12.plimsoll.v1.ReplyH\x00R\x05reply\x129\n" +
-	"\aunready\x18\a \x01(\v2\x1d.plimsoll.v1.ReplicateUnreadyH\x00R\aunreadyB\x06\n" +
+	"\aunready\x18\a \x01(\v2\x1d.plimsoll.v1.ReplicateUnreadyH\x00R\aunready\x129\n" +
+	"\aclosing\x18\b \x01(\v2\x1d.plimsoll.v1.ReplicateClosingH\x00R\aclosingB\x06\n" +
 	"\x04kind\"&\n" +
 	"\x10ReplicateUnready\x12\x12\n" +
-	"\x04path\x18\x01 \x03(\tR\x04path\"\xd2\x01\n" +
+	"\x04path\x18\x01 \x03(\tR\x04path\"\x12\n" +
+	"\x10ReplicateClosing\"\xd2\x01\n" +
 	"\x10ReplicateWelcome\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x1f\n" +
 	"\vleader_uuid\x18\x02 \x01(\tR\n" +
@@ -2090,7 +2198,7 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x12\n" +
 	"\x04time\x18\x03 \x01(\x03R\x04time\x123\n" +
 	"\tmutations\x18\x04 \x03(\v2\x15.plimsoll.v1.MutationR\tmutations\x12/\n" +
-	"\x06events\x18\x05 \x01(\v2\x17.plimsoll.v1.EventChunkR\x06events\"\xbb\r\n" +
+	"\x06events\x18\x05 \x01(\v2\x17.plimsoll.v1.EventChunkR\x06events\"\xb8\x0e\n" +
 	"\aCommand\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12>\n" +
 	"\n" +
@@ -2122,7 +2230,10 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\x13poll_request_events\x18\x16 \x01(\v2\x1e.plimsoll.v1.PollRequestEventsH\x00R\x11pollRequestEvents\x12l\n" +
 	"\x1aacknowledge_request_events\x18\x17 \x01(\v2,.plimsoll.v1.AcknowledgeRequestEventsRequestH\x00R\x18acknowledgeRequestEvents\x12P\n" +
 	"\x10report_historian\x18\x1a \x01(\v2#.plimsoll.v1.ReportHistorianRequestH\x00R\x0freportHistorian\x12P\n" +
-	"\x10remove_historian\x18\x1b \x01(\v2#.plimsoll.v1.RemoveHistorianRequestH\x00R\x0fremoveHistorian\x12\x18\n" +
+	"\x10remove_historian\x18\x1b \x01(\v2#.plimsoll.v1.RemoveHistorianRequestH\x00R\x0fremoveHistorian\x12>\n" +
+	"\n" +
+	"get_leader\x18\x1c \x01(\v2\x1d.plimsoll.v1.GetLeaderRequestH\x00R\tgetLeader\x12;\n" +
+	"\tstep_down\x18\x1d \x01(\v2\x1c.plimsoll.v1.StepDownRequestH\x00R\bstepDown\x12\x18\n" +
 	"\agateway\x18\x13 \x01(\tR\agatewayB\x06\n" +
 	"\x04kind\"\xaa\x01\n" +
 	"\aOutcome\x12\x12\n" +
@@ -2144,7 +2255,7 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\x05store\x18\x01 \x01(\tR\x05store\x121\n" +
 	"\x06events\x18\x02 \x03(\v2\x19.plimsoll.v1.RequestEventR\x06events\x12\x12\n" +
 	"\x04lost\x18\x03 \x01(\x04R\x04lost\x12\x12\n" +
-	"\x04more\x18\x04 \x01(\bR\x04more\"\x93\x05\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\"\xd2\x05\n" +
 	"\x05Reply\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12(\n" +
 	"\x05error\x18\x02 \x01(\v2\x12.plimsoll.v1.ErrorR\x05error\x12\x1a\n" +
@@ -2158,7 +2269,9 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\x0eapply_policies\x18\t \x01(\v2\".plimsoll.v1.ApplyPoliciesResponseR\rapplyPolicies\x12P\n" +
 	"\x13poll_request_events\x18\n" +
 	" \x01(\v2 .plimsoll.v1.PolledRequestEventsR\x11pollRequestEvents\x12k\n" +
-	"\x1aacknowledge_request_events\x18\v \x01(\v2-.plimsoll.v1.AcknowledgeRequestEventsResponseR\x18acknowledgeRequestEvents*\xad\x02\n" +
+	"\x1aacknowledge_request_events\x18\v \x01(\v2-.plimsoll.v1.AcknowledgeRequestEventsResponseR\x18acknowledgeRequestEvents\x12=\n" +
+	"\n" +
+	"get_leader\x18\f \x01(\v2\x1e.plimsoll.v1.GetLeaderResponseR\tgetLeader*\xad\x02\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rKIND_JOB_SPEC\x10\x01\x12\x13\n" +
@@ -2192,7 +2305,7 @@ func file_plimsoll_v1_replication_proto_rawDescGZIP() []byte {
 }
 
 var file_plimsoll_v1_replication_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_plimsoll_v1_replication_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_plimsoll_v1_replication_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_plimsoll_v1_replication_proto_goTypes = []any{
 	(Kind)(0),                                // 0: plimsoll.v1.Kind
 	(*ReplicateRequest)(nil),                 // 1: plimsoll.v1.ReplicateRequest
@@ -2202,108 +2315,116 @@ var file_plimsoll_v1_replication_proto_goTypes = []any{
 	(*ReplicateSync)(nil),                    // 5: plimsoll.v1.ReplicateSync
 	(*ReplicateResponse)(nil),                // 6: plimsoll.v1.ReplicateResponse
 	(*ReplicateUnready)(nil),                 // 7: plimsoll.v1.ReplicateUnready
-	(*ReplicateWelcome)(nil),                 // 8: plimsoll.v1.ReplicateWelcome
-	(*ReplicateSnapshot)(nil),                // 9: plimsoll.v1.ReplicateSnapshot
-	(*ReplicateSnapshotEnd)(nil),             // 10: plimsoll.v1.ReplicateSnapshotEnd
-	(*ReplicateSyncAck)(nil),                 // 11: plimsoll.v1.ReplicateSyncAck
-	(*Mutation)(nil),                         // 12: plimsoll.v1.Mutation
-	(*EventChunk)(nil),                       // 13: plimsoll.v1.EventChunk
-	(*Batch)(nil),                            // 14: plimsoll.v1.Batch
-	(*Command)(nil),                          // 15: plimsoll.v1.Command
-	(*Outcome)(nil),                          // 16: plimsoll.v1.Outcome
-	(*NodeLiveness)(nil),                     // 17: plimsoll.v1.NodeLiveness
-	(*PollRequestEvents)(nil),                // 18: plimsoll.v1.PollRequestEvents
-	(*PolledRequestEvents)(nil),              // 19: plimsoll.v1.PolledRequestEvents
-	(*Reply)(nil),                            // 20: plimsoll.v1.Reply
-	(*SubmitJobRequest)(nil),                 // 21: plimsoll.v1.SubmitJobRequest
-	(*KillJobRequest)(nil),                   // 22: plimsoll.v1.KillJobRequest
-	(*ScaleJobRequest)(nil),                  // 23: plimsoll.v1.ScaleJobRequest
-	(*SetNodeModeRequest)(nil),               // 24: plimsoll.v1.SetNodeModeRequest
-	(*RemoveNodeRequest)(nil),                // 25: plimsoll.v1.RemoveNodeRequest
-	(*SetQueueConfigRequest)(nil),            // 26: plimsoll.v1.SetQueueConfigRequest
-	(*RegisterNodeRequest)(nil),              // 27: plimsoll.v1.RegisterNodeRequest
-	(*ReportTasksRequest)(nil),               // 28: plimsoll.v1.ReportTasksRequest
-	(*ExplainTaskRequest)(nil),               // 29: plimsoll.v1.ExplainTaskRequest
-	(*NodeCapacityRequest)(nil),              // 30: plimsoll.v1.NodeCapacityRequest
-	(*PlaceJobRequest)(nil),                  // 31: plimsoll.v1.PlaceJobRequest
-	(*PlanMovesRequest)(nil),                 // 32: plimsoll.v1.PlanMovesRequest
-	(*ApplyPoliciesRequest)(nil),             // 33: plimsoll.v1.ApplyPoliciesRequest
-	(*DeletePolicyRequest)(nil),              // 34: plimsoll.v1.DeletePolicyRequest
-	(*ReportNodeRequest)(nil),                // 35: plimsoll.v1.ReportNodeRequest
-	(*LeaveNodeRequest)(nil),                 // 36: plimsoll.v1.LeaveNodeRequest
-	(*DeleteJobRequest)(nil),                 // 37: plimsoll.v1.DeleteJobRequest
-	(*SetEventSettingsRequest)(nil),          // 38: plimsoll.v1.SetEventSettingsRequest
-	(*AcknowledgeRequestEventsRequest)(nil),  // 39: plimsoll.v1.AcknowledgeRequestEventsRequest
-	(*ReportHistorianRequest)(nil),           // 40: plimsoll.v1.ReportHistorianRequest
-	(*RemoveHistorianRequest)(nil),           // 41: plimsoll.v1.RemoveHistorianRequest
-	(*Error)(nil),                            // 42: plimsoll.v1.Error
-	(*ApplyPoliciesResponse)(nil),            // 43: plimsoll.v1.ApplyPoliciesResponse
-	(*RequestEvent)(nil),                     // 44: plimsoll.v1.RequestEvent
-	(*ExplainTaskResponse)(nil),              // 45: plimsoll.v1.ExplainTaskResponse
-	(*NodeCapacityResponse)(nil),             // 46: plimsoll.v1.NodeCapacityResponse
-	(*PlaceJobResponse)(nil),                 // 47: plimsoll.v1.PlaceJobResponse
-	(*PlanMovesResponse)(nil),                // 48: plimsoll.v1.PlanMovesResponse
-	(*AcknowledgeRequestEventsResponse)(nil), // 49: plimsoll.v1.AcknowledgeRequestEventsResponse
+	(*ReplicateClosing)(nil),                 // 8: plimsoll.v1.ReplicateClosing
+	(*ReplicateWelcome)(nil),                 // 9: plimsoll.v1.ReplicateWelcome
+	(*ReplicateSnapshot)(nil),                // 10: plimsoll.v1.ReplicateSnapshot
+	(*ReplicateSnapshotEnd)(nil),             // 11: plimsoll.v1.ReplicateSnapshotEnd
+	(*ReplicateSyncAck)(nil),                 // 12: plimsoll.v1.ReplicateSyncAck
+	(*Mutation)(nil),                         // 13: plimsoll.v1.Mutation
+	(*EventChunk)(nil),                       // 14: plimsoll.v1.EventChunk
+	(*Batch)(nil),                            // 15: plimsoll.v1.Batch
+	(*Command)(nil),                          // 16: plimsoll.v1.Command
+	(*Outcome)(nil),                          // 17: plimsoll.v1.Outcome
+	(*NodeLiveness)(nil),                     // 18: plimsoll.v1.NodeLiveness
+	(*PollRequestEvents)(nil),                // 19: plimsoll.v1.PollRequestEvents
+	(*PolledRequestEvents)(nil),              // 20: plimsoll.v1.PolledRequestEvents
+	(*Reply)(nil),                            // 21: plimsoll.v1.Reply
+	(*SubmitJobRequest)(nil),                 // 22: plimsoll.v1.SubmitJobRequest
+	(*KillJobRequest)(nil),                   // 23: plimsoll.v1.KillJobRequest
+	(*ScaleJobRequest)(nil),                  // 24: plimsoll.v1.ScaleJobRequest
+	(*SetNodeModeRequest)(nil),               // 25: plimsoll.v1.SetNodeModeRequest
+	(*RemoveNodeRequest)(nil),                // 26: plimsoll.v1.RemoveNodeRequest
+	(*SetQueueConfigRequest)(nil),            // 27: plimsoll.v1.SetQueueConfigRequest
+	(*RegisterNodeRequest)(nil),              // 28: plimsoll.v1.RegisterNodeRequest
+	(*ReportTasksRequest)(nil),               // 29: plimsoll.v1.ReportTasksRequest
+	(*ExplainTaskRequest)(nil),               // 30: plimsoll.v1.ExplainTaskRequest
+	(*NodeCapacityRequest)(nil),              // 31: plimsoll.v1.NodeCapacityRequest
+	(*PlaceJobRequest)(nil),                  // 32: plimsoll.v1.PlaceJobRequest
+	(*PlanMovesRequest)(nil),                 // 33: plimsoll.v1.PlanMovesRequest
+	(*ApplyPoliciesRequest)(nil),             // 34: plimsoll.v1.ApplyPoliciesRequest
+	(*DeletePolicyRequest)(nil),              // 35: plimsoll.v1.DeletePolicyRequest
+	(*ReportNodeRequest)(nil),                // 36: plimsoll.v1.ReportNodeRequest
+	(*LeaveNodeRequest)(nil),                 // 37: plimsoll.v1.LeaveNodeRequest
+	(*DeleteJobRequest)(nil),                 // 38: plimsoll.v1.DeleteJobRequest
+	(*SetEventSettingsRequest)(nil),          // 39: plimsoll.v1.SetEventSettingsRequest
+	(*AcknowledgeRequestEventsRequest)(nil),  // 40: plimsoll.v1.AcknowledgeRequestEventsRequest
+	(*ReportHistorianRequest)(nil),           // 41: plimsoll.v1.ReportHistorianRequest
+	(*RemoveHistorianRequest)(nil),           // 42: plimsoll.v1.RemoveHistorianRequest
+	(*GetLeaderRequest)(nil),                 // 43: plimsoll.v1.GetLeaderRequest
+	(*StepDownRequest)(nil),                  // 44: plimsoll.v1.StepDownRequest
+	(*Error)(nil),                            // 45: plimsoll.v1.Error
+	(*ApplyPoliciesResponse)(nil),            // 46: plimsoll.v1.ApplyPoliciesResponse
+	(*RequestEvent)(nil),                     // 47: plimsoll.v1.RequestEvent
+	(*ExplainTaskResponse)(nil),              // 48: plimsoll.v1.ExplainTaskResponse
+	(*NodeCapacityResponse)(nil),             // 49: plimsoll.v1.NodeCapacityResponse
+	(*PlaceJobResponse)(nil),                 // 50: plimsoll.v1.PlaceJobResponse
+	(*PlanMovesResponse)(nil),                // 51: plimsoll.v1.PlanMovesResponse
+	(*AcknowledgeRequestEventsResponse)(nil), // 52: plimsoll.v1.AcknowledgeRequestEventsResponse
+	(*GetLeaderResponse)(nil),                // 53: plimsoll.v1.GetLeaderResponse
 }
 var file_plimsoll_v1_replication_proto_depIdxs = []int32{
 	2,  // 0: plimsoll.v1.ReplicateRequest.hello:type_name -> plimsoll.v1.ReplicateHello
 	5,  // 1: plimsoll.v1.ReplicateRequest.sync:type_name -> plimsoll.v1.ReplicateSync
-	15, // 2: plimsoll.v1.ReplicateRequest.command:type_name -> plimsoll.v1.Command
+	16, // 2: plimsoll.v1.ReplicateRequest.command:type_name -> plimsoll.v1.Command
 	4,  // 3: plimsoll.v1.ReplicateRequest.downstream:type_name -> plimsoll.v1.ReplicateDownstream
 	3,  // 4: plimsoll.v1.ReplicateHello.filter:type_name -> plimsoll.v1.ReplicateFilter
 	0,  // 5: plimsoll.v1.ReplicateFilter.kinds:type_name -> plimsoll.v1.Kind
-	8,  // 6: plimsoll.v1.ReplicateResponse.welcome:type_name -> plimsoll.v1.ReplicateWelcome
-	9,  // 7: plimsoll.v1.ReplicateResponse.snapshot:type_name -> plimsoll.v1.ReplicateSnapshot
-	10, // 8: plimsoll.v1.ReplicateResponse.snapshot_end:type_name -> plimsoll.v1.ReplicateSnapshotEnd
-	11, // 9: plimsoll.v1.ReplicateResponse.sync_ack:type_name -> plimsoll.v1.ReplicateSyncAck
-	20, // 10: plimsoll.v1.ReplicateResponse.reply:type_name -> plimsoll.v1.Reply
+	9,  // 6: plimsoll.v1.ReplicateResponse.welcome:type_name -> plimsoll.v1.ReplicateWelcome
+	10, // 7: plimsoll.v1.ReplicateResponse.snapshot:type_name -> plimsoll.v1.ReplicateSnapshot
+	11, // 8: plimsoll.v1.ReplicateResponse.snapshot_end:type_name -> plimsoll.v1.ReplicateSnapshotEnd
+	12, // 9: plimsoll.v1.ReplicateResponse.sync_ack:type_name -> plimsoll.v1.ReplicateSyncAck
+	21, // 10: plimsoll.v1.ReplicateResponse.reply:type_name -> plimsoll.v1.Reply
 	7,  // 11: plimsoll.v1.ReplicateResponse.unready:type_name -> plimsoll.v1.ReplicateUnready
-	12, // 12: plimsoll.v1.ReplicateSnapshot.records:type_name -> plimsoll.v1.Mutation
-	13, // 13: plimsoll.v1.ReplicateSnapshot.events:type_name -> plimsoll.v1.EventChunk
-	0,  // 14: plimsoll.v1.Mutation.kind:type_name -> plimsoll.v1.Kind
-	12, // 15: plimsoll.v1.Batch.mutations:type_name -> plimsoll.v1.Mutation
-	13, // 16: plimsoll.v1.Batch.events:type_name -> plimsoll.v1.EventChunk
-	21, // 17: plimsoll.v1.Command.submit_job:type_name -> plimsoll.v1.SubmitJobRequest
-	22, // 18: plimsoll.v1.Command.kill_job:type_name -> plimsoll.v1.KillJobRequest
-	23, // 19: plimsoll.v1.Command.scale_job:type_name -> plimsoll.v1.ScaleJobRequest
-	24, // 20: plimsoll.v1.Command.set_node_mode:type_name -> plimsoll.v1.SetNodeModeRequest
-	25, // 21: plimsoll.v1.Command.remove_node:type_name -> plimsoll.v1.RemoveNodeRequest
-	26, // 22: plimsoll.v1.Command.set_queue_config:type_name -> plimsoll.v1.SetQueueConfigRequest
-	27, // 23: plimsoll.v1.Command.register_node:type_name -> plimsoll.v1.RegisterNodeRequest
-	17, // 24: plimsoll.v1.Command.node_liveness:type_name -> plimsoll.v1.NodeLiveness
-	28, // 25: plimsoll.v1.Command.report_tasks:type_name -> plimsoll.v1.ReportTasksRequest
-	29, // 26: plimsoll.v1.Command.explain_task:type_name -> plimsoll.v1.ExplainTaskRequest
-	30, // 27: plimsoll.v1.Command.node_capacity:type_name -> plimsoll.v1.NodeCapacityRequest
-	31, // 28: plimsoll.v1.Command.place_job:type_name -> plimsoll.v1.PlaceJobRequest
-	32, // 29: plimsoll.v1.Command.plan_moves:type_name -> plimsoll.v1.PlanMovesRequest
-	33, // 30: plimsoll.v1.Command.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesRequest
-	34, // 31: plimsoll.v1.Command.delete_policy:type_name -> plimsoll.v1.DeletePolicyRequest
-	35, // 32: plimsoll.v1.Command.report_node:type_name -> plimsoll.v1.ReportNodeRequest
-	36, // 33: plimsoll.v1.Command.leave_node:type_name -> plimsoll.v1.LeaveNodeRequest
-	37, // 34: plimsoll.v1.Command.delete_job:type_name -> plimsoll.v1.DeleteJobRequest
-	38, // 35: plimsoll.v1.Command.set_event_settings:type_name -> plimsoll.v1.SetEventSettingsRequest
-	18, // 36: plimsoll.v1.Command.poll_request_events:type_name -> plimsoll.v1.PollRequestEvents
-	39, // 37: plimsoll.v1.Command.acknowledge_request_events:type_name -> plimsoll.v1.AcknowledgeRequestEventsRequest
-	40, // 38: plimsoll.v1.Command.report_historian:type_name -> plimsoll.v1.ReportHistorianRequest
-	41, // 39: plimsoll.v1.Command.remove_historian:type_name -> plimsoll.v1.RemoveHistorianRequest
-	42, // 40: plimsoll.v1.Outcome.error:type_name -> plimsoll.v1.Error
-	43, // 41: plimsoll.v1.Outcome.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
-	44, // 42: plimsoll.v1.PolledRequestEvents.events:type_name -> plimsoll.v1.RequestEvent
-	42, // 43: plimsoll.v1.Reply.error:type_name -> plimsoll.v1.Error
-	45, // 44: plimsoll.v1.Reply.explain_task:type_name -> plimsoll.v1.ExplainTaskResponse
-	46, // 45: plimsoll.v1.Reply.node_capacity:type_name -> plimsoll.v1.NodeCapacityResponse
-	47, // 46: plimsoll.v1.Reply.place_job:type_name -> plimsoll.v1.PlaceJobResponse
-	48, // 47: plimsoll.v1.Reply.plan_moves:type_name -> plimsoll.v1.PlanMovesResponse
-	43, // 48: plimsoll.v1.Reply.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
-	19, // 49: plimsoll.v1.Reply.poll_request_events:type_name -> plimsoll.v1.PolledRequestEvents
-	49, // 50: plimsoll.v1.Reply.acknowledge_request_events:type_name -> plimsoll.v1.AcknowledgeRequestEventsResponse
-	1,  // 51: plimsoll.v1.ReplicationService.Replicate:input_type -> plimsoll.v1.ReplicateRequest
-	6,  // 52: plimsoll.v1.ReplicationService.Replicate:output_type -> plimsoll.v1.ReplicateResponse
-	52, // [52:53] is the sub-list for method output_type
-	51, // [51:52] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	8,  // 12: plimsoll.v1.ReplicateResponse.closing:type_name -> plimsoll.v1.ReplicateClosing
+	13, // 13: plimsoll.v1.ReplicateSnapshot.records:type_name -> plimsoll.v1.Mutation
+	14, // 14: plimsoll.v1.ReplicateSnapshot.events:type_name -> plimsoll.v1.EventChunk
+	0,  // 15: plimsoll.v1.Mutation.kind:type_name -> plimsoll.v1.Kind
+	13, // 16: plimsoll.v1.Batch.mutations:type_name -> plimsoll.v1.Mutation
+	14, // 17: plimsoll.v1.Batch.events:type_name -> plimsoll.v1.EventChunk
+	22, // 18: plimsoll.v1.Command.submit_job:type_name -> plimsoll.v1.SubmitJobRequest
+	23, // 19: plimsoll.v1.Command.kill_job:type_name -> plimsoll.v1.KillJobRequest
+	24, // 20: plimsoll.v1.Command.scale_job:type_name -> plimsoll.v1.ScaleJobRequest
+	25, // 21: plimsoll.v1.Command.set_node_mode:type_name -> plimsoll.v1.SetNodeModeRequest
+	26, // 22: plimsoll.v1.Command.remove_node:type_name -> plimsoll.v1.RemoveNodeRequest
+	27, // 23: plimsoll.v1.Command.set_queue_config:type_name -> plimsoll.v1.SetQueueConfigRequest
+	28, // 24: plimsoll.v1.Command.register_node:type_name -> plimsoll.v1.RegisterNodeRequest
+	18, // 25: plimsoll.v1.Command.node_liveness:type_name -> plimsoll.v1.NodeLiveness
+	29, // 26: plimsoll.v1.Command.report_tasks:type_name -> plimsoll.v1.ReportTasksRequest
+	30, // 27: plimsoll.v1.Command.explain_task:type_name -> plimsoll.v1.ExplainTaskRequest
+	31, // 28: plimsoll.v1.Command.node_capacity:type_name -> plimsoll.v1.NodeCapacityRequest
+	32, // 29: plimsoll.v1.Command.place_job:type_name -> plimsoll.v1.PlaceJobRequest
+	33, // 30: plimsoll.v1.Command.plan_moves:type_name -> plimsoll.v1.PlanMovesRequest
+	34, // 31: plimsoll.v1.Command.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesRequest
+	35, // 32: plimsoll.v1.Command.delete_policy:type_name -> plimsoll.v1.DeletePolicyRequest
+	36, // 33: plimsoll.v1.Command.report_node:type_name -> plimsoll.v1.ReportNodeRequest
+	37, // 34: plimsoll.v1.Command.leave_node:type_name -> plimsoll.v1.LeaveNodeRequest
+	38, // 35: plimsoll.v1.Command.delete_job:type_name -> plimsoll.v1.DeleteJobRequest
+	39, // 36: plimsoll.v1.Command.set_event_settings:type_name -> plimsoll.v1.SetEventSettingsRequest
+	19, // 37: plimsoll.v1.Command.poll_request_events:type_name -> plimsoll.v1.PollRequestEvents
+	40, // 38: plimsoll.v1.Command.acknowledge_request_events:type_name -> plimsoll.v1.AcknowledgeRequestEventsRequest
+	41, // 39: plimsoll.v1.Command.report_historian:type_name -> plimsoll.v1.ReportHistorianRequest
+	42, // 40: plimsoll.v1.Command.remove_historian:type_name -> plimsoll.v1.RemoveHistorianRequest
+	43, // 41: plimsoll.v1.Command.get_leader:type_name -> plimsoll.v1.GetLeaderRequest
+	44, // 42: plimsoll.v1.Command.step_down:type_name -> plimsoll.v1.StepDownRequest
+	45, // 43: plimsoll.v1.Outcome.error:type_name -> plimsoll.v1.Error
+	46, // 44: plimsoll.v1.Outcome.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
+	47, // 45: plimsoll.v1.PolledRequestEvents.events:type_name -> plimsoll.v1.RequestEvent
+	45, // 46: plimsoll.v1.Reply.error:type_name -> plimsoll.v1.Error
+	48, // 47: plimsoll.v1.Reply.explain_task:type_name -> plimsoll.v1.ExplainTaskResponse
+	49, // 48: plimsoll.v1.Reply.node_capacity:type_name -> plimsoll.v1.NodeCapacityResponse
+	50, // 49: plimsoll.v1.Reply.place_job:type_name -> plimsoll.v1.PlaceJobResponse
+	51, // 50: plimsoll.v1.Reply.plan_moves:type_name -> plimsoll.v1.PlanMovesResponse
+	46, // 51: plimsoll.v1.Reply.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
+	20, // 52: plimsoll.v1.Reply.poll_request_events:type_name -> plimsoll.v1.PolledRequestEvents
+	52, // 53: plimsoll.v1.Reply.acknowledge_request_events:type_name -> plimsoll.v1.AcknowledgeRequestEventsResponse
+	53, // 54: plimsoll.v1.Reply.get_leader:type_name -> plimsoll.v1.GetLeaderResponse
+	1,  // 55: plimsoll.v1.ReplicationService.Replicate:input_type -> plimsoll.v1.ReplicateRequest
+	6,  // 56: plimsoll.v1.ReplicationService.Replicate:output_type -> plimsoll.v1.ReplicateResponse
+	56, // [56:57] is the sub-list for method output_type
+	55, // [55:56] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_replication_proto_init() }
@@ -2329,8 +2450,9 @@ func file_plimsoll_v1_replication_proto_init() {
 		(*ReplicateResponse_SyncAck)(nil),
 		(*ReplicateResponse_Reply)(nil),
 		(*ReplicateResponse_Unready)(nil),
+		(*ReplicateResponse_Closing)(nil),
 	}
-	file_plimsoll_v1_replication_proto_msgTypes[14].OneofWrappers = []any{
+	file_plimsoll_v1_replication_proto_msgTypes[15].OneofWrappers = []any{
 		(*Command_SubmitJob)(nil),
 		(*Command_KillJob)(nil),
 		(*Command_ScaleJob)(nil),
@@ -2354,6 +2476,8 @@ func file_plimsoll_v1_replication_proto_init() {
 		(*Command_AcknowledgeRequestEvents)(nil),
 		(*Command_ReportHistorian)(nil),
 		(*Command_RemoveHistorian)(nil),
+		(*Command_GetLeader)(nil),
+		(*Command_StepDown)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2361,7 +2485,7 @@ func file_plimsoll_v1_replication_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_replication_proto_rawDesc), len(file_plimsoll_v1_replication_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

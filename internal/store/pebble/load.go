@@ -148,4 +148,48 @@ func load(ctx context.Context, db *lsm.DB, at place, fence *fence, record func(
 	return last.revision, last.time, nil
 }
 
-var _ store.Store = (*Store)(nil)
+// LoadKind implements store.KindLoader.
+func (s *Store) LoadKind(
+	ctx context.Context, kind wire.Kind, record func(key string, value []byte) error,
+) (err error) {
+	if err := s.usable(); err != nil {
+		return err
+	}
+	var ours error // error of the callback, which is not about the files
+	v := &visitor{record: func(_ wire.Kind, key string, value []byte) error {
+		ours = record(key, value)
+		return ours
+	}}
+	err = v.walkKind(ctx, s.db, kind)
+	if err == nil || ours != nil || ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.place.damaged(s.fence.last(), s.mu.last, err)
+}
+
+// walkKind visits the records of a kind.
+func (v *visitor) walkKind(ctx context.Context, db *lsm.DB, kind wire.Kind) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			if v.inside {
+				panic(r)
+			}
+			err = &panicError{value: r}
+		}
+	}()
+	iter, err := db.NewIterWithContext(ctx, &lsm.IterOptions{
+		LowerBound: []byte{byte(kind)}, UpperBound: []byte{byte(kind) + 1},
+	})
+	if err != nil {
+		return err
+	}
+	err = walk(ctx, iter, meta{}, v)
+	return errors.Join(err, iter.Close())
+}
+
+var (
+	_ store.Store      = (*Store)(nil)
+	_ store.KindLoader = (*Store)(nil)
+)

@@ -32,6 +32,8 @@ const (
 	QueueServiceName = "plimsoll.v1.QueueService"
 	// EventServiceName is the fully-qualified name of the EventService service.
 	EventServiceName = "plimsoll.v1.EventService"
+	// LeaderServiceName is the fully-qualified name of the LeaderService service.
+	LeaderServiceName = "plimsoll.v1.LeaderService"
 )
 
 // These constants are the fully-qualified names of the RPCs defined in this package. They're
@@ -120,6 +122,10 @@ const (
 	// EventServiceListHistoriansProcedure is the fully-qualified name of the EventService's
 	// ListHistorians RPC.
 	EventServiceListHistoriansProcedure = "/plimsoll.v1.EventService/ListHistorians"
+	// LeaderServiceGetLeaderProcedure is the fully-qualified name of the LeaderService's GetLeader RPC.
+	LeaderServiceGetLeaderProcedure = "/plimsoll.v1.LeaderService/GetLeader"
+	// LeaderServiceStepDownProcedure is the fully-qualified name of the LeaderService's StepDown RPC.
+	LeaderServiceStepDownProcedure = "/plimsoll.v1.LeaderService/StepDown"
 )
 
 // JobServiceClient is a client for the plimsoll.v1.JobService service.
@@ -1248,4 +1254,106 @@ func (UnimplementedEventServiceHandler) RemoveHistorian(context.Context, *connec
 
 func (UnimplementedEventServiceHandler) ListHistorians(context.Context, *connect.Request[v1.ListHistoriansRequest]) (*connect.Response[v1.ListHistoriansResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.EventService.ListHistorians is not implemented"))
+}
+
+// LeaderServiceClient is a client for the plimsoll.v1.LeaderService service.
+type LeaderServiceClient interface {
+	GetLeader(context.Context, *connect.Request[v1.GetLeaderRequest]) (*connect.Response[v1.GetLeaderResponse], error)
+	// StepDown lets the leader hand leadership over. It answers what it was asked before, and stands
+	// by; a coordinator that stands by takes over. If none does, it leads again after a few seconds.
+	// The answer comes before that.
+	StepDown(context.Context, *connect.Request[v1.StepDownRequest]) (*connect.Response[v1.StepDownResponse], error)
+}
+
+// NewLeaderServiceClient constructs a client for the plimsoll.v1.LeaderService service. By default,
+// it uses the Connect protocol with the binary Protobuf Codec, asks for gzipped responses, and
+// sends uncompressed requests. To use the gRPC or gRPC-Web protocols, supply the connect.WithGRPC()
+// or connect.WithGRPCWeb() options.
+//
+// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
+// http://api.acme.com or https://acme.com/grpc).
+func NewLeaderServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) LeaderServiceClient {
+	baseURL = strings.TrimRight(baseURL, "/")
+	leaderServiceMethods := v1.File_plimsoll_v1_api_proto.Services().ByName("LeaderService").Methods()
+	return &leaderServiceClient{
+		getLeader: connect.NewClient[v1.GetLeaderRequest, v1.GetLeaderResponse](
+			httpClient,
+			baseURL+LeaderServiceGetLeaderProcedure,
+			connect.WithSchema(leaderServiceMethods.ByName("GetLeader")),
+			connect.WithClientOptions(opts...),
+		),
+		stepDown: connect.NewClient[v1.StepDownRequest, v1.StepDownResponse](
+			httpClient,
+			baseURL+LeaderServiceStepDownProcedure,
+			connect.WithSchema(leaderServiceMethods.ByName("StepDown")),
+			connect.WithClientOptions(opts...),
+		),
+	}
+}
+
+// leaderServiceClient implements LeaderServiceClient.
+type leaderServiceClient struct {
+	getLeader *connect.Client[v1.GetLeaderRequest, v1.GetLeaderResponse]
+	stepDown  *connect.Client[v1.StepDownRequest, v1.StepDownResponse]
+}
+
+// GetLeader calls plimsoll.v1.LeaderService.GetLeader.
+func (c *leaderServiceClient) GetLeader(ctx context.Context, req *connect.Request[v1.GetLeaderRequest]) (*connect.Response[v1.GetLeaderResponse], error) {
+	return c.getLeader.CallUnary(ctx, req)
+}
+
+// StepDown calls plimsoll.v1.LeaderService.StepDown.
+func (c *leaderServiceClient) StepDown(ctx context.Context, req *connect.Request[v1.StepDownRequest]) (*connect.Response[v1.StepDownResponse], error) {
+	return c.stepDown.CallUnary(ctx, req)
+}
+
+// LeaderServiceHandler is an implementation of the plimsoll.v1.LeaderService service.
+type LeaderServiceHandler interface {
+	GetLeader(context.Context, *connect.Request[v1.GetLeaderRequest]) (*connect.Response[v1.GetLeaderResponse], error)
+	// StepDown lets the leader hand leadership over. It answers what it was asked before, and stands
+	// by; a coordinator that stands by takes over. If none does, it leads again after a few seconds.
+	// The answer comes before that.
+	StepDown(context.Context, *connect.Request[v1.StepDownRequest]) (*connect.Response[v1.StepDownResponse], error)
+}
+
+// NewLeaderServiceHandler builds an HTTP handler from the service implementation. It returns the
+// path on which to mount the handler and the handler itself.
+//
+// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
+// and JSON codecs. They also support gzip compression.
+func NewLeaderServiceHandler(svc LeaderServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
+	leaderServiceMethods := v1.File_plimsoll_v1_api_proto.Services().ByName("LeaderService").Methods()
+	leaderServiceGetLeaderHandler := connect.NewUnaryHandler(
+		LeaderServiceGetLeaderProcedure,
+		svc.GetLeader,
+		connect.WithSchema(leaderServiceMethods.ByName("GetLeader")),
+		connect.WithHandlerOptions(opts...),
+	)
+	leaderServiceStepDownHandler := connect.NewUnaryHandler(
+		LeaderServiceStepDownProcedure,
+		svc.StepDown,
+		connect.WithSchema(leaderServiceMethods.ByName("StepDown")),
+		connect.WithHandlerOptions(opts...),
+	)
+	return "/plimsoll.v1.LeaderService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case LeaderServiceGetLeaderProcedure:
+			leaderServiceGetLeaderHandler.ServeHTTP(w, r)
+		case LeaderServiceStepDownProcedure:
+			leaderServiceStepDownHandler.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// UnimplementedLeaderServiceHandler returns CodeUnimplemented from all methods.
+type UnimplementedLeaderServiceHandler struct{}
+
+func (UnimplementedLeaderServiceHandler) GetLeader(context.Context, *connect.Request[v1.GetLeaderRequest]) (*connect.Response[v1.GetLeaderResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.LeaderService.GetLeader is not implemented"))
+}
+
+func (UnimplementedLeaderServiceHandler) StepDown(context.Context, *connect.Request[v1.StepDownRequest]) (*connect.Response[v1.StepDownResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.LeaderService.StepDown is not implemented"))
 }

@@ -1,0 +1,231 @@
+package coordinator
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/store"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// standbyCopy is the copy of the leader's records that a process keeps while it stands by, so that
+// it need not read them all from the store when it takes over. It costs the memory of a gateway's
+// copy, and is dropped when the process leads. Its following begins with follow and ends with take.
+type standbyCopy struct {
+	cfg *Config
+
+	// The following under way; cancel is nil if there is none. Only leadLoop uses them.
+	follower *replica.Follower
+	cancel   context.CancelFunc
+	ended    sync.WaitGroup
+
+	mu struct {
+		sync.Mutex
+		leader string // address that the store has named; empty: none
+	}
+}
+
+// Find implements replica.Finder: the address that the store has named, then Config.Peers.
+func (s *standbyCopy) Find(ctx context.Context) ([]string, error) {
+	s.mu.Lock()
+	leader := s.mu.leader
+	s.mu.Unlock()
+	var places []string
+	if leader != "" {
+		places = append(places, leader)
+	}
+	if s.cfg.Peers == "" {
+		return places, nil
+	}
+	finder, err := replica.ParseFinder(s.cfg.Peers)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the field
+	}
+	peers, err := finder.Find(ctx)
+	for _, peer := range peers {
+		if peer != s.cfg.Listen && !slices.Contains(places, peer) {
+			places = append(places, peer)
+		}
+	}
+	if len(places) == 0 {
+		return nil, cmp.Or(err, error(plimsoll.Errorf(plimsoll.CodeUnavailable, "the leader's address is not known")))
+	}
+	return places, nil
+}
+
+// follow begins to follow the leader, whose address the store may have named. Without any address
+// it does nothing.
+func (s *standbyCopy) follow(ctx context.Context, leader string) {
+	s.mu.Lock()
+	s.mu.leader = cmp.Or(leader, s.mu.leader)
+	known := s.mu.leader != "" || s.cfg.Peers != ""
+	s.mu.Unlock()
+	if !known || s.cancel != nil {
+		return
+	}
+	f, err := replica.NewFollower(replica.FollowerConfig{
+		Gateway: "standby-" + uuid.NewString(), Standby: s.cfg.Listen, Finder: s, Tokens: s.cfg.Tokens,
+		HistoryBytes: 1, // nobody watches it
+		Version:      s.cfg.Version,
+		Events: replica.FollowerEvents{Live: func(epoch, revision uint64, _ bool) {
+			s.cfg.Events.Following(epoch, revision)
+		}},
+	})
+	if err != nil {
+		return // Validate has read the same fields; without a copy everything is loaded
+	}
+	ctx, s.cancel = context.WithCancel(ctx)
+	s.follower = f
+	s.ended.Go(func() { _ = f.Run(ctx) }) // it ends with ctx, and returns nil then
+}
+
+// take ends the following, and returns the copy; nil if there is none.
+func (s *standbyCopy) take() *replica.Snapshot {
+	if s.cancel == nil {
+		return nil
+	}
+	s.cancel()
+	s.ended.Wait()
+	copied := s.follower.Latest()
+	s.follower, s.cancel = nil, nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.leader = ""
+	return copied
+}
+
+// reader reads what is stored, as store.Store.Load does.
+type reader = func(
+	ctx context.Context, record func(kind wire.Kind, key string, value []byte) error,
+	events func(revision uint64, chunk wire.EventChunk) error,
+) (revision uint64, time int64, err error)
+
+// copiedKinds are the kinds whose records a copy has as the store does. All others that are stored
+// are read from there: the status of a job is replicated more often than it is stored, outcomes are
+// not replicated, and of the rest there is one record each.
+var copiedKinds = [wire.NumKinds]bool{
+	wire.KindJobSpec: true, wire.KindTask: true, wire.KindNode: true, wire.KindPolicy: true,
+	wire.KindHistorian: true,
+}
+
+// neverStored are the kinds that are replicated only.
+var neverStored = [wire.NumKinds]bool{wire.KindNodeStatus: true, wire.KindQueueStatus: true}
+
+// afterCopy returns a reader of a store for a process that has a copy. It asks the store for what
+// changed since the copy, and for the kinds that the copy does not have. It returns false if the
+// store cannot tell: then everything has to be loaded.
+func afterCopy(ctx context.Context, st store.Store, copied *replica.Snapshot) (reader, bool) {
+	kinds, able := st.(store.KindLoader)
+	if copied == nil || !able {
+		return nil, false
+	}
+	l := &laterChanges{copied: copied, kinds: kinds}
+	if err := l.read(ctx, st); err != nil {
+		return nil, false // Load finds the same error, unless it is CodeNotFound
+	}
+	return l.load, true
+}
+
+// laterChanges are a copy and what changed in the store since.
+type laterChanges struct {
+	copied *replica.Snapshot
+	kinds  store.KindLoader
+
+	changed  [wire.NumKinds]map[string][]byte // nil values: deleted
+	chunks   []laterChunk
+	revision uint64
+	time     int64
+}
+
+type laterChunk struct {
+	revision uint64
+	chunk    wire.EventChunk
+}
+
+// read asks the store for the changes since the copy.
+func (l *laterChanges) read(ctx context.Context, st store.Store) (err error) {
+	l.revision, l.time, err = st.LoadSince(
+		ctx, l.copied.Revision(), func(kind wire.Kind, key string, value []byte) error {
+			if !copiedKinds[kind] {
+				return nil
+			}
+			if l.changed[kind] == nil {
+				l.changed[kind] = map[string][]byte{}
+			}
+			if value != nil {
+				value = append([]byte{}, value...)
+			}
+			l.changed[kind][key] = value
+			return nil
+		}, func(revision uint64, chunk wire.EventChunk) error {
+			chunk.Data = append([]byte(nil), chunk.Data...)
+			l.chunks = append(l.chunks, laterChunk{revision, chunk})
+			return nil
+		})
+	return err //nolint:wrapcheck // nobody sees it
+}
+
+// load is a reader. A chunk of the copy has the revision 0, because the copy does not know in which
+// batch it came. So the store keeps the events of the copy until all of them may go: at most twice
+// as many events as the settings say, for as long.
+func (l *laterChanges) load(
+	ctx context.Context, record func(kind wire.Kind, key string, value []byte) error,
+	events func(revision uint64, chunk wire.EventChunk) error,
+) (revision uint64, time int64, err error) {
+	for kind := wire.Kind(1); kind < wire.NumKinds; kind++ {
+		switch {
+		case neverStored[kind]:
+		case copiedKinds[kind]:
+			err = l.each(kind, record)
+		default:
+			err = l.kinds.LoadKind(ctx, kind, func(key string, value []byte) error { return record(kind, key, value) })
+		}
+		if err != nil {
+			return 0, 0, err
+		}
+	}
+	for chunk := range l.copied.Events().Chunks() {
+		if chunk.Count == 0 {
+			continue // it only holds the id of the next event
+		}
+		if err := events(0, wire.EventChunk{FirstID: chunk.FirstID, Count: chunk.Count, Data: chunk.Data}); err != nil {
+			return 0, 0, err
+		}
+	}
+	for _, c := range l.chunks {
+		if err := events(c.revision, c.chunk); err != nil {
+			return 0, 0, err
+		}
+	}
+	return l.revision, l.time, nil
+}
+
+// each calls record for the records of a kind that the copy has.
+func (l *laterChanges) each(
+	kind wire.Kind, record func(kind wire.Kind, key string, value []byte) error,
+) error {
+	changed := l.changed[kind]
+	for key, value := range l.copied.Scan(kind, "", "") {
+		if _, later := changed[key]; later {
+			continue
+		}
+		if err := record(kind, key, value); err != nil {
+			return err
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(changed)) {
+		if value := changed[key]; value != nil {
+			if err := record(kind, key, value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

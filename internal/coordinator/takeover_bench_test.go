@@ -1,0 +1,108 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/store"
+	"github.com/plimsoll-dev/plimsoll/internal/store/pebble"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// storeOfTasks returns a store on disk with jobs of 100 waiting tasks each, and the batch with all
+// records, as the stream of the leader would carry them.
+func storeOfTasks(b *testing.B, tasks int) (store.Store, *replica.Snapshot) {
+	b.Helper()
+	st, err := pebble.Open(pebble.Config{Dir: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := st.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	epoch, err := st.Lead(b.Context(), nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	tree := plimsoll.DefaultQueues()
+	batch := &wire.Batch{Epoch: epoch, Mutations: []wire.Mutation{
+		{Kind: wire.KindQueueConfig, Value: wire.AppendQueueConfig(nil, &tree)},
+	}}
+	tables := replica.NewTables()
+	flush := func() {
+		batch.Revision++
+		batch.Time = int64(batch.Revision)
+		pending, err := st.Commit(batch)
+		if err == nil {
+			err = pending.Wait()
+		}
+		if err == nil {
+			err = tables.Apply(batch)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		batch = &wire.Batch{Epoch: epoch, Revision: batch.Revision}
+	}
+	const perJob = 100
+	for j := range tasks / perJob {
+		spec := job(fmt.Sprintf("job-%06d", j), perJob)
+		status := plimsoll.JobStatus{
+			ID: spec.ID, State: plimsoll.JobAccepted, Queue: spec.Queue, Submitted: int64(j + 1),
+			UID: plimsoll.MakeUID(int64(j+1), 0),
+		}
+		batch.Mutations = append(batch.Mutations,
+			wire.Mutation{Kind: wire.KindJobSpec, Key: spec.ID, Value: wire.AppendJobSpec(nil, spec)},
+			wire.Mutation{Kind: wire.KindJobStatus, Key: spec.ID, Value: wire.AppendJobStatus(nil, &status)},
+		)
+		for i := range int32(perJob) {
+			task := plimsoll.Task{
+				Job: spec.ID, Group: "work", Index: i, State: plimsoll.TaskPending, Attempt: 1, Created: int64(j + 1),
+			}
+			batch.Mutations = append(batch.Mutations, wire.Mutation{
+				Kind: wire.KindTask, Key: wire.TaskKey(spec.ID, "work", i), Value: wire.AppendTask(nil, &task),
+			})
+		}
+		if len(batch.Mutations) > 40_000 {
+			flush()
+		}
+	}
+	flush()
+	return st, tables.Snapshot()
+}
+
+// BenchmarkTakeover measures the time from leadership to the first turn: with a complete copy of
+// the leader's records, and with none.
+//
+//	go test ./internal/coordinator -run '^$' -bench Takeover -benchtime 3x
+func BenchmarkTakeover(b *testing.B) {
+	for _, tasks := range []int{100_000, 1_000_000} {
+		st, copied := storeOfTasks(b, tasks)
+		c, err := New(Config{Listen: "127.0.0.1:0"}, only(st))
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, warm := range []bool{true, false} {
+			b.Run(fmt.Sprintf("tasks=%d/copy=%t", tasks, warm), func(b *testing.B) {
+				for b.Loop() {
+					read := reader(st.Load)
+					if warm {
+						var ok bool
+						if read, ok = afterCopy(context.Background(), st, copied); !ok {
+							b.Fatal("the copy cannot be used")
+						}
+					}
+					if _, err := c.enter(context.Background(), st, read, 2); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(copied.Bytes())/(1<<20), "copied-MiB")
+			})
+		}
+	}
+}
