@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -83,18 +84,23 @@ func (cmd *clusterUpCmd) Run(ctx context.Context, a *app) error {
 	l.agents()
 	l.historian()
 	all := len(l.processes)
-	started := 0
+	var mu sync.Mutex // guards seen, and keeps the notes in order
+	seen := map[string]bool{}
 	g := procs.New(procs.Config{Logs: filepath.Join(l.dir, "logs"), Events: procs.Events{
 		Started: func(name string, pid int) {
-			if started < all { // the processes are started one after the other
-				started++
-				a.notes.printf("%2d of %d: %s, process %d%s\n", started, all, name, pid, l.at(name))
-			} else {
+			mu.Lock()
+			defer mu.Unlock()
+			if seen[name] {
 				a.notes.printf("%s runs again, process %d\n", name, pid)
+				return
 			}
+			seen[name] = true
+			a.notes.printf("%2d of %d: %s, process %d%s\n", len(seen), all, name, pid, l.at(name))
 		},
 		Ended: func(name, how string, pause time.Duration) {
-			a.notes.printf("%s ended (%s); it is started again in %v\n", name, how, pause)
+			mu.Lock()
+			defer mu.Unlock()
+			a.notes.printf("%s ended (%s); it is started again in %v\n", name, oneLine(how), pause)
 		},
 	}})
 	return g.Run(ctx, l.processes, func() { l.ready(a) })

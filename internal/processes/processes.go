@@ -21,6 +21,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -43,7 +44,8 @@ type Process struct {
 // Events are called from several goroutines; nil ones are not called.
 type Events struct {
 	Started func(name string, pid int)
-	// Ended is called when a process has ended by itself, and is started again after a pause.
+	// Ended is called when a process has ended by itself, and is started again after a pause. how
+	// has the last line of its output.
 	Ended func(name string, how string, pause time.Duration)
 }
 
@@ -167,6 +169,9 @@ func (k *kept) keep(ctx context.Context, cmd *exec.Cmd) {
 		if err != nil {
 			how = err.Error()
 		}
+		if line := k.log.lastLine(); line != "" {
+			how += ": " + line
+		}
 		k.group.cfg.Events.Ended(k.process.Name, how, pause)
 		select {
 		case <-ctx.Done():
@@ -194,7 +199,10 @@ type output struct {
 	mu   sync.Mutex // guards the fields below
 	file *os.File
 	size int64
+	last []byte // the end of the last piece that was written, at most lastBytes
 }
+
+const lastBytes = 300
 
 func newOutput(path string) (*output, error) {
 	o := &output{path: path}
@@ -225,7 +233,16 @@ func (o *output) Write(p []byte) (int, error) {
 	}
 	n, err := o.file.Write(p)
 	o.size += int64(n)
+	o.last = append(o.last[:0], p[max(0, len(p)-lastBytes):]...)
 	return n, err
+}
+
+// lastLine returns the last line that was written, or its end.
+func (o *output) lastLine() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	text := strings.TrimSpace(string(o.last))
+	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
 func (o *output) close() error {

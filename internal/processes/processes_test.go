@@ -93,7 +93,7 @@ func TestProcessesAreKeptRunningAndEndInTheOppositeOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := strings.Join(j.until(5), "; ")
-	if want := "started a; started b; started c; b: signal: killed; started b"; got != want {
+	if want := "started a; started b; started c; b: signal: killed: up; started b"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	for { // the shell of b must have set its trap
