@@ -22,7 +22,7 @@ func FuzzPlainQuestions(f *testing.F) {
 		"", "job=a&since=5", "by=owner&by=label:team&since=2026-11-23T10:00:00Z", "by=day&time_zone=Europe/Berlin",
 		"labels=team=docs&limit=-1", "cursor=1.zz", "cursor=zzzzzzzzzzzzzzzzzzz.0", "at=1&part=tasks&after=a",
 		"since=9223372036854775807", "until=-9223372036854775808", "since=0001-01-01T00:00:00Z", "a=b;c", "%zz",
-		"limit=99999999999999999999", "life=3&task=a.b.0", "task=..", "queue=root..x", "limit=1&limit=2",
+		"limit=99999999999999999999", "life=3&task=a.b.0", "task=..", "queue=root..x", "limit=1&limit=2", "after=0",
 	} {
 		for i := range paths {
 			f.Add(byte(i), seed)
@@ -47,7 +47,10 @@ func FuzzPlainQuestions(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	statuses := []int{http.StatusOK, http.StatusBadRequest, http.StatusNotFound, http.StatusTooManyRequests}
+	statuses := []int{
+		http.StatusOK, http.StatusBadRequest, http.StatusNotFound, http.StatusTooManyRequests,
+		http.StatusConflict, // a page behind one that is not known any more
+	}
 	f.Fuzz(func(t *testing.T, path byte, query string) {
 		name := historian.PlainRoot + paths[int(path)%len(paths)]
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, name, nil)
