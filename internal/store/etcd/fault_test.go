@@ -398,3 +398,42 @@ func TestAFullEtcdIsTold(t *testing.T) {
 		t.Errorf("got %v, which does not say that etcd is full", err)
 	}
 }
+
+// Confirm looks at the clock itself: a process that was paused has not yet noticed that its lease
+// has run out.
+func TestConfirmLooksAtTheClock(t *testing.T) {
+	cluster := etcdtest.Start(t, 1)
+	s := openStore(t, config(cluster))
+	leadStore(t, s)
+	l := s.term().place.lease
+	l.end() // nothing renews it
+	l.group.Wait()
+	l.until.Store(int64(boottime()))
+	codeIs(t, "confirm", s.Confirm(context.Background()), plimsoll.CodeStale)
+	closed(t, "the end of the leadership", s.Deposed())
+}
+
+// The time of a lease counts from the sending of a keep-alive and not from its answer.
+func TestAKeepAliveCountsFromItsSending(t *testing.T) {
+	cluster := etcdtest.Start(t, 1)
+	cfg, link := linked(t, cluster)
+	cfg.TTL = 10 * time.Second
+	s := openStore(t, cfg)
+	leadStore(t, s)
+	const delay = time.Second
+	link.Delay(delay) // each way
+	l := s.term().place.lease
+	first := l.until.Load()
+	for renewals := 0; renewals < 2; {
+		until := l.until.Load()
+		if until == first {
+			pause(t.Context(), time.Millisecond)
+			continue
+		}
+		if left := time.Duration(until) - boottime(); left > cfg.TTL-cfg.TTL/driftShare-2*delay+delay/2 {
+			t.Fatalf("%v are left although the answer took %v", left, 2*delay)
+		}
+		renewals++
+		first = until
+	}
+}

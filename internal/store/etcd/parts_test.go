@@ -25,8 +25,8 @@ func count(t testing.TB, s *Store, prefix string) int64 {
 	return got.Count
 }
 
-// Values larger than a request come back whole, also many at a time and beside small ones. When they
-// are replaced, deleted or trimmed, nothing of them is left.
+// Values larger than a request come back whole, also many at a time and beside small ones. When
+// they are replaced, deleted or trimmed, nothing of them is left.
 func TestLargeValuesAreKeptInParts(t *testing.T) {
 	cluster := etcdtest.Start(t, 1)
 	cfg := config(cluster)
@@ -182,7 +182,8 @@ func TestListsOfChangesAreBounded(t *testing.T) {
 	}
 	none := func(uint64, wire.EventChunk) error { return nil }
 	since := func(since uint64) (n int, err error) {
-		_, _, err = s.LoadSince(context.Background(), since, func(wire.Kind, string, []byte) error { n++; return nil }, none)
+		count := func(wire.Kind, string, []byte) error { n++; return nil }
+		_, _, err = s.LoadSince(context.Background(), since, count, none)
 		return n, err
 	}
 	if n, err := since(revision - uint64(len(got.Kvs))); n != perList || err != nil {

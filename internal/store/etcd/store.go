@@ -105,6 +105,9 @@ func (s *Store) Lead(ctx context.Context, waiting func(leader string)) (uint64, 
 			s.cfg.Logger.Warn("this process has lost its place in the line of those that wait to lead; it stands again")
 			continue
 		}
+		if err != nil && s.closing.Err() != nil {
+			return 0, s.errClosed()
+		}
 		if err != nil {
 			return 0, err
 		}
