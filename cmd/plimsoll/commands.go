@@ -31,6 +31,7 @@ type commands struct {
 	QOS     qosCmd     `cmd:"" name:"qos" help:"Show how the QoS agents keep nodes at their waterlines."`
 	Store   storeCmd   `cmd:"" help:"Back the active state up, restore it, and move it to another store."`
 	Config  configCmd  `cmd:"" help:"Check files, and read and replace the configuration of the queues."`
+	Leader  leaderCmd  `cmd:"" help:"Show which coordinator leads, and move leadership."`
 	Bench   benchCmd   `cmd:"" help:"Measure parts of Plimsoll on this machine, in processes of their own."`
 	Token   tokenCmd   `cmd:"" help:"Print the path of the file with the server's token."`
 	Version versionCmd `cmd:"" help:"Print the version."`

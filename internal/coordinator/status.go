@@ -84,6 +84,9 @@ func (s *status) deposed() {
 	s.mu.depositions++
 }
 
+// steppedDown sets the role of a leader that was asked to step down.
+func (s *status) steppedDown() { s.set(roleStandby, "has stepped down, and lets another process lead") }
+
 // waits sets the role of a standby that waits for a leader, whose address may not be known. It
 // reports whether that is news.
 func (s *status) waits(leader string) bool {

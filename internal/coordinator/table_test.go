@@ -32,6 +32,7 @@ func good() []*pb.Command {
 		},
 		pollRequests("shim", "", "s1", 0),
 		acknowledgeRequests("shim", "", "its store", 0),
+		getLeader(),
 		{Kind: &pb.Command_ReportHistorian{ReportHistorian: &pb.ReportHistorianRequest{Name: "h", Next: 3}}},
 		{Kind: &pb.Command_RemoveHistorian{RemoveHistorian: &pb.RemoveHistorianRequest{Name: "h"}}},
 		register("n", 1),
@@ -86,7 +87,7 @@ func read(t *commandTable, cmd *pb.Command) (c *command, what any, err error) {
 	switch {
 	case c.inquire != nil:
 		what, err = c.inquire(cmd)
-	case c.ofRequests != nil: // it is given the message as it is
+	case c.ofTerm != nil: // it is given the message as it is
 		m := cmd.ProtoReflect()
 		what = m.Get(m.WhichOneof(t.kind)).Message().Interface()
 	default:
