@@ -15,6 +15,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	procs "github.com/plimsoll-dev/plimsoll/internal/processes"
+	"github.com/plimsoll-dev/plimsoll/internal/store/etcd"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
@@ -73,10 +74,8 @@ func (cmd *clusterUpCmd) Run(ctx context.Context, a *app) error {
 	if err := l.find(); err != nil {
 		return err
 	}
-	for _, dir := range []string{"", "etcd", "logs"} {
-		if err := os.MkdirAll(filepath.Join(l.dir, dir), 0o700); err != nil {
-			return fmt.Errorf("make the directory of the cluster: %w", err)
-		}
+	if err := l.makeDirs(); err != nil {
+		return err
 	}
 	l.etcdMembers()
 	l.coordinators()
@@ -106,6 +105,16 @@ func (cmd *clusterUpCmd) Run(ctx context.Context, a *app) error {
 	return g.Run(ctx, l.processes, func() { l.ready(a) })
 }
 
+// makeDirs makes the directories. Tasks of other users pass through the first one to theirs.
+func (l *localCluster) makeDirs() error {
+	for dir, mode := range map[string]os.FileMode{"": 0o711, "etcd": 0o700, "logs": 0o700} {
+		if err := os.MkdirAll(filepath.Join(l.dir, dir), mode); err != nil {
+			return fmt.Errorf("make the directory of the cluster: %w", err)
+		}
+	}
+	return nil
+}
+
 func (l *localCluster) ready(a *app) {
 	server := l.addresses["gateway-1"]
 	a.notes.printf(`plimsoll is ready at http://%s, with its data in %s and the output of each process in %s
@@ -125,7 +134,7 @@ func (l *localCluster) at(name string) string {
 }
 
 // maxSocketName bounds the longest name of a socket in the directory, in bytes.
-const maxSocketName = len("/coordinator-9.sock")
+const maxSocketName = len("/etcd/client-9.sock")
 
 // find finds the directory and the programs.
 func (l *localCluster) find() (err error) {
@@ -155,15 +164,15 @@ func (l *localCluster) add(name string, ready func(context.Context) error, args 
 }
 
 func (l *localCluster) etcdSocket(i int) string {
-	return "unix://" + filepath.Join(l.dir, fmt.Sprintf("etcd-%d.sock", i))
+	return "unix://" + filepath.Join(l.dir, "etcd", fmt.Sprintf("client-%d.sock", i))
 }
 
 func (l *localCluster) coordinator(i int) string {
 	return "unix:" + filepath.Join(l.dir, fmt.Sprintf("coordinator-%d.sock", i))
 }
 
-// etcdMembers adds the members of etcd. They call each other on sockets in the directory in which
-// they run, which no other user may enter.
+// etcdMembers adds the members of etcd. Their sockets are in the directory in which they run, which
+// no other user may enter.
 func (l *localCluster) etcdMembers() {
 	var peers []string
 	for i := 1; i <= l.cmd.Nodes; i++ {
@@ -181,17 +190,40 @@ func (l *localCluster) etcdMembers() {
 			},
 		})
 	}
+	l.processes[len(l.processes)-1].Ready = l.etcdReady
+}
+
+// etcdReady waits until a majority of the members answers.
+func (l *localCluster) etcdReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	for {
+		_, err := etcdFinder{etcd.Config{Endpoints: l.etcdSockets()}}.Find(ctx)
+		if err == nil || errors.Is(err, errNobodyLeads) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("etcd is not ready after %v: %w", readyTimeout, err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// etcdSockets returns the addresses of all members for clients.
+func (l *localCluster) etcdSockets() []string {
+	var all []string
+	for i := 1; i <= l.cmd.Nodes; i++ {
+		all = append(all, l.etcdSocket(i))
+	}
+	return all
 }
 
 func (l *localCluster) coordinators() {
-	var etcd, all []string
-	for i := 1; i <= l.cmd.Nodes; i++ {
-		etcd, all = append(etcd, l.etcdSocket(i)), append(all, l.coordinator(i))
-	}
 	for i := 1; i <= l.cmd.Nodes; i++ {
 		name := fmt.Sprintf("coordinator-%d", i)
 		l.add(name, nil, "coordinator", "--data", filepath.Join(l.dir, name), "--listen", l.coordinator(i),
-			"--etcd", strings.Join(etcd, ","), "--peers", strings.Join(all, ","),
+			"--etcd", strings.Join(l.etcdSockets(), ","), "--peers", l.leaders(),
 			"--archive", filepath.Join(l.dir, "archive", "jobs.db"))
 	}
 }

@@ -86,6 +86,8 @@ func (f *leadershipFlags) storeConfig(listen string, log *slog.Logger) (etcd.Con
 	return c, f.named(c.Validate())
 }
 
+var errNobodyLeads = plimsoll.Errorf(plimsoll.CodeUnavailable, "etcd knows no coordinator that leads")
+
 // etcdFinder finds the leader through etcd.
 type etcdFinder struct{ config etcd.Config }
 
@@ -101,7 +103,7 @@ func (f etcdFinder) Find(ctx context.Context) (found []string, err error) {
 		return nil, err
 	}
 	if leader.Term == 0 {
-		return nil, plimsoll.Errorf(plimsoll.CodeUnavailable, "etcd knows no coordinator that leads")
+		return nil, errNobodyLeads
 	}
 	return []string{leader.Address}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"math"
 	"net/http"
 	"net/url"
@@ -102,7 +103,8 @@ func readParameters(q url.Values, m protoreflect.Message) error {
 			for i := range fields.Len() {
 				known = append(known, string(fields.Get(i).Name()))
 			}
-			return plimsoll.Invalid(name, "is no parameter here; %s", plimsoll.Suggest(name, known))
+			short := fmt.Sprintf("%.80s", name)
+			return plimsoll.Invalid(short, "is no parameter here; %s", plimsoll.Suggest(name, known))
 		}
 		values := q[name]
 		if !field.IsList() && len(values) > 1 {
