@@ -16,7 +16,7 @@ import (
 
 // etcdFlags name a cluster of etcd. They belong to the commands that use the store on it.
 type etcdFlags struct {
-	Etcd             []string `help:"Client addresses of etcd, such as https://10.0.0.1:2379: the active state is kept there, and coordinators on several machines stand by for each other." env:"PLIMSOLL_ETCD" placeholder:"URL"`
+	Etcd             []string `help:"Client addresses of etcd, such as https://10.0.0.1:2379, separated by commas. A coordinator keeps the active state there, so that others can stand by for it; a gateway finds the one that leads." env:"PLIMSOLL_ETCD" placeholder:"URL"`
 	EtcdPrefix       string   `help:"Prefix of all keys in etcd; another one for each cluster of Plimsoll." default:"/plimsoll/" env:"PLIMSOLL_ETCD_PREFIX"`
 	EtcdCAFile       string   `help:"File with the certificates that etcd's are checked with; default: those of the system." env:"PLIMSOLL_ETCD_CA_FILE" placeholder:"FILE"`
 	EtcdCertFile     string   `help:"File with the certificate for etcd." env:"PLIMSOLL_ETCD_CERT_FILE" placeholder:"FILE"`

@@ -370,6 +370,7 @@ type gatewayCmd struct {
 	Listen   string `help:"Address to serve." default:"127.0.0.1:9080" env:"PLIMSOLL_LISTEN"`
 	Leader   string `help:"Address of the coordinator, or of another gateway's --listen-replication. Separate several by commas, or write dns:NAME:PORT for all addresses of a name: the one that leads is found." default:"127.0.0.1:9081" env:"PLIMSOLL_LEADER"`
 	Insecure bool   `help:"Allow an address that other machines can reach, although nothing is encrypted."`
+	etcdFlags
 
 	gatewayTokenFlags
 	GatewayTokenFile string `help:"File with the token of gateways, from the coordinator; default: found if it is on this machine." env:"PLIMSOLL_GATEWAY_TOKEN_FILE" placeholder:"FILE"`
@@ -389,6 +390,7 @@ func (gatewayCmd) Help() string {
 		"plimsoll gateway --leader 10.0.0.1:9081 --gateway-token-file gateway.token --log-token-file log.token",
 		"plimsoll gateway --listen 127.0.0.1:9080 --listen-agents 127.0.0.1:9082",
 		"plimsoll gateway --listen-replication 127.0.0.1:9083",
+		"plimsoll gateway --leader 10.0.0.1:9081,10.0.0.2:9081,10.0.0.3:9081",
 		"plimsoll gateway --leader 127.0.0.1:9083 --listen 127.0.0.1:9084 --data plimsoll-data/gateway-2",
 		"plimsoll gateway --leader 10.0.0.1:9081 --listen 10.0.0.2:9080 --insecure --agent-addresses 10.0.0.0/8")
 }
@@ -413,6 +415,13 @@ func (cmd *gatewayCmd) Run(ctx context.Context, a *app) error {
 	following := replica.FollowerConfig{
 		Gateway: cmd.ID, Leader: cmd.Leader, Tokens: token.Finder{Kind: token.Gateway, File: cmd.GatewayTokenFile},
 		Version: buildVersion().Version, Events: dev.FollowerEvents(log),
+	}
+	if cmd.used() {
+		c, err := cmd.etcdFlags.config(log)
+		if err != nil {
+			return err
+		}
+		following.Finder = etcdFinder{c}
 	}
 	cfg := gateway.Config{
 		ID: cmd.ID, Listen: cmd.Listen, Hosts: cmd.Host, Insecure: cmd.Insecure, Events: dev.GatewayEvents(log),

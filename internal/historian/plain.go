@@ -125,6 +125,9 @@ func readParameters(q url.Values, m protoreflect.Message) error {
 	return nil
 }
 
+// maxText bounds a name or path in a query, in bytes. Errors may show it.
+const maxText = 800
+
 // parameter reads one value. A number of 64 bits is a time, or a number.
 func parameter(field protoreflect.FieldDescriptor, text string) (protoreflect.Value, error) {
 	name := string(field.Name())
@@ -150,6 +153,11 @@ func parameter(field protoreflect.FieldDescriptor, text string) (protoreflect.Va
 	case protoreflect.EnumKind:
 		return partNumber(name, text)
 	default:
+		if len(text) > maxText && name != "cursor" {
+			return protoreflect.Value{}, plimsoll.Invalid(
+				name, "has %d bytes, and at most %d are possible", len(text), maxText,
+			)
+		}
 		return protoreflect.ValueOfString(text), nil
 	}
 }

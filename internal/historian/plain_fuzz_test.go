@@ -24,7 +24,7 @@ func FuzzPlainQuestions(f *testing.F) {
 		"labels=team=docs&limit=-1", "cursor=1.zz", "cursor=zzzzzzzzzzzzzzzzzzz.0", "at=1&part=tasks&after=a",
 		"since=9223372036854775807", "until=-9223372036854775808", "since=0001-01-01T00:00:00Z", "a=b;c", "%zz",
 		"limit=99999999999999999999", "life=3&task=a.b.0", "task=..", "queue=root..x", "limit=1&limit=2", "after=0",
-		strings.Repeat("h", 2000),
+		strings.Repeat("h", 2000), "queue=" + strings.Repeat("r", 2000), "cursor=" + strings.Repeat("c", 2000),
 	} {
 		for i := range paths {
 			f.Add(byte(i), seed)
