@@ -92,6 +92,7 @@ type Client struct {
 	watches  plimsollv1connect.WatchServiceClient
 	requests plimsollv1connect.RequestEventServiceClient
 	history  plimsollv1connect.HistoryServiceClient
+	leaders  plimsollv1connect.LeaderServiceClient
 }
 
 // New makes a client. It connects with the first call.
@@ -123,6 +124,7 @@ func New(config Config) (*Client, error) {
 		watches:  plimsollv1connect.NewWatchServiceClient(httpClient, base, options...),
 		requests: plimsollv1connect.NewRequestEventServiceClient(httpClient, base, options...),
 		history:  plimsollv1connect.NewHistoryServiceClient(httpClient, base, options...),
+		leaders:  plimsollv1connect.NewLeaderServiceClient(httpClient, base, options...),
 	}, nil
 }
 

@@ -30,6 +30,7 @@ type commands struct {
 	Policy  policyCmd  `cmd:"" help:"Read and change the policies that keep nodes below their waterlines."`
 	QOS     qosCmd     `cmd:"" name:"qos" help:"Show how the QoS agents keep nodes at their waterlines."`
 	Config  configCmd  `cmd:"" help:"Check files, and read and replace the configuration of the queues."`
+	Leader  leaderCmd  `cmd:"" help:"Show which coordinator leads, and move leadership."`
 	Bench   benchCmd   `cmd:"" help:"Measure parts of Plimsoll on this machine, in processes of their own."`
 	Token   tokenCmd   `cmd:"" help:"Print the path of the file with the server's token."`
 	Version versionCmd `cmd:"" help:"Print the version."`

@@ -268,6 +268,8 @@ type coordinatorCmd struct {
 	Insecure bool   `help:"Allow an address that other machines can reach, although nothing is encrypted."`
 	Queues   string `help:"Queue file; replaces the tree of queues." placeholder:"FILE"`
 
+	Peers string `help:"Addresses of the other coordinators, separated by commas, or dns:NAME:PORT for all addresses of a name. While this one stands by, it follows the one that leads, and takes over sooner." env:"PLIMSOLL_PEERS" placeholder:"ADDRESS"`
+
 	Placement string `help:"Placement file: the stages that choose a node, and their settings." placeholder:"FILE"`
 
 	noTokenFlag
@@ -296,6 +298,7 @@ func (cmd *coordinatorCmd) Run(ctx context.Context, a *app) error {
 	log := cmd.logger()
 	cfg := coordinator.Config{
 		Listen: cmd.Listen, Hosts: cmd.Host, Version: buildVersion().Version, Events: dev.CoordinatorEvents(log),
+		Peers: cmd.Peers, Tokens: token.Finder{Kind: token.Gateway, File: cmd.GatewayTokenFile},
 	}
 	cfg.Access = cmd.access(a, log, cmd.Listen, token.Gateway, cmd.GatewayTokenFile, cmd.Data)
 	cfg.State.Chain, cfg.State.EvictedFor = chosen.Chain, int64(chosen.EvictedFor)
@@ -342,7 +345,7 @@ type gatewayCmd struct {
 	ID       string `help:"Name of this gateway, unique among all; default: host name and process id." env:"PLIMSOLL_GATEWAY" placeholder:"ID"`
 	Data     string `help:"Directory of the tokens." default:"plimsoll-data/gateway" env:"PLIMSOLL_DATA"`
 	Listen   string `help:"Address to serve." default:"127.0.0.1:9080" env:"PLIMSOLL_LISTEN"`
-	Leader   string `help:"Address of the coordinator, or of another gateway's --listen-replication." default:"127.0.0.1:9081" env:"PLIMSOLL_LEADER"`
+	Leader   string `help:"Address of the coordinator, or of another gateway's --listen-replication. Separate several by commas, or write dns:NAME:PORT for all addresses of a name: the one that leads is found." default:"127.0.0.1:9081" env:"PLIMSOLL_LEADER"`
 	Insecure bool   `help:"Allow an address that other machines can reach, although nothing is encrypted."`
 
 	gatewayTokenFlags

@@ -32,6 +32,7 @@ func Services() []string {
 		plimsollv1connect.JobServiceName, plimsollv1connect.NodeServiceName, plimsollv1connect.QueueServiceName,
 		plimsollv1connect.PolicyServiceName, plimsollv1connect.EventServiceName, plimsollv1connect.WatchServiceName,
 		plimsollv1connect.RequestEventServiceName, plimsollv1connect.HistoryServiceName,
+		plimsollv1connect.LeaderServiceName,
 	}
 }
 

@@ -11,15 +11,16 @@ import (
 
 // command is a kind of command of gateways, with its decoder and the encoder of its answer. A
 // question has inquire instead: it does not go to the engine, and writes its answer itself. Nor do
-// commands on the events for resource managers, which have ofRequests.
+// commands on the events for resource managers and on leadership, which have ofTerm.
 type command struct {
 	name    string // name of the field in the message Command, and of the label in metrics
 	decode  func(gateway string, cmd *pb.Command) (engine.Operation, error)
 	encode  func(reply *pb.Reply, answer any)
 	inquire func(cmd *pb.Command) (inquiry, error) // decoder of a question; nil for others
 
-	// ofRequests carries out a command on the events for resource managers; nil for others.
-	ofRequests func(s *requestStore, cmd *pb.Command, answer requestAnswer)
+	// ofTerm carries out a command on the events for resource managers, or on leadership; nil for
+	// others.
+	ofTerm func(t *term, cmd *pb.Command, answer requestAnswer)
 
 	ofAgents bool // the command comes from an agent, or from a gateway about one
 }
@@ -54,6 +55,8 @@ func newCommands() []command {
 		requestsRow(
 			"acknowledge_request_events", (*pb.Command).GetAcknowledgeRequestEvents, (*requestStore).acknowledge,
 		),
+		{name: "get_leader", ofTerm: (*term).getLeader},
+		{name: "step_down", ofTerm: (*term).stepDown},
 	}
 }
 
@@ -95,8 +98,8 @@ func inquiryRow[M any, Q inquiry](name string, message func(*pb.Command) M, read
 func requestsRow[M any](
 	name string, message func(*pb.Command) M, do func(s *requestStore, m M, answer requestAnswer),
 ) command {
-	return command{name: name, ofRequests: func(s *requestStore, cmd *pb.Command, answer requestAnswer) {
-		do(s, message(cmd), answer)
+	return command{name: name, ofTerm: func(t *term, cmd *pb.Command, answer requestAnswer) {
+		do(t.requests, message(cmd), answer)
 	}}
 }
 

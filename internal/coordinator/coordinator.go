@@ -124,6 +124,8 @@ type Events struct {
 	// Deposed is called when a term has ended because another process leads, or because this one
 	// could no longer prove that it leads. The process stands by.
 	Deposed func(epoch uint64, err error)
+	// SteppedDown is called when a term has ended because it was asked to. The process stands by.
+	SteppedDown func(epoch uint64)
 	// Failed is called when a term has ended, or could not begin, because of err. The next term
 	// begins after the pause.
 	Failed func(err error, pause time.Duration)
@@ -187,6 +189,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Events.Deposed == nil {
 		c.Events.Deposed = func(uint64, error) {}
+	}
+	if c.Events.SteppedDown == nil {
+		c.Events.SteppedDown = func(uint64) {}
 	}
 	if c.Events.Failed == nil {
 		c.Events.Failed = func(error, time.Duration) {}

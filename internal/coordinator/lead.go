@@ -19,14 +19,15 @@ import (
 
 // pauses are the pauses between terms.
 type pauses struct {
-	standby time.Duration    // pause between two attempts of a standby to open the store
-	deposed time.Duration    // longest pause of a leader that was deposed; it is random
-	failure plimsoll.Backoff // pauses after terms that failed; half of each is random
-	stable  time.Duration    // a term that led for so long starts the pauses anew
+	standby  time.Duration    // pause between two attempts of a standby to open the store
+	deposed  time.Duration    // longest pause of a leader that was deposed; it is random
+	handover time.Duration    // pause of a leader that was asked to step down, so that another one leads
+	failure  plimsoll.Backoff // pauses after terms that failed; half of each is random
+	stable   time.Duration    // a term that led for so long starts the pauses anew
 }
 
 var defaultPauses = pauses{
-	standby: 500 * time.Millisecond, deposed: 100 * time.Millisecond,
+	standby: 500 * time.Millisecond, deposed: 100 * time.Millisecond, handover: 3 * time.Second,
 	failure: plimsoll.Backoff{First: 2 * time.Second, Longest: 30 * time.Second},
 	stable:  time.Minute,
 }
@@ -38,7 +39,7 @@ func (c *Coordinator) leadLoop(ctx context.Context) error {
 		led, err := c.lead(ctx)
 		switch {
 		case ctx.Err() != nil:
-			if errors.Is(err, ctx.Err()) || errors.Is(err, errDeposed) {
+			if errors.Is(err, ctx.Err()) || errors.Is(err, errDeposed) || errors.Is(err, errSteppedDown) {
 				return nil // ctx ended before the term led, or another process leads already
 			}
 			return err
@@ -47,6 +48,13 @@ func (c *Coordinator) leadLoop(ctx context.Context) error {
 			c.status.deposed()
 			c.cfg.Events.Deposed(c.status.get().epoch, err)
 			sleep(ctx, time.Duration(rand.Int64N(int64(c.pauses.deposed))))
+			continue
+		case errors.Is(err, errSteppedDown):
+			failures = 0
+			c.status.steppedDown()
+			c.cfg.Events.SteppedDown(c.status.get().epoch)
+			c.copied.follow(ctx, "")
+			sleep(ctx, c.pauses.handover)
 			continue
 		case led == 0 && plimsoll.CodeOf(err) == plimsoll.CodeAlreadyRunning:
 			if c.status.standby(err) {
@@ -181,6 +189,7 @@ func (c *Coordinator) enter(ctx context.Context, st store.Store, read reader, ep
 	t := &term{
 		epoch: epoch, now: newTermClock(c.cfg.Now, sinceNow(), l.time).now,
 		store: st, metrics: c.metrics, commands: c.commands, proofs: newProofs(st.Confirm),
+		address: c.cfg.Listen, began: c.cfg.Now(), leaving: make(chan struct{}, 1),
 		inbox:    newInbox(c.cfg.MaxInbox, c.cfg.MaxInboxBytes),
 		revision: l.revision, events: l.events, nextEvent: l.nextEvent, ids: l.ids, newIDs: l.newIDs,
 		eventSettings: l.state.EventSettings(), historians: l.historians,

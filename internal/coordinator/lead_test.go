@@ -60,6 +60,7 @@ func run(t *testing.T, cfg Config, open Open) *process {
 	if p.Coordinator, err = New(cfg, open); err != nil {
 		t.Fatal(err)
 	}
+	p.pauses.handover = 50 * time.Millisecond
 	p.pauses.failure, p.pauses.standby = plimsoll.Backoff{
 		First: time.Millisecond, Longest: time.Millisecond,
 	}, time.Millisecond
@@ -101,8 +102,19 @@ func (p *process) health() (report healthReport, code int) {
 // goes to lost, as far as it has room.
 func (p *process) follow(lost chan error) (f *replica.Follower, stop func()) {
 	p.t.Helper()
+	return followAt(p.t, p.cfg.Listen, lost)
+}
+
+// follow follows whichever of some addresses leads.
+func follow(t *testing.T, leader string) (f *replica.Follower, stop func()) {
+	t.Helper()
+	return followAt(t, leader, nil)
+}
+
+func followAt(t *testing.T, leader string, lost chan error) (f *replica.Follower, stop func()) {
+	t.Helper()
 	f, err := replica.NewFollower(replica.FollowerConfig{
-		Gateway: "gw", Leader: p.cfg.Listen, MinBackoff: time.Millisecond, MaxBackoff: 2 * time.Millisecond,
+		Gateway: "gw", Leader: leader, MinBackoff: time.Millisecond, MaxBackoff: 2 * time.Millisecond,
 		Events: replica.FollowerEvents{Disconnected: func(err error, _ time.Duration) {
 			select {
 			case lost <- err:
@@ -111,13 +123,13 @@ func (p *process) follow(lost chan error) (f *replica.Follower, stop func()) {
 		}},
 	})
 	if err != nil {
-		p.t.Fatal(err)
+		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
 	group.Go(func() {
 		if err := f.Run(ctx); err != nil {
-			p.t.Error(err)
+			t.Error(err)
 		}
 	})
 	return f, func() {

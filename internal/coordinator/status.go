@@ -84,6 +84,9 @@ func (s *status) deposed() {
 	s.mu.depositions++
 }
 
+// steppedDown sets the role of a leader that was asked to step down.
+func (s *status) steppedDown() { s.set(roleStandby, "has stepped down, and lets another process lead") }
+
 // waits sets the role of a standby that waits for a leader, whose address may not be known. It
 // reports whether that is news.
 func (s *status) waits(leader string) bool {
@@ -191,8 +194,8 @@ func (c *Coordinator) routes() http.Handler {
 	return mux
 }
 
-// ready answers 200 if this process leads. It does not ask the store. A standby names the leader, as
-// far as it knows, so that a gateway finds it.
+// ready answers 200 if this process leads. It does not ask the store. A standby names the leader,
+// as far as it knows, so that a gateway finds it.
 func (c *Coordinator) ready(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	if now := c.status.get(); now.role != roleLeader {

@@ -37,6 +37,9 @@ type term struct {
 	engine      *engine.Engine // only makeTurns uses it once run has begun
 	revision    uint64         // revision of the last loaded batch
 	totals      lastTotals
+	address     string        // of this process, for gateways
+	began       int64         // Unix nanoseconds
+	leaving     chan struct{} // capacity 1: the term was asked to hand leadership over
 
 	// The stored events. Only beginCommits uses these fields once run has begun.
 	events        eventLog
@@ -115,7 +118,18 @@ func (t *term) run(ctx context.Context) error {
 			return nil
 		})
 	}
-	return t.ended(g.Wait())
+	handedOver := false
+	g.Go(func() error {
+		if handedOver = t.handOver(ctx); handedOver {
+			lose()
+		}
+		return nil
+	})
+	err := t.ended(g.Wait())
+	if err == nil && handedOver {
+		return errSteppedDown
+	}
+	return err
 }
 
 // errDeposed says that a term ended because another process leads, or because this one could no
@@ -150,13 +164,13 @@ func (t *term) exec(ctx context.Context, gateway string, cmd *pb.Command, respon
 		err = t.refusal
 	case c.inquire != nil:
 		err = t.inquire(ctx, c, cmd, respond)
-	case c.ofRequests != nil && t.proofs.full():
+	case c.ofTerm != nil && t.proofs.full():
 		err = plimsoll.Errorf(
 			plimsoll.CodeExhausted, "%d answers wait until the leader has proved that it leads; try again", maxProofs,
 		)
-	case c.ofRequests != nil:
+	case c.ofTerm != nil:
 		respond := t.proven(respond)
-		c.ofRequests(t.requests, cmd, func(reply *pb.Reply, err error) {
+		c.ofTerm(t, cmd, func(reply *pb.Reply, err error) {
 			t.metrics.answered(c.name, err)
 			if err != nil {
 				reply = refusal(err)

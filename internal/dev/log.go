@@ -33,6 +33,9 @@ func CoordinatorEvents(log *slog.Logger) coordinator.Events {
 		Leading: func(epoch, revision uint64, listen string) {
 			log.Info("leading", "epoch", epoch, "revision", revision, "listen", listen)
 		},
+		SteppedDown: func(epoch uint64) {
+			log.Info("stepped down, as it was asked to", "epoch", epoch)
+		},
 		Failed: func(err error, pause time.Duration) {
 			log.Error("the leadership failed", "error", err, "again in", pause.Round(time.Millisecond))
 		},

@@ -218,6 +218,8 @@ func (f *fake) Connected() bool {
 	return down == nil
 }
 
+func (f *fake) Ready(ctx context.Context) error { return ctx.Err() }
+
 func (f *fake) Do(ctx context.Context, cmd *pb.Command) (*pb.Reply, error) {
 	_, hang, down := f.state()
 	if hang {

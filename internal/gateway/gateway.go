@@ -48,6 +48,8 @@ type Replica interface {
 	Do(ctx context.Context, cmd *pb.Command) (*pb.Reply, error)
 	// Connected reports whether a leader is being followed.
 	Connected() bool
+	// Ready returns nil once a leader is being followed.
+	Ready(ctx context.Context) error
 	// Collectors returns the metrics of the link to the leader.
 	Collectors() []prometheus.Collector
 }
@@ -235,6 +237,7 @@ func (g *Gateway) routes() http.Handler {
 	rpc(plimsollv1connect.NewQueueServiceHandler(queueService{g: g}, options...))
 	rpc(plimsollv1connect.NewPolicyServiceHandler(policyService{g: g}, options...))
 	rpc(plimsollv1connect.NewEventServiceHandler(eventService{g}, options...))
+	rpc(plimsollv1connect.NewLeaderServiceHandler(leaderService{g}, options...))
 	rpc(plimsollv1connect.NewRequestEventServiceHandler(requestService{g}, options...))
 	rpc(plimsollv1connect.NewAgentServiceHandler(agentService{g}, options...))
 	// A compressed message could not be shared: each watch would compress the same changes again.
@@ -307,6 +310,9 @@ func (g *Gateway) read(ctx context.Context) (*replica.Snapshot, error) {
 	bounded, cancel := context.WithTimeout(ctx, g.cfg.BarrierTimeout)
 	defer cancel()
 	snapshot, err := g.replica.Barrier(bounded)
+	for g.handedOver(bounded, err) {
+		snapshot, err = g.replica.Barrier(bounded)
+	}
 	g.metrics.barrier.Observe(time.Since(began).Seconds())
 	if err == nil {
 		return snapshot, nil
@@ -328,6 +334,9 @@ func (g *Gateway) do(ctx context.Context, cmd *pb.Command) (*pb.Reply, error) {
 	bounded, cancel := context.WithTimeout(ctx, g.cfg.WriteTimeout)
 	defer cancel()
 	reply, err := g.replica.Do(bounded, cmd)
+	for reply == nil && g.handedOver(bounded, err) {
+		reply, err = g.replica.Do(bounded, cmd)
+	}
 	sent := plimsoll.CodeOf(err) == plimsoll.CodeOutcomeUnknown
 	switch {
 	case err == nil:
@@ -348,6 +357,12 @@ func (g *Gateway) do(ctx context.Context, cmd *pb.Command) (*pb.Reply, error) {
 			g.cfg.WriteTimeout)
 	}
 	return nil, err
+}
+
+// handedOver waits for the next leader if a call failed because the last one hands leadership over.
+// It reports whether the call is to be made again: it had no effect.
+func (g *Gateway) handedOver(ctx context.Context, err error) bool {
+	return errors.Is(err, replica.ErrHandover) && g.replica.Ready(ctx) == nil
 }
 
 // change is do for a command that may carry a token.

@@ -266,10 +266,44 @@ func (f *Follower) follow(ctx context.Context, conn *transport.ConnClient) (
 	return next, wasLive, err
 }
 
+// ErrHandover is in the error of Do for a command that was not sent because the leader hands
+// leadership over. It can be sent once Ready returns nil.
+var ErrHandover = errors.New("the leader hands leadership over")
+
+// hold sends nothing more to a leader that hands leadership over.
+func (f *Follower) hold() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mu.pending.held = true
+	f.notLive()
+	notify(f.wake)
+}
+
+// notLive makes Ready wait. The caller holds mu.
+func (f *Follower) notLive() {
+	select {
+	case <-f.mu.live:
+		f.mu.live = make(chan struct{})
+	default: // the copy was not live
+	}
+}
+
+// closing reports whether the leader of the current stream hands leadership over.
+func (f *Follower) closing() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.mu.pending.held && f.mu.pending.open
+}
+
 // send sends syncs and commands until the stream ends. The receiver returns the cause of the end.
 func (f *Follower) send(ctx context.Context, stream *clientStream) {
 	for {
 		request := f.nextRequest()
+		if request == nil && f.closing() {
+			_ = stream.CloseRequest() // the leader answers what was sent, and ends the stream
+			<-ctx.Done()
+			return
+		}
 		if request == nil {
 			select {
 			case <-ctx.Done():
@@ -385,6 +419,9 @@ func (f *Follower) publish(e *effect) {
 		f.watches.signal(e.changes)
 		f.readers.Publish(e.history)
 	}
+	if e.closing {
+		f.hold()
+	}
 	if !e.live && e.ack == 0 && e.reply == nil {
 		return
 	}
@@ -463,11 +500,7 @@ func (f *Follower) disconnect() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.mu.pending.disconnect()
-	select {
-	case <-f.mu.live:
-		f.mu.live = make(chan struct{})
-	default: // the copy was not live
-	}
+	f.notLive()
 }
 
 // Latest returns the newest snapshot; nil before the first. It may be behind the leader by any

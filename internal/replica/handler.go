@@ -108,8 +108,11 @@ type stream struct {
 
 	// Guarded by Source.mu.
 	session session
-	sending bool                     // a Send is under way
-	control *http.ResponseController // nil once the handler returns, after which it must not be used
+	sending bool // a Send is under way
+	owed    int  // commands without an answer
+	// halfClosed says that the gateway sends nothing more, because it was asked to.
+	halfClosed bool
+	control    *http.ResponseController // nil once the handler returns, after which it must not be used
 
 	wake  chan struct{} // capacity 1: the sender has something to send
 	prove chan struct{} // capacity 1: a proof of leadership is due
@@ -141,7 +144,8 @@ func (h *handler) Replicate(ctx context.Context, rpc *bidiStream) error {
 		return wire.ConnectError(err)
 	}
 	st := &stream{
-		gateway: first.GetHello().GetGateway(), standby: first.GetHello().GetStandby(), rpc: rpc, control: control, wake: make(chan struct{}, 1),
+		gateway: first.GetHello().GetGateway(), standby: first.GetHello().GetStandby(), rpc: rpc, control: control,
+		wake:  make(chan struct{}, 1),
 		prove: make(chan struct{}, 1),
 	}
 	if err := h.source.open(st, first.GetHello()); err != nil {
@@ -225,6 +229,9 @@ func (h *handler) receive(ctx context.Context, st *stream) error {
 	for {
 		request, err := st.rpc.Receive()
 		if errors.Is(err, io.EOF) {
+			if h.source.halfClose(st) {
+				return nil
+			}
 			return errHalfClosed
 		}
 		if err != nil {
@@ -253,6 +260,7 @@ func (h *handler) receive(ctx context.Context, st *stream) error {
 // command passes a command on. It comes from the gateway of the stream, or from one behind it.
 func (h *handler) command(ctx context.Context, st *stream, command *pb.Command) error {
 	gateway, respond := st.gateway, h.source.responder(st, command.GetId())
+	h.source.owe(st)
 	if from := command.GetGateway(); from != "" {
 		if st.below[from].streams == 0 {
 			return plimsoll.Invalid("command.gateway", "is none that was announced on this stream")
@@ -289,6 +297,7 @@ func (s *Source) responder(st *stream, id uint64) func(*pb.Reply) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			st.session.reply(reply)
+			st.owed--
 			st.wakeSender()
 		})
 	}
@@ -381,7 +390,9 @@ func (s *Source) next(st *stream) (out outgoing, ok bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out, ok = st.session.next()
-	st.sending = ok
+	if st.sending = ok; !ok {
+		s.drains()
+	}
 	if st.session.proving.id != 0 && !st.session.proofRuns {
 		notify(st.prove)
 	}

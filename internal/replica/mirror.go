@@ -41,6 +41,7 @@ type effect struct {
 	changes   []change  // whose watchers are to be signalled; valid until the next step
 	ack       uint64    // id of the round to release; 0: none
 	reply     *pb.Reply // answer to a call; nil: none
+	closing   bool      // the leader hands leadership over
 }
 
 // open begins a new stream and returns its first message.
@@ -69,6 +70,8 @@ func (m *mirror) step(response *pb.ReplicateResponse) (effect, error) {
 		return m.acknowledge(kind.SyncAck)
 	case *pb.ReplicateResponse_Reply:
 		return effect{reply: kind.Reply}, m.expect(phaseLive, "a reply")
+	case *pb.ReplicateResponse_Closing:
+		return effect{closing: true}, m.expect(phaseLive, "the announcement of its end")
 	}
 	return effect{}, plimsoll.Errorf(
 		plimsoll.CodeCorrupt, "the leader sent a message that this gateway does not know; run the same version on both",

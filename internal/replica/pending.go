@@ -17,6 +17,7 @@ import (
 // way at a time; the next is sent after its acknowledgement.
 type pending struct {
 	open   bool // the leader has answered on the current stream
+	held   bool // the leader hands leadership over: nothing more is sent until the next one answers
 	lastID uint64
 	stream uint64 // number of the current stream, or of the last one
 
@@ -62,8 +63,16 @@ func errNotConnected() error {
 	return plimsoll.Errorf(plimsoll.CodeUnavailable, "this gateway is not connected to the leader; try again")
 }
 
+// errHeld is the error while the leader hands leadership over, until the next one has answered.
+func errHeld() error {
+	return &plimsoll.Error{Code: plimsoll.CodeUnavailable, Msg: "try again", Err: ErrHandover}
+}
+
 // join returns the round for which a reader that arrives now has to wait.
 func (l *pending) join() (*round, error) {
+	if l.held {
+		return nil, errHeld()
+	}
 	if !l.open {
 		return nil, errNotConnected()
 	}
@@ -75,6 +84,9 @@ func (l *pending) join() (*round, error) {
 
 // add queues a command.
 func (l *pending) add(command *pb.Command) (*call, error) {
+	if l.held {
+		return nil, errHeld()
+	}
 	if !l.open {
 		return nil, errNotConnected()
 	}
@@ -158,6 +170,9 @@ func (l *pending) release(c *call) {
 
 // next returns the next message to send, or nil. It seals the round, or marks the command as sent.
 func (l *pending) next() *pb.ReplicateRequest {
+	if l.held {
+		return nil
+	}
 	if l.waiting != nil && l.inFlight == nil {
 		l.inFlight, l.waiting = l.waiting, nil
 		l.lastID++
@@ -215,7 +230,7 @@ func (l *pending) answer(reply *pb.Reply) (deliver func(*pb.Reply)) {
 // connect begins to accept rounds and commands on a new stream. disconnect fails everything under
 // way; commands of gateways below are dropped, because their streams end too.
 func (l *pending) connect() {
-	l.open = true
+	l.open, l.held = true, false
 	l.stream++
 }
 
@@ -224,12 +239,18 @@ func (l *pending) disconnect() {
 	for _, r := range []*round{l.inFlight, l.waiting} {
 		if r != nil {
 			r.err = plimsoll.Errorf(plimsoll.CodeUnavailable, "the connection to the leader broke; try again")
+			if l.held {
+				r.err = errHeld()
+			}
 			close(r.done)
 		}
 	}
 	for _, c := range l.calls {
 		c.err = plimsoll.Errorf(plimsoll.CodeUnavailable,
 			"the connection to the leader broke before the command was sent; try again")
+		if l.held {
+			c.err = errHeld()
+		}
 		if c.sent {
 			c.err = plimsoll.Errorf(plimsoll.CodeOutcomeUnknown,
 				"the connection to the leader broke: the outcome is not known; ask again")

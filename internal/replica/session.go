@@ -34,6 +34,7 @@ type session struct {
 	cursor   uint64 // position of the next batch to send
 	onAdmit  func() // called when the session's turn has come; may be nil
 
+	closing closing
 	replies []placedReply // unsent, ordered by position
 	// waiting, proving and proven are the syncs in their three stages; proofRuns is true while
 	// proving is under proof. A sync waits until the one before it has been acknowledged. A newer
@@ -267,6 +268,10 @@ func (s *session) next() (out outgoing, ok bool) {
 }
 
 func (s *session) nextLive() (outgoing, bool) {
+	if s.closing == closingDue {
+		s.closing = closingTold
+		return outgoing{message: closingMessage()}, true
+	}
 	acknowledges := s.proven.id != 0 && s.proven.position <= s.cursor
 	if acknowledges || len(s.replies) > 0 && s.replies[0].position <= s.cursor {
 		if message := s.narrow.flush(); message != nil {

@@ -124,11 +124,12 @@ type Source struct {
 		transfers transfers
 		streams   map[*stream]struct{}
 		ended     [numStreamEnds]uint64
-		behind    int      // at a relay: streams further below that it has announced
-		closed    error    // why no stream is served; nil: they are
-		above     uint64   // at a relay: number of the follower's stream from which this one is fed
-		path      []string // ids of the relays from the leader's to this one; empty at the leader
-		unready   []string // at a relay that is closed: its id, and those above it that are not ready either
+		drain     chan struct{} // capacity 1: a stream has come further; nil: Drain was not called
+		behind    int           // at a relay: streams further below that it has announced
+		closed    error         // why no stream is served; nil: they are
+		above     uint64        // at a relay: number of the follower's stream from which this one is fed
+		path      []string      // ids of the relays from the leader's to this one; empty at the leader
+		unready   []string      // at a relay that is closed: its id, and those above it that are not ready either
 	}
 }
 
@@ -261,7 +262,9 @@ func (s *Source) admits(hello *pb.ReplicateHello) error {
 		return err
 	}
 	if len(hello.Standby) > maxStandby {
-		return plimsoll.Invalid("hello.standby", "has %d bytes; an address has at most %d", len(hello.Standby), maxStandby)
+		return plimsoll.Invalid(
+			"hello.standby", "has %d bytes; an address has at most %d", len(hello.Standby), maxStandby,
+		)
 	}
 	return s.full()
 }
@@ -271,6 +274,7 @@ func (s *Source) remove(st *stream) (last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.mu.streams, st)
+	s.drains()
 	st.session.end(errStreamEnded)
 	st.control = nil
 	for other := range s.mu.streams {
