@@ -23,14 +23,15 @@ type Standby struct {
 	BehindBytes uint64 // bytes of the changes that it was not sent yet
 }
 
-// Leader asks who leads and who stands by.
+// Leader returns the coordinator that leads, with those that stand by.
 func (c *Client) Leader(ctx context.Context) (Leader, error) {
 	res, err := call(ctx, c, c.leaders.GetLeader, &pb.GetLeaderRequest{})
 	if err != nil {
 		return Leader{}, err
 	}
 	l := Leader{
-		Epoch: res.GetEpoch(), Address: res.GetAddress(), Since: time.Unix(0, res.GetSince()), Revision: res.GetRevision(),
+		Epoch: res.GetEpoch(), Address: res.GetAddress(), Since: time.Unix(0, res.GetSince()),
+		Revision: res.GetRevision(),
 	}
 	for _, s := range res.GetStandbys() {
 		l.Standbys = append(l.Standbys, Standby{s.GetAddress(), s.GetRevision(), s.GetBehindBytes()})

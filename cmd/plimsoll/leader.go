@@ -46,7 +46,8 @@ func leaderTable(o *output, now time.Time, l *client.Leader) {
 	}
 	for _, s := range l.Standbys {
 		rows = append(rows, []string{
-			s.Address, "standby", "-", "-", fmt.Sprint(s.Revision), plimsoll.FormatBytes(int64(s.BehindBytes)),
+			s.Address, "standby", "-", "-", fmt.Sprint(s.Revision),
+			plimsoll.FormatQuantity(plimsoll.Memory, int64(s.BehindBytes)),
 		})
 	}
 	columns(o, []string{"COORDINATOR", "ROLE", "EPOCH", "SINCE", "REVISION", "BEHIND"}, rows)

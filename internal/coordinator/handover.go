@@ -9,14 +9,14 @@ import (
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 )
 
-// handoverTimeout bounds the time for which a leader that steps down waits for its gateways. What
-// is not answered then gets CodeOutcomeUnknown from its gateway.
+// handoverTimeout bounds the time for which a leader that steps down waits for its gateways. A
+// command that is not answered then gets CodeOutcomeUnknown from its gateway.
 const handoverTimeout = 3 * time.Second
 
 // errSteppedDown says that a term ended because it was asked to.
 var errSteppedDown = errors.New("the leader was asked to step down")
 
-// getLeader tells who leads and who stands by.
+// getLeader tells the term, and the coordinators that stand by.
 func (t *term) getLeader(_ *pb.Command, answer requestAnswer) {
 	m := &pb.GetLeaderResponse{
 		Epoch: t.epoch, Address: t.address, Since: t.began, Revision: t.source.Snapshot().Revision(),
@@ -45,7 +45,7 @@ func (t *term) stepDown(cmd *pb.Command, answer requestAnswer) {
 }
 
 // handOver waits until the term is asked to hand leadership over, and prepares that: the gateways
-// send nothing more, and what they sent before is answered. It returns false if ctx ends first.
+// send nothing more, and all that they sent before is answered. It returns false if ctx ends first.
 func (t *term) handOver(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():

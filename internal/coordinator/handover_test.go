@@ -87,7 +87,7 @@ func TestNoWriteFailsWhenTheLeaderStepsDown(t *testing.T) {
 	}
 }
 
-// The leader tells its epoch, its address, and who follows it to take over.
+// The leader tells its epoch, its address, and the coordinators that stand by.
 func TestLeaderTellsWhoStandsBy(t *testing.T) {
 	s := newShared()
 	first := runMember(t, s)

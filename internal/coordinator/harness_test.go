@@ -180,7 +180,7 @@ func (l *leader) follow(ctx context.Context, gateway string) *replica.Follower {
 func (l *leader) stop() {
 	l.t.Helper()
 	l.cancel()
-	if err := <-l.led; err != nil {
+	if err := <-l.led; err != nil && !errors.Is(err, errSteppedDown) {
 		l.t.Errorf("the leader ended with %v", err)
 	}
 	l.follows.Wait()

@@ -41,7 +41,7 @@ const (
 // the gap are left out, and the InstanceUUID is a new one. Events of an earlier InstanceUUID, which
 // await their deletion, are left out too.
 //
-// read reads what is stored: Load, or a copy and what changed since.
+// read reads the stored records: Load, or a copy and the changes since.
 func (c *Coordinator) load(ctx context.Context, limits store.Limits, read reader, epoch uint64) (*loaded, error) {
 	l := &loaded{tables: replica.NewTables(), historians: replica.Historians{}}
 	cfg := c.cfg.State

@@ -164,8 +164,12 @@ var (
 	roleDesc = prometheus.NewDesc(
 		"plimsoll_coordinator_role", "1 for the present role, 0 for the others.", []string{"role"}, nil,
 	)
-	epochDesc       = prometheus.NewDesc("plimsoll_coordinator_epoch", "Epoch of the last term of this process.", nil, nil)
-	termsDesc       = prometheus.NewDesc("plimsoll_coordinator_terms_total", "Terms in which this process led.", nil, nil)
+	epochDesc = prometheus.NewDesc(
+		"plimsoll_coordinator_epoch", "Epoch of the last term of this process.", nil, nil,
+	)
+	termsDesc = prometheus.NewDesc(
+		"plimsoll_coordinator_terms_total", "Terms in which this process led.", nil, nil,
+	)
 	depositionsDesc = prometheus.NewDesc(
 		"plimsoll_coordinator_depositions_total", "Terms that ended because another process led, or could.",
 		nil, nil,

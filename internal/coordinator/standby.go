@@ -15,9 +15,10 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// standbyCopy is the copy of the leader's records that a process keeps while it stands by, so that
-// it need not read them all from the store when it takes over. It costs the memory of a gateway's
-// copy, and is dropped when the process leads. Its following begins with follow and ends with take.
+// standbyCopy is the copy of the leader's records that a process keeps while it stands by. With it
+// the process need not read them all from the store when it takes over. It costs the memory of a
+// gateway's copy, and is dropped when the process leads. Its following begins with follow and ends
+// with take.
 type standbyCopy struct {
 	cfg *Config
 
@@ -102,14 +103,14 @@ func (s *standbyCopy) take() *replica.Snapshot {
 }
 
 // reader reads what is stored, as store.Store.Load does.
-type reader = func(
+type reader func(
 	ctx context.Context, record func(kind wire.Kind, key string, value []byte) error,
 	events func(revision uint64, chunk wire.EventChunk) error,
 ) (revision uint64, time int64, err error)
 
 // copiedKinds are the kinds whose records a copy has as the store does. All others that are stored
-// are read from there: the status of a job is replicated more often than it is stored, outcomes are
-// not replicated, and of the rest there is one record each.
+// are read from there. The status of a job is replicated more often than it is stored, and outcomes
+// are not replicated. Of the rest there is one record each.
 var copiedKinds = [wire.NumKinds]bool{
 	wire.KindJobSpec: true, wire.KindTask: true, wire.KindNode: true, wire.KindPolicy: true,
 	wire.KindHistorian: true,
@@ -118,8 +119,8 @@ var copiedKinds = [wire.NumKinds]bool{
 // neverStored are the kinds that are replicated only.
 var neverStored = [wire.NumKinds]bool{wire.KindNodeStatus: true, wire.KindQueueStatus: true}
 
-// afterCopy returns a reader of a store for a process that has a copy. It asks the store for what
-// changed since the copy, and for the kinds that the copy does not have. It returns false if the
+// afterCopy returns a reader of a store for a process that has a copy. It asks the store for the
+// changes since the copy, and for the kinds that the copy does not have. It returns false if the
 // store cannot tell: then everything has to be loaded.
 func afterCopy(ctx context.Context, st store.Store, copied *replica.Snapshot) (reader, bool) {
 	kinds, able := st.(store.KindLoader)
@@ -133,7 +134,7 @@ func afterCopy(ctx context.Context, st store.Store, copied *replica.Snapshot) (r
 	return l.load, true
 }
 
-// laterChanges are a copy and what changed in the store since.
+// laterChanges are a copy and the changes in the store since.
 type laterChanges struct {
 	copied *replica.Snapshot
 	kinds  store.KindLoader

@@ -109,7 +109,8 @@ func sameLoaded(t *testing.T, warm, cold *loaded) {
 	if err := warm.state.Check(); err != nil {
 		t.Error(err)
 	}
-	// The store has events that the last leader's ring did not show any more. A copy has none of these.
+	// The store has events that the last leader's ring did not show any more. A copy has none of
+	// these.
 	low, all := events(t, a)
 	from, got := events(t, b)
 	if from < low || len(got) < 1000 || !slices.Equal(got, all[min(int(from-low), len(all)):]) {

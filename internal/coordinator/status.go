@@ -197,8 +197,8 @@ func (c *Coordinator) routes() http.Handler {
 	return mux
 }
 
-// ready answers 200 if this process leads. It does not ask the store. A standby names the leader, as
-// far as it knows, so that a gateway finds it.
+// ready answers 200 if this process leads. It does not ask the store. A standby names the leader,
+// as far as it knows, so that a gateway finds it.
 func (c *Coordinator) ready(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	if now := c.status.get(); now.role != roleLeader {

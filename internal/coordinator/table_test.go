@@ -76,6 +76,7 @@ func good() []*pb.Command {
 		{Kind: &pb.Command_NodeLiveness{NodeLiveness: &pb.NodeLiveness{Node: "m"}}}, // of the registration before it
 		{Kind: &pb.Command_LeaveNode{LeaveNode: &pb.LeaveNodeRequest{Node: "m", Incarnation: 1, Empty: true}}},
 		{Kind: &pb.Command_RemoveNode{RemoveNode: &pb.RemoveNodeRequest{Id: "m"}}},
+		stepDown(1), // ends the term
 	}
 }
 
@@ -96,10 +97,17 @@ func read(t *commandTable, cmd *pb.Command) (c *command, what any, err error) {
 	return c, what, err
 }
 
+// says reports whether the message of a command has fields.
+func says(cmd *pb.Command, t *commandTable) bool {
+	m := cmd.ProtoReflect()
+	return m.WhichOneof(t.kind).Message().Fields().Len() > 0
+}
+
 const newCommand = `a new command needs
   - an operation that is Answering something, in internal/engine/command.go, and its apply in internal/engine/apply.go;
     a question: an inquiry in internal/coordinator/inquiry.go
     one on the events for resource managers: a method in internal/coordinator/requests.go
+    one on leadership: a method in internal/coordinator/handover.go
   - a row in newCommands of internal/coordinator/command.go, with its decoder there
   - its encoder in internal/coordinator/answer.go and a field of the message Reply, if its answer is not Done
   - a command of the kind in good of internal/coordinator/table_test.go`
@@ -146,7 +154,7 @@ func TestEveryCommandIsDecodedAppliedAndAnswered(t *testing.T) {
 			)
 			if _, nothing, err := read(
 				table, empty.Interface().(*pb.Command),
-			); err == nil && reflect.DeepEqual(do, nothing) {
+			); err == nil && reflect.DeepEqual(do, nothing) && says(cmd, table) {
 				t.Errorf("%s decodes to %+v whatever it says; its row reads another message", name, do)
 			}
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// storeOfTasks returns a store on disk with jobs of 100 waiting tasks each, and the batch with all
-// records, as the stream of the leader would carry them.
+// storeOfTasks returns a store on disk with jobs of 100 waiting tasks each, and a standby's copy of
+// it.
 func storeOfTasks(b *testing.B, tasks int) (store.Store, *replica.Snapshot) {
 	b.Helper()
 	st, err := pebble.Open(pebble.Config{Dir: b.TempDir()})

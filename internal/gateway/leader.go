@@ -11,7 +11,7 @@ import (
 // leaderService serves LeaderService. The leader itself answers.
 type leaderService struct{ g *Gateway }
 
-// GetLeader tells who leads and who stands by.
+// GetLeader tells the coordinator that leads, and those that stand by.
 func (s leaderService) GetLeader(
 	ctx context.Context, req *connect.Request[pb.GetLeaderRequest],
 ) (*connect.Response[pb.GetLeaderResponse], error) {

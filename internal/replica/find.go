@@ -107,8 +107,8 @@ type reached struct {
 	said   string // its answer, if it is not ready
 }
 
-// reach returns a connection on which the leader has answered. With a single address it is that of
-// whoever answers there: the refusal of a process that does not lead gives the reason.
+// reach returns a connection on which the leader has answered. With a single address any
+// process that answers there will do: the refusal of one that does not lead gives the reason.
 func (f *Follower) reach(ctx context.Context) (*transport.ConnClient, error) {
 	places, err := f.finder.Find(ctx)
 	if err != nil {

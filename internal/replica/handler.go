@@ -144,7 +144,8 @@ func (h *handler) Replicate(ctx context.Context, rpc *bidiStream) error {
 		return wire.ConnectError(err)
 	}
 	st := &stream{
-		gateway: first.GetHello().GetGateway(), standby: first.GetHello().GetStandby(), rpc: rpc, control: control, wake: make(chan struct{}, 1),
+		gateway: first.GetHello().GetGateway(), standby: first.GetHello().GetStandby(), rpc: rpc, control: control,
+		wake:  make(chan struct{}, 1),
 		prove: make(chan struct{}, 1),
 	}
 	if err := h.source.open(st, first.GetHello()); err != nil {

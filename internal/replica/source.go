@@ -262,7 +262,9 @@ func (s *Source) admits(hello *pb.ReplicateHello) error {
 		return err
 	}
 	if len(hello.Standby) > maxStandby {
-		return plimsoll.Invalid("hello.standby", "has %d bytes; an address has at most %d", len(hello.Standby), maxStandby)
+		return plimsoll.Invalid(
+			"hello.standby", "has %d bytes; an address has at most %d", len(hello.Standby), maxStandby,
+		)
 	}
 	return s.full()
 }

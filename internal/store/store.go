@@ -76,8 +76,8 @@ type Pending interface {
 }
 
 // KindLoader is a Store that can load the records of one kind. A leader that has a copy of the
-// replicated records needs it for those that are stored and not replicated, or are replicated in
-// another form. Without it such a leader loads everything.
+// replicated records needs it: some are stored and not replicated, or replicated in another form.
+// Without it such a leader loads everything.
 type KindLoader interface {
 	// LoadKind calls record for each stored record of a kind, in the order of keys, as Load does.
 	LoadKind(ctx context.Context, kind wire.Kind, record func(key string, value []byte) error) error
