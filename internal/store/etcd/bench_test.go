@@ -57,3 +57,33 @@ func benchmarkCommit(b *testing.B, s *Store, under, records int) {
 		b.Fatal(err)
 	}
 }
+
+// BenchmarkLoad loads a store of 100,000 records of 300 bytes.
+func BenchmarkLoad(b *testing.B) {
+	const records, perBatch = 100_000, 2000
+	cluster := etcdtest.Start(b, 1)
+	s := openStore(b, config(cluster))
+	epoch := leadStore(b, s)
+	value := make([]byte, 300)
+	for r := range records / perBatch {
+		batch := &wire.Batch{Epoch: epoch, Revision: uint64(r + 1)}
+		for i := range perBatch {
+			batch.Mutations = append(batch.Mutations, wire.Mutation{
+				Kind: wire.KindTask, Key: fmt.Sprintf("job/group/%d", r*perBatch+i), Value: value,
+			})
+		}
+		mustCommit(b, s, batch)
+	}
+	for b.Loop() {
+		n := 0
+		count := func(wire.Kind, string, []byte) error { n++; return nil }
+		_, _, err := s.Load(b.Context(), count, func(uint64, wire.EventChunk) error { return nil })
+		if err != nil || n != records {
+			b.Fatalf("%d records, %v", n, err)
+		}
+	}
+	b.ReportMetric(float64(b.N*records)/b.Elapsed().Seconds(), "records/s")
+	if err := s.Close(); err != nil {
+		b.Fatal(err)
+	}
+}

@@ -43,12 +43,12 @@ func (s *Store) stand(ctx context.Context) (*place, error) {
 }
 
 // wait returns when the place is the first in the line. It returns errPlaceLost if its lease is
-// lost before.
+// lost before. While the lease is alive, an etcd that does not answer is asked again.
 func (s *Store) wait(ctx context.Context, p *place, waiting func(leader string)) error {
 	guarded, cancel := p.lease.guarded(ctx)
 	defer cancel()
 	told, last := false, ""
-	err := followLine(guarded, s.cfg, s.client, func(first Leader) bool {
+	tell := func(first Leader) bool {
 		if first.Term == p.created {
 			return false
 		}
@@ -57,11 +57,19 @@ func (s *Store) wait(ctx context.Context, p *place, waiting func(leader string))
 			waiting(first.Address)
 		}
 		return true
-	})
-	if err != nil && ctx.Err() == nil && !p.lease.alive() {
-		return errPlaceLost
 	}
-	return err
+	for {
+		err := followLine(guarded, s.cfg, s.client, tell)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !p.lease.alive():
+			return errPlaceLost
+		}
+		pause(guarded, retryPause)
+	}
 }
 
 var errPlaceLost = errors.New("the place in the line is lost")

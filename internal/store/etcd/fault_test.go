@@ -437,3 +437,55 @@ func TestAKeepAliveCountsFromItsSending(t *testing.T) {
 		first = until
 	}
 }
+
+// The leader lets etcd forget what was replaced for a while, and not what was replaced since.
+func TestTheLeaderCompactsOldRevisions(t *testing.T) {
+	cluster := etcdtest.Start(t, 1)
+	s := openStore(t, config(cluster))
+	epoch := leadStore(t, s)
+	var seen []int64 // by etcd, at each call
+	for revision := uint64(1); revision <= 3; revision++ {
+		mustCommit(t, s, batchOf(epoch, revision, "a", fmt.Sprint(revision)))
+		now, err := s.readMeta(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen = append(seen, now.revision)
+		if err := s.term().compactOnce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, forgotten := range []bool{true, false, false} {
+		_, err := s.client.Get(t.Context(), s.key(metaKey), clientv3.WithRev(seen[i]))
+		if isCompacted(err) != forgotten || !forgotten && err != nil {
+			t.Errorf("revision %d of %v: %v", seen[i], seen, err)
+		}
+	}
+	if got := values(t, s)["a"]; got != "3" {
+		t.Errorf("stored is %q", got)
+	}
+}
+
+// A process that waits to lead keeps its place while etcd does not answer for less than the lease.
+func TestAShortSilenceOfEtcdDoesNotEndTheWaiting(t *testing.T) {
+	cluster := etcdtest.Start(t, 1)
+	cfg := config(cluster)
+	cfg.TTL = 10 * time.Second
+	s, next := openStore(t, cfg), openStore(t, cfg)
+	epoch := leadStore(t, s)
+	waits, led := make(chan struct{}), make(chan error, 1)
+	go func() {
+		_, err := next.Lead(context.Background(), func(string) { close(waits) })
+		led <- err
+	}()
+	<-waits
+	cluster.Members[0].Kill()
+	cluster.Members[0].Start()
+	mustCommit(t, s, batchOf(epoch, 1, "a", "1"))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-led; err != nil {
+		t.Error(err)
+	}
+}

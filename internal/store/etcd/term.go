@@ -294,20 +294,27 @@ func (t *term) compact(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		old := t.seen.turn()
-		if old == 0 {
-			continue
-		}
-		call, cancel := context.WithTimeout(ctx, every)
-		_, err := t.store.client.Compact(call, old)
-		cancel()
-		if err != nil && !isCompacted(err) && ctx.Err() == nil {
-			t.store.cfg.Logger.Warn(
-				"etcd's history was not compacted; it is tried again later", "revision", old, "error", err,
-			)
+		if err := t.compactOnce(ctx); err != nil && ctx.Err() == nil {
+			t.store.cfg.Logger.Warn("etcd's history was not compacted; it is tried again later", "error", err)
 		}
 	}
 }
+
+// compactOnce lets etcd forget what was replaced before the call before this one.
+func (t *term) compactOnce(ctx context.Context) error {
+	old := t.seen.turn()
+	if old == 0 {
+		return nil
+	}
+	call, cancel := context.WithTimeout(ctx, compactTimeout)
+	defer cancel()
+	if _, err := t.store.client.Compact(call, old); err != nil && !isCompacted(err) {
+		return t.store.unreachable("compact etcd's history", err)
+	}
+	return nil
+}
+
+const compactTimeout = 30 * time.Second
 
 // revisions keeps revisions of etcd from one compaction to the next.
 type revisions struct {
