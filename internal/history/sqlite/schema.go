@@ -45,9 +45,9 @@ CREATE TABLE gap (n INTEGER PRIMARY KEY, value BLOB NOT NULL);
 `
 
 // kind says what the file is. Its number is in the file's header, so that another database is not
-// taken for a history.
+// taken for a history. Pages of format 1 had no checksums.
 var kind = sqlitefile.Kind{
-	Noun: "history", Maker: "the historian makes it", Application: 0x506c6d68, Format: 1, Schema: schema,
+	Noun: "history", Maker: "the historian makes it", Application: 0x506c6d68, Format: 2, Schema: schema,
 	PageSums: true,
 	Begin: func(c *sqlitefile.Conn) error {
 		_, err := c.Exec("INSERT INTO state VALUES (1, ?, ?)", uuid.NewString(), (&state{}).encode())
