@@ -1,7 +1,12 @@
 package plimsoll
 
+import "time"
+
 // MaxHistorians is the most historians that may be registered at a time.
 const MaxHistorians = 16
+
+// KeepHistorian is how long a historian is registered without being heard.
+const KeepHistorian = 72 * time.Hour
 
 // Historian is a registered historian, which keeps events for as long as they are wanted. The
 // events that it lacks are held back for it, within EventSettings.RingBufferHeldBytes.
