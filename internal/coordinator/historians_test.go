@@ -100,8 +100,8 @@ func TestFalsePositionsOfHistoriansAreRefused(t *testing.T) {
 		fmt.Sprintf("next: is %d, and the next event is %d", next+1, next): reportHistorian("h", instance, next+1),
 		fmt.Sprintf("next: is %d, and the next event is %d", next+9, next): reportHistorian("another", instance, next+9),
 		fmt.Sprintf("has the events before %d", next):                      reportHistorian("h", instance, next-1),
-		"lacks those from 0 on":                                            reportHistorian("h", "another", next),
-		"lacks those from 0 on: start":                                     reportHistorian("h", "", 0),
+		"lacks those from 0 on":        reportHistorian("h", "another", next),
+		"lacks those from 0 on: start": reportHistorian("h", "", 0),
 	} {
 		_, err := l.Do(t.Context(), cmd)
 		if err == nil || !strings.Contains(err.Error(), want) {

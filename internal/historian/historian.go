@@ -111,7 +111,7 @@ type Historian struct {
 		waiting error // that keeps events from being read; nil: none
 		next    history.Position
 
-		name         string // under which the historian registers; empty: the history was not opened yet
+		name         string    // under which the historian registers; empty: the history was not opened yet
 		unregistered error     // why the historian is not registered; nil: it is
 		heard        time.Time // when the leader last answered a report
 	}

@@ -44,13 +44,13 @@ func (c *cell) start() {
 		Source: c.from, Reader: c.kept, Now: time.Now, Name: c.name, Metric: c.shown,
 		Open: func(context.Context) (history.Writer, error) { return c.kept, nil },
 		Events: historian.Events{
-			Trouble:    func(err error) { c.tell("trouble %v", err) },
+			Trouble: func(err error) { c.tell("trouble %v", err) },
 			Registered: func(err error) {
 				if c.name != "" {
 					c.tell("registered %v", err)
 				}
 			},
-			Waiting:    func(err error) { c.tell("waiting %v", err) },
+			Waiting: func(err error) { c.tell("waiting %v", err) },
 			Gap: func(g history.Gap) {
 				c.tell("gap %s %d-%d %s", g.Instance, g.First, g.Next, g.Reason)
 			},

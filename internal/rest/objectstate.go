@@ -29,8 +29,8 @@ type objectStates struct {
 		queueLimits
 		nodes, config replica.Table // of which they are
 	}
-	left   map[string][]byte // what the last event had, by keyOf
-	bytes  int               // in left
+	left  map[string][]byte // what the last event had, by keyOf
+	bytes int               // in left
 }
 
 // stateBytes bounds the state of one event. A larger object, such as a node with many attributes,
