@@ -91,7 +91,7 @@ func (cmd *historianCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	source, err := a.client()
+	source, err := a.connect(a.clientConfig()) // the historian follows it through all absences by itself
 	if err != nil {
 		return err
 	}

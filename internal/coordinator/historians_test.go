@@ -89,7 +89,7 @@ func TestEventsAreHeldBackForAHistorian(t *testing.T) {
 }
 
 // Nobody can say that a historian has events that do not exist, or that it lacks more than it said
-// before. What was held back for it is held back still.
+// before. The events that were held back for it are held back still.
 func TestFalsePositionsOfHistoriansAreRefused(t *testing.T) {
 	l := lead(t, Config{}, openStore(t, vfs.NewMem(), store.Limits{}))
 	defer l.stop()
@@ -98,7 +98,7 @@ func TestFalsePositionsOfHistoriansAreRefused(t *testing.T) {
 	l.must(reportHistorian("h", instance, next))
 	for want, cmd := range map[string]*pb.Command{
 		fmt.Sprintf("next: is %d, and the next event is %d", next+1, next): reportHistorian("h", instance, next+1),
-		fmt.Sprintf("next: is %d, and the next event is %d", next+9, next): reportHistorian("another", instance, next+9),
+		fmt.Sprintf("next: is %d, and the next event is %d", next+9, next): reportHistorian("new", instance, next+9),
 		fmt.Sprintf("has the events before %d", next):                      reportHistorian("h", instance, next-1),
 		"lacks those from 0 on":        reportHistorian("h", "another", next),
 		"lacks those from 0 on: start": reportHistorian("h", "", 0),

@@ -162,14 +162,15 @@ func TestALossIsFollowedByTheGroupsThatWait(t *testing.T) {
 	})
 }
 
-// The groups that wait are charged with at least what they take: their jobs, decoded, and the message
-// of them. All of that is given back. Without room for a job the survey ends before it is decoded.
+// The groups that wait are charged with at least what they take: their jobs, decoded, and the
+// message of them. All of that is given back. Without room for a job the survey ends before it is
+// decoded.
 func TestTheGroupsThatWaitAreChargedWithWhatTheyTake(t *testing.T) {
 	large := plimsoll.JobStatus{ID: "a", Owner: "alice", Queue: "root.batch", State: plimsoll.JobAccepted}
 	for i := range 500 {
 		large.Groups = append(large.Groups, plimsoll.GroupStatus{
 			Name: fmt.Sprintf("%060d", i), Count: 1, Counts: plimsoll.TaskCounts{Pending: 1},
-			Wait: plimsoll.WaitCause{Code: plimsoll.WaitQueueMax, Queue: "root.batch", Resource: plimsoll.CPU, Asked: 1},
+			Wait: plimsoll.WaitCause{Code: plimsoll.WaitQueueMax, Queue: "root.batch", Resource: plimsoll.CPU},
 		})
 	}
 	f := newFake()

@@ -23,7 +23,8 @@ func (s stored) At(context.Context, int64) ([]byte, func(func(history.Events) er
 	return s.state, func(func(history.Events) error) error { return nil }, nil
 }
 
-// A cluster of the past is counted with at least the memory that it keeps, whichever lists are long.
+// A cluster of the past is counted with at least the memory that it keeps, whichever lists are
+// long.
 func TestAClusterOfThePastIsCountedWithItsMemory(t *testing.T) {
 	const count = 5000
 	capacity := plimsoll.Resources{plimsoll.CPU: 1000, plimsoll.Memory: 1 << 30, "gpu": 1}
@@ -38,7 +39,8 @@ func TestAClusterOfThePastIsCountedWithItsMemory(t *testing.T) {
 			if i == 0 {
 				job := plimsoll.Job{
 					Spec: plimsoll.JobSpec{
-						ID: "j", Queue: "root.a", Groups: []plimsoll.GroupSpec{{Name: "g", Count: count, Resources: capacity}},
+						ID: "j", Queue: "root.a",
+						Groups: []plimsoll.GroupSpec{{Name: "g", Count: count, Resources: capacity}},
 					},
 					Status: plimsoll.JobStatus{ID: "j", Queue: "root.a", State: plimsoll.JobRunning},
 				}

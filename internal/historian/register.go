@@ -102,7 +102,8 @@ func (h *Historian) noteReport(err error) (changed bool, why error) {
 		h.mu.heard = now
 	case !unanswered(err):
 	case h.mu.unregistered == nil && now.Sub(h.mu.heard) >= plimsoll.KeepHistorian:
-		err = plimsoll.Errorf(plimsoll.CodeUnavailable, "no leader has heard it for %s: %v", plimsoll.KeepHistorian, err)
+		err = plimsoll.Errorf(plimsoll.CodeUnavailable, "no leader has heard it for %s: %v",
+			plimsoll.KeepHistorian, err)
 	default:
 		return false, h.mu.unregistered
 	}

@@ -294,8 +294,8 @@ func TestAnEventOfWhatHasLeftHasItsLastState(t *testing.T) {
 	}
 }
 
-// An event's state has the limits of its queue as they are at that revision: those of the nodes, and
-// those of the configuration.
+// An event's state has the limits of its queue as they are at that revision: those of the nodes,
+// and those of the configuration.
 func TestTheStateOfAQueueFollowsItsLimits(t *testing.T) {
 	c := small(t)
 	event := plimsoll.Event{Type: plimsoll.EventQueue, Object: "root.batch.day", Time: began}

@@ -47,7 +47,7 @@ type queueNode struct {
 	children []*queueNode
 }
 
-// queueLimits are what the limits of queues follow from, beside their own status.
+// queueLimits are the facts that the limits of queues follow from, beside their own status.
 type queueLimits struct {
 	capacity amounts          // of all nodes: as in YuniKorn, the most that the root may take
 	maxJobs  map[string]int32 // by path; of at most plimsoll.MaxQueues, and those that drain

@@ -368,7 +368,7 @@ func TestAFileOfAnEarlierFormatWithoutChecksumsIsRefusedAsSuch(t *testing.T) {
 	}
 }
 
-// Who opens a file while another process begins it waits for as long as its caller does.
+// A process that opens a file while another one begins it waits for as long as its caller does.
 func TestTheWaitForAFileThatIsBegunEndsWithItsContext(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "shelf.db")
 	holder, err := os.Create(path)

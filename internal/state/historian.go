@@ -43,7 +43,7 @@ func (s *State) findHistorian(name string) (at int, found bool) {
 
 // ReportHistorian registers a historian, or notes how far it has come. It is done on a full disk
 // too: a position that moves on frees more than it takes. A position never goes back: the events
-// before it may have gone, and whoever reports an earlier one is another history.
+// before it may have gone, and a report of an earlier one is of another history.
 func (s *State) ReportHistorian(name, instance string, next uint64) error {
 	said := plimsoll.Historian{Name: name, InstanceUUID: instance, Next: next, Heard: s.at}
 	if err := said.Validate(); err != nil {
