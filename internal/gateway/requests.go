@@ -226,8 +226,8 @@ func (f *requestFollow) survey(ctx context.Context, snapshot *replica.Snapshot) 
 	return f.send(m)
 }
 
-// waitingOf returns the groups of a job that wait, and the bytes that they are charged: those of the
-// decoded job, which they keep, and of their encoded form.
+// waitingOf returns the groups of a job that wait, and the bytes that they are charged: those of
+// the decoded job, which they keep, and of their encoded form.
 func (f *requestFollow) waitingOf(id string, record []byte) (held int, waiting []*pb.WaitingGroup, err error) {
 	whole := answerBytes + 4*len(record)
 	if err := f.charge.holdAnswer(whole); err != nil {
