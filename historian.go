@@ -1,7 +1,12 @@
 package plimsoll
 
+import "time"
+
 // MaxHistorians is the most historians that may be registered at a time.
 const MaxHistorians = 16
+
+// KeepHistorian is how long a historian is registered without being heard.
+const KeepHistorian = 72 * time.Hour
 
 // Historian is a registered historian, which keeps events for as long as they are wanted. The
 // events that it lacks are held back for it, within EventSettings.RingBufferHeldBytes.
@@ -25,6 +30,18 @@ func (h *Historian) Validate() error {
 			len(h.InstanceUUID))
 	}
 	return nil
+}
+
+// Follows checks a further report: the position of a historian never goes back. instance is the
+// present InstanceUUID. The error has CodeConflict.
+func (h *Historian) Follows(earlier *Historian, instance string) error {
+	if h.LacksFrom(instance) >= earlier.LacksFrom(instance) {
+		return nil
+	}
+	return Errorf(CodeConflict, "the historian %s has said that it has the events before %d, and this one lacks those "+
+		"from %d on: start one of them with another --name; if its history was restored from a backup, end the "+
+		"registration first: plimsoll events historians remove %[1]s", h.Name, earlier.LacksFrom(instance),
+		h.LacksFrom(instance))
 }
 
 // LacksFrom returns the id of the first event of an instance that the historian lacks. It lacks all

@@ -38,6 +38,12 @@ type Config struct {
 	// RetryBudget is how long a call is tried again while no server answers it. The last attempt is
 	// made when this time has passed. 0: ten seconds; negative: not at all.
 	RetryBudget time.Duration
+	// FollowBudget is RetryBudget for the break of a stream that has begun: a watch, events or logs
+	// that are followed. 0: as RetryBudget.
+	FollowBudget time.Duration
+	// Broken is called when such a stream breaks, before it is tried again; nil: it is not. Streams
+	// call it at the same time.
+	Broken func(err error)
 	// Consistency is that of all reads; zero: strict. WithConsistency sets another for some of
 	// them.
 	Consistency plimsoll.Consistency
@@ -82,6 +88,8 @@ func (c Config) tokens(server string) (*token.Source, error) {
 type Client struct {
 	http   *http.Client
 	budget time.Duration
+	follow time.Duration // Config.FollowBudget
+	broken func(err error)
 	level  plimsoll.Consistency
 	jobs   plimsollv1connect.JobServiceClient
 	nodes  plimsollv1connect.NodeServiceClient
@@ -114,6 +122,8 @@ func New(config Config) (*Client, error) {
 	return &Client{
 		http:   httpClient,
 		budget: config.RetryBudget,
+		follow: config.FollowBudget,
+		broken: config.Broken,
 		level:  config.Consistency,
 		jobs:   plimsollv1connect.NewJobServiceClient(httpClient, base, options...),
 		nodes:  plimsollv1connect.NewNodeServiceClient(httpClient, base, options...),
@@ -150,15 +160,24 @@ type retry struct {
 	failures int           // in a row
 	end      time.Time     // of the budget. Invariant: zero as long as failures is 0
 	last     bool          // the attempt at the end is under way, or was made
+
+	follow time.Duration // budget behind a success; 0: the same
+	broken func(error)   // called for the first failure behind a success; nil: it is not
+	begun  bool          // there was a success
 }
 
-func (c *Client) newRetry() *retry { return &retry{budget: c.budget} }
+func (c *Client) newRetry() *retry {
+	return &retry{budget: c.budget, follow: c.follow, broken: c.broken}
+}
 
 // wait waits before the next attempt and returns nil. If there is to be no other attempt, it
 // returns the error for the caller.
 func (r *retry) wait(ctx context.Context, err error) error {
 	if !retryable(err) || r.budget < 0 || r.last || ctx.Err() != nil {
 		return err
+	}
+	if r.begun && r.failures == 0 && r.broken != nil {
+		r.broken(err)
 	}
 	if r.end.IsZero() {
 		r.end = time.Now().Add(r.budget)
@@ -180,7 +199,12 @@ func (r *retry) wait(ctx context.Context, err error) error {
 
 // reset is called after a success in the middle of a stream: the next failure has a budget of its
 // own.
-func (r *retry) reset() { r.failures, r.end, r.last = 0, time.Time{}, false }
+func (r *retry) reset() {
+	if r.follow != 0 {
+		r.budget = r.follow
+	}
+	r.failures, r.end, r.last, r.begun = 0, time.Time{}, false, true
+}
 
 // call makes a unary call that changes nothing until it succeeds or the retries end.
 func call[Req, Res any](

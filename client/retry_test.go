@@ -55,6 +55,25 @@ func TestAServerThatIsBackWithinTheBudgetIsFound(t *testing.T) {
 	}
 }
 
+// A stream that has begun has a budget of its own, and each of its breaks is told once.
+func TestAStreamThatHasBegunIsFollowedForLonger(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
+		away := plimsoll.Errorf(plimsoll.CodeUnavailable, "no leader")
+		told := 0
+		r := (&Client{budget: 2 * time.Second, follow: time.Minute, broken: func(error) { told++ }}).newRetry()
+		for i, want := range []time.Duration{2 * time.Second, time.Minute, time.Minute} {
+			began := time.Now()
+			for r.wait(t.Context(), away) == nil {
+				continue
+			}
+			if d := time.Since(began); d != want || told != i {
+				t.Errorf("gave up after %v, and %d breaks were told; want %v and %d", d, told, want, i)
+			}
+			r.reset()
+		}
+	})
+}
+
 // A stream that was followed again has the whole budget for its next failure.
 func TestASuccessInAStreamRenewsTheBudget(t *testing.T) {
 	testrun.Bubble(t, func(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/client"
@@ -26,6 +28,31 @@ func takeSecrets() secrets {
 	_ = os.Unsetenv(variable) // it fails only for an invalid name
 	return s
 }
+
+// followFor is the least time for which what is followed is tried again when the server goes away:
+// one that is started anew is back within it.
+const followFor = time.Minute
+
+// toldBroken returns a function that says that the server has gone away. It says so once for breaks
+// that come together, as those of several logs.
+func (a *app) toldBroken() func(error) {
+	var told struct {
+		sync.Mutex
+		at time.Time
+	}
+	return func(err error) {
+		told.Lock()
+		defer told.Unlock()
+		if now := time.Now(); now.Sub(told.at) > brokenPause {
+			told.at = now
+			a.notes.printf("plimsoll: the connection is lost (%s); it is tried again for %s\n", oneLine(cause(err)),
+				max(a.retryFor, followFor))
+		}
+	}
+}
+
+// brokenPause is the least time between two notes about a lost connection.
+const brokenPause = 5 * time.Second
 
 // clientConfig chooses the gateway and its token. The token is that of the flag, or else that of
 // the variables; without both, the client looks for one.

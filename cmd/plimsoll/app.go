@@ -37,12 +37,22 @@ type app struct {
 	c         *client.Client // nil before the first use
 }
 
-// client returns the client of the gateway that the command line names.
+// client returns the client of the gateway that the command line names. Streams that it follows are
+// tried again for longer than other calls, unless --retry-for is 0.
 func (a *app) client() (*client.Client, error) {
+	cfg := a.clientConfig()
+	if a.retryFor > 0 {
+		cfg.FollowBudget, cfg.Broken = max(a.retryFor, followFor), a.toldBroken()
+	}
+	return a.connect(cfg)
+}
+
+// connect is client with a configuration.
+func (a *app) connect(cfg client.Config) (*client.Client, error) {
 	if a.c != nil {
 		return a.c, nil
 	}
-	c, err := client.New(a.clientConfig())
+	c, err := client.New(cfg)
 	var invalid *plimsoll.Error
 	if errors.As(err, &invalid) && invalid.Field == "token" {
 		return nil, plimsoll.Invalid("PLIMSOLL_TOKEN", "%s", invalid.Msg)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -43,14 +44,12 @@ func TestCommandsGoOnWhenTheirServerIsKilledAndStartedAgain(t *testing.T) {
 	}
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
-	begin := func(args string) *result {
+	begin := func(args string, flags ...string) *result {
 		r := &result{ended: make(chan struct{})}
 		go func() {
 			defer close(r.ended)
 			r.code = execute(ctx, process{
-				args: append(
-					[]string{"--server", s.address, "--retry-for", patience.String()}, strings.Fields(args)...,
-				),
+				args:  slices.Concat([]string{"--server", s.address}, flags, strings.Fields(args)),
 				stdin: strings.NewReader(""), stdout: &r.stdout, stderr: &r.stderr, now: time.Now,
 			})
 		}()
@@ -72,7 +71,8 @@ func TestCommandsGoOnWhenTheirServerIsKilledAndStartedAgain(t *testing.T) {
 	says(task, "1003\n")
 	says(events, "job long runs")
 	d.kill()
-	list, get := begin("job list -o name"), begin("job get long -o json")
+	tryOn := []string{"--retry-for", patience.String()}
+	list, get := begin("job list -o name", tryOn...), begin("job get long -o json", tryOn...)
 	dev(strings.TrimPrefix(s.address, "http://"))
 	s.write("gate", "")
 	says(events, "job long completed")
@@ -91,7 +91,12 @@ func TestCommandsGoOnWhenTheirServerIsKilledAndStartedAgain(t *testing.T) {
 		t.Errorf("followed are\n%s and\n%s", &job.stdout, &task.stdout)
 	}
 	for _, r := range []*result{wait, job, task, events, list, get} {
-		if text := r.stderr.String(); r.code != 0 || strings.Contains(text, "plimsoll: ") {
+		text := r.stderr.String()
+		before, _, lost := strings.Cut(text, "plimsoll: the connection is lost (")
+		if followed := r != list && r != get; lost != followed {
+			t.Errorf("it says %q", text)
+		}
+		if r.code != 0 || strings.Contains(before, "plimsoll: ") {
 			t.Errorf("exit code %d, %s\n%s", r.code, text, &r.stdout)
 		}
 	}

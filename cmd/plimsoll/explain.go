@@ -123,22 +123,30 @@ func explainable(ctx context.Context, c *client.Client, l lifetime) (string, err
 			return t.ID, err
 		}
 	}
-	return "", plimsoll.Errorf(
+	return "", withoutTask(ctx, c, l, plimsoll.Errorf(
 		plimsoll.CodeNotFound, "there is no task or job %q with tasks; see plimsoll job list", id,
-	)
+	))
 }
 
-// inStore fails if a job that is named by its uid is in the archive: the leader explains the tasks
-// that it has.
+// inStore fails if a job that is named by its uid is in the archive, and another one has its id
+// now: tasks are explained by their ids.
 func inStore(ctx context.Context, c *client.Client, l lifetime) error {
 	if l.uid.IsZero() {
 		return nil
 	}
-	job, err := c.FindJob(ctx, client.JobName{UID: l.uid.Text(), Fields: []string{"status.state"}})
-	if err != nil {
+	job, err := c.FindJob(ctx, client.JobName{UID: l.uid.Text(), Fields: []string{"status.uid"}})
+	if err != nil || !job.Archived {
 		return err
 	}
-	if job.Archived {
+	id := l.id
+	if name, _, _, isTask := wire.SplitTaskID(id); isTask {
+		id = name
+	}
+	now, err := c.FindJob(ctx, client.JobName{ID: id, Fields: []string{"status.uid"}})
+	if err != nil && plimsoll.CodeOf(err) != plimsoll.CodeNotFound {
+		return err
+	}
+	if err != nil || now.Status.UID != l.uid {
 		return plimsoll.Errorf(plimsoll.CodeConflict,
 			"the job of %s is in the archive, where no decisions are kept; plimsoll job get --uid %s shows how it ended",
 			l, l.uid)

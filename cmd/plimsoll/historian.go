@@ -4,11 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -62,7 +59,7 @@ type historianCmd struct {
 	hostFlags
 	Data     string `help:"Directory of the history and of the token." default:"plimsoll-data/historian" env:"PLIMSOLL_DATA"`
 	History  string `help:"File of the history. Default: events.db in --data." env:"PLIMSOLL_HISTORY" placeholder:"FILE"`
-	Name     string `help:"Name of the historian. Events are held back under it while the historian is away. Keep the same name for one history, and use another for each other. Default: the host's name, up to the first dot." env:"PLIMSOLL_HISTORIAN_NAME" placeholder:"NAME"`
+	Name     string `help:"Name of the historian. Events are held back under it while the historian is away. Keep the same name for one history, and use another for each other. Default: the one that the history got when it was made: the host's name and a random part." env:"PLIMSOLL_HISTORIAN_NAME" placeholder:"NAME"`
 	Listen   string `help:"Address to serve: host:port or unix:/path." default:"127.0.0.1:9086" env:"PLIMSOLL_LISTEN"`
 	Insecure bool   `help:"Allow an address that other machines can reach, although nothing is encrypted."`
 	historyKeepFlags
@@ -94,9 +91,14 @@ func (cmd *historianCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	source, err := a.client()
+	source, err := a.connect(a.clientConfig()) // the historian follows it through all absences by itself
 	if err != nil {
 		return err
+	}
+	if cmd.Name != "" {
+		if err := plimsoll.ValidateID("--name", cmd.Name); err != nil {
+			return err
+		}
 	}
 	log := cmd.logger()
 	kept := dev.HistoryConfig{File: cmp.Or(cmd.History, filepath.Join(cmd.Data, "events.db")), Keep: keep}
@@ -104,30 +106,13 @@ func (cmd *historianCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	if cfg.Name, err = cmd.name(); err != nil {
-		return errors.Join(err, cfg.Reader.Close())
-	}
-	cfg.Source, cfg.Now, cfg.Events = source, a.now, dev.HistorianEvents(log)
+	cfg.Name, cfg.Source, cfg.Now, cfg.Events = cmd.Name, source, a.now, dev.HistorianEvents(log)
 	cfg.Listen, cfg.Hosts, cfg.Access = cmd.Listen, cmd.Host, cmd.access(a, log)
 	h, err := historian.New(cfg)
 	if err != nil {
 		return errors.Join(err, cfg.Reader.Close())
 	}
 	return errors.Join(h.Run(ctx), cfg.Reader.Close())
-}
-
-// name returns the name under which the historian registers.
-func (cmd *historianCmd) name() (string, error) {
-	name, field := cmd.Name, "--name"
-	if name == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			return "", fmt.Errorf("find the host's name: %w; give the historian one with --name", err)
-		}
-		name, _, _ = strings.Cut(host, ".")
-		field = "--name (the host's name)"
-	}
-	return name, plimsoll.ValidateID(field, name)
 }
 
 // access returns the access rules of a historian; nil if it listens on a socket.

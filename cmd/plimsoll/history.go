@@ -276,7 +276,7 @@ type historyStatusView struct {
 	Gaps     []historyGapView `json:"gaps"`
 	Trouble  *string          `json:"trouble"` // null: events are taken in
 
-	Name         *string         `json:"name"`         // null: it does not register
+	Name         *string         `json:"name"`         // null: its history was not opened yet
 	Unregistered *string         `json:"unregistered"` // null: events are held back for it
 	Historians   []historianView `json:"historians"`   // null: the gateway could not be asked
 }

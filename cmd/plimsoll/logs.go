@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/client"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
 // followedTasks is the most tasks that are followed at once.
@@ -80,6 +83,15 @@ func (cmd *jobLogsCmd) Run(ctx context.Context, a *app) error {
 	switch {
 	case err != nil:
 		return err
+	case isTask && cmd.Follow:
+		if task, err = l.awaitStart(ctx, task); err != nil {
+			return err
+		}
+		tellUnstarted(a, []plimsoll.Task{task})
+		if neverStarted(&task) {
+			return nil
+		}
+		return l.task(ctx, task.ID, cmd.Attempt, "")
 	case isTask && task.Attempt == 0 && task.State != plimsoll.TaskFinished:
 		a.notes.printf("%s has not started: plimsoll explain %s says why\n", task.ID, task.ID)
 		return nil
@@ -97,9 +109,62 @@ func (cmd *jobLogsCmd) Run(ctx context.Context, a *app) error {
 	case cmd.Attempt > 0:
 		return plimsoll.Invalid("--attempt", "needs the id of a task, and %s is a job", wanted)
 	case cmd.Follow:
-		return l.followToTheEnd(ctx, wanted)
+		return withoutTask(ctx, c, wanted, l.followToTheEnd(ctx, wanted))
 	}
-	return l.job(ctx, wanted)
+	return withoutTask(ctx, c, wanted, l.job(ctx, wanted))
+}
+
+// startPause is the time between two looks at a task that has not started.
+const startPause = time.Second
+
+// awaitStart waits until a task has started, or has ended without. It says what the task waits for.
+func (l *logs) awaitStart(ctx context.Context, task plimsoll.Task) (plimsoll.Task, error) {
+	waits := func() bool {
+		onItsWay := task.State == plimsoll.TaskBound || task.State == plimsoll.TaskStarting
+		return task.State != plimsoll.TaskFinished && (task.Attempt == 0 || task.Attempt == 1 && onItsWay)
+	}
+	if waits() {
+		l.a.notes.printf("waiting: %s has not started; plimsoll explain %s says why\n", task.ID, task.ID)
+	}
+	for waits() {
+		timer := time.NewTimer(startPause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return task, plimsoll.Errorf(plimsoll.CodeCanceled, "%s had not started", task.ID)
+		case <-timer.C:
+		}
+		found, err := l.c.FindTask(ctx, client.TaskName{ID: task.ID, JobUID: l.options.JobUID})
+		if err != nil {
+			return task, err
+		}
+		task = found.Task
+	}
+	return task, nil
+}
+
+// withoutTask returns the error about an id that is of no job: one that looks like the id of a task
+// may be of a task that its job does not have.
+func withoutTask(ctx context.Context, c *client.Client, l lifetime, err error) error {
+	id, group, index, isTask := wire.SplitTaskID(l.id)
+	if plimsoll.CodeOf(err) != plimsoll.CodeNotFound || !isTask {
+		return err
+	}
+	job, failed := c.FindJob(ctx, client.JobName{ID: id, UID: l.uid.Text()})
+	if failed != nil {
+		return err // there is no such job either, or it cannot be asked for
+	}
+	var groups []string
+	for i := range job.Status.Groups {
+		g := &job.Status.Groups[i]
+		if g.Name == group {
+			return plimsoll.Errorf(plimsoll.CodeNotFound, "there is no task %d in group %s of job %s, which has %s",
+				index, group, id, plural(int(g.Count), "task"))
+		}
+		groups = append(groups, g.Name)
+	}
+	return plimsoll.Errorf(plimsoll.CodeNotFound, "there is no group %q in job %s; it has %s", group, id,
+		strings.Join(groups[:min(len(groups), maxNamedTasks)], ", "))
 }
 
 // followToTheEnd follows a job, and then says which of its tasks never started.

@@ -96,12 +96,14 @@ func noteDefaults(a *app, asked, got *plimsoll.JobSpec) {
 	}
 }
 
-// withFlagHint adds the flags that help to the error of an id that is taken.
+// withFlagHint puts the flags that help in the place of the remedy that the error of an id that is
+// taken has for programs.
 func withFlagHint(err error, flags string) error {
 	if plimsoll.CodeOf(err) != plimsoll.CodeAlreadyExists {
 		return err
 	}
-	return fmt.Errorf("%w: %s", err, flags)
+	text, _, _ := strings.Cut(err.Error(), ";")
+	return plimsoll.Errorf(plimsoll.CodeAlreadyExists, "%s; choose another id: %s", text, flags)
 }
 
 // suffix returns six random letters and digits.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/ring"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
 func reportHistorian(name, instance string, next uint64) *pb.Command {
@@ -83,6 +85,32 @@ func TestEventsAreHeldBackForAHistorian(t *testing.T) {
 	}
 	if n := l.term.metrics.events.unread.Load(); n != 0 {
 		t.Errorf("%d events are counted as unread", n)
+	}
+}
+
+// Nobody can say that a historian has events that do not exist, or that it lacks more than it said
+// before. The events that were held back for it are held back still.
+func TestFalsePositionsOfHistoriansAreRefused(t *testing.T) {
+	l := lead(t, Config{}, openStore(t, vfs.NewMem(), store.Limits{}))
+	defer l.stop()
+	l.must(submit(job("a", 1)))
+	instance, next := l.Latest().InstanceUUID(), l.Latest().Events().Next()
+	l.must(reportHistorian("h", instance, next))
+	for want, cmd := range map[string]*pb.Command{
+		fmt.Sprintf("next: is %d, and the next event is %d", next+1, next): reportHistorian("h", instance, next+1),
+		fmt.Sprintf("next: is %d, and the next event is %d", next+9, next): reportHistorian("new", instance, next+9),
+		fmt.Sprintf("has the events before %d", next):                      reportHistorian("h", instance, next-1),
+		"lacks those from 0 on":        reportHistorian("h", "another", next),
+		"lacks those from 0 on: start": reportHistorian("h", "", 0),
+	} {
+		_, err := l.Do(t.Context(), cmd)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %s", cmd, err, want)
+		}
+	}
+	data, has := l.Latest().Get(wire.KindHistorian, "h")
+	if h, err := wire.DecodeHistorian(data); !has || err != nil || h.InstanceUUID != instance || h.Next != next {
+		t.Errorf("the historian is %+v, %v, %v", h, has, err)
 	}
 }
 

@@ -196,6 +196,11 @@ func (t *term) command(
 	if err != nil {
 		return err
 	}
+	if report, is := do.(*engine.ReportHistorian); is {
+		if err := checkPosition(t.source.Snapshot(), report); err != nil {
+			return err
+		}
+	}
 	t.nameJob(do)
 	again, err := t.commands.repetitionOf(cmd)
 	if err != nil {

@@ -64,7 +64,7 @@ func (d *Dev) makeHistorian() error {
 	}
 	source, err := client.New(client.Config{Server: d.URL(), TokenFile: cfg.UserTokenFile})
 	if err == nil {
-		of.Source, of.Name, of.Now, of.Metric = source, "dev", time.Now, cfg.Coordinator.Metrics
+		of.Source, of.Now, of.Metric = source, time.Now, cfg.Coordinator.Metrics
 		of.Events = HistorianEvents(cfg.Logger)
 		err = d.runHistorian(of, source)
 	}

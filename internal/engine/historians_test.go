@@ -39,26 +39,48 @@ func TestReportsOfAHistorianAreCoalesced(t *testing.T) {
 		next    uint64
 		written bool
 	}{
-		{0, 0, true},                        // the first
-		{0, 5, false},                       // in the same instant
-		{time.Second, 6, false},             // too soon
-		{time.Second, 7, true},              // two seconds after the last that was kept
-		{10 * time.Second, 7, false},        // the same
-		{49 * time.Second, 7, false},        // the same
-		{time.Second, 7, true},              // the same, a minute after the last that was kept
-		{2 * time.Second, 3, true},          // a historian that began anew, with an older file
-		{1999 * time.Millisecond, 4, false}, // too soon
-		{0, 2, true},                        // soon, but it lacks more than was known
+		{0, 0, true},                         // the first
+		{0, 5, false},                        // in the same instant
+		{time.Second, 6, false},              // too soon
+		{time.Second, 7, true},               // two seconds after the last that was kept
+		{10 * time.Second, 7, false},         // the same
+		{49 * time.Second, 7, false},         // the same
+		{time.Second, 7, true},               // the same, a minute after the last that was kept
+		{2 * time.Second, 9, true},           // further
+		{1999 * time.Millisecond, 10, false}, // too soon
 	} {
 		w.now += int64(step.after)
 		if written := w.reportHistorian("h", "i", step.next); written != step.written {
 			t.Errorf("%d after %s: written is %v", step.next, step.after, written)
 		}
 	}
-	w.expect("h@i2")
+	if w.now++; !w.reportHistorian("h", "j", 0) { // soon, but it lacks other events than was known
+		t.Error("a report of another InstanceUUID was not kept")
+	}
+	w.expect("h@j0")
 	if changes := &w.out.Changes; len(changes.Events) > 0 || len(changes.Outcomes) > 0 {
 		t.Errorf("a report makes %d events and %d outcomes", len(changes.Events), len(changes.Outcomes))
 	}
+}
+
+// A position does not go back: whoever lacks more than is known is another history. It is told what
+// to do, and nothing changes. Behind a removal it registers as it is.
+func TestThePositionOfAHistorianDoesNotGoBack(t *testing.T) {
+	w := newScenario(t)
+	w.reportHistorian("h", "i", 500)
+	w.now += int64(time.Minute)
+	w.printed.Reset()
+	w.reportHistorian("h", "i", 300)
+	want := "refused (conflict): the historian h has said that it has the events before 500, and this one lacks those " +
+		"from 300 on: start one of them with another --name;"
+	if !strings.HasPrefix(w.printed.String(), want) {
+		t.Errorf("%q, want %q", w.printed.String(), want)
+	}
+	w.expect("h@i500")
+	w.reportHistorian("h", "i", 500)
+	w.turn(&engine.RemoveHistorian{Name: "h"})
+	w.reportHistorian("h", "i", 300)
+	w.expect("h@i300")
 }
 
 // A historian that is not heard for 72 hours is registered no more, without a further command. A

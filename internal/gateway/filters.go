@@ -15,20 +15,28 @@ const maxNear = 1000
 // checkJobFilters fails for a queue that does not exist. It is called only when the list is empty:
 // ended jobs may belong to a queue that was removed.
 func checkJobFilters(s *replica.Snapshot, want *pb.ListJobsRequest) error {
-	if s.JobsIn(want.GetQueue()) > 0 {
-		return nil // the queue was removed after jobs ended there
-	}
-	return checkFilter(s, wire.KindQueueStatus, "queue", "queue", want.GetQueue())
+	return checkQueueFilter(s, want.GetQueue())
 }
 
-// checkTaskFilters fails for a job or a node that does not exist. It is called only when the list
-// is empty. A list that looks into the archive may be of a job that the snapshot does not have.
+func checkQueueFilter(s *replica.Snapshot, queue string) error {
+	if s.JobsIn(queue) > 0 {
+		return nil // the queue was removed after jobs ended there
+	}
+	return checkFilter(s, wire.KindQueueStatus, "queue", "queue", queue)
+}
+
+// checkTaskFilters fails for a job, a node or a queue that does not exist. It is called only when
+// the list is empty. A list that looks into the archive may be of a job that the snapshot does not
+// have.
 func checkTaskFilters(s *replica.Snapshot, want *pb.ListTasksRequest, archived bool) error {
 	if !archived {
 		if err := checkFilter(s, wire.KindJobStatus, "job", "job", want.GetJob()); err != nil {
 			return err
 		}
 		if err := checkFilter(s, wire.KindNode, "node", "node", want.GetNode()); err != nil {
+			return err
+		}
+		if err := checkQueueFilter(s, want.GetQueue()); err != nil {
 			return err
 		}
 	}

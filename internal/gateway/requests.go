@@ -179,7 +179,8 @@ func (f *requestFollow) forward(polled *pb.PolledRequestEvents) error {
 	return f.flush(m, size)
 }
 
-// survey sends the groups of live jobs that wait.
+// survey sends the groups of live jobs that wait. Each job is charged to the request before it is
+// decoded, and until its groups are sent.
 func (f *requestFollow) survey(ctx context.Context, snapshot *replica.Snapshot) error {
 	want := criteria{owner: f.owner}
 	for state := range plimsoll.JobState(plimsoll.NumJobStates) {
@@ -188,7 +189,8 @@ func (f *requestFollow) survey(ctx context.Context, snapshot *replica.Snapshot) 
 		}
 	}
 	deadline := time.Now().Add(f.g.cfg.AnswerTimeout)
-	m, size, looked := &pb.FollowRequestEventsResponse{Revision: snapshot.Revision()}, 0, 0
+	m, held, looked := &pb.FollowRequestEventsResponse{Revision: snapshot.Revision()}, 0, 0
+	defer func() { f.release(held) }()
 	for id, object := range want.objects(snapshot, wire.KindJobStatus) {
 		if looked++; looked%lookEvery == 0 && ctx.Err() != nil {
 			return callerGone(ctx)
@@ -200,23 +202,20 @@ func (f *requestFollow) survey(ctx context.Context, snapshot *replica.Snapshot) 
 		if !met {
 			continue
 		}
-		var job pb.JobStatus
-		if err := decode(wire.KindJobStatus, id, object.Value, &job); err != nil {
+		size, waiting, err := f.waitingOf(id, object.Value)
+		held += size
+		if err != nil {
 			return err
 		}
-		for _, g := range job.GetGroups() {
-			if g.GetWaitCode() != 0 {
-				m.Waiting = append(m.Waiting, &pb.WaitingGroup{Job: job.GetId(), Owner: job.GetOwner(), Group: g})
-				size += 2 * answerBytes
-			}
-		}
-		if size < watchMessageBytes {
+		m.Waiting = append(m.Waiting, waiting...)
+		if held < 4*watchMessageBytes {
 			continue
 		}
-		if err := f.flush(m, size); err != nil {
+		if err := f.send(m); err != nil {
 			return err
 		}
-		m, size = &pb.FollowRequestEventsResponse{Revision: snapshot.Revision()}, 0
+		f.release(held)
+		m, held = &pb.FollowRequestEventsResponse{Revision: snapshot.Revision()}, 0
 		if time.Now().After(deadline) {
 			return plimsoll.Errorf(plimsoll.CodeExhausted,
 				"the groups that wait were not read within %s; read faster", f.g.cfg.AnswerTimeout)
@@ -224,17 +223,50 @@ func (f *requestFollow) survey(ctx context.Context, snapshot *replica.Snapshot) 
 	}
 	m.WaitingEnd = true
 	f.owed, f.surveyed = false, time.Now()
-	return f.flush(m, size)
+	return f.send(m)
+}
+
+// waitingOf returns the groups of a job that wait, and the bytes that they are charged: those of
+// the decoded job, which they keep, and of their encoded form.
+func (f *requestFollow) waitingOf(id string, record []byte) (held int, waiting []*pb.WaitingGroup, err error) {
+	whole := answerBytes + 4*len(record)
+	if err := f.charge.holdAnswer(whole); err != nil {
+		return 0, nil, err
+	}
+	var job pb.JobStatus
+	if err := decode(wire.KindJobStatus, id, record, &job); err != nil {
+		return whole, nil, err
+	}
+	for _, g := range job.GetGroups() {
+		if g.GetWaitCode() != 0 {
+			waiting = append(waiting, &pb.WaitingGroup{Job: job.GetId(), Owner: job.GetOwner(), Group: g})
+		}
+	}
+	if len(waiting) == 0 {
+		f.release(whole)
+		return 0, nil, nil
+	}
+	// Each group is told with the id and the owner of its job.
+	more := len(waiting) * (answerBytes + 2*len(id) + 2*len(job.GetOwner()))
+	if err := f.charge.holdAnswer(more); err != nil {
+		return whole, nil, err
+	}
+	return whole + more, waiting, nil
 }
 
 // flush sends a message, which is charged to the request while it is sent.
 func (f *requestFollow) flush(m *pb.FollowRequestEventsResponse, size int) error {
-	if f.charge != nil {
-		held := answerBytes + 2*size // connect encodes it
-		if err := f.charge.hold(held); err != nil {
-			return err
-		}
-		defer f.charge.release(held)
+	held := answerBytes + 2*size // connect encodes it
+	if err := f.charge.holdAnswer(held); err != nil {
+		return err
 	}
+	defer f.release(held)
 	return f.send(m)
+}
+
+// release gives back bytes of the charge.
+func (f *requestFollow) release(held int) {
+	if f.charge != nil { // as in holding
+		f.charge.release(held)
+	}
 }

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
@@ -158,6 +160,47 @@ func TestALossIsFollowedByTheGroupsThatWait(t *testing.T) {
 			t.Errorf("sent were\n%v, want\n%v", got, want)
 		}
 	})
+}
+
+// The groups that wait are charged with at least what they take: their jobs, decoded, and the
+// message of them. All of that is given back. Without room for a job the survey ends before it is
+// decoded.
+func TestTheGroupsThatWaitAreChargedWithWhatTheyTake(t *testing.T) {
+	large := plimsoll.JobStatus{ID: "a", Owner: "alice", Queue: "root.batch", State: plimsoll.JobAccepted}
+	for i := range 500 {
+		large.Groups = append(large.Groups, plimsoll.GroupStatus{
+			Name: fmt.Sprintf("%060d", i), Count: 1, Counts: plimsoll.TaskCounts{Pending: 1},
+			Wait: plimsoll.WaitCause{Code: plimsoll.WaitQueueMax, Queue: "root.batch", Resource: plimsoll.CPU},
+		})
+	}
+	f := newFake()
+	f.put(waitingJob("0", "alice"), putStatus(large), waitingJob("b", "alice"))
+	g := newGateway(t, Config{}, f)
+	for _, c := range []struct {
+		most int64
+		code plimsoll.Code
+		told int
+	}{{1 << 20, plimsoll.CodeInternal, 502}, {10 << 10, plimsoll.CodeExhausted, 0}} {
+		b := budget{whose: "users", bound: "user_bytes", most: c.most}
+		told := 0
+		follow := requestFollow{
+			g: g, owner: "alice", charge: &charge{gateway: g, answer: httptest.NewRecorder(), budget: &b},
+			send: func(m *pb.FollowRequestEventsResponse) error {
+				told += len(m.GetWaiting())
+				if used := b.used.Load(); len(m.GetWaiting()) > 0 && used < int64(3*proto.Size(m)) {
+					t.Errorf("a message of %d bytes is charged with %d", proto.Size(m), used)
+				}
+				return nil
+			},
+		}
+		err := follow.survey(t.Context(), f.tables.Snapshot())
+		if (err != nil) != (c.code == plimsoll.CodeExhausted) || err != nil && plimsoll.CodeOf(err) != c.code {
+			t.Errorf("within %d bytes: %v", c.most, err)
+		}
+		if told != c.told || b.used.Load() != 0 {
+			t.Errorf("within %d bytes %d groups are told, and %d bytes are kept", c.most, told, b.used.Load())
+		}
+	}
 }
 
 // A stream ends with the leader's reason. An answer that does not come, or that comes from an older

@@ -99,6 +99,9 @@ func (h *Historian) session(ctx context.Context) (err error) {
 	if err := s.resume(ctx); err != nil {
 		return err
 	}
+	if err := h.setName(ctx, w); err != nil {
+		return err
+	}
 	h.setPosition(s.at)
 	pages, room := make(chan client.EventPage, 1024), newRoom(maxWaitingBytes)
 	group, ctx := errgroup.WithContext(ctx)

@@ -30,8 +30,8 @@ type Config struct {
 	Keep   history.Retention // what is kept
 	Now    func() time.Time  // required
 
-	// Name is the name under which the historian registers, always the same for one history. Empty:
-	// it does not, and nothing is held back for it.
+	// Name is the name under which the historian registers, always the same for one history, and
+	// of no other. Default: that of the history itself.
 	Name string
 
 	Questions int // answered at a time; default DefaultQuestions
@@ -111,7 +111,9 @@ type Historian struct {
 		waiting error // that keeps events from being read; nil: none
 		next    history.Position
 
-		unregistered error // why the historian is not registered; nil: it is
+		name         string    // under which the historian registers; empty: the history was not opened yet
+		unregistered error     // why the historian is not registered; nil: it is
+		heard        time.Time // when the leader last answered a report
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/historian"
 	"github.com/plimsoll-dev/plimsoll/internal/history"
@@ -23,7 +25,8 @@ type cell struct {
 	kept   *memory
 	h      *historian.Historian
 	told   []string
-	name   string // under which it registers
+	name   string // under which it registers; empty: that of the history, and it tells nothing of it
+	shown  *prometheus.Registry
 	cancel context.CancelFunc
 	ended  chan error
 }
@@ -36,13 +39,18 @@ func newCell(t *testing.T) *cell {
 // start starts the historian on the history that it has kept.
 func (c *cell) start() {
 	c.t.Helper()
+	c.shown = prometheus.NewRegistry()
 	h, err := historian.New(historian.Config{
-		Source: c.from, Reader: c.kept, Now: time.Now, Name: c.name,
+		Source: c.from, Reader: c.kept, Now: time.Now, Name: c.name, Metric: c.shown,
 		Open: func(context.Context) (history.Writer, error) { return c.kept, nil },
 		Events: historian.Events{
-			Trouble:    func(err error) { c.tell("trouble %v", err) },
-			Registered: func(err error) { c.tell("registered %v", err) },
-			Waiting:    func(err error) { c.tell("waiting %v", err) },
+			Trouble: func(err error) { c.tell("trouble %v", err) },
+			Registered: func(err error) {
+				if c.name != "" {
+					c.tell("registered %v", err)
+				}
+			},
+			Waiting: func(err error) { c.tell("waiting %v", err) },
 			Gap: func(g history.Gap) {
 				c.tell("gap %s %d-%d %s", g.Instance, g.First, g.Next, g.Reason)
 			},
@@ -72,6 +80,22 @@ func (c *cell) get(path string) string {
 	r := httptest.NewRequestWithContext(c.t.Context(), http.MethodGet, historian.PlainRoot+path, nil)
 	c.h.Plain().ServeHTTP(w, r)
 	return strings.ReplaceAll(strings.TrimSpace(w.Body.String()), " ", "")
+}
+
+// gauge returns the value of a metric.
+func (c *cell) gauge(name string) float64 {
+	c.t.Helper()
+	families, err := c.shown.Gather()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	c.t.Fatalf("there is no metric %s", name)
+	return 0
 }
 
 // ids returns the ids that the history has, in its order.

@@ -37,6 +37,8 @@ func (m *memory) breaksOnce(err error, meanwhile func()) {
 	m.failOnce, m.meanwhile = err, meanwhile
 }
 
+func (m *memory) Name(context.Context) (string, error) { return "own", nil }
+
 func (m *memory) Position(context.Context) (history.Position, error) {
 	m.Lock()
 	defer m.Unlock()

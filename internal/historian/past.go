@@ -5,6 +5,7 @@ import (
 	"context"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
@@ -67,12 +68,46 @@ func (p *past) get(ctx context.Context, at int64, now time.Time, again bool) (*m
 	if err != nil {
 		return nil, err
 	}
-	m := &moment{at: at, made: now, bytes: 2 * f.Memory(), view: f.View()}
+	m := &moment{at: at, made: now, view: f.View()}
 	for t := range f.Tasks("") {
 		m.tasks = append(m.tasks, t)
 	}
+	m.bytes = m.memory(f.Memory())
 	p.keep(m)
 	return m, nil
+}
+
+// memory returns about how many bytes the lists take. Their texts, labels and amounts of groups are
+// those of the fold, and at most as large as that.
+func (m *moment) memory(ofFold int) int {
+	bytes := ofFold + cap(m.tasks)*int(unsafe.Sizeof(fold.Task{})) +
+		cap(m.view.Jobs)*int(unsafe.Sizeof(fold.Job{})) + cap(m.view.Nodes)*int(unsafe.Sizeof(fold.Node{})) +
+		cap(m.view.Queues)*int(unsafe.Sizeof(fold.Queue{}))
+	for i := range m.view.Jobs {
+		bytes += amountsBytes(m.view.Jobs[i].Used)
+	}
+	for i := range m.view.Nodes {
+		n := &m.view.Nodes[i]
+		bytes += amountsBytes(n.Capacity) + amountsBytes(n.Occupied) + amountsBytes(n.Allocated)
+	}
+	for i := range m.view.Queues {
+		q := &m.view.Queues[i]
+		bytes += amountsBytes(q.Max) + amountsBytes(q.Guaranteed) + amountsBytes(q.Allocated)
+	}
+	return bytes
+}
+
+// amountsBytes returns about how many bytes a map of amounts takes: one for up to eight names, and
+// at least half empty places beyond that.
+func amountsBytes(r plimsoll.Resources) int {
+	const small, each = 272, 64
+	switch {
+	case r == nil:
+		return 0
+	case len(r) <= 8:
+		return small
+	}
+	return small + each*len(r)
 }
 
 func (p *past) find(at int64, now time.Time, again bool) *moment {

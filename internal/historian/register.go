@@ -23,12 +23,24 @@ const (
 	listTimeout = 2 * time.Second
 )
 
+// setName notes the name under which the historian registers.
+func (h *Historian) setName(ctx context.Context, w history.Writer) error {
+	name := h.cfg.Name
+	if name == "" {
+		var err error
+		if name, err = w.Name(ctx); err != nil {
+			return err
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.mu.name = name
+	return nil
+}
+
 // register tells the gateway how far the history has come, until ctx ends. The events behind that
 // are held back for it. A position is told once it is on the disk.
 func (h *Historian) register(ctx context.Context) error {
-	if h.cfg.Name == "" {
-		return nil
-	}
 	var told history.Position
 	var when time.Time // zero: nothing was told yet
 	for {
@@ -41,9 +53,7 @@ func (h *Historian) register(ctx context.Context) error {
 			if err == nil {
 				told, when = at, h.cfg.Now()
 			}
-			if !unanswered(err) {
-				h.setUnregistered(err)
-			}
+			h.reported(err)
 		}
 		if !pause(ctx, reportEvery) {
 			return nil
@@ -52,11 +62,12 @@ func (h *Historian) register(ctx context.Context) error {
 }
 
 func (h *Historian) report(ctx context.Context, at history.Position) error {
+	h.mu.Lock()
+	name := h.mu.name
+	h.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	return h.cfg.Source.ReportHistorian(ctx, plimsoll.Historian{
-		Name: h.cfg.Name, InstanceUUID: at.Instance, Next: at.Next,
-	})
+	return h.cfg.Source.ReportHistorian(ctx, plimsoll.Historian{Name: name, InstanceUUID: at.Instance, Next: at.Next})
 }
 
 // unanswered reports whether an error leaves open how the leader would answer. A historian that was
@@ -72,25 +83,43 @@ func unanswered(err error) bool {
 // errNotYet is why a historian that has just begun is not registered.
 var errNotYet = errors.New("it has not told the gateway yet how far it has come")
 
-// setUnregistered notes why the historian is not registered; nil: it is.
-func (h *Historian) setUnregistered(err error) {
-	h.mu.Lock()
-	changed := textOf(h.mu.unregistered) != textOf(err)
-	h.mu.unregistered = err
-	h.mu.Unlock()
-	h.metrics.setRegistered(err == nil)
+// reported notes whether the historian is registered, by the error of a report.
+func (h *Historian) reported(err error) {
+	changed, why := h.noteReport(err)
 	if changed && h.cfg.Events.Registered != nil {
-		h.cfg.Events.Registered(err)
+		h.cfg.Events.Registered(why)
 	}
+}
+
+// noteReport returns why the historian is not registered; nil: it is. Without an answer that stays
+// as it was, until the leader has forgotten the historian.
+func (h *Historian) noteReport(err error) (changed bool, why error) {
+	now := h.cfg.Now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case err == nil:
+		h.mu.heard = now
+	case !unanswered(err):
+	case h.mu.unregistered == nil && now.Sub(h.mu.heard) >= plimsoll.KeepHistorian:
+		err = plimsoll.Errorf(plimsoll.CodeUnavailable, "no leader has heard it for %s: %v",
+			plimsoll.KeepHistorian, err)
+	default:
+		return false, h.mu.unregistered
+	}
+	changed = textOf(h.mu.unregistered) != textOf(err)
+	h.mu.unregistered = err
+	h.metrics.setRegistered(err == nil)
+	return changed, err
 }
 
 // registration adds the registered historians to the state of the history.
 func (h *Historian) registration(ctx context.Context, res *pb.GetHistoryStatusResponse) {
-	res.Name = h.cfg.Name
 	h.mu.Lock()
 	unregistered := h.mu.unregistered
+	res.Name = h.mu.name
 	h.mu.Unlock()
-	if h.cfg.Name != "" && unregistered != nil {
+	if unregistered != nil {
 		res.Unregistered = wire.ErrorToProto(unregistered).GetMessage()
 	}
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)

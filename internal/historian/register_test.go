@@ -138,15 +138,47 @@ func TestAnAbsentGatewayDoesNotEndTheRegistration(t *testing.T) {
 	})
 }
 
-// A historian without a name registers nowhere.
-func TestAHistorianWithoutANameDoesNotRegister(t *testing.T) {
+// A historian without a name has that of its history, so that it is the same wherever it runs.
+func TestAHistorianHasTheNameOfItsHistory(t *testing.T) {
 	testrun.Bubble(t, func(t *testing.T) {
 		c := newCell(t)
 		c.from.tell(queueEvent())
 		c.start()
-		time.Sleep(time.Hour)
-		c.reports()
+		time.Sleep(10 * time.Second)
+		c.reports("own@0", "own@first1")
+		if got := c.get("status"); !strings.Contains(got, `"name":"own"`) {
+			t.Errorf("the status is %s", got)
+		}
 		c.stop()
-		c.said()
+	})
+}
+
+// A historian that the leader has not heard for 72 hours is registered no more, and says so.
+func TestAHistorianThatIsNotHeardForLongIsRegisteredNoMore(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
+		c := newCell(t)
+		c.name = "h"
+		c.from.tell(queueEvent())
+		c.start()
+		time.Sleep(10 * time.Second)
+		c.said("registered <nil>")
+		c.from.change(func() { c.from.away = plimsoll.Errorf(plimsoll.CodeUnavailable, "nobody listens") })
+		time.Sleep(71 * time.Hour)
+		c.said("waiting nobody listens")
+		if got := c.gauge("plimsoll_historian_registered"); got != 1 {
+			t.Errorf("after 71 hours the metric is %v", got)
+		}
+		time.Sleep(time.Hour)
+		c.said("registered no leader has heard it for 72h0m0s: nobody listens")
+		if got := c.gauge("plimsoll_historian_registered"); got != 0 {
+			t.Errorf("after 72 hours the metric is %v", got)
+		}
+		c.from.change(func() { c.from.away = nil })
+		time.Sleep(time.Minute)
+		c.said("registered <nil>")
+		if got := c.gauge("plimsoll_historian_registered"); got != 1 {
+			t.Errorf("when it is heard again the metric is %v", got)
+		}
+		c.stop()
 	})
 }

@@ -141,6 +141,9 @@ const MaxGaps = 1000
 // CodeExhausted says that the disk is full, CodeUnavailable that the file cannot be written,
 // CodeCorrupt that it is damaged; the same call can be made again when that is mended.
 type Writer interface {
+	// Name returns the name that the history got when it was made, and has ever since. No other
+	// one has it, but for copies.
+	Name(ctx context.Context) (string, error)
 	// Position returns where to go on.
 	Position(ctx context.Context) (Position, error)
 	// Resume returns the fold's newest state with the position behind it, and replay calls fn for

@@ -94,6 +94,13 @@ func (s *Snapshot) Get(kind wire.Kind, key string) ([]byte, bool) {
 	return r.value, ok
 }
 
+// Table names the content of a kind. It is the same in two snapshots of the same tables if no
+// record of the kind was changed in between. It keeps that content in memory.
+type Table struct{ of *informer.Snapshot[record] }
+
+// Table returns the content of a kind, to be compared.
+func (s *Snapshot) Table(kind wire.Kind) Table { return Table{s.kinds[kind]} }
+
 // Len returns the number of records of a kind.
 func (s *Snapshot) Len(kind wire.Kind) int { return s.kinds[kind].Len() }
 

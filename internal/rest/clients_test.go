@@ -293,3 +293,72 @@ func TestAnEventOfWhatHasLeftHasItsLastState(t *testing.T) {
 		t.Errorf("a handler that has not seen the job knows %v", fresh)
 	}
 }
+
+// An event's state has the limits of its queue as they are at that revision: those of the nodes,
+// and those of the configuration.
+func TestTheStateOfAQueueFollowsItsLimits(t *testing.T) {
+	c := small(t)
+	event := plimsoll.Event{Type: plimsoll.EventQueue, Object: "root.batch.day", Time: began}
+	root := plimsoll.Event{Type: plimsoll.EventQueue, Object: "root", Time: began}
+	c.history.records = []plimsoll.Event{event, root}
+	h := rest.New(rest.Config{ObjectStates: true}, c)
+	expect := func(id, place string, want float64) {
+		t.Helper()
+		if got, _ := at(stateOf(t, h, id), place); got != want {
+			t.Errorf("event %s: %s is %v, want %v", id, place, got, want)
+		}
+	}
+	expect("0", "maxRunningApps", 7)
+	expect("0", "headroom/vcore", 0)
+	expect("1", "maxResource/vcore", 32000)
+	config := plimsoll.QueueConfig{Name: "root", Parent: true, Queues: []plimsoll.QueueConfig{
+		{Name: "batch", Queues: []plimsoll.QueueConfig{{Name: "day", MaxJobs: 9}}},
+	}}
+	third := plimsoll.Node{ID: "n3", Capacity: plimsoll.Resources{plimsoll.CPU: 8000}}
+	c.put(t, 1043, append(
+		putNode(third, plimsoll.NodeStatus{}),
+		wire.Mutation{Kind: wire.KindQueueConfig, Value: wire.AppendQueueConfig(nil, &config)},
+		putQueue(plimsoll.QueueStatus{Path: "root.batch.day", Leaf: true}),
+	)...)
+	c.history.records = append(c.history.records, event, root)
+	expect("2", "maxRunningApps", 9)
+	expect("2", "headroom/vcore", 36000) // of the root, which uses 4
+	expect("3", "maxResource/vcore", 40000)
+}
+
+// A record that cannot be read costs the state of its object, which has its names alone then. All
+// other events are answered as usual, and the log is told once.
+func TestARecordThatCannotBeReadCostsNoOtherState(t *testing.T) {
+	c := small(t)
+	broken := []byte("broken")
+	c.put(t, 1043, wire.Mutation{Kind: wire.KindNode, Key: "n1", Value: broken},
+		wire.Mutation{Kind: wire.KindJobStatus, Key: "running", Value: broken})
+	on := func(kind plimsoll.EventType, object string) plimsoll.Event {
+		return plimsoll.Event{Type: kind, Object: object, Time: began + 6*second}
+	}
+	c.history.records = []plimsoll.Event{
+		on(plimsoll.EventNode, "n1"), on(plimsoll.EventNode, "n2"), on(plimsoll.EventNode, "n1"),
+		on(plimsoll.EventApp, "running"), on(plimsoll.EventApp, "waiting"),
+	}
+	var faults []string
+	h := rest.New(rest.Config{
+		ObjectStates: true, Fault: func(err error) { faults = append(faults, err.Error()) },
+	}, c)
+	for id, want := range map[string]map[string]any{
+		"0": {"id": "n1", "hostName": nil}, "1": {"id": "n2", "capacity/vcore": 16000.0}, "2": {"id": "n1"}, "3": nil,
+		"4": {"applicationID": "waiting"},
+	} {
+		got := stateOf(t, h, id)
+		if (got == nil) != (want == nil) {
+			t.Errorf("event %s has the state %v", id, got)
+		}
+		for place, value := range want {
+			if found, _ := at(got, place); found != value {
+				t.Errorf("event %s: %s is %v, want %v", id, place, found, value)
+			}
+		}
+	}
+	if len(faults) != 2 || !strings.Contains(faults[0], `decode the record "n1"`) {
+		t.Errorf("the faults are %q", faults)
+	}
+}

@@ -27,6 +27,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 // cell is a Source with records, which counts the bytes that its requests hold.
 type cell struct {
 	history
+	tables  *replica.Tables
 	records *replica.Snapshot
 	most    int // bytes that a request may hold; 0: no bound
 	held    int
@@ -50,12 +51,19 @@ func (c *cell) Events(ctx context.Context, wanted plimsoll.Consistency) (rest.St
 // newCell is a cell whose leader has committed records.
 func newCell(t testing.TB, records ...wire.Mutation) *cell {
 	t.Helper()
-	tables := replica.NewTables()
-	batch := &wire.Batch{Epoch: 3, Revision: 1042, Time: 1_800_000_100_000_000_000, Mutations: records}
-	if err := tables.Apply(batch); err != nil {
+	c := &cell{tables: replica.NewTables()}
+	c.put(t, 1042, records...)
+	return c
+}
+
+// put changes records with a revision.
+func (c *cell) put(t testing.TB, revision uint64, records ...wire.Mutation) {
+	t.Helper()
+	batch := &wire.Batch{Epoch: 3, Revision: revision, Time: 1_800_000_100_000_000_000, Mutations: records}
+	if err := c.tables.Apply(batch); err != nil {
 		t.Fatal(err)
 	}
-	return &cell{records: tables.Snapshot()}
+	c.records = c.tables.Snapshot()
 }
 
 const (

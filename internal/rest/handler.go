@@ -156,7 +156,8 @@ func New(cfg Config, source Source) *Handler {
 		cfg.Fault = func(error) {}
 	}
 	h := &Handler{cfg: cfg, source: source, packer: newPacker()}
-	h.rendered.most, h.rendered.mu.states.wanted = cfg.RenderedBytes, cfg.ObjectStates
+	h.rendered.most = cfg.RenderedBytes
+	h.rendered.mu.states.wanted, h.rendered.mu.states.fault = cfg.ObjectStates, cfg.Fault
 	h.mux = h.newMux()
 	return h
 }

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"time"
 
@@ -16,12 +17,20 @@ import (
 // is about, and at most stateBytes. An event of an object that has left gets the state of the event
 // before, for as long as that is kept. After that it gets the object's names alone; for a job it
 // gets no state, because its id is not known any more.
+//
+// Its cost is that of the object, and for a queue that of the queues above it. The capacity of all
+// nodes, and the configuration of the queues, are read again when one of them was changed.
 type objectStates struct {
 	wanted bool
-	from   *reading // of the present pass; nil: there are no records
-	queues map[string]*queueNode
-	left   map[string][]byte // what the last event had, by keyOf
-	bytes  int               // in left
+	fault  func(err error) // called for a record that cannot be read, once for each error
+	told   string          // the last error of fault
+	from   *reading        // of the present pass; nil: there are no records
+	limits struct {
+		queueLimits
+		nodes, config replica.Table // of which they are
+	}
+	left  map[string][]byte // what the last event had, by keyOf
+	bytes int               // in left
 }
 
 // stateBytes bounds the state of one event. A larger object, such as a node with many attributes,
@@ -33,7 +42,7 @@ const leftBytes = 8 << 20
 
 // begin begins a pass over the events of a snapshot; nil ends one.
 func (o *objectStates) begin(records *replica.Snapshot) {
-	o.from, o.queues = nil, nil
+	o.from = nil
 	if o.wanted && records != nil {
 		o.from = &reading{
 			ctx: context.Background(), state: &State{}, records: records, most: math.MaxInt,
@@ -45,8 +54,24 @@ func (o *objectStates) begin(records *replica.Snapshot) {
 // forget drops what is kept of other events.
 func (o *objectStates) forget() { o.left, o.bytes = nil, 0 }
 
-// of returns the state of an event's object; nil if there is none.
-func (o *objectStates) of(ev *plimsoll.Event) ([]byte, error) {
+// of returns the state of an event's object; nil if there is none. That of an object whose records
+// cannot be read has its names alone.
+func (o *objectStates) of(ev *plimsoll.Event) []byte {
+	state, err := o.read(ev)
+	if err == nil {
+		return state
+	}
+	if text := err.Error(); text != o.told {
+		o.told = text
+		o.fault(fmt.Errorf("the state of an event's object: %w", err))
+	}
+	if state, err = encodeNames(ev); err != nil {
+		return nil // names are texts: they have a JSON form
+	}
+	return state
+}
+
+func (o *objectStates) read(ev *plimsoll.Event) ([]byte, error) {
 	if o.from == nil {
 		return nil, nil
 	}
@@ -184,17 +209,35 @@ func (o *objectStates) task(id string) (task plimsoll.Task, has bool, err error)
 }
 
 func (o *objectStates) queue(ev *plimsoll.Event) (any, error) {
-	if o.queues == nil {
-		var err error
-		if o.queues, err = o.from.tree(); err != nil {
-			return nil, err
-		}
+	if err := o.readLimits(); err != nil {
+		return nil, err
 	}
-	q := o.queues[ev.Object]
+	q, err := o.from.queueAlone(ev.Object, &o.limits.queueLimits)
+	if err != nil {
+		return nil, err
+	}
 	if q == nil {
 		return nil, errLeft
 	}
-	info, err := o.from.info(q, false)
-	info.ChildNames = nil
-	return info, err
+	return o.from.info(q, false)
+}
+
+// readLimits reads the limits of queues, unless those that it has are of the present records.
+func (o *objectStates) readLimits() error {
+	nodes, config := o.from.records.Table(wire.KindNode), o.from.records.Table(wire.KindQueueConfig)
+	if o.limits.capacity == nil || o.limits.nodes != nodes {
+		capacity, err := o.from.capacity()
+		if err != nil {
+			return err
+		}
+		o.limits.capacity, o.limits.nodes = capacity, nodes
+	}
+	if o.limits.maxJobs == nil || o.limits.config != config {
+		maxJobs, err := o.from.maxJobs()
+		if err != nil {
+			return err
+		}
+		o.limits.maxJobs, o.limits.config = maxJobs, config
+	}
+	return nil
 }

@@ -47,13 +47,37 @@ type queueNode struct {
 	children []*queueNode
 }
 
-// tree returns the queues by their paths. There are at most plimsoll.MaxQueues, and those that
-// drain.
-func (a *reading) tree() (map[string]*queueNode, error) {
-	capacity, err := a.totals()
-	if err != nil {
-		return nil, err
+// queueLimits are the facts that the limits of queues follow from, beside their own status.
+type queueLimits struct {
+	capacity amounts          // of all nodes: as in YuniKorn, the most that the root may take
+	maxJobs  map[string]int32 // by path; of at most plimsoll.MaxQueues, and those that drain
+}
+
+func (a *reading) queueLimits() (l queueLimits, err error) {
+	if l.capacity, err = a.capacity(); err != nil {
+		return l, err
 	}
+	l.maxJobs, err = a.maxJobs()
+	return l, err
+}
+
+// capacity returns what all nodes have together.
+func (a *reading) capacity() (amounts, error) {
+	sum := amounts{}
+	for id, data := range a.records.Scan(wire.KindNode, "", "") {
+		if err := a.look(); err != nil {
+			return nil, err
+		}
+		node, err := wire.DecodeNode(data)
+		if err != nil {
+			return nil, undecodable(id, err)
+		}
+		sum.add(node.Capacity, 1)
+	}
+	return sum, nil
+}
+
+func (a *reading) maxJobs() (map[string]int32, error) {
 	maxJobs := map[string]int32{}
 	if data, has := a.records.Get(wire.KindQueueConfig, ""); has {
 		config, err := wire.DecodeQueueConfig(data)
@@ -62,27 +86,66 @@ func (a *reading) tree() (map[string]*queueNode, error) {
 		}
 		addMaxJobs(maxJobs, "", &config)
 	}
+	return maxJobs, nil
+}
+
+// tree returns the queues by their paths. There are at most plimsoll.MaxQueues, and those that
+// drain.
+func (a *reading) tree() (map[string]*queueNode, error) {
+	limits, err := a.queueLimits()
+	if err != nil {
+		return nil, err
+	}
 	queues := make(map[string]*queueNode, a.records.Len(wire.KindQueueStatus))
 	for path, data := range a.records.Scan(wire.KindQueueStatus, "", "") { // a parent comes before its children
 		if err := a.look(); err != nil {
 			return nil, err
 		}
-		status, err := wire.DecodeQueueStatus(data)
+		above := queues[parentOf(path)]
+		q, err := newQueueNode(path, data, &limits, above)
 		if err != nil {
-			return nil, undecodable(path, err)
+			return nil, err
 		}
-		q := &queueNode{status: status, maxJobs: maxJobs[path], max: amountsOf(status.Max)}
-		if path == plimsoll.RootQueue {
-			q.max = capacity.capacity // as in YuniKorn, what all nodes have together
-		}
-		q.headroom = q.max.minus(amountsOf(status.Allocated))
-		if above := queues[parentOf(path)]; above != nil {
-			q.inherit(above)
+		if above != nil {
 			above.children = append(above.children, q)
 		}
 		queues[path] = q
 	}
 	return queues, nil
+}
+
+// queueAlone returns a queue without those below it; nil if there is none. It costs the queues
+// above it.
+func (a *reading) queueAlone(path string, limits *queueLimits) (*queueNode, error) {
+	data, has := a.records.Get(wire.KindQueueStatus, path)
+	if !has {
+		return nil, nil //nolint:nilnil // as documented
+	}
+	var above *queueNode
+	if parent := parentOf(path); parent != "" {
+		var err error
+		if above, err = a.queueAlone(parent, limits); err != nil {
+			return nil, err
+		}
+	}
+	return newQueueNode(path, data, limits, above)
+}
+
+// newQueueNode returns a queue of a record. above is nil for the root.
+func newQueueNode(path string, data []byte, limits *queueLimits, above *queueNode) (*queueNode, error) {
+	status, err := wire.DecodeQueueStatus(data)
+	if err != nil {
+		return nil, undecodable(path, err)
+	}
+	q := &queueNode{status: status, maxJobs: limits.maxJobs[path], max: amountsOf(status.Max)}
+	if path == plimsoll.RootQueue {
+		q.max = limits.capacity
+	}
+	q.headroom = q.max.minus(amountsOf(status.Allocated))
+	if above != nil {
+		q.inherit(above)
+	}
+	return q, nil
 }
 
 // inherit lowers the headroom to that of the queue above.

@@ -128,7 +128,6 @@ func (r *rendered) render(view *State, id uint64) error {
 	r.mu.states.begin(view.Records)
 	defer r.mu.states.begin(nil)
 	var b *block
-	var failed error
 	made := 0
 	err := view.Batch(id, aheadEvents-id%blockEvents, func(id uint64, ev *plimsoll.Event) bool {
 		if b == nil || b.number != id/blockEvents {
@@ -138,22 +137,15 @@ func (r *rendered) render(view *State, id uint64) error {
 		if id < b.next() { // rendered by an earlier pass
 			return true
 		}
-		var state []byte
-		if state, failed = r.mu.states.of(ev); failed != nil {
-			return false
-		}
 		r.mu.bytes -= b.size()
 		before := len(b.text)
-		b.text = append(r.mu.out.append(b.text, ev, state), '\n')
+		b.text = append(r.mu.out.append(b.text, ev, r.mu.states.of(ev)), '\n')
 		b.ends = append(b.ends, len(b.text))
 		r.mu.bytes += b.size()
 		made += len(b.text) - before
 		return made < aheadBytes || b.next()%blockEvents != 0
 	})
 	r.grown(b)
-	if failed != nil {
-		return failed
-	}
 	return err //nolint:wrapcheck // the caller knows the ids
 }
 

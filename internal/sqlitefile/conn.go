@@ -78,17 +78,7 @@ func (k Kind) open(path string, write bool, cache int) (*Conn, error) {
 		"PRAGMA trusted_schema=OFF",
 		"PRAGMA cell_size_check=ON", // damaged pages are found where they are read
 	}
-	if write {
-		settings = append(
-			settings,
-			fmt.Sprintf("PRAGMA page_size=%d", pageSize), // these two work on a new file only
-			"PRAGMA auto_vacuum=INCREMENTAL",
-			"PRAGMA journal_mode=WAL",
-			"PRAGMA synchronous=FULL", // a commit is on the disk when it returns
-			fmt.Sprintf("PRAGMA wal_autocheckpoint=%d", checkpointBytes/pageSize),
-			fmt.Sprintf("PRAGMA journal_size_limit=%d", checkpointBytes),
-		)
-	} else {
+	if !write {
 		settings = append(settings, "PRAGMA query_only=ON")
 	}
 	for _, setting := range settings {
@@ -97,6 +87,23 @@ func (k Kind) open(path string, write bool, cache int) (*Conn, error) {
 		}
 	}
 	return c, nil
+}
+
+// writes sets up a connection that changes its file.
+func (c *Conn) writes(ctx context.Context) error {
+	for _, setting := range []string{
+		fmt.Sprintf("PRAGMA page_size=%d", pageSize), // these two work on a new file only
+		"PRAGMA auto_vacuum=INCREMENTAL",
+		"PRAGMA journal_mode=WAL",
+		"PRAGMA synchronous=FULL", // a commit is on the disk when it returns
+		fmt.Sprintf("PRAGMA wal_autocheckpoint=%d", checkpointBytes/pageSize),
+		fmt.Sprintf("PRAGMA journal_size_limit=%d", checkpointBytes),
+	} {
+		if err := c.Run(ctx, setting); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Close gives up the file.

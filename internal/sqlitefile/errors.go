@@ -63,8 +63,13 @@ func (k Kind) explain(path, doing string, err error) error {
 	return &plimsoll.Error{Code: code, Op: op, Msg: message, Err: err}
 }
 
-// explainFile returns the error for a failure of the operating system while a file is made.
+// explainFile returns the error for a failure of the operating system while a file is made. That of
+// a caller who does not wait any more stays as it is.
 func (k Kind) explainFile(path string, err error) error {
+	switch plimsoll.CodeOf(err) {
+	case plimsoll.CodeCanceled, plimsoll.CodeDeadline:
+		return err
+	}
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return &plimsoll.Error{
 			Code: plimsoll.CodeExhausted, Op: k.op("make", path), Msg: "its disk is full; make room on it", Err: err,

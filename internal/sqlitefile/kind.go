@@ -31,7 +31,7 @@ type Kind struct {
 	Noun        string // such as "archive", in errors
 	Maker       string // who makes a file that is not there, in errors: "the coordinator makes it when it leads"
 	Application int64  // in the file's header, so that a file of another kind is refused
-	Format      int64  // of the tables
+	Format      int64  // of the tables and of the pages; a file with another one is refused
 	Schema      string // statements that make the tables
 	// PageSums gives each page a checksum. A damaged one is an error where it is read, also in an
 	// index. Other programs can read such a file; they must not write it.

@@ -49,7 +49,7 @@ func (k Kind) Own(ctx context.Context, path string, cache int) (*Owner, error) {
 		}
 	}
 	if k.PageSums {
-		err = begin(file)
+		err = k.begin(ctx, file)
 	}
 	if err := errors.Join(err, file.Close()); err != nil {
 		return nil, k.explainFile(path, err)
@@ -58,7 +58,10 @@ func (k Kind) Own(ctx context.Context, path string, cache int) (*Owner, error) {
 	if err != nil {
 		return nil, err
 	}
-	made, err := c.made()
+	made, err := c.made() // before anything is changed: it refuses files of other kinds
+	if err == nil {
+		err = c.writes(ctx)
+	}
 	if err == nil && !made {
 		err = c.create(ctx)
 	}
@@ -111,10 +114,14 @@ func (c *Conn) made() (bool, error) {
 			plimsoll.CodeInvalid, "%s is a database, but not %s; give another file", c.path, c.kind.article(),
 		)
 	case version[0] != c.kind.Format:
+		format, _ := version[0].(int64)
+		remedy := "run the version that wrote it"
+		if format < c.kind.Format {
+			remedy += ", or move it away with its -wal and -shm, and a new " + c.kind.Noun + " begins"
+		}
 		return false, plimsoll.Errorf(
-			plimsoll.CodeUnavailable,
-			"the %s %s has format %v, and this program knows %d; run the version that wrote it", c.kind.Noun, c.path,
-			version[0], c.kind.Format,
+			plimsoll.CodeUnavailable, "the %s %s has format %d, and this program knows %d; %s", c.kind.Noun, c.path,
+			format, c.kind.Format, remedy,
 		)
 	}
 	return true, nil

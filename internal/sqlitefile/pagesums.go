@@ -2,12 +2,14 @@ package sqlitefile
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
 	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"unsafe"
@@ -37,6 +39,7 @@ const (
 	headerPayload  = 21 // three constants
 	headerPages    = 28 // number of pages, 4 bytes
 	headerRoot     = 52 // page of the largest root, 4 bytes; not 0: free pages can be given back
+	headerVersion  = 60 // Kind.Format, 4 bytes
 	headerVacuum   = 64 // not 0: in steps, 4 bytes
 	headerKind     = 68 // the application, 4 bytes
 	headerBytes    = 100
@@ -74,9 +77,9 @@ func firstPage() []byte {
 // begin writes the first page into a file that has none. A crash may have left a part of it. A log
 // beside an empty file is of another one that had the name before: SQLite removes it too. A log
 // beside a part of a page is not touched: it may have the only whole copy of the page.
-func begin(file *os.File) error {
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil { // closing the file ends it
-		return fmt.Errorf("lock the file: %w", err)
+func (k Kind) begin(ctx context.Context, file *os.File) error {
+	if err := (gate{kind: k, file: file}).lock(ctx, syscall.LOCK_EX); err != nil { // closing the file ends it
+		return err
 	}
 	there := make([]byte, pageSize+1)
 	n, err := file.ReadAt(there, 0)
@@ -96,7 +99,7 @@ func begin(file *os.File) error {
 	if beside, err := os.Stat(log); n > 0 && err == nil && beside.Size() > 0 {
 		return nil // SQLite says what is wrong
 	}
-	if err := os.Remove(log); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := removeLog(log, k.syncDirectory); err != nil {
 		return fmt.Errorf("remove the log of a file that is gone: %w", err)
 	}
 	if _, err := file.WriteAt(page, 0); err != nil {
@@ -106,6 +109,18 @@ func begin(file *os.File) error {
 		return fmt.Errorf("write the first page: %w", err)
 	}
 	return nil
+}
+
+// removeLog removes a log, if there is one, and makes that durable. A crash of the machine must not
+// bring it back beside a page that was written since.
+func removeLog(log string, syncDirectory func(string) error) error {
+	switch err := os.Remove(log); {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return err //nolint:wrapcheck // the caller says what was done
+	}
+	return syncDirectory(filepath.Dir(log))
 }
 
 // The functions of SQLite that are replaced, as package lib declares them.
@@ -121,6 +136,7 @@ type (
 type sumVFS struct {
 	name        string
 	application uint32
+	format      uint32
 	usual       *sqlite3.Tsqlite3_vfs
 	state       uintptr // where sumFile is behind the data that the usual VFS has of a file
 
@@ -138,7 +154,7 @@ type sumVFS struct {
 // sumFile has the facts about an open database file.
 type sumFile struct {
 	usual  *sqlite3.Tsqlite3_io_methods
-	exempt bool // it is of another program, and has no checksums
+	exempt bool // it is of another program or an earlier format, and has no checksums
 }
 
 // vfses has the VFS of each application.
@@ -171,7 +187,7 @@ func (k Kind) vfs() (string, error) {
 	}
 	v := &sumVFS{
 		name: fmt.Sprintf("sums-%x", k.Application), application: uint32(k.Application),
-		usual: at[sqlite3.Tsqlite3_vfs](usual),
+		format: uint32(k.Format), usual: at[sqlite3.Tsqlite3_vfs](usual),
 	}
 	v.mu.tables = map[uintptr]uintptr{}
 	v.state = (uintptr(v.usual.FszOsFile) + 7) &^ 7
@@ -254,14 +270,16 @@ func (v *sumVFS) readPage(tls *libc.TLS, file, to uintptr, n int32, offset int64
 	return sqlite3.SQLITE_OK
 }
 
-// ours notes by its header whether a file is of another program; SQLite or the Kind refuses it
-// then. It reports false for a file of this kind whose pages have no checksums: the header is
-// damaged.
+// ours notes by its header whether a file is of another program, or of an earlier format of this
+// kind; SQLite or the Kind refuses it then. It reports false for a file of this format whose pages
+// have no checksums: the header is damaged.
 func (v *sumVFS) ours(f *sumFile, header []byte) bool {
 	application := binary.BigEndian.Uint32(header[headerKind:])
+	format := binary.BigEndian.Uint32(header[headerVersion:])
 	isDatabase := bytes.HasPrefix(header, []byte(headerMagic))
 	hasSums := isDatabase && header[headerReserved] == sumBytes
-	f.exempt = !hasSums && (!isDatabase || application != 0 && application != v.application)
+	another := application != 0 && (application != v.application || format != 0 && format < v.format)
+	f.exempt = !hasSums && (!isDatabase || another)
 	return hasSums || f.exempt
 }
 

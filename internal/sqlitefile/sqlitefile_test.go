@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -140,7 +141,7 @@ func TestAChecksumFindsAChange(t *testing.T) {
 // sealedShelf is a shelf whose pages have checksums.
 var sealedShelf = func() Kind {
 	k := shelf
-	k.PageSums, k.Application = true, 8
+	k.PageSums, k.Application, k.Format = true, 8, 2
 	k.Schema = "CREATE TABLE book (n INTEGER, title TEXT); CREATE INDEX titles ON book(title)"
 	k.Begin = func(c *Conn) error {
 		_, err := c.Exec("INSERT INTO book VALUES (0, '')")
@@ -318,7 +319,7 @@ func TestAFileThatMayHaveContentIsNotBegunAnew(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := begin(file); (err != nil) != c.failed {
+			if err := sealedShelf.begin(t.Context(), file); (err != nil) != c.failed {
 				t.Errorf("it begins with %v", err)
 			}
 			if err := file.Close(); err != nil {
@@ -330,5 +331,94 @@ func TestAFileThatMayHaveContentIsNotBegunAnew(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A file of an earlier format, whose pages have no checksums, is refused by its format: it is not
+// taken for a damaged one.
+func TestAFileOfAnEarlierFormatWithoutChecksumsIsRefusedAsSuch(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "shelf.db")
+	earlier := sealedShelf
+	earlier.PageSums, earlier.Format = false, 1
+	o, err := earlier.Own(t.Context(), path, 1<<20)
+	if err == nil {
+		err = o.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := sealedShelf.Read(path)
+	_, owned := sealedShelf.Own(t.Context(), path, 1<<20)
+	viewed := p.View(t.Context(), func(context.Context, View) error { return nil })
+	for _, err := range []error{owned, viewed} {
+		want := "has format 1, and this program knows 2; run the version that wrote it, or move it away"
+		if plimsoll.CodeOf(err) != plimsoll.CodeUnavailable || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error is %v, want %q", err, want)
+		}
+	}
+	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, before) {
+		t.Errorf("the file was changed: %v", err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A process that opens a file while another one begins it waits for as long as its caller does.
+func TestTheWaitForAFileThatIsBegunEndsWithItsContext(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "shelf.db")
+	holder, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = holder.Close() }() // it ends the lock
+	if err := syscall.Flock(int(holder.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*gatePause)
+	defer cancel()
+	_, err = sealedShelf.Own(ctx, path, 1<<20)
+	if plimsoll.CodeOf(err) != plimsoll.CodeDeadline {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// A log that is removed is gone on the disk too before anything follows.
+func TestTheRemovalOfALogIsDurable(t *testing.T) {
+	directory := t.TempDir()
+	log := filepath.Join(directory, "shelf.db-wal")
+	failed := errors.New("the disk fails")
+	synced := 0
+	sync := func(of string) error {
+		synced++
+		if _, err := os.Stat(log); of != directory || !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is synced, and the log is there: %v", of, err)
+		}
+		return failed
+	}
+	if err := removeLog(log, sync); err != nil || synced != 0 {
+		t.Errorf("without a log: %v, and %d directories are synced", err, synced)
+	}
+	if err := os.WriteFile(log, []byte("a log"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := removeLog(log, sync); !errors.Is(err, failed) || synced != 1 {
+		t.Errorf("with a log: %v, and %d directories are synced", err, synced)
+	}
+}
+
+// A new file has pages of 8 KiB, gives free pages back, and has a log.
+func TestTheSettingsOfANewFile(t *testing.T) {
+	o := owner(t, filepath.Join(t.TempDir(), "shelf.db"))
+	for setting, want := range map[string]driver.Value{
+		"page_size": int64(pageSize), "auto_vacuum": int64(2), "journal_mode": "wal", "synchronous": int64(2),
+	} {
+		if row, err := o.First("PRAGMA " + setting); err != nil || row[0] != want {
+			t.Errorf("%s is %v, %v; want %v", setting, row, err, want)
+		}
 	}
 }

@@ -42,7 +42,8 @@ func (s *State) findHistorian(name string) (at int, found bool) {
 }
 
 // ReportHistorian registers a historian, or notes how far it has come. It is done on a full disk
-// too: a position that moves on frees more than it takes.
+// too: a position that moves on frees more than it takes. A position never goes back: the events
+// before it may have gone, and a report of an earlier one is of another history.
 func (s *State) ReportHistorian(name, instance string, next uint64) error {
 	said := plimsoll.Historian{Name: name, InstanceUUID: instance, Next: next, Heard: s.at}
 	if err := said.Validate(); err != nil {
@@ -51,6 +52,9 @@ func (s *State) ReportHistorian(name, instance string, next uint64) error {
 	at, known := s.findHistorian(name)
 	switch {
 	case known:
+		if err := said.Follows(&s.historians[at].Historian, instance); err != nil {
+			return err
+		}
 	case len(s.historians) >= plimsoll.MaxHistorians:
 		return plimsoll.Errorf(plimsoll.CodeExhausted,
 			"%d historians are registered, as many as can be; remove one that is gone: plimsoll events historians remove NAME",
@@ -61,8 +65,8 @@ func (s *State) ReportHistorian(name, instance string, next uint64) error {
 	h := &s.historians[at]
 	h.due = later(s.at, s.cfg.KeepHistorian)
 	since, same := s.at-h.Heard, h.InstanceUUID == instance && h.Next == next
-	back := h.InstanceUUID != instance || next < h.Next // it lacks more than the kept report says
-	if !known || back || since >= sameReportPause || since >= reportPause && !same {
+	anew := h.InstanceUUID != instance // it lacks other events than the kept report says
+	if !known || anew || since >= sameReportPause || since >= reportPause && !same {
 		h.Historian = said
 		s.markHistorian(&said)
 	}

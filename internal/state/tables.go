@@ -35,7 +35,7 @@ type Config struct {
 	EvictedFor   int64 // ns for which a group avoids a node that evicted a task of it; 5 min
 
 	KeepOutcomes    int64 // ns that the outcome of a command with a token is remembered; 10 min
-	KeepHistorian   int64 // ns that a historian is registered without being heard; 72 h
+	KeepHistorian   int64 // ns that a historian is registered without being heard; plimsoll.KeepHistorian
 	MaxOutcomes     int   // remembered outcomes, a quarter of them for refusals; 65,536
 	MaxOutcomeBytes int   // bytes of the stored records of all outcomes, divided likewise; 16 MiB
 
@@ -76,7 +76,7 @@ func (c Config) withDefaults() Config {
 	set(&c.KeepEnded, int64(DefaultKeepEnded))
 	set(&c.EvictedFor, int64(DefaultEvictedFor))
 	set(&c.KeepOutcomes, 600*second)
-	set(&c.KeepHistorian, 72*3600*second)
+	set(&c.KeepHistorian, int64(plimsoll.KeepHistorian))
 	setInt(&c.MaxEnded, 10_000)
 	setInt(&c.MaxToArchive, 100_000)
 	setInt(&c.MaxJobs, 1_000_000)

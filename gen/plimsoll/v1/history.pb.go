@@ -1829,7 +1829,7 @@ type GetHistoryStatusResponse struct {
 	Gaps []*HistoryGap `protobuf:"bytes,9,rep,name=gaps,proto3" json:"gaps,omitempty"`
 	// Why no events are taken in at present; empty: they are.
 	Trouble string `protobuf:"bytes,10,opt,name=trouble,proto3" json:"trouble,omitempty"`
-	// Name of the historian; empty: it does not register.
+	// Name of the historian; empty: its history was not opened yet.
 	Name string `protobuf:"bytes,11,opt,name=name,proto3" json:"name,omitempty"`
 	// Why it is not registered at present; empty: it is. Nothing is held back for it then.
 	Unregistered string `protobuf:"bytes,12,opt,name=unregistered,proto3" json:"unregistered,omitempty"`

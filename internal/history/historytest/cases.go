@@ -52,6 +52,21 @@ var writeCases = []testCase{
 			t.Fatalf("the usage is %v, %v, %v", rows, more, err)
 		}
 	}},
+	{"a history keeps the name that it got when it was made", func(t tester, h Harness, _ uint64) {
+		o := open(t, h)
+		name, err := o.w.Name(t.Context())
+		if err != nil || plimsoll.ValidateID("name", name) != nil {
+			t.Fatalf("the name is %q, %v", name, err)
+		}
+		o.write(t, batchOf(0, jobEvent("a", plimsoll.ChangeAdd, 1)))
+		if err := h.Crash(); err != nil {
+			t.Fatalf("crash: %v", err)
+		}
+		o.openAgain(t)
+		if again, err := o.w.Name(t.Context()); err != nil || again != name {
+			t.Fatalf("the name was %q, and is %q, %v", name, again, err)
+		}
+	}},
 	{"a batch that was acknowledged survives a crash", func(t tester, h Harness, seed uint64) {
 		o, w := open(t, h), newWorld(rand.New(rand.NewPCG(seed, 1)))
 		for range 5 {

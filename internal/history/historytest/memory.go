@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/history"
 	"github.com/plimsoll-dev/plimsoll/internal/ring"
@@ -18,6 +20,7 @@ import (
 // Memory is a history in memory, a Writer and a Reader in one. It answers by looking at everything,
 // and is the model of the suite. It keeps every fold.
 type Memory struct {
+	name    string // that it got when it was made
 	mu      sync.Mutex
 	at      history.Position
 	batches []*batch // that are kept
@@ -73,12 +76,16 @@ var (
 // NewMemory returns an empty history.
 func NewMemory() *Memory {
 	return &Memory{
+		name: uuid.NewString(),
 		jobs: map[int64]history.Job{}, known: map[history.Object]bool{}, sumOf: map[sumKey]*sums{},
 	}
 }
 
 // Close implements both interfaces. The content stays.
 func (m *Memory) Close() error { return nil }
+
+// Name implements history.Writer.
+func (m *Memory) Name(context.Context) (string, error) { return m.name, nil }
 
 // Position implements history.Writer.
 func (m *Memory) Position(context.Context) (history.Position, error) {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"github.com/plimsoll-dev/plimsoll/internal/history"
 	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
@@ -24,6 +26,7 @@ type mutant struct {
 	at       func(t int64) int64
 	status   func(*history.Status)
 	position func(*history.Position)
+	name     func() string
 	crash    func(m *Memory)
 }
 
@@ -86,6 +89,14 @@ func (m *mutant) Status(ctx context.Context) (history.Status, error) {
 	return status, err
 }
 
+func (m *mutant) Name(ctx context.Context) (string, error) {
+	name, err := m.Memory.Name(ctx)
+	if m.name != nil {
+		name = m.name()
+	}
+	return name, err
+}
+
 func (m *mutant) Position(ctx context.Context) (history.Position, error) {
 	at, err := m.Memory.Position(ctx)
 	if m.position != nil {
@@ -96,6 +107,7 @@ func (m *mutant) Position(ctx context.Context) (history.Position, error) {
 
 // mutants has a fault of each kind that the suite must find.
 var mutants = map[string]mutant{
+	"gets another name each time":       {name: uuid.NewString},
 	"writes a batch twice":              {write: again},
 	"takes a batch at any place":        {write: anyPlace},
 	"loses jobs":                        {write: func(_ *Memory, b *history.Batch) { b.Jobs = nil }},

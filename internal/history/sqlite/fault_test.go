@@ -258,7 +258,7 @@ func TestOtherFiles(t *testing.T) {
 
 	for statement, says := range map[string]func(error){
 		"PRAGMA application_id=7": func(err error) { says(t, err, plimsoll.CodeInvalid, "not a history") },
-		"PRAGMA user_version=2":   func(err error) { says(t, err, plimsoll.CodeUnavailable, "format 2") },
+		"PRAGMA user_version=3":   func(err error) { says(t, err, plimsoll.CodeUnavailable, "format 3") },
 	} {
 		other := filepath.Join(t.TempDir(), "other.db")
 		w := openWriter(t, other)

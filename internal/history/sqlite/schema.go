@@ -2,15 +2,20 @@ package sqlite
 
 import (
 	"encoding/binary"
+	"os"
+	"strings"
 
 	"github.com/google/uuid"
 
+	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/sqlitefile"
 )
 
 // schema has the tables. Columns repeat what a sealed value has where an index needs it.
 const schema = `
-CREATE TABLE state (one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL, value BLOB NOT NULL);
+CREATE TABLE state (
+  one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL, name TEXT NOT NULL, value BLOB NOT NULL
+);
 CREATE TABLE chunk (n INTEGER PRIMARY KEY, peak INTEGER NOT NULL, head BLOB NOT NULL, data BLOB NOT NULL);
 CREATE INDEX chunk_peak ON chunk(peak);
 CREATE TABLE event (object INTEGER NOT NULL, chunk INTEGER NOT NULL, PRIMARY KEY (object, chunk)) WITHOUT ROWID;
@@ -45,14 +50,27 @@ CREATE TABLE gap (n INTEGER PRIMARY KEY, value BLOB NOT NULL);
 `
 
 // kind says what the file is. Its number is in the file's header, so that another database is not
-// taken for a history.
+// taken for a history. Pages of format 1 had no checksums, and its files no names.
 var kind = sqlitefile.Kind{
-	Noun: "history", Maker: "the historian makes it", Application: 0x506c6d68, Format: 1, Schema: schema,
+	Noun: "history", Maker: "the historian makes it", Application: 0x506c6d68, Format: 2, Schema: schema,
 	PageSums: true,
 	Begin: func(c *sqlitefile.Conn) error {
-		_, err := c.Exec("INSERT INTO state VALUES (1, ?, ?)", uuid.NewString(), (&state{}).encode())
+		id := uuid.NewString()
+		_, err := c.Exec("INSERT INTO state VALUES (1, ?, ?, ?)", id, newName(id), (&state{}).encode())
 		return err //nolint:wrapcheck // it says what was done
 	},
+}
+
+// newName returns the name of a new history: that of the host, so that people know it, and a part
+// of the file's id, so that no other has it.
+func newName(id string) string {
+	host, _ := os.Hostname() // without a name of the host there is a usual one
+	host, _, _ = strings.Cut(host, ".")
+	name := host + "-" + id[:8]
+	if plimsoll.ValidateID("name", name) != nil {
+		name = "history-" + id[:8]
+	}
+	return name
 }
 
 // conn is a connection to the file, for one goroutine at a time.

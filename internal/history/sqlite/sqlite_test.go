@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/history"
 	"github.com/plimsoll-dev/plimsoll/internal/history/historytest"
 	"github.com/plimsoll-dev/plimsoll/internal/history/sqlite"
@@ -48,6 +49,19 @@ func runSuite(t *testing.T, small bool) {
 			},
 		}
 	})
+}
+
+// Each file has a name of its own, which begins with that of the host, also on one host.
+func TestEachFileHasANameOfItsOwn(t *testing.T) {
+	names := map[string]bool{}
+	for i := range 10 {
+		w := openWriter(t, filepath.Join(t.TempDir(), fmt.Sprintf("events-%d.db", i)))
+		name, err := w.Name(t.Context())
+		if err != nil || plimsoll.ValidateID("name", name) != nil || names[name] {
+			t.Errorf("file %d is named %q, %v", i, name, err)
+		}
+		names[name] = true
+	}
 }
 
 func closed(t *testing.T, c interface{ Close() error }) {

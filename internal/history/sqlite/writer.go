@@ -108,6 +108,18 @@ func (w *Writer) change(ctx context.Context, do func(*state) (changed bool, err 
 	return err //nolint:wrapcheck // it says what was done
 }
 
+// Name implements history.Writer.
+func (w *Writer) Name(ctx context.Context) (name string, err error) {
+	err = w.view(ctx, func(*state) error {
+		row, err := w.c.First("SELECT name FROM state")
+		if err == nil {
+			name, _ = row[0].(string) // readState has read the row
+		}
+		return err //nolint:wrapcheck // it says what was done
+	})
+	return name, err
+}
+
 // Position implements history.Writer.
 func (w *Writer) Position(ctx context.Context) (at history.Position, err error) {
 	err = w.view(ctx, func(s *state) error {

@@ -1050,7 +1050,9 @@ type EventServiceClient interface {
 	// ReportHistorian registers a historian, and says how far it has come. The events that it lacks
 	// are then held back for it, within ring_buffer_held_bytes. It is told often: a report within two
 	// seconds of the last one that was kept, and one that says the same within a minute, are not kept.
-	// Who is not heard for 72 hours is registered no more. At most 16 can be registered.
+	// Who is not heard for 72 hours is registered no more. At most 16 can be registered. A position
+	// beyond the next event is refused (invalid), and so is one before that of an earlier report
+	// (conflict): another history has the name.
 	ReportHistorian(context.Context, *connect.Request[v1.ReportHistorianRequest]) (*connect.Response[v1.ReportHistorianResponse], error)
 	// RemoveHistorian ends the registration of a historian. One that still runs registers again.
 	RemoveHistorian(context.Context, *connect.Request[v1.RemoveHistorianRequest]) (*connect.Response[v1.RemoveHistorianResponse], error)
@@ -1158,7 +1160,9 @@ type EventServiceHandler interface {
 	// ReportHistorian registers a historian, and says how far it has come. The events that it lacks
 	// are then held back for it, within ring_buffer_held_bytes. It is told often: a report within two
 	// seconds of the last one that was kept, and one that says the same within a minute, are not kept.
-	// Who is not heard for 72 hours is registered no more. At most 16 can be registered.
+	// Who is not heard for 72 hours is registered no more. At most 16 can be registered. A position
+	// beyond the next event is refused (invalid), and so is one before that of an earlier report
+	// (conflict): another history has the name.
 	ReportHistorian(context.Context, *connect.Request[v1.ReportHistorianRequest]) (*connect.Response[v1.ReportHistorianResponse], error)
 	// RemoveHistorian ends the registration of a historian. One that still runs registers again.
 	RemoveHistorian(context.Context, *connect.Request[v1.RemoveHistorianRequest]) (*connect.Response[v1.RemoveHistorianResponse], error)
