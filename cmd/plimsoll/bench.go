@@ -105,7 +105,6 @@ func inMicroseconds(us float64) string {
 type benchServeCmd struct {
 	Role   string `arg:"" help:"leader, gateway or bare."`
 	Leader string `help:"Address that a gateway follows." placeholder:"ADDRESS"`
-	Bytes  int    `help:"Bytes of the answer of a bare server." placeholder:"N"`
 }
 
 // Help is the detail of the help text.
@@ -113,7 +112,7 @@ func (benchServeCmd) Help() string { return example("plimsoll bench serve leader
 
 // Run serves until the input ends.
 func (cmd *benchServeCmd) Run(ctx context.Context, a *app) error {
-	server := gatewaybench.Server{Role: cmd.Role, Leader: cmd.Leader, Bytes: cmd.Bytes}
+	server := gatewaybench.Server{Role: cmd.Role, Leader: cmd.Leader}
 	return server.Serve(ctx, a.in, addressLines{a.out})
 }
 

@@ -175,9 +175,10 @@ func (a *answer) add(f wire.AnswerField, kind wire.Kind, key string, data []byte
 }
 
 // jobStatus returns the status of a job in the encoding of the answer. A status that names the
-// resources of the nodes is made anew at each read.
+// resources of the nodes is made anew at each read. Where no job waits for such a resource, no
+// status is looked at.
 func (a *answer) jobStatus(s *replica.Snapshot, id string, data []byte) ([]byte, error) {
-	if !wire.NoResourceIn(data) {
+	if s.JobsLacking() == 0 || !wire.NoResourceIn(data) {
 		return a.encoded(wire.KindJobStatus, id, data)
 	}
 	a.records += len(data)

@@ -7,7 +7,7 @@
 //
 // Three processes serve the same list of records. A leader has the records decoded, and encodes
 // each of them at each request. A gateway follows that leader. A bare net/http handler has the
-// bytes of the answer ready. The clients are in the calling process. Run measures:
+// encoded records ready. The clients are in the calling process. Run measures:
 //
 //   - the latencies of the leader and the gateway, at parts of the leader's rate and above it.
 //     Requests are sent at planned instants, whether those before were answered or not. A latency

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +17,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// serverVariable makes the test binary a server: role, leader and bytes.
+// serverVariable makes the test binary a server: role and leader.
 const serverVariable = "PLIMSOLL_GATEWAYBENCH_SERVER"
 
 // TestMain runs the tests, or a server of one of them.
@@ -29,11 +28,8 @@ func TestMain(m *testing.M) {
 	}
 	s := Server{Role: os.Args[1]}
 	for i := 2; i+1 < len(os.Args); i += 2 {
-		switch os.Args[i] {
-		case "--leader":
+		if os.Args[i] == "--leader" {
 			s.Leader = os.Args[i+1]
-		case "--bytes":
-			s.Bytes, _ = strconv.Atoi(os.Args[i+1]) // Run makes it
 		}
 	}
 	if err := s.Serve(context.Background(), os.Stdin, os.Stdout); err != nil {

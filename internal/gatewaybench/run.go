@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -230,8 +229,7 @@ func (r *run) measureBarrier(ctx context.Context) error {
 // measureBare measures the gateway beside a bare handler that gets the same requests. They take
 // turns, so that a change of the machine meets both.
 func (r *run) measureBare(ctx context.Context) (err error) {
-	r.bare, err = start(ctx, r.cfg.Server, roleBare, "--bytes", strconv.Itoa(r.report.AnswerBytes))
-	if err != nil {
+	if r.bare, err = start(ctx, r.cfg.Server, roleBare); err != nil {
 		return err
 	}
 	for _, connections := range r.cfg.Connections {

@@ -36,7 +36,6 @@ const (
 type Server struct {
 	Role   string // leader, gateway or bare
 	Leader string // address that a gateway follows
-	Bytes  int    // of the answer of a bare handler
 }
 
 // announced is the beginning of the line that tells a server's address.
@@ -59,7 +58,7 @@ func (s Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	case roleGateway:
 		return serveGateway(ctx, s.Leader, announce)
 	case roleBare:
-		return serveBare(ctx, s.Bytes, announce)
+		return serveBare(ctx, announce)
 	}
 	return plimsoll.Invalid("role", "%q is no role; give leader, gateway or bare", s.Role)
 }
@@ -96,9 +95,9 @@ func serveLeader(ctx context.Context, announce func(string)) error {
 	for _, job := range statuses() {
 		data := wire.AppendJobStatus(nil, &job)
 		batch.Mutations = append(batch.Mutations, wire.Mutation{Kind: wire.KindJobStatus, Key: job.ID, Value: data})
-		status := &pb.JobStatus{}
-		if err := proto.Unmarshal(data, status); err != nil {
-			return fmt.Errorf("decode a record: %w", err)
+		status, err := decoded(data)
+		if err != nil {
+			return err
 		}
 		leader.jobs = append(leader.jobs, status)
 	}
@@ -156,14 +155,36 @@ func serveGateway(ctx context.Context, leader string, announce func(string)) err
 	return nil // it was stopped, maybe before it was ready
 }
 
-// serveBare serves an answer of so many bytes with nothing but net/http.
-func serveBare(ctx context.Context, n int, announce func(string)) error {
+// serveBare serves the bytes of the answer with nothing but net/http. They are encoded as a gateway
+// has them: the pages of memory that nobody has written to are all one, which stays in the cache.
+func serveBare(ctx context.Context, announce func(string)) error {
+	answer := &pb.ListJobsResponse{Revision: 1, Epoch: 1}
+	for _, job := range statuses() {
+		status, err := decoded(wire.AppendJobStatus(nil, &job))
+		if err != nil {
+			return err
+		}
+		answer.Jobs = append(answer.Jobs, status)
+	}
+	body, err := proto.Marshal(answer)
+	if err != nil {
+		return fmt.Errorf("encode the answer: %w", err)
+	}
 	l, err := transport.Listen("127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	announce(l.Addr().String())
-	return transport.ServeBare(ctx, l, make([]byte, n))
+	return transport.ServeBare(ctx, l, body)
+}
+
+// decoded returns the message of a record.
+func decoded(record []byte) (*pb.JobStatus, error) {
+	status := &pb.JobStatus{}
+	if err := proto.Unmarshal(record, status); err != nil {
+		return nil, fmt.Errorf("decode a record: %w", err)
+	}
+	return status, nil
 }
 
 func serve(ctx context.Context, handler http.Handler, announce func(string)) error {

@@ -22,6 +22,7 @@ type Snapshot struct {
 	events   ring.View
 	bytes    int64
 	written  int64
+	lacking  int
 	origin   *origin
 }
 
@@ -48,6 +49,10 @@ func (s *Snapshot) InstanceUUID() string { return s.instance }
 
 // Bytes is the total size of all keys and values.
 func (s *Snapshot) Bytes() int64 { return s.bytes }
+
+// JobsLacking returns the number of jobs whose status may have a group that waits for a resource
+// that no node has, as wire.NoResourceIn sees it.
+func (s *Snapshot) JobsLacking() int { return s.lacking }
 
 // WrittenSince returns the bytes that a reader keeps in memory by an earlier snapshot of the same
 // tables: those of the records that were replaced or deleted since, with some for each change. same

@@ -49,6 +49,7 @@ type Tables struct {
 	historians Historians
 	bytes      int64
 	written    int64 // Snapshot.WrittenSince is a difference of it
+	lacking    int   // Snapshot.JobsLacking
 	origin     *origin
 
 	// loading holds the records of tables that are not complete yet; nil: they are.
@@ -240,8 +241,11 @@ func reused[E any](s []E) []E {
 // former record: its share of the tree nodes that are copied.
 const writtenOverhead = 256
 
-// count keeps the sum of the bytes. was is the record that a mutation replaced.
+// count keeps the sums over all records. was is the record that a mutation replaced.
 func (t *Tables) count(m *wire.Mutation, was informer.Previous[record]) {
+	if m.Kind == wire.KindJobStatus {
+		t.lacking += lacks(m.Value) - lacks(was.Object.value)
+	}
 	t.written += writtenOverhead + int64(len(was.Object.value))
 	if m.Value != nil {
 		t.bytes += int64(len(m.Key) + len(m.Value))
@@ -249,6 +253,14 @@ func (t *Tables) count(m *wire.Mutation, was informer.Previous[record]) {
 	if was.Known {
 		t.bytes -= int64(len(m.Key) + len(was.Object.value))
 	}
+}
+
+// lacks returns 1 for the status of a job that Snapshot.JobsLacking counts, otherwise 0.
+func lacks(status []byte) int {
+	if wire.NoResourceIn(status) {
+		return 1
+	}
+	return 0
 }
 
 // fresh reports whether a batch is the first content: tables without a record are filled at once,
@@ -305,6 +317,7 @@ func (t *Tables) Snapshot() *Snapshot {
 	s := &Snapshot{
 		epoch: t.epoch, revision: t.revision, time: t.time, leader: t.leader, instance: t.instance,
 		events: t.events.View(), bytes: t.bytes, written: t.written, origin: t.origin,
+		lacking: t.lacking,
 	}
 	for kind := range t.kinds {
 		s.kinds[kind] = t.kinds[kind].Snapshot()

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
@@ -33,8 +34,8 @@ func tasksOf(s *Snapshot, node string) string {
 func fingerprint(s *Snapshot) string {
 	var b strings.Builder
 	fmt.Fprintf(
-		&b, "epoch %d revision %d time %d of %s, %d bytes\n", s.Epoch(), s.Revision(), s.Time(), s.InstanceUUID(),
-		s.Bytes(),
+		&b, "epoch %d revision %d time %d of %s, %d bytes, %d lacking\n", s.Epoch(), s.Revision(), s.Time(),
+		s.InstanceUUID(), s.Bytes(), s.JobsLacking(),
 	)
 	for kind := wire.Kind(1); kind < wire.NumKinds; kind++ {
 		fmt.Fprintf(&b, "kind %d (%d): %s\n", kind, s.Len(kind), keysOf(s, kind, "", ""))
@@ -198,5 +199,44 @@ func TestBytesAreCounted(t *testing.T) {
 	apply(tables, 2, put("ab", "c"), remove(wire.KindJobStatus, "x"), remove(wire.KindJobStatus, "nothing"))
 	if got := tables.Snapshot().Bytes(); got != 3 {
 		t.Errorf("Bytes = %d, want 3", got)
+	}
+}
+
+func TestJobsThatMayLackAResourceAreCounted(t *testing.T) {
+	waits := func(id string, cause plimsoll.WaitCode) wire.Mutation {
+		status := plimsoll.JobStatus{ID: id, Groups: []plimsoll.GroupStatus{
+			{Name: "map", Count: 1, Wait: plimsoll.WaitCause{Code: cause, Resource: "gpu"}},
+		}}
+		return put(id, string(wire.AppendJobStatus(nil, &status)))
+	}
+	tables := NewTables()
+	for i, step := range []struct {
+		mutations []wire.Mutation
+		want      int
+	}{
+		{[]wire.Mutation{waits("a", plimsoll.WaitNoResource), waits("b", plimsoll.WaitQueueMax)}, 1},
+		{[]wire.Mutation{waits("b", plimsoll.WaitNoResource), waits("c", plimsoll.WaitNoResource)}, 3},
+		{[]wire.Mutation{waits("a", plimsoll.WaitNoResource), waits("a", plimsoll.WaitQueueMax)}, 2},
+		{[]wire.Mutation{remove(wire.KindJobStatus, "b"), remove(wire.KindJobStatus, "nothing")}, 1},
+		{[]wire.Mutation{waits("c", plimsoll.WaitQueueMax)}, 0},
+	} {
+		before := tables.Snapshot()
+		kept := before.JobsLacking()
+		apply(tables, uint64(i), step.mutations...)
+		if got := tables.Snapshot().JobsLacking(); got != step.want {
+			t.Errorf("step %d: %d jobs may lack a resource, want %d", i, got, step.want)
+		}
+		if before.JobsLacking() != kept {
+			t.Errorf("step %d changed the count of an earlier snapshot", i)
+		}
+	}
+	many := []wire.Mutation{}
+	for i := range 600 { // with the others as many as are loaded at once
+		many = append(many, waits(fmt.Sprint("a", i), plimsoll.WaitNoResource))
+		many = append(many, waits(fmt.Sprint("b", i), plimsoll.WaitQueueMax))
+	}
+	loaded := NewTables()
+	if got := apply(loaded, 1, many...).JobsLacking(); got != 600 {
+		t.Errorf("after a load %d jobs may lack a resource, want 600", got)
 	}
 }
