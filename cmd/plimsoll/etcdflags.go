@@ -73,7 +73,7 @@ type leadershipFlags struct {
 	Lease     time.Duration `help:"With --etcd: silence of the leader after which another takes over; whole seconds, at least 2s." default:"2s" env:"PLIMSOLL_LEASE"`
 }
 
-// storeConfig returns the configuration of a coordinator's store. listen is the address of --listen.
+// storeConfig returns the configuration of a coordinator's store. listen is the value of --listen.
 func (f *leadershipFlags) storeConfig(listen string, log *slog.Logger) (etcd.Config, error) {
 	c, err := f.etcdFlags.config(log)
 	if err != nil {

@@ -99,8 +99,9 @@ func (c *Coordinator) export(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Check loads a content, such as a backup, as a leader with the given settings would. It returns the
-// error that would keep it from leading. It takes the memory of a coordinator with that content.
+// Check loads a content, such as a backup, as a leader with the given settings would. It returns
+// the error that would keep it from leading. It takes the memory of a coordinator with that
+// content.
 func Check(ctx context.Context, load backup.LoadFunc, cfg state.Config) error {
 	c, err := New(Config{Listen: "127.0.0.1:0", State: cfg}, nil)
 	if err != nil {

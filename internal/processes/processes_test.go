@@ -100,7 +100,7 @@ func TestProcessesAreKeptRunningAndEndInTheOppositeOrder(t *testing.T) {
 		if log, err := os.ReadFile(filepath.Join(dir, "b.log")); err == nil && bytes.Count(log, []byte("up\n")) == 2 {
 			break
 		}
-		time.Sleep(time.Millisecond)
+		<-time.After(time.Millisecond)
 	}
 	cancel()
 	if err := <-done; err != nil {
@@ -114,12 +114,12 @@ func TestProcessesAreKeptRunningAndEndInTheOppositeOrder(t *testing.T) {
 // When a process cannot be started, or does not become ready, those before it are ended, and the
 // error says where its output is.
 func TestAProcessThatDoesNotBecomeReadyEndsAll(t *testing.T) {
-	never := errors.New("nobody answers")
+	never := func(context.Context) error { return errors.New("nobody answers") }
 	for name, c := range map[string]struct {
 		last Process
 		want string
 	}{
-		"not ready":   {Process{Name: "b", Command: []string{"sleep", "60"}, Ready: func(context.Context) error { return never }}, "b.log"},
+		"not ready":   {Process{Name: "b", Command: []string{"sleep", "60"}, Ready: never}, "b.log"},
 		"not started": {Process{Name: "b", Command: []string{"/nonexistent"}}, "start b"},
 	} {
 		t.Run(name, func(t *testing.T) {

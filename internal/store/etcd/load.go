@@ -197,6 +197,27 @@ func (s *Store) Load(ctx context.Context, record func(kind wire.Kind, key string
 	return last.value.revision, last.value.time, s.loadChunks(ctx, 0, last, events)
 }
 
+// LoadKind implements store.KindLoader.
+func (s *Store) LoadKind(
+	ctx context.Context, kind wire.Kind, record func(key string, value []byte) error,
+) error {
+	ctx, end, err := s.beginLoad(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	last, err := s.readMeta(ctx, 0)
+	if err != nil {
+		return err
+	}
+	_, err = s.scan(ctx, recordKey(kind, ""), "", last.revision, func(key string, value []byte) error {
+		return s.visitRecord(ctx, key, value, last.revision, func(_ wire.Kind, name string, value []byte) error {
+			return record(name, value)
+		})
+	})
+	return err
+}
+
 func (s *Store) visitRecord(ctx context.Context, key string, value []byte, revision int64,
 	record func(kind wire.Kind, key string, value []byte) error,
 ) error {

@@ -33,7 +33,10 @@ type Store struct {
 	}
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store      = (*Store)(nil)
+	_ store.KindLoader = (*Store)(nil)
+)
 
 // Open connects to etcd and checks the versions of its members. It changes nothing there.
 func Open(ctx context.Context, cfg Config) (*Store, error) {

@@ -8,7 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/store"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -40,6 +43,7 @@ var contentCases = []testCase{
 			Revision: 300, Time: timeOf(300),
 		})
 	}},
+	{"the records of one kind are loaded alone, in the order of keys", oneKind},
 	{"a put replaces, a delete removes, a delete of nothing does nothing", func(t *testing.T, h Harness) {
 		s, epoch := openAndLead(t, h)
 		commit(
@@ -252,4 +256,38 @@ func randomRun(t *testing.T, h Harness) {
 		}
 	}
 	holds(t, s, m.Content())
+}
+
+func oneKind(t *testing.T, h Harness) {
+	s, epoch := openAndLead(t, h)
+	loader, ok := s.(store.KindLoader)
+	if !ok {
+		t.Skip("this store is no KindLoader")
+	}
+	commit(t, s, batch(
+		epoch, 1, put(wire.KindTask, "b", "2"), put(wire.KindTask, "a", ""), put(wire.KindTask-1, "\xff", "before"),
+		put(wire.KindTask+1, "", "behind"), put(wire.KindOutcome, "o", "3"),
+	))
+	read := func(kind wire.Kind) (got []Record) {
+		t.Helper()
+		if err := loader.LoadKind(t.Context(), kind, func(key string, value []byte) error {
+			got = append(got, Record{kind, key, string(value)})
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	want := []Record{{wire.KindTask, "a", ""}, {wire.KindTask, "b", "2"}}
+	if diff := cmp.Diff(want, read(wire.KindTask)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if got := read(wire.KindPolicy); len(got) > 0 {
+		t.Errorf("a kind without records: %v", got)
+	}
+	stop := errors.New("stop")
+	err := loader.LoadKind(t.Context(), wire.KindTask, func(string, []byte) error { return stop })
+	if !errors.Is(err, stop) {
+		t.Errorf("got %v, want the callback's error", err)
+	}
 }
