@@ -75,7 +75,7 @@ type leadershipFlags struct {
 
 // storeConfig returns the configuration of a coordinator's store. listen is the value of --listen.
 func (f *leadershipFlags) storeConfig(listen string, log *slog.Logger) (etcd.Config, error) {
-	c, err := f.etcdFlags.config(log)
+	c, err := f.config(log)
 	if err != nil {
 		return c, err
 	}

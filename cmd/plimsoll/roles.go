@@ -417,7 +417,7 @@ func (cmd *gatewayCmd) Run(ctx context.Context, a *app) error {
 		Version: buildVersion().Version, Events: dev.FollowerEvents(log),
 	}
 	if cmd.used() {
-		c, err := cmd.etcdFlags.config(log)
+		c, err := cmd.config(log)
 		if err != nil {
 			return err
 		}

@@ -94,7 +94,7 @@ func (m *member) Limits() store.Limits { return store.Limits{Ops: 50_000, Bytes:
 func (m *member) Lead(ctx context.Context, waiting func(string)) (uint64, error) {
 	for {
 		m.mu.Lock()
-		leader, changed := m.leader, m.shared.changed
+		leader, changed := m.leader, m.changed
 		if leader == nil || leader == m {
 			m.leader = m
 			m.shared.epoch++

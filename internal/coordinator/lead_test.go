@@ -105,12 +105,7 @@ func (p *process) follow(lost chan error) (f *replica.Follower, stop func()) {
 	return followAt(p.t, p.cfg.Listen, lost)
 }
 
-// follow follows whichever of some addresses leads.
-func follow(t *testing.T, leader string) (f *replica.Follower, stop func()) {
-	t.Helper()
-	return followAt(t, leader, nil)
-}
-
+// followAt follows whichever of some addresses leads.
 func followAt(t *testing.T, leader string, lost chan error) (f *replica.Follower, stop func()) {
 	t.Helper()
 	f, err := replica.NewFollower(replica.FollowerConfig{

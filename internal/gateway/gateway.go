@@ -43,14 +43,19 @@ type Copy interface {
 type Replica interface {
 	Copy
 	Watched
+	Link
 	// Do sends a command to the leader and returns its reply. By then Latest shows the effect. A
 	// refusal by the leader is returned as an error beside the reply.
 	Do(ctx context.Context, cmd *pb.Command) (*pb.Reply, error)
+}
+
+// Link is the link to the leader.
+type Link interface {
 	// Connected reports whether a leader is being followed.
 	Connected() bool
 	// Ready returns nil once a leader is being followed.
 	Ready(ctx context.Context) error
-	// Collectors returns the metrics of the link to the leader.
+	// Collectors returns the metrics of the link.
 	Collectors() []prometheus.Collector
 }
 
