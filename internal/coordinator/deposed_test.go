@@ -79,7 +79,9 @@ func TestDeposedLeaderStandsBy(t *testing.T) {
 	if later := <-second.led; later <= epoch {
 		t.Errorf("epoch %d follows %d", later, epoch)
 	}
-	_ = <-first.standby // the reason is seen below
+	if err := <-first.standby; err == nil {
+		t.Error("the deposed leader stands by without a reason")
+	}
 	first.isStandby(second.cfg.Listen)
 	if h, _ := first.health(); h.Depositions != 1 || h.Failures != 0 || len(first.failed) > 0 {
 		t.Errorf("the deposition counts as a failure: %+v", h)
