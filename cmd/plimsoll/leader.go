@@ -11,7 +11,7 @@ import (
 )
 
 type leaderCmd struct {
-	Show     leaderShowCmd     `cmd:"" default:"1" help:"Show which coordinator leads, and which stand by."`
+	Show     leaderShowCmd     `cmd:"" default:"withargs" help:"Show which coordinator leads, and which stand by."`
 	StepDown leaderStepDownCmd `cmd:"" help:"Let the leader hand leadership over to a coordinator that stands by."`
 }
 

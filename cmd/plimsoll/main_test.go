@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -42,6 +44,9 @@ type leakChecked struct{ m *testing.M }
 func (l leakChecked) Run() int {
 	home, err := os.MkdirTemp("", "home")
 	if err == nil {
+		err = keepGoCaches()
+	}
+	if err == nil {
 		err = errors.Join(os.Setenv("HOME", home), os.Unsetenv("XDG_CONFIG_HOME"), os.Unsetenv("SUDO_UID"))
 	}
 	if err != nil {
@@ -55,6 +60,20 @@ func (l leakChecked) Run() int {
 		return 1
 	}
 	return code
+}
+
+// keepGoCaches lets the go command, which builds etcd, find its caches although HOME is another one.
+func keepGoCaches() error {
+	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH"} {
+		value, err := exec.Command("go", "env", name).Output()
+		if err == nil {
+			err = os.Setenv(name, strings.TrimSpace(string(value)))
+		}
+		if err != nil {
+			return fmt.Errorf("find the caches of the go command: %w", err)
+		}
+	}
+	return nil
 }
 
 // TestScripts runs the binary as a user does. The commands of the scripts are those of testscript;

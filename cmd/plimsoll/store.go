@@ -171,7 +171,7 @@ func (cmd *storeExportCmd) fromCoordinator(ctx context.Context, w io.Writer) (er
 func (cmd *storeExportCmd) fromStore(ctx context.Context, w io.Writer) (err error) {
 	if !cmd.used() {
 		if _, err := os.Stat(cmd.Data); err != nil { // pebble.Open would make an empty store
-			return plimsoll.Invalid("data", "%s", cause(err))
+			return plimsoll.Invalid("--data", "%s: %s", cmd.Data, cause(err))
 		}
 	}
 	st, err := cmd.open(ctx)

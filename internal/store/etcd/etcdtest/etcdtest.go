@@ -85,6 +85,16 @@ var program = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(out)), nil
 })
 
+// Program returns the path of etcd's program.
+func Program(t testing.TB) string {
+	t.Helper()
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // Start starts a cluster, and ends it with the test. Further flags of etcd may be given.
 func Start(t testing.TB, members int, flags ...string) *Cluster {
 	t.Helper()
