@@ -62,7 +62,7 @@ func (l leakChecked) Run() int {
 	return code
 }
 
-// keepGoCaches lets the go command, which builds etcd, find its caches although HOME is another one.
+// keepGoCaches lets the go command, which builds etcd, find its caches although HOME is another.
 func keepGoCaches() error {
 	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH"} {
 		value, err := exec.Command("go", "env", name).Output()
