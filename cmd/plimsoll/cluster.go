@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -33,7 +34,7 @@ type clusterUpCmd struct {
 	Nodes    int               `help:"Machines to stand for. Each has a coordinator, a member of etcd and an agent." default:"3"`
 	Gateways int               `help:"Gateways." default:"2"`
 	Port     int               `help:"Port of the first gateway on 127.0.0.1; the others follow it, then the historian." default:"9080"`
-	Etcd     string            `help:"The program etcd." default:"etcd" env:"PLIMSOLL_ETCD" placeholder:"PATH"`
+	Etcd     string            `help:"The program etcd." default:"etcd" env:"PLIMSOLL_ETCD_PROGRAM" placeholder:"PATH"`
 	Capacity map[string]string `help:"Amounts that each agent offers, such as cpu=1;memory=1Gi. Default: its part of this machine." placeholder:"NAME=AMOUNT;…"`
 }
 
@@ -85,7 +86,7 @@ func (cmd *clusterUpCmd) Run(ctx context.Context, a *app) error {
 	all := len(l.processes)
 	var mu sync.Mutex // guards seen, and keeps the notes in order
 	seen := map[string]bool{}
-	g := procs.New(procs.Config{Logs: filepath.Join(l.dir, "logs"), Events: procs.Events{
+	g := procs.New(procs.Config{Env: withoutSettings(os.Environ()), Logs: filepath.Join(l.dir, "logs"), Events: procs.Events{
 		Started: func(name string, pid int) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -103,6 +104,11 @@ func (cmd *clusterUpCmd) Run(ctx context.Context, a *app) error {
 		},
 	}})
 	return g.Run(ctx, l.processes, func() { l.ready(a) })
+}
+
+// withoutSettings leaves out the settings of other clusters and of the user.
+func withoutSettings(environment []string) []string {
+	return slices.DeleteFunc(environment, func(setting string) bool { return strings.HasPrefix(setting, "PLIMSOLL_") })
 }
 
 // makeDirs makes the directories. Tasks of other users pass through the first one to theirs.

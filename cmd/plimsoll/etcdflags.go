@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
+	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -80,10 +83,37 @@ func (f *leadershipFlags) storeConfig(listen string, log *slog.Logger) (etcd.Con
 		return c, err
 	}
 	c.TTL, c.Advertise = f.Lease, cmp.Or(f.Advertise, listen)
-	if _, _, err := transport.Split(c.Advertise); err != nil {
-		return c, plimsoll.Invalid("--advertise", "%q is not an address such as 10.0.0.1:9081", c.Advertise)
+	if err := f.checkAdvertised(c.Advertise); err != nil {
+		return c, err
 	}
 	return c, f.named(c.Validate())
+}
+
+// checkAdvertised refuses an address that means another process on another machine: processes there
+// would show the token of gateways to it.
+func (f *leadershipFlags) checkAdvertised(address string) error {
+	network, at, err := transport.Split(address)
+	if err != nil {
+		return plimsoll.Invalid("--advertise", "%q is not an address such as 10.0.0.1:9081", address)
+	}
+	if host, _, err := net.SplitHostPort(at); network == "tcp" && err == nil {
+		if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+			return plimsoll.Invalid("--advertise", "%s is no address of one machine; give that of this one", address)
+		}
+	}
+	here := func(endpoint string) bool {
+		u, err := url.Parse(endpoint)
+		return err == nil && (u.Scheme == "unix" || transport.Loopback(u.Host))
+	}
+	if transport.Loopback(address) && !allOf(f.Etcd, here) {
+		return plimsoll.Invalid("--advertise",
+			"%s is reached on this machine alone, and etcd is on others; give the address at which they reach this one", address)
+	}
+	return nil
+}
+
+func allOf(texts []string, is func(string) bool) bool {
+	return !slices.ContainsFunc(texts, func(text string) bool { return !is(text) })
 }
 
 var errNobodyLeads = plimsoll.Errorf(plimsoll.CodeUnavailable, "etcd knows no coordinator that leads")

@@ -394,7 +394,8 @@ func TestEveryHelpShowsAnExample(t *testing.T) {
 		n++
 		stdout, stderr, code := plimsollAt(t.Context(), "127.0.0.1:1", append(path, "--help")...)
 		command := strings.Join(append([]string{"plimsoll"}, path...), " ")
-		if code != 0 || stderr != "" || !strings.HasPrefix(stdout, "Usage: "+command+" ") {
+		usage, _, _ := strings.Cut(stdout, "\n")
+		if code != 0 || stderr != "" || !strings.HasPrefix(usage+" ", "Usage: "+command+" ") {
 			t.Errorf("%s --help: exit code %d, %s%s", command, code, stdout, stderr)
 		}
 		if !strings.Contains(stdout, "Example") || !strings.Contains(stdout, "\n    plimsoll ") {

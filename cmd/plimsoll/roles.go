@@ -304,6 +304,9 @@ func (cmd *coordinatorCmd) Run(ctx context.Context, a *app) error {
 		Listen: cmd.Listen, Hosts: cmd.Host, Version: buildVersion().Version, Events: dev.CoordinatorEvents(log),
 		Peers: cmd.Peers, Tokens: token.Finder{Kind: token.Gateway, File: cmd.GatewayTokenFile},
 	}
+	if cmd.GatewayTokenFile == "" && listensOnPort(cmd.Listen) { // all coordinators have the same token
+		cfg.Tokens.File = filepath.Join(cmd.Data, token.Gateway.FileName())
+	}
 	cfg.Access = cmd.access(a, log, cmd.Listen, token.Gateway, cmd.GatewayTokenFile, cmd.Data)
 	cfg.State.Chain, cfg.State.EvictedFor = chosen.Chain, int64(chosen.EvictedFor)
 	if err := cmd.apply(&cfg.State); err != nil {
@@ -335,6 +338,7 @@ func (cmd *coordinatorCmd) store(cfg *coordinator.Config, log *slog.Logger) (coo
 		if err != nil {
 			return nil, err
 		}
+		cfg.Advertise = stored.Advertise
 		if err := os.MkdirAll(cmd.Data, 0o700); err != nil { // for the token
 			return nil, fmt.Errorf("make the directory for the token: %w", err)
 		}

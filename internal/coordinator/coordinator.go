@@ -84,6 +84,7 @@ import (
 // Config configures a coordinator. Zero values are defaults.
 type Config struct {
 	Listen        string               // address for gateways; host:port or unix:/path; required
+	Advertise     string               // address at which others reach Listen; Listen
 	Peers         string               // addresses of the other coordinators, as replica.ParseFinder reads them
 	Tokens        token.Finder         // finds the token of gateways at the other coordinators
 	Hosts         []string             // further hosts that callers may use for Listen; see transport.Serve
@@ -119,6 +120,9 @@ type Events struct {
 	// Leading is called when a term has begun, with the loaded revision and the address for
 	// gateways.
 	Leading func(epoch, revision uint64, listen string)
+	// NotFollowing is called when a standby cannot follow the leader, once for each reason in a row.
+	// Without a copy it loads everything when it takes over.
+	NotFollowing func(err error)
 	// Following is called when the copy of a standby begins to follow the leader.
 	Following func(epoch, revision uint64)
 	// Deposed is called when a term has ended because another process leads, or because this one
@@ -154,6 +158,9 @@ const (
 )
 
 func (c Config) withDefaults() Config {
+	if c.Advertise == "" {
+		c.Advertise = c.Listen
+	}
 	if c.Queues.Name == "" {
 		c.Queues = plimsoll.DefaultQueues()
 	}
@@ -183,6 +190,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Events.Leading == nil {
 		c.Events.Leading = func(uint64, uint64, string) {}
+	}
+	if c.Events.NotFollowing == nil {
+		c.Events.NotFollowing = func(error) {}
 	}
 	if c.Events.Following == nil {
 		c.Events.Following = func(uint64, uint64) {}
@@ -295,7 +305,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		return transport.Serve(ctx, listener, c.routes(), transport.ServeConfig{
-			Hosts: append(slices.Clone(c.cfg.Hosts), c.cfg.Listen), Access: c.cfg.Access,
+			Hosts: append(slices.Clone(c.cfg.Hosts), c.cfg.Listen, c.cfg.Advertise), Access: c.cfg.Access,
 			Connections: transport.FewConnections(c.metrics.refuse),
 		})
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
 	"github.com/plimsoll-dev/plimsoll/internal/store/backup"
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
 // BackupPath is the path at which the coordinator's listener sends a backup of its store, while
@@ -87,6 +88,9 @@ func (c *Coordinator) export(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer done()
+	if answer, ok := w.(*transport.Answer); ok { // a caller that does not read must not hold up the term's end
+		defer context.AfterFunc(ctx, answer.Cut)()
+	}
 	w.Header().Set("Content-Type", "application/zstd")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Trailer", BackupErrorTrailer)

@@ -57,6 +57,7 @@ func (c *Coordinator) leadLoop(ctx context.Context) error {
 			sleep(ctx, c.pauses.handover)
 			continue
 		case led == 0 && plimsoll.CodeOf(err) == plimsoll.CodeAlreadyRunning:
+			c.status.setQueuesReplaced() // as in waits
 			if c.status.standby(err) {
 				c.cfg.Events.Standby(err)
 			}
@@ -144,7 +145,7 @@ func (c *Coordinator) begin(ctx context.Context, st store.Store) (*term, error) 
 		return nil, fmt.Errorf("become the leader: %w", err)
 	}
 	c.status.loading()
-	read, warm := afterCopy(ctx, st, c.copied.take())
+	read, warm := afterCopy(ctx, st, c.copied.take(), epoch)
 	if !warm {
 		read = st.Load
 	}
@@ -171,6 +172,7 @@ func (c *Coordinator) begin(ctx context.Context, st store.Store) (*term, error) 
 // waits notes that another process leads, at an address that may not be known.
 func (c *Coordinator) waits(ctx context.Context, leader string) {
 	c.copied.follow(ctx, leader)
+	c.status.setQueuesReplaced() // the leader's tree is newer than this process's file
 	err := plimsoll.Errorf(plimsoll.CodeAlreadyRunning, "another coordinator leads")
 	if leader != "" {
 		err = plimsoll.Errorf(plimsoll.CodeAlreadyRunning, "the coordinator at %s leads", leader)
@@ -190,7 +192,7 @@ func (c *Coordinator) enter(ctx context.Context, st store.Store, read reader, ep
 	t := &term{
 		epoch: epoch, now: newTermClock(c.cfg.Now, sinceNow(), l.time).now,
 		store: st, metrics: c.metrics, commands: c.commands, proofs: newProofs(st.Confirm),
-		address: c.cfg.Listen, began: c.cfg.Now(), leaving: make(chan struct{}, 1),
+		address: c.cfg.Advertise, began: c.cfg.Now(), leaving: make(chan struct{}, 1),
 		inbox:    newInbox(c.cfg.MaxInbox, c.cfg.MaxInboxBytes),
 		revision: l.revision, events: l.events, nextEvent: l.nextEvent, ids: l.ids, newIDs: l.newIDs,
 		eventSettings: l.state.EventSettings(), historians: l.historians,

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -30,6 +31,7 @@ type standbyCopy struct {
 	mu struct {
 		sync.Mutex
 		leader string // address that the store has named; empty: none
+		told   string // last error that was told
 	}
 }
 
@@ -51,7 +53,7 @@ func (s *standbyCopy) Find(ctx context.Context) ([]string, error) {
 	}
 	peers, err := finder.Find(ctx)
 	for _, peer := range peers {
-		if peer != s.cfg.Listen && !slices.Contains(places, peer) {
+		if peer != s.cfg.Listen && peer != s.cfg.Advertise && !slices.Contains(places, peer) {
 			places = append(places, peer)
 		}
 	}
@@ -72,12 +74,13 @@ func (s *standbyCopy) follow(ctx context.Context, leader string) {
 		return
 	}
 	f, err := replica.NewFollower(replica.FollowerConfig{
-		Gateway: "standby-" + uuid.NewString(), Standby: s.cfg.Listen, Finder: s, Tokens: s.cfg.Tokens,
+		Gateway: "standby-" + uuid.NewString(), Standby: s.cfg.Advertise, Finder: s, Tokens: s.cfg.Tokens,
 		HistoryBytes: 1, // nobody watches it
 		Version:      s.cfg.Version,
-		Events: replica.FollowerEvents{Live: func(epoch, revision uint64, _ bool) {
-			s.cfg.Events.Following(epoch, revision)
-		}},
+		Events: replica.FollowerEvents{
+			Live:         func(epoch, revision uint64, _ bool) { s.cfg.Events.Following(epoch, revision) },
+			Disconnected: s.disconnected,
+		},
 	})
 	if err != nil {
 		return // Validate has read the same fields; without a copy everything is loaded
@@ -85,6 +88,17 @@ func (s *standbyCopy) follow(ctx context.Context, leader string) {
 	ctx, s.cancel = context.WithCancel(ctx)
 	s.follower = f
 	s.ended.Go(func() { _ = f.Run(ctx) }) // it ends with ctx, and returns nil then
+}
+
+// disconnected tells why the leader cannot be followed, once for each reason.
+func (s *standbyCopy) disconnected(err error, _ time.Duration) {
+	s.mu.Lock()
+	news := s.mu.told != err.Error()
+	s.mu.told = err.Error()
+	s.mu.Unlock()
+	if news {
+		s.cfg.Events.NotFollowing(err)
+	}
 }
 
 // take ends the following, and returns the copy; nil if there is none.
@@ -121,17 +135,35 @@ var neverStored = [wire.NumKinds]bool{wire.KindNodeStatus: true, wire.KindQueueS
 
 // afterCopy returns a reader of a store for a process that has a copy. It asks the store for the
 // changes since the copy, and for the kinds that the copy does not have. It returns false if the
-// store cannot tell: then everything has to be loaded.
-func afterCopy(ctx context.Context, st store.Store, copied *replica.Snapshot) (reader, bool) {
+// store cannot tell, if the copy is of another history than the store, or has no event to go on
+// from. Then everything has to be loaded. epoch is that of the process.
+func afterCopy(ctx context.Context, st store.Store, copied *replica.Snapshot, epoch uint64) (reader, bool) {
 	kinds, able := st.(store.KindLoader)
-	if copied == nil || !able {
+	if copied == nil || !able || copied.Epoch() >= epoch {
 		return nil, false
+	}
+	if _, _, ok := copied.Events().Range(); !ok {
+		return nil, false // the store keeps the newest event, which has the id of the next
 	}
 	l := &laterChanges{copied: copied, kinds: kinds}
 	if err := l.read(ctx, st); err != nil {
 		return nil, false // Load finds the same error, unless it is CodeNotFound
 	}
+	if same, err := l.sameHistory(ctx); err != nil || !same {
+		return nil, false
+	}
 	return l.load, true
+}
+
+// sameHistory reports whether the events of the copy and of the store have the same InstanceUUID.
+// A store that was restored from a backup may have another.
+func (l *laterChanges) sameHistory(ctx context.Context) (same bool, err error) {
+	err = l.kinds.LoadKind(ctx, wire.KindEventIDs, func(_ string, value []byte) error {
+		ids, err := wire.DecodeEventIDs(value)
+		same = ids.Instance == l.copied.InstanceUUID()
+		return err
+	})
+	return same, err //nolint:wrapcheck // nobody sees it
 }
 
 // laterChanges are a copy and the changes in the store since.

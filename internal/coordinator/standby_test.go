@@ -76,7 +76,7 @@ func (w *warmTest) takeOver(copied *replica.Snapshot) (warm, cold *loaded) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	read, ok := afterCopy(w.t.Context(), m, copied)
+	read, ok := afterCopy(w.t.Context(), m, copied, epoch)
 	if !ok {
 		w.t.Fatal("the copy cannot be used")
 	}
@@ -171,10 +171,10 @@ func TestTakeoverLoadsEverythingIfTheStoreHasForgotten(t *testing.T) {
 	w.l.stop()
 	w.stored.forget()
 	m := w.stored.member("standby")
-	if _, ok := afterCopy(t.Context(), m, copied); ok {
+	if _, ok := afterCopy(t.Context(), m, copied, copied.Epoch()+1); ok {
 		t.Error("the copy was used, although the store has forgotten what changed since")
 	}
-	if _, ok := afterCopy(t.Context(), newShared().member("empty"), copied); ok {
+	if _, ok := afterCopy(t.Context(), newShared().member("empty"), copied, copied.Epoch()+1); ok {
 		t.Error("the copy was used for a store that is behind it")
 	}
 	term, err := w.standby.begin(t.Context(), m)

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -93,7 +94,7 @@ func BenchmarkTakeover(b *testing.B) {
 					read := reader(st.Load)
 					if warm {
 						var ok bool
-						if read, ok = afterCopy(context.Background(), st, copied); !ok {
+						if read, ok = afterCopy(context.Background(), st, copied, math.MaxUint64); !ok {
 							b.Fatal("the copy cannot be used")
 						}
 					}

@@ -52,6 +52,7 @@ type Events struct {
 // Config holds the settings of a Group. Zero values are defaults.
 type Config struct {
 	Logs     string           // directory of the files of output; must exist
+	Env      []string         // environment of the processes; nil: that of this one
 	Restart  plimsoll.Backoff // pauses before a process is started again; 1 s to 10 s
 	Patience time.Duration    // from SIGTERM to SIGKILL; 15 s
 	Events   Events
@@ -141,7 +142,7 @@ func (k *kept) begin() (err error) {
 
 func (k *kept) start(ctx context.Context) (*exec.Cmd, error) {
 	cmd := exec.CommandContext(ctx, k.process.Command[0], k.process.Command[1:]...)
-	cmd.Dir = k.process.Dir
+	cmd.Dir, cmd.Env = k.process.Dir, k.group.cfg.Env
 	cmd.Stdout, cmd.Stderr = k.log, k.log
 	// A group of its own keeps the terminal's Ctrl-C away: this process ends the others in order.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}

@@ -53,7 +53,8 @@ func (s *Source) drained(stage int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for st := range s.mu.streams {
-		if !st.halfClosed || stage > 0 && (st.owed > 0 || len(st.session.replies) > 0 || st.sending) {
+		told := st.session.welcome.GetProtocol() >= closingProtocol // an older gateway goes on sending
+		if told && !st.halfClosed || stage > 0 && (st.owed > 0 || len(st.session.replies) > 0 || st.sending) {
 			return false
 		}
 	}

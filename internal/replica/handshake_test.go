@@ -40,7 +40,7 @@ func TestHandshakeOfVersions(t *testing.T) {
 		t.Errorf("a welcome of the same version: %v", err)
 	}
 	err := accept(&pb.ReplicateWelcome{}, "v2")
-	const want = "this gateway runs plimsoll v2, which speaks version 4 of the replication protocol; " +
+	const want = "this gateway runs plimsoll v2, which speaks version 5 of the replication protocol; " +
 		"the process that it follows runs plimsoll (no version), which chose 1: upgrade that process to the gateway's version"
 	if plimsoll.CodeOf(err) != plimsoll.CodeConflict || !strings.Contains(err.Error(), want) {
 		t.Errorf("a welcome of an older version: %v", err)

@@ -268,7 +268,7 @@ func (s *session) next() (out outgoing, ok bool) {
 }
 
 func (s *session) nextLive() (outgoing, bool) {
-	if s.closing == closingDue {
+	if s.closing == closingDue && s.welcome.GetProtocol() >= closingProtocol {
 		s.closing = closingTold
 		return outgoing{message: closingMessage()}, true
 	}

@@ -27,7 +27,7 @@ type Options struct {
 
 // Bounds of a batch where the store has none, or larger ones.
 const (
-	batchOps   = 10_000
+	batchOps   = 2_000 // stores also bound the keys of a batch, which Limits does not say
 	batchBytes = 4 << 20
 	underWay   = 4 // batches that are committed and not yet durable
 )
@@ -139,6 +139,9 @@ func (f *File) fits(ctx context.Context, limits store.Limits) error {
 		}
 	}
 	_, _, err := f.Load(ctx, func(kind wire.Kind, key string, value []byte) error {
+		if err := f.checkOwn(kind, value); err != nil {
+			return err
+		}
 		if kind == 0 || kind >= wire.NumKinds {
 			return plimsoll.Errorf(plimsoll.CodeConflict,
 				"the record %q has the kind %d, which this version does not know; use version %s of plimsoll, or a later one",
@@ -159,6 +162,21 @@ func (f *File) fits(ctx context.Context, limits store.Limits) error {
 	}
 	return plimsoll.Invalid("file", "holds %d objects that this store cannot take in one batch of %d bytes: %s", misfits,
 		limits.Bytes, strings.Join(named, ", "))
+}
+
+// checkOwn checks the records that a restore itself deals with.
+func (f *File) checkOwn(kind wire.Kind, value []byte) error {
+	switch kind {
+	case wire.KindImport:
+		return plimsoll.Errorf(
+			plimsoll.CodeConflict, "the backup was made of an unfinished import; take another one",
+		)
+	case wire.KindEventIDs:
+		if _, err := wire.DecodeEventIDs(value); err != nil {
+			return plimsoll.Errorf(plimsoll.CodeCorrupt, "the record of the ids of events cannot be read: %v", err)
+		}
+	}
+	return nil
 }
 
 // restorer writes the content of a file in batches.
@@ -265,15 +283,10 @@ func (w *restorer) events(ctx context.Context) error {
 func (w *restorer) records(ctx context.Context) error {
 	_, _, err := w.file.Load(ctx, func(kind wire.Kind, key string, value []byte) error {
 		w.done++
-		switch kind {
-		case wire.KindImport:
-			return plimsoll.Errorf(
-				plimsoll.CodeConflict, "the backup was made of an unfinished import; take another one",
-			)
-		case wire.KindEventIDs:
+		if kind == wire.KindEventIDs {
 			ids, err := wire.DecodeEventIDs(value)
 			if err != nil {
-				return plimsoll.Errorf(plimsoll.CodeCorrupt, "the record of the ids of events cannot be read: %v", err)
+				return err
 			}
 			w.ids, w.next = ids, max(w.next, ids.First)
 			return nil // written last

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -46,7 +47,10 @@ func (s *Store) stand(ctx context.Context) (*place, error) {
 // lost before. While the lease is alive, an etcd that does not answer is asked again.
 func (s *Store) wait(ctx context.Context, p *place, waiting func(leader string)) error {
 	guarded, cancel := p.lease.guarded(ctx)
+	var guard sync.WaitGroup
+	defer guard.Wait()
 	defer cancel()
+	guard.Go(func() { s.guard(guarded, p) }) // a place whose key is gone would never be the first
 	told, last := false, ""
 	tell := func(first Leader) bool {
 		if first.Term == p.created {

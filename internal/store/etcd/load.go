@@ -15,8 +15,9 @@ import (
 
 const (
 	pageBytes      = 4 << 20 // aim for the values of a page; one page is read ahead
-	firstPage      = 1_000   // keys
-	longestPage    = 10_000  // keys
+	firstPage      = 64      // keys
+	longestPage    = 1_000   // keys; a member of etcd may have to put together so many large values
+	growth         = 4       // of a page over the one before
 	shortestPage   = 16      // keys; so many values of any size are below maxAnswerBytes
 	maxAnswerBytes = 32 << 20
 	readers        = 32 // keys that LoadSince reads at the same time
@@ -92,7 +93,7 @@ func (s *Store) pages(ctx context.Context, prefix, from string, revision int64, 
 			p := s.readPage(ctx, key, end, revision, limit, opts)
 			if more = p.more && p.err == nil; more {
 				key = string(p.kvs[len(p.kvs)-1].Key) + "\x00"
-				limit = nextPage(p.kvs)
+				limit = min(nextPage(p.kvs), growth*limit)
 			}
 			select {
 			case read <- p:
@@ -171,7 +172,10 @@ func (s *Store) beginLoad(ctx context.Context) (context.Context, func(), error) 
 		return nil, nil, err
 	}
 	if t := s.term(); t != nil {
-		t.settled()
+		if err := t.settled(ctx); err != nil {
+			end()
+			return nil, nil, err
+		}
 	}
 	return ctx, end, nil
 }

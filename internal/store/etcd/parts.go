@@ -236,7 +236,7 @@ func (s *Store) resolve(ctx context.Context, key string, value []byte, revision 
 	if !found {
 		return value[1:], nil
 	}
-	if ref.bytes > MaxBytes {
+	if ref.bytes > MaxBytes+chunkHeader {
 		return nil, plimsoll.Errorf(
 			plimsoll.CodeCorrupt, "the value of %q in etcd claims to have %d bytes", key, ref.bytes,
 		)

@@ -215,14 +215,10 @@ func (s *Store) Close() error {
 	s.closed.Do(func() {
 		s.mu.Lock()
 		s.mu.shut = true
-		t := s.mu.term
 		s.mu.Unlock()
 		s.close()
 		s.calls.Wait()
-		if t == nil {
-			t = s.term() // Lead may have gained it meanwhile
-		}
-		if t != nil {
+		if t := s.term(); t != nil { // Lead may have gained it meanwhile
 			s.failure = t.resign()
 		}
 		if err := s.client.Close(); err != nil && !errors.Is(err, context.Canceled) {

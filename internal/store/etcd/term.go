@@ -33,7 +33,8 @@ type term struct {
 		busy    bool   // a transaction is under way
 		epoch   uint64 // the last one that Lead returned
 		last    uint64 // revision of the last batch that was taken in
-		ending  bool   // the writer ends when nothing waits
+		newest  *item  // the last one that was taken in; nil: none was
+		ending  bool   // the writer ends when nothing waits, and nothing is taken in any more
 		failed  error  // nothing is taken in any more
 	}
 
@@ -116,12 +117,12 @@ func (t *term) commit(batch *wire.Batch) (store.Pending, error) {
 	i := &item{batch: batch, ops: ops, bytes: bytes + ops*opBytes, done: make(chan struct{})}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for t.mu.failed == nil && len(t.mu.waiting) > 0 && t.mu.bytes+i.bytes > MaxWaitingBytes {
+	for t.closed() == nil && len(t.mu.waiting) > 0 && t.mu.bytes+i.bytes > MaxWaitingBytes {
 		t.mu.wake.Wait()
 	}
 	switch {
-	case t.mu.failed != nil:
-		return nil, t.mu.failed
+	case t.closed() != nil:
+		return nil, t.closed()
 	case !t.place.lease.alive():
 		return nil, errLost(t.epoch)
 	case batch.Epoch != t.mu.epoch:
@@ -140,9 +141,17 @@ func (t *term) commit(batch *wire.Batch) (store.Pending, error) {
 	return i, nil
 }
 
+// closed returns the reason for which nothing is taken in, or nil. The caller holds mu.
+func (t *term) closed() error {
+	if t.mu.failed == nil && t.mu.ending {
+		return t.store.errClosed()
+	}
+	return t.mu.failed
+}
+
 // add appends an item. The caller holds mu.
 func (t *term) add(i *item) {
-	t.mu.waiting = append(t.mu.waiting, i)
+	t.mu.waiting, t.mu.newest = append(t.mu.waiting, i), i
 	t.mu.bytes += i.bytes
 	t.mu.wake.Broadcast()
 }
@@ -150,8 +159,8 @@ func (t *term) add(i *item) {
 func (t *term) trim(keep uint64) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.mu.failed != nil {
-		return t.mu.failed
+	if err := t.closed(); err != nil {
+		return err
 	}
 	if keep > 0 {
 		t.add(&item{trim: keep, ops: 1, bytes: opBytes, done: make(chan struct{})})
@@ -163,7 +172,7 @@ func (t *term) trim(keep uint64) error {
 func (t *term) raise() (uint64, error) {
 	i := &item{raise: true, done: make(chan struct{})}
 	t.mu.Lock()
-	if err := t.mu.failed; err != nil {
+	if err := t.closed(); err != nil {
 		t.mu.Unlock()
 		return 0, err
 	}
@@ -177,12 +186,20 @@ func (t *term) raise() (uint64, error) {
 	return epoch, nil
 }
 
-// settled returns when all that was taken in before is stored or has failed.
-func (t *term) settled() {
+// settled returns when all that was taken in before is stored or has failed, or when ctx ends. The
+// items are written in their order.
+func (t *term) settled(ctx context.Context) error {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	for t.mu.busy || len(t.mu.waiting) > 0 {
-		t.mu.wake.Wait()
+	newest := t.mu.newest
+	t.mu.Unlock()
+	if newest == nil {
+		return nil
+	}
+	select {
+	case <-newest.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -192,7 +209,7 @@ func (t *term) resign() error {
 	t.mu.ending = true
 	t.mu.wake.Broadcast()
 	t.mu.Unlock()
-	t.settled()
+	_ = t.settled(context.Background()) // its error is that of the context
 	t.end()
 	t.group.Wait()
 	return t.place.lease.release(t.store.cfg.callTimeout())

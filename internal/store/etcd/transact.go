@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -149,6 +150,10 @@ func (s *Store) apply(ctx context.Context, t *term, r *request, ops []clientv3.O
 			t.meta = after
 			return nil
 		}
+		if err == nil && found.meta == after.encode() { // something between here and etcd has sent it twice
+			t.meta = after
+			return nil
+		}
 		if err == nil {
 			return found.foreign(t, r)
 		}
@@ -225,12 +230,17 @@ func (f *finding) foreign(t *term, r *request) error {
 // barrier. The barrier compares the same, so only one of the two can be applied. The barrier's own
 // outcome may be unknown too; then the same barrier is sent again.
 //
+// If etcd refuses all writes for settleTimeout while it keeps the lease alive, the lease is given
+// up.
+//
 // If settle returns false, the transaction was not applied and never will be. The term's record is
 // the barrier's then. An error means that the outcome is not known.
 func (s *Store) settle(ctx context.Context, t *term, before, after meta, r *request) (applied bool, err error) {
 	barrier := before.next()
 	barrier.barrier = true
 	put := clientv3.OpPut(s.key(metaKey), barrier.encode())
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
 	for ctx.Err() == nil {
 		found, err := s.exchange(ctx, t, before, []clientv3.Op{put})
 		switch {
@@ -250,8 +260,12 @@ func (s *Store) settle(ctx context.Context, t *term, before, after meta, r *requ
 		t.place.lease.lose()
 		return false, unknown(r, errLost(t.epoch))
 	}
+	t.place.lease.lose()
 	return false, unknown(r, context.Cause(ctx))
 }
+
+// settleTimeout bounds the time in which the outcome of a transaction is looked for.
+const settleTimeout = 30 * time.Second
 
 func unknown(r *request, cause error) error {
 	return &plimsoll.Error{
