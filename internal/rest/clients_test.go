@@ -242,6 +242,7 @@ func TestAnEventHasTheStateOfItsObjectIfThatIsWanted(t *testing.T) {
 		on(plimsoll.EventApp, "none", ""), on(plimsoll.EventRequest, "running.map.0", "running"),
 	}
 	h := rest.New(rest.Config{ObjectStates: true}, c)
+	get(h, http.MethodGet, batch) // all are rendered in the order of their ids
 	uid := plimsoll.MakeUID(began, 7).Text()
 	for id, want := range map[string]map[string]any{
 		"0": nil,
@@ -344,6 +345,7 @@ func TestARecordThatCannotBeReadCostsNoOtherState(t *testing.T) {
 	h := rest.New(rest.Config{
 		ObjectStates: true, Fault: func(err error) { faults = append(faults, err.Error()) },
 	}, c)
+	get(h, http.MethodGet, batch) // all are rendered in the order of their ids
 	for id, want := range map[string]map[string]any{
 		"0": {"id": "n1", "hostName": nil}, "1": {"id": "n2", "capacity/vcore": 16000.0}, "2": {"id": "n1"}, "3": nil,
 		"4": {"applicationID": "waiting"},
