@@ -16,6 +16,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
 	"github.com/plimsoll-dev/plimsoll/internal/store/backup"
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -154,7 +155,7 @@ func TestNobodyLeadsWithAnUnfinishedImport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := New(Config{Listen: "127.0.0.1:0"}, only(s))
+	c, err := New(Config{Listen: "127.0.0.1:0", Access: transport.AnyCaller()}, only(s))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func TestHandshakeOfVersions(t *testing.T) {
 		{
 			"a newer gateway that does not", &pb.ReplicateHello{Protocol: 9, OldestProtocol: 8, Version: "v9"}, 0,
 			"runs plimsoll v9, which speaks versions 8 to 9 of the replication protocol; this process runs plimsoll v2, " +
-				"which speaks at most 4: upgrade this process to the gateway's version first",
+				"which speaks at most 5: upgrade this process to the gateway's version first",
 		},
 	} {
 		got, err := agree(test.hello, "v2")
