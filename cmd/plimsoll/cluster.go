@@ -86,7 +86,7 @@ func (cmd *clusterUpCmd) Run(ctx context.Context, a *app) error {
 	all := len(l.processes)
 	var mu sync.Mutex // guards seen, and keeps the notes in order
 	seen := map[string]bool{}
-	g := procs.New(procs.Config{Env: withoutSettings(os.Environ()), Logs: filepath.Join(l.dir, "logs"), Events: procs.Events{
+	events := procs.Events{
 		Started: func(name string, pid int) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -102,7 +102,10 @@ func (cmd *clusterUpCmd) Run(ctx context.Context, a *app) error {
 			defer mu.Unlock()
 			a.notes.printf("%s ended (%s); it is started again in %v\n", name, oneLine(how), pause)
 		},
-	}})
+	}
+	g := procs.New(procs.Config{
+		Env: withoutSettings(os.Environ()), Logs: filepath.Join(l.dir, "logs"), Events: events,
+	})
 	return g.Run(ctx, l.processes, func() { l.ready(a) })
 }
 

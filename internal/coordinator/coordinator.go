@@ -120,8 +120,8 @@ type Events struct {
 	// Leading is called when a term has begun, with the loaded revision and the address for
 	// gateways.
 	Leading func(epoch, revision uint64, listen string)
-	// NotFollowing is called when a standby cannot follow the leader, once for each reason in a row.
-	// Without a copy it loads everything when it takes over.
+	// NotFollowing is called when a standby cannot follow the leader, once for each reason in a
+	// row. Without a copy it loads everything when it takes over.
 	NotFollowing func(err error)
 	// Following is called when the copy of a standby begins to follow the leader.
 	Following func(epoch, revision uint64)

@@ -135,8 +135,8 @@ var neverStored = [wire.NumKinds]bool{wire.KindNodeStatus: true, wire.KindQueueS
 
 // afterCopy returns a reader of a store for a process that has a copy. It asks the store for the
 // changes since the copy, and for the kinds that the copy does not have. It returns false if the
-// store cannot tell, if the copy is of another history than the store, or has no event to go on
-// from. Then everything has to be loaded. epoch is that of the process.
+// store cannot tell, or if the copy has another history or no event to go on from. Then everything
+// has to be loaded. epoch is that of the process.
 func afterCopy(ctx context.Context, st store.Store, copied *replica.Snapshot, epoch uint64) (reader, bool) {
 	kinds, able := st.(store.KindLoader)
 	if copied == nil || !able || copied.Epoch() >= epoch {
