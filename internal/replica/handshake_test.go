@@ -54,7 +54,7 @@ func TestAnOlderGatewayGetsTheKindsOfRecordThatItKnows(t *testing.T) {
 	if all.known(protocol) != nil {
 		t.Error("a gateway of this version gets a filter that it has not asked for")
 	}
-	for version := range uint32(protocol) {
+	for version := range uint32(eventsProtocol) {
 		old := all.known(version)
 		if old.has(wire.KindArchive) != (version >= archiveProtocol) || old.has(wire.KindEventSettings) ||
 			old.has(wire.KindEventIDs) || old.has(wire.KindHistorian) || old.has(wire.KindCounts) || !old.hasEvents() ||
