@@ -125,7 +125,7 @@ func readParameters(q url.Values, m protoreflect.Message) error {
 	return nil
 }
 
-// maxText bounds a name or path in a query, in bytes. Errors may show it.
+// maxText bounds a name or path in a query, in bytes. Errors may show it, quoted.
 const maxText = 800
 
 // parameter reads one value. A number of 64 bits is a time, or a number.
