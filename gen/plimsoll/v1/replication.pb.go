@@ -44,6 +44,7 @@ const (
 	Kind_KIND_EVENT_SETTINGS Kind = 12 // the same
 	Kind_KIND_COUNTS         Kind = 13 // the same
 	Kind_KIND_HISTORIAN      Kind = 14
+	Kind_KIND_IMPORT         Kind = 15 // stored while a store is imported; never replicated
 )
 
 // Enum value maps for Kind.
@@ -64,6 +65,7 @@ var (
 		12: "KIND_EVENT_SETTINGS",
 		13: "KIND_COUNTS",
 		14: "KIND_HISTORIAN",
+		15: "KIND_IMPORT",
 	}
 	Kind_value = map[string]int32{
 		"KIND_UNSPECIFIED":    0,
@@ -81,6 +83,7 @@ var (
 		"KIND_EVENT_SETTINGS": 12,
 		"KIND_COUNTS":         13,
 		"KIND_HISTORIAN":      14,
+		"KIND_IMPORT":         15,
 	}
 )
 
@@ -2271,7 +2274,7 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	" \x01(\v2 .plimsoll.v1.PolledRequestEventsR\x11pollRequestEvents\x12k\n" +
 	"\x1aacknowledge_request_events\x18\v \x01(\v2-.plimsoll.v1.AcknowledgeRequestEventsResponseR\x18acknowledgeRequestEvents\x12=\n" +
 	"\n" +
-	"get_leader\x18\f \x01(\v2\x1e.plimsoll.v1.GetLeaderResponseR\tgetLeader*\xad\x02\n" +
+	"get_leader\x18\f \x01(\v2\x1e.plimsoll.v1.GetLeaderResponseR\tgetLeader*\xbe\x02\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rKIND_JOB_SPEC\x10\x01\x12\x13\n" +
@@ -2288,7 +2291,8 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\x0eKIND_EVENT_IDS\x10\v\x12\x17\n" +
 	"\x13KIND_EVENT_SETTINGS\x10\f\x12\x0f\n" +
 	"\vKIND_COUNTS\x10\r\x12\x12\n" +
-	"\x0eKIND_HISTORIAN\x10\x0e2d\n" +
+	"\x0eKIND_HISTORIAN\x10\x0e\x12\x0f\n" +
+	"\vKIND_IMPORT\x10\x0f2d\n" +
 	"\x12ReplicationService\x12N\n" +
 	"\tReplicate\x12\x1d.plimsoll.v1.ReplicateRequest\x1a\x1e.plimsoll.v1.ReplicateResponse(\x010\x01B=Z;github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1;plimsollv1b\x06proto3"
 
