@@ -214,7 +214,7 @@ var unplaced = map[string]string{
 
 	"Count": "tasks are placed one by one", "Class": "the QoS agent's", "Priority": "the queues'",
 	"NodePriority": "the QoS agent's",
-	"Retry.Kind": "the state's", "Retry.Limit": "the state's", "Retry.InitialDelay": "the state's",
+	"Retry.Kind":   "the state's", "Retry.Limit": "the state's", "Retry.InitialDelay": "the state's",
 	"Retry.MaxDelay": "the state's",
 	"Command":        "the node's", "Env": "the node's", "WorkDir": "the node's", "User": "the node's",
 	"UserGroup":  "the node's",
