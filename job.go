@@ -72,14 +72,23 @@ func AlreadyEnded(id string, state JobState, finished int64) *Error {
 
 // JobSpec is the request of a user to run a job. Its fields are those of the job file.
 type JobSpec struct {
-	ID     string            // the job's id, chosen by the user; unique among the jobs that are still known
-	Owner  string            // the user who submits it
-	Queue  string            // full path of a leaf queue
+	ID    string // the job's id, chosen by the user; unique among the jobs that are still known
+	Owner string // the user who submits it
+	// OwnerGroups are the groups of users that the owner is in. Limits and access lists of queues
+	// use them.
+	OwnerGroups []string
+	// Queue is the path of a queue. A submitted job may leave it out, or give it without "root.".
+	// The placement rules of the queues then say which it is.
+	Queue  string
+	Tags   map[string]string // placement rules may choose the queue by them
 	Labels map[string]string // free key=value pairs, for selection
 	Groups []GroupSpec
 	Token  string // idempotency token: a repeated submit with it gets the first answer; may be empty
 	// AgainOf is the uid of the job that this one does again; empty: none.
 	AgainOf string
+	// Completing is how long the job stays open for more tasks after the last one has ended well.
+	// 0: not at all.
+	Completing time.Duration
 }
 
 // GroupSpec is the specification that the tasks of a group share. JobSpec.Validate checks it.
@@ -103,7 +112,10 @@ type GroupSpec struct {
 	Outputs []string
 
 	Class    Class // how much the tasks are worth to their node; see Worth
-	Priority int32 // order within the class: higher is acted on later
+	Priority int32 // tasks with a higher one are placed first
+	// NodePriority is the order within the class on a node: tasks with a higher one lose last.
+	// nil: as Priority.
+	NodePriority *int32
 
 	Constraints Constraints
 	Preferences Preferences

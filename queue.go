@@ -27,6 +27,16 @@ type QueueConfig struct {
 	Max        Resources // a missing amount is not limited
 	MaxJobs    int32     // jobs that may run at once; 0: no limit
 	MaxTasks   int32     // tasks of all its jobs that have not ended; 0: no limit
+	// SubmitAccess and AdminAccess are the users who may submit to the queue and all below it, and
+	// those who may also administer it. nil: the file states none.
+	SubmitAccess, AdminAccess *AccessList
+	Limits                    []QueueLimit
+	// Properties are YuniKorn's properties as the file states them, and Plimsoll's own.
+	Properties map[string]string
+	Template   *QueueTemplate // of queues that a rule makes below it
+	Dynamic    bool           // made by a placement rule; it disappears when it is empty
+	// Partition holds the settings of the whole tree. Only root has them.
+	Partition *PartitionConfig
 	// Draining marks a queue that was removed from the configuration. It disappears when its jobs
 	// have ended. The field is ignored in a configuration that a user sets.
 	Draining bool
