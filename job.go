@@ -31,7 +31,7 @@ const (
 	JobAccepted                       // every task waits to be placed
 	JobStarting                       // at least one task is bound to a node
 	JobRunning                        // at least one task has started
-	JobCompleting                     // every task has ended successfully
+	JobCompleting                     // every task has ended successfully; it waits JobSpec.Completing for more
 	JobCompleted                      // ended successfully
 	JobRejected                       // refused
 	JobFailing                        // killed or failed; tasks are being stopped
@@ -143,6 +143,15 @@ func (g *GroupSpec) Worth() Class {
 		return ClassBestEffort
 	}
 	return ClassBurstable
+}
+
+// PriorityOnNode returns the order of the tasks within their class on a node: NodePriority or, if it
+// is unset, Priority.
+func (g *GroupSpec) PriorityOnNode() int32 {
+	if g.NodePriority != nil {
+		return *g.NodePriority
+	}
+	return g.Priority
 }
 
 // Defaults for fields of a group that are zero.

@@ -4,6 +4,7 @@ package queue
 // the queue at which it is parked. That is the first queue from its leaf upwards that has as many
 // accounts admitted as it may, or that has parked accounts already.
 func (t *Tree) Admit(a *Account) (full *Queue) {
+	t.recall(a)
 	if q := a.queue.obstacle(nil); q != nil {
 		t.park(a, q)
 		return q
@@ -29,6 +30,7 @@ func (q *Queue) obstacle(at *Queue) *Queue {
 // AdmitAnyway admits an account regardless of the limits. It is for accounts that were admitted
 // before a load.
 func (t *Tree) AdmitAnyway(a *Account) {
+	t.recall(a)
 	a.admitted = true
 	for q := a.queue; q != nil; q = q.Parent {
 		q.Admitted++
@@ -38,6 +40,51 @@ func (t *Tree) AdmitAnyway(a *Account) {
 		if l.ready > 0 {
 			t.list(l)
 		}
+	}
+}
+
+// Dismiss takes the admission of an account back, or takes it from where it is parked. It keeps its
+// place in its leaf, and Admit is called before it has tasks again. None of its tasks may be charged
+// or pending.
+func (t *Tree) Dismiss(a *Account) {
+	t.expel(a)
+	if a.dismissed {
+		return
+	}
+	a.dismissed = true
+	for q := a.queue; q != nil; q = q.Parent {
+		q.Dismissed++
+		t.touch(q)
+	}
+}
+
+// expel ends the admission of an account, or the wait for it.
+func (t *Tree) expel(a *Account) {
+	if at := a.parkedAt; at != nil {
+		at.parked.remove(a)
+		a.parkedAt = nil
+		t.replace(a, at)
+	}
+	if !a.admitted {
+		return
+	}
+	a.admitted = false
+	for q := a.queue; q != nil; q = q.Parent {
+		q.Admitted--
+		t.readmit(q)
+		t.touch(q)
+	}
+}
+
+// recall ends the dismissal of an account.
+func (t *Tree) recall(a *Account) {
+	if !a.dismissed {
+		return
+	}
+	a.dismissed = false
+	for q := a.queue; q != nil; q = q.Parent {
+		q.Dismissed--
+		t.touch(q)
 	}
 }
 

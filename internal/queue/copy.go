@@ -14,6 +14,7 @@ func (t *Tree) Copy() *Tree {
 			Dynamic: q.Dynamic, stated: q.stated,
 			Allocated: q.Allocated,
 			Pending:   q.Pending, Running: q.Running, Waiting: q.Waiting, Accounts: q.Accounts, Admitted: q.Admitted,
+			Dismissed: q.Dismissed,
 		})
 		out := &queues[len(queues)-1] // queues has room for all of them, so the pointer stays valid
 		if len(q.Children) > 0 {

@@ -30,10 +30,12 @@ type Account struct {
 	queue    *Queue
 	key      int64 // place in the order of the leaf, the smallest first
 	admitted bool
-	parkedAt *Queue // queue at which it is parked; see Tree.Admit; nil if it is not parked
-	rank     int32  // position in parkedAt.parked
-	lanes    *Lane  // first lane; the others follow by sibling
-	tasks    int64  // tasks reported by Count
+	// dismissed says that the account gave its admission back; see Tree.Dismiss.
+	dismissed bool
+	parkedAt  *Queue // queue at which it is parked; see Tree.Admit; nil if it is not parked
+	rank      int32  // position in parkedAt.parked
+	lanes     *Lane  // first lane; the others follow by sibling
+	tasks     int64  // tasks reported by Count
 }
 
 func (a *Account) before(o *Account) bool { return a.key < o.key }
@@ -166,21 +168,13 @@ func (t *Tree) Leave(a *Account) {
 		t.unlist(l)
 		l.ready = 0
 	}
-	if at := a.parkedAt; at != nil {
-		at.parked.remove(a)
-		a.parkedAt = nil
-		t.replace(a, at)
-	}
+	t.expel(a)
+	t.recall(a)
 	t.Count(a, 0)
 	for q := a.queue; q != nil; q = q.Parent {
 		q.Accounts--
-		if a.admitted {
-			q.Admitted--
-			t.readmit(q)
-		}
 		t.touch(q)
 	}
-	a.admitted = false
 }
 
 // Add gives an account one more lane of a class, at position seq.

@@ -38,6 +38,7 @@ type Queue struct {
 	Waiting   int32   // waiting tasks
 	Accounts  int32   // accounts below it
 	Admitted  int32   // admitted accounts below it
+	Dismissed int32   // accounts below it that gave their admission back
 	Tasks     int64   // Invariant: the sum of Count over the accounts below it
 
 	stated plimsoll.QueueConfig // its configuration, without the queues below it
