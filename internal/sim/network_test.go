@@ -141,26 +141,84 @@ func (n *network) close() {
 	}
 }
 
-// heldConn is an end of a connection that carries nothing while its process is stopped.
+// heldConn is an end of a connection that carries nothing while its process is stopped. A write
+// never blocks, as into the buffer of a socket: who waits for a lock behind a blocked write would
+// keep the clock of the bubble from going on.
 type heldConn struct {
 	net.Conn
-	of   *process
-	net  *network
-	ctx  context.Context // ends when the process has closed the connection
-	end  context.CancelFunc
-	once sync.Once
+	of  *process
+	net *network
+	ctx context.Context // ends when the process has closed the connection
+	end context.CancelFunc
+
+	mu struct {
+		sync.Mutex
+		written []byte        // not sent yet
+		wake    chan struct{} // capacity 1
+		failed  bool
+		closed  bool
+	}
 }
 
 func (n *network) hold(p *process, c net.Conn) net.Conn {
 	h := &heldConn{Conn: c, of: p, net: n}
 	h.ctx, h.end = context.WithCancel(context.Background())
+	h.mu.wake = make(chan struct{}, 1)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.mu.conns[p.name] == nil {
 		n.mu.conns[p.name] = map[*heldConn]struct{}{}
 	}
 	n.mu.conns[p.name][h] = struct{}{}
+	go h.send()
 	return h
+}
+
+// send sends what is written, until the connection is closed. The other end learns of the close
+// behind all that was written, and when the process is not stopped.
+func (c *heldConn) send() {
+	defer func() {
+		_ = c.Conn.Close() // a pipe's Close does not fail
+		c.net.mu.Lock()
+		defer c.net.mu.Unlock()
+		delete(c.net.mu.conns[c.of.name], c)
+	}()
+	for {
+		data, closed := c.take()
+		if len(data) == 0 && closed {
+			_ = c.of.runs(context.Background()) // or it is dead, and the end is the same
+			return
+		}
+		if len(data) == 0 {
+			<-c.mu.wake
+			continue
+		}
+		err := c.of.runs(context.Background())
+		if err == nil {
+			_, err = c.Conn.Write(data)
+		}
+		if err != nil {
+			c.change(func() { c.mu.failed, c.mu.closed = true, true })
+			return
+		}
+	}
+}
+
+func (c *heldConn) take() (data []byte, closed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	data, c.mu.written = c.mu.written, nil
+	return data, c.mu.closed
+}
+
+func (c *heldConn) change(f func()) {
+	c.mu.Lock()
+	f()
+	c.mu.Unlock()
+	select {
+	case c.mu.wake <- struct{}{}:
+	default:
+	}
 }
 
 // Read implements net.Conn.
@@ -173,25 +231,27 @@ func (c *heldConn) Read(b []byte) (int, error) {
 }
 
 // Write implements net.Conn.
-func (c *heldConn) Write(b []byte) (int, error) {
-	if held := c.of.runs(c.ctx); held != nil {
-		return 0, net.ErrClosed
-	}
-	return c.Conn.Write(b)
+func (c *heldConn) Write(b []byte) (n int, err error) {
+	c.change(func() {
+		if c.mu.failed || c.mu.closed {
+			err = net.ErrClosed
+			return
+		}
+		n, c.mu.written = len(b), append(c.mu.written, b...)
+	})
+	return n, err
 }
 
-// Close implements net.Conn. The other end learns of it when the process goes on.
+// Close implements net.Conn.
 func (c *heldConn) Close() error {
-	c.once.Do(func() {
-		c.end()
-		_ = c.Conn.SetDeadline(time.Now()) // who reads or writes now is told
-		go func() {
-			_ = c.of.runs(context.Background()) // or it is dead, and the end is the same
-			_ = c.Conn.Close()                  // a pipe's Close does not fail
-			c.net.mu.Lock()
-			defer c.net.mu.Unlock()
-			delete(c.net.mu.conns[c.of.name], c)
-		}()
-	})
+	c.end()
+	_ = c.Conn.SetReadDeadline(time.Now()) // who reads now is told
+	c.change(func() { c.mu.closed = true })
 	return nil
 }
+
+// SetDeadline implements net.Conn. Writes need none.
+func (c *heldConn) SetDeadline(t time.Time) error { return c.Conn.SetReadDeadline(t) }
+
+// SetWriteDeadline implements net.Conn.
+func (c *heldConn) SetWriteDeadline(time.Time) error { return nil }

@@ -21,7 +21,7 @@ type quorum struct {
 	changed chan struct{} // closed, and replaced, when the place is free or has another holder
 	stall   chan struct{} // closed when the disk goes on; nil: it is not stalled
 
-	holder  *session // who has the leader's place
+	holder  *session  // who has the leader's place
 	expires time.Time // of the holder's lease
 
 	meta    meta

@@ -31,9 +31,10 @@ type storeLink struct {
 
 	mu struct {
 		sync.Mutex
-		up, down bool // requests, answers are lost
-		late     bool // a request that is given up arrives later
-		unknown  int  // so many answers are lost
+		up, down bool                          // requests, answers are lost
+		late     bool                          // a request that is given up arrives later
+		unknown  int                           // so many answers are lost
+		crash    func(stored bool) (lost bool) // called around the next transaction; nil: it is not
 	}
 }
 
@@ -44,7 +45,7 @@ func (l *storeLink) set(change func()) {
 }
 
 func (l *storeLink) heal() {
-	l.set(func() { l.mu.up, l.mu.down, l.mu.late, l.mu.unknown = false, false, false, 0 })
+	l.set(func() { l.mu.up, l.mu.down, l.mu.late, l.mu.unknown, l.mu.crash = false, false, false, 0, nil })
 }
 
 // session is a process that has the store open: the client's side of the store. It keeps the
@@ -409,7 +410,12 @@ func (s *session) transact(group []*item) error {
 func (s *session) request(before, after meta, group []*item) (finding, error) {
 	return exchange(s.ctx, s, func() finding {
 		s.quorum.waitDisk(s.ctx)
-		return s.quorum.transact(s, before, after, group)
+		if s.link.crashes(false) {
+			return finding{}
+		}
+		found := s.quorum.transact(s, before, after, group)
+		s.link.crashes(true)
+		return found
 	})
 }
 
