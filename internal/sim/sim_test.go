@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	clients  = 5
-	watchers = 4
+	clients  = 4
+	watchers = 3
 	// failoversPerHistory is the number of failovers in one history: each way once.
 	decideWithin = 20 * time.Second
 )
@@ -96,7 +96,7 @@ func (r *result) run(t *testing.T, faults storeFaults, kinds []failover) {
 		r.problems = append(r.problems, errors.New("nobody leads"))
 		return
 	}
-	w := &calltest.Workload{T: t, Pause: 60 * time.Millisecond, Over: make(chan struct{})}
+	w := &calltest.Workload{T: t, Pause: 200 * time.Millisecond, Over: make(chan struct{})}
 	watches := make([]plimsollv1connect.WatchServiceClient, len(gatewayNames))
 	for i, name := range gatewayNames {
 		watches[i] = c.watches(name)
@@ -115,7 +115,7 @@ func (r *result) run(t *testing.T, faults storeFaults, kinds []failover) {
 	defer cancel()
 	errs := make([]error, watchers)
 	for i := range watchers {
-		of := calltest.NewWatcher(w, rand.New(rand.NewPCG(r.seed, 200+uint64(i))), []string{"", "", "ann", "bob"}[i%4])
+		of := calltest.NewWatcher(w, rand.New(rand.NewPCG(r.seed, 200+uint64(i))), []string{"", "", "ann"}[i%3])
 		of.Gateways = watches
 		r.Watchers = append(r.Watchers, of)
 		watching.Go(func() { errs[i] = of.Run(ctx) })
