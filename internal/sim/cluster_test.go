@@ -229,6 +229,7 @@ func (c *cluster) startGateway(name string) {
 	}
 	f, err := replica.NewFollower(replica.FollowerConfig{
 		Gateway: name, Leader: above, Dial: c.net.dialer(r.process), Version: "sim",
+		MinBackoff: 300 * time.Millisecond,
 		Events: replica.FollowerEvents{Live: func(_, _ uint64, resumed bool) {
 			c.mu.Lock()
 			defer c.mu.Unlock()

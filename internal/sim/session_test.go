@@ -398,7 +398,7 @@ func (s *session) transact(group []*item) error {
 			return s.errLost()
 		case err == nil:
 			return plimsoll.Errorf(plimsoll.CodeConflict, "the store's record is %+v, not %+v", f.meta, before)
-		case s.quorum.faults.sendsAgain && s.alive():
+		case s.quorum.faults.sendsAgain && s.alive() && s.process.runs(s.ctx) == nil:
 			continue
 		}
 		if applied, err := s.settle(before, after); err != nil || applied {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -19,15 +20,20 @@ import (
 const (
 	clients  = 4
 	watchers = 3
-	// failoversPerHistory is the number of failovers in one history: each way once.
+	rounds   = 2 // of all failovers in one history
+	// decideWithin bounds the search of porcupine in one history, which is exponential. It takes
+	// milliseconds. A history that it does not decide counts as decided by the other checks.
 	decideWithin = 20 * time.Second
+	// usualPause and densePause are the longest pauses of a client between two calls.
+	usualPause = 200 * time.Millisecond
+	densePause = 20 * time.Millisecond
 )
 
 // result is one history with what was counted in it.
 type result struct {
 	calltest.History
+	plan
 
-	seed      uint64
 	failovers int
 	deposed   int
 	live      int
@@ -40,10 +46,10 @@ type result struct {
 // TestFailovers: see DESIGN.md.
 func TestFailovers(t *testing.T) {
 	first, total := testrun.Seed(t), result{}
-	histories := testrun.Count(1, 15, 340)
+	histories := testrun.Count(1, 7, 170)
 	decided := 0
 	for i := range uint64(histories) {
-		r := simulate(t, first+i, storeFaults{}, failovers)
+		r := simulate(t, plan{seed: first + i, kinds: slices.Repeat(failovers, rounds), pause: usualPause})
 		if len(r.problems) > 0 {
 			for _, problem := range r.problems {
 				t.Error(problem)
@@ -64,16 +70,24 @@ func TestFailovers(t *testing.T) {
 		"followers became live %d times, %d of them without a snapshot",
 		total.failovers, histories, decided, total.deposed, len(total.Answers), total.Unknown,
 		total.compared.Changes, total.compared.Reads, total.live, total.resumed)
-	if total.failovers < histories*len(failovers) {
+	if total.failovers < histories*rounds*len(failovers) {
 		t.Errorf("%d failovers are too few", total.failovers)
 	}
 }
 
-// simulate makes one history: each of the given failovers once, in a random order.
-func simulate(t *testing.T, seed uint64, faults storeFaults, kinds []failover) *result {
+// plan is one history.
+type plan struct {
+	seed   uint64
+	kinds  []failover // each once, in a random order
+	pause  time.Duration
+	faults storeFaults // that the history is to show
+}
+
+// simulate makes one history and checks it.
+func simulate(t *testing.T, p plan) *result {
 	t.Helper()
-	r := &result{seed: seed}
-	testrun.Bubble(t, func(t *testing.T) { r.run(t, faults, kinds) })
+	r := &result{plan: p}
+	testrun.Bubble(t, func(t *testing.T) { r.run(t) })
 	r.decided = true
 	switch result := r.Linearizable(decideWithin); result {
 	case porcupine.Illegal:
@@ -89,14 +103,14 @@ func simulate(t *testing.T, seed uint64, faults storeFaults, kinds []failover) *
 	return r
 }
 
-func (r *result) run(t *testing.T, faults storeFaults, kinds []failover) {
-	c := newCluster(t, r.seed, faults)
+func (r *result) run(t *testing.T) {
+	c := newCluster(t, r.seed, r.faults)
 	defer c.end()
 	if !c.awaitLeader(0, time.Minute) {
 		r.problems = append(r.problems, errors.New("nobody leads"))
 		return
 	}
-	w := &calltest.Workload{T: t, Pause: 200 * time.Millisecond, Over: make(chan struct{})}
+	w := &calltest.Workload{T: t, Pause: r.pause, Over: make(chan struct{})}
 	watches := make([]plimsollv1connect.WatchServiceClient, len(gatewayNames))
 	for i, name := range gatewayNames {
 		watches[i] = c.watches(name)
@@ -122,16 +136,16 @@ func (r *result) run(t *testing.T, faults storeFaults, kinds []failover) {
 	}
 	var faulting sync.WaitGroup
 	faulting.Go(func() { c.plague(newDice(r.seed, 2), w.Over) })
-	order := rand.New(rand.NewPCG(r.seed, 3)).Perm(len(kinds))
+	order := rand.New(rand.NewPCG(r.seed, 3)).Perm(len(r.kinds))
 	for _, i := range order {
 		sleep(t.Context(), c.dice.between(200*time.Millisecond, 1500*time.Millisecond))
-		if !c.failOver(kinds[i]) {
-			r.problems = append(r.problems, fmt.Errorf("after %q nobody leads", kinds[i].name))
+		if !c.failOver(r.kinds[i]) {
+			r.problems = append(r.problems, fmt.Errorf("after %q nobody leads", r.kinds[i].name))
 			break
 		}
 		r.failovers++
 		if err := c.problem(); err != nil {
-			r.problems = append(r.problems, fmt.Errorf("after %q: %w", kinds[i].name, err))
+			r.problems = append(r.problems, fmt.Errorf("after %q: %w", r.kinds[i].name, err))
 			break
 		}
 	}
