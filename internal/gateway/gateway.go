@@ -87,6 +87,7 @@ type Gateway struct {
 	watchers watchers
 	explains chan struct{} // a slot for each question to the leader under way
 	slots    *slots
+	shown    shown
 
 	eventStreams eventStreams
 	budgets      budgets           // bounds on the bytes of requests under way
@@ -311,7 +312,7 @@ func (g *Gateway) timed(next http.Handler) http.Handler {
 
 // read returns a snapshot that holds everything that was committed when read was called.
 func (g *Gateway) read(ctx context.Context) (*replica.Snapshot, error) {
-	began := time.Now()
+	began, least := time.Now(), g.shown.least()
 	bounded, cancel := context.WithTimeout(ctx, g.cfg.BarrierTimeout)
 	defer cancel()
 	snapshot, err := g.replica.Barrier(bounded)
@@ -320,7 +321,8 @@ func (g *Gateway) read(ctx context.Context) (*replica.Snapshot, error) {
 	}
 	g.metrics.barrier.Observe(time.Since(began).Seconds())
 	if err == nil {
-		return snapshot, nil
+		err = g.show(snapshot, least)
+		return snapshot, err
 	}
 	if ended := callerGone(ctx); ended != nil {
 		return nil, ended
