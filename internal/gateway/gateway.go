@@ -81,6 +81,7 @@ type Gateway struct {
 	agents   *agentClients
 	specs    specCache
 	rendered jsonCache
+	answers  answerCache
 	pins     pins
 	archived *archived
 	few      int // records up to which a list looks at all of a range
@@ -126,6 +127,7 @@ func New(cfg Config, r Replica) (*Gateway, error) {
 	g.budgets.users = budget{whose: "users", bound: boundUserBytes, most: int64(cfg.MaxUserBytes)}
 	g.budgets.agents = budget{whose: "agents", bound: boundAgentBytes, most: int64(cfg.MaxAgentBytes)}
 	g.rendered.most = int64(cfg.MaxJSONBytes)
+	g.answers.most = int64(cfg.MaxSharedBytes)
 	g.metrics = newMetrics(g)
 	g.handler = g.routes()
 	return g, nil

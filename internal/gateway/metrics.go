@@ -104,6 +104,7 @@ func newMetrics(g *Gateway) *metrics {
 	m.registry.MustRegister(m.subscribers(g)...)
 	m.registry.MustRegister(g.replica.Collectors()...)
 	m.registry.MustRegister(ofRendered(&g.rendered)...)
+	m.registry.MustRegister(ofAnswers(&g.answers)...)
 	m.registry.MustRegister(replica.NewCollector("plimsoll_gateway_relay_", g.cfg.Relay.Stats))
 	m.registry.MustRegister(ofAccess(g.cfg.Access)...)
 	m.registry.MustRegister(ofArchive(g)...)
