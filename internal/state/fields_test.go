@@ -173,7 +173,11 @@ func TestEveryFieldOfAQueueIsTakenIn(t *testing.T) {
 		"Name":       func(n int) any { return fmt.Sprintf("q%03d", n) }, // they come back by name
 		"Guaranteed": always(plimsoll.Resources{"cpu": 4}), "Queues[].Guaranteed": always(plimsoll.Resources{"cpu": 1}),
 		"Max": always(plimsoll.Resources{"cpu": 9}), "Queues[].Max": always(plimsoll.Resources{"cpu": 8}),
-	}, Leave: []string{"Queues[].Parent", "Draining"}}) // a leaf holds jobs, and no user sets that it drains
+		"Limits[].Max": always(plimsoll.Resources{"cpu": 7}), "MaxJobs": always(int32(7)),
+		// A leaf holds jobs, no user sets that a queue drains, and only root has a partition.
+	}, Leave: []string{"Queues[].Parent", "Draining", "Partition"}})
+	in.Partition = &plimsoll.PartitionConfig{}
+	fill.Fill(in.Partition, fill.Options{Leave: []string{"Parent.Parent"}})
 	s := New(Config{}, plimsoll.DefaultQueues())
 	s.Begin(1000, 1)
 	if err := s.SetQueueConfig(&in); err != nil {
@@ -181,6 +185,7 @@ func TestEveryFieldOfAQueueIsTakenIn(t *testing.T) {
 	}
 	out := s.QueueConfig()
 	compared(t, "type Queue, build, configure and configOf in queue.go", &in.Queues[0], &out.Queues[0], nil)
+	compared(t, "type Queue, build, configure and configOf in queue.go", in.Partition, out.Partition, nil)
 }
 
 // TestEveryFieldOfAPolicyIsTakenIn applies one policy of each kind and hands them out.
