@@ -45,7 +45,7 @@ func (t *Tree) addQueue(parent *Queue, c *plimsoll.QueueConfig) *Queue {
 		parent.Children = slices.Insert(parent.Children, i, q)
 	}
 	t.byPath[q.Path] = q
-	t.setLimits(q, c)
+	t.state(q, c)
 	q.resetLeast()
 	q.Leaf = len(c.Queues) == 0 && !c.Parent
 	t.touch(q)
@@ -55,7 +55,11 @@ func (t *Tree) addQueue(parent *Queue, c *plimsoll.QueueConfig) *Queue {
 	return q
 }
 
-func (t *Tree) setLimits(q *Queue, c *plimsoll.QueueConfig) {
+// state gives a queue what its configuration states.
+func (t *Tree) state(q *Queue, c *plimsoll.QueueConfig) {
+	q.stated = *c
+	q.stated.Queues = nil
+	q.Dynamic = c.Dynamic
 	q.Guaranteed, q.GuaranteedSet = t.names.Amounts(c.Guaranteed)
 	q.Max, q.MaxSet = t.names.Amounts(c.Max)
 	q.MaxAccounts, q.MaxTasks = c.MaxJobs, c.MaxTasks
@@ -74,9 +78,8 @@ func (t *Tree) configOf(q *Queue) plimsoll.QueueConfig {
 
 // ConfigOf returns the stored form of a queue, without the queues below it.
 func (t *Tree) ConfigOf(q *Queue) plimsoll.QueueConfig {
-	c := plimsoll.QueueConfig{
-		Name: q.Name, Parent: !q.Leaf, MaxJobs: q.MaxAccounts, MaxTasks: q.MaxTasks, Draining: q.Draining,
-	}
+	c := q.stated
+	c.Parent, c.Draining, c.Dynamic, c.Guaranteed, c.Max = !q.Leaf, q.Draining, q.Dynamic, nil, nil
 	if q.GuaranteedSet != 0 {
 		c.Guaranteed = t.names.Masked(&q.Guaranteed, q.GuaranteedSet)
 	}
@@ -117,6 +120,7 @@ func checkConfig(q *Queue, c *plimsoll.QueueConfig) error {
 
 // Configure applies a configuration that CheckConfig has accepted, and returns the changes in
 // their order. A queue that is no longer configured drains, and is removed when it is empty. A
+// dynamic queue with accounts stays as it is, unless the queue above is no longer configured. A
 // queue that stays keeps its *Queue. All waiting lanes are offered again, except those of blocked
 // classes.
 func (t *Tree) Configure(c *plimsoll.QueueConfig) []Change {
@@ -127,7 +131,7 @@ func (t *Tree) Configure(c *plimsoll.QueueConfig) []Change {
 
 func (t *Tree) apply(changes []Change, q *Queue, c *plimsoll.QueueConfig) []Change {
 	was := q.Limits
-	t.setLimits(q, c)
+	t.state(q, c)
 	if q.Draining {
 		q.Draining = false
 		changes = append(changes, Change{DrainingSet, q})
@@ -147,7 +151,10 @@ func (t *Tree) apply(changes []Change, q *Queue, c *plimsoll.QueueConfig) []Chan
 		t.addQueue(q, &c.Queues[i]).Walk(func(added *Queue) { changes = append(changes, Change{Added, added}) })
 	}
 	for _, child := range slices.Clone(q.Children) {
-		if !slices.ContainsFunc(c.Queues, func(o plimsoll.QueueConfig) bool { return o.Name == child.Name }) {
+		configured := slices.ContainsFunc(c.Queues, func(o plimsoll.QueueConfig) bool { return o.Name == child.Name })
+		if !configured && child.Dynamic && !child.Draining {
+			changes = append(changes, t.tidyBelow(child)...)
+		} else if !configured {
 			changes = t.drain(changes, child)
 		}
 	}
@@ -172,10 +179,36 @@ func (t *Tree) drain(changes []Change, q *Queue) []Change {
 	return changes
 }
 
-// Tidy removes a queue if it drains and is empty, then its parents under the same condition. It
-// returns the removals.
+// AddDynamic adds a dynamic queue below a parent, and the queues below it that the configuration
+// states. All of them are dynamic: Tidy removes each when it is empty. It returns the changes. The
+// parent is no leaf and does not drain, it has no queue with the name yet, and the configuration
+// is valid.
+func (t *Tree) AddDynamic(parent *Queue, c *plimsoll.QueueConfig) (changes []Change) {
+	t.touch(parent)
+	t.addQueue(parent, c).Walk(func(q *Queue) {
+		q.Dynamic = true
+		changes = append(changes, Change{Added, q})
+	})
+	return changes
+}
+
+// tidyBelow tidies the leaves of a part of the tree, which removes it if it is empty.
+func (t *Tree) tidyBelow(q *Queue) (changes []Change) {
+	for _, child := range slices.Clone(q.Children) {
+		changes = append(changes, t.tidyBelow(child)...)
+	}
+	return append(changes, t.Tidy(q)...)
+}
+
+// removable reports whether Tidy removes the queue: it is empty, and it drains or is dynamic.
+func (q *Queue) removable() bool {
+	return q.Parent != nil && (q.Draining || q.Dynamic) && q.Accounts == 0 && len(q.Children) == 0
+}
+
+// Tidy removes a queue if it is empty, and drains or is dynamic, then its parents under the same
+// condition. It returns the removals.
 func (t *Tree) Tidy(q *Queue) (changes []Change) {
-	for q.Parent != nil && t.byPath[q.Path] == q && q.Draining && q.Accounts == 0 && len(q.Children) == 0 {
+	for t.byPath[q.Path] == q && q.removable() {
 		parent := q.Parent
 		parent.Children = slices.DeleteFunc(parent.Children, func(c *Queue) bool { return c == q })
 		delete(t.byPath, q.Path)

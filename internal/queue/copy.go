@@ -11,6 +11,7 @@ func (t *Tree) Copy() *Tree {
 	add = func(q, parent *Queue) *Queue {
 		queues = append(queues, Queue{
 			Limits: q.Limits, Path: q.Path, Name: q.Name, Parent: parent, Leaf: q.Leaf, Draining: q.Draining,
+			Dynamic: q.Dynamic, stated: q.stated,
 			Allocated: q.Allocated,
 			Pending:   q.Pending, Running: q.Running, Waiting: q.Waiting, Accounts: q.Accounts, Admitted: q.Admitted,
 		})

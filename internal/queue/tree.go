@@ -30,6 +30,7 @@ type Queue struct {
 	Children []*Queue // ordered by name
 	Leaf     bool
 	Draining bool // removed from the configuration; the queue disappears when it is empty
+	Dynamic  bool // made by AddDynamic; the queue disappears when it is empty
 
 	Allocated Amounts // Invariant: the sum over the charged tasks below it
 	Pending   Amounts // Invariant: the sum over the waiting tasks below it
@@ -38,6 +39,8 @@ type Queue struct {
 	Accounts  int32   // accounts below it
 	Admitted  int32   // admitted accounts below it
 	Tasks     int64   // Invariant: the sum of Count over the accounts below it
+
+	stated plimsoll.QueueConfig // its configuration, without the queues below it
 
 	share    fraction
 	sharedAt uint64       // value of Tree.totals for which the children's shares were computed
@@ -64,6 +67,10 @@ type Queue struct {
 	admitting bool // the queue is listed in Tree.admitting
 	changed   bool // the queue is listed in Tree.changed
 }
+
+// Stated returns the configuration of the queue, without the queues below it. It must not be
+// changed.
+func (q *Queue) Stated() *plimsoll.QueueConfig { return &q.stated }
 
 func (q *Queue) before(o *Queue) bool {
 	if c := q.share.compare(o.share); c != 0 {

@@ -209,10 +209,12 @@ func TestEveryFieldOfAPolicyIsTakenIn(t *testing.T) {
 // unplaced names the fields of a specification that the placement ignores.
 var unplaced = map[string]string{
 	"Queue": "the queues'", "Token": "a repeated submit's", "AgainOf": "what was done before",
-	"Indexes": "the program's",
+	"Indexes": "the program's", "OwnerGroups": "the queues'", "Tags": "the placement rules'",
+	"Completing": "the state's",
 
-	"Count": "tasks are placed one by one", "Class": "the QoS agent's", "Priority": "the QoS agent's",
-	"Retry.Kind": "the state's", "Retry.Limit": "the state's", "Retry.InitialDelay": "the state's",
+	"Count": "tasks are placed one by one", "Class": "the QoS agent's", "Priority": "the queues'",
+	"NodePriority": "the QoS agent's",
+	"Retry.Kind":   "the state's", "Retry.Limit": "the state's", "Retry.InitialDelay": "the state's",
 	"Retry.MaxDelay": "the state's",
 	"Command":        "the node's", "Env": "the node's", "WorkDir": "the node's", "User": "the node's",
 	"UserGroup":  "the node's",
