@@ -182,3 +182,30 @@ func (f *filter) admits(job *Job) bool {
 }
 
 func (n *names) empty() bool { return n.expression == nil && len(n.list) == 0 }
+
+// Trusting returns the first thing in a configuration that holds for users, and so for the owner
+// that a submit states: an access list with names, or a limit of users. It is empty if there is
+// none.
+func Trusting(c *plimsoll.QueueConfig) string { return trusting(c, "") }
+
+func trusting(c *plimsoll.QueueConfig, above string) string {
+	path := above + c.Name
+	switch {
+	case c.Draining:
+		return ""
+	case isNaming(c.SubmitAccess):
+		return path + " has a submitacl with names"
+	case isNaming(c.AdminAccess):
+		return path + " has an adminacl with names"
+	case len(c.Limits) > 0:
+		return path + " has limits of users"
+	}
+	for i := range c.Queues {
+		if what := trusting(&c.Queues[i], path+"."); what != "" {
+			return what
+		}
+	}
+	return ""
+}
+
+func isNaming(l *plimsoll.AccessList) bool { return l != nil && len(l.Users)+len(l.Groups) > 0 }
