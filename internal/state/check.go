@@ -146,7 +146,7 @@ func (s *State) checkNames(unknown map[string]int64) error {
 			}
 			used = used || s.Fleet.Used(n.Slot)[k] > 0
 		}
-		queues := false
+		queues := s.templateNames()&(1<<k) != 0
 		s.tree.Root.Walk(func(q *queue.Queue) { queues = queues || (q.MaxSet|q.GuaranteedSet)&(1<<k) != 0 })
 		if nodes != s.names.nodes[k] {
 			return fmt.Errorf(

@@ -133,6 +133,19 @@ func made(above *queue.Queue, path string) *plimsoll.QueueConfig {
 	return &c
 }
 
+// templateNames returns the resource names in templates. They have slots, because a queue with the
+// limits of a template may come at any time.
+func (s *State) templateNames() (set uint32) {
+	s.tree.Root.Walk(func(q *queue.Queue) {
+		if t := q.Stated().Template; t != nil {
+			_, guaranteed := s.Names.Amounts(t.Guaranteed)
+			_, most := s.Names.Amounts(t.Max)
+			set |= guaranteed | most
+		}
+	})
+	return set
+}
+
 // nesting bounds the bytes by which the lengths of all queues around another one grow.
 const nesting = plimsoll.MaxQueueDepth * 4
 
