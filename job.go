@@ -81,8 +81,8 @@ type JobSpec struct {
 	// OwnerGroups are the groups of users that the owner is in. Limits and access lists of queues
 	// use them.
 	OwnerGroups []string
-	// Queue is the path of a queue. A submitted job may leave it out, or give it without "root.";
-	// the placement rules of the queues then say which it is.
+	// Queue is the path of a queue. A submitted job may leave it out, or give it without "root.".
+	// The placement rules of the queues then say which it is.
 	Queue  string
 	Tags   map[string]string // placement rules may choose the queue by them
 	Labels map[string]string // free key=value pairs, for selection
@@ -90,7 +90,7 @@ type JobSpec struct {
 	Token  string // idempotency token: a repeated submit with it gets the first answer; may be empty
 	// AgainOf is the uid of the job that this one does again; empty: none.
 	AgainOf string
-	// Completing is how long the job stays open for more tasks after the last one has ended well;
+	// Completing is how long the job stays open for more tasks after the last one has ended well.
 	// 0: not at all.
 	Completing time.Duration
 }
@@ -117,8 +117,8 @@ type GroupSpec struct {
 
 	Class    Class // how much the tasks are worth to their node; see Worth
 	Priority int32 // tasks with a higher one are placed first
-	// NodePriority is the order within the class on a node: tasks with a higher one lose last. nil:
-	// as Priority.
+	// NodePriority is the order within the class on a node: tasks with a higher one lose last.
+	// nil: as Priority.
 	NodePriority *int32
 
 	Constraints Constraints
