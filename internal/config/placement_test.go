@@ -94,7 +94,6 @@ func TestConstraintsArePrintedAsTheyAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `job: train
-queue: root.default
 groups:
   - name: workers
     count: 1

@@ -43,8 +43,10 @@ func (p *places) turn(do func()) *Changes {
 			p.events = append(p.events, strings.TrimSpace(fmt.Sprint(e.Change, " ", e.Detail, " ", e.Object, " ", e.Message)))
 		}
 	}
-	if err := p.Check(); err != nil {
-		p.t.Fatal(err)
+	if p.revision < 20 || p.revision%100 == 0 { // it costs as much as everything there is
+		if err := p.Check(); err != nil {
+			p.t.Fatal(err)
+		}
 	}
 	return &c
 }
