@@ -126,7 +126,7 @@ func (b *compiler) rule(p *plimsoll.PlacementRule, field string) (*rule, error) 
 const special = `^$*+?()[{}|\`
 
 func (b *compiler) names(list []string, field string) (names, error) {
-	if len(list) != 1 || !strings.ContainsAny(list[0], special) {
+	if !IsExpression(list) {
 		return names{list: list}, nil
 	}
 	text := list[0]
@@ -152,6 +152,10 @@ func (b *compiler) names(list []string, field string) (names, error) {
 	}
 	return names{expression: expression}, nil
 }
+
+// IsExpression reports whether a list of a filter is a regular expression: its only entry has a
+// character that no name has.
+func IsExpression(list []string) bool { return len(list) == 1 && strings.ContainsAny(list[0], special) }
 
 func (n *names) has(name string) bool {
 	if n.expression != nil {
