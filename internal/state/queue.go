@@ -110,7 +110,11 @@ func (s *State) limit(a *placement.Amounts, set uint32) plimsoll.Resources {
 // checkTreeNames reports whether the resource names of a tree, together with those in all, have
 // slots or can get them.
 func checkTreeNames(names *placement.Names, c *plimsoll.QueueConfig, path string, all plimsoll.Resources) error {
-	for _, r := range []plimsoll.Resources{c.Guaranteed, c.Max} {
+	named := []plimsoll.Resources{c.Guaranteed, c.Max}
+	for i := range c.Limits {
+		named = append(named, c.Limits[i].Max)
+	}
+	for _, r := range named {
 		for _, name := range r.Names() {
 			all[name] = 0
 		}
