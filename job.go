@@ -31,7 +31,7 @@ const (
 	JobAccepted                       // every task waits to be placed
 	JobStarting                       // at least one task is bound to a node
 	JobRunning                        // at least one task has started
-	JobCompleting                     // every task has ended successfully
+	JobCompleting                     // every task has ended successfully; it waits JobSpec.Completing for more
 	JobCompleted                      // ended successfully
 	JobRejected                       // refused
 	JobFailing                        // killed or failed; tasks are being stopped
@@ -74,11 +74,11 @@ func AlreadyEnded(id string, state JobState, finished int64) *Error {
 type JobSpec struct {
 	ID    string // the job's id, chosen by the user; unique among the jobs that are still known
 	Owner string // the user who submits it
-	// OwnerGroups are the groups of users that the owner is in. Limits and access lists of queues use
-	// them.
+	// OwnerGroups are the groups of users that the owner is in. Limits and access lists of queues
+	// use them.
 	OwnerGroups []string
-	// Queue is the path of a queue. A submitted job may leave it out, or give it without "root."; the
-	// placement rules of the queues then say which it is.
+	// Queue is the path of a queue. A submitted job may leave it out, or give it without "root.".
+	// The placement rules of the queues then say which it is.
 	Queue  string
 	Tags   map[string]string // placement rules may choose the queue by them
 	Labels map[string]string // free key=value pairs, for selection
@@ -86,8 +86,8 @@ type JobSpec struct {
 	Token  string // idempotency token: a repeated submit with it gets the first answer; may be empty
 	// AgainOf is the uid of the job that this one does again; empty: none.
 	AgainOf string
-	// Completing is how long the job stays open for more tasks after the last one has ended well; 0:
-	// not at all.
+	// Completing is how long the job stays open for more tasks after the last one has ended well.
+	// 0: not at all.
 	Completing time.Duration
 }
 
@@ -113,8 +113,8 @@ type GroupSpec struct {
 
 	Class    Class // how much the tasks are worth to their node; see Worth
 	Priority int32 // tasks with a higher one are placed first
-	// NodePriority is the order within the class on a node: tasks with a higher one lose last. nil: as
-	// Priority.
+	// NodePriority is the order within the class on a node: tasks with a higher one lose last.
+	// nil: as Priority.
 	NodePriority *int32
 
 	Constraints Constraints
@@ -143,6 +143,15 @@ func (g *GroupSpec) Worth() Class {
 		return ClassBestEffort
 	}
 	return ClassBurstable
+}
+
+// PriorityOnNode returns the order of the tasks within their class on a node: NodePriority or, if it
+// is unset, Priority.
+func (g *GroupSpec) PriorityOnNode() int32 {
+	if g.NodePriority != nil {
+		return *g.NodePriority
+	}
+	return g.Priority
 }
 
 // Defaults for fields of a group that are zero.

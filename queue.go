@@ -35,7 +35,7 @@ type QueueConfig struct {
 	Properties map[string]string
 	Template   *QueueTemplate // of queues that a rule makes below it
 	Dynamic    bool           // made by a placement rule; it disappears when it is empty
-	// Partition is what the file states about the whole tree. Only root has it.
+	// Partition holds the settings of the whole tree. Only root has them.
 	Partition *PartitionConfig
 	// Draining marks a queue that was removed from the configuration. It disappears when its jobs
 	// have ended. The field is ignored in a configuration that a user sets.

@@ -1,6 +1,11 @@
 package plimsoll
 
-import "strings"
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
 
 // AccessList is a list of users and groups of users, in YuniKorn's terms an ACL.
 type AccessList struct {
@@ -50,21 +55,21 @@ func (l *AccessList) String() string {
 // QueueLimit bounds what users, or groups of users, hold in a queue and all below it.
 type QueueLimit struct {
 	Name string // for people
-	// Users and Groups are who it holds for. "*" is a user, or a group, that no other limit of the
-	// queue names: each user by itself, but all groups together.
+	// Users and Groups name those for whom it holds. "*" is a user, or a group, that no other limit
+	// of the queue names: each user by itself, but all groups together.
 	Users, Groups []string
 	Max           Resources // a missing amount is not limited
 	MaxJobs       int32     // jobs that may run at once; 0: no limit
 }
 
-// QueueTemplate is what a queue gets that a placement rule makes.
+// QueueTemplate holds the settings of a queue that a placement rule makes.
 type QueueTemplate struct {
 	Guaranteed, Max Resources
 	MaxJobs         int32
 	Properties      map[string]string
 }
 
-// PartitionConfig is what a queue file states about the whole tree.
+// PartitionConfig holds the settings of a queue file that concern the whole tree.
 type PartitionConfig struct {
 	// Rules choose the queue of a job: the first that names a queue which the job may use. Without
 	// rules a job names its queue.
@@ -84,8 +89,8 @@ type PlacementRule struct {
 	Parent *PlacementRule // it names the queue above
 }
 
-// RuleFilter says for whom a rule holds. A single entry of a list that is no plain name is a regular
-// expression.
+// RuleFilter says for whom a rule holds. A single entry of a list that is no plain name is a
+// regular expression.
 type RuleFilter struct {
 	Deny          bool // it holds for all but those on the lists
 	Users, Groups []string
@@ -97,4 +102,48 @@ type NodeSort struct {
 	// Weights of the resources in the mean of the shares that are used; empty: memory and cpu count
 	// the same, as in YuniKorn.
 	Weights map[string]float64
+}
+
+// maxAccessText bounds the text of an access list, in bytes.
+const maxAccessText = 16 << 10
+
+// ParseAccessList reads an access list in YuniKorn's form: users, a space and groups, each
+// separated by commas. "*" stands for everybody, for users as for groups. An empty list allows
+// nobody.
+func ParseAccessList(text string) (AccessList, error) {
+	if len(text) > maxAccessText {
+		return AccessList{}, fmt.Errorf("is longer than %d bytes; use groups", maxAccessText)
+	}
+	fields := strings.Fields(text)
+	if len(fields) > 2 {
+		return AccessList{}, fmt.Errorf(
+			"%q has more than two parts; write users, one space and groups, each separated by commas", shortened(text),
+		)
+	}
+	if len(fields) == 1 && strings.TrimLeft(text, " \t") != text {
+		fields = []string{"", fields[0]}
+	}
+	var list AccessList
+	for i, into := range []*[]string{&list.Users, &list.Groups} {
+		if i >= len(fields) {
+			break
+		}
+		for _, name := range strings.Split(fields[i], ",") {
+			if name != "" {
+				*into = append(*into, name)
+			}
+		}
+		if slices.Equal(*into, []string{"*"}) {
+			return AccessList{Everybody: true}, nil
+		}
+	}
+	return list, nil
+}
+
+// SameLimits reports whether two lists of limits are equal.
+func SameLimits(a, b []QueueLimit) bool {
+	return slices.EqualFunc(a, b, func(x, y QueueLimit) bool {
+		return x.Name == y.Name && x.MaxJobs == y.MaxJobs && maps.Equal(x.Max, y.Max) &&
+			slices.Equal(x.Users, y.Users) && slices.Equal(x.Groups, y.Groups)
+	})
 }

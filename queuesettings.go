@@ -36,16 +36,6 @@ const (
 	maxHalfLife  = 365 * 24 * time.Hour
 )
 
-// PreemptionPolicy is YuniKorn's preemption.policy of a queue.
-type PreemptionPolicy uint8
-
-// The policies.
-const (
-	PreemptionDefault  PreemptionPolicy = iota
-	PreemptionFence                     // tasks inside take nothing from outside the queue
-	PreemptionDisabled                  // tasks of the queue are neither preempted nor preempt
-)
-
 // QueueSettings are the meaning of a queue's properties.
 type QueueSettings struct {
 	// Fair orders the jobs of a leaf by their share, otherwise by their oldest request.
@@ -58,9 +48,11 @@ type QueueSettings struct {
 	PriorityFence  bool
 	PriorityOffset int32 // added to the highest priority of a queue's jobs, as the queue above sees it
 
-	Preemption           PreemptionPolicy // no effect yet
-	PreemptionDelay      time.Duration    // no effect yet
-	QuotaPreemptionDelay time.Duration    // 0: a lowered quota preempts nothing; no effect yet
+	// The settings of preemption have no effect yet. PreemptionFence: tasks inside the queue take
+	// nothing from outside. PreemptionOff: tasks of the queue neither preempt nor are preempted.
+	PreemptionFence, PreemptionOff bool
+	PreemptionDelay                time.Duration
+	QuotaPreemptionDelay           time.Duration // 0: a lowered maximum preempts nothing
 
 	// Strict keeps the jobs of a leaf behind one that does not fit, for at most Hold.
 	Strict bool
@@ -140,19 +132,23 @@ var queueProperties = [...]queueProperty{
 		}
 		return err == nil
 	}},
-	{PropertyPreemptionPolicy, "default, fence or disabled", false, false, func(s *QueueSettings, text string) bool {
-		return setWord(text, map[string]func(){
-			"": func() {}, "default": func() {},
-			"fence":    func() { s.Preemption = PreemptionFence },
-			"disabled": func() { s.Preemption = PreemptionDisabled },
-		})
-	}},
-	{PropertyPreemptionDelay, "a duration above zero, such as 30s", false, false, func(s *QueueSettings, text string) bool {
-		return setTime(&s.PreemptionDelay, text, 1, 1<<63-1)
-	}},
-	{PropertyQuotaPreemption, "a duration such as 1h", false, false, func(s *QueueSettings, text string) bool {
-		return setTime(&s.QuotaPreemptionDelay, text, 0, 1<<63-1)
-	}},
+	{
+		PropertyPreemptionPolicy, "default, fence or disabled", false, false,
+		func(s *QueueSettings, text string) bool {
+			return setWord(text, map[string]func(){
+				"": func() {}, "default": func() {},
+				"fence": func() { s.PreemptionFence = true }, "disabled": func() { s.PreemptionOff = true },
+			})
+		},
+	},
+	{
+		PropertyPreemptionDelay, "a duration above zero, such as 30s", false, false,
+		func(s *QueueSettings, text string) bool { return setTime(&s.PreemptionDelay, text, 1, 1<<63-1) },
+	},
+	{
+		PropertyQuotaPreemption, "a duration above zero, such as 1h", false, false,
+		func(s *QueueSettings, text string) bool { return setTime(&s.QuotaPreemptionDelay, text, 1, 1<<63-1) },
+	},
 	{PropertyUnschedBackoff, "a whole number", false, false, func(_ *QueueSettings, text string) bool {
 		_, err := strconv.ParseUint(text, 10, 64)
 		return err == nil

@@ -22,8 +22,9 @@ func TestQueueSettings(t *testing.T) {
 		{map[string]string{PropertyPriorityPolicy: "fence"}, func(s *QueueSettings) { s.PriorityFence = true }},
 		{map[string]string{PropertyPriorityOffset: "-5"}, func(s *QueueSettings) { s.PriorityOffset = -5 }},
 		{map[string]string{PropertyPriorityOffset: "2147483648"}, func(*QueueSettings) {}},
-		{map[string]string{PropertyPreemptionPolicy: "disabled", PropertyPreemptionDelay: "10s"}, func(s *QueueSettings) {
-			s.Preemption, s.PreemptionDelay = PreemptionDisabled, 10*time.Second
+		{map[string]string{PropertyPreemptionPolicy: "disabled"}, func(s *QueueSettings) { s.PreemptionOff = true }},
+		{map[string]string{PropertyPreemptionDelay: "10s"}, func(s *QueueSettings) {
+			s.PreemptionDelay = 10 * time.Second
 		}},
 		{map[string]string{PropertyPreemptionDelay: "soon", PropertyQuotaPreemption: "1h"}, func(s *QueueSettings) {
 			s.QuotaPreemptionDelay = time.Hour

@@ -151,15 +151,18 @@ partitions:
 `
 
 func TestParseQueuesReadsYuniKornsSchema(t *testing.T) {
-	want := plimsoll.QueueConfig{Name: "root", Parent: true, Queues: []plimsoll.QueueConfig{
+	partition := &plimsoll.PartitionConfig{Rules: []plimsoll.PlacementRule{{Name: "provided"}}, NoPreemption: true}
+	everybody := &plimsoll.AccessList{Everybody: true}
+	want := plimsoll.QueueConfig{Name: "root", Parent: true, SubmitAccess: everybody, Partition: partition}
+	want.Queues = []plimsoll.QueueConfig{
 		{
-			Name: "batch", MaxJobs: 10,
+			Name: "batch", MaxJobs: 10, Properties: map[string]string{"application.sort.policy": "fifo"},
 			Guaranteed: plimsoll.Resources{"cpu": 10_000, "memory": 1_000_000_000},
 			Max:        plimsoll.Resources{"cpu": 20_500, "memory": 64 << 30, "nvidia.com/gpu": 8},
 		},
 		{Name: "teams", Parent: true, Queues: []plimsoll.QueueConfig{{Name: "a"}}},
 		{Name: "empty", Parent: true},
-	}}
+	}
 	root, err := config.ParseQueues("queues.yaml", []byte(queueFile))
 	if err != nil {
 		t.Fatal(err)
@@ -173,14 +176,19 @@ func TestParseQueuesReadsYuniKornsSchema(t *testing.T) {
 	}
 	const printed = `partitions:
   - name: default
+    placementrules:
+      - name: provided
+    preemption: {enabled: false}
     queues:
       - name: root
+        submitacl: "*"
         queues:
           - name: batch
             resources:
               guaranteed: {memory: 1000000000, vcore: 10}
               max: {memory: 64Gi, nvidia.com/gpu: 8, vcore: 20500m}
             maxapplications: 10
+            properties: {application.sort.policy: fifo}
           - name: teams
             queues:
               - name: a

@@ -20,11 +20,14 @@ func ParseJob(name string, data []byte) (plimsoll.JobSpec, error) {
 	d.fields(v, "",
 		field{"job", d.text(&spec.ID)},
 		field{"owner", d.text(&spec.Owner)},
+		field{"ownerGroups", d.texts(&spec.OwnerGroups)},
 		field{"queue", func(v *value, path string) {
 			d.text(&spec.Queue)(v, path)
 			spec.Queue = strings.ToLower(spec.Queue)
 		}},
+		field{"tags", d.textMap(&spec.Tags)},
 		field{"labels", d.textMap(&spec.Labels)},
+		field{"completing", d.duration(&spec.Completing)},
 		field{"groups", func(v *value, path string) {
 			d.list(v, path, func(v *value, path string) { spec.Groups = append(spec.Groups, d.group(v, path)) })
 		}},
@@ -65,6 +68,10 @@ func (d *decoder) group(v *value, path string) plimsoll.GroupSpec {
 		field{"preferences", d.preferences(&g.Preferences)},
 		field{"class", word(d, &g.Class, plimsoll.ParseClass, wordsFrom(plimsoll.ClassBestEffort))},
 		field{"priority", d.number(&g.Priority)},
+		field{"nodePriority", func(v *value, path string) {
+			g.NodePriority = new(int32)
+			d.number(g.NodePriority)(v, path)
+		}},
 		field{"indexes", d.numbers(&g.Indexes)},
 	)
 	switch {
@@ -156,11 +163,14 @@ func (d *decoder) retry(v *value, path string) plimsoll.RetryPolicy {
 
 // jobFile is the printed form of a job file. The order of the fields is that of the documentation.
 type jobFile struct {
-	Job    string            `json:"job"`
-	Owner  string            `json:"owner,omitempty"`
-	Queue  string            `json:"queue"`
-	Labels map[string]string `json:"labels,omitempty"`
-	Groups []groupFile       `json:"groups"`
+	Job         string            `json:"job"`
+	Owner       string            `json:"owner,omitempty"`
+	OwnerGroups []string          `json:"ownerGroups,omitempty"`
+	Queue       string            `json:"queue"`
+	Tags        map[string]string `json:"tags,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Completing  string            `json:"completing,omitempty"`
+	Groups      []groupFile       `json:"groups"`
 }
 
 type groupFile struct {
@@ -178,8 +188,9 @@ type groupFile struct {
 	LogLimit   quantity          `json:"logLimit,omitempty"`
 	Outputs    []string          `json:"outputs,omitempty"`
 
-	Class    string `json:"class,omitempty"`
-	Priority int32  `json:"priority,omitempty"`
+	Class        string `json:"class,omitempty"`
+	Priority     int32  `json:"priority,omitempty"`
+	NodePriority *int32 `json:"nodePriority,omitempty"`
 
 	Constraints *constraintsFile `json:"constraints,omitempty"`
 	Preferences *preferencesFile `json:"preferences,omitempty"`
@@ -203,7 +214,8 @@ func FormatJob(spec *plimsoll.JobSpec) ([]byte, error) {
 // JobFile returns a job as a value that encoding/json and FormatYAML print as a job file.
 func JobFile(spec *plimsoll.JobSpec) any {
 	f := jobFile{
-		Job: spec.ID, Owner: spec.Owner, Queue: spec.Queue, Labels: spec.Labels,
+		Job: spec.ID, Owner: spec.Owner, OwnerGroups: spec.OwnerGroups, Queue: spec.Queue, Tags: spec.Tags,
+		Labels: spec.Labels, Completing: FormatDuration(spec.Completing),
 		Groups: make([]groupFile, len(spec.Groups)),
 	}
 	for i := range spec.Groups {
@@ -212,7 +224,7 @@ func JobFile(spec *plimsoll.JobSpec) any {
 			Name: g.Name, Count: g.Count, Command: g.Command, Env: g.Env, Resources: amountsOf(g.Resources, false),
 			MaxRuntime: FormatDuration(g.MaxRuntime), KillGrace: FormatDuration(g.KillGrace),
 			User: g.User, UserGroup: g.UserGroup, WorkDir: g.WorkDir, Outputs: g.Outputs,
-			Class: g.Class.String(), Priority: g.Priority,
+			Class: g.Class.String(), Priority: g.Priority, NodePriority: g.NodePriority,
 			Constraints: constraintsOf(&g.Constraints), Preferences: preferencesOf(&g.Preferences),
 			Indexes: g.Indexes,
 		}

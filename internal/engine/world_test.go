@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/engine"
@@ -451,6 +452,9 @@ func (w *world) submit() {
 	}
 	if w.rng.IntN(2) == 0 {
 		spec.Token = "token"
+	}
+	if w.rng.IntN(2) == 0 {
+		spec.Completing = time.Duration(w.rng.Int64N(30e9))
 	}
 	if w.rng.IntN(6) == 0 {
 		spec.Groups[1].Resources = plimsoll.Resources{plimsoll.ExtCPU: 500}

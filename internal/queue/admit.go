@@ -4,6 +4,7 @@ package queue
 // the quota at which it is parked. That is the first quota of its tenant, in the order of
 // RefusesOwner, that has as many accounts admitted as it may, or that has parked accounts already.
 func (t *Tree) Admit(a *Account) (full *Quota) {
+	t.recall(a)
 	n := a.tenant
 	if len(n.parked) == 0 {
 		k := n.obstacle(nil, nil)
@@ -45,6 +46,7 @@ func (k *Quota) goesBefore(a *Account) bool {
 // AdmitAnyway admits an account regardless of the limits. It is for accounts that were admitted
 // before a load.
 func (t *Tree) AdmitAnyway(a *Account) {
+	t.recall(a)
 	a.admitted = true
 	for q := a.queue; q != nil; q = q.Parent {
 		q.Admitted++
@@ -57,6 +59,53 @@ func (t *Tree) AdmitAnyway(a *Account) {
 		if l.ready > 0 {
 			t.list(l)
 		}
+	}
+}
+
+// Dismiss takes the admission of an account back, or takes it from where it is parked. It keeps its
+// place in its leaf, and Admit is called before it has tasks again. None of its tasks may be charged
+// or pending.
+func (t *Tree) Dismiss(a *Account) {
+	t.expel(a)
+	if a.dismissed {
+		return
+	}
+	a.dismissed = true
+	for q := a.queue; q != nil; q = q.Parent {
+		q.Dismissed++
+		t.touch(q)
+	}
+}
+
+// expel ends the admission of an account, or the wait for it.
+func (t *Tree) expel(a *Account) {
+	if a.Parked() != nil {
+		t.leaveParked(a)
+	}
+	if !a.admitted {
+		return
+	}
+	a.admitted = false
+	for q := a.queue; q != nil; q = q.Parent {
+		q.Admitted--
+		t.readmit(&q.Quota)
+		t.touch(q)
+	}
+	for _, k := range a.tenant.trackers {
+		k.Admitted--
+		t.readmit(k)
+	}
+}
+
+// recall ends the dismissal of an account.
+func (t *Tree) recall(a *Account) {
+	if !a.dismissed {
+		return
+	}
+	a.dismissed = false
+	for q := a.queue; q != nil; q = q.Parent {
+		q.Dismissed--
+		t.touch(q)
 	}
 }
 

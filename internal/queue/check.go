@@ -251,11 +251,12 @@ func (t *Tree) checkSums(q *Queue) error {
 			sum.Waiting += c.Waiting
 			sum.Accounts += c.Accounts
 			sum.Admitted += c.Admitted
+			sum.Dismissed += c.Dismissed
 		}
 	}
 	if sum.Allocated != q.Allocated || sum.Pending != q.Pending || sum.Running != q.Running ||
 		sum.Waiting != q.Waiting ||
-		sum.Accounts != q.Accounts || sum.Admitted != q.Admitted {
+		sum.Accounts != q.Accounts || sum.Admitted != q.Admitted || sum.Dismissed != q.Dismissed {
 		return fmt.Errorf("its sums are not those of its children")
 	}
 	if q.Parent != nil && q.Parent.sharedAt == t.totals && q.share.compare(t.shareOf(q)) != 0 {

@@ -13,7 +13,7 @@ func (t *Tree) Copy() *Tree {
 			Quota: q.Quota.counts(), Guaranteed: q.Guaranteed, GuaranteedSet: q.GuaranteedSet, MaxTasks: q.MaxTasks,
 			Path: q.Path, Name: q.Name, Parent: parent, Leaf: q.Leaf, Draining: q.Draining, Dynamic: q.Dynamic,
 			stated: q.stated, properties: q.properties, limits: q.limits, limited: q.limited,
-			Pending: q.Pending, Waiting: q.Waiting,
+			Pending: q.Pending, Waiting: q.Waiting, Dismissed: q.Dismissed,
 		})
 		out := &queues[len(queues)-1] // queues has room for all of them, so the pointer stays valid
 		out.of = out

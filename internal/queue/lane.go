@@ -34,6 +34,7 @@ type Account struct {
 	priority   int64 // highest of its lanes with ready tasks; nobody if there are none
 	use        *use  // only in a fair leaf
 	admitted   bool
+	dismissed  bool     // it gave its admission back; see Tree.Dismiss
 	told       *Quota   // quota at which the caller was told that it is parked; nil if it is not parked
 	rank       int32    // position in tenant.parked, or absent
 	lanes      *Lane    // first lane; the others follow by sibling
@@ -180,23 +181,12 @@ func (t *Tree) Leave(a *Account) {
 		t.unlist(l)
 		l.ready = 0
 	}
-	if a.Parked() != nil {
-		t.leaveParked(a)
-	}
+	t.expel(a)
+	t.recall(a)
 	t.Count(a, 0)
 	for q := a.queue; q != nil; q = q.Parent {
 		q.Accounts--
-		if a.admitted {
-			q.Admitted--
-			t.readmit(&q.Quota)
-		}
 		t.touch(q)
-	}
-	for _, k := range a.tenant.trackers {
-		if a.admitted {
-			k.Admitted--
-			t.readmit(k)
-		}
 	}
 	a.tenant.quit()
 	if a.prev != nil {
@@ -207,7 +197,7 @@ func (t *Tree) Leave(a *Account) {
 	if a.next != nil {
 		a.next.prev = a.prev
 	}
-	a.admitted, a.next, a.prev, a.tenant = false, nil, nil, nil
+	a.next, a.prev, a.tenant = nil, nil, nil
 }
 
 // Add gives an account one more lane of a class. Inside the account the lanes of the highest

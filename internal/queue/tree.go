@@ -24,9 +24,10 @@ type Queue struct {
 	Draining      bool // removed from the configuration; the queue disappears when it is empty
 	Dynamic       bool // made by AddDynamic; the queue disappears when it is empty
 
-	Pending Amounts // Invariant: the sum over the waiting tasks below it
-	Waiting int32   // waiting tasks
-	Tasks   int64   // Invariant: the sum of Count over the accounts below it
+	Pending   Amounts // Invariant: the sum over the waiting tasks below it
+	Waiting   int32   // waiting tasks
+	Dismissed int32   // accounts below it that gave their admission back
+	Tasks     int64   // Invariant: the sum of Count over the accounts below it
 
 	stated     plimsoll.QueueConfig // its configuration, without the queues below it
 	properties map[string]string    // with those that it inherits

@@ -57,8 +57,11 @@ func (f *filler) fill(v reflect.Value, depth int) {
 	case reflect.Float64:
 		v.SetFloat(math.Copysign(0, -1))
 	case reflect.Pointer:
+		if depth == 0 {
+			return // a placement rule points to another
+		}
 		v.Set(reflect.New(v.Type().Elem()))
-		f.fill(v.Elem(), depth)
+		f.fill(v.Elem(), depth-1)
 	case reflect.Array:
 		for i := range v.Len() {
 			v.Index(i).SetUint(255)

@@ -286,13 +286,14 @@ func (s *State) checkEvictions(n *Node) error {
 type sums struct {
 	allocated, pending               placement.Amounts
 	running, waiting, jobs, admitted int32
+	dismissed                        int32 // completing jobs
 	tasks                            int64
 }
 
 func (s *State) checkQueues(all map[*queue.Queue]*sums) error {
 	var err error
 	s.tree.Root.Walk(func(q *queue.Queue) {
-		is := sums{q.Allocated, q.Pending, q.Running, q.Waiting, q.Accounts, q.Admitted, q.Tasks}
+		is := sums{q.Allocated, q.Pending, q.Running, q.Waiting, q.Accounts, q.Admitted, q.Dismissed, q.Tasks}
 		if err == nil && is != *all[q] {
 			err = fmt.Errorf("queue %s: its sums are %+v, but there are %+v", q.Path, is, *all[q])
 		}
@@ -333,6 +334,12 @@ func (s *State) checkJob(j *Job, used []placement.Amounts, held []int, all map[*
 		if j.account.Admitted() {
 			all[q].admitted++
 		}
+		if j.State == plimsoll.JobCompleting {
+			all[q].dismissed++
+		}
+	}
+	if completing := j.State == plimsoll.JobCompleting; completing != (j.completes != 0) && live {
+		return fmt.Errorf("job %s is %v, but completes at %d", j.Spec.ID, j.State, j.completes)
 	}
 	unfinished, failed := j.unfinished, j.failed
 	for i := range j.Groups {

@@ -156,7 +156,7 @@ func (s *State) QueueStatus(q *queue.Queue) plimsoll.QueueStatus {
 		Path: q.Path, Leaf: q.Leaf, Draining: q.Draining, Jobs: q.Accounts, Running: q.Running, Waiting: q.Waiting,
 		Allocated: s.Names.Resources(&q.Allocated), Pending: s.Names.Resources(&q.Pending),
 		Guaranteed: s.limit(&q.Guaranteed, q.GuaranteedSet), Max: s.limit(&q.Max, q.MaxSet),
-		Tasks: q.Tasks, MaxTasks: q.MaxTasks, JobsWaiting: q.Accounts - q.Admitted,
+		Tasks: q.Tasks, MaxTasks: q.MaxTasks, JobsWaiting: q.Accounts - q.Admitted - q.Dismissed,
 	}
 	if q == s.tree.Root {
 		st.Max = s.Names.Resources(&s.total)
