@@ -304,13 +304,15 @@ const (
 	WaitNotEligible            // no node is eligible, full or empty: its constraints leave none
 	WaitNotUnderstood          // an older version understood its constraints; this version does not
 	WaitNoResource             // no node has one of the resources that it requests
+	WaitUserMax                // its owner is at a limit of its queue, or of a queue above
+	WaitGroupMax               // the group of users that its owner is in is at such a limit
 
 	numWaitCodes
 )
 
 var waitCodeNames = [numWaitCodes]string{
 	"", "turn", "queue_max", "no_node", "no_nodes", "too_large", "retry", "not_eligible", "not_understood",
-	"no_resource",
+	"no_resource", "user_max", "group_max",
 }
 
 // Known reports whether this version has the code.

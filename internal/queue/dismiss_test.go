@@ -18,7 +18,7 @@ func TestDismissedAccountsGiveTheirPlaceBack(t *testing.T) {
 	var one, two, three queue.Account
 	for i, a := range []*queue.Account{&one, &two, &three} {
 		a.ID = int32(i)
-		tree.Enter(a, leaf, int64(i))
+		tree.Enter(a, leaf, queue.Owner{}, int64(i))
 		tree.Admit(a)
 	}
 	check := func(what string, first *queue.Account, dismissed int32) {
@@ -44,7 +44,7 @@ func TestDismissedAccountsGiveTheirPlaceBack(t *testing.T) {
 	check("once more", &two, 1)
 	tree.Dismiss(&three)
 	check("a parked one was dismissed", &two, 2)
-	if full := tree.Admit(&one); full != tree.Root || one.Parked() != tree.Root {
+	if full := tree.Admit(&one); full != &tree.Root.Quota || one.Parked() != full {
 		t.Fatalf("the first is parked at %v", one.Parked())
 	}
 	check("the first waits again", &two, 1)
@@ -55,7 +55,7 @@ func TestDismissedAccountsGiveTheirPlaceBack(t *testing.T) {
 	tree.Leave(&one)
 	check("the first left", nil, 1)
 	if full := tree.Admit(&two); full != nil {
-		t.Fatalf("the second is parked at %s", full.Path)
+		t.Fatalf("the second is parked at %s", full.At().Path)
 	}
 	check("the second is back", &two, 0)
 }

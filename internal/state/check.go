@@ -147,7 +147,7 @@ func (s *State) checkNames(unknown map[string]int64) error {
 			used = used || s.Fleet.Used(n.Slot)[k] > 0
 		}
 		queues := s.templateNames()&(1<<k) != 0
-		s.tree.Root.Walk(func(q *queue.Queue) { queues = queues || (q.MaxSet|q.GuaranteedSet)&(1<<k) != 0 })
+		s.tree.Root.Walk(func(q *queue.Queue) { queues = queues || q.ResourcesNamed()&(1<<k) != 0 })
 		if nodes != s.names.nodes[k] {
 			return fmt.Errorf(
 				"resource %q: %d nodes are counted, but %d have it", s.Names.Name(k), s.names.nodes[k], nodes,

@@ -152,11 +152,14 @@ func (s *State) limit(a *placement.Amounts, set uint32) plimsoll.Resources {
 // checkTreeNames reports whether the resource names of a tree, together with those in all, have
 // slots or can get them.
 func checkTreeNames(names *placement.Names, c *plimsoll.QueueConfig, path string, all plimsoll.Resources) error {
-	limits := []plimsoll.Resources{c.Guaranteed, c.Max}
+	named := []plimsoll.Resources{c.Guaranteed, c.Max}
 	if t := c.Template; t != nil {
-		limits = append(limits, t.Guaranteed, t.Max)
+		named = append(named, t.Guaranteed, t.Max)
 	}
-	for _, r := range limits {
+	for i := range c.Limits {
+		named = append(named, c.Limits[i].Max)
+	}
+	for _, r := range named {
 		for _, name := range r.Names() {
 			all[name] = 0
 		}
