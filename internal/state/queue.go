@@ -37,9 +37,18 @@ func (s *State) SetQueueConfig(c *plimsoll.QueueConfig) error {
 	}
 	s.countQueueConfig(bytes)
 	s.tellQueues(s.tree.Configure(&wanted))
+	s.sortNodes(c.Partition)
 	s.names.stale = true
 	s.reviseStaleNames()
 	return nil
+}
+
+// sortNodes makes the placement try nodes in the order that a queue file states.
+func (s *State) sortNodes(p *plimsoll.PartitionConfig) {
+	if p == nil {
+		p = &plimsoll.PartitionConfig{}
+	}
+	s.Fleet.OrderBy(p.NodeSort)
 }
 
 // The messages of the events for a queue's type, and for a queue that drains.

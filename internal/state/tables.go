@@ -194,6 +194,7 @@ func New(cfg Config, queues plimsoll.QueueConfig) *State {
 	s.policies.byRef = map[plimsoll.PolicyRef]*plimsoll.Policy{}
 	s.Fleet.Loader.Instance, s.Fleet.Loader.Volumes = s.locate, s.locateVolumes
 	s.tree = queue.New(names, &queues)
+	s.sortNodes(queues.Partition)
 	s.names.unknown = map[string]*unknownName{}
 	s.findQueueNames()
 	s.names.known = s.names.queues
