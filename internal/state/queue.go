@@ -49,9 +49,18 @@ func (s *State) SetQueueConfig(c *plimsoll.QueueConfig) error {
 	dynamic := s.dynamicQueues()
 	s.tellQueues(s.tree.Configure(&wanted))
 	s.tellConfigured(dynamic)
+	s.sortNodes(c.Partition)
 	s.names.stale = true
 	s.reviseStaleNames()
 	return nil
+}
+
+// sortNodes makes the placement try nodes in the order that a queue file states.
+func (s *State) sortNodes(p *plimsoll.PartitionConfig) {
+	if p == nil {
+		p = &plimsoll.PartitionConfig{}
+	}
+	s.Fleet.OrderBy(p.NodeSort)
 }
 
 // The messages of the events for a queue's type, for a queue that drains, and for a dynamic queue
