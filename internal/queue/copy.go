@@ -13,7 +13,7 @@ func (t *Tree) Copy() *Tree {
 			Limits: q.Limits, Path: q.Path, Name: q.Name, Parent: parent, Leaf: q.Leaf, Draining: q.Draining,
 			Allocated: q.Allocated,
 			Pending:   q.Pending, Running: q.Running, Waiting: q.Waiting, Accounts: q.Accounts, Admitted: q.Admitted,
-			Dismissed: q.Dismissed,
+			Dismissed: q.Dismissed, share: t.shareOf(q),
 		})
 		out := &queues[len(queues)-1] // queues has room for all of them, so the pointer stays valid
 		if len(q.Children) > 0 {
