@@ -27,12 +27,12 @@ func (t *Tree) Admit(a *Account) (full *Quota) {
 // if it is full.
 func (n *tenant) obstacle(at *Quota, first *Account) *Quota {
 	for _, k := range n.trackers {
-		if k.full() || k != at && k.goesBefore(first) {
+		if k.Full() || k != at && k.goesBefore(first) {
 			return k
 		}
 	}
 	for q := n.leaf; q != nil; q = q.Parent {
-		if k := &q.Quota; k.full() || k != at && k.goesBefore(first) {
+		if k := &q.Quota; k.Full() || k != at && k.goesBefore(first) {
 			return k
 		}
 	}
@@ -124,7 +124,7 @@ func (n *tenant) unpark() {
 
 // readmit lists a quota for Readmit if it may admit more of its parked accounts.
 func (t *Tree) readmit(k *Quota) {
-	if !k.admitting && len(k.parked) > 0 && !k.full() {
+	if !k.admitting && len(k.parked) > 0 && !k.Full() {
 		k.admitting = true
 		t.admitting = append(t.admitting, k)
 	}
@@ -161,7 +161,7 @@ func (t *Tree) Readmit() *Account {
 	t.stale = nil
 	for len(t.admitting) > 0 {
 		k := t.admitting[0]
-		if k.full() || len(k.parked) == 0 {
+		if k.Full() || len(k.parked) == 0 {
 			k.admitting = false
 			t.admitting[0] = nil
 			t.admitting = t.admitting[1:]
@@ -204,7 +204,7 @@ func (t *Tree) Readmitting() bool {
 		}
 	}
 	for _, k := range t.admitting {
-		if !k.full() && len(k.parked) > 0 {
+		if !k.Full() && len(k.parked) > 0 {
 			return true
 		}
 	}

@@ -201,7 +201,7 @@ func (t *Tree) checkParked(k *Quota) error {
 			return fmt.Errorf("account %d does not know where it is parked", n.parked[0].ID)
 		}
 	}
-	if len(k.parked) > 0 && !k.full() && !k.admitting {
+	if len(k.parked) > 0 && !k.Full() && !k.admitting {
 		return fmt.Errorf("accounts are parked there, and it has room for one more")
 	}
 	return checkHeap(k.parked)

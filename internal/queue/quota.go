@@ -65,7 +65,8 @@ func (k *Quota) isShort(i int, a *Amounts) bool {
 	return k.MaxSet&(1<<i) != 0 && a[i] > 0 && a[i] > k.Max[i]-k.Allocated[i]
 }
 
-func (k *Quota) full() bool { return k.MaxAccounts > 0 && k.Admitted >= k.MaxAccounts }
+// Full reports whether as many accounts are admitted as may be.
+func (k *Quota) Full() bool { return k.MaxAccounts > 0 && k.Admitted >= k.MaxAccounts }
 
 // book counts n more running tasks; a negative n counts fewer.
 func (k *Quota) book(a *Amounts, n int32) {

@@ -237,12 +237,12 @@ func (n *tenant) quit() {
 // full returns the first quota that has as many accounts admitted as it may, or nil.
 func (n *tenant) full() *Quota {
 	for _, k := range n.trackers {
-		if k.full() {
+		if k.Full() {
 			return k
 		}
 	}
 	for q := n.leaf; q != nil; q = q.Parent {
-		if q.full() {
+		if q.Full() {
 			return &q.Quota
 		}
 	}

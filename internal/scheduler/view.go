@@ -24,6 +24,7 @@ type View struct {
 	seed  uint64
 
 	checkSize func(*plimsoll.JobSpec) error // returns an error for a specification that is too large
+	records   state.Records                 // nil in a view of the state itself
 	movables  func(most int) (list []placement.Movable, all bool, release func())
 }
 
@@ -74,6 +75,7 @@ func (c *Copy) View(records state.Records) *View {
 	v := c.view
 	v.fleet = c.fleet.Fork()
 	v.fleet.Loader = state.Lookups(records)
+	v.records = records
 	v.movables = func(most int) ([]placement.Movable, bool, func()) {
 		return state.RecordedMovables(records, v.fleet, v.chain, most)
 	}
