@@ -174,11 +174,11 @@ func TestEveryFieldOfAQueueIsTakenIn(t *testing.T) {
 		"Guaranteed": always(plimsoll.Resources{"cpu": 4}), "Queues[].Guaranteed": always(plimsoll.Resources{"cpu": 1}),
 		"Max": always(plimsoll.Resources{"cpu": 9}), "Queues[].Max": always(plimsoll.Resources{"cpu": 8}),
 		"Limits[].Max": always(plimsoll.Resources{"cpu": 7}), "MaxJobs": always(int32(7)),
-		// A leaf holds jobs, no user sets that a queue drains, and only root has a partition.
-	}, Leave: []string{"Queues[].Parent", "Draining", "Partition"}})
+		// A leaf holds jobs, the state sets what drains or is dynamic, and only root has a partition.
+	}, Leave: []string{"Queues[].Parent", "Draining", "Dynamic", "Partition"}})
 	in.Partition = &plimsoll.PartitionConfig{}
 	fill.Fill(in.Partition, fill.Options{Leave: []string{"Parent.Parent"}})
-	s := New(Config{}, plimsoll.DefaultQueues())
+	s := New(Config{TrustOwner: true}, plimsoll.DefaultQueues())
 	s.Begin(1000, 1)
 	if err := s.SetQueueConfig(&in); err != nil {
 		t.Fatal(err)
