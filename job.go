@@ -35,7 +35,7 @@ const (
 	JobAccepted                       // every task waits to be placed
 	JobStarting                       // at least one task is bound to a node
 	JobRunning                        // at least one task has started
-	JobCompleting                     // every task has ended successfully
+	JobCompleting                     // every task has ended successfully; it waits JobSpec.Completing for more
 	JobCompleted                      // ended successfully
 	JobRejected                       // refused
 	JobFailing                        // killed or failed; tasks are being stopped
@@ -147,6 +147,15 @@ func (g *GroupSpec) Worth() Class {
 		return ClassBestEffort
 	}
 	return ClassBurstable
+}
+
+// PriorityOnNode returns the order of the tasks within their class on a node: NodePriority or, if it
+// is unset, Priority.
+func (g *GroupSpec) PriorityOnNode() int32 {
+	if g.NodePriority != nil {
+		return *g.NodePriority
+	}
+	return g.Priority
 }
 
 // Defaults for fields of a group that are zero.
@@ -295,13 +304,15 @@ const (
 	WaitNotEligible            // no node is eligible, full or empty: its constraints leave none
 	WaitNotUnderstood          // an older version understood its constraints; this version does not
 	WaitNoResource             // no node has one of the resources that it requests
+	WaitUserMax                // its owner is at a limit of its queue, or of a queue above
+	WaitGroupMax               // the group of users that its owner is in is at such a limit
 
 	numWaitCodes
 )
 
 var waitCodeNames = [numWaitCodes]string{
 	"", "turn", "queue_max", "no_node", "no_nodes", "too_large", "retry", "not_eligible", "not_understood",
-	"no_resource",
+	"no_resource", "user_max", "group_max",
 }
 
 // Known reports whether this version has the code.

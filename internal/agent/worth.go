@@ -31,7 +31,7 @@ type worth struct {
 
 func (a *assignment) worth() *worth {
 	return &worth{
-		Class: a.spec.Worth().String(), Priority: a.spec.Priority, Owner: a.owner, Queue: a.queue, Labels: a.labels,
+		Class: a.spec.Worth().String(), Priority: a.spec.PriorityOnNode(), Owner: a.owner, Queue: a.queue, Labels: a.labels,
 		Resources: a.spec.Resources,
 	}
 }

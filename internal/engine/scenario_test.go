@@ -27,7 +27,7 @@ import (
 //	gateway-lost gw                     # the gateway is gone
 //	mode n1 draining                    # active, cordoned or draining
 //	remove n1
-//	submit a queue=root.batch count=3 cpu=1 memory=1Gi retry=delayed:2 delay=5s
+//	submit a queue=root.batch count=3 cpu=1 memory=1Gi retry=delayed:2 delay=5s completing=30s
 //	kill a
 //	delete a
 //	scale a count=5
@@ -297,6 +297,12 @@ func (w *scenario) submit(id string, options map[string]string) {
 			w.t.Fatal(err)
 		}
 		g.Retry.InitialDelay = delay
+	}
+	if text := options["completing"]; text != "" {
+		var err error
+		if spec.Completing, err = time.ParseDuration(text); err != nil {
+			w.t.Fatal(err)
+		}
 	}
 	spec.Groups = []plimsoll.GroupSpec{g}
 	w.turn(&engine.SubmitJob{Spec: spec})

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/engine"
@@ -33,11 +34,12 @@ type world struct {
 	submits map[uint64]string // not yet answered
 	acked   map[string]bool   // submits that were acknowledged, until the job is forgotten
 	acks    int
-	used    map[string]placement.Amounts // of each queue after the turn before
-	let     map[string]int32             // jobs that each queue has let in, the same
+	used    map[string]placement.Amounts // of each queue, and of users and groups there, after the turn before
+	let     map[string]int32             // jobs that each of these has let in, the same
 	seen    map[string]int32             // attempt of each task after the turn before
 	placed  int                          // tasks that were bound
 	made    int                          // tasks that were there after the turn before
+	tracked int                          // users and groups for which limits held, by turns
 	lacking int                          // groups that waited for a resource that no node has, by turns
 	full    map[string]int               // submits and scalings that were refused, by the bound that was reached
 	handed  map[string]handed            // attempts on nodes after the turn before, by task
@@ -212,35 +214,6 @@ func (w *world) checkHeld() {
 	w.made = made
 }
 
-// checkQuotas checks the maxima of queues. A queue may be over a lowered maximum, but its use does
-// not grow. Jobs are admitted as soon as a configuration allows it. So the number of admitted jobs
-// is not checked in a turn that sets a configuration.
-func (w *world) checkQuotas(configured int) {
-	s := w.engine.State()
-	s.Tree().Root.Walk(func(q *queue.Queue) {
-		used := w.used[q.Path]
-		for i := range q.Max {
-			if q.MaxSet&(1<<i) != 0 && q.Allocated[i] > q.Max[i] && q.Allocated[i] > used[i] {
-				w.t.Fatalf(
-					"queue %s uses %d of %s, over its maximum of %d, and used %d before", q.Path, q.Allocated[i],
-					s.Names.Name(i), q.Max[i], used[i],
-				)
-			}
-		}
-		if configured == 0 && q.MaxAccounts > 0 && q.Admitted > q.MaxAccounts && q.Admitted > w.let[q.Path] {
-			w.t.Fatalf(
-				"queue %s has let in %d jobs, over its maximum of %d, and %d before", q.Path, q.Admitted, q.MaxAccounts,
-				w.let[q.Path],
-			)
-		}
-	})
-	w.remember()
-}
-
-func (w *world) remember() {
-	w.engine.State().Tree().Root.Walk(func(q *queue.Queue) { w.used[q.Path], w.let[q.Path] = q.Allocated, q.Admitted })
-}
-
 // checkWaiting checks all waiting groups by brute force. No task waits that could be placed, and
 // each reason is true.
 func (w *world) checkWaiting() {
@@ -301,7 +274,10 @@ func (w *world) untrue(s *state.State, placer *placement.Placer, g *state.Group,
 			fit++
 		}
 	}
-	by, _ := s.Tree().Refuses(g.Job.Queue, g.Amounts())
+	owner := queue.Owner{User: g.Job.Spec.Owner, Groups: g.Job.Spec.OwnerGroups}
+	by, _ := s.Tree().RefusesOwner(g.Job.Queue, owner, g.Amounts())
+	full := g.Wait.Code == plimsoll.WaitQueueMax || g.Wait.Code == plimsoll.WaitUserMax ||
+		g.Wait.Code == plimsoll.WaitGroupMax
 	parked := g.Job.Parked() != nil
 	lacks := w.lacks(g.Spec.Resources)
 	switch code := g.Wait.Code; {
@@ -317,9 +293,11 @@ func (w *world) untrue(s *state.State, placer *placement.Placer, g *state.Group,
 		return "no node has " + lacks
 	case lacks == "" && fit > 0 && by == nil && !parked:
 		return "a node has room and no queue is at its maximum"
-	case code == plimsoll.WaitQueueMax && by == nil && !parked:
-		return "no queue is at its maximum"
-	case parked && code != plimsoll.WaitQueueMax:
+	case full && by == nil && !parked:
+		return "no queue is at its maximum, and no limit is reached"
+	case full && !parked && !w.stillHeld(g):
+		return "that has room"
+	case parked && !full:
 		return "its job is parked"
 	case code == plimsoll.WaitNoNodes && open > 0:
 		return "a node may take tasks"
@@ -478,6 +456,9 @@ func (w *world) submit() {
 	if w.rng.IntN(2) == 0 {
 		spec.Token = "token"
 	}
+	if w.rng.IntN(2) == 0 {
+		spec.Completing = time.Duration(w.rng.Int64N(30e9))
+	}
 	if w.rng.IntN(6) == 0 {
 		spec.Groups[1].Resources = plimsoll.Resources{plimsoll.ExtCPU: 500}
 	}
@@ -495,6 +476,7 @@ func (w *world) submit() {
 	if w.rng.IntN(16) == 0 { // a few of these reach the bound on bytes
 		spec.Groups[0].Env = map[string]string{"LONG": strings.Repeat("x", w.rng.IntN(w.cfg.MaxBytes/4))}
 	}
+	w.rank(spec)
 	w.constrain(spec)
 	w.ask(spec)
 	w.submits[w.send(&engine.SubmitJob{Spec: spec, Replace: w.rng.IntN(4) == 0})] = id
@@ -589,6 +571,9 @@ func (w *world) tree() plimsoll.QueueConfig {
 		}, MaxJobs: w.rng.Int32N(4), Queues: []plimsoll.QueueConfig{
 			{Name: "x", Max: plimsoll.Resources{"cpu": limit, "memory": 1 << 31}, MaxJobs: w.rng.Int32N(3)},
 		}})
+	}
+	if w.rng.IntN(3) > 0 {
+		w.order(&c)
 	}
 	w.rules(&c)
 	return c

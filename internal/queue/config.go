@@ -37,8 +37,9 @@ func New(names *placement.Names, c *plimsoll.QueueConfig) *Tree {
 func (t *Tree) addQueue(parent *Queue, c *plimsoll.QueueConfig) *Queue {
 	q := &Queue{
 		Name: c.Name, Path: c.Name, Parent: parent, Draining: c.Draining, rank: absent, share: fraction{0, 1},
-		byClass: map[*Class]*row{}, presenceOf: map[*Class]*presence{}, waiters: map[*Class]*waiter{},
+		presenceOf: map[*Class]*presence{}, priority: nobody,
 	}
+	q.of, q.all = q, newTenant(q, tenantKey{})
 	if parent != nil {
 		q.Path = parent.Path + "." + c.Name
 		i, _ := slices.BinarySearchFunc(parent.Children, q, byName)
@@ -48,6 +49,7 @@ func (t *Tree) addQueue(parent *Queue, c *plimsoll.QueueConfig) *Queue {
 	t.state(q, c)
 	q.resetLeast()
 	q.Leaf = len(c.Queues) == 0 && !c.Parent
+	t.inherit(q)
 	t.touch(q)
 	for i := range c.Queues {
 		t.addQueue(q, &c.Queues[i])
@@ -63,6 +65,33 @@ func (t *Tree) state(q *Queue, c *plimsoll.QueueConfig) {
 	q.Guaranteed, q.GuaranteedSet = t.names.Amounts(c.Guaranteed)
 	q.Max, q.MaxSet = t.names.Amounts(c.Max)
 	q.MaxAccounts, q.MaxTasks = c.MaxJobs, c.MaxTasks
+	q.limits = t.limitsOf(c)
+}
+
+// inherit gives a queue what follows from its own properties and limits and from the queues above.
+func (t *Tree) inherit(q *Queue) {
+	q.properties, q.limited = q.stated.Properties, q.limits != nil
+	if up := q.Parent; up != nil {
+		q.limited = q.limited || up.limited
+		if len(up.properties) > 0 {
+			q.properties = plimsoll.InheritProperties(up.properties, q.stated.Properties)
+		}
+	}
+	s := plimsoll.ParseQueueSettings(q.properties)
+	q.order = orderOf(&s)
+	if q.Leaf && q.order.fair {
+		t.measure(q)
+	}
+}
+
+// ResourcesNamed returns the resources that the maximum, the guarantee or a limit of the queue
+// names, as bits by index.
+func (q *Queue) ResourcesNamed() uint32 {
+	set := q.MaxSet | q.GuaranteedSet
+	if q.limits != nil {
+		set |= q.limits.resources
+	}
+	return set
 }
 
 // Config returns the tree in its stored form: the configured queues and the draining ones.
@@ -130,7 +159,7 @@ func (t *Tree) Configure(c *plimsoll.QueueConfig) []Change {
 }
 
 func (t *Tree) apply(changes []Change, q *Queue, c *plimsoll.QueueConfig) []Change {
-	was := q.Limits
+	was := *q
 	t.state(q, c)
 	if q.Draining {
 		q.Draining = false
@@ -218,43 +247,135 @@ func (t *Tree) Tidy(q *Queue) (changes []Change) {
 	return changes
 }
 
-// rebuild makes the order of all waiting lanes anew, under new limits.
+// rebuild makes the order of all waiting lanes anew, under new limits and properties.
 func (t *Tree) rebuild() {
-	var rows []*row
+	var lanes []*Lane
+	var parked []*Account
 	t.Root.Walk(func(q *Queue) {
-		rows = append(rows, q.rows...)
-		clear(q.open)
-		clear(q.offered)
-		q.open, q.offered, q.rank, q.closed = q.open[:0], q.offered[:0], absent, false
-		for len(q.presences) > 0 {
-			p := q.presences[0]
-			q.addRows(p.class, -p.rows)
+		for _, r := range q.rows {
+			for _, l := range r.lanes {
+				l.row = nil
+				lanes = append(lanes, l)
+			}
+			t.dissolve(r)
 		}
-		q.resetLeast()
-		q.share, q.sharedAt = t.shareOf(q), t.totals
-		t.readmit(q)
-	})
-	t.Root.Walk(func(q *Queue) {
-		for i := range q.short {
-			for h := &q.short[i]; len(*h) > 0; {
-				w := (*h)[0]
-				h.remove(w)
-				w.short = absent
-				t.recheckLater(w)
+		q.reset()
+		for a := q.accounts; a != nil; a = a.next {
+			if a.rank != absent {
+				parked = append(parked, a)
 			}
 		}
-	})
-	for _, r := range rows {
-		if r.aside != nil {
-			r.leaveAside()
+		t.stopWaiting(&q.Quota)
+		for _, k := range q.Trackers() {
+			t.stopWaiting(k)
 		}
-		t.count(r.leaf, r.class, 1)
-		if r.class.code != plimsoll.WaitNone {
-			r.class.aside.add(r)
+	})
+	clear(t.admitting)
+	t.admitting, t.stale = t.admitting[:0], nil
+	t.Root.Walk(func(q *Queue) {
+		t.inherit(q)
+		q.share, q.sharedAt = t.shareOf(q), t.totals
+		t.regroup(q)
+	})
+	t.Root.Walk((*Queue).dropTrackers)
+	for _, a := range parked {
+		n := a.tenant
+		if n.parked.push(a); n.at != nil {
+			n.at.parked.fix(n)
 			continue
 		}
-		r.rank = absent
-		r.leaf.offered.push(r)
-		r.leaf.offer()
+		k := n.full()
+		if k == nil {
+			k = &n.leaf.Quota
+		}
+		t.park(n, k)
+	}
+	for _, a := range parked {
+		t.retell(a.tenant)
+	}
+	for _, l := range lanes {
+		t.enlist(l)
+	}
+}
+
+// dissolve takes apart a row whose lanes have left it.
+func (t *Tree) dissolve(r *row) {
+	if r.aside != nil {
+		r.leaveAside()
+	}
+	if r.class.rows--; r.class.rows == 0 && r.class.code == plimsoll.WaitNone {
+		t.live--
+	}
+}
+
+// reset empties the order below a queue.
+func (q *Queue) reset() {
+	clear(q.open)
+	clear(q.offered)
+	clear(q.rows)
+	q.open, q.offered, q.rows, q.rank, q.closed = q.open[:0], q.offered[:0], q.rows[:0], absent, false
+	for len(q.presences) > 0 {
+		p := q.presences[0]
+		q.addRows(p.class, -p.rows)
+	}
+	q.resetLeast()
+	q.levels, q.priority = levels{}, nobody
+}
+
+// stopWaiting lets the waiters of a quota come back, and empties its parked tenants.
+func (t *Tree) stopWaiting(k *Quota) {
+	clear(k.parked)
+	k.parked, k.admitting = k.parked[:0], false
+	for i := 0; k.short != nil && i < len(k.short); i++ {
+		for h := &k.short[i]; len(*h) > 0; {
+			w := (*h)[0]
+			h.remove(w)
+			w.short = absent
+			t.recheckLater(w)
+		}
+	}
+	k.short = nil
+	if k.tracks {
+		k.Allocated, k.Running, k.Accounts, k.Admitted = Amounts{}, 0, 0, 0
+	}
+}
+
+// regroup puts the accounts of a leaf into the tenants that its limits make, and counts what they
+// use.
+func (t *Tree) regroup(q *Queue) {
+	q.all, q.tenants = newTenant(q, tenantKey{}), nil
+	for a := q.accounts; a != nil; a = a.next {
+		a.rank = absent
+		t.tenantOf(q, a.owner, true).join(a)
+		a.use = nil
+		if q.order.fair {
+			a.use = &use{}
+		}
+		for _, k := range a.tenant.trackers {
+			if a.admitted {
+				k.Admitted++
+			}
+		}
+		for l := a.lanes; l != nil; l = l.sibling {
+			for _, k := range a.tenant.trackers {
+				k.book(&l.class.amounts, l.running)
+			}
+			if a.use != nil {
+				a.use.allocated.AddTimes(&l.class.amounts, int64(l.running))
+			}
+		}
+		if a.use != nil {
+			a.use.share = q.largestShare(&a.use.allocated)
+		}
+	}
+}
+
+// dropTrackers removes the trackers of a queue that count nobody any more. They hold nothing back.
+func (q *Queue) dropTrackers() {
+	for key, k := range q.trackers {
+		if k.Accounts == 0 {
+			k.MaxSet, k.MaxAccounts = 0, 0
+			delete(q.trackers, key)
+		}
 	}
 }

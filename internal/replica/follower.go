@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -48,6 +49,9 @@ type FollowerConfig struct {
 	Standby string
 	// Tokens finds the token for the leader.
 	Tokens token.Finder
+	// Dial makes a connection to an address, without a token; nil: transport.Dial does, with the
+	// token. A simulation has a network of its own.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// HistoryBytes bounds the changes that are kept for watches; default DefaultHistoryBytes. A
 	// watch that is behind by more begins again with a snapshot.
 	HistoryBytes int
@@ -135,7 +139,14 @@ func NewFollower(config FollowerConfig) (*Follower, error) {
 		return nil, fmt.Errorf("configure the replica: %w", err)
 	}
 	return newFollower(config, func(ctx context.Context, address string) (*transport.ConnClient, error) {
-		return transport.Dial(ctx, address, config.Tokens.For(address))
+		if config.Dial == nil {
+			return transport.Dial(ctx, address, config.Tokens.For(address))
+		}
+		conn, err := config.Dial(ctx, address)
+		if err != nil {
+			return nil, err
+		}
+		return transport.NewWatchedClient(conn, address), nil
 	}), nil
 }
 
@@ -405,7 +416,7 @@ func (f *Follower) publish(e *effect) {
 	switch {
 	case f.relay == nil:
 	case e.live:
-		f.relay.begin(f.mirror.latest, e.snapshot == nil, f.mirror.path, stream)
+		f.relay.begin(f.mirror.latest, e, f.mirror.path, stream)
 	case e.batch != nil:
 		f.relay.source.append(e.snapshot, e.batch)
 	}
@@ -413,7 +424,7 @@ func (f *Follower) publish(e *effect) {
 		f.watches.signalAll()
 		f.readers.Replaced(f.history.Load())
 		if report := f.config.Events.Live; report != nil {
-			report(f.mirror.latest.epoch, f.mirror.latest.revision, e.snapshot == nil)
+			report(f.mirror.latest.epoch, f.mirror.latest.revision, e.snapshot == nil || e.led != nil)
 		}
 	} else if e.batch != nil {
 		f.watches.signal(e.changes)

@@ -42,7 +42,8 @@ func (c *Scheduler) Subject(s *state.State, ref state.Ref) Subject {
 		d.Keep()
 		sub.decision = d
 	}
-	full, _ := s.Tree().Refuses(g.Job.Queue, g.Amounts())
+	owner := queue.Owner{User: g.Job.Spec.Owner, Groups: g.Job.Spec.OwnerGroups}
+	full, _ := s.Tree().RefusesOwner(g.Job.Queue, owner, g.Amounts())
 	switch {
 	case t.State.OnNode():
 		sub.summary = fmt.Sprintf("%s on node %s, attempt %d", t.State, t.Node, t.Attempt)
@@ -53,13 +54,14 @@ func (c *Scheduler) Subject(s *state.State, ref state.Ref) Subject {
 	case g.Job.State == plimsoll.JobNew:
 		sub.code, sub.summary = plimsoll.WaitTurn, "its job is still being taken in"
 	case g.Job.Parked() != nil:
-		sub.code, sub.summary = plimsoll.WaitQueueMax, whyParked(cmp.Or(queue.Full(g.Job.Queue), g.Job.Parked()))
+		at := cmp.Or(s.Tree().Full(g.Job.Queue, owner), g.Job.Parked())
+		sub.code, sub.summary = at.Code(), whyParked(at)
 	case t.Waits():
 		sub.code, sub.summary = plimsoll.WaitRetry, "waits for its next attempt after "+t.Result.String()
 	case g.Refused != "":
 		sub.code, sub.summary = plimsoll.WaitNotUnderstood, g.Refused
 	case full != nil:
-		sub.code, sub.summary = plimsoll.WaitQueueMax, whyFull(s.Names, full, g.Amounts())
+		sub.code, sub.summary = full.Code(), whyFull(s.Names, full, g.Amounts())
 	case s.Lacks(g.Spec.Resources) != "":
 		sub.code, sub.summary = plimsoll.WaitNoResource, whyNone(s.KnownNames(), g.Spec.Resources)
 	}

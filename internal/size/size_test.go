@@ -194,7 +194,7 @@ func TestBoundsOfRecordsThatChangeOftenCountEveryField(t *testing.T) {
 	st.Groups, st.History = groups[:1], nil
 	g := &groups[0]
 	near(
-		t, "GroupStatus", size.GroupStatus(g.Name, g.Wait.Queue, g.Wait.Resource, g.Wait.Known),
+		t, "GroupStatus", size.GroupStatus(g.Name, &g.Wait),
 		len(wire.AppendJobStatus(nil, st))-alone,
 	)
 }

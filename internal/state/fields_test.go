@@ -86,6 +86,7 @@ var derived = map[string]string{
 	"Groups[].Wait.Queue":       "a new leader finds it out anew",
 	"Groups[].Wait.Resource":    "a new leader finds it out anew",
 	"Groups[].Wait.Asked":       "a new leader finds it out anew",
+	"Groups[].Wait.UserOrGroup": "a new leader finds it out anew",
 	"Groups[].Wait.Known":       "a gateway adds it",
 	"Groups[].Counts.Pending":   "counted anew",
 	"Groups[].Counts.Bound":     "counted anew",

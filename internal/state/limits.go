@@ -132,8 +132,13 @@ func largestGroup(spec *plimsoll.JobSpec) string {
 // mostStatus bounds the bytes of the job's status at any time, with the events of its tasks.
 func mostStatus(spec *plimsoll.JobSpec) int {
 	sum := size.JobStatus(spec.ID, spec.Owner, spec.Queue, "") + maxMessage + plimsoll.MaxSteps*size.JobStep()
+	whose := len(spec.Owner) // whose limit a group may wait for
+	for _, group := range spec.OwnerGroups {
+		whose = max(whose, len(group))
+	}
 	for i := range spec.Groups {
-		sum += size.GroupStatus(spec.Groups[i].Name, spec.Queue, "", "") + maxName + size.Of(spec.Groups[i].Resources)
+		sum += size.GroupStatus(spec.Groups[i].Name, &plimsoll.WaitCause{Queue: spec.Queue}) + whose + maxName +
+			size.Of(spec.Groups[i].Resources)
 	}
 	return sum
 }

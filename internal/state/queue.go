@@ -152,11 +152,14 @@ func (s *State) limit(a *placement.Amounts, set uint32) plimsoll.Resources {
 // checkTreeNames reports whether the resource names of a tree, together with those in all, have
 // slots or can get them.
 func checkTreeNames(names *placement.Names, c *plimsoll.QueueConfig, path string, all plimsoll.Resources) error {
-	limits := []plimsoll.Resources{c.Guaranteed, c.Max}
-	if t := c.Template; t != nil {
-		limits = append(limits, t.Guaranteed, t.Max)
+	named := []plimsoll.Resources{c.Guaranteed, c.Max}
+	for i := range c.Limits {
+		named = append(named, c.Limits[i].Max)
 	}
-	for _, r := range limits {
+	if t := c.Template; t != nil {
+		named = append(named, t.Guaranteed, t.Max)
+	}
+	for _, r := range named {
 		for _, name := range r.Names() {
 			all[name] = 0
 		}
@@ -200,7 +203,7 @@ func (s *State) QueueStatus(q *queue.Queue) plimsoll.QueueStatus {
 		Path: q.Path, Leaf: q.Leaf, Draining: q.Draining, Jobs: q.Accounts, Running: q.Running, Waiting: q.Waiting,
 		Allocated: s.Names.Resources(&q.Allocated), Pending: s.Names.Resources(&q.Pending),
 		Guaranteed: s.limit(&q.Guaranteed, q.GuaranteedSet), Max: s.limit(&q.Max, q.MaxSet),
-		Tasks: q.Tasks, MaxTasks: q.MaxTasks, JobsWaiting: q.Accounts - q.Admitted,
+		Tasks: q.Tasks, MaxTasks: q.MaxTasks, JobsWaiting: q.Accounts - q.Admitted - q.Dismissed,
 	}
 	if q == s.tree.Root {
 		st.Max = s.Names.Resources(&s.total)

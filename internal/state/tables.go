@@ -227,6 +227,9 @@ type Job struct {
 	Submitted int64
 	Started   int64
 	Finished  int64
+	// completes is the time at which a completing job completes; 0: it is not completing. A load
+	// finds it in the history.
+	completes int64
 	UID       plimsoll.UID // names this lifetime of the id
 	revision  uint64
 	// history are the changes of State. Statuses share the slice: its elements are never changed.

@@ -188,21 +188,27 @@ const (
 	WaitCode_WAIT_CODE_NOT_UNDERSTOOD WaitCode = 8
 	// No node has one of the resources that it requests.
 	WaitCode_WAIT_CODE_NO_RESOURCE WaitCode = 9
+	// Its owner is at a limit of its queue, or of a queue above.
+	WaitCode_WAIT_CODE_USER_MAX WaitCode = 10
+	// The group of users that its owner is in is at such a limit.
+	WaitCode_WAIT_CODE_GROUP_MAX WaitCode = 11
 )
 
 // Enum value maps for WaitCode.
 var (
 	WaitCode_name = map[int32]string{
-		0: "WAIT_CODE_UNSPECIFIED",
-		1: "WAIT_CODE_TURN",
-		2: "WAIT_CODE_QUEUE_MAX",
-		3: "WAIT_CODE_NO_NODE",
-		4: "WAIT_CODE_NO_NODES",
-		5: "WAIT_CODE_TOO_LARGE",
-		6: "WAIT_CODE_RETRY",
-		7: "WAIT_CODE_NOT_ELIGIBLE",
-		8: "WAIT_CODE_NOT_UNDERSTOOD",
-		9: "WAIT_CODE_NO_RESOURCE",
+		0:  "WAIT_CODE_UNSPECIFIED",
+		1:  "WAIT_CODE_TURN",
+		2:  "WAIT_CODE_QUEUE_MAX",
+		3:  "WAIT_CODE_NO_NODE",
+		4:  "WAIT_CODE_NO_NODES",
+		5:  "WAIT_CODE_TOO_LARGE",
+		6:  "WAIT_CODE_RETRY",
+		7:  "WAIT_CODE_NOT_ELIGIBLE",
+		8:  "WAIT_CODE_NOT_UNDERSTOOD",
+		9:  "WAIT_CODE_NO_RESOURCE",
+		10: "WAIT_CODE_USER_MAX",
+		11: "WAIT_CODE_GROUP_MAX",
 	}
 	WaitCode_value = map[string]int32{
 		"WAIT_CODE_UNSPECIFIED":    0,
@@ -215,6 +221,8 @@ var (
 		"WAIT_CODE_NOT_ELIGIBLE":   7,
 		"WAIT_CODE_NOT_UNDERSTOOD": 8,
 		"WAIT_CODE_NO_RESOURCE":    9,
+		"WAIT_CODE_USER_MAX":       10,
+		"WAIT_CODE_GROUP_MAX":      11,
 	}
 )
 
@@ -2018,19 +2026,21 @@ type GroupStatus struct {
 	// Why tasks of the group wait; unspecified: none waits, or it is not known yet.
 	WaitCode WaitCode `protobuf:"varint,4,opt,name=wait_code,json=waitCode,proto3,enum=plimsoll.v1.WaitCode" json:"wait_code,omitempty"`
 	// With WAIT_CODE_TURN the leaf queue; with WAIT_CODE_QUEUE_MAX the queue whose maximum holds the
-	// tasks back.
+	// tasks back; with WAIT_CODE_USER_MAX and WAIT_CODE_GROUP_MAX the queue that states the limit.
 	WaitQueue string `protobuf:"bytes,6,opt,name=wait_queue,json=waitQueue,proto3" json:"wait_queue,omitempty"`
-	// With WAIT_CODE_QUEUE_MAX the resource that is short in that queue; empty: the queue, or one
-	// above it, runs as many jobs as it may. With WAIT_CODE_NO_RESOURCE the resource that no node
-	// has.
+	// With WAIT_CODE_QUEUE_MAX, WAIT_CODE_USER_MAX and WAIT_CODE_GROUP_MAX the resource that is short;
+	// empty: as many jobs run as may. With WAIT_CODE_NO_RESOURCE the resource that no node has.
 	WaitResource string `protobuf:"bytes,7,opt,name=wait_resource,json=waitResource,proto3" json:"wait_resource,omitempty"`
 	// Amount of wait_resource that one task requests.
 	WaitAsked int64 `protobuf:"varint,8,opt,name=wait_asked,json=waitAsked,proto3" json:"wait_asked,omitempty"`
 	// With WAIT_CODE_NO_RESOURCE the resource names that nodes have now, as text. It is never stored:
 	// a gateway sets it in its answer.
-	WaitKnown     string `protobuf:"bytes,9,opt,name=wait_known,json=waitKnown,proto3" json:"wait_known,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	WaitKnown string `protobuf:"bytes,9,opt,name=wait_known,json=waitKnown,proto3" json:"wait_known,omitempty"`
+	// With WAIT_CODE_USER_MAX the user whose limit it is. With WAIT_CODE_GROUP_MAX the group of users,
+	// or "*": all groups that no limit names.
+	WaitUserOrGroup string `protobuf:"bytes,10,opt,name=wait_user_or_group,json=waitUserOrGroup,proto3" json:"wait_user_or_group,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *GroupStatus) Reset() {
@@ -2115,6 +2125,13 @@ func (x *GroupStatus) GetWaitAsked() int64 {
 func (x *GroupStatus) GetWaitKnown() string {
 	if x != nil {
 		return x.WaitKnown
+	}
+	return ""
+}
+
+func (x *GroupStatus) GetWaitUserOrGroup() string {
+	if x != nil {
+		return x.WaitUserOrGroup
 	}
 	return ""
 }
@@ -5081,7 +5098,7 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\arunning\x18\x04 \x01(\x05R\arunning\x12\x1a\n" +
 	"\bstopping\x18\x05 \x01(\x05R\bstopping\x12\x1c\n" +
 	"\tsucceeded\x18\x06 \x01(\x05R\tsucceeded\x12\x16\n" +
-	"\x06failed\x18\a \x01(\x05R\x06failed\"\xb1\x02\n" +
+	"\x06failed\x18\a \x01(\x05R\x06failed\"\xde\x02\n" +
 	"\vGroupStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x12/\n" +
@@ -5093,7 +5110,9 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\n" +
 	"wait_asked\x18\b \x01(\x03R\twaitAsked\x12\x1d\n" +
 	"\n" +
-	"wait_known\x18\t \x01(\tR\twaitKnownJ\x04\b\x05\x10\x06R\vwait_reason\"\xa2\x03\n" +
+	"wait_known\x18\t \x01(\tR\twaitKnown\x12+\n" +
+	"\x12wait_user_or_group\x18\n" +
+	" \x01(\tR\x0fwaitUserOrGroupJ\x04\b\x05\x10\x06R\vwait_reason\"\xa2\x03\n" +
 	"\tJobStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x14\n" +
@@ -5394,7 +5413,7 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x16RETRY_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14RETRY_KIND_IMMEDIATE\x10\x01\x12\x16\n" +
 	"\x12RETRY_KIND_DELAYED\x10\x02\x12\x16\n" +
-	"\x12RETRY_KIND_BACKOFF\x10\x03*\x84\x02\n" +
+	"\x12RETRY_KIND_BACKOFF\x10\x03*\xb5\x02\n" +
 	"\bWaitCode\x12\x19\n" +
 	"\x15WAIT_CODE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eWAIT_CODE_TURN\x10\x01\x12\x17\n" +
@@ -5405,7 +5424,10 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x0fWAIT_CODE_RETRY\x10\x06\x12\x1a\n" +
 	"\x16WAIT_CODE_NOT_ELIGIBLE\x10\a\x12\x1c\n" +
 	"\x18WAIT_CODE_NOT_UNDERSTOOD\x10\b\x12\x19\n" +
-	"\x15WAIT_CODE_NO_RESOURCE\x10\t*\xb8\x01\n" +
+	"\x15WAIT_CODE_NO_RESOURCE\x10\t\x12\x16\n" +
+	"\x12WAIT_CODE_USER_MAX\x10\n" +
+	"\x12\x17\n" +
+	"\x13WAIT_CODE_GROUP_MAX\x10\v*\xb8\x01\n" +
 	"\tTaskState\x12\x1a\n" +
 	"\x16TASK_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12TASK_STATE_PENDING\x10\x01\x12\x14\n" +
