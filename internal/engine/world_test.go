@@ -565,12 +565,15 @@ func (w *world) tree() plimsoll.QueueConfig {
 	}
 	c.Queues[1].MaxTasks = w.rng.Int32N(3) * 40
 	if w.rng.IntN(2) == 0 {
-		limit := int64(1000 * (1 + w.rng.IntN(8)))
-		c.Queues = append(c.Queues, plimsoll.QueueConfig{Name: "team", Max: plimsoll.Resources{
-			"cpu": limit,
-		}, MaxJobs: w.rng.Int32N(4), Queues: []plimsoll.QueueConfig{
-			{Name: "x", Max: plimsoll.Resources{"cpu": limit, "memory": 1 << 31}, MaxJobs: w.rng.Int32N(3)},
-		}})
+		limit, most, below := int64(1000*(1+w.rng.IntN(8))), w.rng.Int32N(4), w.rng.Int32N(3)
+		if most > 0 {
+			below = 1 + below%most // a queue below one with a limit has one too, which is no larger
+		}
+		c.Queues = append(c.Queues, plimsoll.QueueConfig{
+			Name: "team", Max: plimsoll.Resources{"cpu": limit}, MaxJobs: most, Queues: []plimsoll.QueueConfig{
+				{Name: "x", Max: plimsoll.Resources{"cpu": limit, "memory": 1 << 31}, MaxJobs: below},
+			},
+		})
 	}
 	if w.rng.IntN(3) > 0 {
 		w.order(&c)
