@@ -27,7 +27,7 @@ func (w *world) ask(spec *plimsoll.JobSpec) {
 
 // rules draws placement rules and access lists for a tree, or none.
 func (w *world) rules(c *plimsoll.QueueConfig) {
-	if w.rng.IntN(4) == 0 {
+	if w.rng.IntN(2) == 0 {
 		return
 	}
 	users := plimsoll.QueueConfig{Name: "users", Parent: true}
@@ -57,7 +57,7 @@ func (w *world) rules(c *plimsoll.QueueConfig) {
 	}
 	w.rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	c.Partition = &plimsoll.PartitionConfig{Rules: all[:w.rng.IntN(len(all))]}
-	if w.rng.IntN(3) == 0 {
+	if w.rng.IntN(8) == 0 {
 		c.SubmitAccess = &plimsoll.AccessList{Users: []string{"alice", "carol"}, Groups: []string{"ops"}}
 		if w.rng.IntN(2) == 0 {
 			c.Queues[0].SubmitAccess = &plimsoll.AccessList{Everybody: true}
