@@ -27,10 +27,10 @@ func (w *world) ask(spec *plimsoll.JobSpec) {
 
 // rules draws placement rules and access lists for a tree, or none.
 func (w *world) rules(c *plimsoll.QueueConfig) {
-	if w.rng.IntN(4) == 0 {
+	if w.rng.IntN(2) == 0 {
 		return
 	}
-	users := plimsoll.QueueConfig{Name: "users", Parent: true, MaxJobs: w.rng.Int32N(12)}
+	users := plimsoll.QueueConfig{Name: "users", Parent: true}
 	if w.rng.IntN(2) == 0 {
 		users.Template = &plimsoll.QueueTemplate{
 			Max: plimsoll.Resources{"cpu": int64(1000 * (1 + w.rng.IntN(4)))}, MaxJobs: w.rng.Int32N(3),
@@ -39,7 +39,9 @@ func (w *world) rules(c *plimsoll.QueueConfig) {
 			users.Template.Guaranteed = plimsoll.Resources{w.odd(): 1}
 		}
 	}
-	if w.rng.IntN(6) == 0 { // it may have been dynamic
+	if w.rng.IntN(3) == 0 {
+		users.MaxJobs = 3 + w.rng.Int32N(9)
+	} else if w.rng.IntN(4) == 0 { // they may have been dynamic
 		users.Queues = []plimsoll.QueueConfig{{Name: w.pick([]string{"alice", "bob", "q"})}}
 	}
 	c.Queues = append(c.Queues, users)
@@ -55,7 +57,7 @@ func (w *world) rules(c *plimsoll.QueueConfig) {
 	}
 	w.rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	c.Partition = &plimsoll.PartitionConfig{Rules: all[:w.rng.IntN(len(all))]}
-	if w.rng.IntN(3) == 0 {
+	if w.rng.IntN(8) == 0 {
 		c.SubmitAccess = &plimsoll.AccessList{Users: []string{"alice", "carol"}, Groups: []string{"ops"}}
 		if w.rng.IntN(2) == 0 {
 			c.Queues[0].SubmitAccess = &plimsoll.AccessList{Everybody: true}

@@ -235,8 +235,8 @@ func TestCompileRefusesWhatIsTooLarge(t *testing.T) {
 	}
 	for want, rules := range map[string][]rule{
 		"placementrules[1].filter.users":    {{Name: "user"}, filtered("(")},
-		"bytes; at most 256 are possible":   {filtered("^" + strings.Repeat("a", 256))},
-		"the 100 rules that are possible":   {deep},
+		"bytes; at most 1024 are possible":  {filtered("^" + strings.Repeat("a", 1024))},
+		"the 1600 rules that are possible":  {deep},
 		"makes the expressions too large":   large,
 		"neither a name nor a regular expr": {filtered("a{2000}")},
 	} {

@@ -11,8 +11,8 @@ import (
 
 // Bounds on the rules of a configuration. Compile refuses more.
 const (
-	MaxRules      = 100 // with the rules that name parents
-	MaxExpression = 256 // bytes of a regular expression
+	MaxRules      = plimsoll.MaxPlacementRules * plimsoll.MaxRuleDepth // with the rules that name parents
+	MaxExpression = 1024                                               // bytes of a regular expression
 	// maxProgram bounds the instructions of all regular expressions, each of 40 bytes.
 	maxProgram = 100_000
 )
