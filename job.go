@@ -20,6 +20,10 @@ const (
 	MaxToken        = 128  // bytes
 	MaxPath         = 4096 // bytes
 	MaxIndexes      = 100_000
+	MaxOwnerGroups  = 64
+	MaxCompleting   = 7 * 24 * time.Hour
+
+	maxOwner = 128 // bytes of the name of a user, or of a group of users
 )
 
 // JobState is a state of the event design's application state machine.
@@ -327,13 +331,13 @@ func (s *JobSpec) Validate() error {
 	if err := ValidateID("job", s.ID); err != nil {
 		return err
 	}
-	if len(s.Owner) > 128 || strings.ContainsAny(s.Owner, "\n\x00") {
+	if len(s.Owner) > maxOwner || strings.ContainsAny(s.Owner, "\n\x00") {
 		return Invalid("owner", "is longer than 128 characters or holds a line break")
 	}
-	if err := ValidateQueuePath("queue", s.Queue); err != nil {
+	if err := s.validateAsked(); err != nil {
 		return err
 	}
-	if err := s.validateLabels(); err != nil {
+	if err := validatePairs("labels", s.Labels); err != nil {
 		return err
 	}
 	if err := ValidateToken(s.Token); err != nil {
@@ -347,18 +351,31 @@ func (s *JobSpec) Validate() error {
 	return s.validateGroups()
 }
 
-func (s *JobSpec) validateLabels() error {
-	if len(s.Labels) > MaxLabels {
-		return Invalid("labels", "has %d entries; at most %d are possible", len(s.Labels), MaxLabels)
+// validateAsked checks the fields by which the job gets its queue, and how long it stays open.
+func (s *JobSpec) validateAsked() error {
+	if s.Queue != "" {
+		path := s.Queue
+		if !strings.EqualFold(path, RootQueue) && !strings.HasPrefix(strings.ToLower(path), RootQueue+".") {
+			path = RootQueue + "." + path
+		}
+		if err := ValidateQueuePath("queue", strings.ToLower(path)); err != nil {
+			return err
+		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(s.Labels)) {
-		if key == "" || len(key) > MaxLabelKey || len(s.Labels[key]) > MaxLabelValue {
+	if len(s.OwnerGroups) > MaxOwnerGroups {
+		return Invalid("ownerGroups", "has %d entries; at most %d are possible", len(s.OwnerGroups), MaxOwnerGroups)
+	}
+	for i, group := range s.OwnerGroups {
+		if group == "" || len(group) > maxOwner || strings.ContainsAny(group, "\n\x00") {
 			return Invalid(
-				"labels", "%q: a key has 1 to %d bytes and a value at most %d", key, MaxLabelKey, MaxLabelValue,
+				fmt.Sprintf("ownerGroups[%d]", i), "has 1 to %d bytes and no line break; this is %q", maxOwner, group,
 			)
 		}
 	}
-	return nil
+	if s.Completing < 0 || s.Completing > MaxCompleting {
+		return Invalid("completing", "is %s; give a duration from 0s to %s", s.Completing, MaxCompleting)
+	}
+	return validatePairs("tags", s.Tags)
 }
 
 func (s *JobSpec) validateGroups() error {

@@ -92,7 +92,11 @@ func (cmd *configCheckCmd) Run(a *app) error {
 			for i := range f.job.Groups {
 				tasks += int(f.job.Groups[i].Count)
 			}
-			a.out.printf("%s: job %s for %s: %s in %s\n", path, f.job.ID, f.job.Queue,
+			queue := f.job.Queue
+			if queue == "" {
+				queue = "the queue that the rules give"
+			}
+			a.out.printf("%s: job %s for %s: %s in %s\n", path, f.job.ID, queue,
 				plural(tasks, "task"), plural(len(f.job.Groups), "group"))
 		case f.placement != nil:
 			a.out.printf("%s: chain of %s\n", path, plural(len(f.placement.Chain.Stages()), "stage"))

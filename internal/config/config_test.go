@@ -72,7 +72,7 @@ func TestParseJobReadsJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := plimsoll.JobSpec{ID: "a", Queue: "root.default", Groups: []plimsoll.GroupSpec{
+	want := plimsoll.JobSpec{ID: "a", Groups: []plimsoll.GroupSpec{
 		{Name: "g", Count: 2, Command: []string{"ls"}, Resources: plimsoll.Resources{"cpu": 1500, "memory": 1_000_000}},
 	}}
 	if d := cmp.Diff(want, spec); d != "" {

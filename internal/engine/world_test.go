@@ -44,6 +44,7 @@ type world struct {
 	full    map[string]int               // submits and scalings that were refused, by the bound that was reached
 	handed  map[string]handed            // attempts on nodes after the turn before, by task
 	archive *modelArchive                // nil: without an archive
+	dynamic int                          // dynamic queues that were there, by turns
 	fold    *fold                        // of all committed events
 	told    *told                        // the same to a history; nil: there is none
 	log     *bytes.Buffer                // what the turns made; nil: nobody reads it
@@ -58,7 +59,7 @@ func newWorldOf(t *testing.T, seed uint64, limits state.Limits, change func(*pla
 		t: t, rng: rand.New(rand.NewPCG(seed, 1)), records: newRecords(), now: 1_000_000_000_000, limits: limits,
 		cfg: state.Config{
 			MaxEnded: 8, KeepEnded: 300e9, LostAfter: 20e9, NodeGrace: 5e9, EvictedFor: 25e9, Chain: soonWell(change),
-			Limits: limits, MaxTasks: 150, MaxBytes: 60_000,
+			Limits: limits, MaxTasks: 150, MaxBytes: 60_000, TrustOwner: true,
 		},
 		fold: newFold(), acked: map[string]bool{}, seen: map[string]int32{}, full: map[string]int{},
 	}
@@ -139,6 +140,7 @@ func (w *world) turn() (more bool) {
 	}
 	if !testrun.Quick() || w.nextID%8 == 0 { // the fold itself has every event
 		w.checkFold()
+		w.checkPlaces()
 	}
 	w.told.turn()
 	if w.log != nil {
@@ -436,6 +438,7 @@ func (w *world) submit() {
 	spec := &plimsoll.JobSpec{
 		ID: id, Owner: w.pick([]string{"alice", "alice", "bob", "carol"}),
 		Queue: w.pick([]string{"root.default", "root.batch", "root.small", "root.team.x", "root.nope"}),
+		Tags:  map[string]string{},
 		Groups: []plimsoll.GroupSpec{
 			{
 				Name: "g", Count: w.count(), Command: []string{"true"},
@@ -475,6 +478,7 @@ func (w *world) submit() {
 	}
 	w.rank(spec)
 	w.constrain(spec)
+	w.ask(spec)
 	w.submits[w.send(&engine.SubmitJob{Spec: spec, Replace: w.rng.IntN(4) == 0})] = id
 }
 
@@ -571,5 +575,6 @@ func (w *world) tree() plimsoll.QueueConfig {
 	if w.rng.IntN(3) > 0 {
 		w.order(&c)
 	}
+	w.rules(&c)
 	return c
 }

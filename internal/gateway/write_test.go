@@ -111,7 +111,8 @@ func TestWritesAreSentOnceAndAnsweredWithTheirEffect(t *testing.T) {
 	}
 }
 
-func TestASubmitWithoutAQueueGoesToTheDefault(t *testing.T) {
+// The leader chooses the queue of a job by the placement rules, so the gateway adds none.
+func TestASubmitWithoutAQueueIsSentWithoutOne(t *testing.T) {
 	f := newFake()
 	f.answer = accept(f)
 	spec := specNamed("new")
@@ -120,8 +121,8 @@ func TestASubmitWithoutAQueueGoesToTheDefault(t *testing.T) {
 		t, directly(newGateway(t, Config{}, f)).jobs.SubmitJob, &pb.SubmitJobRequest{Spec: wire.JobSpecToProto(&spec)},
 	).GetJob()
 	sent := f.sent()[0].GetSubmitJob().GetSpec().GetQueue()
-	if sent != "root.default" || job.GetStatus().GetQueue() != sent {
-		t.Errorf("it was sent to %q and is in %q", sent, job.GetStatus().GetQueue())
+	if sent != "" || job.GetStatus().GetId() != "new" {
+		t.Errorf("it was sent with the queue %q, and the answer is %v", sent, job)
 	}
 }
 

@@ -123,7 +123,7 @@ func ofGroups(err error) error {
 
 // queueReason returns why the job's queue would hold back tasks that find a node.
 func (v *View) queueReason(spec *plimsoll.JobSpec, tried []placement.Tried) string {
-	leaf, err := state.Leaf(v.tree, spec.Queue)
+	leaf, err := state.Leaf(v.tree, v.rules, spec)
 	if err != nil {
 		return "the job would be refused: " + err.Error()
 	}

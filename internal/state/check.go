@@ -8,6 +8,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/queue"
+	"github.com/plimsoll-dev/plimsoll/internal/size"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
@@ -145,7 +146,7 @@ func (s *State) checkNames(unknown map[string]int64) error {
 			}
 			used = used || s.Fleet.Used(n.Slot)[k] > 0
 		}
-		queues := false
+		queues := s.templateNames()&(1<<k) != 0
 		s.tree.Root.Walk(func(q *queue.Queue) { queues = queues || q.ResourcesNamed()&(1<<k) != 0 })
 		if nodes != s.names.nodes[k] {
 			return fmt.Errorf(
@@ -297,7 +298,13 @@ func (s *State) checkQueues(all map[*queue.Queue]*sums) error {
 		if err == nil && is != *all[q] {
 			err = fmt.Errorf("queue %s: its sums are %+v, but there are %+v", q.Path, is, *all[q])
 		}
+		if err == nil && q.Dynamic && q.Accounts == 0 {
+			err = fmt.Errorf("queue %s: is dynamic and empty, but still there", q.Path)
+		}
 	})
+	if config := s.QueueConfig(); err == nil && s.treeBytes > 0 && s.treeBytes < size.Of(&config) {
+		err = fmt.Errorf("the tree of queues takes %d bytes, but %d are counted", size.Of(&config), s.treeBytes)
+	}
 	return err
 }
 

@@ -174,8 +174,8 @@ func TestEveryFieldOfAQueueIsTakenIn(t *testing.T) {
 		"Name":       func(n int) any { return fmt.Sprintf("q%03d", n) }, // they come back by name
 		"Guaranteed": always(plimsoll.Resources{"cpu": 4}), "Queues[].Guaranteed": always(plimsoll.Resources{"cpu": 1}),
 		"Max": always(plimsoll.Resources{"cpu": 9}), "Queues[].Max": always(plimsoll.Resources{"cpu": 8}),
-	}, Leave: []string{"Queues[].Parent", "Draining"}}) // a leaf holds jobs, and no user sets that it drains
-	s := New(Config{}, plimsoll.DefaultQueues())
+	}, Leave: []string{"Queues[].Parent", "Draining", "Dynamic"}}) // a leaf holds jobs; the state sets the others
+	s := New(Config{TrustOwner: true}, plimsoll.DefaultQueues())
 	s.Begin(1000, 1)
 	if err := s.SetQueueConfig(&in); err != nil {
 		t.Fatal(err)

@@ -251,6 +251,9 @@ func (s *State) replaced(q *queue.Queue, c *plimsoll.QueueConfig) (stored plimso
 	if q.Draining {
 		events += size.Event(q.Path, "", backText)
 	}
+	if q.Dynamic {
+		events += size.Event(q.Path, "", staticText)
+	}
 	if !maps.Equal(old.Max, c.Max) {
 		events += size.Event(q.Path, "", "") + size.Of(c.Max)
 	}
@@ -273,7 +276,7 @@ func (s *State) replaced(q *queue.Queue, c *plimsoll.QueueConfig) (stored plimso
 		if wanted[child.Name] {
 			continue
 		}
-		left, more := s.drained(child)
+		left, more := s.drained(child) // a dynamic queue may stay as it is
 		events += more
 		if child.Accounts > 0 {
 			stored.Queues = append(stored.Queues, left)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/queue"
+	"github.com/plimsoll-dev/plimsoll/internal/queuerule"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
@@ -81,6 +82,9 @@ func (l *Loader) End(at int64) (*State, error) {
 		}
 	}
 	if !l.found && len(l.specs)+len(l.statuses)+len(l.tasks)+len(l.nodes)+len(l.policies) == 0 {
+		if err := s.CheckOwners(); err != nil {
+			return nil, err
+		}
 		if _, err := s.treeFits(&l.queues, addedBytes("", &l.queues)); err != nil {
 			return nil, err
 		}
@@ -147,8 +151,11 @@ func (l *Loader) addTaskNames(s *State) {
 // checkQueues checks the configured queues as SetQueueConfig does. Draining queues keep their old
 // limits, which need not fit those of the other queues.
 func (l *Loader) checkQueues() error {
-	wanted := withoutDraining(&l.queues)
+	wanted := configured(&l.queues)
 	err := wanted.Validate()
+	if err == nil {
+		_, err = queuerule.Compile(&wanted)
+	}
 	if err == nil {
 		err = checkTreeNames(placement.NewNames(), &l.queues, l.queues.Name, plimsoll.Resources{})
 	}
