@@ -27,6 +27,7 @@ type file struct {
 	queues    *plimsoll.QueueConfig
 	placement *config.Placement
 	policies  []plimsoll.Policy
+	notes     []config.Problem // on queues
 }
 
 func (a *app) parseFile(path string) (file, error) {
@@ -49,8 +50,8 @@ func (a *app) parseFile(path string) (file, error) {
 		policies, err := config.ParsePolicies(name, data)
 		return file{policies: policies}, err
 	}
-	root, err := config.ParseQueues(name, data)
-	return file{queues: &root}, err
+	root, notes, err := config.ReadQueues(name, data)
+	return file{queues: &root, notes: notes}, err
 }
 
 // otherKind replaces the problems of a file by one error if the file is of another kind.
@@ -104,6 +105,9 @@ func (cmd *configCheckCmd) Run(a *app) error {
 			a.out.printf("%s: %s\n", path, policiesText(len(f.policies)))
 		default:
 			a.out.printf("%s: %s\n", path, plural(countQueues(f.queues), "queue"))
+			for _, n := range f.notes {
+				a.out.printf("%s\n", n.In(path))
+			}
 		}
 	}
 	if failed {

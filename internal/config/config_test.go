@@ -313,3 +313,46 @@ func TestAGroupWithoutACountHasTheDefault(t *testing.T) {
 		t.Errorf("%v, want %s", err, want)
 	}
 }
+
+// TestQueueNotesSayWhatHasNoEffect: an accepted file is said to have parts without an effect, and
+// who may use it.
+func TestQueueNotesSayWhatHasNoEffect(t *testing.T) {
+	_, notes, err := config.ReadQueues("q.yaml", []byte(`partitions:
+  - name: prod
+    placementrules:
+      - name: magic
+      - {name: tag}
+    preemption: {quotapreemptionenabled: true}
+    usergroupresolver: {type: os}
+    queues:
+      - name: root
+        queues:
+          - name: a
+            properties: {application.sort.policy: lifo, preemption.delay: 10s, some.thing: else, priority.offset: "5"}
+            childtemplate: {maxapplications: 1}
+            limits: [{users: [ann], maxapplications: 3}]
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	for _, n := range notes {
+		got.WriteString(n.In("q.yaml") + "\n")
+	}
+	const want = `q.yaml:2: partitions[0].name: is "prod"; the one partition is named "default" here
+q.yaml:4: placementrules[0].name: "magic" is no rule that is known: it places no job; write user, fixed, provided or tag
+q.yaml:5: placementrules[1].value: is missing, so the rule places no job; name the queue of fixed, or the tag of tag
+q.yaml:6: preemption: is kept but has no effect yet: no running task is stopped to make room for another
+q.yaml:7: partitions[0].usergroupresolver: has no effect; the gateway says which groups an owner is in
+q.yaml:9: root: no queue has submitacl or adminacl: everybody may submit to and administer every queue; ` +
+		`once one has, a queue admits only those whom it or a queue above names
+q.yaml:12: root.a.properties."application.sort.policy": is "lifo", which cannot be read: the default holds; write fifo or fair
+q.yaml:12: root.a.properties."preemption.delay": is kept but has no effect yet
+q.yaml:12: root.a.properties."some.thing": is not known and has no effect
+q.yaml:13: root.a.childtemplate: has no effect on a leaf; write parent: true, or remove it
+q.yaml:14: root.a.limits: hold for the owner of a job and the groups that the gateway vouches for
+`
+	if d := cmp.Diff(want, got.String()); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+}

@@ -181,7 +181,7 @@ var rootFiles = file[plimsoll.PartitionConfig]{
 		}
 		return *root.Partition, nil
 	},
-	options:  fill.Options{},
+	options:  fill.Options{Leave: []string{"Parent.Parent"}}, // it would be filled by half
 	variants: [][]string{nil},
 }
 

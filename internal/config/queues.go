@@ -2,7 +2,9 @@ package config
 
 import (
 	"errors"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,8 +24,8 @@ func ParseQueues(name string, data []byte) (plimsoll.QueueConfig, error) {
 	return root, err
 }
 
-// ReadQueues is ParseQueues. It also returns notes: what the file states and Plimsoll takes, but
-// does not keep.
+// ReadQueues is ParseQueues. It also returns notes on the accepted file: those of QueueNotes, and
+// what the file states but Plimsoll does not keep.
 func ReadQueues(name string, data []byte) (root plimsoll.QueueConfig, notes []Problem, err error) {
 	v, err := parseValue(name, data)
 	if err != nil {
@@ -57,6 +59,10 @@ func ReadQueues(name string, data []byte) (root plimsoll.QueueConfig, notes []Pr
 	if err := d.err(); err != nil {
 		return plimsoll.QueueConfig{}, nil, err
 	}
+	for _, n := range QueueNotes(&root) {
+		d.note(d.lineOf(n.Field), n.Field, n.Msg)
+	}
+	slices.SortStableFunc(d.notes, func(a, b Problem) int { return a.Line - b.Line })
 	return root, d.notes, nil
 }
 
@@ -120,11 +126,22 @@ func (d *queueDecoder) partition(v *value, path string) plimsoll.QueueConfig {
 	if !found && v.kind == mapKind {
 		d.problem(v.line, path+".queues", "is missing; list the queues of the partition")
 	}
+	d.partitionLines(path)
 	if partition.Rules != nil || partition.NodeSort != nil || partition.NoPreemption || partition.QuotaPreemption {
 		root.Partition = &partition
 	}
 	d.partitionLimits(&root, limits, path+".limits")
 	return root
+}
+
+// partitionLines makes the lines of the partition's fields known under the names that errors of the
+// tree have, which leave the partition out.
+func (d *queueDecoder) partitionLines(path string) {
+	for field, line := range maps.Clone(d.lines) {
+		if short, within := strings.CutPrefix(field, path+"."); within {
+			d.lines[short] = line
+		}
+	}
 }
 
 // partitionLimits copies the limits of the partition to root, where they hold.

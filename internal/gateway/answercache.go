@@ -33,11 +33,11 @@ func defaultAnswerBytes() int {
 
 // answerCache holds whole answers, so that readers who ask the same question share one. An answer
 // is shared only if it is a function of the bytes of its request, its encoding and one state of the
-// copy. Whoever gets it has obtained that state by the consistency of its own request, behind the
-// checks of its own access. The age in an answer is its reader's own.
+// copy. A reader that gets it has obtained that state by the consistency of its own request, behind
+// the checks of its own access. The age in an answer is its reader's own.
 //
-// An answer is kept when the same question comes a second time at the same state, or comes first at
-// a new state and the last answer was shared. Otherwise a state that changes faster than anybody
+// An answer is kept when the same question comes a second time at the same state. At a new state it
+// is kept at once if the last one was shared. Otherwise a state that changes faster than anybody
 // asks would cost a copy of each answer. There is one answer for each question: that of the newest
 // state for which it was asked. When all entries exceed the bound, those that were not read lately
 // go, in the order in which they came. A lookup is O(1).

@@ -126,7 +126,8 @@ func compareShared(t *testing.T, seed uint64, call *readCall, shares, alone *Gat
 	t.Helper()
 	got, want := call.send(shares), call.send(alone)
 	if got.Code != want.Code || !bytes.Equal(got.Body.Bytes(), want.Body.Bytes()) {
-		t.Errorf("seed %d: %s %q: %d %q, want %d %q", seed, call.path, call.body, got.Code, got.Body, want.Code, want.Body)
+		t.Errorf("seed %d: %s %q: %d %q, want %d %q",
+			seed, call.path, call.body, got.Code, got.Body, want.Code, want.Body)
 	}
 	if !maps.EqualFunc(got.Header(), want.Header(), slices.Equal[[]string]) {
 		t.Errorf("seed %d: %s %q: the header is %v, want %v", seed, call.path, call.body, got.Header(), want.Header())
@@ -311,7 +312,8 @@ func TestWithoutALeaderASharedAnswerIsNotGivenToAStrictReader(t *testing.T) {
 	if status, answer := readTasks(g, strict); status != http.StatusServiceUnavailable {
 		t.Errorf("strict: %d %s", status, answer)
 	}
-	if status, answer := readTasks(g, eventual); status != http.StatusOK || !strings.Contains(string(answer), "ageNanos") {
+	status, answer := readTasks(g, eventual)
+	if status != http.StatusOK || !strings.Contains(string(answer), "ageNanos") {
 		t.Errorf("eventual: %d %s", status, answer)
 	}
 }

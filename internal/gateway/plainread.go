@@ -116,7 +116,7 @@ func (p *plainRead) serve(u *ongoing, w http.ResponseWriter, r *http.Request) {
 	_ = a.writeTo(w) // as above
 }
 
-// decode reads and decodes a request, and checks it. body is what was sent. It returns nil for a
+// decode reads and decodes a request, and checks it. body has its bytes. It returns nil for a
 // request that connect has to refuse.
 func (p *plainRead) decode(in *intake, json bool) (req proto.Message, body []byte, failed error) {
 	data, footprint, err := in.whole(func(body []byte) bool {

@@ -28,6 +28,7 @@ type Subject struct {
 	queue    string // path of its queue
 	code     plimsoll.WaitCode
 	summary  string // empty: the nodes decide
+	avoids   string // which node it avoids at its next attempt, and why; empty: none
 	decision *placement.Decision
 }
 
@@ -41,6 +42,9 @@ func (c *Scheduler) Subject(s *state.State, ref state.Ref) Subject {
 	if d, ok := c.decisions.Last(t.ID); ok && d.Server == t.Node && d.At == t.Bound/second {
 		d.Keep()
 		sub.decision = d
+	}
+	if !ref.Unwanted() {
+		sub.avoids = s.Avoids(ref)
 	}
 	owner := queue.Owner{User: g.Job.Spec.Owner, Groups: g.Job.Spec.OwnerGroups}
 	full, _ := s.Tree().RefusesOwner(g.Job.Queue, owner, g.Amounts())
@@ -100,6 +104,9 @@ func (v *View) Explain(sub *Subject, node string) (Explanation, error) {
 		)
 	default:
 		e.Code, e.Summary = e.Refusal(v.fleet.Names.Resources(p.Amounts()))
+	}
+	if sub.avoids != "" {
+		e.Summary += "; " + sub.avoids
 	}
 	return e, nil
 }

@@ -14,14 +14,31 @@ type failover struct {
 	begin func(c *cluster, leader *role) (end func())
 }
 
+// Names of ways that some tests choose.
+const (
+	killed       = "kill"
+	killedLate   = "unknown outcomes, late requests, and killed"
+	killedBehind = "crash after a commit is stored"
+	stopped      = "stop beyond the lease"
+	stoppedAnew  = "stop beyond the lease, while a gateway starts anew"
+	stoppedLate  = "late requests, and stopped"
+)
+
 // failovers are all ways.
 var failovers = []failover{
-	{"kill", func(c *cluster, l *role) func() {
+	{killed, func(c *cluster, l *role) func() {
 		l.kill()
 		return func() { c.restart(l.name) }
 	}},
-	{"stop beyond the lease", func(_ *cluster, l *role) func() {
+	{stopped, func(_ *cluster, l *role) func() {
 		l.stop()
+		return l.goOn
+	}},
+	{stoppedAnew, func(c *cluster, l *role) func() {
+		l.stop()
+		name := gatewayNames[c.dice.intN(2)]
+		c.gateway(name).kill()
+		c.startGateway(name)
 		return l.goOn
 	}},
 	{"cut from the store", func(_ *cluster, l *role) func() {
@@ -70,7 +87,7 @@ var failovers = []failover{
 		goOn()
 		return func() { c.restart(l.name) }
 	}},
-	{"unknown outcomes, late requests, and killed", func(c *cluster, l *role) func() {
+	{killedLate, func(c *cluster, l *role) func() {
 		l.link.set(func() { l.link.mu.unknown, l.link.mu.late = 3, true })
 		sleep(c.t.Context(), c.dice.between(100*time.Millisecond, 4*time.Second))
 		l.kill()
@@ -79,7 +96,7 @@ var failovers = []failover{
 			c.restart(l.name)
 		}
 	}},
-	{"late requests, and stopped", func(c *cluster, l *role) func() {
+	{stoppedLate, func(c *cluster, l *role) func() {
 		l.link.set(func() { l.link.mu.late = true })
 		sleep(c.t.Context(), c.dice.between(0, time.Second))
 		l.stop()
@@ -104,7 +121,7 @@ var failovers = []failover{
 		l.kill() // if nothing was committed
 		return func() { c.restart(l.name) }
 	}},
-	{"crash after a commit is stored", func(c *cluster, l *role) func() {
+	{killedBehind, func(c *cluster, l *role) func() {
 		l.link.crash(l, true)
 		sleep(c.t.Context(), time.Second)
 		l.kill()
@@ -152,7 +169,7 @@ func (c *cluster) failOver(kind failover) bool {
 		end = func() { c.restart(leader.name) }
 		led = c.awaitLeader(epoch, 30*time.Second)
 	}
-	sleep(c.t.Context(), c.dice.between(0, 1500*time.Millisecond))
+	sleep(c.t.Context(), c.dice.between(0, []time.Duration{300 * time.Millisecond, 1500 * time.Millisecond}[c.dice.intN(2)]))
 	if end != nil {
 		end()
 	}

@@ -242,6 +242,15 @@ func (q *quorum) read() content {
 	return c
 }
 
+// restore puts an earlier content back, as a restore from a backup does. The epoch stays above all.
+func (q *quorum) restore(c content) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.records, q.chunks, q.history, q.oldest = c.records, c.chunks, nil, c.meta.revision
+	c.meta.serial, c.meta.epoch = q.meta.serial+1, q.meta.epoch
+	q.meta = c.meta
+}
+
 // forget makes the store forget its changes, as a compaction does.
 func (q *quorum) forget() {
 	q.mu.Lock()

@@ -16,7 +16,7 @@ import (
 
 // The times of a lease and of the calls to the store.
 const (
-	leaseTTL    = 2 * time.Second
+	leaseTTL    = time.Second
 	leaseDrift  = leaseTTL / 10 // by which clocks may differ within a TTL
 	keepAlive   = leaseTTL / 4
 	callTimeout = leaseTTL / 2

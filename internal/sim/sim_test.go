@@ -26,7 +26,7 @@ const (
 	decideWithin = 20 * time.Second
 	// usualPause and densePause are the longest pauses of a client between two calls.
 	usualPause = 200 * time.Millisecond
-	densePause = 20 * time.Millisecond
+	densePause = 40 * time.Millisecond
 )
 
 // result is one history with what was counted in it.

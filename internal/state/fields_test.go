@@ -174,7 +174,11 @@ func TestEveryFieldOfAQueueIsTakenIn(t *testing.T) {
 		"Name":       func(n int) any { return fmt.Sprintf("q%03d", n) }, // they come back by name
 		"Guaranteed": always(plimsoll.Resources{"cpu": 4}), "Queues[].Guaranteed": always(plimsoll.Resources{"cpu": 1}),
 		"Max": always(plimsoll.Resources{"cpu": 9}), "Queues[].Max": always(plimsoll.Resources{"cpu": 8}),
-	}, Leave: []string{"Queues[].Parent", "Draining", "Dynamic"}}) // a leaf holds jobs; the state sets the others
+		"Limits[].Max": always(plimsoll.Resources{"cpu": 7}), "MaxJobs": always(int32(7)),
+		// A leaf holds jobs, the state sets Draining and Dynamic, and only root has a partition.
+	}, Leave: []string{"Queues[].Parent", "Draining", "Dynamic", "Partition"}})
+	in.Partition = &plimsoll.PartitionConfig{}
+	fill.Fill(in.Partition, fill.Options{Leave: []string{"Parent.Parent"}})
 	s := New(Config{TrustOwner: true}, plimsoll.DefaultQueues())
 	s.Begin(1000, 1)
 	if err := s.SetQueueConfig(&in); err != nil {
@@ -182,6 +186,7 @@ func TestEveryFieldOfAQueueIsTakenIn(t *testing.T) {
 	}
 	out := s.QueueConfig()
 	compared(t, "type Queue, build, configure and configOf in queue.go", &in.Queues[0], &out.Queues[0], nil)
+	compared(t, "type Queue, build, configure and configOf in queue.go", in.Partition, out.Partition, nil)
 }
 
 // TestEveryFieldOfAPolicyIsTakenIn applies one policy of each kind and hands them out.

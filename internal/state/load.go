@@ -148,11 +148,15 @@ func (l *Loader) addTaskNames(s *State) {
 	}
 }
 
-// checkQueues checks the configured queues as SetQueueConfig does. Draining queues keep their old
-// limits, which need not fit those of the other queues.
+// checkQueues checks the configured queues as SetQueueConfig does. Stored queues may be those of an
+// earlier version with fewer rules, and draining queues keep their old limits; so they are not
+// compared with each other.
 func (l *Loader) checkQueues() error {
 	wanted := configured(&l.queues)
-	err := wanted.Validate()
+	err := wanted.ValidateStored()
+	if !l.found {
+		err = wanted.Validate()
+	}
 	if err == nil {
 		_, err = queuerule.Compile(&wanted)
 	}

@@ -49,9 +49,18 @@ func (s *State) SetQueueConfig(c *plimsoll.QueueConfig) error {
 	dynamic := s.dynamicQueues()
 	s.tellQueues(s.tree.Configure(&wanted))
 	s.tellConfigured(dynamic)
+	s.sortNodes(c.Partition)
 	s.names.stale = true
 	s.reviseStaleNames()
 	return nil
+}
+
+// sortNodes makes the placement try nodes in the order that a queue file states.
+func (s *State) sortNodes(p *plimsoll.PartitionConfig) {
+	if p == nil {
+		p = &plimsoll.PartitionConfig{}
+	}
+	s.Fleet.OrderBy(p.NodeSort)
 }
 
 // The messages of the events for a queue's type, for a queue that drains, and for a dynamic queue
@@ -153,6 +162,9 @@ func (s *State) limit(a *placement.Amounts, set uint32) plimsoll.Resources {
 // slots or can get them.
 func checkTreeNames(names *placement.Names, c *plimsoll.QueueConfig, path string, all plimsoll.Resources) error {
 	named := []plimsoll.Resources{c.Guaranteed, c.Max}
+	if t := c.Template; t != nil {
+		named = append(named, t.Guaranteed, t.Max)
+	}
 	for i := range c.Limits {
 		named = append(named, c.Limits[i].Max)
 	}

@@ -207,6 +207,7 @@ func New(cfg Config, queues plimsoll.QueueConfig) *State {
 		panic(err) // the caller has checked the queues
 	}
 	s.setRules(&queues, rules)
+	s.sortNodes(queues.Partition)
 	s.names.unknown = map[string]*unknownName{}
 	s.findQueueNames()
 	s.names.known = s.names.queues

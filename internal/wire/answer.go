@@ -312,8 +312,8 @@ func (a *Answer) AppendBuffers(list net.Buffers) net.Buffers {
 	return list
 }
 
-// Whole returns the two pieces of an answer that was made by Reuse, for which AppendBuffers says how
-// long they are valid. whole is false for any other answer.
+// Whole returns the two pieces of an answer that was made by Reuse. They are valid for as long as
+// the buffers of AppendBuffers. whole is false for any other answer.
 func (a *Answer) Whole() (body, end []byte, whole bool) {
 	if !a.reused {
 		return nil, nil, false

@@ -79,7 +79,7 @@ func TestAnAnswerInBuffersHasTheSameBytes(t *testing.T) {
 	}
 }
 
-// All answers from one state have the same body. What is behind it depends on the age alone.
+// All answers from one state have the same body. The bytes behind it depend on the age alone.
 func TestAnAnswerOfABodyHasTheBytesOfAnAnswerOfRecords(t *testing.T) {
 	tasks := AnswerField{Number: 1, Name: "tasks", List: true}
 	made := func(json bool, records []*pb.Task, rest proto.Message, age time.Duration) *Answer {
