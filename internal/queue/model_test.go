@@ -24,6 +24,7 @@ type world struct {
 	tree  *queue.Tree
 	total placement.Amounts
 
+	plain    bool // queues have no properties and no limits of users and groups
 	config   plimsoll.QueueConfig
 	classes  []*queue.Class
 	accounts []*account
@@ -499,6 +500,9 @@ func (w *world) limit(c *plimsoll.QueueConfig, most int64) {
 // orders draws properties that order what is below a queue.
 func (w *world) orders(c *plimsoll.QueueConfig) {
 	c.Properties = map[string]string{}
+	if w.plain {
+		return
+	}
 	draw := func(name string, values ...string) {
 		if v := rapid.SampledFrom(append(values, "", "")).Draw(w.t, name); v != "" {
 			c.Properties[name] = v
@@ -517,7 +521,7 @@ var (
 
 // limitOwners draws limits of users and groups.
 func (w *world) limitOwners(c *plimsoll.QueueConfig, most int64) {
-	for w.rarely("another limit") {
+	for !w.plain && w.rarely("another limit") {
 		l := plimsoll.QueueLimit{}
 		if rapid.Bool().Draw(w.t, "of users") {
 			l.Users = []string{rapid.SampledFrom(append(users[:2:2], "*")).Draw(w.t, "limited user")}
@@ -741,6 +745,7 @@ func (w *world) readmit() {
 func newWorld(t *rapid.T) *world {
 	w := &world{t: t, names: placement.NewNames()}
 	w.names.Amounts(plimsoll.Resources{"gpu": 1})
+	w.plain = rapid.IntRange(0, 2).Draw(t, "plain") == 0
 	w.config = w.draw()
 	w.tree = queue.New(w.names, &w.config)
 	for range rapid.IntRange(1, 6).Draw(t, "classes") {

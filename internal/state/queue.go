@@ -168,6 +168,9 @@ func checkTreeNames(names *placement.Names, c *plimsoll.QueueConfig, path string
 	for i := range c.Limits {
 		named = append(named, c.Limits[i].Max)
 	}
+	if t := c.Template; t != nil {
+		named = append(named, t.Guaranteed, t.Max)
+	}
 	for _, r := range named {
 		for _, name := range r.Names() {
 			all[name] = 0
