@@ -437,7 +437,8 @@ func (l *simLeader) publish() {
 	turn := l.durable[0]
 	l.durable = l.durable[1:]
 	enqueue := func() {
-		l.bench.log.add(plimsoll.Version{Epoch: turn.batch.Epoch, Revision: turn.batch.Revision}, wire.AppendBatch(nil, &turn.batch))
+		version := plimsoll.Version{Epoch: turn.batch.Epoch, Revision: turn.batch.Revision}
+		l.bench.log.add(version, wire.AppendBatch(nil, &turn.batch))
 		mustApply(l.tables, &turn.batch)
 		l.remember()
 	}

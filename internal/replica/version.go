@@ -11,8 +11,8 @@ import (
 // The versions of the protocol. Version 1 has no numbers in its handshake. Version 2 has relays and
 // filters. Version 3 has the status of the archive, version 4 the settings and ids of the events,
 // the historians, and the counts of a day. Version 5 has the message of a leader that hands
-// leadership over. Version 6 leads copies of an earlier leader on. A source takes all, because the coordinator is upgraded before the gateways. A
-// follower needs what version 2 has.
+// leadership over. Version 6 leads copies of an earlier leader on. A source takes all, because the
+// coordinator is upgraded before the gateways. A follower needs what version 2 has.
 const (
 	protocol               = 6
 	archiveProtocol        = 3 // the first whose followers know wire.KindArchive
