@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/client"
 	"github.com/plimsoll-dev/plimsoll/internal/config"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
@@ -181,11 +182,15 @@ func (cmd *configPrintCmd) Run(ctx context.Context, a *app) error {
 }
 
 type configApplyCmd struct {
-	File string `arg:"" help:"Queue file; - reads it from stdin."`
+	File   string `arg:"" help:"Queue file; - reads it from stdin."`
+	DryRun bool   `help:"Let the server check the file, and print what it would change; change nothing."`
+	formatFlag
 }
 
 // Help is the detail of the help text.
-func (configApplyCmd) Help() string { return example("plimsoll config apply examples/queues.yaml") }
+func (configApplyCmd) Help() string {
+	return example("plimsoll config apply examples/queues.yaml", "plimsoll config apply examples/queues.yaml --dry-run")
+}
 
 // Run replaces the configuration of the queues.
 func (cmd *configApplyCmd) Run(ctx context.Context, a *app) error {
@@ -205,9 +210,38 @@ func (cmd *configApplyCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	if cmd.DryRun {
+		return cmd.compare(ctx, a, c, &root)
+	}
 	if err := c.SetQueueConfig(ctx, root); err != nil {
 		return err
 	}
-	a.out.printf("%s configured\n", plural(countQueues(&root), "queue"))
-	return nil
+	n := countQueues(&root)
+	return cmd.print(a, map[string]int{"queues": n}, func(o *output) {
+		o.printf("%s configured\n", plural(n, "queue"))
+	})
+}
+
+// compare lets the server check the queues, and prints what they would change.
+func (cmd *configApplyCmd) compare(ctx context.Context, a *app, c *client.Client, root *plimsoll.QueueConfig) error {
+	if err := c.CheckQueueConfig(ctx, *root); err != nil {
+		return err
+	}
+	live, err := c.QueueConfig(ctx)
+	if err != nil {
+		return err
+	}
+	changes, err := config.DiffQueues(&live, root)
+	if err != nil {
+		return err
+	}
+	if changes == nil {
+		changes = []config.QueueChange{}
+	}
+	return cmd.print(a, changes, func(o *output) {
+		for _, c := range changes {
+			o.printf("%s\n", c)
+		}
+		o.printf("%s; nothing was changed (dry run)\n", plural(len(changes), "difference"))
+	})
 }

@@ -182,7 +182,7 @@ func decodeRemove(_ string, m *pb.RemoveNodeRequest) (*engine.RemoveNode, error)
 }
 
 func decodeQueues(_ string, m *pb.SetQueueConfigRequest) (*engine.SetQueueConfig, error) {
-	return &engine.SetQueueConfig{Config: wire.QueueConfigFromProto(m.GetConfig())}, nil
+	return &engine.SetQueueConfig{Config: wire.QueueConfigFromProto(m.GetConfig()), DryRun: m.GetDryRun()}, nil
 }
 
 func decodeEventSettings(_ string, m *pb.SetEventSettingsRequest) (*engine.SetEventSettings, error) {

@@ -50,7 +50,7 @@ func (s queueService) getQueueConfig(ctx context.Context, req *pb.GetQueueConfig
 	return a.Finish(&pb.GetQueueConfigResponse{Revision: v.Revision(), Epoch: v.Epoch()}, v.age)
 }
 
-// SetQueueConfig replaces the configured tree: all of it or nothing.
+// SetQueueConfig replaces the configured tree: all of it or nothing. A dry run only checks it.
 func (s queueService) SetQueueConfig(
 	ctx context.Context, req *connect.Request[pb.SetQueueConfigRequest],
 ) (*connect.Response[pb.SetQueueConfigResponse], error) {

@@ -18,7 +18,12 @@ func (s *State) QueueConfig() plimsoll.QueueConfig { return s.tree.Config() }
 
 // SetQueueConfig replaces the configured tree. A queue that is left out takes no new jobs, and is
 // deleted when it is empty. A leaf with jobs cannot become a parent.
-func (s *State) SetQueueConfig(c *plimsoll.QueueConfig) error {
+func (s *State) SetQueueConfig(c *plimsoll.QueueConfig) error { return s.setQueueConfig(c, false) }
+
+// CheckQueueConfig returns the error that SetQueueConfig would return, and changes nothing.
+func (s *State) CheckQueueConfig(c *plimsoll.QueueConfig) error { return s.setQueueConfig(c, true) }
+
+func (s *State) setQueueConfig(c *plimsoll.QueueConfig, dryRun bool) error {
 	wanted := configured(c)
 	if err := wanted.Validate(); err != nil {
 		return err
@@ -40,7 +45,7 @@ func (s *State) SetQueueConfig(c *plimsoll.QueueConfig) error {
 	if err != nil {
 		return err
 	}
-	if err := s.checkDisk(); err != nil {
+	if err := s.checkDisk(); err != nil || dryRun {
 		return err
 	}
 	s.treeBytes = 0

@@ -5797,7 +5797,9 @@ type SetQueueConfigRequest struct {
 	// The root queue, with all others below it. It replaces the whole tree.
 	Config *QueueConfig `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
 	// As KillJobRequest.token.
-	Token         string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
+	Token string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
+	// Checks the tree as the leader would, and changes nothing.
+	DryRun        bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5844,6 +5846,13 @@ func (x *SetQueueConfigRequest) GetToken() string {
 		return x.Token
 	}
 	return ""
+}
+
+func (x *SetQueueConfigRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
 }
 
 type SetQueueConfigResponse struct {
@@ -7275,10 +7284,11 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x06config\x18\x01 \x01(\v2\x18.plimsoll.v1.QueueConfigR\x06config\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x1b\n" +
-	"\tage_nanos\x18\x04 \x01(\x03R\bageNanos\"_\n" +
+	"\tage_nanos\x18\x04 \x01(\x03R\bageNanos\"x\n" +
 	"\x15SetQueueConfigRequest\x120\n" +
 	"\x06config\x18\x01 \x01(\v2\x18.plimsoll.v1.QueueConfigR\x06config\x12\x14\n" +
-	"\x05token\x18\x02 \x01(\tR\x05token\"\x18\n" +
+	"\x05token\x18\x02 \x01(\tR\x05token\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"\x18\n" +
 	"\x16SetQueueConfigResponse\"e\n" +
 	"\x16ReportHistorianRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12#\n" +
