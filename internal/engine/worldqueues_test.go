@@ -51,7 +51,10 @@ func (w *world) rules(c *plimsoll.QueueConfig) {
 		{Name: "provided", Create: create},
 		{Name: "user", Create: create, Parent: fixed},
 		{Name: "tag", Value: "team", Create: create},
-		{Name: "tag", Value: "Team", Create: true, Parent: fixed, Filter: &plimsoll.RuleFilter{Groups: []string{"dev"}}},
+		{
+			Name: "tag", Value: "Team", Create: true, Parent: fixed,
+			Filter: &plimsoll.RuleFilter{Groups: []string{"dev"}},
+		},
 		{Name: "user", Create: true, Filter: &plimsoll.RuleFilter{Deny: true, Users: []string{"^a.*"}}},
 		{Name: "fixed", Value: "small"},
 	}

@@ -55,7 +55,9 @@ func (s *Set) Place(job Job, find Find) (Choice, error) {
 		r := &s.rules[i]
 		choice, why, err := s.ask(r, &job, find)
 		if err != nil {
-			return Choice{}, plimsoll.Invalid("queue", "placement rule %d, %s, cannot be followed: %v", i+1, r.name, err)
+			return Choice{}, plimsoll.Invalid(
+				"queue", "placement rule %d, %s, cannot be followed: %v", i+1, r.name, err,
+			)
 		}
 		if why == "" {
 			return choice, nil
@@ -146,7 +148,9 @@ func (s *Set) suits(job *Job, path string, create bool, find Find) (choice Choic
 }
 
 func (s *Set) noAccess(job *Job, path string) string {
-	return fmt.Sprintf("%q may not submit to %s; its submitacl, or that of a queue above, must name them", job.Owner, path)
+	return fmt.Sprintf(
+		"%q may not submit to %s; its submitacl, or that of a queue above, must name them", job.Owner, path,
+	)
 }
 
 // nearest returns the nearest queue above a path that exists.

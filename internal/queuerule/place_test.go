@@ -106,7 +106,8 @@ func TestRulesChooseTheQueue(t *testing.T) {
 			"root.users does not exist",
 		},
 		{
-			"parent made", []rule{{Name: "user", Create: true, Parent: &rule{Name: "tag", Value: "team", Create: true}}},
+			"parent made",
+			[]rule{{Name: "user", Create: true, Parent: &rule{Name: "tag", Value: "team", Create: true}}},
 			nil, job{Owner: "ann", Tags: map[string]string{"team": "x.y"}}, "root.x_dot_y.ann+",
 		},
 		{

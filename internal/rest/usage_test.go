@@ -19,7 +19,8 @@ func withUsers(t *testing.T) *cell {
 		Partition: &plimsoll.PartitionConfig{Rules: []plimsoll.PlacementRule{
 			{Name: "Provided"},
 			{
-				Name: "tag", Value: "namespace", Create: true, Parent: &plimsoll.PlacementRule{Name: "fixed", Value: "root.p"},
+				Name: "tag", Value: "namespace", Create: true,
+				Parent: &plimsoll.PlacementRule{Name: "fixed", Value: "root.p"},
 				Filter: &plimsoll.RuleFilter{Deny: true, Users: []string{"^a.*"}, Groups: []string{"ops", "dev"}},
 			},
 		}},

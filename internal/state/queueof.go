@@ -38,8 +38,9 @@ func (s *State) checkTrust(stated string) error {
 		return nil
 	}
 	return plimsoll.Errorf(plimsoll.CodeDenied,
-		"queues: %s, but nobody checks who a caller is; start the coordinator with --trust-owner if every caller may be "+
-			"believed to be the owner of what it submits, or apply a queue file without limits of users and access lists",
+		"queues: %s, but nobody checks who a caller is; start the coordinator with --trust-owner if every caller may "+
+			"be believed to be the owner of what it submits, or apply a queue file without limits of users and "+
+			"access lists",
 		stated)
 }
 
@@ -156,8 +157,8 @@ func (s *State) checkMade(p *place) (bytes int, err error) {
 	s.tree.Root.Walk(func(*queue.Queue) { count++ })
 	if count > plimsoll.MaxQueues {
 		return 0, plimsoll.Errorf(plimsoll.CodeExhausted,
-			"queue: %s cannot be made: there are %d queues, as many as are possible; name a queue that exists, or wait "+
-				"until a dynamic queue is empty", p.path, plimsoll.MaxQueues)
+			"queue: %s cannot be made: there are %d queues, as many as are possible; name a queue that exists, or "+
+				"wait until a dynamic queue is empty", p.path, plimsoll.MaxQueues)
 	}
 	if s.treeBytes == 0 {
 		config := s.QueueConfig()
@@ -165,8 +166,8 @@ func (s *State) checkMade(p *place) (bytes int, err error) {
 	}
 	if bytes = s.treeBytes + size.Of(p.made) + nesting; bytes > s.bounds.row {
 		return 0, plimsoll.Errorf(plimsoll.CodeExhausted,
-			"queue: %s cannot be made: the queues would take %d bytes; at most %d are possible; name a queue that exists, "+
-				"or wait until a dynamic queue is empty", p.path, bytes, s.bounds.row)
+			"queue: %s cannot be made: the queues would take %d bytes; at most %d are possible; name a queue that "+
+				"exists, or wait until a dynamic queue is empty", p.path, bytes, s.bounds.row)
 	}
 	return bytes, nil
 }

@@ -40,7 +40,8 @@ func (p *places) turn(do func()) *Changes {
 	p.events = nil
 	for _, e := range c.Events {
 		if e.Type == plimsoll.EventQueue && e.Detail != plimsoll.QueueApp {
-			p.events = append(p.events, strings.TrimSpace(fmt.Sprint(e.Change, " ", e.Detail, " ", e.Object, " ", e.Message)))
+			text := fmt.Sprint(e.Change, " ", e.Detail, " ", e.Object, " ", e.Message)
+			p.events = append(p.events, strings.TrimSpace(text))
 		}
 	}
 	if p.revision < 20 || p.revision%100 == 0 { // it costs as much as everything there is
@@ -208,7 +209,8 @@ func TestRefusedAndRepeatedSubmits(t *testing.T) {
 	if got := p.submit("a", "ann", ""); got != "root.users.ann" {
 		t.Errorf("a repeated submit: %s", got)
 	}
-	if got := p.submit("c", "ann", "root.nope"); !strings.Contains(got, `"root.nope" does not exist; the leaf queues are`) {
+	got := p.submit("c", "ann", "root.nope")
+	if !strings.Contains(got, `"root.nope" does not exist; the leaf queues are`) {
 		t.Error(got)
 	}
 }

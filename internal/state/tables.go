@@ -42,8 +42,8 @@ type Config struct {
 
 	// Events are the settings of the events that the flags or the file of the leader give.
 	Events map[string]string
-	// TrustOwner says that the owner and the groups of a submit are true. Without it no limits of users
-	// and no access lists are possible.
+	// TrustOwner says that the owner and the groups of a submit are true. Without it no limits of
+	// users and no access lists are possible.
 	TrustOwner bool
 
 	Limits Limits           // limits of a batch of the store; none
