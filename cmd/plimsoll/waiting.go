@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -138,20 +137,4 @@ func viewWaiting(w *client.Waiting) waitingView {
 		v.Queues = append(v.Queues, queueTurnView(q))
 	}
 	return v
-}
-
-// queueTurns returns the turns of all queues by their paths. A leader of an older version tells none.
-func queueTurns(ctx context.Context, c *client.Client) (map[string]client.QueueTurn, error) {
-	w, err := c.ExplainQueue(ctx, plimsoll.RootQueue)
-	if plimsoll.CodeOf(err) == plimsoll.CodeUnimplemented {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("ask whose turn it is: %w", err)
-	}
-	turns := make(map[string]client.QueueTurn, len(w.Queues))
-	for _, q := range w.Queues {
-		turns[q.Queue] = q
-	}
-	return turns, nil
 }
