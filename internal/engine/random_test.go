@@ -59,7 +59,7 @@ func (w *world) untested() string {
 		return fmt.Sprintf("only %d submits were acknowledged", w.acks)
 	case w.placed < 1000:
 		return fmt.Sprintf("only %d tasks were bound", w.placed)
-	case w.tracked < 1000:
+	case w.tracked < 200:
 		return fmt.Sprintf("only %d times a limit of a user or group held", w.tracked)
 	case w.lacking < 1000:
 		return fmt.Sprintf("only %d times a group lacked a resource", w.lacking)

@@ -31,29 +31,31 @@ func (w *world) order(c *plimsoll.QueueConfig) {
 			c.Properties[p[0]] = w.pick(p[1:])
 		}
 	}
+	// A limit is at most that of the queue above and the maximum of the queue, which is 1 CPU or more.
+	most := int64(1000)
+	if c.Name == plimsoll.RootQueue {
+		most = 8000
+	}
+	limit := func(l plimsoll.QueueLimit) {
+		l.Max = plimsoll.Resources{"cpu": most - w.rng.Int64N(most/4)}
+		if c.Name == plimsoll.RootQueue && w.rng.IntN(2) == 0 {
+			l.MaxJobs = 4
+		}
+		c.Limits = append(c.Limits, l)
+	}
 	for _, who := range []string{"alice", "bob", "*"} {
 		if w.rng.IntN(4) == 0 {
-			c.Limits = append(c.Limits, w.limit(plimsoll.QueueLimit{Users: []string{who}}))
+			limit(plimsoll.QueueLimit{Users: []string{who}})
 		}
 	}
-	for _, who := range []string{"g0", "g1", "*"} {
-		if w.rng.IntN(5) == 0 {
-			c.Limits = append(c.Limits, w.limit(plimsoll.QueueLimit{Groups: []string{who}}))
+	for i, who := range []string{"g0", "g1", "*"} {
+		if (i < 2 || len(c.Limits) > 0 && len(c.Limits[len(c.Limits)-1].Groups) > 0) && w.rng.IntN(4) == 0 {
+			limit(plimsoll.QueueLimit{Groups: []string{who}})
 		}
 	}
 	for i := range c.Queues {
 		w.order(&c.Queues[i])
 	}
-}
-
-func (w *world) limit(l plimsoll.QueueLimit) plimsoll.QueueLimit {
-	if w.rng.IntN(3) > 0 {
-		l.Max = plimsoll.Resources{"cpu": int64(1000 * (1 + w.rng.IntN(8)))}
-	}
-	if w.rng.IntN(3) == 0 {
-		l.MaxJobs = 1 + w.rng.Int32N(4)
-	}
-	return l
 }
 
 // stillHeld reports whether the queue or the limit that a group waits for has no room for its tasks.
