@@ -20,6 +20,9 @@ type cluster struct {
 	wake   int64 // time of the engine's next timer; 0: none
 	lastID uint64
 	turns  int
+	bound  int          // tasks
+	clock  func() int64 // nanoseconds; nil: turns are not measured
+	spent  int64        // nanoseconds in turns
 
 	// started is called for each task that has begun to run, ended for each attempt that has ended;
 	// nil: nobody wants to know.
@@ -70,7 +73,9 @@ func (c *cluster) do(operations ...engine.Operation) []error {
 func (c *cluster) turn(commands []engine.Command) {
 	for more := true; more; {
 		var taken int
+		began := c.read()
 		taken, c.wake, more = c.engine.Turn(c.now, commands, &c.out)
+		c.spent += c.read() - began
 		commands = commands[taken:]
 		c.turns++
 		for i := range c.out.Replies {
@@ -84,10 +89,18 @@ func (c *cluster) turn(commands []engine.Command) {
 	}
 }
 
+func (c *cluster) read() int64 {
+	if c.clock == nil {
+		return 0
+	}
+	return c.clock()
+}
+
 // obey does for a changed task what its agent would do.
 func (c *cluster) obey(t *plimsoll.Task) {
 	switch t.State {
 	case plimsoll.TaskBound:
+		c.bound++
 		c.report(t, plimsoll.TaskRunning, plimsoll.ResultNone)
 	case plimsoll.TaskRunning:
 		if c.started != nil {
