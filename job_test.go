@@ -47,11 +47,7 @@ func TestJobSpecValidateNamesTheFieldAndTheFix(t *testing.T) {
 			"line break",
 		},
 		{
-			"half a queue path", func(s *plimsoll.JobSpec, _ *plimsoll.GroupSpec) { s.Queue = "batch" }, "queue",
-			"write for example root.batch",
-		},
-		{
-			"no queue", func(s *plimsoll.JobSpec, _ *plimsoll.GroupSpec) { s.Queue = "" }, "queue",
+			"no possible queue", func(s *plimsoll.JobSpec, _ *plimsoll.GroupSpec) { s.Queue = "root..batch" }, "queue",
 			"is not a full queue path",
 		},
 		{"many labels", func(
