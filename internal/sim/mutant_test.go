@@ -10,6 +10,9 @@ import (
 // A simulation that finds nothing proves something only if it finds the faults that it is there for.
 // These are built into the store; those in the other packages are in scripts/mutants.txt.
 func TestFaultsOfTheStoreAreFound(t *testing.T) {
+	if testrun.Quick() {
+		t.Skip("it takes some twenty histories")
+	}
 	for _, test := range []struct {
 		name   string
 		faults storeFaults

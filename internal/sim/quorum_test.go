@@ -3,7 +3,6 @@ package sim
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -30,9 +29,7 @@ type quorum struct {
 	history []storedChange
 	oldest  uint64 // changes of revisions up to it are forgotten
 
-	// What a check of the simulation reads.
-	events  []wire.EventChunk // all that were ever stored, in their order
-	failure string            // the first thing that no store may do
+	events []wire.EventChunk // all that were ever stored, in their order, for the checks
 }
 
 // meta is the store's own record. Each transaction compares it and writes another one.
@@ -67,13 +64,6 @@ func newQuorum(faults storeFaults) *quorum {
 		q.records[kind] = map[string][]byte{}
 	}
 	return q
-}
-
-// fail notes the first fault. The caller holds mu.
-func (q *quorum) fail(format string, args ...any) {
-	if q.failure == "" {
-		q.failure = fmt.Sprintf(format, args...)
-	}
 }
 
 // held reports whether a session has the place. The caller holds mu.
@@ -256,10 +246,4 @@ func (q *quorum) forget() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.history, q.oldest = nil, q.meta.revision
-}
-
-func (q *quorum) violation() string {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.failure
 }

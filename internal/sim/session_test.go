@@ -122,10 +122,10 @@ func exchange[T any](ctx context.Context, s *session, f func() T) (answer T, err
 	answered := make(chan T, 1)
 	if !lost {
 		go func() { // the request is on its way, whatever becomes of its sender
-			time.Sleep(there)
+			sleep(context.Background(), there)
 			found := f()
 			if !s.link.losesAnswer() {
-				time.Sleep(back)
+				sleep(context.Background(), back)
 				answered <- found
 			}
 		}()

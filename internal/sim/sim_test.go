@@ -20,7 +20,6 @@ import (
 const (
 	clients  = 4
 	watchers = 3
-	rounds   = 2 // of all failovers in one history
 	// decideWithin bounds the search of porcupine in one history, which is exponential. It takes
 	// milliseconds. A history that it does not decide counts as decided by the other checks.
 	decideWithin = 20 * time.Second
@@ -43,10 +42,11 @@ type result struct {
 	decided   bool
 }
 
-// TestFailovers: see DESIGN.md.
+// TestFailovers makes histories of a whole cluster that loses its leader in every way, one after the
+// other, and checks each of them (DESIGN.md).
 func TestFailovers(t *testing.T) {
 	first, total := testrun.Seed(t), result{}
-	histories := testrun.Count(1, 7, 170)
+	histories, rounds := testrun.Count(1, 7, 170), testrun.Count(1, 2, 2)
 	decided := 0
 	for i := range uint64(histories) {
 		r := simulate(t, plan{seed: first + i, kinds: slices.Repeat(failovers, rounds), pause: usualPause})
