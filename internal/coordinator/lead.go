@@ -145,7 +145,11 @@ func (c *Coordinator) begin(ctx context.Context, st store.Store) (*term, error) 
 		return nil, fmt.Errorf("become the leader: %w", err)
 	}
 	c.status.loading()
-	t, err := c.takeOver(ctx, st, c.copied.take(), epoch)
+	read, warm := afterCopy(ctx, st, c.copied.take(), epoch)
+	if !warm {
+		read = st.Load
+	}
+	t, err := c.enter(ctx, st, read, epoch)
 	if err != nil {
 		return nil, err
 	}
@@ -178,34 +182,12 @@ func (c *Coordinator) waits(ctx context.Context, leader string) {
 	}
 }
 
-// takeOver loads the store into a new term. With a copy of the last leader's state it reads only
-// what is missing, and leads copies of gateways on from there.
-func (c *Coordinator) takeOver(
-	ctx context.Context, st store.Store, lineage *replica.Lineage, epoch uint64,
-) (*term, error) {
-	later, warm := afterCopy(ctx, st, lineage.Copied(), epoch)
-	if !warm {
-		return c.enter(ctx, st, st.Load, epoch)
-	}
-	l, err := c.load(ctx, st.Limits(), later.load, epoch)
-	if err != nil {
-		return nil, err
-	}
-	lineage.LeadOn(l.tables.Snapshot(), epoch, later.keys, later.events)
-	return c.newTerm(st, l, lineage, epoch)
-}
-
-// enter loads the whole store into a new term with an epoch.
+// enter loads the store into a new term with an epoch.
 func (c *Coordinator) enter(ctx context.Context, st store.Store, read reader, epoch uint64) (*term, error) {
 	l, err := c.load(ctx, st.Limits(), read, epoch)
 	if err != nil {
 		return nil, err
 	}
-	return c.newTerm(st, l, nil, epoch)
-}
-
-// newTerm makes the term of what was loaded.
-func (c *Coordinator) newTerm(st store.Store, l *loaded, lineage *replica.Lineage, epoch uint64) (_ *term, err error) {
 	c.lastEpoch = max(c.lastEpoch, epoch)
 	t := &term{
 		epoch: epoch, now: newTermClock(c.cfg.Now, sinceNow(), l.time).now,
@@ -221,7 +203,7 @@ func (c *Coordinator) newTerm(st store.Store, l *loaded, lineage *replica.Lineag
 	t.workers, t.questions = c.cfg.Workers, newQuestions(c.cfg.MaxQuestions, t.inbox.notify, c.metrics)
 	t.source, err = replica.NewSource(replica.SourceConfig{
 		Epoch: epoch, Leader: uuid.NewString(), InstanceUUID: l.ids.Instance,
-		Confirm: st.Confirm, Version: c.cfg.Version, Admit: t.inbox.admit, Lineage: lineage,
+		Confirm: st.Confirm, Version: c.cfg.Version, Admit: t.inbox.admit,
 		Events: replica.SourceEvents{
 			Connected: t.inbox.gatewayConnected, Disconnected: t.inbox.gatewayDisconnected,
 			Unread:  c.gatewayUnread,

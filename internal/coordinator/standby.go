@@ -25,7 +25,6 @@ type standbyCopy struct {
 
 	// The following under way; cancel is nil if there is none. Only leadLoop uses them.
 	follower *replica.Follower
-	relay    *replica.Relay // keeps the recent batches; nobody follows it
 	cancel   context.CancelFunc
 	ended    sync.WaitGroup
 
@@ -86,12 +85,8 @@ func (s *standbyCopy) follow(ctx context.Context, leader string) {
 	if err != nil {
 		return // Validate has read the same fields; without a copy everything is loaded
 	}
-	relay, err := replica.NewRelay(f, replica.RelayConfig{})
-	if err != nil {
-		return // the bounds are the defaults
-	}
 	ctx, s.cancel = context.WithCancel(ctx)
-	s.follower, s.relay = f, relay
+	s.follower = f
 	s.ended.Go(func() { _ = f.Run(ctx) }) // it ends with ctx, and returns nil then
 }
 
@@ -106,15 +101,15 @@ func (s *standbyCopy) disconnected(err error, _ time.Duration) {
 	}
 }
 
-// take ends the following, and returns the copy with its recent history; nil if there is none.
-func (s *standbyCopy) take() *replica.Lineage {
+// take ends the following, and returns the copy; nil if there is none.
+func (s *standbyCopy) take() *replica.Snapshot {
 	if s.cancel == nil {
 		return nil
 	}
 	s.cancel()
 	s.ended.Wait()
-	copied := s.relay.Lineage()
-	s.follower, s.relay, s.cancel = nil, nil, nil
+	copied := s.follower.Latest()
+	s.follower, s.cancel = nil, nil
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.leader = ""
@@ -142,7 +137,7 @@ var neverStored = [wire.NumKinds]bool{wire.KindNodeStatus: true, wire.KindQueueS
 // changes since the copy, and for the kinds that the copy does not have. It returns false if the
 // store cannot tell, or if the copy has another history or no event to go on from. Then everything
 // has to be loaded. epoch is that of the process.
-func afterCopy(ctx context.Context, st store.Store, copied *replica.Snapshot, epoch uint64) (*laterChanges, bool) {
+func afterCopy(ctx context.Context, st store.Store, copied *replica.Snapshot, epoch uint64) (reader, bool) {
 	kinds, able := st.(store.KindLoader)
 	if copied == nil || !able || copied.Epoch() >= epoch {
 		return nil, false
@@ -157,27 +152,7 @@ func afterCopy(ctx context.Context, st store.Store, copied *replica.Snapshot, ep
 	if same, err := l.sameHistory(ctx); err != nil || !same {
 		return nil, false
 	}
-	return l, true
-}
-
-// keys yields the records that were changed or deleted since the copy.
-func (l *laterChanges) keys(yield func(kind wire.Kind, key string) bool) {
-	for kind, changed := range l.changed {
-		for _, key := range slices.Sorted(maps.Keys(changed)) {
-			if !yield(wire.Kind(kind), key) {
-				return
-			}
-		}
-	}
-}
-
-// events yields the events since the copy, by revision.
-func (l *laterChanges) events(yield func(revision uint64, chunk wire.EventChunk) bool) {
-	for _, c := range l.chunks {
-		if !yield(c.revision, c.chunk) {
-			return
-		}
-	}
+	return l.load, true
 }
 
 // sameHistory reports whether the events of the copy and of the store have the same InstanceUUID.

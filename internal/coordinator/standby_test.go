@@ -68,7 +68,7 @@ func (w *warmTest) follow() {
 }
 
 // takeOver ends the leader and loads what is stored with a reader that returns what is to be used.
-func (w *warmTest) takeOver(lineage *replica.Lineage) (warm, cold *loaded) {
+func (w *warmTest) takeOver(copied *replica.Snapshot) (warm, cold *loaded) {
 	w.t.Helper()
 	w.l.stop()
 	m := w.stored.member("standby")
@@ -76,11 +76,11 @@ func (w *warmTest) takeOver(lineage *replica.Lineage) (warm, cold *loaded) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	read, ok := afterCopy(w.t.Context(), m, lineage.Copied(), epoch)
+	read, ok := afterCopy(w.t.Context(), m, copied, epoch)
 	if !ok {
 		w.t.Fatal("the copy cannot be used")
 	}
-	if warm, err = w.standby.load(w.t.Context(), m.Limits(), read.load, epoch); err != nil {
+	if warm, err = w.standby.load(w.t.Context(), m.Limits(), read, epoch); err != nil {
 		w.t.Fatalf("after the copy: %v", err)
 	}
 	if m.loads > 0 {
@@ -135,15 +135,15 @@ func TestTakeoverWithACopyEqualsALoad(t *testing.T) {
 				w.l.settle()
 				w.standby.copied.catchUp(t, w.l.Latest().Revision())
 			}
-			lineage := w.standby.copied.take()
+			copied := w.standby.copied.take()
 			if behind {
 				w.load(seed + uint64(round)*100) // the copy has nothing of this
 				clock.step.Store(0)
 				w.l.settle()
 			}
-			warm, cold := w.takeOver(lineage)
+			warm, cold := w.takeOver(copied)
 			sameLoaded(t, warm, cold)
-			t.Logf("revision %d of %d was copied; %d tasks", lineage.Copied().Revision(), warm.revision,
+			t.Logf("revision %d of %d was copied; %d tasks", copied.Revision(), warm.revision,
 				warm.tables.Snapshot().Len(wire.KindTask))
 		})
 	}
@@ -166,7 +166,7 @@ func TestTakeoverLoadsEverythingIfTheStoreHasForgotten(t *testing.T) {
 	w := newWarmTest(t, clock)
 	w.load(1)
 	w.follow()
-	copied := w.standby.copied.take().Copied()
+	copied := w.standby.copied.take()
 	w.load(1)
 	w.l.stop()
 	w.stored.forget()

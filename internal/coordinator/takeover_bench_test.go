@@ -93,11 +93,10 @@ func BenchmarkTakeover(b *testing.B) {
 				for b.Loop() {
 					read := reader(st.Load)
 					if warm {
-						later, ok := afterCopy(context.Background(), st, copied, math.MaxUint64)
-						if !ok {
+						var ok bool
+						if read, ok = afterCopy(context.Background(), st, copied, math.MaxUint64); !ok {
 							b.Fatal("the copy cannot be used")
 						}
-						read = later.load
 					}
 					if _, err := c.enter(context.Background(), st, read, 2); err != nil {
 						b.Fatal(err)

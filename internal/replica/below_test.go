@@ -29,7 +29,7 @@ func newNewsBench(t *testing.T, maxGateways int) *newsBench {
 		t.Fatal(err)
 	}
 	f.mu.pending.connect()
-	relay.begin(NewTables().Snapshot(), &effect{}, nil, f.mu.pending.stream)
+	relay.begin(NewTables().Snapshot(), false, nil, f.mu.pending.stream)
 	b := &newsBench{relay: relay, handler: &handler{source: relay.source, exec: relay.exec}}
 	b.below = b.open(t, "nested")
 	return b

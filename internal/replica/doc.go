@@ -37,8 +37,6 @@
 //     arrived (O5).
 //   - Snapshot and live batches meet without a gap or an overlap; a copy equals the leader's at the
 //     same revision (O6).
-//   - A copy of the last leader is led on to the next one without a snapshot, if that one stood by
-//     with the recent batches, and watches go on.
 //   - An older epoch, or an older revision of the same epoch, is refused (O8).
 //   - A lost connection is found within four seconds even if no error tells of it, and is replaced
 //     if the leader can be reached (docs/recovery.md).

@@ -416,7 +416,7 @@ func (f *Follower) publish(e *effect) {
 	switch {
 	case f.relay == nil:
 	case e.live:
-		f.relay.begin(f.mirror.latest, e, f.mirror.path, stream)
+		f.relay.begin(f.mirror.latest, e.snapshot == nil, f.mirror.path, stream)
 	case e.batch != nil:
 		f.relay.source.append(e.snapshot, e.batch)
 	}
@@ -424,7 +424,7 @@ func (f *Follower) publish(e *effect) {
 		f.watches.signalAll()
 		f.readers.Replaced(f.history.Load())
 		if report := f.config.Events.Live; report != nil {
-			report(f.mirror.latest.epoch, f.mirror.latest.revision, e.snapshot == nil || e.led != nil)
+			report(f.mirror.latest.epoch, f.mirror.latest.revision, e.snapshot == nil)
 		}
 	} else if e.batch != nil {
 		f.watches.signal(e.changes)

@@ -122,7 +122,7 @@ func (m *followerMetrics) received(response *pb.ReplicateResponse, e *effect) {
 		}
 		m.loaded.Add(float64(bytes))
 	case *pb.ReplicateResponse_SnapshotEnd:
-		if e.live && e.led == nil {
+		if e.live {
 			m.stage.Store(loadNone)
 			m.loads.Observe(time.Since(m.began).Seconds())
 		}

@@ -27,7 +27,7 @@ func TestHandshakeOfVersions(t *testing.T) {
 		{
 			"a newer gateway that does not", &pb.ReplicateHello{Protocol: 9, OldestProtocol: 8, Version: "v9"}, 0,
 			"runs plimsoll v9, which speaks versions 8 to 9 of the replication protocol; this process runs plimsoll v2, " +
-				"which speaks at most 6: upgrade this process to the gateway's version first",
+				"which speaks at most 5: upgrade this process to the gateway's version first",
 		},
 	} {
 		got, err := agree(test.hello, "v2")
@@ -40,7 +40,7 @@ func TestHandshakeOfVersions(t *testing.T) {
 		t.Errorf("a welcome of the same version: %v", err)
 	}
 	err := accept(&pb.ReplicateWelcome{}, "v2")
-	const want = "this gateway runs plimsoll v2, which speaks version 6 of the replication protocol; " +
+	const want = "this gateway runs plimsoll v2, which speaks version 5 of the replication protocol; " +
 		"the process that it follows runs plimsoll (no version), which chose 1: upgrade that process to the gateway's version"
 	if plimsoll.CodeOf(err) != plimsoll.CodeConflict || !strings.Contains(err.Error(), want) {
 		t.Errorf("a welcome of an older version: %v", err)

@@ -2,7 +2,6 @@ package replica
 
 import (
 	"bytes"
-	"slices"
 	"sort"
 	"sync"
 
@@ -41,8 +40,7 @@ type Change struct {
 	// KindQueueStatus or KindPolicy.
 	Kind     wire.Kind
 	Key      string
-	Epoch    uint64 // of the batch, and so is Revision
-	Revision uint64
+	Revision uint64 // of the batch
 	// Old and New are the object before and behind the batch. Invariant: they differ, and at least
 	// one of them exists.
 	Old, New Object
@@ -56,10 +54,6 @@ type Change struct {
 func (c *Change) Shared(derive func(*Change) any) any {
 	c.once.Do(func() { c.shared = derive(c) })
 	return c.shared
-}
-
-func (c *Change) version() plimsoll.Version {
-	return plimsoll.Version{Epoch: c.Epoch, Revision: c.Revision}
 }
 
 // size is the memory that the log holds for a change. New counts with the next change of the same
@@ -108,27 +102,16 @@ type History struct {
 	revision   uint64 // of the last batch
 	generation uint64
 	logs       [wire.NumKinds]changeLog
-	jumps      []jump // in their order; never changed in place
-	// solid is the last version whose state the copy certainly had: another gateway has the same
-	// changes behind it, one by one.
-	solid plimsoll.Version
 
 	// seen holds the changes of the batch under way by object; it is empty between batches.
 	seen map[change]*Change
 }
 
-// jump is a step by which a copy was led on from one leader to the next. Between both versions the
-// changes are not known one by one: points there are not valid at this gateway.
-type jump struct{ from, to plimsoll.Version }
-
-// maxJumps bounds the jumps that a history knows. Points in front of an older one are not valid.
-const maxJumps = 16
-
 // changeLog is the log of one kind. A position counts changes: change n lies between the positions
 // n and n+1.
 type changeLog struct {
-	base    plimsoll.Version // every change behind it is in the log
-	first   uint64           // position of the oldest change
+	base    uint64 // every change behind this revision is in the log
+	first   uint64 // position of the oldest change
 	entries []*Change
 	bytes   int
 	// spare is the bytes of dropped changes that the array behind entries still holds. Invariant:
@@ -146,9 +129,8 @@ func NewHistory(limit int) *History {
 func (h *History) Reset(epoch, revision uint64) {
 	h.epoch, h.revision, h.bytes = epoch, revision, 0
 	h.generation++
-	h.jumps, h.solid = nil, plimsoll.Version{Epoch: epoch, Revision: revision}
 	for kind := range h.logs {
-		h.logs[kind] = changeLog{base: h.solid, first: h.logs[kind].end() + 1}
+		h.logs[kind] = changeLog{base: revision, first: h.logs[kind].end() + 1}
 	}
 }
 
@@ -174,29 +156,8 @@ func (h *History) apply(t *Tables, b *wire.Batch, changes []change) ([]change, e
 		h.add(c)
 	}
 	h.epoch, h.revision = b.Epoch, b.Revision
-	h.solid = plimsoll.Version{Epoch: b.Epoch, Revision: b.Revision}
 	h.shrink()
 	return changes, nil
-}
-
-// leadOn is Apply for a batch that leads the copy on from one leader to the next. A batch that has
-// only events may stand for one whose records come later.
-func (h *History) leadOn(t *Tables, b *wire.Batch) error {
-	solid, epoch := h.solid, h.epoch
-	if err := h.Apply(t, b); err != nil {
-		return err
-	}
-	if b.Epoch > epoch {
-		if len(h.jumps) == maxJumps {
-			h.jumps = h.jumps[1:]
-		}
-		h.jumps = append(slices.Clip(h.jumps), jump{from: solid, to: h.solid})
-		return nil
-	}
-	if len(b.Mutations) == 0 {
-		h.solid = solid
-	}
-	return nil
 }
 
 // before returns a change for each object of which a batch has a record, with its state before the
@@ -212,7 +173,7 @@ func (h *History) before(t *Tables, b *wire.Batch) []*Change {
 		if h.seen[at] != nil {
 			continue
 		}
-		c := &Change{Kind: kind, Key: at.key, Epoch: b.Epoch, Revision: b.Revision, Old: t.object(kind, at.key)}
+		c := &Change{Kind: kind, Key: at.key, Revision: b.Revision, Old: t.object(kind, at.key)}
 		made, h.seen[at] = append(made, c), c
 	}
 	if len(h.seen) > 1024 {
@@ -265,7 +226,7 @@ func (h *History) drop(log *changeLog) {
 	oldest := log.entries[0]
 	log.entries = log.entries[1:]
 	log.first++
-	log.base = oldest.version()
+	log.base = oldest.Revision
 	log.bytes -= oldest.size()
 	h.bytes -= oldest.size()
 	log.spare += oldest.size()
@@ -275,7 +236,7 @@ func (l *changeLog) end() uint64 { return l.first + uint64(len(l.entries)) }
 
 // View returns an immutable view of the log.
 func (h *History) View() *Changes {
-	v := &Changes{epoch: h.epoch, revision: h.revision, generation: h.generation, bytes: h.bytes, jumps: h.jumps}
+	v := &Changes{epoch: h.epoch, revision: h.revision, generation: h.generation, bytes: h.bytes}
 	for kind := range h.logs {
 		log := &h.logs[kind]
 		n := len(log.entries)
@@ -289,17 +250,15 @@ func (h *History) View() *Changes {
 type Changes struct {
 	epoch, revision, generation uint64
 	bytes                       int
-	jumps                       []jump
 	logs                        [wire.NumKinds]changeView
 }
 
 type changeView struct {
-	base    plimsoll.Version
-	first   uint64
-	entries []*Change
+	base, first uint64
+	entries     []*Change
 }
 
-// Epoch is the epoch of the last batch in the view.
+// Epoch is the epoch of all changes in the view.
 func (c *Changes) Epoch() uint64 { return c.epoch }
 
 // Revision is the revision of the last batch in the view.
@@ -321,7 +280,7 @@ func (c *Changes) End(kind wire.Kind) uint64 {
 }
 
 // Base is the oldest revision from which a watch of a kind of object can resume.
-func (c *Changes) Base(kind wire.Kind) uint64 { return c.logs[kind].base.Revision }
+func (c *Changes) Base(kind wire.Kind) uint64 { return c.logs[kind].base }
 
 // First returns the position of the oldest change of a kind of object.
 func (c *Changes) First(kind wire.Kind) uint64 { return c.logs[kind].first }
@@ -359,58 +318,37 @@ func (c *Changes) PointAt(kind wire.Kind, position uint64) Point {
 	if i == len(log.entries) {
 		return Point{Epoch: c.epoch, Revision: c.revision}
 	}
-	next, part := log.entries[i].version(), uint32(0)
-	for i > 0 && log.entries[i-1].version() == next {
+	revision, part := log.entries[i].Revision, uint32(0)
+	for i > 0 && log.entries[i-1].Revision == revision {
 		i--
 		part++
 	}
-	for _, j := range c.jumps {
-		if j.to == next && part == 0 {
-			return Point{Epoch: j.from.Epoch, Revision: j.from.Revision}
-		}
-	}
-	return Point{Epoch: next.Epoch, Revision: next.Revision - 1, Part: part}
+	return Point{Epoch: c.epoch, Revision: revision - 1, Part: part}
 }
 
-// After is the inverse of PointAt. It fails with CodeStale if the log no longer has every change
-// behind the point, or does not know them one by one: the point is within a jump.
+// After is the inverse of PointAt. It fails with CodeStale if the point is of another epoch or if
+// the log no longer has every change behind it.
 func (c *Changes) After(kind wire.Kind, p Point) (position uint64, err error) {
 	log := &c.logs[kind]
-	at := plimsoll.Version{Epoch: p.Epoch, Revision: p.Revision}
 	switch {
-	case p.Epoch != c.epoch && (p.Epoch > c.epoch || at.Before(log.base) || c.within(p)):
+	case p.Epoch != c.epoch:
 		return 0, plimsoll.Errorf(plimsoll.CodeStale,
 			"the point is of epoch %d, and the leader now is of epoch %d; begin again with a snapshot", p.Epoch, c.epoch)
-	case p.Epoch == c.epoch && p.Revision > c.revision:
+	case p.Revision > c.revision:
 		return 0, plimsoll.Errorf(plimsoll.CodeStale,
 			"the point is at revision %d, and the last one is %d; begin again with a snapshot", p.Revision, c.revision)
-	case at.Before(log.base) || c.within(p):
+	case p.Revision < log.base:
 		return 0, plimsoll.Errorf(plimsoll.CodeStale,
 			"the point is at revision %d, and this gateway has only the changes behind %d; begin again with a snapshot",
-			p.Revision, log.base.Revision)
+			p.Revision, log.base)
 	}
-	i := sort.Search(len(log.entries), func(i int) bool { return at.Before(log.entries[i].version()) })
-	next := plimsoll.Version{Epoch: p.Epoch, Revision: p.Revision + 1}
+	i := sort.Search(len(log.entries), func(i int) bool { return log.entries[i].Revision > p.Revision })
 	for range p.Part {
-		if i == len(log.entries) || log.entries[i].version() != next {
+		if i == len(log.entries) || log.entries[i].Revision != p.Revision+1 {
 			return 0, plimsoll.Invalid(
 				"from.part", "is %d, and revision %d has changed fewer objects", p.Part, p.Revision+1)
 		}
 		i++
 	}
 	return log.first + uint64(i), nil
-}
-
-// within reports whether a point is of another epoch than the view, or within a jump, so that the
-// changes behind it are not known one by one.
-func (c *Changes) within(p Point) bool {
-	at := plimsoll.Version{Epoch: p.Epoch, Revision: p.Revision}
-	known := p.Epoch == c.epoch
-	for _, j := range c.jumps {
-		known = known || j.from.Epoch == p.Epoch
-		if at.Before(j.to) && (j.from.Before(at) || j.from == at && p.Part > 0) {
-			return true
-		}
-	}
-	return !known
 }

@@ -174,8 +174,8 @@ func (m *historyModel) check(v *Changes) {
 		if err == nil && back != position {
 			m.t.Errorf("position %d is the point %v, which is position %d", position, point, back)
 		}
-		if plimsoll.CodeOf(err) == plimsoll.CodeStale && point.Revision >= v.Base(wire.KindTask) {
-			m.t.Errorf("the point %v behind %d: %v", point, v.Base(wire.KindTask), err)
+		if plimsoll.CodeOf(err) == plimsoll.CodeStale && point.Revision >= v.logs[wire.KindTask].base {
+			m.t.Errorf("the point %v behind %d: %v", point, v.logs[wire.KindTask].base, err)
 		}
 	}
 	if _, ok := v.From(wire.KindTask, end+1); ok {

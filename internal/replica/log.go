@@ -3,8 +3,6 @@ package replica
 import (
 	"slices"
 	"sort"
-
-	"github.com/plimsoll-dev/plimsoll"
 )
 
 // entryOverhead is the cost of an entry of the log beside its bytes.
@@ -13,15 +11,10 @@ const entryOverhead = 64
 // batchLog holds the newest encoded batches. Every stream reads it through a cursor of its own, so
 // a slow stream holds up no other. A position counts batches: batch n lies between the positions n
 // and n+1.
-//
-// A log may begin with batches of earlier leaders. Behind those of each are the ones that lead
-// every copy of it on to the next leader (Lineage).
 type batchLog struct {
-	limit int              // bound on the bytes kept; the newest batch is always kept
-	base  plimsoll.Version // of the batch before the oldest entry
-	first uint64           // position of the oldest entry
-
-	former []formerLeader // those before the leader of the newest entry, in the order of epochs
+	limit int    // bound on the bytes kept; the newest batch is always kept
+	base  uint64 // revision of the batch before the oldest entry
+	first uint64 // position of the oldest entry
 
 	entries []logEntry // entries[:head] were dropped
 	head    int
@@ -29,39 +22,29 @@ type batchLog struct {
 }
 
 type logEntry struct {
-	version plimsoll.Version
-	data    []byte
-}
-
-// formerLeader is a leader from whose copies the log leads on.
-type formerLeader struct {
-	epoch  uint64
-	leader string // names its process
-	last   uint64 // highest revision that a copy of it can have
+	revision uint64
+	data     []byte
 }
 
 // end returns the position behind the newest batch.
 func (l *batchLog) end() uint64 { return l.first + uint64(len(l.entries)-l.head) }
 
-// version returns the version of the newest batch.
-func (l *batchLog) version() plimsoll.Version {
+// revision returns the revision of the newest batch.
+func (l *batchLog) revision() uint64 {
 	if l.head == len(l.entries) {
 		return l.base
 	}
-	return l.entries[len(l.entries)-1].version
+	return l.entries[len(l.entries)-1].revision
 }
 
-// revision returns the revision of the newest batch.
-func (l *batchLog) revision() uint64 { return l.version().Revision }
-
 // add appends a batch and drops the oldest ones beyond the limit.
-func (l *batchLog) add(version plimsoll.Version, data []byte) {
-	l.entries = append(l.entries, logEntry{version, data})
+func (l *batchLog) add(revision uint64, data []byte) {
+	l.entries = append(l.entries, logEntry{revision, data})
 	l.bytes += len(data) + entryOverhead
 	for l.bytes > l.limit && len(l.entries)-l.head > 1 {
 		oldest := &l.entries[l.head]
 		l.bytes -= len(oldest.data) + entryOverhead
-		l.base = oldest.version
+		l.base = oldest.revision
 		*oldest = logEntry{}
 		l.head++
 		l.first++
@@ -69,9 +52,6 @@ func (l *batchLog) add(version plimsoll.Version, data []byte) {
 	if l.head > 64 && l.head > len(l.entries)/2 {
 		l.entries = slices.Delete(l.entries, 0, l.head)
 		l.head = 0
-	}
-	for len(l.former) > 0 && l.former[0].epoch < l.base.Epoch {
-		l.former = l.former[1:]
 	}
 }
 
@@ -83,38 +63,18 @@ func (l *batchLog) at(position uint64) (data []byte, ok bool) {
 	return l.entries[l.head+int(position-l.first)].data, true
 }
 
-// after returns the position behind the batch of exactly this version. ok is false if the log no
+// after returns the position behind the batch with exactly this revision. ok is false if the log no
 // longer holds all batches behind it.
-func (l *batchLog) after(version plimsoll.Version) (position uint64, ok bool) {
+func (l *batchLog) after(revision uint64) (position uint64, ok bool) {
+	if revision == l.base {
+		return l.first, true
+	}
 	live := l.entries[l.head:]
-	i := l.behindVersion(version)
-	if i == 0 && version != l.base || i > 0 && live[i-1].version != version {
+	i := sort.Search(len(live), func(i int) bool { return live[i].revision >= revision })
+	if i == len(live) || live[i].revision != revision {
 		return 0, false
 	}
-	return l.first + uint64(i), true
-}
-
-// behindVersion returns the number of entries that are not newer than a version.
-func (l *batchLog) behindVersion(version plimsoll.Version) int {
-	live := l.entries[l.head:]
-	return sort.Search(len(live), func(i int) bool { return version.Before(live[i].version) })
-}
-
-// leadsOn returns the position from which the copy of a former leader is led on to the newest
-// version. ok is false if the log does not go back so far, or has not followed that leader.
-//
-// The copy may hold batches that the log never had: their leader ended while it sent them. They lie
-// in front of the batches that lead on, which set all that may differ.
-func (l *batchLog) leadsOn(version plimsoll.Version, leader string) (position uint64, ok bool) {
-	if version.Before(l.base) {
-		return 0, false
-	}
-	for _, f := range l.former {
-		if f.epoch == version.Epoch && f.leader == leader && version.Revision <= f.last {
-			return l.first + uint64(l.behindVersion(version)), true
-		}
-	}
-	return 0, false
+	return l.first + uint64(i) + 1, true
 }
 
 // bytesAfter returns the bytes of the batches behind a position that the log holds.
@@ -132,9 +92,9 @@ func (l *batchLog) behind(position uint64) (revision uint64, bytes int) {
 	case position < l.first:
 		return 0, l.bytes
 	case position == l.first:
-		revision = l.base.Revision
+		revision = l.base
 	default:
-		revision = l.entries[l.head+int(position-l.first)-1].version.Revision
+		revision = l.entries[l.head+int(position-l.first)-1].revision
 	}
 	return revision, l.bytesAfter(position)
 }

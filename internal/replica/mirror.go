@@ -16,17 +16,16 @@ import (
 type mirror struct {
 	historyBytes int
 
-	tables *Tables   // the copy; nil until the first snapshot is complete, and while it is spoilt
-	latest *Snapshot // newest snapshot of tables; nil until the first snapshot is complete
-	// history holds the changes behind the snapshot with which tables began; nil while latest is
+	tables *Tables   // the copy; nil until the first snapshot is complete
+	latest *Snapshot // newest snapshot of tables; nil while tables is nil
+	// history holds the changes behind the snapshot with which tables began; nil while tables is
 	// nil. Invariant: it is at the revision of tables.
 	history *History
 
-	phase  phase    // of the current stream: phaseHello, phaseSnapshot, phaseLeadOn or phaseLive
+	phase  phase    // of the current stream: phaseHello, phaseSnapshot or phaseLive
 	epoch  uint64   // of the current stream's leader
 	path   []string // ids of the relays between that leader and this gateway
 	staged *Tables
-	led    *ledOn // batches that lead the copy on to another leader, until all are there; nil: none
 
 	changes []change // reused for each batch
 }
@@ -36,7 +35,6 @@ type mirror struct {
 type effect struct {
 	connected bool      // the leader has answered on this stream
 	live      bool      // the copy can be read from now on; every watcher is signalled
-	led       *ledOn    // the batches that have led the copy on to another leader; nil: none
 	snapshot  *Snapshot // to publish; nil: none
 	batch     []byte    // the encoded batch that made the snapshot; nil: none
 	history   *Changes  // to publish before the snapshot; nil if snapshot is nil
@@ -48,10 +46,10 @@ type effect struct {
 
 // open begins a new stream and returns its first message.
 func (m *mirror) open(gateway string) *pb.ReplicateRequest {
-	m.phase, m.staged, m.led = phaseHello, nil, nil
+	m.phase, m.staged = phaseHello, nil
 	hello := &pb.ReplicateHello{Gateway: gateway}
-	if m.tables != nil {
-		hello.Epoch, hello.Revision, hello.LeaderUuid = m.latest.epoch, m.latest.revision, m.latest.leader
+	if m.latest != nil {
+		hello.Epoch, hello.Revision = m.latest.epoch, m.latest.revision
 	}
 	return &pb.ReplicateRequest{Kind: &pb.ReplicateRequest_Hello{Hello: hello}}
 }
@@ -105,15 +103,10 @@ func (m *mirror) welcome(w *pb.ReplicateWelcome) (effect, error) {
 	}
 	m.epoch, m.path = w.Epoch, w.Path
 	if w.Resumed {
-		if m.tables == nil || (m.latest.epoch < w.Epoch) != w.LedOn {
+		if m.latest == nil || m.latest.epoch != w.Epoch {
 			return effect{}, plimsoll.Errorf(
 				plimsoll.CodeCorrupt, "the leader resumes a copy that this gateway does not have",
 			)
-		}
-		if w.LedOn {
-			m.led = &ledOn{from: m.latest.Version(), former: m.latest.leader, leader: w.LeaderUuid, instance: w.InstanceUuid}
-			m.phase = phaseLeadOn
-			return effect{connected: true}, nil
 		}
 		m.phase = phaseLive
 		return effect{connected: true, live: true}, nil
@@ -158,9 +151,6 @@ func (m *mirror) part(part *pb.ReplicateSnapshot) error {
 }
 
 func (m *mirror) end(end *pb.ReplicateSnapshotEnd) (effect, error) {
-	if m.phase == phaseLeadOn {
-		return m.leadOn(end)
-	}
 	if err := m.expect(phaseSnapshot, "the end of a snapshot"); err != nil {
 		return effect{}, err
 	}
@@ -183,9 +173,6 @@ func (m *mirror) end(end *pb.ReplicateSnapshotEnd) (effect, error) {
 }
 
 func (m *mirror) batch(data []byte) (effect, error) {
-	if m.phase == phaseLeadOn {
-		return effect{}, m.takeLedOn(data)
-	}
 	if err := m.expect(phaseLive, "a batch"); err != nil {
 		return effect{}, err
 	}
@@ -199,7 +186,12 @@ func (m *mirror) batch(data []byte) (effect, error) {
 			batch.Revision, batch.Epoch, m.latest.revision, m.epoch,
 		)
 	}
-	detach(&batch)
+	for i := range batch.Mutations {
+		// A long-lived record must not keep the bytes of its whole batch in memory.
+		mutation := &batch.Mutations[i]
+		mutation.Key = strings.Clone(mutation.Key)
+		mutation.Value = bytes.Clone(mutation.Value)
+	}
 	if m.changes, err = m.history.apply(m.tables, &batch, m.changes[:0]); err != nil {
 		return effect{}, err
 	}
@@ -208,16 +200,6 @@ func (m *mirror) batch(data []byte) (effect, error) {
 	}
 	m.latest = m.tables.Snapshot()
 	return effect{snapshot: m.latest, batch: data, history: m.history.View(), changes: m.changes}, nil
-}
-
-// detach copies the records of a decoded batch. A long-lived record must not keep the bytes of its
-// whole batch in memory.
-func detach(batch *wire.Batch) {
-	for i := range batch.Mutations {
-		mutation := &batch.Mutations[i]
-		mutation.Key = strings.Clone(mutation.Key)
-		mutation.Value = bytes.Clone(mutation.Value)
-	}
 }
 
 func (m *mirror) acknowledge(ack *pb.ReplicateSyncAck) (effect, error) {

@@ -89,18 +89,15 @@ func (r *Relay) notReady() error {
 		"gateway %s, which this one follows, is not connected to its own leader; try again", r.follower.config.Gateway)
 }
 
-// begin serves streams from a copy that has just become live on a stream of the follower, with the
-// effect e. path has the ids of the relays above.
-func (r *Relay) begin(latest *Snapshot, e *effect, path []string, stream uint64) {
+// begin serves streams from a copy that has just become live on a stream of the follower. path has
+// the ids of the relays above.
+func (r *Relay) begin(latest *Snapshot, resumed bool, path []string, stream uint64) {
 	s := r.source
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.latest.Store(latest)
-	if e.led != nil {
-		e.led.extend(&s.mu.log)
-	}
-	if e.snapshot != nil && e.led == nil || s.mu.log.version() != latest.Version() {
-		s.mu.log = batchLog{limit: s.mu.log.limit, base: latest.Version()}
+	if !resumed || s.mu.log.revision() != latest.revision {
+		s.mu.log = batchLog{limit: s.mu.log.limit, base: latest.revision}
 	}
 	s.mu.closed, s.mu.unready, s.mu.above = nil, nil, stream
 	s.mu.path = append(slices.Clip(path), r.follower.config.Gateway)

@@ -33,10 +33,6 @@ type session struct {
 	progress *progress
 	cursor   uint64 // position of the next batch to send
 	onAdmit  func() // called when the session's turn has come; may be nil
-	// led is sent once the cursor has reached ledTo: the gateway's copy of an earlier leader has
-	// been led on to this one. Nil: it was sent, or the copy needs none.
-	led   *pb.ReplicateResponse
-	ledTo uint64
 
 	closing closing
 	replies []placedReply // unsent, ordered by position
@@ -51,15 +47,14 @@ type session struct {
 	reason streamEnd // of err for the metrics; 0: it is found at the stream's end
 }
 
-// phase is the state of a stream. A session has all of them but phaseLeadOn; a mirror has
-// phaseHello until the welcome comes, then phaseSnapshot, phaseLeadOn or phaseLive.
+// phase is the state of a stream. A session has all of them; a mirror has phaseHello until the
+// welcome comes, then phaseSnapshot or phaseLive.
 type phase uint8
 
 const (
 	phaseHello phase = iota // the gateway has not sent its hello
 	phaseWelcome
 	phaseSnapshot
-	phaseLeadOn
 	phaseLive
 	phaseEnded
 )
@@ -140,30 +135,15 @@ func (s *session) hello(h *pb.ReplicateHello, latest *Snapshot) error {
 		Epoch: latest.epoch, LeaderUuid: latest.leader, InstanceUuid: latest.instance, Protocol: version,
 		Version: s.version,
 	}
-	if position, ok := s.resume(h, version, latest); ok {
-		welcome.Resumed, welcome.LedOn = true, h.Epoch < latest.epoch
+	position, known := s.log.after(h.Revision)
+	if known && h.Epoch == latest.epoch && s.filter.ofNode() == "" {
+		welcome.Resumed = true
 		s.cursor, s.narrow = position, newNarrowing(s.filter, nil, s.recent)
-		if welcome.LedOn {
-			s.led, s.ledTo = snapshotEnd(latest), s.log.end()
-		}
 	} else if err := s.transfers.ask(s); err != nil {
 		return err
 	}
 	s.phase, s.welcome = phaseWelcome, welcome
 	return nil
-}
-
-// resume returns the position from which the copy of a gateway goes on; ok is false if it needs a
-// snapshot.
-func (s *session) resume(h *pb.ReplicateHello, version uint32, latest *Snapshot) (position uint64, ok bool) {
-	copied := plimsoll.Version{Epoch: h.Epoch, Revision: h.Revision}
-	switch {
-	case h.Epoch == latest.epoch && s.filter.ofNode() == "":
-		return s.log.after(copied)
-	case h.Epoch < latest.epoch && s.filter == nil && version >= ledOnProtocol && h.LeaderUuid != "":
-		return s.log.leadsOn(copied, h.LeaderUuid)
-	}
-	return 0, false
 }
 
 // begin starts the snapshot that transfers has admitted. cursor is the position behind it.
@@ -288,14 +268,6 @@ func (s *session) next() (out outgoing, ok bool) {
 }
 
 func (s *session) nextLive() (outgoing, bool) {
-	if s.led != nil && s.cursor >= s.ledTo {
-		message := s.led
-		s.led = nil
-		return outgoing{message: message}, true
-	}
-	if s.led != nil {
-		return s.nextBatch()
-	}
 	if s.closing == closingDue && s.welcome.GetProtocol() >= closingProtocol {
 		s.closing = closingTold
 		return outgoing{message: closingMessage()}, true
@@ -320,11 +292,6 @@ func (s *session) nextLive() (outgoing, bool) {
 		}
 		return outgoing{message: &pb.ReplicateResponse{Kind: &pb.ReplicateResponse_Reply{Reply: reply}}}, true
 	}
-	return s.nextBatch()
-}
-
-// nextBatch returns the batch behind the cursor.
-func (s *session) nextBatch() (outgoing, bool) {
 	if s.cursor == s.log.end() {
 		return outgoing{}, false
 	}

@@ -24,14 +24,14 @@ type bench struct {
 }
 
 func newBench(epoch, revision uint64, limit int) *bench {
-	b := &bench{tables: NewTables(), log: batchLog{limit: limit, base: plimsoll.Version{Epoch: epoch, Revision: revision}}}
+	b := &bench{tables: NewTables(), log: batchLog{limit: limit, base: revision}}
 	b.tables.epoch, b.tables.revision, b.tables.instance = epoch, revision, fmt.Sprint("instance-", epoch)
 	return b
 }
 
 func (b *bench) publish(mutations ...wire.Mutation) {
 	batch := wire.Batch{Epoch: b.tables.epoch, Revision: b.tables.revision + 1, Time: 7, Mutations: mutations}
-	b.log.add(plimsoll.Version{Epoch: batch.Epoch, Revision: batch.Revision}, wire.AppendBatch(nil, &batch))
+	b.log.add(batch.Revision, wire.AppendBatch(nil, &batch))
 	mustApply(b.tables, &batch)
 }
 
@@ -339,24 +339,23 @@ func TestTooManyRepliesEndTheSession(t *testing.T) {
 }
 
 func TestLogKeepsTheNewestWithinItsLimit(t *testing.T) {
-	at := func(revision uint64) plimsoll.Version { return plimsoll.Version{Epoch: 1, Revision: revision} }
-	l := batchLog{limit: 10 * (100 + entryOverhead), base: at(5)}
+	l := batchLog{limit: 10 * (100 + entryOverhead), base: 5}
 	for revision := uint64(6); revision < 1000; revision++ {
-		l.add(at(revision), make([]byte, 100))
+		l.add(revision, make([]byte, 100))
 		if n := len(l.entries) - l.head; n > 10 || l.bytes > l.limit {
 			t.Fatalf("the log keeps %d batches in %d bytes", n, l.bytes)
 		}
-		if position, ok := l.after(at(revision)); !ok || position != l.end() || l.revision() != revision {
+		if position, ok := l.after(revision); !ok || position != l.end() || l.revision() != revision {
 			t.Fatalf("after(%d) = %d, %v; end %d", revision, position, ok, l.end())
 		}
 	}
 	if cap(l.entries) > 200 {
 		t.Errorf("the log's directory has grown to %d", cap(l.entries))
 	}
-	if _, ok := l.after(at(980)); ok {
+	if _, ok := l.after(980); ok {
 		t.Error("the log pretends to know what it dropped")
 	}
-	l.add(at(1000), make([]byte, 1<<20))
+	l.add(1000, make([]byte, 1<<20))
 	if _, ok := l.at(l.end() - 1); !ok || l.end()-l.first != 1 {
 		t.Error("a batch above the limit must stay as long as it is the newest")
 	}

@@ -81,11 +81,6 @@ type simWorld struct {
 	relays   []*simGateway           // those of gateways with a source
 	stored   *Tables                 // what is durable
 	history  map[[2]uint64]*Snapshot // epoch and revision → what that leader had published
-	batches  []wire.Batch            // what was stored, in its order
-	instance string                  // of the events that are stored
-	warm     int                     // leaders that had a lineage
-	ledOn    int                     // copies that were led on
-	points   int                     // points of which the changes behind them were compared
 	burst    int                     // how unevenly gateways receive
 	floor    uint64                  // highest revision acknowledged to anybody
 	writes   int
@@ -127,12 +122,6 @@ func TestSimulation(t *testing.T) {
 		all.reads, all.acked = all.reads+w.reads, all.acked+w.acked
 		all.relayed, all.narrowed = all.relayed+w.relayed, all.narrowed+w.narrowed
 		all.decided += w.decided
-		all.warm, all.ledOn, all.points = all.warm+w.warm, all.ledOn+w.ledOn, all.points+w.points
-	}
-	t.Logf("%d leaders had a copy of the one before, %d copies were led on, and %d points were compared",
-		all.warm, all.ledOn, all.points)
-	if all.warm < runs/2 || all.ledOn < runs/3 || all.points < 10*runs {
-		t.Errorf("too few copies were led on in %d runs", runs)
 	}
 	t.Logf("%d reads were released, %d behind relays and %d with a filter, and %d writes acknowledged; "+
 		"%d of %d histories are linearizable, the others porcupine did not decide",
@@ -188,7 +177,6 @@ func newSimWorld(seed uint64, m mutant) *simWorld {
 	tasks := &pb.ReplicateFilter{Kinds: []pb.Kind{pb.Kind_KIND_TASK}}
 	ofNode := &pb.ReplicateFilter{Kinds: []pb.Kind{pb.Kind_KIND_TASK}, Node: "n1"}
 	w.gateway("direct", nil)
-	w.relay("standby", nil)
 	relay := w.relay("relay", nil)
 	second := w.relay("second", nil, relay)
 	narrow := w.relay("narrow", tasks, relay)
@@ -211,19 +199,7 @@ func (w *simWorld) elect() {
 	}
 	l := &simLeader{}
 	l.tables = NewTables()
-	lineage := w.lineage()
-	if w.leader != nil {
-		l.events = w.leader.events
-	}
-	if lineage == nil { // the events are lost
-		w.instance = fmt.Sprint("instance-", epoch)
-		ids := wire.AppendEventIDs(nil, wire.EventIDs{Instance: w.instance, First: l.events})
-		mustApply(w.stored, &wire.Batch{
-			Epoch: epoch, Revision: w.stored.revision, Time: w.stored.time,
-			Mutations: []wire.Mutation{{Kind: wire.KindEventIDs, Value: ids}},
-		})
-	}
-	l.tables.instance = w.instance
+	l.tables.instance = fmt.Sprint("instance-", epoch)
 	loaded := wire.Batch{Epoch: epoch, Revision: w.stored.revision, Time: w.stored.time}
 	s := w.stored.Snapshot()
 	for kind := range s.kinds {
@@ -234,76 +210,11 @@ func (w *simWorld) elect() {
 		}
 	}
 	mustApply(l.tables, &loaded)
-	l.tables.leader = fmt.Sprint("leader-", epoch)
-	l.bench.log = batchLog{limit: w.logLimit(), base: plimsoll.Version{Epoch: epoch, Revision: loaded.Revision}}
-	if lineage != nil {
-		w.leadOn(l, lineage)
-	}
+	l.bench.log = batchLog{limit: 100 + w.rng.IntN(1500), base: loaded.Revision}
 	l.simSource = simSource{world: w, leader: l, log: &l.bench.log, latest: l.tables.Snapshot, open: true}
 	l.simSource.transfers = w.newTransfers(&l.simSource)
 	w.leader = l
 	l.remember()
-}
-
-// lineage returns what the standby passes on to a new leader; nil: it has nothing of the last one.
-func (w *simWorld) lineage() *Lineage {
-	if w.leader == nil || w.rng.IntN(5) == 0 {
-		return nil
-	}
-	standby := w.relays[0]
-	copied := standby.mirror.latest
-	if standby.mirror.tables == nil || copied.epoch != w.leader.tables.epoch || copied.instance != w.instance ||
-		standby.source.log.version() != copied.Version() || len(standby.source.late) > 0 {
-		return nil
-	}
-	w.warm++
-	log := *standby.source.log
-	log.entries = slices.Clone(log.entries)
-	return &Lineage{copied: copied, log: log}
-}
-
-// logLimit draws a bound on a log: it keeps a few batches, or most.
-func (w *simWorld) logLimit() int {
-	if w.rng.IntN(2) == 0 {
-		return 1 << 15
-	}
-	return 100 + w.rng.IntN(1500)
-}
-
-// leadOn leads a lineage on to a new leader, as the coordinator does.
-func (w *simWorld) leadOn(l *simLeader, lineage *Lineage) {
-	for chunk := range lineage.copied.events.Chunks() {
-		l.tables.events.Append(chunk.FirstID, chunk.Count, chunk.Data)
-	}
-	later := w.batches[len(w.batches):]
-	for i := range w.batches {
-		if w.batches[i].Revision > lineage.copied.revision {
-			later = w.batches[i:]
-			break
-		}
-	}
-	changed := func(yield func(wire.Kind, string) bool) {
-		for i := range later {
-			for _, m := range later[i].Mutations {
-				if !yield(m.Kind, m.Key) {
-					return
-				}
-			}
-		}
-	}
-	chunks := func(yield func(uint64, wire.EventChunk) bool) {
-		for i := range later {
-			if later[i].Events.Count > 0 && !yield(later[i].Revision, later[i].Events) {
-				return
-			}
-		}
-	}
-	for _, chunk := range chunks {
-		l.tables.events.Append(chunk.FirstID, chunk.Count, chunk.Data)
-	}
-	lineage.log.limit = l.bench.log.limit
-	lineage.LeadOn(l.tables.Snapshot(), l.tables.epoch, changed, chunks)
-	l.bench.log = lineage.log
 }
 
 func (l *simLeader) remember() {
@@ -405,7 +316,6 @@ func (l *simLeader) commit() {
 	}
 	if len(turn.batch.Mutations) > 0 && w.rng.IntN(30) == 0 { // events were lost
 		ids := wire.EventIDs{Instance: fmt.Sprint("instance-", l.tables.epoch, "-", revision), First: l.events}
-		w.instance = ids.Instance
 		turn.batch.Mutations = append(
 			turn.batch.Mutations, wire.Mutation{Kind: wire.KindEventIDs, Value: wire.AppendEventIDs(nil, ids)},
 		)
@@ -415,7 +325,6 @@ func (l *simLeader) commit() {
 		l.events++
 	}
 	mustApply(w.stored, &turn.batch)
-	w.batches = append(w.batches, turn.batch)
 	l.durable = append(l.durable, turn)
 }
 
@@ -437,8 +346,7 @@ func (l *simLeader) publish() {
 	turn := l.durable[0]
 	l.durable = l.durable[1:]
 	enqueue := func() {
-		version := plimsoll.Version{Epoch: turn.batch.Epoch, Revision: turn.batch.Revision}
-		l.bench.log.add(version, wire.AppendBatch(nil, &turn.batch))
+		l.bench.log.add(turn.batch.Revision, wire.AppendBatch(nil, &turn.batch))
 		mustApply(l.tables, &turn.batch)
 		l.remember()
 	}
@@ -481,46 +389,6 @@ func (w *simWorld) checkSnapshot(g *simGateway, s *Snapshot) {
 	}
 	if g.filter.node != "" && s.Len(wire.KindTask) != len(keysOfNode(s, g.filter.node)) {
 		w.fail("%s holds tasks of other nodes: %s", g.id, keysOf(s, wire.KindTask, "", ""))
-	}
-}
-
-// checkPoint compares the changes behind a version that some leader has published with the records
-// of then and now: a watch that resumes there misses none, and is told none twice.
-func (w *simWorld) checkPoint(g *simGateway) {
-	view, now := g.mirror.history.View(), g.mirror.latest
-	for at, then := range w.history {
-		if at[1]+20 < now.revision {
-			continue
-		}
-		for _, kind := range []wire.Kind{wire.KindJobStatus, wire.KindTask} {
-			position, err := view.After(kind, Point{Epoch: at[0], Revision: at[1]})
-			if err != nil {
-				continue
-			}
-			w.points++
-			changes, _ := view.From(kind, position)
-			held := map[string]string{}
-			for key, value := range then.Scan(kind, "", "") {
-				held[key] = string(value)
-			}
-			for _, c := range changes {
-				if held[c.Key] != string(c.Old.Value) {
-					w.fail("%s at %s: behind %v, %s is %q before a change, and was %q", g.id, now.Version(), at, c.Key, c.Old.Value, held[c.Key])
-				}
-				held[c.Key] = string(c.New.Value)
-			}
-			for key, value := range now.Scan(kind, "", "") {
-				if held[key] != string(value) {
-					w.fail("%s at %s: behind %v, %s is %q, and the changes make %q of it", g.id, now.Version(), at, key, value, held[key])
-				}
-				delete(held, key)
-			}
-			for key, value := range held {
-				if value != "" {
-					w.fail("%s at %s: behind %v, %s is gone, and the changes leave %q", g.id, now.Version(), at, key, value)
-				}
-			}
-		}
 	}
 }
 

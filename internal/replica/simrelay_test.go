@@ -75,7 +75,7 @@ func (w *simWorld) relay(id string, asks *pb.ReplicateFilter, parents ...*simGat
 
 func (g *simGateway) newSource() {
 	w := g.world
-	s := &simSource{world: w, relay: g, log: &batchLog{limit: w.logLimit()}}
+	s := &simSource{world: w, relay: g, log: &batchLog{limit: 100 + w.rng.IntN(1500)}}
 	s.latest = func() *Snapshot { return g.mirror.latest }
 	s.transfers = w.newTransfers(s)
 	g.source = s
@@ -322,12 +322,6 @@ func (g *simGateway) receive(w *simWorld) {
 		w.checkSnapshot(g, e.snapshot)
 		g.published = e.snapshot
 	}
-	if e.led != nil {
-		w.ledOn++
-	}
-	if g.filter == nil && (e.led != nil || e.snapshot != nil && w.rng.IntN(50) == 0) {
-		w.checkPoint(g)
-	}
 	if g.source != nil {
 		g.feed(&e)
 	}
@@ -352,17 +346,13 @@ func (g *simGateway) feed(e *effect) {
 	s := g.source
 	switch {
 	case e.live:
-		s.late = nil
-		if e.led != nil {
-			e.led.extend(s.log)
-		}
-		if e.snapshot != nil && e.led == nil || s.log.version() != g.mirror.latest.Version() {
-			*s.log = batchLog{limit: s.log.limit, base: g.mirror.latest.Version()}
+		if s.late = nil; e.snapshot != nil || s.log.revision() != g.mirror.latest.revision {
+			*s.log = batchLog{limit: s.log.limit, base: g.mirror.latest.revision}
 		}
 		s.open = true
 	case e.batch != nil:
-		version, batch := e.snapshot.Version(), e.batch
-		s.late = append(s.late, func() { s.log.add(version, batch) })
+		revision, batch := e.snapshot.revision, e.batch
+		s.late = append(s.late, func() { s.log.add(revision, batch) })
 		if g.world.mutant == ackTooEarly && len(s.late) == 1 {
 			return
 		}

@@ -54,9 +54,6 @@ type SourceConfig struct {
 	// Admit returns the error for a stream while there is no room to report it to Connected. Its
 	// Disconnected always has room. Admit must not block. Nil: there is always room.
 	Admit func() error
-	// Lineage is what this process has kept of earlier leaders, led on to the tables. Nil: nothing,
-	// and each gateway begins with a snapshot.
-	Lineage *Lineage
 	// Events are the callbacks of the source.
 	Events SourceEvents
 }
@@ -151,8 +148,7 @@ func NewSource(config SourceConfig, tables *Tables) (*Source, error) {
 	s := newSource(config)
 	s.tables = tables
 	s.latest.Store(tables.Snapshot())
-	s.mu.log.base = s.latest.Load().Version()
-	config.Lineage.continueIn(s)
+	s.mu.log.base = tables.revision
 	return s, nil
 }
 
@@ -202,7 +198,7 @@ func (s *Source) append(latest *Snapshot, data []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.latest.Store(latest)
-	s.mu.log.add(latest.Version(), data)
+	s.mu.log.add(latest.revision, data)
 	for st := range s.mu.streams {
 		notify(st.wake)
 	}

@@ -104,8 +104,8 @@ func TestEachEndOfASessionHasItsReason(t *testing.T) {
 		endBehind: func(s *session) {
 			s.log.limit = 1
 			s.cursor = s.log.first
-			s.log.add(plimsoll.Version{Epoch: 1, Revision: 100}, make([]byte, 10))
-			s.log.add(plimsoll.Version{Epoch: 1, Revision: 101}, make([]byte, 10))
+			s.log.add(100, make([]byte, 10))
+			s.log.add(101, make([]byte, 10))
 			for _, ok := s.next(); ok; _, ok = s.next() {
 			}
 		},

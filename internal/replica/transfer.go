@@ -226,7 +226,7 @@ func (t *transfers) joinable() (position uint64, ok bool) {
 	if t.shared == nil {
 		return 0, false
 	}
-	position, ok = t.log.after(t.shared.snapshot.Version())
+	position, ok = t.log.after(t.shared.snapshot.revision)
 	return position, ok && t.log.bytesAfter(position) <= t.log.limit/2
 }
 

@@ -11,14 +11,13 @@ import (
 // The versions of the protocol. Version 1 has no numbers in its handshake. Version 2 has relays and
 // filters. Version 3 has the status of the archive, version 4 the settings and ids of the events,
 // the historians, and the counts of a day. Version 5 has the message of a leader that hands
-// leadership over. Version 6 leads copies of an earlier leader on. A source takes all, because the
-// coordinator is upgraded before the gateways. A follower needs what version 2 has.
+// leadership over. A source takes all, because the coordinator is upgraded before the gateways. A
+// follower needs what version 2 has.
 const (
-	protocol               = 6
+	protocol               = 5
 	archiveProtocol        = 3 // the first whose followers know wire.KindArchive
 	eventsProtocol         = 4 // the first whose followers know the kinds of ofEvents, and wire.KindCounts
 	closingProtocol        = 5 // the first whose followers know that a leader hands leadership over
-	ledOnProtocol          = 6 // the first whose followers know that a copy is led on to another leader
 	oldestProtocolAtSource = 1
 	oldestProtocolBelow    = 2
 )

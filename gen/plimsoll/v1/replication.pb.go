@@ -244,7 +244,6 @@ type ReplicateHello struct {
 	// The address of a coordinator that stands by, if the stream is for its copy. Such a stream is no
 	// gateway's: the leader takes no command over it. It has at most 256 bytes.
 	Standby       string `protobuf:"bytes,8,opt,name=standby,proto3" json:"standby,omitempty"`
-	LeaderUuid    string `protobuf:"bytes,9,opt,name=leader_uuid,json=leaderUuid,proto3" json:"leader_uuid,omitempty"` // names the leader whose state the copy is; empty: no copy
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -331,13 +330,6 @@ func (x *ReplicateHello) GetFilter() *ReplicateFilter {
 func (x *ReplicateHello) GetStandby() string {
 	if x != nil {
 		return x.Standby
-	}
-	return ""
-}
-
-func (x *ReplicateHello) GetLeaderUuid() string {
-	if x != nil {
-		return x.LeaderUuid
 	}
 	return ""
 }
@@ -771,14 +763,11 @@ type ReplicateWelcome struct {
 	LeaderUuid string                 `protobuf:"bytes,2,opt,name=leader_uuid,json=leaderUuid,proto3" json:"leader_uuid,omitempty"` // names the leader's process
 	// The replica keeps its copy, and batches after its revision follow. Otherwise a snapshot
 	// follows.
-	Resumed      bool     `protobuf:"varint,3,opt,name=resumed,proto3" json:"resumed,omitempty"`
-	Protocol     uint32   `protobuf:"varint,4,opt,name=protocol,proto3" json:"protocol,omitempty"`                            // the version that the stream uses
-	Version      string   `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`                               // of the sender's program
-	Path         []string `protobuf:"bytes,6,rep,name=path,proto3" json:"path,omitempty"`                                     // ids of the relays between the leader and the gateway, top down
-	InstanceUuid string   `protobuf:"bytes,7,opt,name=instance_uuid,json=instanceUuid,proto3" json:"instance_uuid,omitempty"` // names the numbering of events; empty: leader_uuid
-	// With resumed: the copy is of an earlier leader. The batches that follow lead it on to this one.
-	// They count together, once a snapshot_end comes behind the last of them.
-	LedOn         bool `protobuf:"varint,8,opt,name=led_on,json=ledOn,proto3" json:"led_on,omitempty"`
+	Resumed       bool     `protobuf:"varint,3,opt,name=resumed,proto3" json:"resumed,omitempty"`
+	Protocol      uint32   `protobuf:"varint,4,opt,name=protocol,proto3" json:"protocol,omitempty"`                            // the version that the stream uses
+	Version       string   `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`                               // of the sender's program
+	Path          []string `protobuf:"bytes,6,rep,name=path,proto3" json:"path,omitempty"`                                     // ids of the relays between the leader and the gateway, top down
+	InstanceUuid  string   `protobuf:"bytes,7,opt,name=instance_uuid,json=instanceUuid,proto3" json:"instance_uuid,omitempty"` // names the numbering of events; empty: leader_uuid
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -860,13 +849,6 @@ func (x *ReplicateWelcome) GetInstanceUuid() string {
 		return x.InstanceUuid
 	}
 	return ""
-}
-
-func (x *ReplicateWelcome) GetLedOn() bool {
-	if x != nil {
-		return x.LedOn
-	}
-	return false
 }
 
 // A part of the snapshot.
@@ -2175,7 +2157,7 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\n" +
 	"downstream\x18\x04 \x01(\v2 .plimsoll.v1.ReplicateDownstreamH\x00R\n" +
 	"downstreamB\x06\n" +
-	"\x04kind\"\xac\x02\n" +
+	"\x04kind\"\x8b\x02\n" +
 	"\x0eReplicateHello\x12\x18\n" +
 	"\agateway\x18\x01 \x01(\tR\agateway\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x1a\n" +
@@ -2184,9 +2166,7 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\x0foldest_protocol\x18\x05 \x01(\rR\x0eoldestProtocol\x12\x18\n" +
 	"\aversion\x18\x06 \x01(\tR\aversion\x124\n" +
 	"\x06filter\x18\a \x01(\v2\x1c.plimsoll.v1.ReplicateFilterR\x06filter\x12\x18\n" +
-	"\astandby\x18\b \x01(\tR\astandby\x12\x1f\n" +
-	"\vleader_uuid\x18\t \x01(\tR\n" +
-	"leaderUuid\"f\n" +
+	"\astandby\x18\b \x01(\tR\astandby\"f\n" +
 	"\x0fReplicateFilter\x12'\n" +
 	"\x05kinds\x18\x01 \x03(\x0e2\x11.plimsoll.v1.KindR\x05kinds\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x16\n" +
@@ -2208,7 +2188,7 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\x04kind\"&\n" +
 	"\x10ReplicateUnready\x12\x12\n" +
 	"\x04path\x18\x01 \x03(\tR\x04path\"\x12\n" +
-	"\x10ReplicateClosing\"\xe9\x01\n" +
+	"\x10ReplicateClosing\"\xd2\x01\n" +
 	"\x10ReplicateWelcome\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x1f\n" +
 	"\vleader_uuid\x18\x02 \x01(\tR\n" +
@@ -2217,8 +2197,7 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\bprotocol\x18\x04 \x01(\rR\bprotocol\x12\x18\n" +
 	"\aversion\x18\x05 \x01(\tR\aversion\x12\x12\n" +
 	"\x04path\x18\x06 \x03(\tR\x04path\x12#\n" +
-	"\rinstance_uuid\x18\a \x01(\tR\finstanceUuid\x12\x15\n" +
-	"\x06led_on\x18\b \x01(\bR\x05ledOn\"u\n" +
+	"\rinstance_uuid\x18\a \x01(\tR\finstanceUuid\"u\n" +
 	"\x11ReplicateSnapshot\x12/\n" +
 	"\arecords\x18\x01 \x03(\v2\x15.plimsoll.v1.MutationR\arecords\x12/\n" +
 	"\x06events\x18\x02 \x03(\v2\x17.plimsoll.v1.EventChunkR\x06events\"F\n" +
