@@ -48,7 +48,7 @@ func TestJobSpecValidateNamesTheFieldAndTheFix(t *testing.T) {
 		},
 		{
 			"no possible queue", func(s *plimsoll.JobSpec, _ *plimsoll.GroupSpec) { s.Queue = "root..batch" }, "queue",
-			"is not a full queue path",
+			"is not a possible queue name",
 		},
 		{"many labels", func(
 			s *plimsoll.JobSpec, _ *plimsoll.GroupSpec,
