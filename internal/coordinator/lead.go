@@ -204,7 +204,7 @@ func (c *Coordinator) enter(ctx context.Context, st store.Store, read reader, ep
 	return c.newTerm(st, l, nil, epoch)
 }
 
-// newTerm makes the term of what was loaded.
+// newTerm makes a term from the loaded state.
 func (c *Coordinator) newTerm(st store.Store, l *loaded, lineage *replica.Lineage, epoch uint64) (_ *term, err error) {
 	c.lastEpoch = max(c.lastEpoch, epoch)
 	t := &term{

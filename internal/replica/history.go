@@ -401,8 +401,8 @@ func (c *Changes) After(kind wire.Kind, p Point) (position uint64, err error) {
 	return log.first + uint64(i), nil
 }
 
-// within reports whether a point is of another epoch than the view, or within a jump, so that the
-// changes behind it are not known one by one.
+// within reports whether a point is of another epoch than the view, or within a jump. The changes
+// behind such a point are not known one by one.
 func (c *Changes) within(p Point) bool {
 	at := plimsoll.Version{Epoch: p.Epoch, Revision: p.Revision}
 	known := p.Epoch == c.epoch

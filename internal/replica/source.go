@@ -54,8 +54,8 @@ type SourceConfig struct {
 	// Admit returns the error for a stream while there is no room to report it to Connected. Its
 	// Disconnected always has room. Admit must not block. Nil: there is always room.
 	Admit func() error
-	// Lineage is what this process has kept of earlier leaders, led on to the tables. Nil: nothing,
-	// and each gateway begins with a snapshot.
+	// Lineage is the copy of an earlier leader's state that this process has kept, led on to the
+	// tables. Nil: nothing, and each gateway begins with a snapshot.
 	Lineage *Lineage
 	// Events are the callbacks of the source.
 	Events SourceEvents

@@ -30,7 +30,7 @@ type quorum struct {
 	history []storedChange
 	oldest  uint64 // changes of revisions up to it are forgotten
 
-	// What a check of the simulation reads.
+	// These fields are read by the checks of the simulation.
 	events  []wire.EventChunk // all that were ever stored, in their order
 	failure string            // the first thing that no store may do
 }
