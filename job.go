@@ -149,8 +149,8 @@ func (g *GroupSpec) Worth() Class {
 	return ClassBurstable
 }
 
-// PriorityOnNode returns the order of the tasks within their class on a node: NodePriority or, if it
-// is unset, Priority.
+// PriorityOnNode returns the order of the tasks within their class on a node: NodePriority or, if
+// it is unset, Priority.
 func (g *GroupSpec) PriorityOnNode() int32 {
 	if g.NodePriority != nil {
 		return *g.NodePriority

@@ -8,14 +8,14 @@ import "fmt"
 // at that time; while the queue holds the tasks back, another one may become short instead.
 type WaitCause struct {
 	Code WaitCode
-	// Queue is, with WaitTurn, the leaf; with WaitQueueMax the queue that holds the tasks back; with
-	// WaitUserMax and WaitGroupMax the queue that states the limit.
+	// Queue is, with WaitTurn, the leaf; with WaitQueueMax the queue that holds the tasks back;
+	// with WaitUserMax and WaitGroupMax the queue that states the limit.
 	Queue string
 	// UserOrGroup is whom the limit holds for: with WaitUserMax the user, with WaitGroupMax the
 	// group, or "*" for all groups that no limit names.
 	UserOrGroup string
-	// Resource is, with a queue's maximum or a limit, the one that was short. It is empty if as many
-	// jobs run as may. With WaitNoResource it is the one that no node has.
+	// Resource is, with a queue's maximum or a limit, the one that was short. It is empty if as
+	// many jobs run as may. With WaitNoResource it is the one that no node has.
 	Resource string
 	Asked    int64 // with Resource: the amount that one task requests
 	// Known lists, with WaitNoResource, the names that nodes have now, as KnownResources prints

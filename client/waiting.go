@@ -19,8 +19,8 @@ type Waiting struct {
 	Revision uint64         // of the state that the answer is about
 }
 
-// WaitingCause is a cause that waiting tasks have in common. Tasks that wait for nodes have one only
-// if they also ask for the same.
+// WaitingCause is a cause that waiting tasks have in common. Tasks that wait for nodes have one
+// only if they also ask for the same.
 type WaitingCause struct {
 	Code     plimsoll.WaitCode
 	Queue    string             // as plimsoll.WaitCause
@@ -42,7 +42,7 @@ type QueueTurn struct {
 	Reason string
 }
 
-// ExplainJob asks the leader what the waiting tasks of a job wait for, and what would let them be
+// ExplainJob asks the leader why the tasks of a job wait, and which changes would let them be
 // placed. The error is CodeNotFound if the active store has no such job.
 func (c *Client) ExplainJob(ctx context.Context, id string) (Waiting, error) {
 	return c.explainWaiting(ctx, &pb.ExplainWaitingRequest{Job: id})

@@ -200,8 +200,8 @@ func (b *Batch) run(skip int) int32 {
 	return best
 }
 
-// firstOf returns the first server of a set in the fleet's order, in which the batch was filled. Its
-// scores replace those of the chain.
+// firstOf returns the first server of a set in the fleet's order, in which the batch was filled.
+// Its scores replace those of the chain.
 func (b *Batch) firstOf(set []int32) int32 {
 	if len(set) == 0 {
 		return -1

@@ -12,7 +12,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// sortedFleet is a fleet with an order, and a plain copy of what it holds.
+// sortedFleet is a fleet with an order, and a plain copy of its servers.
 type sortedFleet struct {
 	t      *testing.T
 	fleet  *placement.Fleet

@@ -156,8 +156,8 @@ func printJob(a *app, o *output, job *client.FoundJob) {
 	}
 }
 
-// stateLog returns the states of a job in their order, each with the time that passed since the first
-// one that is known: "New, Accepted +0s, Running +2s, Completed +1m3s".
+// stateLog returns the states of a job in their order, each with the time that passed since the
+// first one that is known: "New, Accepted +0s, Running +2s, Completed +1m3s".
 func stateLog(s *plimsoll.JobStatus) string {
 	var b strings.Builder
 	for i, step := range s.History {

@@ -9,8 +9,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/client"
 )
 
-// explainWaiting explains what the tasks of a queue or of a job wait for. It reports false for a task,
-// and for a job of which nothing waits.
+// explainWaiting explains what the tasks of a queue or of a job wait for. It reports false for a
+// task, and for a job of which nothing waits.
 func (cmd *explainCmd) explainWaiting(
 	ctx context.Context, a *app, c *client.Client, wanted lifetime,
 ) (done bool, err error) {

@@ -6,7 +6,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Policies see the priority that a group has on its nodes, which may be set apart from the one by
+// Policies see the priority that a group has on its nodes. It may be set apart from the one by
 // which the queues place its tasks.
 func TestWorthHasThePriorityOnTheNode(t *testing.T) {
 	zero := int32(0)

@@ -1,4 +1,5 @@
-// Package calltest makes the calls of clients of a cluster, and checks the history of their answers.
+// Package calltest makes the calls of clients of a cluster, and checks the history of their
+// answers.
 //
 // Clients read, list, create, scale, kill and watch jobs at any gateway, and so do watchers through
 // any number of cuts. Each answer is kept with its place in the order of all calls and answers:

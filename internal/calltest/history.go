@@ -131,8 +131,8 @@ func expired(digest string) bool {
 	return strings.Contains(digest, fmt.Sprintf(`"State":%s,`, state))
 }
 
-// FirstDifference says where the jobs of a read differ from those that were watched, by id; whole: both
-// have all jobs.
+// FirstDifference says where the jobs of a read differ from those that were watched, by id; whole:
+// both have all jobs.
 func FirstDifference(shows, watched map[string]string, whole bool) string {
 	for _, id := range slices.Sorted(maps.Keys(shows)) {
 		if shows[id] != watched[id] {
@@ -147,8 +147,8 @@ func FirstDifference(shows, watched map[string]string, whole bool) string {
 	return "nothing else"
 }
 
-// Problems returns all that is wrong with the history, in the order of what is worst. A history
-// that porcupine does not decide in time is wrong too if decided is set.
+// Problems returns all that is wrong with the history, the worst first. A history that porcupine
+// does not decide in time is wrong too if decided is set.
 func (h *History) Problems(within time.Duration, decided bool) (done Compared, problems []error) {
 	switch result := h.Linearizable(within); {
 	case result == porcupine.Illegal:

@@ -314,8 +314,8 @@ func TestAGroupWithoutACountHasTheDefault(t *testing.T) {
 	}
 }
 
-// TestQueueNotesSayWhatHasNoEffect: an accepted file is said to have parts without an effect, and
-// who may use it.
+// TestQueueNotesSayWhatHasNoEffect: the notes on an accepted file say which parts have no effect,
+// and whether everybody may use the queues.
 func TestQueueNotesSayWhatHasNoEffect(t *testing.T) {
 	_, notes, err := config.ReadQueues("q.yaml", []byte(`partitions:
   - name: prod

@@ -18,8 +18,8 @@
 // plimsoll.NodeQOS, Action and TaskQOS.
 //
 // The queue file is in YuniKorn's schema (partitions, queues, resources), and is accepted if
-// YuniKorn accepts it; DESIGN.md has the differences. What has no effect is kept and said in
-// QueueNotes.
+// YuniKorn accepts it; DESIGN.md has the differences. Parts without an effect are kept, and
+// QueueNotes names them.
 //
 // The package owns nothing: no goroutine, no file, no global state. It reads no file itself;
 // callers pass the bytes, and a name for the messages. Hostile input costs a bounded amount of

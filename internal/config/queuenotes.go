@@ -10,9 +10,9 @@ import (
 // knownRules are the placement rules that place jobs.
 var knownRules = []string{"user", "fixed", "provided", "tag", "recovery"}
 
-// QueueNotes returns what somebody should know about a tree of queues that is accepted: who may use
-// it, what is kept but has no effect, and what probably is not meant. Field is a path as in the
-// errors of ParseQueues, and Line is 0.
+// QueueNotes returns what somebody should know about a tree of queues that is accepted: whether
+// everybody or nobody may use it, which parts are kept but have no effect, and which are probably
+// not meant. Field is a path as in the errors of ParseQueues, and Line is 0.
 func QueueNotes(root *plimsoll.QueueConfig) []Problem {
 	n := &noter{}
 	n.queue(root, plimsoll.RootQueue)

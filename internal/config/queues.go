@@ -25,7 +25,7 @@ func ParseQueues(name string, data []byte) (plimsoll.QueueConfig, error) {
 }
 
 // ReadQueues is ParseQueues. It also returns notes on the accepted file: those of QueueNotes, and
-// what the file states but Plimsoll does not keep.
+// those on parts of the file that Plimsoll does not keep.
 func ReadQueues(name string, data []byte) (root plimsoll.QueueConfig, notes []Problem, err error) {
 	v, err := parseValue(name, data)
 	if err != nil {

@@ -161,7 +161,8 @@ func (w *scenario) explain(job, group string, index int32) {
 	}
 }
 
-// liveRecords are the records of a scenario with the statuses of the state, which are not all stored.
+// liveRecords are the records of a scenario with the statuses of the state, which are not all
+// stored.
 type liveRecords struct {
 	*records
 	s *state.State

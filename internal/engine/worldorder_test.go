@@ -31,7 +31,8 @@ func (w *world) order(c *plimsoll.QueueConfig) {
 			c.Properties[p[0]] = w.pick(p[1:])
 		}
 	}
-	// A limit is at most that of the queue above and the maximum of the queue, which is 1 CPU or more.
+	// A limit is at most that of the queue above and the maximum of the queue, which is 1 CPU or
+	// more.
 	most := int64(1000)
 	if c.Name == plimsoll.RootQueue {
 		most = 8000
@@ -58,7 +59,8 @@ func (w *world) order(c *plimsoll.QueueConfig) {
 	}
 }
 
-// stillHeld reports whether the queue or the limit that a group waits for has no room for its tasks.
+// stillHeld reports whether the queue or the limit that a group waits for has no room for its
+// tasks.
 func (w *world) stillHeld(g *state.Group) bool {
 	q := w.engine.State().Queue(g.Wait.Queue)
 	if q == nil {
@@ -74,8 +76,8 @@ func (w *world) stillHeld(g *state.Group) bool {
 
 // checkQuotas checks the maxima of queues and the limits of users and groups. One of them may be
 // over a lowered maximum, but its use does not grow. A new configuration may give jobs to another
-// group, and jobs are admitted as soon as it allows it. So in a turn that sets one only the resources
-// of queues are checked.
+// group, and jobs are admitted as soon as it allows it. So in a turn that sets one only the
+// resources of queues are checked.
 func (w *world) checkQuotas(configured int) {
 	s := w.engine.State()
 	s.Tree().Root.Walk(func(q *queue.Queue) {

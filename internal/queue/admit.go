@@ -2,7 +2,7 @@ package queue
 
 // Admit lets the tasks of an account be placed and returns nil, or parks the account and returns
 // the quota at which it is parked. That is the first quota of its tenant, in the order of
-// RefusesOwner, that has as many accounts admitted as it may, or that has parked accounts already.
+// RefusesOwner, that is Full or has parked accounts already.
 func (t *Tree) Admit(a *Account) (full *Quota) {
 	t.recall(a)
 	n := a.tenant
@@ -63,8 +63,8 @@ func (t *Tree) AdmitAnyway(a *Account) {
 }
 
 // Dismiss takes the admission of an account back, or takes it from where it is parked. It keeps its
-// place in its leaf, and Admit is called before it has tasks again. None of its tasks may be charged
-// or pending.
+// place in its leaf, and Admit is called before it has tasks again. None of its tasks may be
+// charged or pending.
 func (t *Tree) Dismiss(a *Account) {
 	t.expel(a)
 	if a.dismissed {

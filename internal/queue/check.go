@@ -63,8 +63,8 @@ func (t *Tree) checkQueue(q *Queue, live map[*Class]bool) error {
 	return nil
 }
 
-// checkTenants compares the tenants of a leaf with the owners of its accounts, and the trackers of
-// a queue with the lanes below it that count in them.
+// checkTenants compares the tenants of a leaf with the owners of its accounts. It also compares the
+// trackers of a queue with the lanes below it that count in them.
 func (t *Tree) checkTenants(q *Queue) error {
 	rows, parked, accounts := len(q.all.byClass), len(q.all.parked), map[*tenant]int32{}
 	for _, n := range q.tenants {

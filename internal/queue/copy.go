@@ -2,8 +2,8 @@ package queue
 
 // Copy returns the present queues and trackers, with their limits and allocated amounts, for
 // questions: Find, Refuses, RefusesOwner, Full and Walk. Accounts, lanes and classes are not
-// copied, so nothing may enter a copy. It costs O(queues + trackers), a little under 1 µs each. An index of them would cost as much again, so Find
-// searches them.
+// copied, so nothing may enter a copy. It costs O(queues + trackers), a little under 1 µs each. An
+// index of them would cost as much again, so Find searches them.
 func (t *Tree) Copy() *Tree {
 	queues := make([]Queue, 0, len(t.byPath)+1)
 	c := &Tree{total: t.total}
@@ -41,7 +41,7 @@ func (t *Tree) Copy() *Tree {
 	return c
 }
 
-// counts returns the limits of a quota and what is used of them, without what waits.
+// counts returns the limits and counts of a quota, without its waiters and parked tenants.
 func (k *Quota) counts() Quota {
 	return Quota{
 		Max: k.Max, MaxSet: k.MaxSet, MaxAccounts: k.MaxAccounts, Allocated: k.Allocated, Running: k.Running,

@@ -25,8 +25,8 @@
 //
 // The accounts of a leaf go by priority, and then by their key, which the caller makes from the
 // time of submission. In a fair leaf they go by priority, share and key. The share of an account is
-// the list of its quotients, the largest first, of what it uses over what the leaf is guaranteed, or
-// over the whole cluster. Inside an account lanes go by priority, then position.
+// the list of its quotients, the largest first: the amounts that it uses over those guaranteed to
+// the leaf, or over the whole cluster. Inside an account lanes go by priority, then position.
 //
 // The priority of an account is the highest of its lanes with ready tasks. That of a queue is the
 // highest of the lanes in rows below it, plus its offset; behind a fence it is the offset alone.
@@ -53,9 +53,9 @@
 //
 // # Guarantees
 //
-// Next returns the first lane, by the order, that no maximum and no limit refuses and whose class is
-// not blocked. It returns nil only if there is none. It returns the same lane until Charge, Block or
-// another call changes something.
+// Next returns the first lane, by the order, that no maximum and no limit refuses and whose class
+// is not blocked. It returns nil only if there is none. It returns the same lane until Charge,
+// Block or another call changes something.
 //
 // After Next has returned nil, Settle finds the changed causes and NextCause returns them. Once it
 // has returned all of them, each lane's code and quota are true. The same calls give the same
@@ -84,8 +84,8 @@
 // lanes) for each waiting lane of the account. Refund costs the same, and the rows that
 // come back. Block costs O(limited queues above rows of the class). Open costs the same, and the
 // rows that were set aside. The first refusal after a class was blocked or left costs O(classes
-// below the queue). Configure costs O(tree + accounts + lanes × depth). A new total of the cluster costs
-// O(siblings) for each queue that Next passes through.
+// below the queue). Configure costs O(tree + accounts + lanes × depth). A new total of the cluster
+// costs O(siblings) for each queue that Next passes through.
 //
 // A lane takes 96 bytes, an account 152, in a fair leaf 144 more, and a class 200. A tracker takes
 // some 450 bytes. A row takes some 120 bytes with the lists

@@ -212,7 +212,7 @@ func (w *world) share(path string) *big.Rat {
 	return best
 }
 
-// settings returns the settings of a queue, with what it inherits.
+// settings returns the settings of a queue, including those that it inherits.
 func (w *world) settings(path string) plimsoll.QueueSettings {
 	var properties map[string]string
 	paths := above(path)

@@ -7,7 +7,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// nobody is the priority of what has no waiting lane.
+// nobody is the priority of an account or a queue without a waiting lane.
 const nobody = math.MinInt64
 
 // level is the waiting lanes, or the children, of a queue that have one priority.
@@ -162,7 +162,7 @@ func (l *Lane) before(o *Lane) bool {
 	return l.seq < o.seq
 }
 
-// use is what an account of a fair leaf uses, and its largest share.
+// use has the amounts that an account of a fair leaf uses, and its largest share.
 type use struct {
 	allocated Amounts
 	share     fraction
@@ -238,7 +238,7 @@ func (t *Tree) remeasure(leaf *Queue) {
 	leaf.offered.order()
 }
 
-// bookUse adds n running tasks to what an account of a fair leaf uses.
+// bookUse adds n running tasks to the amounts that an account of a fair leaf uses.
 func (t *Tree) bookUse(a *Account, amounts *Amounts, n int64) {
 	if a.use == nil {
 		return
@@ -268,8 +268,8 @@ func (t *Tree) prioritize(a *Account) {
 	}
 }
 
-// resort calls change, which changes the place of an account in the order of its leaf, and moves
-// the lanes of the account and their rows to their new places.
+// resort calls change, which changes the place of an account in the order of its leaf. It then
+// moves the lanes of the account and their rows to their new places.
 func (t *Tree) resort(a *Account, change func()) {
 	var one *Lane
 	listed := 0

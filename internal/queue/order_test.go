@@ -91,7 +91,8 @@ func TestDisabledPriority(t *testing.T) {
 	p.wantPlaced(8, jobs, 4, 4, 0)
 }
 
-// Fair jobs of a leaf get the same dominant share of what the leaf is guaranteed, after priority.
+// Fair jobs of a leaf get the same dominant share of the amounts guaranteed to the leaf, after
+// priority.
 func TestFairJobs(t *testing.T) {
 	leaf := withProperties("a", "application.sort.policy", "fair")
 	leaf.Guaranteed = plimsoll.Resources{plimsoll.CPU: 8, plimsoll.Memory: 17}
@@ -102,8 +103,8 @@ func TestFairJobs(t *testing.T) {
 	p.wantPlaced(10, jobs, 5, 3, 2)
 }
 
-// Limits of a user and of a group hold together with the maximum of a queue, at all levels. What
-// ends lets in what waited for it.
+// Limits of a user and of a group hold together with the maximum of a queue, at all levels. A task
+// that ends lets in the tasks that waited for it.
 func TestLimitsOfOwners(t *testing.T) {
 	leaf := plimsoll.QueueConfig{Name: "a", Limits: []plimsoll.QueueLimit{
 		{Users: []string{"ann"}, Max: plimsoll.Resources{plimsoll.CPU: 2}},

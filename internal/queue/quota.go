@@ -6,9 +6,9 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// Quota is what is used of a maximum, and what waits until less is used. Each queue has one. A
-// Quota with a User or Group is a tracker: it counts what that user or group has in a queue and
-// all below it. The exported fields are read-only.
+// Quota is the use of a maximum, with the lanes and accounts that wait until less is used. Each
+// queue has one. A Quota with a User or Group is a tracker: it counts what that user or group has
+// in a queue and all below it. The exported fields are read-only.
 type Quota struct {
 	Max         Amounts
 	MaxSet      uint32 // bit by index: the resource is limited
@@ -36,7 +36,7 @@ type Quota struct {
 // At returns the queue that has the quota, or at which the tracker counts.
 func (k *Quota) At() *Queue { return k.of }
 
-// Code returns the cause of waiting of what the maximum holds back.
+// Code returns the waiting cause of the tasks and accounts that the maximum holds back.
 func (k *Quota) Code() plimsoll.WaitCode {
 	switch {
 	case !k.tracks:

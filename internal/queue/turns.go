@@ -10,8 +10,8 @@ type Turn struct {
 	Next int
 }
 
-// Turns returns a queue and all below it, parents first. The children of a queue are in the order of
-// their names, and their places are those in which Next would try them if none were held back. The
+// Turns returns a queue and all below it, parents first. The children of a queue are in the order
+// of their names. Their places are those in which Next would try them if none were held back. The
 // tree is a Copy, whose shares are those of the moment at which it was made.
 func (t *Tree) Turns(q *Queue) []Turn {
 	list := []Turn{{Queue: q, Share: float64(q.share.num) / float64(q.share.den)}}

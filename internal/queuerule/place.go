@@ -23,7 +23,7 @@ func JobOf(spec *plimsoll.JobSpec) Job {
 	return Job{Owner: spec.Owner, Groups: spec.OwnerGroups, Queue: spec.Queue, Tags: spec.Tags}
 }
 
-// Queue is what a queue is to the rules.
+// Queue has the properties of a queue that the rules look at.
 type Queue struct {
 	Leaf, Draining bool
 	Submit, Admin  *plimsoll.AccessList // nil: the configuration states none
@@ -38,8 +38,8 @@ type Choice struct {
 	Make bool   // the queue does not exist, and the nearest one above that does is a parent
 }
 
-// Place chooses the queue of a job. The error is CodeInvalid, with what each rule said; CodeDenied
-// if a queue was named and the owner may not submit to it; CodeConflict if it drains.
+// Place chooses the queue of a job. The error is CodeInvalid, with the answer of each rule;
+// CodeDenied if a queue was named and the owner may not submit to it; CodeConflict if it drains.
 func (s *Set) Place(job Job, find Find) (Choice, error) {
 	if len(s.rules) == 0 {
 		choice, err := s.named(&job, find)

@@ -33,8 +33,8 @@ type Waiting struct {
 	Queues []QueueTurn    // of a queue: it and all below it, in the order of their paths
 }
 
-// WaitingCause is a cause that waiting tasks have in common. Tasks that wait for nodes have one only
-// if they also ask for the same.
+// WaitingCause is a cause that waiting tasks have in common. Tasks that wait for nodes have one
+// only if they also ask for the same.
 type WaitingCause struct {
 	Cause  plimsoll.WaitCause
 	Each   plimsoll.Resources // what one task asks for, if all ask for the same; otherwise nil
@@ -66,8 +66,8 @@ type causeKey struct {
 }
 
 // ExplainWaiting finds what the tasks of a job wait for or, without a job, those of a queue and all
-// below it. It costs O(jobs in the queue), and O(nodes) for each of the first causes that lie in the
-// nodes.
+// below it. It costs O(jobs in the queue), and O(nodes) for each of the first causes that lie in
+// the nodes.
 func (v *View) ExplainWaiting(job, path string) (*Waiting, error) {
 	w := &Waiting{Job: job, Queue: path}
 	causes := map[causeKey]*WaitingCause{}
@@ -118,8 +118,8 @@ func liesInNodes(code plimsoll.WaitCode) bool {
 	return false
 }
 
-// addWaiting adds the waiting groups of a job. With each, its tasks are looked at one by one, to tell
-// those that wait for their next attempt.
+// addWaiting adds the waiting groups of a job. With each, its tasks are looked at one by one, to
+// tell those that wait for their next attempt.
 func (v *View) addWaiting(
 	w *Waiting, causes map[causeKey]*WaitingCause, status *plimsoll.JobStatus, each bool,
 ) {
@@ -204,7 +204,7 @@ func (v *View) addCause(
 	c.Groups = c.Groups[:min(len(c.Groups), maxWaitGroups)]
 }
 
-// unblock says why the tasks of a cause wait, and what would let them be placed.
+// unblock says why the tasks of a cause wait, and which changes would let them be placed.
 func (v *View) unblock(c *WaitingCause, nodes bool) error {
 	c.Why = c.Cause.String()
 	spec := v.records.Job(c.oldest.job)
@@ -423,7 +423,7 @@ func lacking(names *placement.Names, needs, room *placement.Amounts, word string
 	return lack, strings.Join(has, ", ") + " " + word
 }
 
-// QueueTurn is what decides when the tasks of a queue have their turn.
+// QueueTurn says when the tasks of a queue have their turn, and why.
 type QueueTurn struct {
 	Path  string
 	Share float64 // dominant share: the largest part of what it has a claim to that it uses

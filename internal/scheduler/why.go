@@ -59,9 +59,10 @@ func whyParked(q *queue.Quota) string {
 	return fmt.Sprintf("%s runs as many jobs as it may: %d of %d", nameOf(q), q.Admitted, q.MaxAccounts)
 }
 
-// whyShort says why a queue, the leaf or one above, or a limit of the owner there, would hold back
-// some of several tasks whose amounts add up to total: "root.batch has cpu 2 left of its max of 8, and they ask for 10". It is
-// empty if none would.
+// whyShort says which limit would hold back some of several tasks, whose amounts add up to total:
+// "root.batch has cpu 2 left of its max of 8, and they ask for 10". It looks at the leaf and the
+// queues above, and at the limits of the owner there. It returns an empty string if all of them
+// have room.
 func (v *View) whyShort(leaf *queue.Queue, owner queue.Owner, total *placement.Amounts) string {
 	if full := v.tree.Full(leaf, owner); full != nil {
 		return whyParked(full)

@@ -143,8 +143,8 @@ func TestADeposedLeaderStoresNothing(t *testing.T) {
 	})
 }
 
-// Case 3: a gateway loses its leader while clients still reach it. Whatever is lost, up, down or
-// both, a read fails in bounded time or is fresh.
+// Case 3: a gateway loses its leader while clients still reach it. Whether requests,
+// acknowledgements or both are lost, a read fails in bounded time or is fresh.
 func TestAGatewayWithoutItsLeaderAnswersNoOldRead(t *testing.T) {
 	for name, directions := range map[string]faultnet.Direction{
 		"requests are lost": faultnet.Up, "acknowledgements are lost": faultnet.Down, "half-open": faultnet.Both,
@@ -176,8 +176,8 @@ func TestAGatewayWithoutItsLeaderAnswersNoOldRead(t *testing.T) {
 	}
 }
 
-// Case 4: a client writes to the new leader through one gateway, and reads through another that
-// still follows the old leader, which lives and is cut from the store.
+// Case 4: a client writes to the new leader through one gateway, and reads through another. That
+// one still follows the old leader, which lives and is cut from the store.
 func TestAReadThroughTheOldLeadersGatewayHoldsAWriteToTheNewOne(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		leader, epoch := c.leading()
@@ -260,7 +260,8 @@ func TestASmallerRevisionComesWithAHigherEpochOnly(t *testing.T) {
 }
 
 // Case 8: the leader dies in front of a commit, behind it, before the reply, and while it loads.
-// What was acknowledged is there, once, and what was not is there or not for good.
+// An acknowledged job is there, once. For any other job, whether it is there does not change any
+// more.
 func TestACrashAtAnyStepOfACommitLosesNothing(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		acked := map[string]bool{}

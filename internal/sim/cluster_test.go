@@ -75,7 +75,7 @@ type cluster struct {
 	}
 }
 
-// role is a process with what runs in it.
+// role is a process with the parts of Plimsoll that run in it.
 type role struct {
 	*process
 	cluster  *cluster
@@ -109,7 +109,7 @@ func (c *cluster) violated(format string, args ...any) {
 	}
 }
 
-// run runs the parts of a role until it is ended. What they return counts only if it was not killed.
+// run runs the parts of a role until it is ended. Their errors count only if it was not killed.
 func (c *cluster) run(r *role, parts ...func(ctx context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel

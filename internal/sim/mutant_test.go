@@ -7,8 +7,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
-// A simulation that finds nothing proves something only if it finds the faults that it is there for.
-// These are built into the store; those in the other packages are in scripts/mutants.txt.
+// A simulation that finds nothing proves something only if it finds the faults that it is there
+// for. These are built into the store; those in the other packages are in scripts/mutants.txt.
 func TestFaultsOfTheStoreAreFound(t *testing.T) {
 	if testrun.Quick() {
 		t.Skip("it takes some twenty histories")

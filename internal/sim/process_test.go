@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// process is what the parts of a role need to know of the process that they run in: whether it is
-// stopped or dead, and what its clocks show.
+// process has the facts that the parts of a role need about the process that they run in: whether
+// it is stopped or dead, and the time on its clocks.
 //
 // Goroutines cannot be stopped. So a stopped process goes on computing, but nothing of it goes out,
-// nothing comes in, and its clock stands still (network, session). When it goes on, its clock jumps,
-// and all that it was about to send is sent.
+// nothing comes in, and its clock stands still (network, session). When it goes on, its clock
+// jumps, and all that it was about to send is sent.
 type process struct {
 	name string
 

@@ -49,8 +49,8 @@ func (l *storeLink) heal() {
 }
 
 // session is a process that has the store open: the client's side of the store. It keeps the
-// contract of package store as package store/etcd does: a lease of which it counts the time from
-// the sending of each keep-alive, one transaction under way at a time, and a barrier for one
+// contract of package store as package store/etcd does. It counts the time of its lease from the
+// sending of each keep-alive. It has one transaction under way at a time, and a barrier for one
 // without an answer.
 type session struct {
 	quorum  *quorum

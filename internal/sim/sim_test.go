@@ -28,7 +28,7 @@ const (
 	densePause = 40 * time.Millisecond
 )
 
-// result is one history with what was counted in it.
+// result is one history with the failovers, problems and other events counted in it.
 type result struct {
 	calltest.History
 	plan

@@ -70,8 +70,8 @@ type Series struct {
 	Waiting []int     `json:"waiting"`
 	// Used has the part of each resource that is in use.
 	Used map[string][]float64 `json:"used"`
-	// Fragmentation is the part of what is free that a random task of the workload cannot use where
-	// it lies. It is taken of the resource that is named.
+	// Fragmentation is the part of the free amount that a random task of the workload cannot use
+	// where it lies. It is taken of the resource that is named.
 	Fragmentation   []float64 `json:"fragmentation"`
 	FragmentationOf string    `json:"fragmentationOf"`
 	// Fairness is Jain's index of the dominant shares of the leaves that have waiting tasks: 1 is
@@ -281,7 +281,7 @@ func (s *sampler) take(r *runner, at int64) {
 }
 
 // fragmentation returns the part of the scarce resource that is free and that a random request
-// cannot use, because what else it needs does not lie beside it.
+// cannot use. The other resources that it needs do not lie beside that part.
 func (s *sampler) fragmentation(st *state.State, w *Workload) float64 {
 	scarce := st.Names.Index(s.scarce)
 	free, lost := 0.0, 0.0

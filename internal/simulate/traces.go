@@ -92,8 +92,8 @@ func (t *table) openb() (Arrival, bool) {
 	return a, true
 }
 
-// dlrm reads an instance of the DLRM trace. Its queue is the one named after its role, and its owner
-// the service.
+// dlrm reads an instance of the DLRM trace. Its queue is the one named after its role, and its
+// owner the service.
 func (t *table) dlrm() (Arrival, bool) {
 	const end = 2_678_400 // seconds of the trace
 	created := t.number("creation_time", 0)

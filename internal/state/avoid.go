@@ -14,8 +14,8 @@ import (
 const soonAfterStart = 10 * second
 
 // avoids returns the node that a waiting task avoids at its next attempt, because its last attempt
-// failed there soon after its start; empty: it avoids none. why says so. Both follow from the task's
-// record, so they cost no memory and survive a load.
+// failed there soon after its start; empty: it avoids none. why says so. Both follow from the
+// task's record, so they cost no memory and survive a load.
 func (r Ref) avoids() (node, why string) {
 	t := r.Task()
 	if t.State != plimsoll.TaskPending || t.Node == "" || !t.Result.Charged() || !hasRun(t.Result) ||
@@ -31,7 +31,8 @@ func (r Ref) avoids() (node, why string) {
 	)
 }
 
-// Avoids says which node a waiting task avoids at its next attempt, and why; empty if it avoids none.
+// Avoids says which node a waiting task avoids at its next attempt, and why; empty if it avoids
+// none.
 func (s *State) Avoids(r Ref) string {
 	node, why := r.avoids()
 	if node == "" || s.nodes[node] == nil {
@@ -40,8 +41,8 @@ func (s *State) Avoids(r Ref) string {
 	return fmt.Sprintf("it avoids node %s if another one takes it: %s", node, why)
 }
 
-// PreparedElsewhere returns the prepared request of a task without the node that it avoids; nil if it
-// avoids none. The caller releases it.
+// PreparedElsewhere returns the prepared request of a task without the node that it avoids; nil if
+// it avoids none. The caller releases it.
 func (s *State) PreparedElsewhere(r Ref) *placement.Prepared {
 	node, why := r.avoids()
 	if node == "" || s.nodes[node] == nil {

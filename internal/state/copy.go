@@ -19,8 +19,8 @@ type Records interface {
 	Task(job, group string, index int32) (plimsoll.Task, bool)
 	// JobStatus returns the status of a job; ok is false if there is none.
 	JobStatus(id string) (status plimsoll.JobStatus, ok bool)
-	// JobStatuses yields the jobs of a queue and of all below it that have not ended, in the same order
-	// each time.
+	// JobStatuses yields the jobs of a queue and of all below it that have not ended, in the same
+	// order each time.
 	JobStatuses(queue string) iter.Seq[plimsoll.JobStatus]
 	// Nodes yields all nodes, in the same order each time.
 	Nodes() iter.Seq[plimsoll.Node]

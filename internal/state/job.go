@@ -282,8 +282,8 @@ func (s *State) stopTasks(j *Job, budget Budget) bool {
 	return true
 }
 
-// complete lets a job complete whose tasks have all ended well. It leaves its place among the running
-// jobs of its queues to others.
+// complete lets a job complete whose tasks have all ended well. It leaves its place among the
+// running jobs of its queues to others.
 func (s *State) complete(j *Job) {
 	s.setJobState(j, jobEndedWell)
 	if j.Spec.Completing > 0 {
@@ -308,8 +308,8 @@ func (s *State) goOn(j *Job) {
 	}
 }
 
-// finishIfDone ends a job when all its tasks have finished and none is to be created. One whose tasks
-// have ended well stays open for more tasks for JobSpec.Completing.
+// finishIfDone ends a job when all its tasks have finished and none is to be created. One whose
+// tasks have ended well stays open for more tasks for JobSpec.Completing.
 func (s *State) finishIfDone(j *Job) {
 	if j.unfinished > 0 || j.growing || j.State.Ended() {
 		return

@@ -29,8 +29,8 @@ func (s *State) setRules(c *plimsoll.QueueConfig, rules *queuerule.Set) {
 	s.rules, s.trust = rules, queuerule.Trusting(c)
 }
 
-// CheckOwners reports whether submits are possible: limits of users and access lists hold for the
-// owner that a submit states, and so the operator must have said that it can be trusted.
+// CheckOwners reports whether submits are possible. Limits of users and access lists hold for the
+// owner that a submit states, so the operator must have said that it can be trusted.
 func (s *State) CheckOwners() error { return s.checkTrust(s.trust) }
 
 func (s *State) checkTrust(stated string) error {
@@ -117,8 +117,8 @@ func (s *State) placeOf(spec *plimsoll.JobSpec) (p place, err error) {
 	return p, err
 }
 
-// made returns the queues that are missing on a path below a queue. The last is a leaf with what
-// the nearest template above states.
+// made returns the queues that are missing on a path below a queue. The last is a leaf with the
+// settings of the nearest template above.
 func made(above *queue.Queue, path string) *plimsoll.QueueConfig {
 	names := strings.Split(strings.TrimPrefix(path, above.Path+"."), ".")
 	c := plimsoll.QueueConfig{Name: names[len(names)-1], Dynamic: true}

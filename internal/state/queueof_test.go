@@ -28,7 +28,7 @@ func newPlaces(t *testing.T, cfg Config, root plimsoll.QueueConfig) *places {
 	return p
 }
 
-// turn makes a turn of what do does, and keeps the events of queues.
+// turn calls do in a turn of its own, and keeps the events of queues.
 func (p *places) turn(do func()) *Changes {
 	p.t.Helper()
 	p.revision++
@@ -248,8 +248,8 @@ func TestMadeQueuesAreBounded(t *testing.T) {
 	}
 }
 
-// Without the word of the operator that owners can be believed, nothing that holds for users is
-// applied, and no job is taken into a stored tree that has it.
+// Unless the operator has said that owners can be believed, no setting that holds for users is
+// applied. Nor is a job taken into a stored tree that has such settings.
 func TestOwnersMustBeTrusted(t *testing.T) {
 	listed := plimsoll.DefaultQueues()
 	listed.Queues[1].SubmitAccess = &plimsoll.AccessList{Users: []string{"ann"}}

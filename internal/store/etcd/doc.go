@@ -34,9 +34,10 @@
 // in a TTL.
 //
 // The package owns a client with its connections, one more for each endpoint, and a goroutine for
-// each. A leader has five more. They end when the leadership or the store ends. It keeps in memory the batches that wait, at most
-// MaxWaitingBytes, and the keys of the records that are in parts. It does NOT make backups, or
-// defragment the members. The leader compacts etcd's history, of all keys of the cluster.
+// each. A leader has five more. They end when the leadership or the store ends. It keeps in memory
+// the batches that wait, at most MaxWaitingBytes, and the keys of the records that are in parts. It
+// does NOT make backups, or defragment the members. The leader compacts etcd's history, of all keys
+// of the cluster.
 //
 // Cost: a commit costs one round trip to etcd, its fsync on a majority, and a share of those that
 // came before. Load costs the bytes that are stored, in pages. Its callers are the coordinator, and

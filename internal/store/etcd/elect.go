@@ -138,8 +138,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// guard watches the key of a leader, and reads it once in a TTL. It lets the lease be lost when the key is gone: then another
-// process leads although the lease may not have run out.
+// guard watches the key of a leader, and reads it once in a TTL. It lets the lease be lost when the
+// key is gone: then another process leads although the lease may not have run out.
 func (s *Store) guard(ctx context.Context, p *place) {
 	for ctx.Err() == nil {
 		call, cancel := context.WithTimeout(ctx, s.cfg.callTimeout())

@@ -86,7 +86,8 @@ func firstInLine(ctx context.Context, cfg Config, client *clientv3.Client) (Lead
 }
 
 // followLine calls f with the first in the line, now and after each change of the line, until f
-// returns false. It asks once in a TTL at least, of another member each time. It returns an error if ctx ends or etcd does not answer.
+// returns false. It asks once in a TTL at least, of another member each time. It returns an error
+// if ctx ends or etcd does not answer.
 func followLine(ctx context.Context, cfg Config, client *clientv3.Client, f func(Leader) bool) error {
 	for {
 		first, revision, err := firstInLine(ctx, cfg, client)

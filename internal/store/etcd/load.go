@@ -71,7 +71,7 @@ type keyRange struct {
 }
 
 // recordRanges returns the ranges of all records, in order. etcd counts all keys up to the end of
-// the range for each page, so pages of the tasks, of which there may be a million, are long.
+// the range for each page. There may be a million tasks, so their pages are long.
 func recordRanges() []keyRange {
 	tasks := rangeOf(wire.KindTask)
 	return []keyRange{

@@ -46,9 +46,9 @@ func proxied(t *testing.T, m *etcdtest.Member) (endpoint string) {
 	return "http://" + l.Addr().String()
 }
 
-// When the disk of a member hangs, and its connections stay, a leader writes and loads, another one takes
-// over when it is gone, and whoever looks for the leader finds it. Each step ends within a minute;
-// it takes seconds.
+// When the disk of a member hangs, and its connections stay, a leader writes and loads. Another one
+// takes over when it is gone, and a process that looks for the leader finds it. Each step ends
+// within a minute; it takes seconds.
 func TestAMemberWhoseDiskHangsHoldsNobodyUp(t *testing.T) {
 	cluster := etcdtest.Start(t, 3)
 	cfg := config(cluster)
