@@ -97,7 +97,9 @@ func (f *sortedFleet) best(asked plimsoll.Resources) int32 {
 func TestNodeSortChoosesByDefinition(t *testing.T) {
 	seed := testrun.Seed(t)
 	for _, sort := range []plimsoll.NodeSort{
-		{}, {Binpacking: true}, {Binpacking: true, Weights: map[string]float64{"memory": 1, "cpu": 0}},
+		{},
+		{Binpacking: true},
+		{Binpacking: true, Weights: map[string]float64{"memory": 1, "cpu": 0}},
 		{Weights: map[string]float64{"nvidia.com/gpu": 3, "cpu": 1, "disk": 2}},
 		{Weights: map[string]float64{"example.com/none": 1}},
 	} {

@@ -15,7 +15,9 @@ import (
 // part of a configuration.
 func TestDiffQueues(t *testing.T) {
 	before := plimsoll.QueueConfig{Name: "root", Parent: true, Queues: []plimsoll.QueueConfig{
-		{Name: "a", MaxJobs: 3, Max: plimsoll.Resources{"cpu": 1000}}, {Name: "b"}, {Name: "made", Dynamic: true},
+		{Name: "a", MaxJobs: 3, Max: plimsoll.Resources{"cpu": 1000}},
+		{Name: "b"},
+		{Name: "made", Dynamic: true},
 		{Name: "old", Draining: true},
 	}}
 	after := plimsoll.QueueConfig{

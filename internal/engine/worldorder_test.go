@@ -24,8 +24,10 @@ func (w *world) rank(spec *plimsoll.JobSpec) {
 func (w *world) order(c *plimsoll.QueueConfig) {
 	c.Properties = map[string]string{}
 	for _, p := range [][]string{
-		{plimsoll.PropertySort, "fair"}, {plimsoll.PropertySortPriority, "disabled", "enabled"},
-		{plimsoll.PropertyPriorityPolicy, "fence"}, {plimsoll.PropertyPriorityOffset, "1", "-3"},
+		{plimsoll.PropertySort, "fair"},
+		{plimsoll.PropertySortPriority, "disabled", "enabled"},
+		{plimsoll.PropertyPriorityPolicy, "fence"},
+		{plimsoll.PropertyPriorityOffset, "1", "-3"},
 	} {
 		if w.rng.IntN(3) == 0 {
 			c.Properties[p[0]] = w.pick(p[1:])

@@ -10,7 +10,9 @@ import (
 // shown is the newest version that a read of this gateway has shown. A read that begins later must
 // not show less. Replication and the proofs of leadership see to that; this is the check in
 // production, and costs a load of one word for each read.
-type shown struct{ newest atomic.Pointer[plimsoll.Version] }
+type shown struct {
+	newest atomic.Pointer[plimsoll.Version]
+}
 
 // least returns the version that a read which begins now must hold.
 func (s *shown) least() plimsoll.Version {

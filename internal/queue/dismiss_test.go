@@ -12,8 +12,10 @@ import (
 // in which it may be, and asks for another one.
 func TestDismissedAccountsGiveTheirPlaceBack(t *testing.T) {
 	names := placement.NewNames()
-	tree := queue.New(names, &plimsoll.QueueConfig{Name: plimsoll.RootQueue, Parent: true, MaxJobs: 1,
-		Queues: []plimsoll.QueueConfig{{Name: "a"}}})
+	tree := queue.New(names, &plimsoll.QueueConfig{
+		Name: plimsoll.RootQueue, Parent: true, MaxJobs: 1,
+		Queues: []plimsoll.QueueConfig{{Name: "a"}},
+	})
 	leaf := tree.Find("root.a")
 	var one, two, three queue.Account
 	for i, a := range []*queue.Account{&one, &two, &three} {

@@ -354,7 +354,7 @@ func (c *cluster) end() {
 	c.users.kill()
 	c.net.abandon(c.users)
 	c.net.close()
-	sleep(context.Background(), 10 * leaseTTL) // until the last requests to the store have arrived
+	sleep(context.Background(), 10*leaseTTL) // until the last requests to the store have arrived
 }
 
 // problem returns the first thing that must not be.
