@@ -116,7 +116,6 @@ const fixedRule = "fixed"
 // staticPath returns the path that a rule and its parents name beforehand. It is empty if the
 // outermost rule is not fixed. whole reports that nothing follows which depends on the job.
 func (r *PlacementRule) staticPath(at string) (path string, whole bool, err error) {
-	whole = true
 	if r.Parent != nil {
 		if path, whole, err = r.Parent.staticPath(at + ".parent"); err != nil || !whole {
 			return path, whole, err

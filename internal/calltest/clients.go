@@ -82,7 +82,7 @@ func (u *Client) Run() {
 }
 
 func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
+	timer := time.NewTimer(d) //nolint:forbidigo // the pause of a client of a test
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

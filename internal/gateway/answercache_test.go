@@ -19,7 +19,6 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
-	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/token"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
@@ -234,9 +233,9 @@ func TestAnAnswerIsKeptWhenItsQuestionComesAgain(t *testing.T) {
 func TestAnEarlierStateDropsNoAnswer(t *testing.T) {
 	f := ofOneTask(0)
 	c := &answerCache{most: 1 << 20}
-	old, latest := f.latest.Identity(), replica.Identity{}
+	old := f.latest.Identity()
 	changeTask(f, 1, 0)
-	latest = f.latest.Identity()
+	latest := f.latest.Identity()
 	c.note("p", false, []byte("q"), latest)
 	e := c.known("p", false, []byte("q"))
 	if _, has, mine := c.find(e, latest); has || !mine {

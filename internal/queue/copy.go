@@ -10,7 +10,7 @@ func (t *Tree) Copy() *Tree {
 	var add func(q, parent *Queue) *Queue
 	add = func(q, parent *Queue) *Queue {
 		queues = append(queues, Queue{
-			Quota: q.Quota.counts(), Guaranteed: q.Guaranteed, GuaranteedSet: q.GuaranteedSet, MaxTasks: q.MaxTasks,
+			Quota: q.counts(), Guaranteed: q.Guaranteed, GuaranteedSet: q.GuaranteedSet, MaxTasks: q.MaxTasks,
 			Path: q.Path, Name: q.Name, Parent: parent, Leaf: q.Leaf, Draining: q.Draining, Dynamic: q.Dynamic,
 			stated: q.stated, properties: q.properties, limits: q.limits, limited: q.limited,
 			Pending: q.Pending, Waiting: q.Waiting, Dismissed: q.Dismissed,

@@ -187,7 +187,7 @@ func (s *Set) MaySubmit(job *Job, path string, find Find) bool {
 
 // path returns the path of the queue that a rule names, or why it names none.
 func (r *rule) path(job *Job, find Find) (path, why string, err error) {
-	name := ""
+	var name string
 	switch r.name {
 	case "user":
 		name = undotted(job.Owner)

@@ -148,7 +148,7 @@ type heldConn struct {
 	net.Conn
 	of  *process
 	net *network
-	ctx context.Context // ends when the process has closed the connection
+	ctx context.Context //nolint:containedctx // ends when the process has closed the connection
 	end context.CancelFunc
 
 	mu struct {
@@ -245,13 +245,13 @@ func (c *heldConn) Write(b []byte) (n int, err error) {
 // Close implements net.Conn.
 func (c *heldConn) Close() error {
 	c.end()
-	_ = c.Conn.SetReadDeadline(time.Now()) // who reads now is told
+	_ = c.SetReadDeadline(time.Now()) // who reads now is told
 	c.change(func() { c.mu.closed = true })
 	return nil
 }
 
 // SetDeadline implements net.Conn. Writes need none.
-func (c *heldConn) SetDeadline(t time.Time) error { return c.Conn.SetReadDeadline(t) }
+func (c *heldConn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
 
 // SetWriteDeadline implements net.Conn.
 func (c *heldConn) SetWriteDeadline(time.Time) error { return nil }

@@ -63,7 +63,7 @@ type session struct {
 	once    sync.Once    // closes deposed
 	until   atomic.Int64 // boottime until which the lease is alive, Unix nanoseconds; 0: there is none
 
-	ctx   context.Context // ends with Close
+	ctx   context.Context //nolint:containedctx // ends with Close
 	end   context.CancelFunc
 	group sync.WaitGroup
 	ran   bool // the goroutines of a leader run

@@ -50,7 +50,7 @@ func (t *table) next() bool {
 		return false
 	}
 	row, err := t.reader.Read()
-	if err == io.EOF { //nolint:errorlint // Reader returns it as it is
+	if err == io.EOF {
 		return false
 	}
 	t.line++

@@ -12,6 +12,8 @@ import (
 
 // Records gives the records of one revision to questions that are answered from a copy. Several
 // goroutines may read at a time.
+//
+//nolint:interfacebloat // one method for each list that questions walk
 type Records interface {
 	// Job returns the specification of a job, and nil if there is none or it is being forgotten.
 	Job(id string) *plimsoll.JobSpec

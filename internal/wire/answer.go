@@ -205,7 +205,7 @@ func (a *Answer) end(age time.Duration) {
 	tail := a.tail[:0]
 	switch {
 	case !a.json && age != 0:
-		tail = binary.AppendUvarint(binary.AppendUvarint(tail, uint64(a.age)<<3|uint64(varintType)), uint64(age))
+		tail = binary.AppendUvarint(binary.AppendUvarint(tail, uint64(a.age)<<3|varintType), uint64(age))
 	case a.json:
 		if age != 0 {
 			if a.size > len("{") {
