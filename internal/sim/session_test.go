@@ -122,10 +122,10 @@ func exchange[T any](ctx context.Context, s *session, f func() T) (answer T, err
 	answered := make(chan T, 1)
 	if !lost {
 		go func() { // the request is on its way, whatever becomes of its sender
-			time.Sleep(there)
+			sleep(context.Background(), there)
 			found := f()
 			if !s.link.losesAnswer() {
-				time.Sleep(back)
+				sleep(context.Background(), back)
 				answered <- found
 			}
 		}()
@@ -563,7 +563,8 @@ func (s *session) Close() error {
 		return nil
 	}
 	if !s.process.isKilled() && s.ran && s.alive() {
-		_, _ = exchange(context.Background(), s, func() bool { return s.quorum.resign(s) }) // or the lease ends by itself
+		// If the request is lost, the lease ends by itself.
+		_, _ = exchange(context.Background(), s, func() bool { return s.quorum.resign(s) })
 	}
 	s.end()
 	s.group.Wait()
