@@ -29,7 +29,8 @@ func followAll(t *testing.T, n int, leads func() string) *followers {
 	for i := range n {
 		live := make(chan bool, 100)
 		f, err := replica.NewFollower(replica.FollowerConfig{
-			Gateway: fmt.Sprint("gw", i), Finder: finder(leads), MinBackoff: time.Millisecond, MaxBackoff: 2 * time.Millisecond,
+			Gateway: fmt.Sprint("gw", i), Finder: finder(leads),
+			MinBackoff: time.Millisecond, MaxBackoff: 2 * time.Millisecond,
 			Events: replica.FollowerEvents{Live: func(_, _ uint64, resumed bool) { live <- resumed }},
 		})
 		if err != nil {
@@ -110,7 +111,8 @@ func TestCopiesGoOnAtTheNextLeader(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got.Version() != want.Version() || got.InstanceUUID() != want.InstanceUUID() {
-			t.Errorf("gateway %d is at %s of %s, and a new one at %s of %s", i, got.Version(), got.InstanceUUID(), want.Version(), want.InstanceUUID())
+			t.Errorf("gateway %d is at %s of %s, and a new one at %s of %s",
+				i, got.Version(), got.InstanceUUID(), want.Version(), want.InstanceUUID())
 		}
 		for kind := wire.Kind(1); kind < wire.NumKinds; kind++ {
 			sameRecords(t, fmt.Sprint("gateway ", i), want, got, kind)

@@ -202,7 +202,9 @@ func (m *mirror) leadOn(end *pb.ReplicateSnapshotEnd) (effect, error) {
 	m.tables, m.led = nil, nil
 	to := plimsoll.Version{Epoch: m.epoch, Revision: end.Revision}
 	if n := len(led.entries); n == 0 || led.entries[n-1].version != to {
-		return effect{}, plimsoll.Errorf(plimsoll.CodeCorrupt, "the leader led the copy of %s on, and not to %s", led.from, to)
+		return effect{}, plimsoll.Errorf(
+			plimsoll.CodeCorrupt, "the leader led the copy of %s on, and not to %s", led.from, to,
+		)
 	}
 	for i := range led.batches {
 		if err := m.history.leadOn(tables, &led.batches[i]); err != nil {

@@ -111,7 +111,9 @@ func (m *mirror) welcome(w *pb.ReplicateWelcome) (effect, error) {
 			)
 		}
 		if w.LedOn {
-			m.led = &ledOn{from: m.latest.Version(), former: m.latest.leader, leader: w.LeaderUuid, instance: w.InstanceUuid}
+			m.led = &ledOn{
+				from: m.latest.Version(), former: m.latest.leader, leader: w.LeaderUuid, instance: w.InstanceUuid,
+			}
 			m.phase = phaseLeadOn
 			return effect{connected: true}, nil
 		}

@@ -24,7 +24,8 @@ type bench struct {
 }
 
 func newBench(epoch, revision uint64, limit int) *bench {
-	b := &bench{tables: NewTables(), log: batchLog{limit: limit, base: plimsoll.Version{Epoch: epoch, Revision: revision}}}
+	base := plimsoll.Version{Epoch: epoch, Revision: revision}
+	b := &bench{tables: NewTables(), log: batchLog{limit: limit, base: base}}
 	b.tables.epoch, b.tables.revision, b.tables.instance = epoch, revision, fmt.Sprint("instance-", epoch)
 	return b
 }

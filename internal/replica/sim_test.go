@@ -505,19 +505,22 @@ func (w *simWorld) checkPoint(g *simGateway) {
 			}
 			for _, c := range changes {
 				if held[c.Key] != string(c.Old.Value) {
-					w.fail("%s at %s: behind %v, %s is %q before a change, and was %q", g.id, now.Version(), at, c.Key, c.Old.Value, held[c.Key])
+					w.fail("%s at %s: behind %v, %s is %q before a change, and was %q",
+						g.id, now.Version(), at, c.Key, c.Old.Value, held[c.Key])
 				}
 				held[c.Key] = string(c.New.Value)
 			}
 			for key, value := range now.Scan(kind, "", "") {
 				if held[key] != string(value) {
-					w.fail("%s at %s: behind %v, %s is %q, and the changes make %q of it", g.id, now.Version(), at, key, value, held[key])
+					w.fail("%s at %s: behind %v, %s is %q, and the changes make %q of it",
+						g.id, now.Version(), at, key, value, held[key])
 				}
 				delete(held, key)
 			}
 			for key, value := range held {
 				if value != "" {
-					w.fail("%s at %s: behind %v, %s is gone, and the changes leave %q", g.id, now.Version(), at, key, value)
+					w.fail("%s at %s: behind %v, %s is gone, and the changes leave %q",
+						g.id, now.Version(), at, key, value)
 				}
 			}
 		}
