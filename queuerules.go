@@ -2,8 +2,10 @@ package plimsoll
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -51,7 +53,8 @@ func (s *NodeSort) validate() error {
 		return Invalid("nodesortpolicy.resourceweights", "has %d entries; at most %d are possible", len(s.Weights),
 			maxSortWeights)
 	}
-	for name, weight := range s.Weights {
+	for _, name := range slices.Sorted(maps.Keys(s.Weights)) {
+		weight := s.Weights[name]
 		if !(weight >= 0) || math.IsInf(weight, 0) || len(name) > maxPropertyName {
 			return Invalid(
 				"nodesortpolicy.resourceweights", "holds a weight that is negative or no number, or a name that is too long",

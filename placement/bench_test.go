@@ -156,7 +156,8 @@ func BenchmarkPlaceInOrder(b *testing.B) {
 			f := placement.NewFleet(placement.NewNames())
 			f.OrderBy(sort)
 			for slot := range int32(10_000) {
-				s := placement.NewServer(fmt.Sprintf("n%05d", slot), plimsoll.Resources{"cpu": 64_000, "memory": 1 << 38})
+				size := plimsoll.Resources{"cpu": 64_000, "memory": 1 << 38}
+				s := placement.NewServer(fmt.Sprintf("n%05d", slot), size)
 				f.Put(slot, &s)
 			}
 			asked := plimsoll.Resources{"cpu": 1000, "memory": 1 << 30}

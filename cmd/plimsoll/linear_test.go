@@ -201,7 +201,8 @@ func (r *linearRun) save(t *testing.T) (dir string) {
 			a.Began, a.Ended, a.Client, a.Calls, a.Version, a.Revision, a.Changed)
 		err = errors.Join(err, failed)
 	}
-	err = errors.Join(err, text.Close(), porcupine.VisualizePath(calltest.Model, info, filepath.Join(dir, "history.html")))
+	page := filepath.Join(dir, "history.html")
+	err = errors.Join(err, text.Close(), porcupine.VisualizePath(calltest.Model, info, page))
 	if err != nil {
 		t.Error(err)
 	}

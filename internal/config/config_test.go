@@ -346,7 +346,8 @@ q.yaml:6: preemption: is kept but has no effect yet: no running task is stopped 
 q.yaml:7: partitions[0].usergroupresolver: has no effect; the gateway says which groups an owner is in
 q.yaml:9: root: no queue has submitacl or adminacl: everybody may submit to and administer every queue; ` +
 		`once one has, a queue admits only those whom it or a queue above names
-q.yaml:12: root.a.properties."application.sort.policy": is "lifo", which cannot be read: the default holds; write fifo or fair
+q.yaml:12: root.a.properties."application.sort.policy": ` +
+		`is "lifo", which cannot be read: the default holds; write fifo or fair
 q.yaml:12: root.a.properties."preemption.delay": is kept but has no effect yet
 q.yaml:12: root.a.properties."some.thing": is not known and has no effect
 q.yaml:13: root.a.childtemplate: has no effect on a leaf; write parent: true, or remove it

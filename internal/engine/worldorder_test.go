@@ -100,7 +100,8 @@ func (w *world) checkQuotas(configured int) {
 			}
 			if configured == 0 && k.MaxAccounts > 0 && k.Admitted > k.MaxAccounts && k.Admitted > let {
 				w.t.Fatalf(
-					"%s has let in %d jobs, over its maximum of %d, and %d before", name, k.Admitted, k.MaxAccounts, let,
+					"%s has let in %d jobs, over its maximum of %d, and %d before",
+					name, k.Admitted, k.MaxAccounts, let,
 				)
 			}
 		}

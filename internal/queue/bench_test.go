@@ -20,7 +20,8 @@ func BenchmarkOrder(b *testing.B) {
 					c.Properties[plimsoll.PropertySort] = "fair"
 				}
 				if kind == "limits" || kind == "fair and limits" {
-					c.Limits = []plimsoll.QueueLimit{{Users: []string{"*"}, Max: plimsoll.Resources{plimsoll.CPU: 1 << 40}}}
+					most := plimsoll.Resources{plimsoll.CPU: 1 << 40}
+					c.Limits = []plimsoll.QueueLimit{{Users: []string{"*"}, Max: most}}
 				}
 				leaves = append(leaves, c)
 			}

@@ -2,7 +2,9 @@ package queue
 
 import (
 	"fmt"
+	"maps"
 	"math/bits"
+	"slices"
 
 	"github.com/plimsoll-dev/plimsoll"
 )
@@ -67,7 +69,7 @@ func (t *Tree) checkQueue(q *Queue, live map[*Class]bool) error {
 // trackers of a queue with the lanes below it that count in them.
 func (t *Tree) checkTenants(q *Queue) error {
 	rows, parked, accounts := len(q.all.byClass), len(q.all.parked), map[*tenant]int32{}
-	for _, n := range q.tenants {
+	for _, n := range slices.SortedFunc(maps.Values(q.tenants), (*tenant).compare) {
 		rows += len(n.byClass)
 		parked += len(n.parked)
 		if n.accounts == 0 {
@@ -90,9 +92,9 @@ func (t *Tree) checkTenants(q *Queue) error {
 			return fmt.Errorf("account %d: %w", a.ID, err)
 		}
 	}
-	for n, count := range accounts {
-		if n.accounts != count {
-			return fmt.Errorf("the tenant %v has %d accounts, not %d", n.key, count, n.accounts)
+	for _, n := range slices.SortedFunc(maps.Keys(accounts), (*tenant).compare) {
+		if n.accounts != accounts[n] {
+			return fmt.Errorf("the tenant %v has %d accounts, not %d", n.key, accounts[n], n.accounts)
 		}
 	}
 	if parked != 0 {
@@ -118,10 +120,10 @@ func (q *Queue) checkTrackers() error {
 	if len(sums) != len(q.trackers) {
 		return fmt.Errorf("%d trackers, but %d that are needed", len(q.trackers), len(sums))
 	}
-	for key, k := range q.trackers {
+	for _, k := range q.Trackers() {
 		sum := sums[k]
 		if sum == nil || sum.Allocated != k.Allocated || sum.Running != k.Running || sum.Accounts != k.Accounts ||
-			sum.Admitted != k.Admitted || k.trackerKey() != key {
+			sum.Admitted != k.Admitted || q.trackers[k.trackerKey()] != k {
 			return fmt.Errorf("the tracker of %q is not the sum of its accounts: %+v", k.UserOrGroup(), sum)
 		}
 	}
@@ -180,9 +182,10 @@ func (q *Queue) checkPriority() error {
 		return fmt.Errorf("its priority is %d of %d levels, not %d of %d", q.priority, len(q.levels.each), q.shown(),
 			len(v.each))
 	}
-	for priority, l := range v.each {
-		if is := q.levels.each[priority]; is == nil || is.count != l.count {
-			return fmt.Errorf("it does not have the priority %d as often as %d times", priority, l.count)
+	for _, priority := range slices.Sorted(maps.Keys(v.each)) {
+		count := v.each[priority].count
+		if is := q.levels.each[priority]; is == nil || is.count != count {
+			return fmt.Errorf("it does not have the priority %d as often as %d times", priority, count)
 		}
 	}
 	return checkHeap(q.levels.top)

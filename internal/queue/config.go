@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -372,10 +373,11 @@ func (t *Tree) regroup(q *Queue) {
 
 // dropTrackers removes the trackers of a queue that count nobody any more. They hold nothing back.
 func (q *Queue) dropTrackers() {
-	for key, k := range q.trackers {
-		if k.Accounts == 0 {
-			k.MaxSet, k.MaxAccounts = 0, 0
-			delete(q.trackers, key)
+	maps.DeleteFunc(q.trackers, func(_ trackerKey, k *Quota) bool {
+		if k.Accounts > 0 {
+			return false
 		}
-	}
+		k.MaxSet, k.MaxAccounts = 0, 0
+		return true
+	})
 }

@@ -2,8 +2,9 @@ package queue
 
 // Copy returns the present queues and trackers, with their limits and allocated amounts, for
 // questions: Find, Refuses, RefusesOwner, Full and Walk. Accounts, lanes and classes are not
-// copied, so nothing may enter a copy. It costs O(queues + trackers), a little under 1 µs each. An
-// index of them would cost as much again, so Find searches them.
+// copied, so nothing may enter a copy. It costs about 1 µs for each queue and tracker. A queue's
+// trackers are sorted: 10,000 of one queue cost 2 µs each. An index of the queues would cost as much
+// again, so Find searches them.
 func (t *Tree) Copy() *Tree {
 	queues := make([]Queue, 0, len(t.byPath)+1)
 	c := &Tree{total: t.total}
@@ -23,10 +24,10 @@ func (t *Tree) Copy() *Tree {
 		}
 		if len(q.trackers) > 0 {
 			out.trackers = make(map[trackerKey]*Quota, len(q.trackers))
-			for key, k := range q.trackers {
+			for _, k := range q.Trackers() {
 				counts := k.counts()
 				counts.of = out
-				out.trackers[key] = &counts
+				out.trackers[k.trackerKey()] = &counts
 			}
 		}
 		if len(q.Children) > 0 {

@@ -13,8 +13,8 @@
 //   - A tenant is the accounts of a leaf for which the same limits of users and groups hold.
 //   - A Class is a request: the amounts of one task, and the other properties that decide which
 //     nodes take it. Only the caller knows those. A class is the same in all leaves.
-//   - A Lane is the tasks of an account that are of one class. The lanes of a tenant that are of one
-//     class form a row.
+//   - A Lane is the tasks of an account that are of one class. The lanes of a tenant that are of
+//     one class form a row.
 //
 // # Order
 //

@@ -678,7 +678,8 @@ func (w *world) settle() {
 		switch c := l.told; c.Code {
 		case plimsoll.WaitQueueMax, plimsoll.WaitUserMax, plimsoll.WaitGroupMax:
 			if q := w.same(c.Quota, l.of); q == nil || !w.lacks(q, l.class) || c.Quota.Code() != c.Code {
-				w.t.Fatalf("lane %d in %s was told that %s is full, which has room: %+v", l.ID, l.of.leaf, c.Quota.At().Path, q)
+				w.t.Fatalf("lane %d in %s was told that %s is full, which has room: %+v",
+					l.ID, l.of.leaf, c.Quota.At().Path, q)
 			}
 		case l.class.Blocked():
 			if c.Code == plimsoll.WaitNone {

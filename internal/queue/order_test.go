@@ -98,7 +98,8 @@ func TestFairJobs(t *testing.T) {
 	leaf.Guaranteed = plimsoll.Resources{plimsoll.CPU: 8, plimsoll.Memory: 17}
 	p := newFixture(t, leaf)
 	jobs := []*fixtureJob{
-		p.job("root.a", p.class(1, 1), 9), p.job("root.a", p.class(1, 4), 9), p.as("", "", 3).job("root.a", p.class(1, 0), 2),
+		p.job("root.a", p.class(1, 1), 9), p.job("root.a", p.class(1, 4), 9),
+		p.as("", "", 3).job("root.a", p.class(1, 0), 2),
 	}
 	p.wantPlaced(10, jobs, 5, 3, 2)
 }
@@ -130,7 +131,8 @@ func TestLimitsOfOwners(t *testing.T) {
 
 // The jobs of a user beyond its limit wait, and the highest priority goes in first.
 func TestJobsOfAUserWaitForEachOther(t *testing.T) {
-	p := newFixture(t, plimsoll.QueueConfig{Name: "a", Limits: []plimsoll.QueueLimit{{Users: []string{"ann"}, MaxJobs: 1}}})
+	limits := []plimsoll.QueueLimit{{Users: []string{"ann"}, MaxJobs: 1}}
+	p := newFixture(t, plimsoll.QueueConfig{Name: "a", Limits: limits})
 	c := p.class(1, 0)
 	first, second := p.as("ann", "", 0).job("root.a", c, 1), p.job("root.a", c, 1)
 	third, other := p.as("ann", "", 5).job("root.a", c, 1), p.as("bob", "", 0).job("root.a", c, 1)

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -126,6 +127,17 @@ type tenant struct {
 func (n *tenant) before(o *tenant) bool { return n.parked[0].before(o.parked[0]) }
 func (n *tenant) place() *int32         { return &n.rank }
 
+// compare orders the tenants of a leaf by their keys, those without limits of users first.
+func (n *tenant) compare(o *tenant) int {
+	if n.key.limited != o.key.limited {
+		if n.key.limited {
+			return 1
+		}
+		return -1
+	}
+	return cmp.Or(strings.Compare(n.key.user, o.key.user), strings.Compare(n.key.group, o.key.group))
+}
+
 func newTenant(leaf *Queue, key tenantKey) *tenant {
 	return &tenant{leaf: leaf, key: key, byClass: map[*Class]*row{}, rank: absent}
 }
@@ -200,10 +212,7 @@ func (n *tenant) track(q *Queue, key trackerKey, l *limit, add bool) {
 // Trackers returns the trackers at the queue, users before groups, each by name. A tracker exists
 // while an account below the queue counts in it.
 func (q *Queue) Trackers() []*Quota {
-	list := make([]*Quota, 0, len(q.trackers))
-	for _, k := range q.trackers {
-		list = append(list, k)
-	}
+	list := slices.AppendSeq(make([]*Quota, 0, len(q.trackers)), maps.Values(q.trackers))
 	slices.SortFunc(list, func(a, b *Quota) int {
 		return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.User, b.User))
 	})

@@ -88,7 +88,8 @@ func (p *fixture) cycle() (placed int) {
 	for l, c, ok := p.tree.NextCause(); ok; l, c, ok = p.tree.NextCause() {
 		p.told[l] = c.Code.String()
 		if c.Quota != nil {
-			p.told[l] = fmt.Sprintf("%s%s has too little %s", c.Quota.At().Path, c.Quota.UserOrGroup(), p.names.Name(c.Resource))
+			p.told[l] = fmt.Sprintf("%s%s has too little %s",
+				c.Quota.At().Path, c.Quota.UserOrGroup(), p.names.Name(c.Resource))
 		}
 	}
 	if err := p.tree.Check(); err != nil {

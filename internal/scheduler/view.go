@@ -32,7 +32,8 @@ type View struct {
 // turns; see Copy.
 func (c *Scheduler) View(s *state.State) *View {
 	return &View{
-		fleet: s.Fleet, chain: s.Chain(), tree: s.Tree(), rules: s.Rules(), names: s.KnownNames(), now: s.Seconds(), seed: c.seed,
+		fleet: s.Fleet, chain: s.Chain(), tree: s.Tree(), rules: s.Rules(), names: s.KnownNames(),
+		now: s.Seconds(), seed: c.seed,
 		checkSize: s.CheckSize,
 		movables: func(most int) ([]placement.Movable, bool, func()) {
 			list, all := s.Movables(most)
@@ -57,7 +58,8 @@ type Copy struct {
 func (c *Scheduler) Copy(s *state.State) *Copy {
 	return &Copy{
 		view: View{
-			chain: s.Chain(), tree: s.Tree().Copy(), rules: s.Rules(), names: s.KnownNames(), now: s.Seconds(), seed: c.seed,
+			chain: s.Chain(), tree: s.Tree().Copy(), rules: s.Rules(), names: s.KnownNames(),
+			now: s.Seconds(), seed: c.seed,
 			checkSize: s.CheckSize,
 		},
 		fleet: s.Fleet.Copy(),

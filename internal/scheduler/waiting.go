@@ -3,6 +3,7 @@ package scheduler
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -65,6 +66,12 @@ type causeKey struct {
 	each            string // of a cause that lies in the nodes
 }
 
+func (k causeKey) compare(o causeKey) int {
+	return cmp.Or(cmp.Compare(k.code, o.code), strings.Compare(k.queue, o.queue),
+		strings.Compare(k.resource, o.resource), strings.Compare(k.userOrGroup, o.userOrGroup),
+		strings.Compare(k.each, o.each))
+}
+
 // ExplainWaiting finds what the tasks of a job wait for or, without a job, those of a queue and all
 // below it. It costs O(jobs in the queue), and O(nodes) for each of the first causes that lie in
 // the nodes.
@@ -87,10 +94,10 @@ func (v *View) ExplainWaiting(job, path string) (*Waiting, error) {
 		}
 		w.Queues = v.turns(path)
 	}
-	for _, c := range causes {
-		w.Causes = append(w.Causes, *c)
+	for _, key := range slices.SortedFunc(maps.Keys(causes), causeKey.compare) {
+		w.Causes = append(w.Causes, *causes[key])
 	}
-	slices.SortFunc(w.Causes, func(a, b WaitingCause) int {
+	slices.SortStableFunc(w.Causes, func(a, b WaitingCause) int {
 		return cmp.Or(cmp.Compare(b.Tasks, a.Tasks), cmp.Compare(a.Since, b.Since),
 			strings.Compare(a.oldest.job, b.oldest.job), strings.Compare(a.oldest.group, b.oldest.group),
 			cmp.Compare(a.Cause.Code, b.Cause.Code))
@@ -304,7 +311,8 @@ func (v *View) unblockQuota(c *WaitingCause, spec *plimsoll.JobSpec, g *plimsoll
 	}
 	if len(more) > 0 {
 		c.Unblock = append(c.Unblock,
-			fmt.Sprintf("%s more in %s, by tasks of it that end or by a higher max", strings.Join(more, ", "), nameOf(q)))
+			fmt.Sprintf("%s more in %s, by tasks of it that end or by a higher max",
+				strings.Join(more, ", "), nameOf(q)))
 	}
 }
 
@@ -397,7 +405,8 @@ func (v *View) nearest(placer *placement.Placer, p *placement.Prepared) (near ne
 		if lack, what := lacking(names, needs, &now, "free"); what != "" && (near.now == "" || lack < leastNow) {
 			leastNow, near.now = lack, v.fleet.ID(slot)+" has "+what
 		}
-		if lack, what := lacking(names, needs, &empty, "in all"); what != "" && (near.empty == "" || lack < leastEmpty) {
+		lack, what := lacking(names, needs, &empty, "in all")
+		if what != "" && (near.empty == "" || lack < leastEmpty) {
 			leastEmpty, near.empty = lack, v.fleet.ID(slot)+", which has "+what
 		}
 	}

@@ -260,8 +260,7 @@ func TestASmallerRevisionComesWithAHigherEpochOnly(t *testing.T) {
 }
 
 // Case 8: the leader dies in front of a commit, behind it, before the reply, and while it loads.
-// An acknowledged job is there, once. For any other job, whether it is there does not change any
-// more.
+// An acknowledged job is there, once. Any other job is there for all later reads, or for none.
 func TestACrashAtAnyStepOfACommitLosesNothing(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		acked := map[string]bool{}
@@ -392,7 +391,8 @@ func TestSyncsAreAcknowledgedOnABusyStream(t *testing.T) {
 			u := c.user("g1", -1)
 			writing.Go(func() {
 				for i := 0; ctx.Err() == nil; i++ {
-					_, _ = u.SubmitJob(ctx, calltest.Spec(fmt.Sprintf("j%d-%d", w, i), "ann", 1)) // it only makes batches
+					// The job only makes batches.
+					_, _ = u.SubmitJob(ctx, calltest.Spec(fmt.Sprintf("j%d-%d", w, i), "ann", 1))
 				}
 			})
 		}

@@ -86,8 +86,9 @@ type role struct {
 
 func newCluster(t *testing.T, seed uint64, faults storeFaults) *cluster {
 	c := &cluster{
-		t: t, dice: newDice(seed, 1), net: newNetwork(), quorum: newQuorum(faults), kept: &kept{Memory: historytest.NewMemory()},
-		began: time.Now(), coordinators: map[string]*role{}, gateways: map[string]*role{}, users: newProcess("users"),
+		t: t, dice: newDice(seed, 1), net: newNetwork(), quorum: newQuorum(faults),
+		kept: &kept{Memory: historytest.NewMemory()}, began: time.Now(),
+		coordinators: map[string]*role{}, gateways: map[string]*role{}, users: newProcess("users"),
 	}
 	c.mu.elected = make(chan struct{})
 	for i, name := range coordinatorNames {
@@ -291,7 +292,8 @@ func (c *cluster) observe(ctx context.Context, r *role) error {
 
 func (c *cluster) startHistorian() {
 	r := &role{process: newProcess("historian"), cluster: c}
-	source, err := client.New(client.Config{Server: addressOf("g1") + "," + addressOf("g2"), Dial: c.net.dialer(r.process)})
+	servers := addressOf("g1") + "," + addressOf("g2")
+	source, err := client.New(client.Config{Server: servers, Dial: c.net.dialer(r.process)})
 	if err != nil {
 		c.t.Fatal(err)
 	}

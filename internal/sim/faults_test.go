@@ -169,7 +169,8 @@ func (c *cluster) failOver(kind failover) bool {
 		end = func() { c.restart(leader.name) }
 		led = c.awaitLeader(epoch, 30*time.Second)
 	}
-	sleep(c.t.Context(), c.dice.between(0, []time.Duration{300 * time.Millisecond, 1500 * time.Millisecond}[c.dice.intN(2)]))
+	longest := []time.Duration{300 * time.Millisecond, 1500 * time.Millisecond}[c.dice.intN(2)]
+	sleep(c.t.Context(), c.dice.between(0, longest))
 	if end != nil {
 		end()
 	}

@@ -224,7 +224,9 @@ type content struct {
 func (q *quorum) read() content {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	c := content{meta: q.meta, records: map[wire.Kind]map[string][]byte{}, chunks: maps.Clone(q.chunks), oldest: q.oldest}
+	c := content{
+		meta: q.meta, records: map[wire.Kind]map[string][]byte{}, chunks: maps.Clone(q.chunks), oldest: q.oldest,
+	}
 	for kind, records := range q.records {
 		c.records[kind] = maps.Clone(records)
 	}

@@ -563,7 +563,8 @@ func (s *session) Close() error {
 		return nil
 	}
 	if !s.process.isKilled() && s.ran && s.alive() {
-		_, _ = exchange(context.Background(), s, func() bool { return s.quorum.resign(s) }) // or the lease ends by itself
+		// If the request is lost, the lease ends by itself.
+		_, _ = exchange(context.Background(), s, func() bool { return s.quorum.resign(s) })
 	}
 	s.end()
 	s.group.Wait()

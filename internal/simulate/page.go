@@ -103,8 +103,8 @@ func groups(b *bytes.Buffer, reports []*Report, of func(*Report) []Group) {
 					fmt.Fprintf(b, `<tr><td>%s</td><td><span class="key" style="background:%s"></span>%s</td><td>%d</td>`+
 						"<td>%d</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td></tr>\n",
 						html.EscapeString(o.Name), colour(i),
-						html.EscapeString(other.Policy), o.Placed, o.Waiting, spanText(o.Waits.P50), spanText(o.Waits.P95),
-						spanText(o.Waits.P99), spanText(o.Waits.Max))
+						html.EscapeString(other.Policy), o.Placed, o.Waiting, spanText(o.Waits.P50),
+						spanText(o.Waits.P95), spanText(o.Waits.P99), spanText(o.Waits.Max))
 				}
 			}
 		}

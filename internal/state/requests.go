@@ -15,7 +15,8 @@ func (s *State) tellNewJob(j *Job) {
 // all others from the store.
 func (s *State) tellQueueFull(g *Group, cause *plimsoll.WaitCause) {
 	already := g.Wait.Code == cause.Code && g.Wait.Queue == cause.Queue && g.Wait.UserOrGroup == cause.UserOrGroup
-	full := cause.Code == plimsoll.WaitQueueMax || cause.Code == plimsoll.WaitUserMax || cause.Code == plimsoll.WaitGroupMax
+	full := cause.Code == plimsoll.WaitQueueMax || cause.Code == plimsoll.WaitUserMax ||
+		cause.Code == plimsoll.WaitGroupMax
 	if full && !already && g.lane.Ready() > 0 && s.eventSettings.TellingRequests() {
 		s.addRequest(g.Job, plimsoll.CauseQueueFull, plimsoll.Event{
 			Object: g.Next().Task().ID, Resources: g.Spec.Resources, Message: cause.String(),

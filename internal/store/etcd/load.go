@@ -61,7 +61,8 @@ type page struct {
 func (s *Store) scan(
 	ctx context.Context, prefix, from string, revision int64, visit func(key string, value []byte) error,
 ) (int64, error) {
-	return s.scanRange(ctx, keyRange{max(prefix, from), clientv3.GetPrefixRangeEnd(prefix), longestPage}, revision, visit)
+	keys := keyRange{max(prefix, from), clientv3.GetPrefixRangeEnd(prefix), longestPage}
+	return s.scanRange(ctx, keys, revision, visit)
 }
 
 // keyRange is a range of keys without the prefix of the store.
@@ -75,7 +76,8 @@ type keyRange struct {
 func recordRanges() []keyRange {
 	tasks := rangeOf(wire.KindTask)
 	return []keyRange{
-		{recordPrefix, tasks.from, longestPage}, tasks, {tasks.end, clientv3.GetPrefixRangeEnd(recordPrefix), longestPage},
+		{recordPrefix, tasks.from, longestPage}, tasks,
+		{tasks.end, clientv3.GetPrefixRangeEnd(recordPrefix), longestPage},
 	}
 }
 
