@@ -3,8 +3,8 @@ package queue
 // Copy returns the present queues and trackers, with their limits and allocated amounts, for
 // questions: Find, Refuses, RefusesOwner, Full and Walk. Accounts, lanes and classes are not
 // copied, so nothing may enter a copy. It costs about 1 µs for each queue and tracker. A queue's
-// trackers are sorted: 10,000 of one queue cost 2 µs each. An index of the queues would cost as much
-// again, so Find searches them.
+// trackers are sorted: 10,000 of one queue cost 2 µs each. An index of the queues would cost as
+// much again, so Find searches them.
 func (t *Tree) Copy() *Tree {
 	queues := make([]Queue, 0, len(t.byPath)+1)
 	c := &Tree{total: t.total}
