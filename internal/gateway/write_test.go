@@ -178,7 +178,7 @@ func TestBadInputIsRefusedBeforeTheLeaderSeesIt(t *testing.T) {
 		{"no job", second(call(s.jobs.SubmitJob, &pb.SubmitJobRequest{})), "spec", "give the job"},
 		{"no id", spec(func(m *pb.JobSpec) { m.Id = "" }), "job", "give a name"},
 		{"an impossible id", spec(func(m *pb.JobSpec) { m.Id = "../x" }), "job", "not a possible id"},
-		{"a queue that is no path", spec(func(m *pb.JobSpec) { m.Queue = "root..batch" }), "queue", "possible queue name"},
+		{"a queue that is no path", spec(func(m *pb.JobSpec) { m.Queue = "root..b" }), "queue", "possible queue name"},
 		{"no groups", spec(func(m *pb.JobSpec) { m.Groups = nil }), "groups", "at least one"},
 		{"an empty group", spec(func(m *pb.JobSpec) { m.Groups[0] = &pb.GroupSpec{} }), "groups[0].name", "1 to 63"},
 		{"a negative count", spec(func(m *pb.JobSpec) { m.Groups[0].Count = -1 }), "groups[0].count", "from 0"},
@@ -444,8 +444,8 @@ func TestOnlySoManyExplanationsAtOnce(t *testing.T) {
 	})
 }
 
-// A dry run and a question for capacities go to the leader, a job without a queue as it is: the rules
-// of the queues give it one. A leader that knows neither is reported.
+// A dry run and a question for capacities go to the leader. A job without a queue goes as it is: the
+// rules of the queues give it one. A leader that knows neither is reported.
 func TestQuestionsGoToTheLeader(t *testing.T) {
 	f := cluster()
 	f.answer = accept(f)

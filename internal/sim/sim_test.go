@@ -42,8 +42,8 @@ type result struct {
 	decided   bool
 }
 
-// TestFailovers makes histories of a whole cluster that loses its leader in every way, one after the
-// other, and checks each of them (DESIGN.md).
+// TestFailovers makes histories of a whole cluster that loses its leader in every way, one after
+// the other, and checks each of them (DESIGN.md).
 func TestFailovers(t *testing.T) {
 	first, total := testrun.Seed(t), result{}
 	histories, rounds := testrun.Count(1, 7, 170), testrun.Count(1, 2, 2)
