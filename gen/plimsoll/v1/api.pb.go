@@ -2309,8 +2309,9 @@ func (x *ExplainWaitingRequest) GetQueue() string {
 // WaitingCause is a cause that waiting tasks have in common. Tasks that wait for nodes have one only
 // if they also ask for the same.
 type WaitingCause struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	WaitCode WaitCode               `protobuf:"varint,1,opt,name=wait_code,json=waitCode,proto3,enum=plimsoll.v1.WaitCode" json:"wait_code,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The kind of the cause.
+	WaitCode WaitCode `protobuf:"varint,1,opt,name=wait_code,json=waitCode,proto3,enum=plimsoll.v1.WaitCode" json:"wait_code,omitempty"`
 	// As GroupStatus.wait_queue.
 	WaitQueue string `protobuf:"bytes,2,opt,name=wait_queue,json=waitQueue,proto3" json:"wait_queue,omitempty"`
 	// As GroupStatus.wait_resource.
