@@ -444,8 +444,8 @@ func TestOnlySoManyExplanationsAtOnce(t *testing.T) {
 	})
 }
 
-// A dry run and a question for capacities go to the leader. A job without a queue goes as it is: the
-// rules of the queues give it one. A leader that knows neither is reported.
+// A dry run and a question for capacities go to the leader. A job without a queue goes as it is:
+// the rules of the queues give it one. A leader that knows neither is reported.
 func TestQuestionsGoToTheLeader(t *testing.T) {
 	f := cluster()
 	f.answer = accept(f)
