@@ -11,7 +11,7 @@ import (
 )
 
 // TestWaitingExamples submits the jobs of examples/waiting to two nodes. The explanation of each
-// alone says why it waits, and what to do.
+// alone states the cause and the way out.
 func TestWaitingExamples(t *testing.T) {
 	w := newScenario(t)
 	read := func(name string) []byte {
@@ -35,10 +35,19 @@ func TestWaitingExamples(t *testing.T) {
 		{"0-first", "", "", ""},
 		{"1-too-large", "too_large", "too large for every node", "add a node with at least cpu 64"},
 		{"2-queue-max", "queue_max", "root.small is at its max: cpu 2 of 2", "cpu 1 more in root.small"},
-		{"3-too-many-jobs", "queue_max", "root.one runs as many jobs as it may: 1 of 1", "raise maxapplications of root.one"},
-		{"4-no-resource", "no_resource", "no node has nvidia.com/gpus", "add a node that has nvidia.com/gpus"},
+		{
+			"3-too-many-jobs", "queue_max", "root.one runs as many jobs as it may: 1 of 1",
+			"raise maxapplications of root.one",
+		},
+		{
+			"4-no-resource", "no_resource", "no node has nvidia.com/gpus",
+			"add a node that has nvidia.com/gpus",
+		},
 		{"5-constraints", "not_eligible", "no node is for it", "loosen the constraints"},
-		{"6-over-the-max", "queue_max", "more than the max of root.small: cpu 3 of 2", "raise the max of root.small to cpu 3"},
+		{
+			"6-over-the-max", "queue_max", "more than the max of root.small: cpu 3 of 2",
+			"raise the max of root.small to cpu 3",
+		},
 		{"7-retry", "retry", "wait for their next attempt", "plimsoll job logs retry"},
 		{"8-far", "no_node", "2 of 2 nodes: ", "loosen the constraints"},
 		{"9-full-cluster", "no_node", "not enough cpu", "nearest: n"},
