@@ -53,11 +53,11 @@ func (simulateCmd) Help() string {
 
 // Run simulates.
 func (cmd *simulateCmd) Run(_ context.Context, a *app) error {
+	if err := cmd.check(); err != nil {
+		return err
+	}
 	if cmd.Scenario != "" {
 		return cmd.runScenarios(a)
-	}
-	if cmd.Hasten <= 0 {
-		return plimsoll.Invalid("--hasten", "is %v; give a factor above 0", cmd.Hasten)
 	}
 	configs, err := cmd.policies(a)
 	if err != nil {
@@ -84,6 +84,39 @@ func (cmd *simulateCmd) Run(_ context.Context, a *app) error {
 	return cmd.print(a, reports, func(o *output) { printReports(o, reports) })
 }
 
+// check refuses flags that would have no effect.
+func (cmd *simulateCmd) check() error {
+	if cmd.Scenario == "" && cmd.Name != "" {
+		return plimsoll.Invalid("--name", "has no effect without --scenario; leave it out")
+	}
+	for _, flag := range []struct {
+		name  string
+		given bool
+	}{
+		{"--nodes", cmd.Nodes != ""},
+		{"--node", len(cmd.Node) > 0},
+		{"--queues", cmd.Queues != ""},
+		{"--compare", cmd.Compare != ""},
+		{"--placement", cmd.Placement != ""},
+		{"--pack", cmd.Pack},
+		{"--hasten", cmd.Hasten != 1},
+		{"--until", cmd.Until != 0},
+		{"--html", cmd.HTML != ""},
+	} {
+		if cmd.Scenario != "" && flag.given {
+			return plimsoll.Invalid(flag.name, "has no effect with --scenario; leave it out")
+		}
+	}
+	if !(cmd.Hasten >= 0.001 && cmd.Hasten <= 1e6) {
+		return plimsoll.Invalid("--hasten", "is %v; give a factor from 0.001 to 1000000", cmd.Hasten)
+	}
+	if cmd.Until < 0 {
+		return plimsoll.Invalid("--until", "is %v; give a duration above 0", cmd.Until)
+	}
+	return nil
+}
+
+// tellTiming tells how fast the scheduler was.
 func tellTiming(a *app, r *simulate.Report, t *simulate.Timing) {
 	spent := time.Duration(t.Scheduling)
 	rate := 0.0
