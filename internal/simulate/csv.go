@@ -64,15 +64,20 @@ func (t *table) next() bool {
 
 func (t *table) text(column string) string { return t.row[t.columns[column]] }
 
-// number reads a number that is not negative; an empty field is other.
+// most is the largest number that a file may have. Seconds of it, and MiB, do not overflow.
+const most = 1e9
+
+// number reads a number from 0, or from other if that is lower. An empty field is other.
 func (t *table) number(column string, other float64) float64 {
 	text := t.text(column)
 	if text == "" {
 		return other
 	}
 	n, err := strconv.ParseFloat(text, 64)
-	if (err != nil || !(n > -1e18 && n < 1e18)) && t.err == nil {
-		t.err = plimsoll.Invalid(fmt.Sprint(t.name, ":", t.line), "%s is %q, which is no number", column, text)
+	if (err != nil || !(n >= min(other, 0) && n <= most)) && t.err == nil {
+		t.err = plimsoll.Invalid(
+			fmt.Sprint(t.name, ":", t.line), "%s is %q; give a number from %.0f to %.0f", column, text, min(other, 0), most,
+		)
 	}
 	return n
 }
