@@ -69,7 +69,8 @@ func TestWaitingExamples(t *testing.T) {
 		if c.code == "retry" {
 			ref, _ := w.engine.State().FindTask("retry", "main", 0)
 			w.report(
-				[]string{ref.Task().Node, "retry.main.0", "finished"}, map[string]string{"result": "failed", "exit": "1"},
+				[]string{ref.Task().Node, "retry.main.0", "finished"},
+				map[string]string{"result": "failed", "exit": "1"},
 			)
 		}
 		w.turn(nil)

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"fmt"
 	"io"
 	"strings"
 
@@ -10,8 +11,9 @@ import (
 // GPUMilli is the resource of a thousandth of a GPU. The traces share GPUs in such parts.
 const GPUMilli = "gpu-milli"
 
-// gpuModel is the trait that has the model of a node's GPUs.
-const gpuModel = "gpu-model"
+// gpuModel is the label that has the model of a node's GPUs. It is no trait: a node with a trait
+// takes only tasks that ask for it, and most pods of openb take any model.
+const gpuModel = "gpu"
 
 // ReadOpenBNodes reads openb_node_list_all_node.csv of Alibaba's trace cluster-trace-gpu-v2023.
 func ReadOpenBNodes(name string, r io.Reader) ([]Node, error) {
@@ -28,7 +30,7 @@ func ReadOpenBNodes(name string, r io.Reader) ([]Node, error) {
 			n.Capacity[GPUMilli] = 1000 * gpus
 		}
 		if model := t.text("model"); model != "" {
-			n.Facts.Traits = map[string]plimsoll.Trait{gpuModel: {Words: []string{model}}}
+			n.Attributes = map[string]string{gpuModel: model}
 		}
 		nodes = append(nodes, n)
 	}
@@ -82,7 +84,11 @@ func (t *table) openb() (Arrival, bool) {
 		a.Resources[GPUMilli] = gpu
 	}
 	if models := t.text("gpu_spec"); models != "" {
-		a.Constraints.Traits = map[string]plimsoll.Trait{gpuModel: {Words: strings.Split(models, "|")}}
+		var possible []string
+		for model := range strings.SplitSeq(models, "|") {
+			possible = append(possible, fmt.Sprintf("node.labels.%s == %q", gpuModel, model))
+		}
+		a.Constraints.Where = strings.Join(possible, " || ")
 	}
 	result := plimsoll.ResultSucceeded
 	if t.text("pod_phase") == "Failed" {
