@@ -77,7 +77,7 @@ func (cmd *simulateCmd) Run(_ context.Context, a *app) error {
 		tellTiming(a, report, timing)
 	}
 	if cmd.HTML != "" {
-		if err := os.WriteFile(cmd.HTML, simulate.Page(reports), 0o644); err != nil { //nolint:gosec // it is for anybody
+		if err := os.WriteFile(cmd.HTML, simulate.Page(reports), 0o644); err != nil { //nolint:gosec // for anybody
 			return fmt.Errorf("write the page: %w", err)
 		}
 	}
@@ -272,7 +272,9 @@ func parseSynthetic(spec string) (simulate.Synthetic, error) {
 		case "failures":
 			s.Failures, err = strconv.ParseFloat(text, 64)
 		default:
-			return s, plimsoll.Invalid("--synthetic", "%q is not known; use jobs, users, span, tasks, runtime and failures", name)
+			return s, plimsoll.Invalid(
+				"--synthetic", "%q is not known; use jobs, users, span, tasks, runtime and failures", name,
+			)
 		}
 		if err != nil {
 			return s, plimsoll.Invalid("--synthetic", "%s is %q, which cannot be read; write for example jobs=2000,span=24h", name, text)

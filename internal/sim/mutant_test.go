@@ -21,7 +21,8 @@ func TestFaultsOfTheStoreAreFound(t *testing.T) {
 		{"no fencing", storeFaults{noFencing: true}, []string{stoppedLate, killedLate}},
 		{"no lease check before an acknowledgement", storeFaults{noLease: true}, []string{stopped, stoppedAnew}},
 		{
-			"a transaction without an answer is sent again", storeFaults{sendsAgain: true},
+			"a transaction without an answer is sent again",
+			storeFaults{sendsAgain: true},
 			[]string{stoppedLate, killedLate},
 		},
 		{"two commits reordered", storeFaults{reorders: true}, []string{killed, killedBehind}},

@@ -76,7 +76,8 @@ func (t *table) number(column string, other float64) float64 {
 	n, err := strconv.ParseFloat(text, 64)
 	if (err != nil || !(n >= min(other, 0) && n <= most)) && t.err == nil {
 		t.err = plimsoll.Invalid(
-			fmt.Sprint(t.name, ":", t.line), "%s is %q; give a number from %.0f to %.0f", column, text, min(other, 0), most,
+			fmt.Sprint(t.name, ":", t.line), "%s is %q; give a number from %.0f to %.0f", column, text, min(other, 0),
+			most,
 		)
 	}
 	return n

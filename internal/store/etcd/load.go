@@ -76,7 +76,8 @@ type keyRange struct {
 func recordRanges() []keyRange {
 	tasks := rangeOf(wire.KindTask)
 	return []keyRange{
-		{recordPrefix, tasks.from, longestPage}, tasks,
+		{recordPrefix, tasks.from, longestPage},
+		tasks,
 		{tasks.end, clientv3.GetPrefixRangeEnd(recordPrefix), longestPage},
 	}
 }
