@@ -47,8 +47,12 @@ func TestJobSpecValidateNamesTheFieldAndTheFix(t *testing.T) {
 			"line break",
 		},
 		{
-			"no possible queue", func(s *plimsoll.JobSpec, _ *plimsoll.GroupSpec) { s.Queue = "root..batch" }, "queue",
-			"is not a possible queue name",
+			"half a queue path", func(s *plimsoll.JobSpec, _ *plimsoll.GroupSpec) { s.Queue = "batch" }, "queue",
+			"write for example root.batch",
+		},
+		{
+			"no queue", func(s *plimsoll.JobSpec, _ *plimsoll.GroupSpec) { s.Queue = "" }, "queue",
+			"is not a full queue path",
 		},
 		{"many labels", func(
 			s *plimsoll.JobSpec, _ *plimsoll.GroupSpec,

@@ -74,8 +74,7 @@ func (s *standbyCopy) follow(ctx context.Context, leader string) {
 		return
 	}
 	f, err := replica.NewFollower(replica.FollowerConfig{
-		Gateway: "standby-" + uuid.NewString(), Standby: s.cfg.Advertise, Finder: s,
-		Tokens: s.cfg.Tokens, Dial: s.cfg.Dial,
+		Gateway: "standby-" + uuid.NewString(), Standby: s.cfg.Advertise, Finder: s, Tokens: s.cfg.Tokens,
 		HistoryBytes: 1, // nobody watches it
 		Version:      s.cfg.Version,
 		Events: replica.FollowerEvents{

@@ -115,12 +115,11 @@ type (
 
 		ID string
 	}
-	// SetQueueConfig replaces the tree of queues. A dry run only checks it.
+	// SetQueueConfig replaces the tree of queues.
 	SetQueueConfig struct {
 		answers[Done]
 
 		Config plimsoll.QueueConfig
-		DryRun bool
 	}
 	// SetEventSettings changes settings of the events, by name.
 	SetEventSettings struct {

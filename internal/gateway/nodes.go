@@ -20,11 +20,10 @@ type nodeService struct {
 
 // listNodes answers with every node and its status, which holds its allocation.
 func (s nodeService) listNodes(ctx context.Context, req *pb.ListNodesRequest, a *answer) error {
-	v, err := a.view(ctx, req)
+	v, err := s.g.view(ctx, req)
 	if err != nil {
 		return err
 	}
-	a.share(v.Snapshot)
 	for id, data := range v.Scan(wire.KindNode, "", "") {
 		node, err := a.encoded(wire.KindNode, id, data)
 		if err != nil {
@@ -39,7 +38,7 @@ func (s nodeService) listNodes(ctx context.Context, req *pb.ListNodesRequest, a 
 		}
 		a.AddNested(fieldNodes, info...)
 	}
-	return a.Finish(&pb.ListNodesResponse{Revision: v.Revision(), Epoch: v.Epoch()}, v.age)
+	return a.Finish(&pb.ListNodesResponse{Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age)})
 }
 
 // SetNodeMode sets whether a node takes new tasks.

@@ -70,11 +70,10 @@ func (s policyService) getPolicy(ctx context.Context, req *pb.GetPolicyRequest, 
 	if err != nil {
 		return err
 	}
-	v, err := a.view(ctx, req)
+	v, err := s.g.view(ctx, req)
 	if err != nil {
 		return err
 	}
-	a.share(v.Snapshot)
 	key := wire.PolicyKey(ref)
 	data, ok := v.Get(wire.KindPolicy, key)
 	if !ok {
@@ -83,7 +82,7 @@ func (s policyService) getPolicy(ctx context.Context, req *pb.GetPolicyRequest, 
 	if err := a.add(fieldPolicy, wire.KindPolicy, key, data); err != nil {
 		return err
 	}
-	return a.Finish(&pb.GetPolicyResponse{Revision: v.Revision(), Epoch: v.Epoch()}, v.age)
+	return a.Finish(&pb.GetPolicyResponse{Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age)})
 }
 
 func policyRef(kind pb.PolicyKind, name string) (plimsoll.PolicyRef, error) {
@@ -103,11 +102,10 @@ func (s policyService) listPolicies(ctx context.Context, req *pb.ListPoliciesReq
 	if pb.PolicyKind_name[int32(wanted)] == "" {
 		return plimsoll.Invalid("kind", "is not known; give Action, TaskQOS or NodeQOS, or leave it out for all")
 	}
-	v, err := a.view(ctx, req)
+	v, err := s.g.view(ctx, req)
 	if err != nil {
 		return err
 	}
-	a.share(v.Snapshot)
 	for kind := plimsoll.PolicyKind(1); kind.Known(); kind++ {
 		if wanted != 0 && pb.PolicyKind(kind) != wanted {
 			continue
@@ -118,7 +116,7 @@ func (s policyService) listPolicies(ctx context.Context, req *pb.ListPoliciesReq
 			}
 		}
 	}
-	return a.Finish(&pb.ListPoliciesResponse{Revision: v.Revision(), Epoch: v.Epoch()}, v.age)
+	return a.Finish(&pb.ListPoliciesResponse{Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age)})
 }
 
 // DeletePolicy deletes a policy to which no other policy refers.

@@ -36,8 +36,6 @@ func JobStatusToProto(s *plimsoll.JobStatus) *pb.JobStatus {
 			WaitResource: text(g.Wait.Resource),
 			WaitAsked:    g.Wait.Asked,
 			WaitKnown:    text(g.Wait.Known),
-
-			WaitUserOrGroup: text(g.Wait.UserOrGroup),
 		}
 		if c := &g.Counts; *c != (plimsoll.TaskCounts{}) {
 			status.Counts = &pb.TaskCounts{
@@ -91,7 +89,7 @@ func GroupStatusFromProto(g *pb.GroupStatus) plimsoll.GroupStatus {
 		Wait: plimsoll.WaitCause{
 			Code:  EnumFromProto[plimsoll.WaitCode](g.GetWaitCode()),
 			Queue: g.GetWaitQueue(), Resource: g.GetWaitResource(), Asked: g.GetWaitAsked(),
-			Known: g.GetWaitKnown(), UserOrGroup: g.GetWaitUserOrGroup(),
+			Known: g.GetWaitKnown(),
 		},
 	}
 }
@@ -160,8 +158,7 @@ func appendGroupStatus(dst []byte, g *plimsoll.GroupStatus) []byte {
 	dst = appendText(dst, 6, g.Wait.Queue)
 	dst = appendText(dst, 7, g.Wait.Resource)
 	dst = appendVarint(dst, 8, uint64(g.Wait.Asked))
-	dst = appendText(dst, 9, g.Wait.Known)
-	return appendText(dst, 10, g.Wait.UserOrGroup)
+	return appendText(dst, 9, g.Wait.Known)
 }
 
 func sizeGroupStatus(g *plimsoll.GroupStatus) int {
@@ -169,7 +166,7 @@ func sizeGroupStatus(g *plimsoll.GroupStatus) int {
 		sizeVarint(4, uint64(g.Wait.Code)) + sizeText(6, g.Wait.Queue) + sizeText(7, g.Wait.Resource) + sizeVarint(
 		8, uint64(g.Wait.Asked),
 	) +
-		sizeText(9, g.Wait.Known) + sizeText(10, g.Wait.UserOrGroup)
+		sizeText(9, g.Wait.Known)
 }
 
 func appendTaskCounts(dst []byte, c *plimsoll.TaskCounts) []byte {
@@ -268,8 +265,6 @@ func decodeGroupStatus(g *plimsoll.GroupStatus, data []byte) error {
 			g.Wait.Asked = int64(f.v)
 		case 9<<3 | bytesType:
 			g.Wait.Known, err = string(f.b), checkText(f.b)
-		case 10<<3 | bytesType:
-			g.Wait.UserOrGroup, err = string(f.b), checkText(f.b)
 		}
 		if err != nil {
 			return err

@@ -15,9 +15,8 @@ import (
 
 // Store is an open store, made by Open.
 type Store struct {
-	cfg     Config
-	client  *clientv3.Client
-	members *members
+	cfg    Config
+	client *clientv3.Client
 
 	closing context.Context //nolint:containedctx // ends with Close, and with it each call that waits
 	close   context.CancelFunc
@@ -46,11 +45,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	members, err := watchMembers(cfg, client)
-	if err != nil {
-		return nil, errors.Join(err, client.Close())
-	}
-	s := &Store{cfg: cfg, client: client, members: members}
+	s := &Store{cfg: cfg, client: client}
 	s.closing, s.close = context.WithCancel(context.Background())
 	return s, nil
 }
@@ -226,7 +221,6 @@ func (s *Store) Close() error {
 		if t := s.term(); t != nil { // Lead may have gained it meanwhile
 			s.failure = t.resign()
 		}
-		s.members.close()
 		if err := s.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
 			s.failure = errors.Join(s.failure, fmt.Errorf("close the connection to etcd: %w", err))
 		}
