@@ -102,6 +102,11 @@ func (c *Scheduler) Cycle(s *state.State, budget state.Budget) (bound int, more 
 			looks += blockLooks
 			continue
 		}
+		ref := g.Next()
+		if c.placeElsewhere(s, ref) {
+			bound++
+			continue
+		}
 		p, _ := s.Prepared(g)
 		choice := c.placer.Place(p, s.Seconds())
 		if choice.Slot < 0 {
@@ -109,9 +114,28 @@ func (c *Scheduler) Cycle(s *state.State, budget state.Budget) (bound int, more 
 			c.waits.block(s, w)
 			continue
 		}
-		ref := g.Next()
+		if s.Avoids(ref) != "" {
+			looks += s.Fleet.Len() // placeElsewhere has asked every server
+		}
 		c.placer.Note(c.decisions, ref.Task().ID)
 		s.Bind(ref, choice.Slot)
 		bound++
 	}
+}
+
+// placeElsewhere binds a task that avoids the node of its last attempt to another node, and reports
+// whether there was one. Otherwise it may go to that node again.
+func (c *Scheduler) placeElsewhere(s *state.State, ref state.Ref) bool {
+	p := s.PreparedElsewhere(ref)
+	if p == nil {
+		return false
+	}
+	defer p.Release()
+	choice := c.placer.Place(p, s.Seconds())
+	if choice.Slot < 0 {
+		return false
+	}
+	c.placer.Note(c.decisions, ref.Task().ID)
+	s.Bind(ref, choice.Slot)
+	return true
 }
