@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"path/filepath"
@@ -194,6 +195,7 @@ func (g *fakeGateway) SubmitJob(
 			Code: plimsoll.CodeAlreadyExists, Field: "job", Msg: `"` + spec.ID + `" is taken; choose another id`,
 		})
 	}
+	spec.Queue = cmp.Or(spec.Queue, "root.default")
 	job := plimsoll.Job{Spec: spec, Status: plimsoll.JobStatus{
 		ID: spec.ID, Owner: spec.Owner, Queue: spec.Queue, State: plimsoll.JobAccepted, Submitted: testNow.UnixNano(),
 	}}
