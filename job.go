@@ -306,13 +306,14 @@ const (
 	WaitNoResource             // no node has one of the resources that it requests
 	WaitUserMax                // its owner is at a limit of its queue, or of a queue above
 	WaitGroupMax               // the group of users that its owner is in is at such a limit
+	WaitOrder                  // a job that goes first in its queue does not fit, and holds it back
 
 	numWaitCodes
 )
 
 var waitCodeNames = [numWaitCodes]string{
 	"", "turn", "queue_max", "no_node", "no_nodes", "too_large", "retry", "not_eligible", "not_understood",
-	"no_resource", "user_max", "group_max",
+	"no_resource", "user_max", "group_max", "order",
 }
 
 // Known reports whether this version has the code.

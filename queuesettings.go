@@ -54,10 +54,12 @@ type QueueSettings struct {
 	PreemptionDelay                time.Duration
 	QuotaPreemptionDelay           time.Duration // 0: a lowered maximum preempts nothing
 
-	// Strict keeps the jobs of a leaf behind one that does not fit, for at most Hold.
+	// Strict lets a job of a leaf that does not fit hold back those behind it that compete with it,
+	// for at most Hold.
 	Strict bool
 	Hold   time.Duration
-	// HalfLife is that of the usage which the share counts; 0: only what is used now.
+	// HalfLife is that of the usage which the share counts; 0: only what is used now. It has no
+	// effect yet.
 	HalfLife time.Duration
 }
 
@@ -168,7 +170,7 @@ var queueProperties = [...]queueProperty{
 	{PropertyOrderHold, "a duration from 1s to 8760h", true, true, func(s *QueueSettings, text string) bool {
 		return setTime(&s.Hold, text, time.Second, maxOrderHold)
 	}},
-	{PropertyHalfLife, "0 for none, or a duration from 1m to 8760h", true, true, setHalfLife},
+	{PropertyHalfLife, "0 for none, or a duration from 1m to 8760h", false, true, setHalfLife},
 }
 
 func setHalfLife(s *QueueSettings, text string) bool {

@@ -8,8 +8,8 @@ import "fmt"
 // at that time; while the queue holds the tasks back, another one may become short instead.
 type WaitCause struct {
 	Code WaitCode
-	// Queue is, with WaitTurn, the leaf; with WaitQueueMax the queue that holds the tasks back;
-	// with WaitUserMax and WaitGroupMax the queue that states the limit.
+	// Queue is, with WaitTurn and WaitOrder, the leaf; with WaitQueueMax the queue that holds the
+	// tasks back; with WaitUserMax and WaitGroupMax the queue that states the limit.
 	Queue string
 	// UserOrGroup is whom the limit holds for: with WaitUserMax the user, with WaitGroupMax the
 	// group, or "*" for all groups that no limit names.
@@ -47,6 +47,8 @@ func (c WaitCause) String() string {
 			return c.limited("the other groups")
 		}
 		return c.limited("group " + c.UserOrGroup)
+	case WaitOrder:
+		return "a job before it in " + c.Queue + " does not fit and holds it back"
 	case WaitNoNode:
 		return "no node can take it now"
 	case WaitNoNodes:

@@ -34,6 +34,9 @@ func TestEveryCauseHasASentence(t *testing.T) {
 		{
 			Code: WaitGroupMax, Queue: "root", UserOrGroup: "*",
 		}: "the limit of the other groups in root is reached: no more jobs may run",
+		{
+			Code: WaitOrder, Queue: "root.batch",
+		}: "a job before it in root.batch does not fit and holds it back",
 		{Code: numWaitCodes}: "waits for something that this version does not know; update it",
 	} {
 		if got := c.String(); got != want {

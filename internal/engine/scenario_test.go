@@ -37,7 +37,8 @@ import (
 //	report n1 a.work.0 running          # or: finished result=failed exit=3, attempt=2
 //	report-node n1 7 ext-cpu=2 closed=hot  # report 7 of the QoS agent; lines of the body are
 //	                                    # events: kind task rule before after
-//	queues                              # lines: path max:cpu=4 guaranteed:cpu=2 maxjobs:1
+//	queues                              # lines: path max:cpu=4 guaranteed:cpu=2 maxjobs:1, and
+//	                                    # strict:1m: the order, and how long a job is held back
 //	settings requestEventsEnabled=true  # of the events
 //	advance 30s                         # let time go by
 //	explain a.work.0                    # a task; or a: a job; or root.batch: a queue
@@ -459,6 +460,10 @@ func (w *scenario) tree(input string) plimsoll.QueueConfig {
 				at.Guaranteed = w.resources(options)
 			case "maxjobs":
 				at.MaxJobs = int32(w.number(value))
+			case "strict":
+				at.Properties = map[string]string{
+					plimsoll.PropertyOrder: "strict", plimsoll.PropertyOrderHold: value,
+				}
 			}
 		}
 	}

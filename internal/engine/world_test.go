@@ -41,6 +41,7 @@ type world struct {
 	made    int                          // tasks that were there after the turn before
 	tracked int                          // users and groups for which limits held, by turns
 	lacking int                          // groups that waited for a resource that no node has, by turns
+	behind  int                          // groups that another job of their leaf held back, by turns
 	full    map[string]int               // submits and scalings that were refused, by the bound that was reached
 	handed  map[string]handed            // attempts on nodes after the turn before, by task
 	archive *modelArchive                // nil: without an archive
@@ -293,6 +294,11 @@ func (w *world) untrue(s *state.State, placer *placement.Placer, g *state.Group,
 		return "all that is pending waits for its next attempt"
 	case ready == 0:
 		return ""
+	case code == plimsoll.WaitOrder:
+		if _, by := s.HeldBackBy(g); by == nil || by.Job == g.Job || by.Job.Queue != g.Job.Queue {
+			return "no other job of its queue holds it back"
+		}
+		w.behind++
 	case code == plimsoll.WaitNoResource && g.Wait.Resource != lacks:
 		return fmt.Sprintf("it is %q that no node has", lacks)
 	case lacks != "" && by == nil && !parked && code != plimsoll.WaitNoResource:

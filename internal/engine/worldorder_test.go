@@ -27,6 +27,8 @@ func (w *world) order(c *plimsoll.QueueConfig) {
 		{plimsoll.PropertySort, "fair"},
 		{plimsoll.PropertySortPriority, "disabled", "enabled"},
 		{plimsoll.PropertyPriorityPolicy, "fence"},
+		{plimsoll.PropertyOrder, "strict", "strict", "default"},
+		{plimsoll.PropertyOrderHold, "1s", "20s"},
 		{plimsoll.PropertyPriorityOffset, "1", "-3"},
 	} {
 		if w.rng.IntN(3) == 0 {

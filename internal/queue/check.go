@@ -21,6 +21,9 @@ func (t *Tree) Check() error {
 			err = t.checkQueue(q, live)
 		}
 	})
+	if err == nil {
+		err = checkHeap(t.holds)
+	}
 	if err == nil && len(live) != t.live {
 		err = fmt.Errorf("%d classes may be placed, but there are %d", t.live, len(live))
 	}
@@ -51,6 +54,9 @@ func (t *Tree) checkQueue(q *Queue, live map[*Class]bool) error {
 	if offered := q.rank != absent; q.Parent != nil && offered != (!q.closed && !q.empty()) {
 		return fmt.Errorf("queue %s: offered %t, but closed %t and empty %t", q.Path, offered, q.closed, q.empty())
 	}
+	if err := t.checkHolds(q); err != nil {
+		return fmt.Errorf("queue %s: %w", q.Path, err)
+	}
 	if err := checkPresences(q); err != nil {
 		return err
 	}
@@ -61,6 +67,35 @@ func (t *Tree) checkQueue(q *Queue, live map[*Class]bool) error {
 		if err := t.checkParked(k); err != nil {
 			return fmt.Errorf("queue %s, user or group %q: %w", q.Path, k.UserOrGroup(), err)
 		}
+	}
+	return nil
+}
+
+// checkHolds compares the holds of a leaf with its rows, and the rows that are held back with them.
+func (t *Tree) checkHolds(q *Queue) error {
+	if (q.strict != nil) != (q.Leaf && q.order.strict) {
+		return fmt.Errorf("it is strict: %t, but its order says %t", q.strict != nil, q.order.strict)
+	}
+	holds := 0
+	for _, r := range q.rows {
+		h := r.hold
+		if h == nil {
+			if r.isHeldBack() && t.holder(r) == nil {
+				return fmt.Errorf("lane %d is held back, and nobody that goes first competes with it", r.lanes[0].ID)
+			}
+			continue
+		}
+		holds++
+		if h.row != r || h.lane != r.lanes[0] || !h.lane.account.stuck || !slices.Contains(q.strict.holds, h) ||
+			t.holds[h.rank] != h {
+			return fmt.Errorf("the hold of lane %d is not that of its row", h.lane.ID)
+		}
+		if want := h.lane.account.stuckSince + int64(q.order.hold); h.until != want || h.until <= t.now {
+			return fmt.Errorf("the hold of lane %d ends at %d, not %d; now is %d", h.lane.ID, h.until, want, t.now)
+		}
+	}
+	if q.strict != nil && (holds != len(q.strict.holds) || holds > maxHolds) {
+		return fmt.Errorf("%d holds, but its rows have %d", len(q.strict.holds), holds)
 	}
 	return nil
 }
@@ -297,6 +332,10 @@ func (r *row) check() error {
 		}
 	case r.aside.rows[r.rank] != r:
 		return fmt.Errorf("is not where it is set aside")
+	case r.isHeldBack():
+		if r.kept == nil || r.hold != nil || len(r.leaf.strict.holds) == 0 {
+			return fmt.Errorf("is held back by nobody")
+		}
 	case r.aside == &r.class.aside:
 		if r.class.code == plimsoll.WaitNone {
 			return fmt.Errorf("is set aside, but its class is not blocked")

@@ -80,6 +80,10 @@ func (t *Tree) inherit(q *Queue) {
 	}
 	s := plimsoll.ParseQueueSettings(q.properties)
 	q.order = orderOf(&s)
+	q.strict = nil
+	if q.Leaf && q.order.strict {
+		q.strict = &strict{}
+	}
 	if q.Leaf && q.order.fair {
 		t.measure(q)
 	}
@@ -271,6 +275,8 @@ func (t *Tree) rebuild() {
 			t.stopWaiting(k)
 		}
 	})
+	clear(t.holds)
+	t.holds = t.holds[:0]
 	clear(t.admitting)
 	t.admitting, t.stale = t.admitting[:0], nil
 	t.Root.Walk(func(q *Queue) {
@@ -303,6 +309,9 @@ func (t *Tree) rebuild() {
 func (t *Tree) dissolve(r *row) {
 	if r.aside != nil {
 		r.leaveAside()
+	}
+	if r.kept != nil {
+		t.recheckLater(r.kept)
 	}
 	if r.class.rows--; r.class.rows == 0 && r.class.code == plimsoll.WaitNone {
 		t.live--

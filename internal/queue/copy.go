@@ -15,7 +15,7 @@ func (t *Tree) Copy() *Tree {
 			Path: q.Path, Name: q.Name, Parent: parent, Leaf: q.Leaf, Draining: q.Draining, Dynamic: q.Dynamic,
 			stated: q.stated, properties: q.properties, limits: q.limits, limited: q.limited,
 			Pending: q.Pending, Waiting: q.Waiting, Dismissed: q.Dismissed,
-			share: t.shareOf(q), priority: q.priority, order: q.order,
+			share: t.shareOf(q), priority: q.priority, order: q.order, holding: q.Holds(), closed: q.closed,
 		})
 		out := &queues[len(queues)-1] // queues has room for all of them, so the pointer stays valid
 		out.of = out

@@ -40,6 +40,7 @@
 // # Calls
 //
 //	t := queue.New(names, config)
+//	t.Advance(now)                        // at the beginning of a turn
 //	c := t.NewClass(amounts)              // once for each request
 //	t.Enter(&account, t.Find("root.batch"), queue.Owner{User: "ann"}, 1)
 //	t.Add(&lane, &account, c, 0, 0)       // of priority 0
@@ -70,6 +71,15 @@
 // are set aside one by one, when Next reaches them. They come back when enough of the short
 // resource is free. Rows that a limit of a user or group refuses are set aside in the same way.
 //
+// # Strict leaves
+//
+// In a leaf whose order is strict, a lane that does not fit holds back the accounts behind its own
+// that compete with it: for the resources that the refusing quota limits, or for nodes, of which
+// the caller knows more (SetRivals). It does so for at most the time that the leaf states. The
+// caller sets the time with Advance, and HoldEnds says when the next hold ends. A lane that would
+// not fit if all others ended holds nobody back. The end of a hold costs O(log rows) for each row
+// that it held back.
+//
 // # Limits of users and groups
 //
 // The limit that names a user holds for that user, otherwise the wildcard, for each user by itself.
@@ -87,9 +97,9 @@
 // below the queue). Configure costs O(tree + accounts + lanes × depth). A new total of the cluster
 // costs O(siblings) for each queue that Next passes through.
 //
-// A lane takes 96 bytes, an account 152, in a fair leaf 144 more, and a class 200. A tracker takes
-// some 450 bytes. A row takes some 120 bytes with the lists
-// that hold it, or 240 if it is the only row of its leaf. Each limited queue above adds 80. A
+// A lane takes 96 bytes, an account 160, in a fair leaf 144 more, and a class 200. A tracker takes
+// some 450 bytes. A row takes some 140 bytes with the lists
+// that hold it, or 260 if it is the only row of its leaf. Each limited queue above adds 80. A
 // queue takes 1.6 KB.
 //
 // The package has no locks, starts nothing and reads no clock. State owns the Tree; the scheduler

@@ -33,6 +33,8 @@ type Account struct {
 	key        int64 // place in the order of the leaf, the smallest first; it is unique
 	priority   int64 // highest of its lanes with ready tasks; nobody if there are none
 	use        *use  // only in a fair leaf
+	stuckSince int64 // with stuck: the time at which it did not fit first
+	stuck      bool  // in a strict leaf: it did not fit, and some of its tasks have waited since
 	admitted   bool
 	dismissed  bool     // it gave its admission back; see Tree.Dismiss
 	told       *Quota   // quota at which the caller was told that it is parked; nil if it is not parked
@@ -86,8 +88,9 @@ func (l *Lane) Class() *Class { return l.class }
 // Ready returns how many tasks of the lane may be placed.
 func (l *Lane) Ready() int32 { return l.ready }
 
-// row is the lanes of a tenant that are of one class. A row is in one of three places: in the order
-// of its leaf, set aside with its class, or set aside with a waiter of a quota.
+// row is the lanes of a tenant that are of one class. A row is in one of these places: in the order
+// of its leaf, set aside with its class, set aside with a waiter of a quota or, in a strict leaf,
+// held back.
 type row struct {
 	leaf   *Queue
 	tenant *tenant
@@ -96,6 +99,8 @@ type row struct {
 	aside  *aside      // list in which it is set aside; nil if it is in leaf.offered
 	rank   int32       // position in leaf.offered or aside.rows
 	inLeaf int32       // position in leaf.rows
+	hold   *hold       // of a strict leaf: its first lane holds others back
+	kept   *waiter     // of a strict leaf: lanes that were told that they are held back
 }
 
 func (r *row) before(o *row) bool { return r.lanes[0].before(o.lanes[0]) }
@@ -104,7 +109,7 @@ func (r *row) place() *int32      { return &r.rank }
 // aside is an unordered list of rows of one class that are out of the order of their leaves.
 type aside struct {
 	rows []*row
-	of   *waiter // waiter that owns the list; nil for the list of a blocked class
+	of   *waiter // waiter that owns the list; nil for that of a blocked class, or of a strict leaf
 }
 
 func (a *aside) add(r *row) {
@@ -236,6 +241,9 @@ func (t *Tree) Restate(c *Class, amounts *Amounts, outdated bool) {
 		t.recheckLater(c.refused)
 		c.refused = nil
 	}
+	for _, h := range t.holds {
+		t.freeBack(h.row.leaf)
+	}
 }
 
 // Pend counts n more tasks of the lane as waiting, whether or not they may be placed yet. A
@@ -339,8 +347,11 @@ func (t *Tree) enlist(l *Lane) {
 	if r != nil {
 		l.row = r
 		r.lanes.push(l)
-		if r.aside == nil && r.lanes[0] == l {
-			leaf.offered.fix(r)
+		if r.lanes[0] == l {
+			if r.aside == nil {
+				leaf.offered.fix(r)
+			}
+			t.reexamine(r)
 		}
 	} else {
 		t.addRow(leaf, l)
@@ -349,8 +360,9 @@ func (t *Tree) enlist(l *Lane) {
 	leaf.reprioritize()
 }
 
-// addRow makes a row of one lane. The row is offered unless its class is blocked. It opens the
-// closed queues above that have room for it.
+// addRow makes a row of one lane. The row is offered unless its class is blocked; in a strict leaf
+// it is offered anyway, because its first lane may have to hold others back. It opens the closed
+// queues above that have room for it.
 func (t *Tree) addRow(leaf *Queue, l *Lane) {
 	c, n := l.class, l.account.tenant
 	r := &row{leaf: leaf, tenant: n, class: c, rank: absent, inLeaf: int32(len(leaf.rows))}
@@ -361,7 +373,7 @@ func (t *Tree) addRow(leaf *Queue, l *Lane) {
 	if c.rows++; c.rows == 1 && c.code == plimsoll.WaitNone {
 		t.live++
 	}
-	if c.code != plimsoll.WaitNone {
+	if c.code != plimsoll.WaitNone && leaf.strict == nil {
 		c.aside.add(r)
 	} else {
 		leaf.offered.push(r)
@@ -383,8 +395,11 @@ func (t *Tree) unlist(l *Lane) {
 	l.told.drop(l)
 	r.lanes.remove(l)
 	l.row = nil
-	if wasFront && len(r.lanes) > 0 && r.aside == nil {
-		r.leaf.offered.fix(r)
+	if wasFront && len(r.lanes) > 0 {
+		if r.aside == nil {
+			r.leaf.offered.fix(r)
+		}
+		t.reexamine(r)
 	}
 	r.leaf.levels.remove(int64(l.priority))
 	r.leaf.reprioritize()
@@ -393,6 +408,7 @@ func (t *Tree) unlist(l *Lane) {
 // dropRow removes a row from the tree, before its last lane leaves it.
 func (t *Tree) dropRow(r *row) {
 	leaf, c := r.leaf, r.class
+	t.endHold(r)
 	if r.aside == nil || r.aside.of == nil {
 		t.count(leaf, c, -1)
 	}

@@ -30,6 +30,7 @@ type world struct {
 	accounts []*account
 	lanes    []*lane // by id; nil for lanes of accounts that have left
 	key      int64
+	time     int64 // Unix nanoseconds
 }
 
 type account struct {
@@ -39,6 +40,7 @@ type account struct {
 	key   int64
 	lanes []*lane
 	gone  bool
+	stuck int64 // time at which it began to hold others back; 0: it has not
 }
 
 type lane struct {
@@ -335,7 +337,8 @@ func (w *world) compareParked(a, b *account) int {
 func (w *world) next() *lane {
 	var open []*lane
 	for _, l := range w.lanes {
-		if l != nil && l.ready > 0 && l.of.Admitted() && l.class.Blocked() == plimsoll.WaitNone && !w.refused(l) {
+		if l != nil && l.ready > 0 && l.of.Admitted() && l.class.Blocked() == plimsoll.WaitNone && !w.refused(l) &&
+			!w.held(l) {
 			open = append(open, l)
 		}
 	}
@@ -509,6 +512,8 @@ func (w *world) orders(c *plimsoll.QueueConfig) {
 		}
 	}
 	draw(plimsoll.PropertySort, "fair", "fifo")
+	draw(plimsoll.PropertyOrder, "strict", "strict", "default")
+	draw(plimsoll.PropertyOrderHold, "10s")
 	draw(plimsoll.PropertySortPriority, "disabled", "enabled")
 	draw(plimsoll.PropertyPriorityPolicy, "fence")
 	draw(plimsoll.PropertyPriorityOffset, "1", "-2", "2147483647")
@@ -595,6 +600,7 @@ func (w *world) turn(a *account) {
 
 func (w *world) more(l *lane, n int32) {
 	l.ready += n
+	l.of.forget()
 	w.tree.Pend(&l.Lane, n)
 	if w.tree.Ready(&l.Lane, n) {
 		l.told = queue.Cause{Code: plimsoll.WaitTurn}
@@ -645,7 +651,9 @@ func (w *world) cycle() {
 // left.
 func (w *world) place(n int) (done bool) {
 	for range n {
-		want, got := w.next(), w.tree.Next()
+		got := w.tree.Next() // first, because it finds the jobs that hold others back
+		w.checkHolds(got)
+		want := w.next()
 		if want == nil && got == nil {
 			return true
 		}
@@ -661,6 +669,7 @@ func (w *world) place(n int) (done bool) {
 		}
 		want.ready--
 		want.running++
+		want.of.forget()
 		w.tree.Charge(&want.Lane)
 	}
 	return false
@@ -680,6 +689,10 @@ func (w *world) settle() {
 			if q := w.same(c.Quota, l.of); q == nil || !w.lacks(q, l.class) || c.Quota.Code() != c.Code {
 				w.t.Fatalf("lane %d in %s was told that %s is full, which has room: %+v",
 					l.ID, l.of.leaf, c.Quota.At().Path, q)
+			}
+		case plimsoll.WaitOrder:
+			if !w.held(l) {
+				w.t.Fatalf("lane %d was told that it is held back, and nobody holds it", l.ID)
 			}
 		case l.class.Blocked():
 			if c.Code == plimsoll.WaitNone {
@@ -749,6 +762,8 @@ func newWorld(t *rapid.T) *world {
 	w.plain = rapid.IntRange(0, 2).Draw(t, "plain") == 0
 	w.config = w.draw()
 	w.tree = queue.New(w.names, &w.config)
+	w.tree.SetRivals(rivals)
+	w.wait()
 	for range rapid.IntRange(1, 6).Draw(t, "classes") {
 		a, _ := w.names.Amounts(w.amounts("asks for", 6))
 		w.classes = append(w.classes, w.tree.NewClass(&a))
@@ -808,10 +823,11 @@ func history(t *rapid.T) {
 		"open":      func() { w.tree.Open(rapid.SampledFrom(w.classes).Draw(t, "class that opens")) },
 		"total":     func() { w.total, _ = w.names.Amounts(w.amounts("total", 100)); w.tree.SetTotal(&w.total) },
 		"configure": w.configure,
+		"wait":      w.wait,
 	}
 	names := []string{
 		"cycle", "cycle", "configure", "end", "end", "end", "fewer", "leave", "more", "open", "open", "reshape",
-		"restate", "short", "short", "submit", "submit", "submit", "total", "total",
+		"restate", "short", "short", "submit", "submit", "submit", "total", "total", "wait",
 	}
 	for range rapid.IntRange(1, 120).Draw(t, "steps") {
 		name := rapid.SampledFrom(names).Draw(t, "step")

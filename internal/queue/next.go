@@ -24,8 +24,11 @@ func (t *Tree) Next() *Lane {
 			t.remeasure(q)
 		}
 		r := q.offered[0]
-		if r.class.code != plimsoll.WaitNone {
+		if q.strict != nil && t.holder(r) != nil {
+			t.holdBack(r)
+		} else if r.class.code != plimsoll.WaitNone {
 			t.setAside(r, &r.class.aside)
+			t.unfit(r, nil)
 		} else if by, resource := r.tenant.refusal(&r.class.amounts); by != nil {
 			t.refuse(by, resource, r)
 		} else {
@@ -53,6 +56,7 @@ func (t *Tree) refuse(k *Quota, resource int, r *row) {
 	}
 	t.setAside(r, &k.waiterOf(r.class, resource).aside)
 	t.count(r.leaf, r.class, -1)
+	t.unfit(r, k)
 }
 
 // reopen opens a limited queue if it has room for a class below it. It also brings back the
@@ -85,12 +89,12 @@ func (t *Tree) bringBackFitting(k *Quota) {
 }
 
 // release brings back the rows of a waiter whose quota has room for them. Rows of a class that was
-// blocked meanwhile are set aside with the class instead. The cause of the lanes is marked for
-// Settle.
+// blocked meanwhile are set aside with the class instead, except in a strict leaf. The cause of the
+// lanes is marked for Settle.
 func (t *Tree) release(w *waiter) {
 	for n := len(w.aside.rows); n > 0; n-- {
 		r := w.aside.rows[n-1]
-		if r.class.code == plimsoll.WaitNone {
+		if r.class.code == plimsoll.WaitNone || r.leaf.strict != nil {
 			t.bringBack(r)
 		} else {
 			r.leaveAside()
@@ -112,7 +116,11 @@ func (t *Tree) Block(c *Class, code plimsoll.WaitCode) {
 			p.queue.stale++
 		}
 	}
+	other := c.code != code
 	c.code = code
+	for n := len(c.aside.rows); other && n > 0; n-- {
+		t.reexamine(c.aside.rows[n-1])
+	}
 	if c.refused != nil && c.refused.code != code {
 		t.recheckLater(c.refused)
 		c.refused = nil

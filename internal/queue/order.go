@@ -3,6 +3,7 @@ package queue
 import (
 	"math"
 	"slices"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 )
@@ -60,10 +61,12 @@ type order struct {
 	byPriority bool // priority goes before share and age
 	fence      bool
 	offset     int64
+	strict     bool          // a job that does not fit holds back those behind it
+	hold       time.Duration // with strict: for how long at most
 }
 
 func orderOf(s *plimsoll.QueueSettings) order {
-	return order{s.Fair, s.PrioritySort, s.PriorityFence, int64(s.PriorityOffset)}
+	return order{s.Fair, s.PrioritySort, s.PriorityFence, int64(s.PriorityOffset), s.Strict, s.Hold}
 }
 
 // shown returns the priority of a queue as its parent sees it: the highest below plus the offset,
@@ -236,6 +239,9 @@ func (t *Tree) remeasure(leaf *Queue) {
 		r.lanes.order()
 	}
 	leaf.offered.order()
+	for _, r := range leaf.rows {
+		t.reexamine(r)
+	}
 }
 
 // bookUse adds n running tasks to the amounts that an account of a fair leaf uses.
@@ -257,6 +263,9 @@ func (t *Tree) prioritize(a *Account) {
 			p = max(p, int64(l.priority))
 		}
 	}
+	if p == nobody {
+		a.stuck = false
+	}
 	if p == a.priority {
 		return
 	}
@@ -271,6 +280,15 @@ func (t *Tree) prioritize(a *Account) {
 // resort calls change, which changes the place of an account in the order of its leaf. It then
 // moves the lanes of the account and their rows to their new places.
 func (t *Tree) resort(a *Account, change func()) {
+	t.move(a, change)
+	for l := a.lanes; l != nil && a.queue.strict != nil; l = l.sibling {
+		if l.row != nil {
+			t.reexamine(l.row)
+		}
+	}
+}
+
+func (t *Tree) move(a *Account, change func()) {
 	var one *Lane
 	listed := 0
 	for l := a.lanes; l != nil; l = l.sibling {

@@ -49,6 +49,8 @@ type Queue struct {
 	accounts *Account              // of a leaf: the first account; the others follow by next
 	whole    *Amounts              // of a fair leaf: what the shares of its accounts are parts of
 
+	strict  *strict    // of a leaf with this order; nil: jobs behind one that does not fit may pass it
+	holding []Hold     // of a Copy: what Holds returns
 	rows    []*row     // of a leaf, unordered
 	offered heap[*row] // of a leaf: the rows that are not set aside
 
@@ -97,6 +99,10 @@ type Tree struct {
 	byPath map[string]*Queue
 	total  Amounts
 	totals uint64 // number of changes of the total
+
+	now    int64 // Unix nanoseconds; see Advance
+	holds  heap[*hold]
+	rivals Rivals // nil: all lanes compete for nodes
 
 	live      int       // number of classes that have rows and are not blocked
 	unsettled *waiter   // lanes that were told that they wait for their turn

@@ -10,10 +10,12 @@ type Cause struct {
 }
 
 // waiter is a cause and the lanes that were told it. The lanes are of one class unless the cause
-// is WaitTurn. A waiter of a quota also holds the rows of the class that are set aside for it.
+// is WaitTurn, and of one row if it is WaitOrder. A waiter of a quota also holds the rows of the
+// class that are set aside for it.
 type waiter struct {
 	code      plimsoll.WaitCode
-	class     *Class // nil with WaitTurn
+	class     *Class // nil with WaitTurn and WaitOrder
+	row       *row   // with WaitOrder: the row that is held back
 	at        *Quota // the quota that refused the class; nil for other causes
 	resource  int    // with at: the short resource when a lane was told last
 	short     int32  // resource whose heap in at.short holds it; absent: none
@@ -101,6 +103,8 @@ func (w *waiter) holds() bool {
 	switch {
 	case w.code == plimsoll.WaitTurn:
 		return false
+	case w.row != nil:
+		return w.row.isHeldBack()
 	case w.at != nil:
 		return w.registered() && w.at.Lacks(&w.class.amounts) >= 0
 	}
@@ -193,6 +197,9 @@ func (t *Tree) causeOf(l *Lane) *waiter {
 		w := by.waiterOf(c, resource)
 		w.resource = resource
 		return w
+	}
+	if c.code == plimsoll.WaitNone && l.row.isHeldBack() {
+		return l.row.kept
 	}
 	if c.code == plimsoll.WaitNone {
 		return t.unsettled

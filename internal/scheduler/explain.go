@@ -68,6 +68,10 @@ func (c *Scheduler) Subject(s *state.State, ref state.Ref) Subject {
 		sub.code, sub.summary = full.Code(), whyFull(s.Names, full, g.Amounts())
 	case s.Lacks(g.Spec.Resources) != "":
 		sub.code, sub.summary = plimsoll.WaitNoResource, whyNone(s.KnownNames(), g.Spec.Resources)
+	default:
+		if h, by := s.HeldBackBy(g); by != nil {
+			sub.code, sub.summary = plimsoll.WaitOrder, whyHeld(by.Job.Spec.ID, g.Job.Queue.Path, h.Until)
+		}
 	}
 	return sub
 }

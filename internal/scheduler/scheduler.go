@@ -61,10 +61,12 @@ type Scheduler struct {
 // the seed.
 func New(s *state.State, seed uint64) *Scheduler {
 	placer := placement.NewPlacer(s.Fleet, rand.NewPCG(seed, seed^0x9e3779b97f4a7c15))
-	return &Scheduler{
+	c := &Scheduler{
 		placer: placer, waits: newWaits(placer, s.Chain()), seed: seed,
 		decisions: placement.NewDecisions(KeptDecisions),
 	}
+	s.Tree().SetRivals(c.rivals(s))
+	return c
 }
 
 // Cycle binds the tasks that can be bound within the budget, and returns their number. more

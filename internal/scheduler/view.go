@@ -23,6 +23,8 @@ type View struct {
 	now   int64 // Unix seconds
 	seed  uint64
 
+	holders map[string][]holder // of strict leaves, by path
+
 	checkSize func(*plimsoll.JobSpec) error // returns an error for a specification that is too large
 	records   state.Records                 // nil in a view of the state itself
 	movables  func(most int) (list []placement.Movable, all bool, release func())
@@ -56,9 +58,11 @@ type Copy struct {
 
 // Copy begins a copy of the queues and nodes. Continue copies the nodes; the rest costs O(queues).
 func (c *Scheduler) Copy(s *state.State) *Copy {
+	tree := s.Tree().Copy()
 	return &Copy{
 		view: View{
-			chain: s.Chain(), tree: s.Tree().Copy(), rules: s.Rules(), names: s.KnownNames(),
+			holders: holders(s, tree),
+			chain:   s.Chain(), tree: tree, rules: s.Rules(), names: s.KnownNames(),
 			now: s.Seconds(), seed: c.seed,
 			checkSize: s.CheckSize,
 		},

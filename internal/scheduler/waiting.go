@@ -86,13 +86,14 @@ func (v *View) ExplainWaiting(job, path string) (*Waiting, error) {
 		w.Queue = status.Queue
 		v.addWaiting(w, causes, &status, true)
 	} else {
-		if v.tree.Find(path) == nil {
-			return nil, plimsoll.Errorf(plimsoll.CodeNotFound, "there is no queue %q", path)
+		turns, err := v.Turns(path)
+		if err != nil {
+			return nil, err
 		}
+		w.Queues = turns
 		for status := range v.records.JobStatuses(path) {
 			v.addWaiting(w, causes, &status, false)
 		}
-		w.Queues = v.turns(path)
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(causes), causeKey.compare) {
 		w.Causes = append(w.Causes, *causes[key])
@@ -233,6 +234,8 @@ func (v *View) unblock(c *WaitingCause, nodes bool) error {
 		))
 	case plimsoll.WaitNotUnderstood:
 		c.Unblock = append(c.Unblock, "submit the job anew with constraints of this version")
+	case plimsoll.WaitOrder:
+		return v.unblockOrder(c, spec, g)
 	case plimsoll.WaitRetry:
 		c.Unblock = append(c.Unblock, fmt.Sprintf(
 			"wait for the time of the next attempt; plimsoll job logs %s shows why the last one failed", c.oldest.job,
@@ -430,41 +433,4 @@ func lacking(names *placement.Names, needs, room *placement.Amounts, word string
 		return 0, ""
 	}
 	return lack, strings.Join(has, ", ") + " " + word
-}
-
-// QueueTurn says when the tasks of a queue have their turn, and why.
-type QueueTurn struct {
-	Path  string
-	Share float64 // dominant share: the largest part of what it has a claim to that it uses
-	// Next is its place among the queues beside it that have waiting tasks; 0: it has none.
-	Next int
-	Why  string // why it has that place, or why it waits; empty: nothing waits in it
-}
-
-// turns returns the turns of a queue and of all below it.
-func (v *View) turns(path string) []QueueTurn {
-	list := v.tree.Turns(v.tree.Find(path))
-	waiting := map[*queue.Queue]int{} // children with waiting tasks
-	for i := range list {
-		if list[i].Next > 0 {
-			waiting[list[i].Queue.Parent]++
-		}
-	}
-	out := make([]QueueTurn, len(list))
-	for i := range list {
-		t := &list[i]
-		out[i] = QueueTurn{Path: t.Queue.Path, Share: t.Share, Next: t.Next}
-		switch {
-		case t.Queue.Waiting == 0:
-		case t.Queue.Full():
-			out[i].Why = whyParked(&t.Queue.Quota)
-		case t.Next > 0:
-			at := t.Queue.Parent
-			out[i].Why = fmt.Sprintf(
-				"number %d of %d that wait in %s, with a share of %.0f %%", t.Next, waiting[at], at.Path, 100*t.Share,
-			)
-		}
-	}
-	slices.SortFunc(out, func(a, b QueueTurn) int { return strings.Compare(a.Path, b.Path) })
-	return out
 }

@@ -118,6 +118,9 @@ func (s *State) Wake() int64 {
 	if j := s.oldestKept(); j != nil && (wake == 0 || j.keptUntil < wake) {
 		wake = j.keptUntil
 	}
+	if due := s.tree.HoldEnds(); due != 0 && (wake == 0 || due < wake) {
+		wake = due
+	}
 	if due := s.historianDue(); due != 0 && (wake == 0 || due < wake) {
 		wake = due
 	}

@@ -198,12 +198,25 @@ func (s *State) causeOf(g *Group, c queue.Cause) plimsoll.WaitCause {
 	if c.Code == plimsoll.WaitNoResource {
 		cause.Resource, cause.Asked = g.class.Lacks, g.Spec.Resources[g.class.Lacks]
 	}
+	if c.Code == plimsoll.WaitOrder {
+		cause.Queue = g.Job.Queue.Path
+	}
 	return cause
 }
 
 // Parked returns the quota whose maximum of running jobs keeps the job from being admitted; nil if
 // the job is not parked.
 func (j *Job) Parked() *queue.Quota { return j.account.Parked() }
+
+// HeldBackBy returns the hold that keeps the tasks of a group back in a strict leaf, and the group
+// that holds; it is nil if there is none.
+func (s *State) HeldBackBy(g *Group) (h queue.Hold, by *Group) {
+	h, ok := s.tree.HeldBackBy(&g.lane)
+	if !ok {
+		return h, nil
+	}
+	return h, s.lanes.rows[h.Lane]
+}
 
 // Waits reports whether a pending task waits for the time of its next attempt.
 func (t *Task) Waits() bool {

@@ -2257,7 +2257,9 @@ type ExplainWaitingRequest struct {
 	// Id of a job; empty: the queue is meant.
 	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	// Path of a queue. All queues below it are meant too.
-	Queue         string `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
+	Queue string `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
+	// With a queue: answer with the turns of the queues alone, which costs nothing for the jobs.
+	TurnsOnly     bool `protobuf:"varint,3,opt,name=turns_only,json=turnsOnly,proto3" json:"turns_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2304,6 +2306,13 @@ func (x *ExplainWaitingRequest) GetQueue() string {
 		return x.Queue
 	}
 	return ""
+}
+
+func (x *ExplainWaitingRequest) GetTurnsOnly() bool {
+	if x != nil {
+		return x.TurnsOnly
+	}
+	return false
 }
 
 // WaitingCause is a cause that waiting tasks have in common. Tasks that wait for nodes have one only
@@ -2441,9 +2450,10 @@ type QueueTurn struct {
 	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
 	// Dominant share: the largest part of what the queue has a claim to that it uses.
 	Share float64 `protobuf:"fixed64,2,opt,name=share,proto3" json:"share,omitempty"`
-	// Its place among the queues beside it that have waiting tasks, from 1; 0: nothing waits in it.
+	// Its place among the queues beside it that have waiting tasks and room for more, from 1; 0:
+	// nothing waits in it, or it has no room, or it is root.
 	Next int32 `protobuf:"varint,3,opt,name=next,proto3" json:"next,omitempty"`
-	// Why it has that place; empty: nothing waits in it.
+	// Why it has that place, or has none; empty: nothing waits in it.
 	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7030,10 +7040,12 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x12ExplainTaskRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x16\n" +
-	"\x06export\x18\x03 \x01(\bR\x06export\"?\n" +
+	"\x06export\x18\x03 \x01(\bR\x06export\"^\n" +
 	"\x15ExplainWaitingRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
-	"\x05queue\x18\x02 \x01(\tR\x05queue\"\xbe\x02\n" +
+	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x1d\n" +
+	"\n" +
+	"turns_only\x18\x03 \x01(\bR\tturnsOnly\"\xbe\x02\n" +
 	"\fWaitingCause\x122\n" +
 	"\twait_code\x18\x01 \x01(\x0e2\x15.plimsoll.v1.WaitCodeR\bwaitCode\x12\x1d\n" +
 	"\n" +

@@ -192,6 +192,8 @@ const (
 	WaitCode_WAIT_CODE_USER_MAX WaitCode = 10
 	// The group of users that its owner is in is at such a limit.
 	WaitCode_WAIT_CODE_GROUP_MAX WaitCode = 11
+	// A job that goes first in its queue does not fit, and holds it back.
+	WaitCode_WAIT_CODE_ORDER WaitCode = 12
 )
 
 // Enum value maps for WaitCode.
@@ -209,6 +211,7 @@ var (
 		9:  "WAIT_CODE_NO_RESOURCE",
 		10: "WAIT_CODE_USER_MAX",
 		11: "WAIT_CODE_GROUP_MAX",
+		12: "WAIT_CODE_ORDER",
 	}
 	WaitCode_value = map[string]int32{
 		"WAIT_CODE_UNSPECIFIED":    0,
@@ -223,6 +226,7 @@ var (
 		"WAIT_CODE_NO_RESOURCE":    9,
 		"WAIT_CODE_USER_MAX":       10,
 		"WAIT_CODE_GROUP_MAX":      11,
+		"WAIT_CODE_ORDER":          12,
 	}
 )
 
@@ -2025,8 +2029,9 @@ type GroupStatus struct {
 	Counts *TaskCounts `protobuf:"bytes,3,opt,name=counts,proto3" json:"counts,omitempty"`
 	// Why tasks of the group wait; unspecified: none waits, or it is not known yet.
 	WaitCode WaitCode `protobuf:"varint,4,opt,name=wait_code,json=waitCode,proto3,enum=plimsoll.v1.WaitCode" json:"wait_code,omitempty"`
-	// With WAIT_CODE_TURN the leaf queue; with WAIT_CODE_QUEUE_MAX the queue whose maximum holds the
-	// tasks back; with WAIT_CODE_USER_MAX and WAIT_CODE_GROUP_MAX the queue that states the limit.
+	// With WAIT_CODE_TURN and WAIT_CODE_ORDER the leaf queue; with WAIT_CODE_QUEUE_MAX the queue whose
+	// maximum holds the tasks back; with WAIT_CODE_USER_MAX and WAIT_CODE_GROUP_MAX the queue that
+	// states the limit.
 	WaitQueue string `protobuf:"bytes,6,opt,name=wait_queue,json=waitQueue,proto3" json:"wait_queue,omitempty"`
 	// With WAIT_CODE_QUEUE_MAX, WAIT_CODE_USER_MAX and WAIT_CODE_GROUP_MAX the resource that is short;
 	// empty: as many jobs run as may. With WAIT_CODE_NO_RESOURCE the resource that no node has.
@@ -5413,7 +5418,7 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x16RETRY_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14RETRY_KIND_IMMEDIATE\x10\x01\x12\x16\n" +
 	"\x12RETRY_KIND_DELAYED\x10\x02\x12\x16\n" +
-	"\x12RETRY_KIND_BACKOFF\x10\x03*\xb5\x02\n" +
+	"\x12RETRY_KIND_BACKOFF\x10\x03*\xca\x02\n" +
 	"\bWaitCode\x12\x19\n" +
 	"\x15WAIT_CODE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eWAIT_CODE_TURN\x10\x01\x12\x17\n" +
@@ -5427,7 +5432,8 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x15WAIT_CODE_NO_RESOURCE\x10\t\x12\x16\n" +
 	"\x12WAIT_CODE_USER_MAX\x10\n" +
 	"\x12\x17\n" +
-	"\x13WAIT_CODE_GROUP_MAX\x10\v*\xb8\x01\n" +
+	"\x13WAIT_CODE_GROUP_MAX\x10\v\x12\x13\n" +
+	"\x0fWAIT_CODE_ORDER\x10\f*\xb8\x01\n" +
 	"\tTaskState\x12\x1a\n" +
 	"\x16TASK_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12TASK_STATE_PENDING\x10\x01\x12\x14\n" +
