@@ -38,8 +38,8 @@ type WaitingCause struct {
 type QueueTurn struct {
 	Queue  string
 	Share  float64 // dominant share: the largest part of what the queue has a claim to that it uses
-	Next   int32   // place among the queues beside it that have waiting tasks; 0: nothing waits in it
-	Reason string
+	Next   int32   // place among the queues beside it that wait and have room; 0: it is not one of them
+	Reason string  // why it has that place, or none; empty: nothing waits in it
 }
 
 // ExplainJob asks the leader why the tasks of a job wait, and which changes would let them be
@@ -51,6 +51,14 @@ func (c *Client) ExplainJob(ctx context.Context, id string) (Waiting, error) {
 // ExplainQueue asks the same about the tasks of a queue and of all queues below it.
 func (c *Client) ExplainQueue(ctx context.Context, path string) (Waiting, error) {
 	return c.explainWaiting(ctx, &pb.ExplainWaitingRequest{Queue: path})
+}
+
+// QueueTurns asks the leader when a queue and all below it have their turn, and why, in the order
+// of their paths. It costs the leader nothing for the jobs. The error is CodeNotFound if there is
+// no such queue.
+func (c *Client) QueueTurns(ctx context.Context, path string) ([]QueueTurn, error) {
+	w, err := c.explainWaiting(ctx, &pb.ExplainWaitingRequest{Queue: path, TurnsOnly: true})
+	return w.Queues, err
 }
 
 func (c *Client) explainWaiting(ctx context.Context, req *pb.ExplainWaitingRequest) (Waiting, error) {

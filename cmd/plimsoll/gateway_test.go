@@ -558,6 +558,20 @@ func (g *fakeGateway) ListQueues(
 	}}), nil
 }
 
+// ExplainWaiting has the turns of the queues of ListQueues, and nothing else.
+func (g *fakeGateway) ExplainWaiting(
+	ctx context.Context, req *connect.Request[pb.ExplainWaitingRequest],
+) (*connect.Response[pb.ExplainWaitingResponse], error) {
+	if !req.Msg.GetTurnsOnly() {
+		return g.UnimplementedJobServiceHandler.ExplainWaiting(ctx, req)
+	}
+	return connect.NewResponse(&pb.ExplainWaitingResponse{Queues: []*pb.QueueTurn{
+		{Queue: "root", Share: 0.1875, Reason: "tasks wait below it: 1"},
+		{Queue: "root.batch", Share: 3, Reason: "root.batch is at its max: memory 64Gi of 64Gi"},
+		{Queue: "root.old"},
+	}}), nil
+}
+
 // GetQueueConfig returns the configuration of the last SetQueueConfig.
 func (g *fakeGateway) GetQueueConfig(
 	context.Context, *connect.Request[pb.GetQueueConfigRequest],

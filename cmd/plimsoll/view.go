@@ -330,6 +330,9 @@ type queueView struct {
 	Max         plimsoll.Resources `json:"max"`
 	Allocated   plimsoll.Resources `json:"allocated"`
 	Pending     plimsoll.Resources `json:"pending"`
+	Share       *float64           `json:"share"`
+	Next        *int32             `json:"next"`
+	Reason      *string            `json:"reason"`
 }
 
 func viewQueue(q *plimsoll.QueueStatus) queueView {

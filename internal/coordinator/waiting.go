@@ -8,19 +8,25 @@ import (
 )
 
 // explainWaiting asks what the tasks of a job wait for or, without a job, those of a queue.
-type explainWaiting struct{ job, queue string }
+type explainWaiting struct {
+	job, queue string
+	turnsOnly  bool // of a queue: only when it and those below it have their turn
+}
 
 func readWaiting(m *pb.ExplainWaitingRequest) (*explainWaiting, error) {
 	if (m.GetJob() == "") == (m.GetQueue() == "") {
 		return nil, plimsoll.Invalid("job", "and queue: give one of them")
 	}
-	return &explainWaiting{m.GetJob(), m.GetQueue()}, nil
+	if m.GetTurnsOnly() && m.GetQueue() == "" {
+		return nil, plimsoll.Invalid("turns_only", "is for a queue; leave it out, or give a queue")
+	}
+	return &explainWaiting{m.GetJob(), m.GetQueue(), m.GetTurnsOnly()}, nil
 }
 
 func (*explainWaiting) about() *taskName { return nil }
 
 func (q *explainWaiting) ask(v *scheduler.View, _ *scheduler.Subject, revision uint64, reply *pb.Reply) error {
-	w, err := v.ExplainWaiting(q.job, q.queue)
+	w, err := q.waiting(v)
 	if err != nil {
 		return err
 	}
@@ -40,4 +46,12 @@ func (q *explainWaiting) ask(v *scheduler.View, _ *scheduler.Subject, revision u
 	}
 	reply.ExplainWaiting = m
 	return nil
+}
+
+func (q *explainWaiting) waiting(v *scheduler.View) (*scheduler.Waiting, error) {
+	if !q.turnsOnly {
+		return v.ExplainWaiting(q.job, q.queue)
+	}
+	turns, err := v.Turns(q.queue)
+	return &scheduler.Waiting{Queue: q.queue, Queues: turns}, err
 }
