@@ -92,7 +92,8 @@ func (f *Fold) Apply(events []plimsoll.Event) Result {
 // apply applies one event.
 func (f *Fold) apply(e *plimsoll.Event) {
 	f.clock = max(f.clock, e.Time)
-	if len(f.ahead) > 0 && f.clock > f.aheadUntil {
+	// A decoded fold lacks the allocations that were told meanwhile, and may have the time alone.
+	if (len(f.ahead) > 0 || f.aheadUntil > 0) && f.clock > f.aheadUntil {
 		f.settleAhead()
 	}
 	f.batch.event = e
