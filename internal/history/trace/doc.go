@@ -19,7 +19,7 @@
 // the notes of the workload say what is not known.
 //
 // The package starts nothing, and only reads. The same history gives the same trace. Memory grows
-// with the window, by about 150 bytes for a task and 30 for an attempt. Beyond MaxTasks,
+// with the window, by about 150 bytes for a task and 50 for an attempt. Beyond MaxTasks,
 // MaxAttempts or MaxStates Read fails with CodeExhausted. The caller is the command plimsoll
 // simulate.
 package trace

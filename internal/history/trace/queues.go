@@ -108,11 +108,11 @@ func (q *queues) leaf(path string) bool {
 
 // trace makes the trees.
 func (q *queues) trace(t *Trace) {
-	if len(q.all) <= 1 {
+	paths := sortedKeys(q.all)
+	if len(paths) == 0 || len(paths) == 1 && paths[0] == plimsoll.RootQueue {
 		t.Queues = plimsoll.DefaultQueues()
 		return
 	}
-	paths := sortedKeys(q.all)
 	for i, c := range q.changes {
 		tree := plimsoll.QueueConfig{Name: plimsoll.RootQueue, Parent: true}
 		for _, path := range paths {

@@ -223,6 +223,8 @@ func (p *reading) release(j *job, g *group, index int32, e *plimsoll.Event) {
 	case e.Detail == plimsoll.AllocNodeRemoved:
 		p.trace.Counts.Interrupted++
 		p.lost, t.since = e.Reference, 0
+	case result == plimsoll.ResultEvicted: // without its effect that the group avoids the node
+		p.endAttempt(t, plimsoll.ResultPreempted)
 	default:
 		p.endAttempt(t, result)
 	}
