@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,7 +84,11 @@ func TestASimulatedPastHasTheWaitsOfThen(t *testing.T) {
 		compareWaits(t, q.Name, as.Queues[at].Waits, q.Waits, idle)
 	}
 	// With another node as large, nobody waits for longer than before.
-	reports := past("--node", "1:cpu=64,memory=64Gi")
+	page := s.path("page.html")
+	reports := past("--node", "1:cpu=64,memory=64Gi", "--html", page)
+	if text, err := os.ReadFile(page); err != nil || !strings.Contains(string(text), "Waits beside those of then") {
+		t.Errorf("the page: %v, %.100s", err, text)
+	}
 	if len(reports) != 2 || reports[1].Policy != "the queues of then, 1 node more" ||
 		reports[1].Waits.Mean > reports[0].Waits.Mean {
 		t.Errorf("with more nodes: %+v", reports)

@@ -2,8 +2,9 @@
 // how many tasks they had and of what size, how long each attempt ran and how it ended, and which
 // nodes were there and took tasks.
 //
-//	t, err := trace.Read(ctx, reader, trace.Query{Since: func(newest time.Time) (time.Time, error) { … }})
-//	report, _, err := simulate.Run(&simulate.Config{Queues: t.Queues, Changes: t.Changes}, t.Workload)
+//	t, err := trace.Read(ctx, reader, trace.Query{Since: since})
+//	c := simulate.Config{Queues: t.Queues, Changes: t.Changes, Until: t.Until - t.From}
+//	report, _, err := simulate.Run(&c, t.Workload)
 //
 // A window of time is read: first the state at its beginning (history.Reader.At), then the events
 // in it. Tasks that were there already come at the beginning: those that ran first, then those that

@@ -115,7 +115,7 @@ func TestFailuresAreTriedAgain(t *testing.T) {
 	}
 }
 
-// TestANodeThatIsLostInterruptsItsTasks: the attempt begins anew elsewhere, and the node comes back.
+// TestANodeThatIsLostInterruptsItsTasks: the attempt begins anew when the node is back.
 func TestANodeThatIsLostInterruptsItsTasks(t *testing.T) {
 	l := newTale(t)
 	l.leaf(0, a, nil)
@@ -204,8 +204,8 @@ func TestWindowsHaveEdges(t *testing.T) {
 	}
 }
 
-// TestStopsAreThoseOfThen: a job that was killed is killed, and a group that got fewer or more tasks
-// gets them.
+// TestStopsAreThoseOfThen: a job that was killed is killed, and a group that got fewer or more
+// tasks gets them.
 func TestStopsAreThoseOfThen(t *testing.T) {
 	l := newTale(t)
 	l.leaf(0, a, nil)
@@ -289,7 +289,7 @@ func TestGapsAreCounted(t *testing.T) {
 	if is.Counts.Gaps != 1 || is.Counts.InGaps != 3 || is.Counts.GapTime < 18*time.Second {
 		t.Errorf("%+v", is.Counts)
 	}
-	if !slices.ContainsFunc(is.Workload.Notes, func(n string) bool { return strings.Contains(n, "gaps here: 1, of 19s") }) {
+	if !strings.Contains(strings.Join(is.Workload.Notes, "\n"), "gaps here: 1, of 19s") {
 		t.Errorf("%q", is.Workload.Notes)
 	}
 	if r := l.run(is); r.Then.Placed != 2 || r.Ended != 3 {
