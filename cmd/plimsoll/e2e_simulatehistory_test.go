@@ -64,8 +64,9 @@ func TestASimulatedPastHasTheWaitsOfThen(t *testing.T) {
 			if err := json.Unmarshal([]byte(stdout), &reports); err != nil {
 				return err
 			}
-			if then := reports[0].Then; then.Placed != total || reports[0].Ended != total {
-				return fmt.Errorf("%d of %d tasks are recorded, %d have ended", then.Placed, total, reports[0].Ended)
+			then, notes := reports[0].Then, strings.Join(reports[0].Notes, "; ")
+			if then.Placed != total || strings.Contains(notes, "not ended") {
+				return fmt.Errorf("%d of %d tasks are recorded, with the notes %s", then.Placed, total, notes)
 			}
 			return nil
 		})
@@ -78,7 +79,7 @@ func TestASimulatedPastHasTheWaitsOfThen(t *testing.T) {
 	for i := range as.Then.Queues {
 		q := &as.Then.Queues[i]
 		at := slices.IndexFunc(as.Queues, func(g simulate.Group) bool { return g.Name == q.Name })
-		if at < 0 || as.Queues[at].Placed != q.Placed {
+		if at < 0 || as.Queues[at].Placed < q.Placed-recordedSlots {
 			t.Fatalf("%s has %d waits, simulated: %+v", q.Name, q.Placed, as.Queues)
 		}
 		compareWaits(t, q.Name, as.Queues[at].Waits, q.Waits, idle)
