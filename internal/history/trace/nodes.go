@@ -2,7 +2,6 @@ package trace
 
 import (
 	"maps"
-	"slices"
 	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -40,15 +39,16 @@ func (p *reading) change(id string) (*node, *simulate.NodeState) {
 
 // enterNodes takes over the nodes as they are.
 func (p *reading) enterNodes(list []fold.Node) {
+	there := make(map[string]bool, len(list))
 	for i := range list {
 		is := &list[i]
+		there[is.ID] = true
 		n, s := p.change(is.ID)
 		n.cordoned, n.closed = is.Cordoned, is.Closed
 		s.Gone, s.Ready, s.Closed, s.Capacity = false, is.Ready, is.Cordoned || is.Closed, maps.Clone(is.Capacity)
 	}
 	for _, n := range p.order {
-		there := slices.ContainsFunc(list, func(is fold.Node) bool { return is.ID == n.id })
-		if !there && !n.states[len(n.states)-1].Gone {
+		if !there[n.id] && !n.states[len(n.states)-1].Gone {
 			_, s := p.change(n.id)
 			s.Gone = true
 		}
