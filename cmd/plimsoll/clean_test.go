@@ -51,7 +51,7 @@ func TestNothingThatIsPrintedSteersATerminal(t *testing.T) {
 			if args[0] == "run" || strings.Contains(line, "logs") || strings.Contains(line, "export") {
 				continue // they print a task's bytes, or write a file
 			}
-			stdout, stderr, _ := plimsollAt(t.Context(), address, args...)
+			stdout, stderr, _ := plimsollAt(t.Context(), address, append(args, "--retry-for", "0s")...)
 			for name, text := range map[string]string{"stdout": stdout, "stderr": stderr} {
 				if found := harmful(text); found != "" {
 					t.Errorf("%s: %s holds %q", line, name, found)

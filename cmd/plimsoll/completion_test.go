@@ -61,10 +61,11 @@ func TestWordsAreCompleted(t *testing.T) {
 
 // Every command and flag that help shows is offered, with its text in help.
 func TestAllCommandsAndFlagsAreCompleted(t *testing.T) {
+	root := grammar(t)
 	var walk func(node *kong.Node, words []string)
 	walk = func(node *kong.Node, words []string) {
 		offered := func(want, help string) {
-			found := complete(grammar(t), append(slices.Clone(words), want))
+			found := complete(root, append(slices.Clone(words), want))
 			if !slices.Contains(found, candidate{want, help}) {
 				t.Errorf("%v: %s is not offered, or not as %q", words, want, help)
 			}
@@ -81,7 +82,7 @@ func TestAllCommandsAndFlagsAreCompleted(t *testing.T) {
 			}
 		}
 	}
-	walk(grammar(t), nil)
+	walk(root, nil)
 }
 
 // Each shell takes its script, and completes with it.

@@ -31,7 +31,7 @@ const junkBytes = 1 << 20
 func TestJunk(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	d, address := s.devOnPort()
+	d, address := s.devOnPort("--keep-ended", "1h") // longer than the junk takes
 	s.works("before")
 	agent := filepath.Join(s.data(), "agent")
 	supervisor, standing := s.supervisor(agent), s.standing()

@@ -27,7 +27,7 @@ func TestDevScripts(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
 			s.dev(append([]string{"--log-level", "warn"}, devFlags[filepath.Base(script)]...)...)
-			testscript.Run(t, testscript.Params{
+			testscript.RunT(scriptT{t}, testscript.Params{
 				Files: []string{script}, UpdateScripts: *update, RequireExplicitExec: true,
 				Deadline: time.Now().Add(patience),
 				Cmds:     map[string]func(ts *testscript.TestScript, neg bool, args []string){"until": until},
@@ -44,6 +44,21 @@ func TestDevScripts(t *testing.T) {
 		})
 	}
 }
+
+// scriptT runs a script at once. It waits for no place beside other tests, as its parent has one:
+// the time of a script begins when testscript is called.
+type scriptT struct{ *testing.T }
+
+// Run implements testscript.T.
+func (t scriptT) Run(name string, f func(testscript.T)) {
+	t.T.Run(name, func(t *testing.T) { f(scriptT{t}) })
+}
+
+// Parallel implements testscript.T.
+func (scriptT) Parallel() {}
+
+// Verbose implements testscript.T.
+func (scriptT) Verbose() bool { return testing.Verbose() }
 
 // devFlags are further flags of the dev of a script.
 var devFlags = map[string][]string{

@@ -263,11 +263,11 @@ func (s *site) dev(more ...string) *daemon {
 }
 
 // devOnPort starts dev on a TCP port, and returns it with its address.
-func (s *site) devOnPort() (d *daemon, address string) {
+func (s *site) devOnPort(flags ...string) (d *daemon, address string) {
 	s.t.Helper()
-	d = start(
-		s.t, "dev", "--data", s.data(), "--listen", "127.0.0.1:0", "--node", "n1", "--capacity", "cpu=64;memory=64Gi",
-	)
+	d = start(s.t, append([]string{
+		"dev", "--data", s.data(), "--listen", "127.0.0.1:0", "--node", "n1", "--capacity", "cpu=64;memory=64Gi",
+	}, flags...)...)
 	s.address = d.says(readyLine)[1]
 	s.nodeReady("n1")
 	return d, s.address

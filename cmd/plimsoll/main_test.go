@@ -49,6 +49,9 @@ func (l leakChecked) Run() int {
 	if err == nil {
 		err = errors.Join(os.Setenv("HOME", home), os.Unsetenv("XDG_CONFIG_HOME"), os.Unsetenv("SUDO_UID"))
 	}
+	if err == nil {
+		err = quickCommands(home)
+	}
 	if err != nil {
 		_, _ = os.Stderr.WriteString(err.Error() + "\n") // the exit code says it too
 		return 1

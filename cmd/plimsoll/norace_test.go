@@ -3,3 +3,6 @@
 package main
 
 const raceFactor = 1
+
+// quickCommands does nothing: all commands are quick.
+func quickCommands(string) error { return nil }

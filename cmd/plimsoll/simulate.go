@@ -17,17 +17,20 @@ type simulateCmd struct {
 	Scenario string `help:"File of scenarios, to be compared with their expectations; - reads stdin." placeholder:"FILE" xor:"source"`
 	Name     string `help:"Run only the scenario with this name." placeholder:"NAME"`
 
-	Pods      string   `help:"Pods of a trace: openb_pod_list_*.csv, or the DLRM trace of 2025." placeholder:"FILE" xor:"source"`
-	Synthetic string   `help:"Draw a workload, such as jobs=2000,users=12,span=24h,tasks=50,runtime=20m,failures=0.02; what is left out has these values, and no failures. - takes all of them." placeholder:"SPEC" xor:"source"`
-	Nodes     string   `help:"Nodes of a trace: openb_node_list_all_node.csv." placeholder:"FILE"`
-	Node      []string `help:"Add nodes, as COUNT:NAME=AMOUNT,…, such as 40:cpu=64,memory=256Gi. Repeat it for other kinds." placeholder:"NODES" sep:"none"`
+	Pods        string `help:"Pods of a trace: openb_pod_list_*.csv, or the DLRM trace of 2025." placeholder:"FILE" xor:"source"`
+	Synthetic   string `help:"Draw a workload, such as jobs=2000,users=12,span=24h,tasks=50,runtime=20m,failures=0.02; what is left out has these values, and no failures. - takes all of them." placeholder:"SPEC" xor:"source"`
+	History     string `help:"Simulate the past of a cluster, from its history: the time up to its newest event, such as 7d or 12h, or from an instant on, such as 2026-11-20." placeholder:"TIME" xor:"source"`
+	HistoryFile string `help:"File of the history. Default: that of dev or of a historian, in plimsoll-data here." placeholder:"FILE"`
 
-	Queues    string        `help:"Queue file of the policy; without it all jobs go to root.default." placeholder:"FILE"`
+	Nodes string   `help:"Nodes of a trace: openb_node_list_all_node.csv." placeholder:"FILE"`
+	Node  []string `help:"Add nodes, as COUNT:NAME=AMOUNT,…, such as 40:cpu=64,memory=256Gi. Repeat it for other kinds." placeholder:"NODES" sep:"none"`
+
+	Queues    string        `help:"Queue file of the policy; without it all jobs go to root.default, and with --history the queues are those of then." placeholder:"FILE"`
 	Compare   string        `help:"Queue file of a second policy, to be shown beside the first." placeholder:"FILE"`
 	Placement string        `help:"Placement file: the chain by which nodes are chosen." placeholder:"FILE"`
 	Pack      bool          `help:"Let the jobs come one a second and never end: a packing test."`
 	Hasten    float64       `help:"Let the jobs come so many times as fast, which raises the load." default:"1" placeholder:"FACTOR"`
-	Until     time.Duration `help:"End after so much virtual time." placeholder:"DURATION"`
+	Until     time.Duration `help:"End after so much virtual time; with --history the window is so long." placeholder:"DURATION"`
 
 	HTML string `name:"html" help:"Write a page with plots, in one file that needs nothing else." placeholder:"FILE"`
 	Seed uint64 `help:"Seed of all draws. The same seed gives the same output." default:"1"`
@@ -45,14 +48,18 @@ func (simulateCmd) Help() string {
 		"of the file decide, and without rules root.default or the leaves in turn. " +
 		"The result has the waits, the use and fragmentation over time, and how fair the leaves share. " +
 		"How fast the scheduler was is told on stderr, because it differs each time.\n\n" +
+		"--history takes what jobs, tasks, failures and nodes there were from the history of a cluster, whose historian " +
+		"may go on writing. The first result is the past as it was, beside the waits of then: it shows how well the " +
+		"simulation repeats them. The others are with other --queues, more nodes or another --placement.\n\n" +
 		example("plimsoll simulate --scenario examples/scenarios.json",
 			"plimsoll simulate --synthetic jobs=3000,users=8 --node 40:cpu=64,memory=256Gi",
 			"plimsoll simulate --synthetic - --node 30:cpu=64,memory=256Gi --queues now.yaml --compare next.yaml --html page.html",
+			"plimsoll simulate --history 7d --history-file events.db --queues next.yaml --node 4:cpu=64,memory=256Gi",
 			"plimsoll simulate --nodes openb_node_list_all_node.csv --pods openb_pod_list_default.csv --pack -o json")
 }
 
 // Run simulates.
-func (cmd *simulateCmd) Run(_ context.Context, a *app) error {
+func (cmd *simulateCmd) Run(ctx context.Context, a *app) error {
 	if err := cmd.check(); err != nil {
 		return err
 	}
@@ -63,13 +70,21 @@ func (cmd *simulateCmd) Run(_ context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	if cmd.History != "" {
+		return cmd.runHistory(ctx, a, configs)
+	}
+	workload, err := cmd.workload()
+	if err != nil {
+		return err
+	}
+	return cmd.report(a, configs, func(int) *simulate.Workload { return workload })
+}
+
+// report runs a workload under each of some policies, and prints the results.
+func (cmd *simulateCmd) report(a *app, configs []simulate.Config, workload func(i int) *simulate.Workload) error {
 	var reports []*simulate.Report
 	for i := range configs {
-		workload, err := cmd.workload() // a run uses it up
-		if err != nil {
-			return err
-		}
-		report, timing, err := simulate.Run(&configs[i], workload)
+		report, timing, err := simulate.Run(&configs[i], workload(i))
 		if err != nil {
 			return err
 		}
@@ -88,6 +103,12 @@ func (cmd *simulateCmd) Run(_ context.Context, a *app) error {
 func (cmd *simulateCmd) check() error {
 	if cmd.Scenario == "" && cmd.Name != "" {
 		return plimsoll.Invalid("--name", "has no effect without --scenario; leave it out")
+	}
+	if cmd.History == "" && cmd.HistoryFile != "" {
+		return plimsoll.Invalid("--history-file", "has no effect without --history; leave it out, or add --history 7d")
+	}
+	if cmd.History != "" && (cmd.Pack || cmd.Hasten != 1) {
+		return plimsoll.Invalid("--history", "cannot be had with --pack or --hasten; leave those out")
 	}
 	for _, flag := range []struct {
 		name  string
@@ -173,24 +194,8 @@ func (cmd *simulateCmd) workload() (*simulate.Workload, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cmd.Nodes != "" {
-		f, err := openFile(cmd.Nodes)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = f.Close() }() // it was only read
-		nodes, err := simulate.ReadOpenBNodes(cmd.Nodes, f)
-		if err != nil {
-			return nil, err
-		}
-		w.Nodes = append(w.Nodes, nodes...)
-	}
-	for _, spec := range cmd.Node {
-		count, capacity, err := parseNodes(spec)
-		if err != nil {
-			return nil, err
-		}
-		w.AddNodes(count, capacity)
+	if err := cmd.addNodes(w); err != nil {
+		return nil, err
 	}
 	if len(w.Nodes) == 0 {
 		return nil, plimsoll.Invalid("--node", "is missing, as there are no nodes; add some, such as --node 40:cpu=64,memory=256Gi")
@@ -200,6 +205,30 @@ func (cmd *simulateCmd) workload() (*simulate.Workload, error) {
 	}
 	w.Hasten(cmd.Hasten)
 	return w, nil
+}
+
+// addNodes adds the nodes that the flags name.
+func (cmd *simulateCmd) addNodes(w *simulate.Workload) error {
+	if cmd.Nodes != "" {
+		f, err := openFile(cmd.Nodes)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = f.Close() }() // it was only read
+		nodes, err := simulate.ReadOpenBNodes(cmd.Nodes, f)
+		if err != nil {
+			return err
+		}
+		w.Nodes = append(w.Nodes, nodes...)
+	}
+	for _, spec := range cmd.Node {
+		count, capacity, err := parseNodes(spec)
+		if err != nil {
+			return err
+		}
+		w.AddNodes(count, capacity)
+	}
+	return nil
 }
 
 func (cmd *simulateCmd) jobs() (*simulate.Workload, error) {
@@ -219,7 +248,7 @@ func (cmd *simulateCmd) jobs() (*simulate.Workload, error) {
 		s.Seed = cmd.Seed
 		return simulate.Synthesize(s), nil
 	}
-	return nil, plimsoll.Invalid("--synthetic", "is missing, as there are no jobs; give --scenario, --pods, or --synthetic -")
+	return nil, plimsoll.Invalid("--synthetic", "is missing, as there are no jobs; give --scenario, --pods, --history, or --synthetic -")
 }
 
 func openFile(path string) (*os.File, error) {
@@ -281,44 +310,6 @@ func parseSynthetic(spec string) (simulate.Synthetic, error) {
 		}
 	}
 	return s, s.Validate()
-}
-
-// printReports prints the tables for people, a column for each policy.
-func printReports(o *output, reports []*simulate.Report) {
-	first := reports[0]
-	o.printf("%s: %d tasks of %d jobs on %d nodes\n", oneLine(first.Workload), first.Tasks, first.Jobs, first.Nodes)
-	for _, note := range first.Notes {
-		o.printf("note: %s\n", oneLine(note))
-	}
-	for _, r := range reports {
-		o.printf("\n%s, until %s\n", oneLine(r.Policy), span(time.Duration(r.Span*1e9)))
-		o.printf("  %d placed, %d ended, %d of them failed, %d wait at the end, %d refused\n",
-			r.Placed, r.Ended, r.Failed, r.Waiting, r.Refused)
-		for _, refusal := range r.Refusals {
-			o.printf("  refused: %s: %s\n", plural(refusal.Tasks, "task"), oneLine(refusal.Reason))
-		}
-		used := make([]string, 0, len(r.Utilization))
-		for _, name := range sortedNames(r.Utilization) {
-			used = append(used, fmt.Sprintf("%s %.1f %%", name, 100*r.Utilization[name]))
-		}
-		o.printf("  used on average: %s; fragmentation of %s %.1f %%; fairness %.3f\n\n",
-			strings.Join(used, ", "), r.Series.FragmentationOf, 100*r.Fragmentation, r.Fairness)
-		rows := [][]string{waitRow("all", r.Placed, r.Waiting, r.Waits)}
-		for _, q := range r.Queues {
-			if q.Placed > 0 || q.Waiting > 0 {
-				rows = append(rows, waitRow(q.Name, q.Placed, q.Waiting, q.Waits))
-			}
-		}
-		columns(o, []string{"QUEUE", "PLACED", "WAITING", "MEAN", "P50", "P95", "P99", "MAX"}, rows)
-	}
-}
-
-func waitRow(name string, placed, waiting int, w simulate.Waits) []string {
-	row := []string{name, strconv.Itoa(placed), strconv.Itoa(waiting)}
-	for _, x := range []float64{w.Mean, w.P50, w.P95, w.P99, w.Max} {
-		row = append(row, span(time.Duration(x*1e9)))
-	}
-	return row
 }
 
 func sortedNames(m map[string]float64) []string {

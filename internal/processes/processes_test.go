@@ -76,6 +76,22 @@ func shell(name, log string) Process {
 	}}
 }
 
+// untilUp waits until a shell has set its trap for the n-th time.
+func untilUp(t *testing.T, dir, name string, n int) {
+	t.Helper()
+	for {
+		log, err := os.ReadFile(filepath.Join(dir, name+".log"))
+		if err == nil && bytes.Count(log, []byte("up\n")) >= n {
+			return
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatal("the test ended before " + name + " was up")
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
 // Processes are started in order and ended in the opposite one. One that is killed is started
 // again, with the same file of output.
 func TestProcessesAreKeptRunningAndEndInTheOppositeOrder(t *testing.T) {
@@ -89,6 +105,7 @@ func TestProcessesAreKeptRunningAndEndInTheOppositeOrder(t *testing.T) {
 		done <- g.Run(ctx, []Process{shell("a", ended), shell("b", ended), shell("c", ended)}, func() { close(up) })
 	}()
 	<-up
+	untilUp(t, dir, "b", 1)
 	if err := syscall.Kill(j.pid("b"), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -96,12 +113,9 @@ func TestProcessesAreKeptRunningAndEndInTheOppositeOrder(t *testing.T) {
 	if want := "started a; started b; started c; b: signal: killed: up; started b"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	for { // the shell of b must have set its trap
-		if log, err := os.ReadFile(filepath.Join(dir, "b.log")); err == nil && bytes.Count(log, []byte("up\n")) == 2 {
-			break
-		}
-		<-time.After(time.Millisecond)
-	}
+	untilUp(t, dir, "a", 1)
+	untilUp(t, dir, "b", 2)
+	untilUp(t, dir, "c", 1)
 	cancel()
 	if err := <-done; err != nil {
 		t.Fatal(err)

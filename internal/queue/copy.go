@@ -18,10 +18,8 @@ func (t *Tree) Copy() *Tree {
 			share: t.shareOf(q), priority: q.priority, order: q.order, holding: q.Holds(), closed: q.closed,
 		})
 		out := &queues[len(queues)-1] // queues has room for all of them, so the pointer stays valid
-		out.of = out
-		if out.Leaf {
-			out.all = &tenant{leaf: out}
-		}
+		// A parent is asked too: for a leaf that is to be made below it.
+		out.of, out.all = out, &tenant{leaf: out}
 		if len(q.trackers) > 0 {
 			out.trackers = make(map[trackerKey]*Quota, len(q.trackers))
 			for _, k := range q.Trackers() {

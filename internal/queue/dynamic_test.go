@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/queue"
 )
 
 // A dynamic queue stays over a reload while it holds a job, and disappears with its last one. It
@@ -50,5 +51,26 @@ func TestDynamicQueues(t *testing.T) {
 	p.leave(j)
 	if len(p.tree.Tidy(ann)) != 0 {
 		t.Error("a configured queue disappeared")
+	}
+}
+
+// A copy answers for a queue that has no leaves yet: it is asked for a leaf that is to be made there.
+func TestACopyAnswersForAParent(t *testing.T) {
+	p := newFixture(t, plimsoll.QueueConfig{
+		Name: "users", Parent: true, Max: plimsoll.Resources{"cpu": 2},
+		Limits: []plimsoll.QueueLimit{{Users: []string{"ann"}, Max: plimsoll.Resources{"cpu": 1}}},
+	})
+	tree := p.tree.Copy()
+	users := tree.Find("root.users")
+	asked, _ := p.names.Amounts(plimsoll.Resources{"cpu": 2})
+	for user, want := range map[string]string{"ann": "ann", "bob": ""} {
+		owner := queue.Owner{User: user}
+		if full := tree.Full(users, owner); full != nil {
+			t.Errorf("%s: %+v is full", user, full)
+		}
+		by, _ := tree.RefusesOwner(users, owner, &asked)
+		if (by == nil) != (want == "") || by != nil && by.User != want {
+			t.Errorf("%s: %+v refuses", user, by)
+		}
 	}
 }

@@ -60,7 +60,6 @@ type cluster struct {
 	historian    *role
 	users        *process
 	ended        sync.WaitGroup // of all roles that ever ran
-	closing      []func()
 
 	mu struct {
 		sync.Mutex
@@ -72,6 +71,7 @@ type cluster struct {
 		live    int           // times that a follower became live
 		resumed int           // of them, without a snapshot
 		problem string        // the first thing that must not be
+		clients []func()      // that close the clients
 	}
 }
 
@@ -311,13 +311,20 @@ func (c *cluster) startHistorian() {
 	})
 }
 
+// atEnd has a client closed when the cluster ends.
+func (c *cluster) atEnd(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.clients = append(c.mu.clients, f)
+}
+
 // user returns a client of one gateway.
 func (c *cluster) user(gateway string, budget time.Duration) *client.Client {
 	u, err := client.New(client.Config{Server: addressOf(gateway), RetryBudget: budget, Dial: c.net.dialer(c.users)})
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.closing = append(c.closing, u.Close)
+	c.atEnd(u.Close)
 	return u
 }
 
@@ -327,7 +334,7 @@ func (c *cluster) watches(gateway string) plimsollv1connect.WatchServiceClient {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.closing = append(c.closing, caller.CloseIdleConnections)
+	c.atEnd(caller.CloseIdleConnections)
 	return plimsollv1connect.NewWatchServiceClient(caller, base)
 }
 
@@ -342,7 +349,10 @@ func (c *cluster) answers(gateway string) error {
 
 // end ends all roles and waits for them.
 func (c *cluster) end() {
-	for _, f := range c.closing {
+	c.mu.Lock()
+	clients := c.mu.clients
+	c.mu.Unlock()
+	for _, f := range clients {
 		f()
 	}
 	c.historian.cancel()

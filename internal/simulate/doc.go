@@ -7,8 +7,9 @@
 //	differences, err := simulate.RunScenario(&scenario, config.ParseQueues, 1)
 //
 // Run runs a workload under a tree of queues, and returns a Report: waits, use and fragmentation
-// over time, fairness. ReadPods, ReadOpenBNodes and Synthesize make workloads, and Page makes a
-// page with plots of reports.
+// over time, fairness. ReadPods, ReadOpenBNodes and Synthesize make workloads, and package
+// history/trace makes those of the past: their reports have the waits of then. Page makes a page
+// with plots of reports.
 //
 // Guarantees: the same input and seed give the same result. The engine is the one of the
 // coordinator, with its state, its queues and its placement chain. None of them is modelled.

@@ -39,6 +39,10 @@ func Page(reports []*Report) []byte {
 	plot(&b, "Fairness between leaves that wait (Jain)", reports, 1, func(s *Series) []float64 { return s.Fairness })
 	b.WriteString("</div>\n<h2>Waits by queue</h2>\n")
 	groups(&b, reports, func(r *Report) []Group { return r.Queues })
+	if first.Then != nil {
+		b.WriteString("<h2>Waits beside those of then</h2>\n")
+		besideThen(&b, reports)
+	}
 	b.WriteString("<h2>Waits by owner</h2>\n")
 	groups(&b, reports, func(r *Report) []Group { return r.Owners })
 	b.WriteString("</body></html>\n")
@@ -108,6 +112,28 @@ func groups(b *bytes.Buffer, reports []*Report, of func(*Report) []Group) {
 				}
 			}
 		}
+	}
+	b.WriteString("</table>\n")
+}
+
+// besideThen writes a row for each policy, below one for the waits of then.
+func besideThen(b *bytes.Buffer, reports []*Report) {
+	b.WriteString("<table><tr><th>policy</th><th>waits</th><th>waiting</th><th>mean</th><th>p50</th><th>p95</th>" +
+		"<th>p99</th><th>longest</th><th>mean difference</th><th>95 % of them</th></tr>\n")
+	row := func(name string, placed, waiting int, w *Waits, mean, most string) {
+		fmt.Fprintf(b, "<tr><td>%s</td><td>%d</td><td>%d</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td>"+
+			"<td>%s</td><td>%s</td></tr>\n", html.EscapeString(name), placed, waiting, spanText(w.Mean), spanText(w.P50),
+			spanText(w.P95), spanText(w.P99), spanText(w.Max), mean, most)
+	}
+	then := reports[0].Then
+	row("then", then.Placed, then.Waiting, &then.Waits, "", "")
+	for _, r := range reports {
+		placed := 0
+		for i := range r.Queues {
+			placed += r.Queues[i].Placed
+		}
+		d := &r.Then.Difference
+		row(r.Policy, placed, r.Waiting, &r.Waits, spanText(d.Mean), "&le; "+spanText(d.P95))
 	}
 	b.WriteString("</table>\n")
 }

@@ -35,6 +35,7 @@ type Report struct {
 	Utilization   map[string]float64 `json:"utilization"` // means of the series
 	Fragmentation float64            `json:"fragmentation"`
 	Series        Series             `json:"series"`
+	Then          *Then              `json:"then,omitempty"` // of a recorded workload
 }
 
 // Refusal is a reason for which jobs were refused.
@@ -117,7 +118,6 @@ func group(list *[]Group, name string) *Group {
 }
 
 func (r *Report) began(queue, owner string, wait int64) {
-	r.Placed++
 	for _, g := range []*Group{group(&r.Queues, queue), group(&r.Owners, owner)} {
 		g.waits = append(g.waits, wait)
 	}
@@ -147,6 +147,9 @@ func (r *Report) end(run *runner) {
 		}
 	}
 	r.Waits = waitsOf(all)
+	if r.Then = thenOf(run.workload); r.Then != nil {
+		r.Then.Both, r.Then.Difference = len(run.differences), waitsOf(run.differences)
+	}
 	for i := range r.Owners {
 		r.Owners[i].sum()
 	}
@@ -229,8 +232,10 @@ func newSampler(w *Workload, span int64) sampler {
 	}
 	var all []plimsoll.Resources
 	for i := range w.Arrivals {
-		if w.Arrivals[i].Resources[s.scarce] > 0 {
-			all = append(all, w.Arrivals[i].Resources)
+		for _, g := range w.Arrivals[i].Groups {
+			if g.Resources[s.scarce] > 0 {
+				all = append(all, g.Resources)
+			}
 		}
 	}
 	n := min(maxShapes, len(all))

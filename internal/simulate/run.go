@@ -21,14 +21,22 @@ type Config struct {
 	// part. If there is none, the placement rules of the tree decide. Without rules it goes to
 	// root.default, or if there is none to a leaf by the number of its owner.
 	Queues plimsoll.QueueConfig
-	Chain  *placement.Chain // nil: that of a cluster
-	Seed   uint64
+	// Changes are later trees, in the order of their times.
+	Changes []QueueChange
+	Chain   *placement.Chain // nil: that of a cluster
+	Seed    uint64
 	// Until is when the simulation ends, in nanoseconds from the beginning; 0: when nothing can
 	// happen any more.
 	Until int64
 	// Clock returns a time in nanoseconds, by which the turns of the engine are measured; nil: they
 	// are not.
 	Clock func() int64
+}
+
+// QueueChange is a tree of queues that replaces the one before, at a time from the beginning.
+type QueueChange struct {
+	At     int64
+	Queues plimsoll.QueueConfig
 }
 
 // Samples is how many points the series of a report have.
@@ -72,16 +80,17 @@ type runner struct {
 	workload *Workload
 	coming   happenings
 	order    int
-	jobs     map[string]*Arrival
-	began    map[string][]bool // by job: tasks whose first attempt has begun
+	jobs     map[string]*jobRun
 	leaves   []string
 	owners   map[string]int
 	report   *Report
 	sampler  sampler
 	lastAt   int64
+
+	differences []int64 // between the waits of tasks here and then, each without a sign
 }
 
-// Run runs a workload and reports on it.
+// Run runs a workload and reports on it. The workload stays as it is.
 func Run(cfg *Config, w *Workload) (*Report, *Timing, error) {
 	c, err := newCluster(state.Config{
 		Chain: cfg.Chain, KeepEnded: second, MaxNodes: max(len(w.Nodes), 1),
@@ -91,7 +100,7 @@ func Run(cfg *Config, w *Workload) (*Report, *Timing, error) {
 	}
 	c.clock = cfg.Clock
 	r := &runner{
-		cluster: c, cfg: cfg, workload: w, jobs: map[string]*Arrival{}, began: map[string][]bool{},
+		cluster: c, cfg: cfg, workload: w, jobs: map[string]*jobRun{},
 		owners: map[string]int{},
 	}
 	r.state().Tree().Root.Walk(func(q *queue.Queue) {
@@ -116,42 +125,23 @@ func (r *runner) at(t int64, do func(r *runner) []engine.Operation) {
 	heap.Push(&r.coming, happening{t, r.order, do})
 }
 
-// plan plans the nodes and arrivals of the workload.
+// plan plans the nodes, the changes of queues, and the arrivals.
 func (r *runner) plan() error {
 	for i := range r.workload.Nodes {
-		n := &r.workload.Nodes[i]
-		r.at(n.From, func(*runner) []engine.Operation { return n.join() })
-		if n.Until > 0 {
-			r.at(n.Until, func(*runner) []engine.Operation {
-				return []engine.Operation{&engine.LeaveNode{Node: n.ID, Incarnation: 1, Empty: true}}
-			})
-		}
+		r.planNode(&r.workload.Nodes[i])
+	}
+	for i := range r.cfg.Changes {
+		c := &r.cfg.Changes[i]
+		r.at(c.At, func(*runner) []engine.Operation {
+			return []engine.Operation{&engine.SetQueueConfig{Config: c.Queues}}
+		})
 	}
 	for i := range r.workload.Arrivals {
-		a := &r.workload.Arrivals[i]
-		if r.jobs[a.Job] != nil {
-			return plimsoll.Invalid("workload", "the job %q stands twice; give each job its own name", a.Job)
-		}
-		r.jobs[a.Job], r.began[a.Job] = a, make([]bool, len(a.Tasks))
-		r.at(a.At, func(r *runner) []engine.Operation { return r.submit(a) })
-		if a.Killed > 0 {
-			r.at(a.Killed, func(*runner) []engine.Operation {
-				return []engine.Operation{&engine.KillJob{ID: a.Job, Reason: "killed, as in the workload"}}
-			})
+		if err := r.planJob(&r.workload.Arrivals[i]); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-// join returns the operations by which a node joins.
-func (n *Node) join() []engine.Operation {
-	op := node(n.ID, n.Capacity, n.Attributes)
-	op.Node.Facts = n.Facts
-	list := []engine.Operation{op}
-	if n.Closed {
-		list = append(list, &engine.SetNodeMode{ID: n.ID, Mode: plimsoll.NodeCordoned})
-	}
-	return list
 }
 
 // span is the time from the beginning to the last arrival, over which samples are taken.
@@ -165,49 +155,6 @@ func (r *runner) span() int64 {
 		last = r.cfg.Until
 	}
 	return last
-}
-
-// submit returns the operation that submits a job.
-func (r *runner) submit(a *Arrival) []engine.Operation {
-	attempts := 0
-	for _, t := range a.Tasks {
-		attempts = max(attempts, len(t))
-	}
-	spec := &plimsoll.JobSpec{
-		ID: a.Job, Owner: a.Owner, Queue: r.queueOf(a), Labels: a.Labels, Tags: a.Tags,
-		Groups: []plimsoll.GroupSpec{{
-			Name: "t", Count: int32(len(a.Tasks)), Command: []string{"true"}, Resources: a.Resources,
-			Priority: a.Priority, Constraints: a.Constraints,
-			Retry: plimsoll.RetryPolicy{Kind: plimsoll.RetryImmediate, Limit: int32(max(attempts-1, 0))},
-		}},
-	}
-	return []engine.Operation{&engine.SubmitJob{Spec: spec, Replace: true}}
-}
-
-// queueOf returns the queue of a job; empty: the rules of the tree decide.
-func (r *runner) queueOf(a *Arrival) string {
-	if slices.Contains(r.leaves, a.Queue) {
-		return a.Queue
-	}
-	if a.Queue != "" {
-		for _, leaf := range r.leaves {
-			if strings.HasSuffix(leaf, "."+a.Queue) {
-				return leaf
-			}
-		}
-	}
-	switch p := r.cfg.Queues.Partition; {
-	case p != nil && len(p.Rules) > 0:
-		return ""
-	case slices.Contains(r.leaves, plimsoll.DefaultQueue), len(r.leaves) == 0:
-		return plimsoll.DefaultQueue
-	}
-	n, ok := r.owners[a.Owner]
-	if !ok {
-		n = len(r.owners)
-		r.owners[a.Owner] = n
-	}
-	return r.leaves[n%len(r.leaves)]
 }
 
 // loop lets everything happen, in the order of time.
@@ -247,53 +194,6 @@ const patience = 30 * 24 * 3600 * second
 // idle reports whether no task waits any more, or one has waited for too long.
 func (r *runner) idle() bool {
 	return r.out.Totals.Tasks[plimsoll.TaskPending] == 0 || r.now-scenarioBase > r.sampler.span+patience
-}
-
-func (r *runner) refuse(op engine.Operation, err error) {
-	submit, ok := op.(*engine.SubmitJob)
-	if !ok {
-		return // a job that has ended cannot be killed, and a node that is gone cannot leave
-	}
-	r.report.refused(len(r.jobs[submit.Spec.ID].Tasks), err)
-}
-
-// taskStarted plans the end of an attempt that has begun.
-func (r *runner) taskStarted(t *plimsoll.Task) {
-	a := r.jobs[t.Job]
-	if !r.began[t.Job][t.Index] {
-		r.began[t.Job][t.Index] = true
-		r.report.began(r.state().Job(t.Job).Queue.Path, a.Owner, t.Bound-t.Created)
-	}
-	run := a.Tasks[t.Index]
-	attempt := run[min(int(t.Attempt), len(run))-1]
-	if attempt.Runtime == 0 {
-		return
-	}
-	name := *t
-	r.at(r.now-scenarioBase+attempt.Runtime, func(r *runner) []engine.Operation {
-		ref, ok := r.state().FindTask(name.Job, name.Group, name.Index)
-		if !ok || ref.Task().Attempt != name.Attempt || ref.Task().State != plimsoll.TaskRunning {
-			return nil // it was stopped before
-		}
-		return []engine.Operation{r.finished(&name, attempt.Result)}
-	})
-}
-
-// finished is the report of an agent that an attempt has ended.
-func (r *runner) finished(t *plimsoll.Task, result plimsoll.TaskResult) engine.Operation {
-	return &engine.ReportTasks{Node: t.Node, Incarnation: 1, Reports: []engine.Report{{
-		Job: t.Job, Group: t.Group, Index: t.Index,
-		TaskReport: plimsoll.TaskReport{
-			Attempt: t.Attempt, State: plimsoll.TaskFinished, Result: result, At: r.now,
-		},
-	}}}
-}
-
-func (r *runner) taskEnded(t *plimsoll.Task) {
-	if t.State != plimsoll.TaskFinished {
-		return
-	}
-	r.report.ended(t)
 }
 
 // finish completes the report at the end.

@@ -59,8 +59,9 @@ func TestWaitsAreThoseOfTheQueue(t *testing.T) {
 		Name:  "three",
 		Nodes: []simulate.Node{{ID: "n", Capacity: plimsoll.Resources{"cpu": 1000, "memory": 1 << 30}}},
 		Arrivals: []simulate.Arrival{{
-			Job: "j", Owner: "ann", Resources: plimsoll.Resources{"cpu": 1000},
-			Tasks: []simulate.Task{minute, minute, minute},
+			Job: "j", Owner: "ann", Groups: []simulate.TaskGroup{{
+				Resources: plimsoll.Resources{"cpu": 1000}, Tasks: []simulate.Task{minute, minute, minute},
+			}},
 		}},
 	}
 	report := run(t, w)
@@ -82,8 +83,8 @@ func TestReadTraces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a := w.Arrivals[1]; a.Job != "p2" || a.Resources[simulate.GPUMilli] != 460 || a.Queue != "ls" ||
-		a.Tasks[0][0] != (simulate.Attempt{Runtime: int64(20 * time.Second), Result: plimsoll.ResultFailed}) {
+	if a := w.Arrivals[1]; a.Job != "p2" || a.Groups[0].Resources[simulate.GPUMilli] != 460 || a.Queue != "ls" ||
+		a.Groups[0].Tasks[0][0] != (simulate.Attempt{Runtime: int64(20 * time.Second), Result: plimsoll.ResultFailed}) {
 		t.Errorf("arrival %+v", a)
 	}
 	w.Nodes = nodes
@@ -93,7 +94,7 @@ func TestReadTraces(t *testing.T) {
 	w, err = simulate.ReadPods("dlrm", strings.NewReader(
 		"instance_sn,role,app_name,cpu_request,gpu_request,rdma_request,memory_request,disk_request,max_instance_per_node,"+
 			"creation_time,scheduled_time,deletion_time\ninstance_0,HN,app_0,12,1,25,120.0,640.0,1,,,\n"))
-	if err != nil || len(w.Arrivals) != 1 || len(w.Arrivals[0].Constraints.Far) != 1 {
+	if err != nil || len(w.Arrivals) != 1 || len(w.Arrivals[0].Groups[0].Constraints.Far) != 1 {
 		t.Errorf("workload %+v, error %v", w, err)
 	}
 	for _, text := range []string{"", "creation_time\n", "creation_time,scheduled_time,deletion_time,gpu_milli\nx\n"} {

@@ -73,7 +73,9 @@ func Synthesize(s Synthetic) *Workload {
 			Queue: fmt.Sprintf("user-%d", user+1),
 		}
 		cpu := int64(1) << rng.IntN(4)
-		a.Resources = plimsoll.Resources{plimsoll.CPU: 1000 * cpu, plimsoll.Memory: cpu * int64(1+rng.IntN(8)) << 30}
+		a.Groups = single(
+			plimsoll.Resources{plimsoll.CPU: 1000 * cpu, plimsoll.Memory: cpu * int64(1+rng.IntN(8)) << 30},
+		)
 		mean := math.Exp(sigma*rng.NormFloat64() - sigma*sigma/2)
 		for range int(math.Exp(rng.Float64() * math.Log(float64(s.Tasks)+0.999))) {
 			runtime := float64(s.Runtime) * mean * (0.8 + 0.4*rng.Float64())
@@ -81,7 +83,7 @@ func Synthesize(s Synthetic) *Workload {
 			if rng.Float64() < s.Failures {
 				run.Result = plimsoll.ResultFailed
 			}
-			a.Tasks = append(a.Tasks, Task{run})
+			a.Groups[0].Tasks = append(a.Groups[0].Tasks, Task{run})
 		}
 		w.Arrivals = append(w.Arrivals, a)
 	}

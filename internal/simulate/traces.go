@@ -76,25 +76,26 @@ func (t *table) openb() (Arrival, bool) {
 	a := Arrival{
 		At: seconds(created), Job: t.text("name"), Owner: strings.ToLower(t.text("qos")),
 		Queue: strings.ToLower(t.text("qos")), Tags: map[string]string{"qos": t.text("qos")},
-		Resources: plimsoll.Resources{
-			plimsoll.CPU: int64(t.number("cpu_milli", 0)), plimsoll.Memory: int64(t.number("memory_mib", 0)) << 20,
-		},
 	}
+	g := TaskGroup{Resources: plimsoll.Resources{
+		plimsoll.CPU: int64(t.number("cpu_milli", 0)), plimsoll.Memory: int64(t.number("memory_mib", 0)) << 20,
+	}}
 	if gpu := int64(t.number("num_gpu", 0) * t.number("gpu_milli", 0)); gpu > 0 {
-		a.Resources[GPUMilli] = gpu
+		g.Resources[GPUMilli] = gpu
 	}
 	if models := t.text("gpu_spec"); models != "" {
 		var possible []string
 		for model := range strings.SplitSeq(models, "|") {
 			possible = append(possible, fmt.Sprintf("node.labels.%s == %q", gpuModel, model))
 		}
-		a.Constraints.Where = strings.Join(possible, " || ")
+		g.Constraints.Where = strings.Join(possible, " || ")
 	}
 	result := plimsoll.ResultSucceeded
 	if t.text("pod_phase") == "Failed" {
 		result = plimsoll.ResultFailed
 	}
-	a.Tasks = []Task{{{Runtime: max(seconds(t.number("deletion_time", 0)-began), second), Result: result}}}
+	g.Tasks = []Task{{{Runtime: max(seconds(t.number("deletion_time", 0)-began), second), Result: result}}}
+	a.Groups = []TaskGroup{g}
 	return a, true
 }
 
@@ -109,24 +110,25 @@ func (t *table) dlrm() (Arrival, bool) {
 		At: seconds(created), Job: strings.ReplaceAll(t.text("instance_sn"), "_", "-"), Owner: t.text("app_name"),
 		Queue: strings.ToLower(t.text("role")),
 		Tags:  map[string]string{"app": t.text("app_name"), "role": t.text("role")},
-		Resources: plimsoll.Resources{
-			plimsoll.CPU:    int64(1000 * t.number("cpu_request", 0)),
-			plimsoll.Memory: int64(t.number("memory_request", 0) * (1 << 30)),
-			plimsoll.Disk:   int64(t.number("disk_request", 0) * (1 << 30)),
-			"rdma":          int64(t.number("rdma_request", 0)),
-		},
 	}
+	g := TaskGroup{Resources: plimsoll.Resources{
+		plimsoll.CPU:    int64(1000 * t.number("cpu_request", 0)),
+		plimsoll.Memory: int64(t.number("memory_request", 0) * (1 << 30)),
+		plimsoll.Disk:   int64(t.number("disk_request", 0) * (1 << 30)),
+		"rdma":          int64(t.number("rdma_request", 0)),
+	}}
 	if gpu := int64(1000 * t.number("gpu_request", 0)); gpu > 0 {
-		a.Resources[GPUMilli] = gpu
+		g.Resources[GPUMilli] = gpu
 	}
 	if int(t.number("max_instance_per_node", -1)) == 1 {
 		a.Labels = map[string]string{"app": t.text("app_name")}
-		a.Constraints.Far = []plimsoll.Selector{{Label: "app=" + t.text("app_name")}}
+		g.Constraints.Far = []plimsoll.Selector{{Label: "app=" + t.text("app_name")}}
 	}
 	runtime := int64(0)
 	if deleted > 0 && deleted < end {
 		runtime = max(seconds(deleted-began), second)
 	}
-	a.Tasks = []Task{{{Runtime: runtime, Result: plimsoll.ResultSucceeded}}}
+	g.Tasks = []Task{{{Runtime: runtime, Result: plimsoll.ResultSucceeded}}}
+	a.Groups = []TaskGroup{g}
 	return a, true
 }

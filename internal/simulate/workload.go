@@ -14,6 +14,10 @@ type Workload struct {
 	Nodes    []Node
 	Arrivals []Arrival
 	Notes    []string // facts of the source that are left out or changed
+	// Recorded says that the workload is one of the past: TaskGroup.Waits has the waits of then.
+	Recorded bool
+	// WaitingAtEnd has how many tasks waited then at the end, by queue.
+	WaitingAtEnd map[string]int
 }
 
 // Node is a machine of a workload.
@@ -25,24 +29,52 @@ type Node struct {
 	From       int64 // when it joins
 	Until      int64 // when it is gone; 0: never
 	Closed     bool  // it takes no tasks
+	// States are what it is in the course of time, in their order. From, Until and Closed have no
+	// effect then.
+	States []NodeState
 }
 
-// Arrival is a job with one group of tasks.
+// Arrival is a job.
 type Arrival struct {
-	At          int64
-	Job         string
-	Owner       string
-	Queue       string // a path, or a word by which Run finds a leaf; see Config
-	Labels      map[string]string
-	Tags        map[string]string
+	At     int64
+	Job    string
+	Owner  string
+	Queue  string // a path, or a word by which Run finds a leaf; see Config
+	Labels map[string]string
+	Tags   map[string]string
+	Groups []TaskGroup
+	Scales []Scale // in the order of their times
+	Killed int64   // when the job is killed; 0: it is not
+}
+
+// TaskGroup is a group of tasks of a job.
+type TaskGroup struct {
+	Name        string             // empty if it is the only one
 	Resources   plimsoll.Resources // of each task
 	Priority    int32
 	Constraints plimsoll.Constraints
 	Tasks       []Task
-	Killed      int64 // when the job is killed; 0: it is not
+	Later       int32 // how many of them, at the end of Tasks, are asked for by Arrival.Scales
+	// Waits has for each task of a recorded workload how long it waited then, in nanoseconds, or
+	// NoWait, or StillWaits.
+	Waits []int64
 }
 
-// Task is a task of an arrival: its attempts in their order. A further attempt is like the last.
+// Values of TaskGroup.Waits for tasks without a wait.
+const (
+	NoWait     = int64(-1) // it is not known how long the task waited, and it is in no wait
+	StillWaits = int64(-2) // the task waited then until the end
+)
+
+// Scale changes how many tasks a group of a job has.
+type Scale struct {
+	At    int64
+	Group string
+	Count int32
+}
+
+// Task is a task of a group: its attempts in their order. A further attempt is like the last. An
+// attempt that the loss of a node or the end of the job interrupts begins anew.
 type Task []Attempt
 
 // Attempt is one run of a task.
@@ -55,9 +87,22 @@ type Attempt struct {
 func (w *Workload) tasks() int {
 	n := 0
 	for i := range w.Arrivals {
-		n += len(w.Arrivals[i].Tasks)
+		n += w.Arrivals[i].tasks()
 	}
 	return n
+}
+
+func (a *Arrival) tasks() int {
+	n := 0
+	for i := range a.Groups {
+		n += len(a.Groups[i].Tasks)
+	}
+	return n
+}
+
+// single returns the only group of an arrival.
+func single(resources plimsoll.Resources, tasks ...Task) []TaskGroup {
+	return []TaskGroup{{Resources: resources, Tasks: tasks}}
 }
 
 // sort puts the arrivals into the order of their times. Equal ones stay as they are.
@@ -71,8 +116,10 @@ func (w *Workload) Pack() {
 	for i := range w.Arrivals {
 		a := &w.Arrivals[i]
 		a.At, a.Killed = int64(i)*second, 0
-		for k := range a.Tasks {
-			a.Tasks[k] = Task{{}}
+		for k := range a.Groups {
+			for n := range a.Groups[k].Tasks {
+				a.Groups[k].Tasks[n] = Task{{}}
+			}
 		}
 	}
 	w.Notes = append(w.Notes, "the jobs come one a second, in their order, and never end")

@@ -92,7 +92,8 @@ func (f *Fold) Apply(events []plimsoll.Event) Result {
 // apply applies one event.
 func (f *Fold) apply(e *plimsoll.Event) {
 	f.clock = max(f.clock, e.Time)
-	if len(f.ahead) > 0 && f.clock > f.aheadUntil {
+	// A decoded fold lacks the allocations that were told meanwhile, and may have the time alone.
+	if (len(f.ahead) > 0 || f.aheadUntil > 0) && f.clock > f.aheadUntil {
 		f.settleAhead()
 	}
 	f.batch.event = e
@@ -119,7 +120,7 @@ func (f *Fold) meet(e *plimsoll.Event) {
 	case e.Type == plimsoll.EventQueue && e.Detail == plimsoll.QueueApp:
 		f.known(e.Reference, e.Time)
 	case e.Type == plimsoll.EventNode && e.Detail == plimsoll.NodeAlloc && e.Change == plimsoll.ChangeAdd:
-		if id, _, _, ok := splitTask(e.Reference); ok {
+		if id, _, _, ok := SplitTask(e.Reference); ok {
 			f.known(id, e.Time)
 		}
 	}
