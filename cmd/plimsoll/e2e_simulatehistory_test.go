@@ -26,7 +26,7 @@ const recordedSlots = 4
 // TestASimulatedPastHasTheWaitsOfThen runs real tasks in two queues, more than fit at once, and
 // simulates their history while the historian goes on. The median and the 95 % of the waits of each
 // queue are those of then: within a quarter, or a second more than the time in which the record
-// itself shows a task that waits beside room for it. That time is what a busy machine adds.
+// itself shows a task that waits beside room for it. A busy machine adds that time.
 func TestASimulatedPastHasTheWaitsOfThen(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(testrun.Seed(t), 15))

@@ -25,7 +25,7 @@ var usualHistories = []string{
 	filepath.Join("plimsoll-data", "history", "events.db"), filepath.Join("plimsoll-data", "historian", "events.db"),
 }
 
-// runHistory simulates a window of a history: as it was, and with what the flags change.
+// runHistory simulates a window of a history: as it was, and with the changes of the flags.
 func (cmd *simulateCmd) runHistory(ctx context.Context, a *app, configs []simulate.Config) (err error) {
 	path, err := cmd.historyFile()
 	if err != nil {

@@ -96,7 +96,8 @@ func thenCells(g *simulate.Group) [5]string {
 	}
 	cells := [5]string{strconv.Itoa(g.Placed), strconv.Itoa(g.Waiting)}
 	if g.Placed > 0 {
-		cells[2], cells[3], cells[4] = span(seconds(g.Waits.P50)), span(seconds(g.Waits.P95)), span(seconds(g.Waits.P99))
+		w := &g.Waits
+		cells[2], cells[3], cells[4] = span(seconds(w.P50)), span(seconds(w.P95)), span(seconds(w.P99))
 	}
 	return cells
 }

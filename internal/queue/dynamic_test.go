@@ -54,7 +54,7 @@ func TestDynamicQueues(t *testing.T) {
 	}
 }
 
-// A copy answers for a queue that has no leaves yet: it is asked for a leaf that is to be made there.
+// A copy answers for a queue without leaves: it is asked for a leaf that is to be made there.
 func TestACopyAnswersForAParent(t *testing.T) {
 	p := newFixture(t, plimsoll.QueueConfig{
 		Name: "users", Parent: true, Max: plimsoll.Resources{"cpu": 2},

@@ -88,9 +88,9 @@ func (l *Lane) Class() *Class { return l.class }
 // Ready returns how many tasks of the lane may be placed.
 func (l *Lane) Ready() int32 { return l.ready }
 
-// row is the lanes of a tenant that are of one class. A row is in one of these places: in the order
-// of its leaf, set aside with its class, set aside with a waiter of a quota or, in a strict leaf,
-// held back.
+// row is the lanes of a tenant that are of one class. A row is in one of four places: in the order
+// of its leaf, set aside with its class, set aside with a waiter of a quota, or held back. Only a
+// strict leaf holds rows back.
 type row struct {
 	leaf   *Queue
 	tenant *tenant

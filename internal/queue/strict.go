@@ -7,8 +7,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// maxHolds bounds the jobs of a leaf that hold others back at the same time, because each row that
-// Next reaches is compared with all of them. There is more than one only if they wait for different
+// maxHolds bounds the jobs of a leaf that hold others back at the same time: each row that Next
+// reaches is compared with all of them. There is more than one only if they wait for different
 // nodes or limits. A further job that does not fit waits, and holds nobody back.
 const maxHolds = 16
 
@@ -77,8 +77,8 @@ func (t *Tree) holder(r *row) *hold {
 	return nil
 }
 
-// competes reports whether a row asks for what the lane of a hold waits for: a resource that both
-// ask for and that the refusing quota limits for both, or nodes.
+// competes reports whether a row and the lane of a hold wait for the same thing: a resource that
+// both ask for and that the refusing quota limits for both, or nodes.
 func (t *Tree) competes(h *hold, r *row) bool {
 	if h.at == nil {
 		return t.rivals == nil || t.rivals(h.lane, r.lanes[0])
@@ -206,8 +206,8 @@ func (t *Tree) free(r *row) {
 	}
 }
 
-// reexamine lets Next examine a row of a strict leaf anew, after its first lane, or the place of
-// that lane in the order, may have changed.
+// reexamine lets Next examine a row of a strict leaf anew. Its first lane, or the place of that
+// lane in the order, may have changed.
 func (t *Tree) reexamine(r *row) {
 	if r.leaf.strict == nil {
 		return

@@ -121,8 +121,9 @@ func TestStrictOrderFollowsTheNodes(t *testing.T) {
 	wantPlaced(1)
 }
 
-// The time for which a job holds others back counts from the first time that it did not fit, also
-// over a reload and while it gets some of its tasks. It counts anew once none of its tasks waits.
+// The time for which a job holds others back counts from the first time that it did not fit. It
+// goes on over a reload and while the job gets some of its tasks. It counts anew once none of them
+// waits.
 func TestStrictOrderCountsItsTimeOnce(t *testing.T) {
 	p := newFixture(t, strictLeaf(nil))
 	at := func(seconds int64) {

@@ -140,7 +140,7 @@ func (v *View) holderOf(leaf string, spec *plimsoll.JobSpec, g *plimsoll.GroupSp
 	return nil, nil
 }
 
-// competes reports whether a group asks for what a holder waits for.
+// competes reports whether a group and a holder wait for the same thing.
 func (v *View) competes(h *holder, spec *plimsoll.JobSpec, g *plimsoll.GroupSpec) (bool, error) {
 	other := v.names.Ask(spec, g, 1).Request
 	if !h.ForNodes {

@@ -41,8 +41,8 @@ func (c *cluster) submitOn(network, id string, cpu int64) []string {
 	})
 }
 
-// In a strict leaf a job that waits for nodes holds back the jobs that could use the nodes that are
-// large enough for it, and no others.
+// In a strict leaf a job that waits for nodes holds back the jobs that could use the nodes that it
+// needs, and no others.
 func TestStrictLeafHoldsBackWhoUsesTheSameNodes(t *testing.T) {
 	c := strictCluster(t)
 	c.nodeOn("blue", "n2", 4000)

@@ -24,7 +24,7 @@ type taskRun struct {
 	began    bool
 }
 
-// planJob plans an arrival, and what is done to it later.
+// planJob plans an arrival and its later changes.
 func (r *runner) planJob(a *Arrival) error {
 	if r.jobs[a.Job] != nil {
 		return plimsoll.Invalid("workload", "the job %q stands twice; give each job its own name", a.Job)

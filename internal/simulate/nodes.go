@@ -7,7 +7,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/engine"
 )
 
-// NodeState is what a node is from an instant on.
+// NodeState is the state of a node from an instant on.
 type NodeState struct {
 	At       int64
 	Gone     bool // it is not known to the cluster

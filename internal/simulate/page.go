@@ -122,7 +122,8 @@ func besideThen(b *bytes.Buffer, reports []*Report) {
 		"<th>p99</th><th>longest</th><th>mean difference</th><th>95 % of them</th></tr>\n")
 	row := func(name string, placed, waiting int, w *Waits, mean, most string) {
 		fmt.Fprintf(b, "<tr><td>%s</td><td>%d</td><td>%d</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td>"+
-			"<td>%s</td><td>%s</td></tr>\n", html.EscapeString(name), placed, waiting, spanText(w.Mean), spanText(w.P50),
+			"<td>%s</td><td>%s</td></tr>\n", html.EscapeString(name), placed, waiting,
+			spanText(w.Mean), spanText(w.P50),
 			spanText(w.P95), spanText(w.P99), spanText(w.Max), mean, most)
 	}
 	then := reports[0].Then

@@ -29,7 +29,7 @@ type Node struct {
 	From       int64 // when it joins
 	Until      int64 // when it is gone; 0: never
 	Closed     bool  // it takes no tasks
-	// States are what it is in the course of time, in their order. From, Until and Closed have no
+	// States are its states in the course of time, in their order. From, Until and Closed have no
 	// effect then.
 	States []NodeState
 }

@@ -108,9 +108,9 @@ func BenchmarkView(b *testing.B) {
 	}
 }
 
-// BenchmarkAt makes the cluster of an instant from a stored fold with 100,000 tasks and the most
-// events that a history puts between two folds, as the historian does. Reading them from the file is
-// measured beside it, as History/tasks=N/at.
+// BenchmarkAt makes the cluster of an instant as the historian does: from a stored fold with
+// 100,000 tasks, and the most events that a history puts between two folds. Reading them from the
+// file is History/tasks=N/at.
 func BenchmarkAt(b *testing.B) {
 	const between, run = 200_000, 10_000
 	for _, tasks := range []int{100, 1} {

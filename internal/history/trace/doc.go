@@ -1,6 +1,6 @@
-// Package trace makes a workload for package simulate of what a history tells: which jobs came,
-// how many tasks they had and of what size, how long each attempt ran and how it ended, and which
-// nodes were there and took tasks.
+// Package trace makes a workload for package simulate from a history: the jobs that came with the
+// number and size of their tasks, the length and end of each attempt, and the nodes that took
+// tasks.
 //
 //	t, err := trace.Read(ctx, reader, trace.Query{Since: since})
 //	c := simulate.Config{Queues: t.Queues, Changes: t.Changes, Until: t.Until - t.From}
@@ -13,11 +13,11 @@
 // An attempt runs as long as it held its node then. An attempt that ended with its node is left
 // out, because in the simulation the node is lost too, and the attempt begins anew. A task that was
 // killed, or had not ended, runs until it is killed, or until the end. Behind a gap the state is
-// read again, and what happened in it is taken as if it had happened at its end.
+// read again, and all that happened in it is taken as if it had happened at its end.
 //
-// Events do not tell priorities, constraints, preferences and pauses between attempts, nor the
-// labels of nodes, nor what a queue file states beside the resources of queues. Trace.Counts and
-// the notes of the workload say what is not known.
+// Events do not tell priorities, constraints, preferences and pauses between attempts. Neither do
+// they tell the labels of nodes, nor settings of a queue file other than resources. Trace.Counts
+// and the notes of the workload say what is not known.
 //
 // The package starts nothing, and only reads. The same history gives the same trace. Memory grows
 // with the window, by about 150 bytes for a task and 50 for an attempt. Beyond MaxTasks,

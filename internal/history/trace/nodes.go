@@ -9,7 +9,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/simulate"
 )
 
-// node is a node and what it was.
+// node is a node with its states.
 type node struct {
 	id       string
 	states   []simulate.NodeState

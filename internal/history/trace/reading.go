@@ -64,7 +64,7 @@ func (p *reading) follow(ctx context.Context) error {
 	}
 }
 
-// record takes an event, and what is known behind a gap before it.
+// record takes an event, and the state behind a gap before it.
 func (p *reading) record(ctx context.Context, r *history.Record) error {
 	same := r.Instance == p.behind.Instance
 	switch {

@@ -68,7 +68,8 @@ func (l *tale) leaf(at float64, path string, limit plimsoll.Resources) {
 
 func (l *tale) limit(at float64, path string, limit plimsoll.Resources) {
 	l.tell(at, plimsoll.Event{
-		Type: plimsoll.EventQueue, Change: plimsoll.ChangeSet, Detail: plimsoll.QueueMax, Object: path, Resources: limit,
+		Type: plimsoll.EventQueue, Change: plimsoll.ChangeSet, Detail: plimsoll.QueueMax, Object: path,
+		Resources: limit,
 	})
 }
 

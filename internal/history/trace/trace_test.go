@@ -168,8 +168,8 @@ func TestClosedNodesTakeNothing(t *testing.T) {
 	}
 }
 
-// TestWindowsHaveEdges: what ran or waited at the beginning takes room and is in no wait, and what
-// had not ended at the end runs on.
+// TestWindowsHaveEdges: tasks that ran or waited at the beginning take room and are in no wait.
+// Tasks that had not ended at the end run on.
 func TestWindowsHaveEdges(t *testing.T) {
 	l := newTale(t)
 	l.leaf(0, a, nil)
@@ -280,7 +280,8 @@ func TestGapsAreCounted(t *testing.T) {
 	l.next += 50
 	l.submit(20, "m", a, 1)
 	l.write(&history.Gap{
-		Instance: "one", First: l.next - 50, Next: l.next, From: start + second, To: start + 20*second, Reason: "a test",
+		Instance: "one", First: l.next - 50, Next: l.next, From: start + second, To: start + 20*second,
+		Reason: "a test",
 	})
 	l.begins(21, "m.main.0", "n")
 	l.ends(22, "m.main.0", "n", plimsoll.ResultSucceeded, false)
@@ -298,7 +299,7 @@ func TestGapsAreCounted(t *testing.T) {
 }
 
 // TestIDsAreUsedAgain: later jobs with an id are others. Types of events that are not needed are
-// skipped, and what does not fit is counted.
+// skipped, and those that do not fit are counted.
 func TestIDsAreUsedAgain(t *testing.T) {
 	l := newTale(t)
 	simple(l)
