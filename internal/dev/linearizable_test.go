@@ -121,6 +121,9 @@ func TestRepeatedChangesAreLinearizable(t *testing.T) {
 	for round := range rounds {
 		history := compete(t, clients, workers, seed+uint64(round), fmt.Sprint("r", round))
 		if !porcupine.CheckOperations(jobs, history) {
+			for _, op := range history {
+				t.Logf("client %d, %d to %d: %+v, %v", op.ClientId, op.Call, op.Return, op.Input, op.Output)
+			}
 			t.Fatalf("round %d: the history of %d operations is not linearizable", round, len(history))
 		}
 	}
