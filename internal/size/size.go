@@ -198,8 +198,8 @@ func JobStep() int { return stepFixed }
 
 // JobStatus bounds the record of a job's status with its key, without groups and history. The
 // arguments are all texts of the record.
-func JobStatus(id, owner, queue, reason string) int {
-	return statusFixed + 2*len(id) + length(owner) + len(queue) + len(reason)
+func JobStatus(id, owner, queue, reason, group string) int {
+	return statusFixed + 2*len(id) + length(owner) + len(queue) + len(reason) + len(group)
 }
 
 // GroupStatus bounds a group in the status of its job. The arguments have all texts of the group.
