@@ -161,8 +161,27 @@ func (e *Event) Sentence() string {
 	return text
 }
 
+// queuesRefusedText is the beginning of the message of an event QUEUE_CONFIG of the root that tells
+// of a configuration that was refused.
+const queuesRefusedText = "refused: "
+
+// QueuesRefusedText returns the message of the event that tells why a configuration of the queues was
+// refused.
+func QueuesRefusedText(why string) string { return queuesRefusedText + why }
+
+// QueuesRefused returns why a configuration of the queues was refused, if the event tells that.
+func (e *Event) QueuesRefused() (why string, refused bool) {
+	if e.Type != EventQueue || e.Detail != QueueConfigured {
+		return "", false
+	}
+	return strings.CutPrefix(e.Message, queuesRefusedText)
+}
+
 // text returns the text of the event from the table, and the part of its message that follows.
 func (e *Event) text() (text, message string) {
+	if why, refused := e.QueuesRefused(); refused {
+		return "a configuration of the queues was refused", why
+	}
 	texts, known := eventTexts[e.Detail]
 	message = e.Message
 	if texts.no != "" {

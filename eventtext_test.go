@@ -59,6 +59,12 @@ func TestEventsInPlainWords(t *testing.T) {
 			"queue root.a has a new maximum: cpu 500m, memory 64Mi",
 		},
 		{
+			plimsoll.Event{
+				Type: plimsoll.EventQueue, Change: plimsoll.ChangeSet, Detail: plimsoll.QueueConfigured,
+				Object: "root", Message: plimsoll.QueuesRefusedText("root.a: is no queue"),
+			}, "queue", "a configuration of the queues was refused: root.a: is no queue",
+		},
+		{
 			userGroup(plimsoll.ChangeSet, plimsoll.UserLimit, "", "queue: root.a, max jobs: 3"), "user",
 			"user ann has a new limit of resources (cpu 500m): queue: root.a, max jobs: 3",
 		},

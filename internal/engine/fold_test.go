@@ -181,6 +181,9 @@ func (f *fold) queue(e *plimsoll.Event) (right bool) {
 	case plimsoll.QueueType:
 		q.leaf = strings.HasSuffix(e.Message, "true")
 	case plimsoll.QueueConfigured:
+		if why, refused := e.QueuesRefused(); refused {
+			return why != "" && e.Object == plimsoll.RootQueue
+		}
 		right, q.draining = q.draining != (e.Message == "draining: true"), e.Message == "draining: true"
 		return right && e.Change == plimsoll.ChangeSet
 	case plimsoll.QueueApp:

@@ -449,7 +449,8 @@ func (w *scenario) tree(input string) plimsoll.QueueConfig {
 	for line := range strings.Lines(input) {
 		fields := strings.Fields(line)
 		if fields[0] == "create" {
-			root.Partition = &plimsoll.PartitionConfig{Rules: []plimsoll.PlacementRule{{Name: "provided", Create: true}}}
+			rules := []plimsoll.PlacementRule{{Name: "provided", Create: true}}
+			root.Partition = &plimsoll.PartitionConfig{Rules: rules}
 			continue
 		}
 		at := &root

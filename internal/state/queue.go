@@ -61,6 +61,13 @@ func (s *State) setQueueConfig(c *plimsoll.QueueConfig, dryRun bool) error {
 	return nil
 }
 
+// RefuseQueueConfig tells that a configuration of the queues was refused, and why.
+func (s *State) RefuseQueueConfig(why string) {
+	s.emitQueue(
+		s.tree.Root, plimsoll.ChangeSet, plimsoll.QueueConfigured, "", nil, plimsoll.QueuesRefusedText(cut(why)),
+	)
+}
+
 // sortNodes makes the placement try nodes in the order that a queue file states.
 func (s *State) sortNodes(p *plimsoll.PartitionConfig) {
 	if p == nil {
