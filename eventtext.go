@@ -165,8 +165,8 @@ func (e *Event) Sentence() string {
 // of a configuration that was refused.
 const queuesRefusedText = "refused: "
 
-// QueuesRefusedText returns the message of the event that tells why a configuration of the queues was
-// refused.
+// QueuesRefusedText returns the message of the event that tells why a configuration of the queues
+// was refused.
 func QueuesRefusedText(why string) string { return queuesRefusedText + why }
 
 // QueuesRefused returns why a configuration of the queues was refused, if the event tells that.
@@ -248,8 +248,8 @@ func LimitText(queue string, maxJobs int32) string {
 	return limitQueueText + queue + limitJobsText + strconv.Itoa(int(maxJobs))
 }
 
-// Limit returns the queue of an event that sets or removes a limit of a user or group, and the limit
-// of jobs that it sets; 0: none. The queue is empty for another event.
+// Limit returns the queue of an event that sets or removes a limit of a user or group, and the
+// limit of jobs that it sets; 0: none. The queue is empty for another event.
 func (e *Event) Limit() (queue string, maxJobs int32) {
 	if e.Type != EventUserGroup || e.Detail != UserLimit && e.Detail != GroupLimit {
 		return "", 0

@@ -10,7 +10,8 @@ import (
 )
 
 // catchReloads begins to catch the signal that asks a role to read its queue file again, if it has
-// one. Without a file the signal ends the process, as it does by default. stop gives the signal back.
+// one. Without a file the signal ends the process, as it does by default. stop gives the signal
+// back.
 func catchReloads(file string) (asked <-chan os.Signal, stop func()) {
 	if file == "" {
 		return nil, func() {}

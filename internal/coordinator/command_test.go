@@ -396,8 +396,8 @@ func TestQueueFile(t *testing.T) {
 	run(nil, "", "root.b", "root.c.d")
 }
 
-// A queue file that is read again replaces the tree. One that is refused, or cannot be read, changes
-// nothing: the refusal is told to the role, and by an event to everybody.
+// A queue file that is read again replaces the tree. One that is refused, or cannot be read,
+// changes nothing: the refusal is told to the role, and by an event to everybody.
 func TestQueueFileIsReadAgain(t *testing.T) {
 	told := make(chan string, 1)
 	l := lead(t, Config{Events: Events{

@@ -7,8 +7,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// replaceQueues returns the request that replaces the tree of queues, which one turn does as a whole
-// or not at all.
+// replaceQueues returns the request that replaces the tree of queues, which one turn does as a
+// whole or not at all.
 func (c *Coordinator) replaceQueues(queues *plimsoll.QueueConfig, respond func(*pb.Reply)) request {
 	return request{
 		command: c.commands.byName["set_queue_config"], do: &engine.SetQueueConfig{Config: *queues}, respond: respond,

@@ -443,7 +443,8 @@ func (w *scenario) reportNode(args []string, options map[string]string, input st
 
 // tree reads lines of "path max:cpu=4,memory=1Gi guaranteed:cpu=2 maxjobs:1". Parents of named
 // queues need no line. "users:alice/bob:cpu=2:3" is a limit of each of these users: resources, and
-// perhaps jobs. "groups:" is the same of groups. "create" in a line of its own lets jobs make queues.
+// perhaps jobs. "groups:" is the same of groups. "create" in a line of its own lets jobs make
+// queues.
 func (w *scenario) tree(input string) plimsoll.QueueConfig {
 	root := plimsoll.QueueConfig{Name: plimsoll.RootQueue, Parent: true}
 	for line := range strings.Lines(input) {

@@ -193,8 +193,8 @@ func (g Gap) Joined(newer Gap) Gap {
 }
 
 // Objects calls fn for each object that an event is about, without Life: for its queue or node, and
-// for its job, also if it names only a task of that. A limit of users is about its queue. The use of
-// a user or group is about nothing that can be asked for.
+// for its job, also if it names only a task of that. A limit of users is about its queue. The use
+// of a user or group is about nothing that can be asked for.
 func Objects(ev *plimsoll.Event, fn func(Object)) {
 	job := ""
 	switch ev.Type {
