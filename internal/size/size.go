@@ -2,7 +2,7 @@
 // encoding them. The state uses it to count the bytes of a turn's batch, and to refuse objects
 // that no batch has room for:
 //
-//	bytes += size.Of(&spec) + size.JobStatus(spec.ID, spec.Owner, spec.Queue, reason)
+//	bytes += size.Of(&spec) + size.JobStatus(spec.ID, spec.Owner, spec.Queue, reason, group)
 //
 // Of examines a value by reflection, so a field that is added to the vocabulary is counted at
 // once. It is for objects that change seldom: specifications, nodes, policies, the tree of queues.
