@@ -265,9 +265,8 @@ func (s *site) dev(more ...string) *daemon {
 // devOnPort starts dev on a TCP port, and returns it with its address.
 func (s *site) devOnPort(flags ...string) (d *daemon, address string) {
 	s.t.Helper()
-	d = start(s.t, append([]string{
-		"dev", "--data", s.data(), "--listen", "127.0.0.1:0", "--node", "n1", "--capacity", "cpu=64;memory=64Gi",
-	}, flags...)...)
+	s.address = "127.0.0.1:0"
+	d = start(s.t, s.devArgs(flags...)...)
 	s.address = d.says(readyLine)[1]
 	s.nodeReady("n1")
 	return d, s.address

@@ -17,6 +17,14 @@ const raceFactor = 5
 // client, which is over soon, and the detector takes five times as long to start as the program.
 const plainCommands = "submit|run|job|task|node|queue|events|history|usage|at|explain|place|policy|config"
 
+// choice is the script that starts one of the two programs.
+const choice = `#!/bin/sh
+case $1 in
+%s) exec %s "$@" ;;
+*) exec %s "$@" ;;
+esac
+`
+
 // quickCommands puts a program in front of the path that starts plainCommands without the race
 // detector and everything else, as all roles, with it. It is built as make build does.
 func quickCommands(dir string) error {
@@ -30,8 +38,8 @@ func quickCommands(dir string) error {
 	if said, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the program: %w\n%s", err, said)
 	}
-	script := fmt.Sprintf("#!/bin/sh\ncase $1 in\n%s) exec %s \"$@\" ;;\n*) exec %s \"$@\" ;;\nesac\n", plainCommands, plain, raced)
-	if err := os.WriteFile(filepath.Join(dir, "plimsoll"), []byte(script), 0o755); err != nil {
+	script := fmt.Appendf(nil, choice, plainCommands, plain, raced)
+	if err := os.WriteFile(filepath.Join(dir, "plimsoll"), script, 0o755); err != nil {
 		return err
 	}
 	return os.Setenv("PATH", dir+":"+os.Getenv("PATH"))
