@@ -68,7 +68,7 @@ func children(t *testing.T) (pids []string) {
 func TestEveryFigureIsMeasuredAndNoProcessIsLeft(t *testing.T) {
 	var told []string
 	r, err := Run(t.Context(), Config{
-		Server: thisBinary(t), Duration: 200 * time.Millisecond, Loads: []int{50}, Connections: []int{4},
+		Server: thisBinary(t), Duration: time.Second, Loads: []int{50}, Connections: []int{4},
 		Tell: func(text string) { told = append(told, text) },
 	})
 	if err != nil {
