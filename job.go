@@ -20,6 +20,10 @@ const (
 	MaxToken        = 128  // bytes
 	MaxPath         = 4096 // bytes
 	MaxIndexes      = 100_000
+	MaxOwnerGroups  = 64
+	MaxCompleting   = 7 * 24 * time.Hour
+
+	maxOwner = 128 // bytes of the name of a user, or of a group of users
 )
 
 // JobState is a state of the event design's application state machine.
@@ -31,7 +35,7 @@ const (
 	JobAccepted                       // every task waits to be placed
 	JobStarting                       // at least one task is bound to a node
 	JobRunning                        // at least one task has started
-	JobCompleting                     // every task has ended successfully
+	JobCompleting                     // every task has ended successfully; it waits JobSpec.Completing for more
 	JobCompleted                      // ended successfully
 	JobRejected                       // refused
 	JobFailing                        // killed or failed; tasks are being stopped
@@ -72,14 +76,23 @@ func AlreadyEnded(id string, state JobState, finished int64) *Error {
 
 // JobSpec is the request of a user to run a job. Its fields are those of the job file.
 type JobSpec struct {
-	ID     string            // the job's id, chosen by the user; unique among the jobs that are still known
-	Owner  string            // the user who submits it
-	Queue  string            // full path of a leaf queue
+	ID    string // the job's id, chosen by the user; unique among the jobs that are still known
+	Owner string // the user who submits it
+	// OwnerGroups are the groups of users that the owner is in. Limits and access lists of queues
+	// use them.
+	OwnerGroups []string
+	// Queue is the path of a queue. A submitted job may leave it out, or give it without "root.".
+	// The placement rules of the queues then say which it is.
+	Queue  string
+	Tags   map[string]string // placement rules may choose the queue by them
 	Labels map[string]string // free key=value pairs, for selection
 	Groups []GroupSpec
 	Token  string // idempotency token: a repeated submit with it gets the first answer; may be empty
 	// AgainOf is the uid of the job that this one does again; empty: none.
 	AgainOf string
+	// Completing is how long the job stays open for more tasks after the last one has ended well.
+	// 0: not at all.
+	Completing time.Duration
 }
 
 // GroupSpec is the specification that the tasks of a group share. JobSpec.Validate checks it.
@@ -103,7 +116,10 @@ type GroupSpec struct {
 	Outputs []string
 
 	Class    Class // how much the tasks are worth to their node; see Worth
-	Priority int32 // order within the class: higher is acted on later
+	Priority int32 // tasks with a higher one are placed first
+	// NodePriority is the order within the class on a node: tasks with a higher one lose last.
+	// nil: as Priority.
+	NodePriority *int32
 
 	Constraints Constraints
 	Preferences Preferences
@@ -131,6 +147,15 @@ func (g *GroupSpec) Worth() Class {
 		return ClassBestEffort
 	}
 	return ClassBurstable
+}
+
+// PriorityOnNode returns the order of the tasks within their class on a node: NodePriority or, if
+// it is unset, Priority.
+func (g *GroupSpec) PriorityOnNode() int32 {
+	if g.NodePriority != nil {
+		return *g.NodePriority
+	}
+	return g.Priority
 }
 
 // Defaults for fields of a group that are zero.
@@ -279,13 +304,16 @@ const (
 	WaitNotEligible            // no node is eligible, full or empty: its constraints leave none
 	WaitNotUnderstood          // an older version understood its constraints; this version does not
 	WaitNoResource             // no node has one of the resources that it requests
+	WaitUserMax                // its owner is at a limit of its queue, or of a queue above
+	WaitGroupMax               // the group of users that its owner is in is at such a limit
+	WaitOrder                  // a job that goes first in its queue does not fit, and holds it back
 
 	numWaitCodes
 )
 
 var waitCodeNames = [numWaitCodes]string{
 	"", "turn", "queue_max", "no_node", "no_nodes", "too_large", "retry", "not_eligible", "not_understood",
-	"no_resource",
+	"no_resource", "user_max", "group_max", "order",
 }
 
 // Known reports whether this version has the code.
@@ -304,13 +332,13 @@ func (s *JobSpec) Validate() error {
 	if err := ValidateID("job", s.ID); err != nil {
 		return err
 	}
-	if len(s.Owner) > 128 || strings.ContainsAny(s.Owner, "\n\x00") {
+	if len(s.Owner) > maxOwner || strings.ContainsAny(s.Owner, "\n\x00") {
 		return Invalid("owner", "is longer than 128 characters or holds a line break")
 	}
-	if err := ValidateQueuePath("queue", s.Queue); err != nil {
+	if err := s.validateAsked(); err != nil {
 		return err
 	}
-	if err := s.validateLabels(); err != nil {
+	if err := validatePairs("labels", s.Labels); err != nil {
 		return err
 	}
 	if err := ValidateToken(s.Token); err != nil {
@@ -324,18 +352,31 @@ func (s *JobSpec) Validate() error {
 	return s.validateGroups()
 }
 
-func (s *JobSpec) validateLabels() error {
-	if len(s.Labels) > MaxLabels {
-		return Invalid("labels", "has %d entries; at most %d are possible", len(s.Labels), MaxLabels)
+// validateAsked checks the fields by which the job gets its queue, and how long it stays open.
+func (s *JobSpec) validateAsked() error {
+	if s.Queue != "" {
+		path := s.Queue
+		if !strings.EqualFold(path, RootQueue) && !strings.HasPrefix(strings.ToLower(path), RootQueue+".") {
+			path = RootQueue + "." + path
+		}
+		if err := ValidateQueuePath("queue", strings.ToLower(path)); err != nil {
+			return err
+		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(s.Labels)) {
-		if key == "" || len(key) > MaxLabelKey || len(s.Labels[key]) > MaxLabelValue {
+	if len(s.OwnerGroups) > MaxOwnerGroups {
+		return Invalid("ownerGroups", "has %d entries; at most %d are possible", len(s.OwnerGroups), MaxOwnerGroups)
+	}
+	for i, group := range s.OwnerGroups {
+		if group == "" || len(group) > maxOwner || strings.ContainsAny(group, "\n\x00") {
 			return Invalid(
-				"labels", "%q: a key has 1 to %d bytes and a value at most %d", key, MaxLabelKey, MaxLabelValue,
+				fmt.Sprintf("ownerGroups[%d]", i), "has 1 to %d bytes and no line break; this is %q", maxOwner, group,
 			)
 		}
 	}
-	return nil
+	if s.Completing < 0 || s.Completing > MaxCompleting {
+		return Invalid("completing", "is %s; give a duration from 0s to %s", s.Completing, MaxCompleting)
+	}
+	return validatePairs("tags", s.Tags)
 }
 
 func (s *JobSpec) validateGroups() error {

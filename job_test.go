@@ -47,12 +47,8 @@ func TestJobSpecValidateNamesTheFieldAndTheFix(t *testing.T) {
 			"line break",
 		},
 		{
-			"half a queue path", func(s *plimsoll.JobSpec, _ *plimsoll.GroupSpec) { s.Queue = "batch" }, "queue",
-			"write for example root.batch",
-		},
-		{
-			"no queue", func(s *plimsoll.JobSpec, _ *plimsoll.GroupSpec) { s.Queue = "" }, "queue",
-			"is not a full queue path",
+			"no possible queue", func(s *plimsoll.JobSpec, _ *plimsoll.GroupSpec) { s.Queue = "root..batch" }, "queue",
+			"is not a possible queue name",
 		},
 		{"many labels", func(
 			s *plimsoll.JobSpec, _ *plimsoll.GroupSpec,

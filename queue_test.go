@@ -94,6 +94,51 @@ func TestQueueConfigValidateNamesTheQueueAndTheFix(t *testing.T) {
 		{"guarantees that cannot be added", func(_, _, b, c *plimsoll.QueueConfig) {
 			b.Guaranteed, c.Guaranteed = amounts{"memory": plimsoll.MaxAmount}, amounts{"memory": 1}
 		}, "root.a.queues", "more memory together than the largest amount, 8Pi"},
+		{"a guarantee through a level that states none", func(root, a, _, _ *plimsoll.QueueConfig) {
+			root.Queues = []plimsoll.QueueConfig{{
+				Name: "p", Guaranteed: amounts{"cpu": 2000}, Queues: []plimsoll.QueueConfig{*a},
+			}}
+			below := root.Queues[0].Queues[0].Queues
+			below[0].Guaranteed, below[1].Guaranteed = amounts{"cpu": 2000}, amounts{"cpu": 1000}
+		}, "root.p.resources.guaranteed.cpu", "is 2, less than the 3 that its queues are guaranteed together"},
+		{"a guarantee of a kind that the level between does not state", func(root, a, _, _ *plimsoll.QueueConfig) {
+			root.Queues = []plimsoll.QueueConfig{{
+				Name: "p", Guaranteed: amounts{"cpu": 2000}, Queues: []plimsoll.QueueConfig{*a},
+			}}
+			between := &root.Queues[0].Queues[0]
+			between.Guaranteed, between.Queues[0].Guaranteed = amounts{"memory": 1}, amounts{"cpu": 3000}
+		}, "", ""},
+		{"jobs of a child that states none", func(_, a, b, _ *plimsoll.QueueConfig) {
+			a.MaxJobs, b.MaxJobs = 3, 3
+		}, "root.a.c.maxapplications", "is missing, but the queue above has 3; give 1 to 3"},
+		{"more jobs than the parent's", func(_, a, b, c *plimsoll.QueueConfig) {
+			a.MaxJobs, b.MaxJobs, c.MaxJobs = 3, 3, 4
+		}, "root.a.c.maxapplications", "is 4, more than the 3 of the queue above"},
+		{"a dynamic child, which is not compared", func(_, a, b, c *plimsoll.QueueConfig) {
+			a.MaxJobs, a.Max, b.MaxJobs = 3, amounts{"cpu": 1000}, 3
+			c.Dynamic, c.Max = true, amounts{"cpu": 2000}
+		}, "", ""},
+		{"settings of the whole tree below root", func(_, a, _, _ *plimsoll.QueueConfig) {
+			a.Partition = &plimsoll.PartitionConfig{}
+		}, "root.a", "which only root has"},
+		{"an order that is none", func(_, a, _, _ *plimsoll.QueueConfig) {
+			a.Properties = map[string]string{"order": "loose"}
+		}, "root.a.properties.order", `is "loose"; write strict or default`},
+		{"a policy of YuniKorn's that is none", func(_, a, _, _ *plimsoll.QueueConfig) {
+			a.Properties = map[string]string{"application.sort.policy": "lifo"}
+		}, "", ""},
+		{"too many properties", func(_, a, _, _ *plimsoll.QueueConfig) {
+			a.Properties = map[string]string{}
+			for i := range 101 {
+				a.Properties[fmt.Sprint("p", i)] = "v"
+			}
+		}, "root.a.properties", "at most 100"},
+		{"a list of one star that is not for everybody", func(_, a, _, _ *plimsoll.QueueConfig) {
+			a.SubmitAccess = &plimsoll.AccessList{Users: []string{"*"}}
+		}, "root.a.submitacl", "stands for everybody"},
+		{"a name with a comma", func(_, a, _, _ *plimsoll.QueueConfig) {
+			a.AdminAccess = &plimsoll.AccessList{Groups: []string{"a,b"}}
+		}, "root.a.adminacl", "without space or comma"},
 		{"a deep tree", func(_, _, b, _ *plimsoll.QueueConfig) {
 			for q, depth := b, 3; depth < plimsoll.MaxQueueDepth+1; q, depth = &q.Queues[0], depth+1 {
 				q.Queues = []plimsoll.QueueConfig{{Name: "d"}}

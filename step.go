@@ -6,7 +6,7 @@ type StepReason uint8
 // The reasons. From ReasonSucceeded on they are the results of attempts.
 const (
 	ReasonSubmitted    StepReason = iota + 1 // the job was submitted
-	ReasonCreated                            // the task was created, or all tasks of the job
+	ReasonCreated                            // the task was created, or all tasks of the job, or more in Completing
 	ReasonBound                              // a node was chosen for the task, or for the first one of the job
 	ReasonPrepared                           // the agent prepares the task
 	ReasonStarted                            // the process runs, or the first one of the job

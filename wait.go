@@ -7,10 +7,15 @@ import "fmt"
 // A change of cause is announced only if Code or Queue differs. Resource is the one that was short
 // at that time; while the queue holds the tasks back, another one may become short instead.
 type WaitCause struct {
-	Code  WaitCode
-	Queue string // with WaitTurn the leaf; with WaitQueueMax the queue that holds the tasks back
-	// Resource is, with WaitQueueMax, the one that was short; it is empty if the queue, or one
-	// above, runs as many jobs as it may. With WaitNoResource it is the one that no node has.
+	Code WaitCode
+	// Queue is, with WaitTurn and WaitOrder, the leaf; with WaitQueueMax the queue that holds the
+	// tasks back; with WaitUserMax and WaitGroupMax the queue that states the limit.
+	Queue string
+	// UserOrGroup is whom the limit holds for: with WaitUserMax the user, with WaitGroupMax the
+	// group, or "*" for all groups that no limit names.
+	UserOrGroup string
+	// Resource is, with a queue's maximum or a limit, the one that was short. It is empty if as
+	// many jobs run as may. With WaitNoResource it is the one that no node has.
 	Resource string
 	Asked    int64 // with Resource: the amount that one task requests
 	// Known lists, with WaitNoResource, the names that nodes have now, as KnownResources prints
@@ -35,6 +40,15 @@ func (c WaitCause) String() string {
 			"%s is at its max: less %s was left than the %s that a task asks for", c.Queue, c.Resource,
 			FormatQuantity(c.Resource, c.Asked),
 		)
+	case WaitUserMax:
+		return c.limited("user " + c.UserOrGroup)
+	case WaitGroupMax:
+		if c.UserOrGroup == "*" {
+			return c.limited("the other groups")
+		}
+		return c.limited("group " + c.UserOrGroup)
+	case WaitOrder:
+		return "a job before it in " + c.Queue + " does not fit and holds it back"
 	case WaitNoNode:
 		return "no node can take it now"
 	case WaitNoNodes:
@@ -51,4 +65,15 @@ func (c WaitCause) String() string {
 		return noResource(c.Resource, c.Known)
 	}
 	return "waits for something that this version does not know; update it"
+}
+
+// limited returns the sentence for a limit of a user or group.
+func (c WaitCause) limited(whose string) string {
+	if c.Resource == "" {
+		return "the limit of " + whose + " in " + c.Queue + " is reached: no more jobs may run"
+	}
+	return fmt.Sprintf(
+		"the limit of %s in %s is reached: less %s was left than the %s that a task asks for", whose, c.Queue,
+		c.Resource, FormatQuantity(c.Resource, c.Asked),
+	)
 }

@@ -25,6 +25,18 @@ func TestEveryCauseHasASentence(t *testing.T) {
 		{
 			Code: WaitQueueMax, Queue: "root.batch", Resource: "nvidia.com/gpu", Asked: 4,
 		}: "root.batch is at its max: less nvidia.com/gpu was left than the 4 that a task asks for",
+		{
+			Code: WaitUserMax, Queue: "root.ml", UserOrGroup: "ann", Resource: "cpu", Asked: 2000,
+		}: "the limit of user ann in root.ml is reached: less cpu was left than the 2 that a task asks for",
+		{
+			Code: WaitGroupMax, Queue: "root", UserOrGroup: "dev",
+		}: "the limit of group dev in root is reached: no more jobs may run",
+		{
+			Code: WaitGroupMax, Queue: "root", UserOrGroup: "*",
+		}: "the limit of the other groups in root is reached: no more jobs may run",
+		{
+			Code: WaitOrder, Queue: "root.batch",
+		}: "a job before it in root.batch does not fit and holds it back",
 		{Code: numWaitCodes}: "waits for something that this version does not know; update it",
 	} {
 		if got := c.String(); got != want {

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"time"
 
@@ -47,6 +48,9 @@ type Config struct {
 	// Consistency is that of all reads; zero: strict. WithConsistency sets another for some of
 	// them.
 	Consistency plimsoll.Consistency
+	// Dial makes a connection to the address of a server; nil: over the network, or to the unix
+	// socket.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// Compress asks for answers in gzip. That is for slow networks: a gateway needs many times the
 	// processor time for a list that it compresses.
 	Compress bool

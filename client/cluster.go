@@ -75,6 +75,13 @@ func (c *Client) SetQueueConfig(ctx context.Context, config plimsoll.QueueConfig
 	return err
 }
 
+// CheckQueueConfig returns the error that SetQueueConfig would return now, and changes nothing.
+func (c *Client) CheckQueueConfig(ctx context.Context, config plimsoll.QueueConfig) error {
+	req := &pb.SetQueueConfigRequest{Config: wire.QueueConfigToProto(&config), DryRun: true}
+	_, err := call(ctx, c, c.queues.SetQueueConfig, req)
+	return err
+}
+
 // EventFilter chooses events.
 type EventFilter struct {
 	// Start is the id of the first event wanted; nil: the oldest there is.

@@ -31,7 +31,7 @@ func (c Config) servers() []string {
 func (c Config) dialServers() (*http.Client, string, error) {
 	t := &inTurn{}
 	for _, address := range c.servers() {
-		httpClient, base, err := transport.CallClient(address)
+		httpClient, base, err := transport.CallClientOver(address, c.Dial)
 		if err != nil {
 			return nil, "", err
 		}

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/plimsoll-dev/plimsoll"
 )
@@ -28,6 +29,7 @@ type Batch struct {
 	spare            []rank            // scratch of sort
 	packed, unpacked []uint64          // scratch of radix
 	copies           [][]int32         // by depth: the input of an or, for its alternatives
+	inOrder          bool              // the first server that is left is chosen, not the one with the highest score
 	depth            int               // how many ors the current stage is in
 	mark             uint64            // generation of values; see newMark
 	marks            []uint64          // by class: the mark under which values was set
@@ -186,6 +188,9 @@ func (b *Batch) run(skip int) int32 {
 		set = b.exec(root, set)
 	}
 	b.final = set
+	if b.inOrder {
+		return b.firstOf(set)
+	}
 	best := int32(-1)
 	for _, i := range set {
 		if best < 0 || b.score[i] >= b.score[best] {
@@ -193,6 +198,20 @@ func (b *Batch) run(skip int) int32 {
 		}
 	}
 	return best
+}
+
+// firstOf returns the first server of a set in the fleet's order, in which the batch was filled.
+// Its scores replace those of the chain.
+func (b *Batch) firstOf(set []int32) int32 {
+	if len(set) == 0 {
+		return -1
+	}
+	if o := b.fleet.ordering; o != nil {
+		for _, i := range set {
+			b.score[i] = o.score(b.fleet, b.slots[i])
+		}
+	}
+	return slices.Min(set)
 }
 
 // steps runs the plan of the request. Adjacent filters are all asked about one server before the
@@ -292,6 +311,9 @@ func (b *Batch) stage(i int, set []int32) []int32 {
 
 func (b *Batch) filter(s *Stage, set []int32) []int32 {
 	if s.Batch != nil {
+		if b.inOrder && (s.Scores || s.kind() == NotBest) {
+			return set // the order says which server is best
+		}
 		return s.Batch(b, set)
 	}
 	kept := set[:0]

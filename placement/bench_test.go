@@ -146,3 +146,39 @@ func BenchmarkPlaceSpread(b *testing.B) {
 		place(b, placement.Default(), f, r)
 	})
 }
+
+// BenchmarkPlaceInOrder places and books a task on 10,000 servers in YuniKorn's order.
+func BenchmarkPlaceInOrder(b *testing.B) {
+	for name, sort := range map[string]*plimsoll.NodeSort{
+		"none": nil, "fair": {}, "binpacking": {Binpacking: true},
+	} {
+		b.Run(name, func(b *testing.B) {
+			f := placement.NewFleet(placement.NewNames())
+			f.OrderBy(sort)
+			for slot := range int32(10_000) {
+				size := plimsoll.Resources{"cpu": 64_000, "memory": 1 << 38}
+				s := placement.NewServer(fmt.Sprintf("n%05d", slot), size)
+				f.Put(slot, &s)
+			}
+			asked := plimsoll.Resources{"cpu": 1000, "memory": 1 << 30}
+			p, err := placement.ClusterDefault().Prepare(f, &placement.Request{Resources: asked})
+			if err != nil {
+				b.Fatal(err)
+			}
+			kind := f.Kind(&placement.Instance{Resources: asked})
+			placer := placement.NewPlacer(f, rand.NewPCG(1, 1))
+			var booked []int32
+			for b.Loop() {
+				if len(booked) == 300_000 {
+					for _, slot := range booked {
+						f.Unbind(slot, kind)
+					}
+					booked = booked[:0]
+				}
+				slot := placer.Place(p, 0).Slot
+				f.Bind(slot, kind)
+				booked = append(booked, slot)
+			}
+		})
+	}
+}

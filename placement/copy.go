@@ -38,6 +38,7 @@ func (f *Fleet) Copy() *Copying {
 		ids:   make([]string, n), classes: slices.Clone(f.classes), epoch: 1, servers: f.servers, bounded: f.bounded,
 		instances: maps.Clone(f.instances),
 		tickets:   maps.Clone(f.tickets), pending: map[int32][]string{}, tags: tags{base: make([]string, 1)},
+		ordering: f.ordering.fresh(),
 	}
 	if len(f.duplicates) > 0 {
 		to.duplicates = map[string][]string{}
@@ -53,11 +54,14 @@ func (f *Fleet) Copy() *Copying {
 	return c
 }
 
-// changing tells the copy in the making that a server is about to change. Each method that changes
-// a copied field of a server calls it first.
+// changing tells the copy in the making and the order that a server is about to change. Each method
+// that changes a copied field of a server calls it first.
 func (f *Fleet) changing(slot int32) {
 	if f.copying != nil {
 		f.copying.save(slot)
+	}
+	if f.ordering != nil {
+		f.ordering.touch(slot)
 	}
 }
 
@@ -152,6 +156,7 @@ func (c *Copying) Fork() *Fleet {
 		loads:   slices.Clone(from.loads), ids: from.ids, classes: from.classes, epoch: 1, servers: from.servers,
 		bounded: from.bounded, instances: from.instances,
 		duplicates: from.duplicates, tickets: from.tickets, pending: from.pending,
+		ordering: from.ordering.fresh(),
 	}
 	f.tags = tags{index: map[string]uint32{}, base: from.tags.base, info: make([]tagInfo, len(from.tags.base))}
 	for id := range f.tags.info {

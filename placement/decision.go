@@ -26,6 +26,7 @@ type noted struct {
 	seed    uint64
 	chosen  int32 // place in servers
 	choice  Choice
+	inOrder bool // the first kept server was chosen
 	steps   []flow
 	servers []notedServer
 	custom  []int64  // free custom resources, server by server
@@ -77,6 +78,7 @@ func (pl *Placer) Note(d *Decisions, name string) {
 	d.index[name] = d.next
 	d.next = (d.next + 1) % cap(d.ring)
 	n.name, n.p, n.at, n.seed, n.names, n.choice = name, b.p, b.now, b.first, f.Names.names, b.choice
+	n.inOrder = b.inOrder
 	n.steps, n.servers, n.custom, n.tags = b.flows(n.steps[:0]), n.servers[:0], n.custom[:0], n.tags[:0]
 	for i, slot := range b.slots {
 		r := &f.rows[slot]
@@ -300,6 +302,7 @@ type DecisionRecord struct {
 	Request  Request
 	Names    []string         // resource names
 	Servers  []RecordedServer // of the last batch
+	InOrder  bool             // the first server that was left was chosen; see Fleet.OrderBy
 	// Spreads has, by spread of the request and constraints first, the instances of the group by
 	// value.
 	Spreads []map[string]int32
@@ -326,7 +329,8 @@ func (d *Decision) Record() *DecisionRecord {
 	n := d.kept
 	out := &DecisionRecord{
 		Name: n.name, At: n.at, Seed: n.seed, Server: d.Server, Score: d.Score, Looked: d.Looked, Batches: d.Batches,
-		Chain: n.p.chain.expanded(n.p.chain.root), Settings: n.p.chain.Settings, Request: n.p.Request, Names: n.names,
+		InOrder: n.inOrder,
+		Chain:   n.p.chain.expanded(n.p.chain.root), Settings: n.p.chain.Settings, Request: n.p.Request, Names: n.names,
 		Spreads: n.spreads(), Fewest: n.fewest(), Places: n.places,
 	}
 	hits := len(n.p.watched)
@@ -403,7 +407,7 @@ func (x *DecisionRecord) Replay(stages []Stage) (*Replayed, error) {
 	pl := NewPlacer(f, nil)
 	b := pl.begin(p, x.At)
 	r := newRecorder(chain)
-	b.record = r
+	b.record, b.inOrder = r, x.InOrder
 	b.reset(x.Seed)
 	for slot := range x.Servers {
 		b.add(int32(slot))

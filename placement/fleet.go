@@ -74,6 +74,7 @@ type Fleet struct {
 	pending     map[int32][]string  // by slot: ids of tickets
 	scratch     []byte              // buffer of classOf
 	copying     *Copying            // the copy in the making; nil: none
+	ordering    *ordering           // order in which servers are tried; nil: they are drawn
 }
 
 type place struct {

@@ -78,6 +78,7 @@ func (b *Batch) verdict(slot int32) uint8 {
 func (pl *Placer) begin(p *Prepared, now int64) *Batch {
 	b := &pl.batch
 	b.p, b.chain, b.now = p, p.chain, now
+	b.inOrder = pl.fleet.ordering != nil
 	b.view = View{batch: b, fleet: pl.fleet, p: p}
 	b.loads, b.peak = 0, 0
 	b.flow, b.drops = zeros(b.flow, len(b.chain.stages)), zeros(b.drops, len(b.chain.stages))
@@ -112,11 +113,23 @@ func zeros[V any](s []V, n int) []V {
 func (pl *Placer) Place(p *Prepared, now int64) Choice {
 	b := pl.begin(p, now)
 	c := Choice{Slot: -1}
-	pl.draw.resize(pl.fleet.Len())
-	size := p.chain.size(pl.fleet.Len())
-	for i, n := 0, pl.fleet.Len(); i < n && c.Slot < 0; {
+	n, size := pl.fleet.Len(), p.chain.size(pl.fleet.Len())
+	var order []int32 // nil: the servers are drawn
+	if o := pl.fleet.ordering; o != nil {
+		order = o.servers(pl.fleet)
+		if n = len(order); o.kept > 0 {
+			size = n // a reservoir waits for all others
+		}
+	} else {
+		pl.draw.resize(n)
+	}
+	for i := 0; i < n && c.Slot < 0; {
 		b.reset(pl.draw.rng.Uint64())
-		i = pl.fill(b, i, size, &c)
+		if order != nil {
+			i = pl.fillInOrder(b, order, i, size, &c)
+		} else {
+			i = pl.fill(b, i, size, &c)
+		}
 		c.Batches++
 		if b.record != nil {
 			b.record.begin(b)
@@ -168,6 +181,19 @@ func (pl *Placer) fill(b *Batch, i, size int, c *Choice) int {
 		open += found
 		c.Looked += found
 		i += len(drawn)
+	}
+	b.prefetch()
+	return i
+}
+
+// fillInOrder is fill for servers in an order.
+func (pl *Placer) fillInOrder(b *Batch, order []int32, i, size int, c *Choice) int {
+	for open := 0; i < len(order) && open < size; {
+		next := order[i:min(i+size-open, len(order))]
+		found := pl.addPassing(b, next)
+		open += found
+		c.Looked += found
+		i += len(next)
 	}
 	b.prefetch()
 	return i

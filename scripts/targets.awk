@@ -78,7 +78,8 @@ BEGIN {
 		want(asked "timeline-of-a-job", "p99-ms", "", 0, "  its p99")
 		want(asked "usage/by=owner", "ns/op", "<=", 200000000, "  the day's usage by owner")
 		want(asked "usage/by=owner", "p99-ms", "", 0, "  its p99")
-		want(asked "at", "ns/op", "", 0, "  the state at a time, with the events to replay")
+		want(asked "at", "ns/op", "<=", 500000000, "  the state at a time: reading it, with the events to replay")
+		want("At/tasks=" shapes[k], "ns/op", "<=", 500000000, "    putting it together, 100,000 tasks and 200,000 events to replay")
 		want(asked "build", "s", "", 0, "  building it, in seconds")
 	}
 	# The archive: a leader that lets jobs live, with it and without it by turns, and a gateway beside 1,000,000 jobs that have ended.

@@ -14,6 +14,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/client"
 	"github.com/plimsoll-dev/plimsoll/internal/archive/sqlite"
+	"github.com/plimsoll-dev/plimsoll/internal/calltest"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
@@ -73,7 +74,7 @@ func (c *archivingCell) answers() {
 // end submits a job of 10 tasks and some 60 KB, and kills it. It returns the refusal of the submit.
 func (c *archivingCell) end() error {
 	c.t.Helper()
-	s := spec(fmt.Sprintf("j%03d", len(c.ids)), "ann", 10)
+	s := calltest.Spec(fmt.Sprintf("j%03d", len(c.ids)), "ann", 10)
 	s.Groups[0].Env = map[string]string{"TEXT": strings.Repeat("x", 60_000)}
 	if _, err := c.user.SubmitJob(c.t.Context(), s); err != nil {
 		return err

@@ -17,6 +17,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/client"
 	"github.com/plimsoll-dev/plimsoll/internal/archive/sqlite"
+	"github.com/plimsoll-dev/plimsoll/internal/calltest"
 	"github.com/plimsoll-dev/plimsoll/internal/coordinator"
 	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
@@ -176,7 +177,7 @@ func (c *dyingCell) live(ctx context.Context, user *client.Client, rng *rand.Ran
 	case 1, 2:
 		count = 600 // has several parts in the archive
 	}
-	s := spec(id, []string{"ann", "bob"}[rng.IntN(2)], count)
+	s := calltest.Spec(id, []string{"ann", "bob"}[rng.IntN(2)], count)
 	s.Labels = map[string]string{"part": fmt.Sprint(rng.IntN(5))}
 	runs := rng.IntN(5) == 0
 	if runs {

@@ -15,6 +15,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/client"
 	"github.com/plimsoll-dev/plimsoll/internal/archive"
 	"github.com/plimsoll-dev/plimsoll/internal/archive/sqlite"
+	"github.com/plimsoll-dev/plimsoll/internal/calltest"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -285,7 +286,7 @@ func (m *mirror) take(change *client.Change[plimsoll.JobStatus]) {
 		m.mu.jobs = map[plimsoll.UID]string{}
 		m.mu.resets++
 	case client.ChangePresent, client.ChangeAdded, client.ChangeUpdated:
-		m.mu.jobs[change.Object.UID] = digest(&change.Object)
+		m.mu.jobs[change.Object.UID] = calltest.Digest(&change.Object)
 	case client.ChangeDeleted:
 		delete(m.mu.jobs, change.Object.UID)
 	}
@@ -320,13 +321,13 @@ func (m *mirror) agrees(ctx context.Context, reader *client.Client) error {
 	}
 	listed := map[plimsoll.UID]string{}
 	for uid, status := range active {
-		listed[uid] = digest(&status)
+		listed[uid] = calltest.Digest(&status)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !maps.Equal(listed, m.mu.jobs) {
 		return fmt.Errorf("a watch tells of %d active jobs, and a list has %d: %s", len(m.mu.jobs), len(listed),
-			firstDifference(textByUID(m.mu.jobs), textByUID(listed), true))
+			calltest.FirstDifference(textByUID(m.mu.jobs), textByUID(listed), true))
 	}
 	return nil
 }

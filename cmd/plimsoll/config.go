@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/client"
 	"github.com/plimsoll-dev/plimsoll/internal/config"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
@@ -27,6 +28,7 @@ type file struct {
 	queues    *plimsoll.QueueConfig
 	placement *config.Placement
 	policies  []plimsoll.Policy
+	notes     []config.Problem // on queues
 }
 
 func (a *app) parseFile(path string) (file, error) {
@@ -49,8 +51,8 @@ func (a *app) parseFile(path string) (file, error) {
 		policies, err := config.ParsePolicies(name, data)
 		return file{policies: policies}, err
 	}
-	root, err := config.ParseQueues(name, data)
-	return file{queues: &root}, err
+	root, notes, err := config.ReadQueues(name, data)
+	return file{queues: &root, notes: notes}, err
 }
 
 // otherKind replaces the problems of a file by one error if the file is of another kind.
@@ -92,7 +94,11 @@ func (cmd *configCheckCmd) Run(a *app) error {
 			for i := range f.job.Groups {
 				tasks += int(f.job.Groups[i].Count)
 			}
-			a.out.printf("%s: job %s for %s: %s in %s\n", path, f.job.ID, f.job.Queue,
+			queue := f.job.Queue
+			if queue == "" {
+				queue = "the queue that the rules give"
+			}
+			a.out.printf("%s: job %s for %s: %s in %s\n", path, f.job.ID, queue,
 				plural(tasks, "task"), plural(len(f.job.Groups), "group"))
 		case f.placement != nil:
 			a.out.printf("%s: chain of %s\n", path, plural(len(f.placement.Chain.Stages()), "stage"))
@@ -100,6 +106,9 @@ func (cmd *configCheckCmd) Run(a *app) error {
 			a.out.printf("%s: %s\n", path, policiesText(len(f.policies)))
 		default:
 			a.out.printf("%s: %s\n", path, plural(countQueues(f.queues), "queue"))
+			for _, n := range f.notes {
+				a.out.printf("%s\n", n.In(path))
+			}
 		}
 	}
 	if failed {
@@ -173,11 +182,15 @@ func (cmd *configPrintCmd) Run(ctx context.Context, a *app) error {
 }
 
 type configApplyCmd struct {
-	File string `arg:"" help:"Queue file; - reads it from stdin."`
+	File   string `arg:"" help:"Queue file; - reads it from stdin."`
+	DryRun bool   `help:"Let the server check the file, and print what it would change; change nothing."`
+	formatFlag
 }
 
 // Help is the detail of the help text.
-func (configApplyCmd) Help() string { return example("plimsoll config apply examples/queues.yaml") }
+func (configApplyCmd) Help() string {
+	return example("plimsoll config apply examples/queues.yaml", "plimsoll config apply examples/queues.yaml --dry-run")
+}
 
 // Run replaces the configuration of the queues.
 func (cmd *configApplyCmd) Run(ctx context.Context, a *app) error {
@@ -197,9 +210,38 @@ func (cmd *configApplyCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	if cmd.DryRun {
+		return cmd.compare(ctx, a, c, &root)
+	}
 	if err := c.SetQueueConfig(ctx, root); err != nil {
 		return err
 	}
-	a.out.printf("%s configured\n", plural(countQueues(&root), "queue"))
-	return nil
+	n := countQueues(&root)
+	return cmd.print(a, map[string]int{"queues": n}, func(o *output) {
+		o.printf("%s configured\n", plural(n, "queue"))
+	})
+}
+
+// compare lets the server check the queues, and prints what they would change.
+func (cmd *configApplyCmd) compare(ctx context.Context, a *app, c *client.Client, root *plimsoll.QueueConfig) error {
+	if err := c.CheckQueueConfig(ctx, *root); err != nil {
+		return err
+	}
+	live, err := c.QueueConfig(ctx)
+	if err != nil {
+		return err
+	}
+	changes, err := config.DiffQueues(&live, root)
+	if err != nil {
+		return err
+	}
+	if changes == nil {
+		changes = []config.QueueChange{}
+	}
+	return cmd.print(a, changes, func(o *output) {
+		for _, c := range changes {
+			o.printf("%s\n", c)
+		}
+		o.printf("%s; nothing was changed (dry run)\n", plural(len(changes), "difference"))
+	})
 }

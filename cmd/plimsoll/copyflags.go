@@ -15,8 +15,9 @@ const leastHistory = 1 << 20
 
 // copyFlags bound what a gateway keeps beside its copy of the state.
 type copyFlags struct {
-	HistoryBytes   string `help:"Most memory of the changes from which watches can resume, such as 256Mi; 1Mi to half of the memory limit. Default: 32Mi." env:"PLIMSOLL_HISTORY_BYTES" placeholder:"AMOUNT"`
-	JSONCacheBytes string `name:"json-cache-bytes" help:"Most memory of records that are kept as JSON for answers; at most half of the memory limit. 0: none is kept. Default: 64Mi." env:"PLIMSOLL_JSON_CACHE_BYTES" placeholder:"AMOUNT"`
+	HistoryBytes     string `help:"Most memory of the changes from which watches can resume, such as 256Mi; 1Mi to half of the memory limit. Default: 32Mi." env:"PLIMSOLL_HISTORY_BYTES" placeholder:"AMOUNT"`
+	JSONCacheBytes   string `name:"json-cache-bytes" help:"Most memory of records that are kept as JSON for answers; at most half of the memory limit. 0: none is kept. Default: 64Mi." env:"PLIMSOLL_JSON_CACHE_BYTES" placeholder:"AMOUNT"`
+	AnswerCacheBytes string `name:"answer-cache-bytes" help:"Most memory of whole answers that readers of the same question share; at most half of the memory limit. 0: none is shared. Default: a 64th of the memory limit, from 16Mi to 64Mi." env:"PLIMSOLL_ANSWER_CACHE_BYTES" placeholder:"AMOUNT"`
 }
 
 // apply sets the bounds in the configurations of the two parts of a gateway.
@@ -42,6 +43,12 @@ func (f *copyFlags) within(follower *replica.FollowerConfig, g *gateway.Config, 
 			return err
 		}
 		g.MaxJSONBytes = max(g.MaxJSONBytes, 1) // 0 stands for the default there, and a byte holds no record
+	}
+	if f.AnswerCacheBytes != "" {
+		if g.MaxSharedBytes, err = amountOfBytes("--answer-cache-bytes", f.AnswerCacheBytes, 0, limit/2); err != nil {
+			return err
+		}
+		g.MaxSharedBytes = max(g.MaxSharedBytes, 1) // as above
 	}
 	return nil
 }

@@ -11,21 +11,23 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
 )
 
-func TestFlagsOfACopyBoundTheHistoryAndTheCacheOfJSON(t *testing.T) {
+func TestFlagsOfACopyBoundTheHistoryAndTheCaches(t *testing.T) {
 	for _, c := range []struct {
-		flags          copyFlags
-		history, cache int
-		field          string // of the error; empty: none
+		flags                   copyFlags
+		history, cache, answers int
+		field                   string // of the error; empty: none
 	}{
-		{copyFlags{}, 0, 0, ""}, // the defaults of the two packages
-		{copyFlags{"256Mi", "1Gi"}, 256 << 20, 1 << 30, ""},
-		{copyFlags{"1Mi", "0"}, 1 << 20, 1, ""},
-		{copyFlags{"1023Ki", ""}, 0, 0, "history-bytes"},
-		{copyFlags{"much", ""}, 0, 0, "history-bytes"},
-		{copyFlags{"", "-1"}, 0, 0, "json-cache-bytes"},
-		{copyFlags{"", "2049Mi"}, 0, 0, "json-cache-bytes"},
-		{copyFlags{"2Gi", "2Gi"}, 2 << 30, 2 << 30, ""},
-		{copyFlags{"3Gi", ""}, 0, 0, "history-bytes"},
+		{copyFlags{}, 0, 0, 0, ""}, // the defaults of the two packages
+		{copyFlags{"256Mi", "1Gi", "3Mi"}, 256 << 20, 1 << 30, 3 << 20, ""},
+		{copyFlags{"1Mi", "0", "0"}, 1 << 20, 1, 1, ""},
+		{copyFlags{"1023Ki", "", ""}, 0, 0, 0, "history-bytes"},
+		{copyFlags{"much", "", ""}, 0, 0, 0, "history-bytes"},
+		{copyFlags{"", "-1", ""}, 0, 0, 0, "json-cache-bytes"},
+		{copyFlags{"", "2049Mi", ""}, 0, 0, 0, "json-cache-bytes"},
+		{copyFlags{"", "", "-1"}, 0, 0, 0, "answer-cache-bytes"},
+		{copyFlags{"", "", "2049Mi"}, 0, 0, 0, "answer-cache-bytes"},
+		{copyFlags{"2Gi", "2Gi", "2Gi"}, 2 << 30, 2 << 30, 2 << 30, ""},
+		{copyFlags{"3Gi", "", ""}, 0, 0, 0, "history-bytes"},
 	} {
 		var follower replica.FollowerConfig
 		var g gateway.Config
@@ -36,8 +38,9 @@ func TestFlagsOfACopyBoundTheHistoryAndTheCacheOfJSON(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || follower.HistoryBytes != c.history || g.MaxJSONBytes != c.cache {
-			t.Errorf("%+v: %d and %d, %v", c.flags, follower.HistoryBytes, g.MaxJSONBytes, err)
+		if err != nil || follower.HistoryBytes != c.history || g.MaxJSONBytes != c.cache ||
+			g.MaxSharedBytes != c.answers {
+			t.Errorf("%+v: %d, %d and %d, %v", c.flags, follower.HistoryBytes, g.MaxJSONBytes, g.MaxSharedBytes, err)
 		}
 	}
 }

@@ -315,15 +315,15 @@ func TestExplain(t *testing.T) {
 
 	s.submitTo("root.small", "max", 2, "sleep 600", `{"memory": "100Mi"}`)
 	s.running("max", 1)
-	s.explains("max", "queue_max", "root.small is at its max: memory 100Mi of 128Mi")
+	s.explains("max.main.1", "queue_max", "root.small is at its max: memory 100Mi of 128Mi")
 	s.submitTo("root.small", "over-max", 1, "true", `{"cpu": 2}`)
-	s.explains("over-max", "queue_max", "root.small")
+	s.explains("over-max.main.0", "queue_max", "root.small")
 
 	if _, stderr, code := s.cli("node", "drain", "n1"); code != 0 {
 		t.Fatal(stderr)
 	}
 	s.submit("drained", 1, "true", "")
-	s.explains("drained", "no_nodes", "1 of 1 nodes: draining")
+	s.explains("drained.main.0", "no_nodes", "1 of 1 nodes: draining")
 	if _, stderr, code := s.cli("node", "uncordon", "n1"); code != 0 {
 		t.Fatal(stderr)
 	}
@@ -339,8 +339,8 @@ func (s *site) submitTo(queue, id string, count int, script, resources string) {
 		id, queue, count, script, resources))
 }
 
-// explains wants a code and a summary of explain, and the same code in the job. It waits for the
-// turn that finds them.
+// explains wants a code and a summary of explain for a task, and the same code in its job. It waits
+// for the turn that finds them.
 func (s *site) explains(id, waitCode, summary string) {
 	s.t.Helper()
 	var x explainView

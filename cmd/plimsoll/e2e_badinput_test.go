@@ -103,7 +103,7 @@ func TestBadInput(t *testing.T) {
 			"a job file as queues", good, "config apply FILE",
 			`FILE: is a job file, not a queue file; use plimsoll submit`,
 		},
-		{"negative max of a queue", "partitions: [{name: default, queues: [{name: root, resources: {max: {vcore: -1}}}]}]", "config apply FILE", `FILE:1: root\.resources\.max\.vcore: quantity "-1" is negative; give zero or more`},
+		{"negative max of a queue", "partitions: [{name: default, queues: [{name: root, queues: [{name: a, resources: {max: {vcore: -1}}}]}]}]", "config apply FILE", `FILE:1: root\.a\.resources\.max\.vcore: quantity "-1" is negative; give zero or more`},
 		{"no such file", "", "submit nowhere.yaml", `read nowhere\.yaml: no such file or directory`},
 		{"no such job", "", "job get nothing", `.*"nothing".*`},
 		{"kill of no job", "", "job kill nothing", `.*"nothing".*`},

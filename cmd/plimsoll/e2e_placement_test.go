@@ -60,10 +60,10 @@ func TestConstraints(t *testing.T) {
 	s.submit("traits", 2, sleeps, with("", `"traits": {"ssd": true, "gpu": "h100"}`))
 	s.placedOn("traits", map[string]int{"n2": 2})
 	s.submit("trait-missing", 1, sleeps, with("", `"traits": {"ssd": true}`))
-	s.explains("trait-missing", "not_eligible", "1 of 4 nodes: has trait gpu, which is not asked for")
+	s.explains("trait-missing.main.0", "not_eligible", "1 of 4 nodes: has trait gpu, which is not asked for")
 	s.submit("class", 9, sleeps, with(`"cpu": 1`, `"class": {"cpu": 2}`))
 	s.placedOn("class", map[string]int{"n3": 8})
-	s.explains("class", "no_node", "1 of 4 nodes: not enough cpu")
+	s.explains("class.main.8", "no_node", "1 of 4 nodes: not enough cpu")
 	s.submit("plain", 40, sleeps, `, "resources": {"cpu": "10m"}`)
 	eventually(t, "wait for the plain tasks", func() error {
 		_, tasks := s.job("plain")
@@ -80,9 +80,9 @@ func TestConstraints(t *testing.T) {
 
 	// No task gets the reserved part of a node, and waiting does not make a node larger.
 	s.submit("kept-back", 1, sleeps, with(`"memory": "3Gi"`, `"nodes": ["n4"]`))
-	s.explains("kept-back", "too_large", "1 of 4 nodes: not enough memory")
+	s.explains("kept-back.main.0", "too_large", "1 of 4 nodes: not enough memory")
 	s.submit("reservoir", 1, sleeps, with("", `"reservoir": "only"`))
-	s.explains("reservoir", "not_eligible", "is not a reservoir node")
+	s.explains("reservoir.main.0", "not_eligible", "is not a reservoir node")
 
 	// Constraints on other tasks: by job, by task, by label, and evenly over racks.
 	s.submitFile(
@@ -95,7 +95,7 @@ func TestConstraints(t *testing.T) {
 	s.submit("beside", 2, sleeps, with("", `"near": [{"task": "base.main.0"}, {"label": "app=db"}]`))
 	s.placedOn("beside", map[string]int{"n4": 2})
 	s.submit("nowhere", 1, sleeps, with("", `"near": [{"job": "base"}], "nodes": ["n1"]`))
-	s.explains("nowhere", "no_node", "1 of 4 nodes: does not hold the instances that it must be near")
+	s.explains("nowhere.main.0", "no_node", "1 of 4 nodes: does not hold the instances that it must be near")
 	s.submit("spread", 4, sleeps, with("", `"spread": [{"by": "rack", "maxSkew": 1}]`))
 	s.placedOn("spread", map[string]int{"n1": 2, "n4": 2})
 
@@ -166,7 +166,7 @@ func TestNodeFault(t *testing.T) {
 	// The only node is sick; then another one is added.
 	repair := breakNode()
 	s.submit("elsewhere", 1, "true", "")
-	isSick("elsewhere")
+	isSick("elsewhere.main.0")
 	_, tasks := s.job("elsewhere")
 	if task := tasks[0]; task.Attempt != 2 || task.Failures != 0 ||
 		!strings.Contains(task.Message, "cannot be made: ") {
@@ -184,7 +184,7 @@ func TestNodeFault(t *testing.T) {
 
 	// The node is repaired, and its operator says so.
 	s.submit("repaired", 1, "true", broken)
-	isSick("repaired")
+	isSick("repaired.main.0")
 	repair()
 	for _, verb := range []string{"cordon", "uncordon"} {
 		if _, stderr, code := s.cli("node", verb, "n1"); code != 0 {
@@ -203,17 +203,17 @@ func TestNodeFault(t *testing.T) {
 	s.dev("--placement", soon, "--attributes", "disk=broken")
 	s.submit("again", 1, "true", broken)
 	s.ended("again") // so its supervisor is there
-	s.explains("too-large", "too_large", "too large for every node")
+	s.explains("too-large.main.0", "too_large", "too large for every node")
 	repair = breakNode()
 	s.submit("later", 1, "true", broken)
-	isSick("later")
+	isSick("later.main.0")
 	repair()
 	if job, tasks := s.ended("later"); job.State != "Completed" || tasks[0].Failures != 0 {
 		t.Errorf("%+v, %+v", job, tasks)
 	}
 	s.submit("few", 9, "sleep 600", `, "resources": {"cpu": "100m"}`)
 	s.placedOn("few", map[string]int{"n1": 4, "n2": 4})
-	s.explains("few", "no_node", "has 4 instances or more")
+	s.explains("few.main.8", "no_node", "has 4 instances or more")
 
 	// A bad file is refused before any file is changed.
 	bad := s.write("bad.yaml", "chain: [pipe, running]\n")

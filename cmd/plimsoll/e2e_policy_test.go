@@ -110,7 +110,7 @@ func TestExtendedResourcesAreForBestEffort(t *testing.T) {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 	s.submitFile("lent", file("best-effort"))
-	s.explains("lent", "no_resource", "no node lends ext-cpu now")
+	s.explains("lent.main.0", "no_resource", "no node lends ext-cpu now")
 	if _, stderr, code := run(
 		t, "agent", "--data", s.path("other"), "--node", "n2", "--gateways", s.address, "--capacity", "ext-cpu=4",
 	); code == 0 ||

@@ -16,7 +16,7 @@ import (
 )
 
 type explainCmd struct {
-	ID     string `arg:"" name:"task" help:"Id of a task, or of a job to explain its first waiting task; or ID~UID with the uid of the job."`
+	ID     string `arg:"" name:"task" help:"Id of a task or a job, or the path of a queue; or ID~UID with the uid of the job."`
 	Node   string `help:"Show each filter's verdict on this node." placeholder:"NODE"`
 	Export string `help:"Write the decision that placed the task to this file, for plimsoll place --replay." placeholder:"FILE"`
 	formatFlag
@@ -26,8 +26,12 @@ type explainCmd struct {
 func (explainCmd) Help() string {
 	return example(
 		"plimsoll explain wordcount.map.3", "plimsoll explain wordcount.map.3 --node n1",
-		"plimsoll explain wordcount.map.3 --export decision.json",
-	)
+		"plimsoll explain wordcount.map.3 --export decision.json", "plimsoll explain wordcount",
+		"plimsoll explain root.batch",
+	) +
+		"\n\nOf a task it says why it waits, or why it is on its node. Of a job and of a queue it groups the waiting\n" +
+		"tasks by what they wait for, and says what would let them be placed. With --node or --export, and\n" +
+		"when nothing waits, a job stands for its first task."
 }
 
 func looksLikeTask(id string) bool {
@@ -44,6 +48,11 @@ func (cmd *explainCmd) Run(ctx context.Context, a *app) error {
 	wanted, err := parseLifetime("task", cmd.ID, "")
 	if err != nil {
 		return err
+	}
+	if cmd.Node == "" && cmd.Export == "" {
+		if done, err := cmd.explainWaiting(ctx, a, c, wanted); done || err != nil {
+			return err
+		}
 	}
 	id, err := explainable(ctx, c, wanted)
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"path/filepath"
@@ -194,6 +195,7 @@ func (g *fakeGateway) SubmitJob(
 			Code: plimsoll.CodeAlreadyExists, Field: "job", Msg: `"` + spec.ID + `" is taken; choose another id`,
 		})
 	}
+	spec.Queue = cmp.Or(spec.Queue, "root.default")
 	job := plimsoll.Job{Spec: spec, Status: plimsoll.JobStatus{
 		ID: spec.ID, Owner: spec.Owner, Queue: spec.Queue, State: plimsoll.JobAccepted, Submitted: testNow.UnixNano(),
 	}}
@@ -553,6 +555,20 @@ func (g *fakeGateway) ListQueues(
 			Jobs:       1, Running: 1, Waiting: 1, Tasks: 2, MaxTasks: 5000,
 		}),
 		wire.QueueStatusToProto(&plimsoll.QueueStatus{Path: "root.old", Leaf: true, Draining: true}),
+	}}), nil
+}
+
+// ExplainWaiting has the turns of the queues of ListQueues, and nothing else.
+func (g *fakeGateway) ExplainWaiting(
+	ctx context.Context, req *connect.Request[pb.ExplainWaitingRequest],
+) (*connect.Response[pb.ExplainWaitingResponse], error) {
+	if !req.Msg.GetTurnsOnly() {
+		return g.UnimplementedJobServiceHandler.ExplainWaiting(ctx, req)
+	}
+	return connect.NewResponse(&pb.ExplainWaitingResponse{Queues: []*pb.QueueTurn{
+		{Queue: "root", Share: 0.1875, Reason: "tasks wait below it: 1"},
+		{Queue: "root.batch", Share: 3, Reason: "root.batch is at its max: memory 64Gi of 64Gi"},
+		{Queue: "root.old"},
 	}}), nil
 }
 

@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/client"
@@ -134,7 +137,8 @@ func printJob(a *app, o *output, job *client.FoundJob) {
 		[2]string{"reason", jobReason(s)}, [2]string{"queue", s.Queue},
 		[2]string{"owner", s.Owner}, [2]string{"submitted", ago(a.now(), s.Submitted)},
 		[2]string{"started", ago(a.now(), s.Started)},
-		[2]string{"finished", ago(a.now(), s.Finished)}, [2]string{"uid", s.UID.Text()},
+		[2]string{"finished", ago(a.now(), s.Finished)}, [2]string{"states", stateLog(s)},
+		[2]string{"uid", s.UID.Text()},
 		[2]string{"again of", job.Spec.AgainOf}, [2]string{"archived", archived})
 	o.printf("\n")
 	rows := make([][]string, len(s.Groups))
@@ -150,6 +154,20 @@ func printJob(a *app, o *output, job *client.FoundJob) {
 	if waitReason(s) != "" {
 		o.printf("\nplimsoll explain %s says more\n", s.ID)
 	}
+}
+
+// stateLog returns the states of a job in their order, each with the time that passed since the
+// first one that is known: "New, Accepted +0s, Running +2s, Completed +1m3s".
+func stateLog(s *plimsoll.JobStatus) string {
+	var b strings.Builder
+	for i, step := range s.History {
+		if i > 0 {
+			fmt.Fprintf(&b, ", %s +%s", step.State, span(time.Duration(step.At-s.History[0].At)))
+		} else {
+			b.WriteString(step.State.String())
+		}
+	}
+	return b.String()
 }
 
 // groupResources returns the resources that each task of a group asks for.

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll/client"
+	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
 	"github.com/plimsoll-dev/plimsoll/internal/faultnet"
+	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
 // faultyCluster is every role as a process, with a link between each two that speak to each other.
@@ -112,6 +114,17 @@ func (c *faultyCluster) user(name string, budget time.Duration) *client.Client {
 	}
 	c.t.Cleanup(user.Close)
 	return user
+}
+
+// watchClient returns a client for the watches of a gateway, as its messages are on the wire.
+func (c *faultyCluster) watchClient(name string) plimsollv1connect.WatchServiceClient {
+	c.t.Helper()
+	caller, base, err := transport.Client("unix:" + c.path(name+".users"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(caller.CloseIdleConnections)
+	return plimsollv1connect.NewWatchServiceClient(caller, base)
 }
 
 // fault is a fault of a process or a link. strike makes it, and returns what ends it.

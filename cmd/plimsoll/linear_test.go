@@ -2,16 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,16 +17,17 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
+	"github.com/plimsoll-dev/plimsoll/internal/calltest"
 	"github.com/plimsoll-dev/plimsoll/internal/testrun"
-	"github.com/plimsoll-dev/plimsoll/internal/watchtest"
 )
+
+const linearClients = 8
 
 // linearRun is the history of one run.
 type linearRun struct {
-	seed     uint64
-	answers  []answer
-	watchers []*watcher
-	unknown  int
+	calltest.History
+
+	seed uint64
 }
 
 // TestGatewaysAreLinearizableUnderFaults runs every role as a process: a coordinator, three
@@ -56,31 +54,33 @@ func TestGatewaysAreLinearizableUnderFaults(t *testing.T) {
 func runLinear(t *testing.T, seed uint64, level plimsoll.Consistency, faults int, mark string) *linearRun {
 	t.Helper()
 	c := newFaultyCluster(t, mark)
-	w := &workload{t: t, level: level, over: make(chan struct{})}
+	w := &calltest.Workload{
+		T: t, Level: level, Pause: 8 * time.Millisecond, Archive: true, Over: make(chan struct{}),
+	}
 	c.fill()
 	run := &linearRun{seed: seed}
-	users := make([]*linearClient, linearClients)
+	users := make([]*calltest.Client, linearClients)
 	watches := make([]plimsollv1connect.WatchServiceClient, len(gatewayNames))
 	for i, name := range gatewayNames {
 		watches[i] = c.watchClient(name)
 	}
 	var clients, watching, links sync.WaitGroup
 	for i := range users {
-		u := &linearClient{workload: w, id: i, rng: rand.New(rand.NewPCG(seed, uint64(i))), watches: watches}
+		u := &calltest.Client{Workload: w, ID: i, Rand: rand.New(rand.NewPCG(seed, uint64(i))), Watches: watches}
 		for _, name := range gatewayNames {
-			u.gateways = append(u.gateways, c.user(name, []time.Duration{-1, time.Second}[i%2]))
+			u.Gateways = append(u.Gateways, c.user(name, []time.Duration{-1, time.Second}[i%2]))
 		}
 		users[i] = u
-		clients.Go(u.run)
-		of := newWatcher(w, rand.New(rand.NewPCG(seed, uint64(100+i))), []string{"", "", "ann", "bob"}[i%4])
-		of.gateways = watches
-		run.watchers = append(run.watchers, of)
+		clients.Go(u.Run)
+		of := calltest.NewWatcher(w, rand.New(rand.NewPCG(seed, uint64(100+i))), []string{"", "", "ann", "bob"}[i%4])
+		of.Gateways = watches
+		run.Watchers = append(run.Watchers, of)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
-	errs := make([]error, len(run.watchers))
-	for i, of := range run.watchers {
-		watching.Go(func() { errs[i] = of.run(ctx) })
+	errs := make([]error, len(run.Watchers))
+	for i, of := range run.Watchers {
+		watching.Go(func() { errs[i] = of.Run(ctx) })
 	}
 	made := make([][]string, 2)
 	most := time.Duration(testrun.Count(500, 600, 3000)) * time.Millisecond
@@ -89,12 +89,12 @@ func runLinear(t *testing.T, seed uint64, level plimsoll.Consistency, faults int
 		from := i * len(ofLinks) / len(made) // each begins with a fault of another link
 		ofLinks = slices.Concat(ofLinks[from:], ofLinks[:from])
 		links.Go(func() {
-			made[i] = plague(rand.New(rand.NewPCG(seed, 201+uint64(i))), ofLinks, math.MaxInt, most, w.over)
+			made[i] = plague(rand.New(rand.NewPCG(seed, 201+uint64(i))), ofLinks, math.MaxInt, most, w.Over)
 		})
 	}
 	ofProcesses := c.processFaults()
 	struck := plague(rand.New(rand.NewPCG(seed, 200)), ofProcesses, faults, most, nil)
-	close(w.over)
+	close(w.Over)
 	links.Wait()
 	clients.Wait()
 	for _, l := range c.links {
@@ -105,8 +105,8 @@ func runLinear(t *testing.T, seed uint64, level plimsoll.Consistency, faults int
 		c.answers(name)
 	}
 	last := c.lastChanges(w)
-	for _, of := range run.watchers {
-		of.until.Store(last[of.owner])
+	for _, of := range run.Watchers {
+		of.Until.Store(last[of.Owner])
 	}
 	late := time.AfterFunc(patience, cancel)
 	watching.Wait()
@@ -115,7 +115,7 @@ func runLinear(t *testing.T, seed uint64, level plimsoll.Consistency, faults int
 		t.Error(err)
 	}
 	for _, u := range users {
-		run.answers, run.unknown = append(run.answers, u.answers...), run.unknown+u.unknown
+		run.Answers, run.Unknown = append(run.Answers, u.Answers...), run.Unknown+u.Unknown
 	}
 	for _, f := range ofProcesses {
 		if faults >= len(ofProcesses) && !slices.Contains(struck, f.name) {
@@ -133,23 +133,23 @@ func runLinear(t *testing.T, seed uint64, level plimsoll.Consistency, faults int
 // fill submits a job of many tasks. Its snapshot is larger than what small gateways keep.
 func (c *faultyCluster) fill() {
 	c.t.Helper()
-	if _, err := c.user("g1", patience).SubmitJob(c.t.Context(), spec("many", "filler", 2000)); err != nil {
+	if _, err := c.user("g1", patience).SubmitJob(c.t.Context(), calltest.Spec("many", "filler", 2000)); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
 // lastChanges makes a change for each owner. It returns the revision up to which a watch of the
 // owner's jobs has to come; that of no owner is for watches of all jobs.
-func (c *faultyCluster) lastChanges(w *workload) map[string]uint64 {
+func (c *faultyCluster) lastChanges(w *calltest.Workload) map[string]uint64 {
 	c.t.Helper()
 	writer, last := c.user("g1", patience), map[string]uint64{}
 	for _, owner := range []string{"ann", "bob"} {
-		job, err := writer.SubmitJob(c.t.Context(), spec("last-"+owner, owner, 1))
+		job, err := writer.SubmitJob(c.t.Context(), calltest.Spec("last-"+owner, owner, 1))
 		if err != nil {
 			c.t.Fatal(err)
 		}
 		last[owner], last[""] = job.Status.Revision, job.Status.Revision
-		w.noteChanged(job.Status.Revision)
+		w.NoteChanged(job.Status.Revision)
 	}
 	return last
 }
@@ -157,15 +157,21 @@ func (c *faultyCluster) lastChanges(w *workload) map[string]uint64 {
 // check checks the history in all ways. After a failure it is written to a directory that is kept.
 func (r *linearRun) check(t *testing.T) {
 	t.Helper()
-	problems := r.problems(t)
-	ops := operations(r.answers)
-	resumes, openings := 0, 0
-	for _, w := range r.watchers {
-		resumes, openings = resumes+w.resumes, openings+w.record.Openings()
+	done, problems := r.Problems(patience, true)
+	r.Log(t, &done)
+	for _, owner := range []string{"", "ann", "bob"} {
+		if done.Watches[owner] == 0 {
+			problems = append(problems, fmt.Errorf("no watch of the jobs of %q could be checked", owner))
+		}
 	}
-	t.Logf("%d answers with %d operations, %d changes of unknown outcome; %d openings and %d resumes of watches",
-		len(r.answers), len(ops), r.unknown, openings, resumes)
-	if len(r.answers) < 200 || resumes < 5 {
+	if done.Changes == 0 || done.Reads == 0 || done.Archived == 0 {
+		problems = append(problems, errors.New("too little could be compared with watches: the run proves too little"))
+	}
+	resumes := 0
+	for _, w := range r.Watchers {
+		resumes += w.Resumes
+	}
+	if len(r.Answers) < 200 || resumes < 5 {
 		t.Error("the run did too little")
 	}
 	if len(problems) == 0 {
@@ -178,132 +184,6 @@ func (r *linearRun) check(t *testing.T) {
 	t.Errorf("the history is in %s; repeat with: %s", dir, replay(r.seed))
 }
 
-// problems returns what is wrong with the history.
-func (r *linearRun) problems(t *testing.T) (problems []error) {
-	switch result := porcupine.CheckOperationsTimeout(jobsModel, operations(r.answers), patience); result {
-	case porcupine.Illegal:
-		problems = append(problems, errors.New("the history is not linearizable"))
-	case porcupine.Unknown:
-		problems = append(problems, fmt.Errorf("porcupine did not end within %s", patience))
-	}
-	if err := strictByVersion(r.answers); err != nil {
-		problems = append(problems, err)
-	}
-	records := make([]*watchtest.Record, len(r.watchers))
-	for i, w := range r.watchers {
-		records[i] = w.record
-	}
-	joined := watchtest.Join(records...)
-	checked := map[string]int{}
-	for i, record := range records {
-		n, err := joined.Check(record)
-		owner := r.watchers[i].owner
-		if checked[owner] += n; err != nil {
-			problems = append(problems, fmt.Errorf("watch %d of %q: %w", i, owner, err))
-		}
-	}
-	t.Logf("watches that were checked, by the owner of their jobs: %v", checked)
-	for _, owner := range []string{"", "ann", "bob"} {
-		if checked[owner] == 0 {
-			problems = append(problems, fmt.Errorf("no watch of the jobs of %q could be checked", owner))
-		}
-	}
-	return append(problems, r.watchedAnswers(t, joined)...)
-}
-
-// watchedAnswers compares the answers with the history of the watches: a change that was
-// acknowledged is there, and a read of a version shows the state of that version.
-func (r *linearRun) watchedAnswers(t *testing.T, joined *watchtest.Joined) (problems []error) {
-	changes, reads, archived := 0, 0, 0
-	answers := slices.Clone(r.answers)
-	slices.SortStableFunc(answers, func(a, b answer) int { return a.version.Compare(b.version) })
-	for i := range answers {
-		a := &answers[i]
-		if a.changed != "" {
-			changed, known := joined.Changed(a.changed, a.revision)
-			if known && !changed {
-				problems = append(problems, fmt.Errorf(
-					"watches were sent no change of %s at revision %d, which was acknowledged", a.changed, a.revision))
-			}
-			if known {
-				changes++
-			}
-		}
-		if !a.read {
-			continue
-		}
-		state, ok := joined.State(a.version.Epoch, a.version.Revision)
-		if !ok {
-			continue
-		}
-		reads++
-		shows := map[string]string{}
-		for id, status := range a.jobs {
-			shows[id] = digest(&status)
-		}
-		if a.archived {
-			state = maps.Clone(state)
-			archived += a.leaveOutArchived(shows, state)
-		}
-		same := maps.Equal(shows, state)
-		if !a.whole {
-			same = true
-			for id, value := range shows {
-				same = same && state[id] == value
-			}
-		}
-		if !same {
-			problems = append(problems, fmt.Errorf(
-				"a read of %+v shows %s", a.version, firstDifference(shows, state, a.whole)))
-		}
-	}
-	t.Logf("%d changes and %d reads were compared with watches; these show %d jobs of the archive", changes, reads,
-		archived)
-	if changes == 0 || reads == 0 || archived == 0 {
-		problems = append(problems, fmt.Errorf(
-			"%d changes and %d reads with %d jobs of the archive could be compared: the run proves too little", changes,
-			reads, archived))
-	}
-	return problems[:min(len(problems), 10)]
-}
-
-// leaveOutArchived takes the jobs of the archive out of a read, and returns their number. It takes
-// those that have begun to leave out of the state: reads show these from the archive too.
-func (a *answer) leaveOutArchived(shows, state map[string]string) (archived int) {
-	for id, status := range a.jobs {
-		if at, active := state[id]; status.State.Ended() && (!active || expired(at)) {
-			delete(shows, id)
-			archived++
-		}
-	}
-	for id, value := range state {
-		if expired(value) {
-			delete(state, id)
-		}
-	}
-	return archived
-}
-
-// expired reports whether the digest of a job says that it is being forgotten.
-func expired(digest string) bool {
-	state, _ := json.Marshal(plimsoll.JobExpired) // a number or a text
-	return strings.Contains(digest, fmt.Sprintf(`"State":%s,`, state))
-}
-
-func firstDifference(shows, watched map[string]string, whole bool) string {
-	for _, id := range slices.Sorted(maps.Keys(shows)) {
-		if shows[id] != watched[id] {
-			return fmt.Sprintf("%s as %q, and watches %q", id, shows[id], watched[id])
-		}
-	}
-	for _, id := range slices.Sorted(maps.Keys(watched)) {
-		if _, is := shows[id]; whole && !is {
-			return fmt.Sprintf("no %s, and watches %q", id, watched[id])
-		}
-	}
-	return "nothing else"
-}
-
 // save writes the history, and a picture of it, to a new directory.
 func (r *linearRun) save(t *testing.T) (dir string) {
 	t.Helper()
@@ -311,17 +191,18 @@ func (r *linearRun) save(t *testing.T) (dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, info := porcupine.CheckOperationsVerbose(jobsModel, operations(r.answers), patience)
+	_, info := porcupine.CheckOperationsVerbose(calltest.Model, calltest.Operations(r.Answers), patience)
 	text, err := os.Create(filepath.Join(dir, "answers.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, a := range r.answers {
+	for _, a := range r.Answers {
 		_, failed := fmt.Fprintf(text, "%d to %d: client %d: %+v %+v revision %d of %s\n",
-			a.began, a.ended, a.client, a.calls, a.version, a.revision, a.changed)
+			a.Began, a.Ended, a.Client, a.Calls, a.Version, a.Revision, a.Changed)
 		err = errors.Join(err, failed)
 	}
-	err = errors.Join(err, text.Close(), porcupine.VisualizePath(jobsModel, info, filepath.Join(dir, "history.html")))
+	page := filepath.Join(dir, "history.html")
+	err = errors.Join(err, text.Close(), porcupine.VisualizePath(calltest.Model, info, page))
 	if err != nil {
 		t.Error(err)
 	}
@@ -332,8 +213,8 @@ func (r *linearRun) save(t *testing.T) (dir string) {
 // states that are too old. So the checks find a gateway that answers without one.
 func TestEventualReadsAreFoundNotToBeLinearizable(t *testing.T) {
 	run := runLinear(t, testrun.Seed(t), plimsoll.Consistency{Level: plimsoll.FreshnessEventual}, 3, markTold)
-	linearizable := porcupine.CheckOperationsTimeout(jobsModel, operations(run.answers), patience)
-	strict := strictByVersion(run.answers)
+	linearizable := run.Linearizable(patience)
+	strict := calltest.StrictByVersion(run.Answers)
 	t.Logf("porcupine: %s; by version: %v", linearizable, strict)
 	if linearizable != porcupine.Illegal || strict == nil {
 		t.Error("reads without a sync were not found")
@@ -348,11 +229,22 @@ func TestReadsOfAnOldArchiveAreFound(t *testing.T) {
 	for try := range tries {
 		seed := testrun.Seed(t) + uint64(try)
 		run := runLinear(t, seed, plimsoll.Consistency{}, testrun.Count(6, 8, 20), markHidden)
-		linearizable := porcupine.CheckOperationsTimeout(jobsModel, operations(run.answers), patience)
+		linearizable := run.Linearizable(patience)
 		t.Logf("porcupine: %s", linearizable)
 		if linearizable == porcupine.Illegal {
 			return
 		}
 	}
 	t.Error("reads of an old archive were not found")
+}
+
+// replay is the command that repeats a run.
+func replay(seed uint64) string {
+	soak := ""
+	if testrun.Soak() {
+		soak = "PLIMSOLL_SOAK=1 "
+	}
+	return fmt.Sprintf(
+		"%sPLIMSOLL_SEED=%d go test ./cmd/plimsoll -run TestGatewaysAreLinearizableUnderFaults", soak, seed,
+	)
 }

@@ -154,7 +154,6 @@ func canceled(err error) bool {
 // flagDefaults are the variables in the tags of flags.
 func flagDefaults() kong.Vars {
 	return kong.Vars{
-		"queue":    plimsoll.DefaultQueue,
 		"maxTasks": strconv.Itoa(int(agent.DefaultMaxTasks)),
 		"taskPids": strconv.FormatInt(agent.DefaultTaskPids, 10),
 	}

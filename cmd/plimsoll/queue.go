@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/client"
@@ -23,7 +24,11 @@ type queueListCmd struct {
 
 // Help is the detail of the help text.
 func (queueListCmd) Help() string {
-	return example("plimsoll queue list", "plimsoll queue list -o json", "plimsoll queue list --watch") + watchHelp
+	return example("plimsoll queue list", "plimsoll queue list -o json", "plimsoll queue list --watch") + `
+
+SHARE is the largest part of what a queue has a claim to that it uses: of its guarantee, else of its
+maximum, else of all nodes. NEXT says which of the queues beside each other is next, or why a queue
+with waiting tasks is not. The leader is asked for both.` + watchHelp
 }
 
 // Run lists queues.
@@ -45,17 +50,46 @@ func (cmd *queueListCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	turns := queueTurns(ctx, a, c)
 	views := make([]queueView, len(queues))
 	for i := range queues {
 		views[i] = viewQueue(&queues[i])
+		if t, ok := turns[queues[i].Path]; ok {
+			views[i].Share, views[i].Next, views[i].Reason = &t.Share, &t.Next, nullIfEmpty(t.Reason)
+		}
 	}
 	return cmd.print(a, views, func(o *output) {
 		rows := make([][]string, len(queues))
 		for i := range queues {
-			rows[i] = queueRow(&queues[i])
+			share, next := "", ""
+			if t, ok := turns[queues[i].Path]; ok {
+				share, next = fmt.Sprintf("%.0f %%", 100*t.Share), oneLine(t.Reason)
+			}
+			rows[i] = append(queueRow(&queues[i]), listed(queues[i].Pending), share, next)
 		}
-		columns(o, queueHeader, rows)
+		columns(o, append(queueHeader[:len(queueHeader):len(queueHeader)], "PENDING", "SHARE", "NEXT"), rows)
 	})
+}
+
+// maxTurnsWait bounds the wait for the turns of queues, which only the leader knows. The list
+// itself does not need the leader.
+const maxTurnsWait = 5 * time.Second
+
+// queueTurns returns the turns of all queues, by path. If the leader does not tell them, it says so
+// on stderr and returns none.
+func queueTurns(ctx context.Context, a *app, c *client.Client) map[string]client.QueueTurn {
+	ctx, cancel := context.WithTimeout(ctx, maxTurnsWait)
+	defer cancel()
+	list, err := c.QueueTurns(ctx, plimsoll.RootQueue)
+	if err != nil {
+		a.notes.printf("the shares and the turns of the queues are not known: %s\n", oneLine(err.Error()))
+		return nil
+	}
+	turns := make(map[string]client.QueueTurn, len(list))
+	for _, t := range list {
+		turns[t.Queue] = t
+	}
+	return turns
 }
 
 var queueHeader = []string{"QUEUE", "KIND", "JOBS", "RUNNING", "WAITING", "ALLOCATED", "GUARANTEED", "MAX"}

@@ -15,7 +15,7 @@ const raceFactor = 5
 
 // plainCommands are the commands that run as a program without the race detector: each is one
 // client, which is over soon, and the detector takes five times as long to start as the program.
-const plainCommands = "submit|run|job|task|node|queue|events|history|usage|at|explain|place|policy|config"
+const plainCommands = "submit|run|job|task|node|queue|events|history|usage|at|explain|place|policy|config|simulate"
 
 // choice is the script that starts one of the two programs.
 const choice = `#!/bin/sh

@@ -16,7 +16,7 @@ const runGroup = "main"
 
 type runCmd struct {
 	ID         string            `help:"Id of the job; default: the program's name and a random suffix." placeholder:"ID"`
-	Queue      string            `short:"q" help:"Queue of the job." default:"${queue}"`
+	Queue      string            `short:"q" help:"Queue of the job. Without it the placement rules of the queues decide; without rules it is root.default."`
 	Owner      string            `help:"Owner of the job; default: you." placeholder:"NAME"`
 	CPU        string            `name:"cpu" help:"CPU that the task asks for, such as 500m or 2." placeholder:"AMOUNT"`
 	Memory     string            `help:"Memory that the task asks for, such as 64Mi." placeholder:"AMOUNT"`

@@ -13,6 +13,7 @@ import (
 type stateFlags struct {
 	StateTasks int    `help:"Most tasks in the state. A submit that would exceed it is refused. Default: (memory limit - 512Mi) / 1.5Ki." env:"PLIMSOLL_STATE_TASKS" placeholder:"COUNT"`
 	StateBytes string `help:"Most memory of the specifications of jobs, such as 1Gi. A submit that would exceed it is refused. Default: an eighth of the memory limit." env:"PLIMSOLL_STATE_BYTES" placeholder:"AMOUNT"`
+	TrustOwner bool   `help:"Believe that the owner and the groups of a submitted job are true. Without it no queue may have limits of users or access lists with names, because nobody checks who a caller is." env:"PLIMSOLL_TRUST_OWNER"`
 
 	eventFlags
 }
@@ -22,6 +23,7 @@ func (f *stateFlags) apply(c *working.Config) error {
 	if err := f.applyEvents(c); err != nil {
 		return err
 	}
+	c.TrustOwner = f.TrustOwner
 	limit, known := memory.Limit()
 	if !known {
 		limit = working.UnknownMemory

@@ -11,12 +11,14 @@ import (
 )
 
 type submitCmd struct {
-	File    string `arg:"" help:"Job file in YAML or JSON; - reads it from stdin." placeholder:"FILE"`
-	ID      string `help:"Id of the job, instead of the one in the file." placeholder:"ID"`
-	Unique  bool   `help:"Add a short random suffix to the id, so that the same file can be submitted again."`
-	Replace bool   `help:"Take the id of an earlier job that has ended. That job stays in the archive, under its uid."`
-	Strict  bool   `help:"Refuse the job if a group asks for a resource that no node has, rather than warn."`
-	Wait    bool   `short:"w" help:"Show the progress until the job has ended. The exit code is 1 unless it completed."`
+	File    string   `arg:"" help:"Job file in YAML or JSON; - reads it from stdin." placeholder:"FILE"`
+	ID      string   `help:"Id of the job, instead of the one in the file." placeholder:"ID"`
+	Owner   string   `help:"Owner of the job, instead of the one in the file; default: you." placeholder:"NAME"`
+	Group   []string `help:"Group of users that the owner is in, for the limits and access lists of queues; may be given several times. It replaces those in the file." name:"owner-group" placeholder:"NAME"`
+	Unique  bool     `help:"Add a short random suffix to the id, so that the same file can be submitted again."`
+	Replace bool     `help:"Take the id of an earlier job that has ended. That job stays in the archive, under its uid."`
+	Strict  bool     `help:"Refuse the job if a group asks for a resource that no node has, rather than warn."`
+	Wait    bool     `short:"w" help:"Show the progress until the job has ended. The exit code is 1 unless it completed."`
 	formatFlag
 }
 
@@ -41,6 +43,12 @@ func (cmd *submitCmd) Run(ctx context.Context, a *app) error {
 		return otherKind(
 			err, name, data, config.QueueFileKind, "is a queue file, not a job file; use plimsoll config apply",
 		)
+	}
+	if cmd.Owner != "" {
+		spec.Owner = cmd.Owner
+	}
+	if len(cmd.Group) > 0 {
+		spec.OwnerGroups = cmd.Group
 	}
 	if spec.Owner == "" {
 		spec.Owner = owner()

@@ -34,6 +34,8 @@ type groupView struct {
 	// WaitResource is the resource that is short in the queue.
 	WaitResource string `json:"waitResource,omitempty"`
 	WaitAsked    int64  `json:"waitAsked,omitempty"`
+	// WaitUserOrGroup is whose limit is reached.
+	WaitUserOrGroup string `json:"waitUserOrGroup,omitempty"`
 	// Resources are those that each task asks for. A list of jobs leaves them out.
 	Resources plimsoll.Resources `json:"resources,omitempty"`
 }
@@ -107,6 +109,7 @@ func viewGroup(g *plimsoll.GroupStatus) groupView {
 		Name: g.Name, Count: g.Count, Counts: viewCounts(g.Counts), WaitCode: g.Wait.Code.String(),
 		WaitReason: g.Wait.String(),
 		WaitQueue:  g.Wait.Queue, WaitResource: g.Wait.Resource, WaitAsked: g.Wait.Asked,
+		WaitUserOrGroup: g.Wait.UserOrGroup,
 	}
 }
 
@@ -327,6 +330,9 @@ type queueView struct {
 	Max         plimsoll.Resources `json:"max"`
 	Allocated   plimsoll.Resources `json:"allocated"`
 	Pending     plimsoll.Resources `json:"pending"`
+	Share       *float64           `json:"share"`
+	Next        *int32             `json:"next"`
+	Reason      *string            `json:"reason"`
 }
 
 func viewQueue(q *plimsoll.QueueStatus) queueView {

@@ -31,8 +31,8 @@ type worth struct {
 
 func (a *assignment) worth() *worth {
 	return &worth{
-		Class: a.spec.Worth().String(), Priority: a.spec.Priority, Owner: a.owner, Queue: a.queue, Labels: a.labels,
-		Resources: a.spec.Resources,
+		Class: a.spec.Worth().String(), Priority: a.spec.PriorityOnNode(), Owner: a.owner, Queue: a.queue,
+		Labels: a.labels, Resources: a.spec.Resources,
 	}
 }
 

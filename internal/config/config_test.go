@@ -72,7 +72,7 @@ func TestParseJobReadsJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := plimsoll.JobSpec{ID: "a", Queue: "root.default", Groups: []plimsoll.GroupSpec{
+	want := plimsoll.JobSpec{ID: "a", Groups: []plimsoll.GroupSpec{
 		{Name: "g", Count: 2, Command: []string{"ls"}, Resources: plimsoll.Resources{"cpu": 1500, "memory": 1_000_000}},
 	}}
 	if d := cmp.Diff(want, spec); d != "" {
@@ -151,15 +151,18 @@ partitions:
 `
 
 func TestParseQueuesReadsYuniKornsSchema(t *testing.T) {
-	want := plimsoll.QueueConfig{Name: "root", Parent: true, Queues: []plimsoll.QueueConfig{
+	partition := &plimsoll.PartitionConfig{Rules: []plimsoll.PlacementRule{{Name: "provided"}}, NoPreemption: true}
+	everybody := &plimsoll.AccessList{Everybody: true}
+	want := plimsoll.QueueConfig{Name: "root", Parent: true, SubmitAccess: everybody, Partition: partition}
+	want.Queues = []plimsoll.QueueConfig{
 		{
-			Name: "batch", MaxJobs: 10,
+			Name: "batch", MaxJobs: 10, Properties: map[string]string{"application.sort.policy": "fifo"},
 			Guaranteed: plimsoll.Resources{"cpu": 10_000, "memory": 1_000_000_000},
 			Max:        plimsoll.Resources{"cpu": 20_500, "memory": 64 << 30, "nvidia.com/gpu": 8},
 		},
 		{Name: "teams", Parent: true, Queues: []plimsoll.QueueConfig{{Name: "a"}}},
 		{Name: "empty", Parent: true},
-	}}
+	}
 	root, err := config.ParseQueues("queues.yaml", []byte(queueFile))
 	if err != nil {
 		t.Fatal(err)
@@ -173,14 +176,19 @@ func TestParseQueuesReadsYuniKornsSchema(t *testing.T) {
 	}
 	const printed = `partitions:
   - name: default
+    placementrules:
+      - name: provided
+    preemption: {enabled: false}
     queues:
       - name: root
+        submitacl: "*"
         queues:
           - name: batch
             resources:
               guaranteed: {memory: 1000000000, vcore: 10}
               max: {memory: 64Gi, nvidia.com/gpu: 8, vcore: 20500m}
             maxapplications: 10
+            properties: {application.sort.policy: fifo}
           - name: teams
             queues:
               - name: a
@@ -303,5 +311,49 @@ func TestAGroupWithoutACountHasTheDefault(t *testing.T) {
 	_, err = config.ParseJob("a.yaml", []byte("job: a\ngroups:\n- {name: x, command: [ls], count: 0}\n"))
 	if want := "a.yaml:3: groups[0].count: is 0; give 1 or more, or leave it out for one task"; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// TestQueueNotesSayWhatHasNoEffect: the notes on an accepted file say which parts have no effect,
+// and whether everybody may use the queues.
+func TestQueueNotesSayWhatHasNoEffect(t *testing.T) {
+	_, notes, err := config.ReadQueues("q.yaml", []byte(`partitions:
+  - name: prod
+    placementrules:
+      - name: magic
+      - {name: tag}
+    preemption: {quotapreemptionenabled: true}
+    usergroupresolver: {type: os}
+    queues:
+      - name: root
+        queues:
+          - name: a
+            properties: {application.sort.policy: lifo, preemption.delay: 10s, some.thing: else, priority.offset: "5"}
+            childtemplate: {maxapplications: 1}
+            limits: [{users: [ann], maxapplications: 3}]
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	for _, n := range notes {
+		got.WriteString(n.In("q.yaml") + "\n")
+	}
+	const want = `q.yaml:2: partitions[0].name: is "prod"; the one partition is named "default" here
+q.yaml:4: placementrules[0].name: "magic" is no rule that is known: it places no job; write user, fixed, provided or tag
+q.yaml:5: placementrules[1].value: is missing, so the rule places no job; name the queue of fixed, or the tag of tag
+q.yaml:6: preemption: is kept but has no effect yet: no running task is stopped to make room for another
+q.yaml:7: partitions[0].usergroupresolver: has no effect; the gateway says which groups an owner is in
+q.yaml:9: root: no queue has submitacl or adminacl: everybody may submit to and administer every queue; ` +
+		`once one has, a queue admits only those whom it or a queue above names
+q.yaml:12: root.a.properties."application.sort.policy": ` +
+		`is "lifo", which cannot be read: the default holds; write fifo or fair
+q.yaml:12: root.a.properties."preemption.delay": is kept but has no effect yet
+q.yaml:12: root.a.properties."some.thing": is not known and has no effect
+q.yaml:13: root.a.childtemplate: has no effect on a leaf; write parent: true, or remove it
+q.yaml:14: root.a.limits: hold for the owner of a job and the groups that the gateway vouches for
+`
+	if d := cmp.Diff(want, got.String()); d != "" {
+		t.Errorf("-want +got:\n%s", d)
 	}
 }

@@ -17,17 +17,9 @@
 // placement.Chain. The policy file has a document for each policy, with the fields of
 // plimsoll.NodeQOS, Action and TaskQOS.
 //
-// The queue file is in YuniKorn's schema (partitions, queues, resources). Settings of YuniKorn
-// that Plimsoll does not support yet are refused, because a limit that is silently not kept is
-// worse than an error. The only exceptions describe Plimsoll's own behaviour:
-//
-//   - submitacl and adminacl that are empty or "*": everybody may submit;
-//   - preemption with enabled: false: nothing is preempted;
-//   - placementrules with the single rule "provided" without create: a job names its queue, and the
-//     queue must exist;
-//   - the property application.sort.policy: fifo: jobs of a leaf are served in the order in which
-//     they came;
-//   - limits, properties, placementrules and childtemplate that are empty.
+// The queue file is in YuniKorn's schema (partitions, queues, resources), and is accepted if
+// YuniKorn accepts it; DESIGN.md has the differences. Parts without an effect are kept, and
+// QueueNotes names them.
 //
 // The package owns nothing: no goroutine, no file, no global state. It reads no file itself;
 // callers pass the bytes, and a name for the messages. Hostile input costs a bounded amount of

@@ -35,17 +35,20 @@ func (e *Error) Error() string {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		b.WriteString(e.Name)
-		if p.Line > 0 {
-			fmt.Fprintf(&b, ":%d", p.Line)
-		}
-		b.WriteString(": ")
-		if p.Field != "" {
-			b.WriteString(p.Field + ": ")
-		}
-		b.WriteString(p.Msg)
+		b.WriteString(p.In(e.Name))
 	}
 	return b.String()
+}
+
+// In returns the fault with its place in a file: "file:line: field: message".
+func (p Problem) In(file string) string {
+	if p.Line > 0 {
+		file = fmt.Sprintf("%s:%d", file, p.Line)
+	}
+	if p.Field != "" {
+		return file + ": " + p.Field + ": " + p.Msg
+	}
+	return file + ": " + p.Msg
 }
 
 // Unwrap returns the first problem as a plimsoll.Error, so that the error has a code.

@@ -13,27 +13,34 @@ import (
 
 // filePlaces names the functions of this package that copy the fields of a type by hand.
 var filePlaces = map[string]string{
-	"Action":         "action, actionFile and actionFileOf in policy.go",
-	"Constraints":    "constraints, constraintsFile and constraintsOf in placement.go",
-	"EvictAction":    "action, evictFile and actionFileOf in policy.go",
-	"FreezeAction":   "action, freezeFile and actionFileOf in policy.go",
-	"GroupSpec":      "group, groupFile and JobFile in job.go",
-	"JobSpec":        "ParseJob, jobFile and JobFile in job.go",
-	"NodeQOS":        "nodeQOS, nodeQOSFile and nodeQOSFileOf in policy.go",
-	"PlatformRange":  "constraints, platformFile and constraintsOf in placement.go",
-	"Policy":         "policy and PolicyFile in policy.go",
-	"Preferences":    "preferences, preferencesFile and preferencesOf in placement.go",
-	"QOSOptions":     "qosOptions, qosOptionsFile and qosOptionsFileOf in policyoptions.go",
-	"QueueConfig":    "queue, queueEntry and queueEntryOf in queues.go",
-	"Requirement":    "taskQOS, requirementFile and taskQOSFileOf in policy.go",
-	"RetryPolicy":    "retry, retryFile and JobFile in job.go",
-	"Rule":           "nodeQOS, ruleFile and nodeQOSFileOf in policy.go",
-	"Selector":       "selectors, selectorFile and selectorsOf in placement.go",
-	"Spread":         "spreads, spreadFile, constraintsOf and preferencesOf in placement.go",
-	"TaskQOS":        "taskQOS, taskQOSFile and taskQOSFileOf in policy.go",
-	"ThrottleAction": "action, throttleFile and actionFileOf in policy.go",
-	"Trait":          "trait and TraitsFile in placement.go",
-	"WeightAction":   "action, weightFile and actionFileOf in policy.go",
+	"Action":          "action, actionFile and actionFileOf in policy.go",
+	"Constraints":     "constraints, constraintsFile and constraintsOf in placement.go",
+	"EvictAction":     "action, evictFile and actionFileOf in policy.go",
+	"FreezeAction":    "action, freezeFile and actionFileOf in policy.go",
+	"GroupSpec":       "group, groupFile and JobFile in job.go",
+	"JobSpec":         "ParseJob, jobFile and JobFile in job.go",
+	"NodeQOS":         "nodeQOS, nodeQOSFile and nodeQOSFileOf in policy.go",
+	"PlatformRange":   "constraints, platformFile and constraintsOf in placement.go",
+	"Policy":          "policy and PolicyFile in policy.go",
+	"Preferences":     "preferences, preferencesFile and preferencesOf in placement.go",
+	"QOSOptions":      "qosOptions, qosOptionsFile and qosOptionsFileOf in policyoptions.go",
+	"AccessList":      "access in queues.go, ParseAccessList and String",
+	"NodeSort":        "nodeSort in queues.go, nodeSortEntry and nodeSortOf in queueprint.go",
+	"PlacementRule":   "rule in queues.go, ruleEntry and ruleEntryOf in queueprint.go",
+	"PartitionConfig": "partition in queues.go, partitionEntry and queueFileOf in queueprint.go",
+	"QueueConfig":     "queue in queues.go, queueEntry and queueEntryOf in queueprint.go",
+	"QueueLimit":      "limits in queues.go, limitEntry and queueEntryOf in queueprint.go",
+	"QueueTemplate":   "template in queues.go, templateEntry and queueEntryOf in queueprint.go",
+	"RuleFilter":      "filter in queues.go, filterEntry and ruleEntryOf in queueprint.go",
+	"Requirement":     "taskQOS, requirementFile and taskQOSFileOf in policy.go",
+	"RetryPolicy":     "retry, retryFile and JobFile in job.go",
+	"Rule":            "nodeQOS, ruleFile and nodeQOSFileOf in policy.go",
+	"Selector":        "selectors, selectorFile and selectorsOf in placement.go",
+	"Spread":          "spreads, spreadFile, constraintsOf and preferencesOf in placement.go",
+	"TaskQOS":         "taskQOS, taskQOSFile and taskQOSFileOf in policy.go",
+	"ThrottleAction":  "action, throttleFile and actionFileOf in policy.go",
+	"Trait":           "trait and TraitsFile in placement.go",
+	"WeightAction":    "action, weightFile and actionFileOf in policy.go",
 }
 
 // file is the path of a type through a file. If some fields exclude each other, the variants
@@ -147,12 +154,35 @@ var queueFiles = file[plimsoll.QueueConfig]{ // a queue below root, because root
 		"Queues[].Guaranteed": always(plimsoll.Resources{"cpu": 1, "s1": 2}),
 		"Max":                 always(plimsoll.Resources{"cpu": 40, "s1": 50}),
 		"Queues[].Max":        always(plimsoll.Resources{"cpu": 10, "s1": 20}),
-	}},
-	variants: [][]string{nil},
+		"Limits[].Max":        always(plimsoll.Resources{"cpu": 9, "s1": 8}),
+		"MaxJobs":             always(int32(7)),
+		"Limits[].MaxJobs":    always(int32(5)),
+	}, Leave: []string{"Dynamic", "Partition"}}, // a dynamic queue is made by a job; rootFiles has the other
+	variants: [][]string{
+		{"Everybody"},
+		{"SubmitAccess.Users", "SubmitAccess.Groups", "AdminAccess.Users", "AdminAccess.Groups"},
+	},
 	lost: map[string]string{
 		"Draining":          "the state says which queues go, not the user",
 		"Queues[].Draining": "the state says which queues go, not the user",
 	},
+}
+
+// rootFiles pass what a file says about the whole tree. The queue below root is that of a rule.
+var rootFiles = file[plimsoll.PartitionConfig]{
+	name: "a queue file's partition",
+	print: func(c *plimsoll.PartitionConfig) ([]byte, error) {
+		return config.FormatQueues(&plimsoll.QueueConfig{Name: plimsoll.RootQueue, Parent: true, Partition: c})
+	},
+	parse: func(data []byte) (plimsoll.PartitionConfig, error) {
+		root, err := config.ParseQueues("printed.yaml", data)
+		if err != nil {
+			return plimsoll.PartitionConfig{}, err
+		}
+		return *root.Partition, nil
+	},
+	options:  fill.Options{Leave: []string{"Parent.Parent"}}, // it would be filled by half
+	variants: [][]string{nil},
 }
 
 var policyFiles = file[plimsoll.Policy]{
@@ -192,5 +222,6 @@ var policyFiles = file[plimsoll.Policy]{
 func TestEveryFieldPassesThroughAFile(t *testing.T) {
 	t.Run("JobSpec", jobFiles.test)
 	t.Run("QueueConfig", queueFiles.test)
+	t.Run("PartitionConfig", rootFiles.test)
 	t.Run("Policy", policyFiles.test)
 }

@@ -47,6 +47,7 @@ func FuzzParseJob(f *testing.F) {
 // FuzzParseQueues: the same for queue files.
 func FuzzParseQueues(f *testing.F) {
 	f.Add([]byte(queueFile))
+	f.Add([]byte(fullQueueFile))
 	for _, c := range readCases(f, "testdata/queue_errors.txtar") {
 		f.Add([]byte(c.text))
 	}
@@ -200,3 +201,34 @@ func isConfigError(t *testing.T, err error) {
 		t.Fatalf("not an *Error with CodeInvalid: %#v", err)
 	}
 }
+
+// fullQueueFile has every field of a queue file.
+const fullQueueFile = `
+partitions:
+  - name: prod
+    placementrules:
+      - name: tag
+        value: namespace
+        create: true
+        filter: {type: deny, users: ["^bob.*"], groups: [ops, dev]}
+        parent: {name: fixed, value: root.teams, create: true}
+      - {name: fixed, value: root.default}
+    limits: [{limit: all, users: [ann, "*"], groups: [g, "*"], maxresources: {vcore: 500m, memory: 1.5 Gi}}]
+    preemption: {enabled: no, quotapreemptionenabled: true}
+    nodesortpolicy: {type: binpacking, resourceweights: {vcore: 1.5, memory: 0}}
+    usergroupresolver: {type: os}
+    queues:
+      - name: root
+        submitacl: "*"
+        adminacl: "ann,bob dev"
+        queues:
+          - name: default
+            maxapplications: 18446744073709551615
+            maxtasks: 10
+          - name: teams
+            parent: true
+            submitacl: ""
+            resources: {guaranteed: {ephemeral-storage: 1Gi}, max: {memory: 9223372036854775807, vcore: 0}}
+            properties: {application.sort.policy: fair, order: strict, fairness.halflife: 24h, some.thing: }
+            childtemplate: {maxapplications: 1, properties: {a: b}, resources: {max: {vcore: 1}}}
+`

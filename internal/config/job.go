@@ -7,28 +7,43 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// ParseJob reads a job file. name is for the messages. A group without a count has one task. A job
-// without a queue goes to plimsoll.DefaultQueue. Queue paths are lower-cased as in the queue file.
-// A missing owner stays empty, for the caller to fill in. The error is a *Error.
+// ParseJob reads a job file. name is for the messages. A group without a count has one task. A
+// group without a priority has that of the job. Queue paths are lower-cased as in the queue file. A
+// missing queue stays empty, for the placement rules of the queues. A missing owner stays empty,
+// for the caller to fill in. The error is a *Error.
 func ParseJob(name string, data []byte) (plimsoll.JobSpec, error) {
 	v, err := parseValue(name, data)
 	if err != nil {
 		return plimsoll.JobSpec{}, err
 	}
 	d := newDecoder(name, v)
-	spec := plimsoll.JobSpec{Queue: plimsoll.DefaultQueue}
+	spec := plimsoll.JobSpec{}
+	priority, ranked := int32(0), map[int]bool{} // ranked: the groups with a priority of their own
 	d.fields(v, "",
 		field{"job", d.text(&spec.ID)},
 		field{"owner", d.text(&spec.Owner)},
+		field{"ownerGroups", d.texts(&spec.OwnerGroups)},
 		field{"queue", func(v *value, path string) {
 			d.text(&spec.Queue)(v, path)
 			spec.Queue = strings.ToLower(spec.Queue)
 		}},
+		field{"tags", d.textMap(&spec.Tags)},
 		field{"labels", d.textMap(&spec.Labels)},
+		field{"priority", d.number(&priority)},
+		field{"completing", d.duration(&spec.Completing)},
 		field{"groups", func(v *value, path string) {
-			d.list(v, path, func(v *value, path string) { spec.Groups = append(spec.Groups, d.group(v, path)) })
+			d.list(v, path, func(v *value, path string) {
+				g, own := d.group(v, path)
+				ranked[len(spec.Groups)] = own
+				spec.Groups = append(spec.Groups, g)
+			})
 		}},
 	)
+	for i := range spec.Groups {
+		if !ranked[i] {
+			spec.Groups[i].Priority = priority
+		}
+	}
 	if len(d.problems) == 0 {
 		d.invalid(spec.Validate())
 	}
@@ -38,8 +53,8 @@ func ParseJob(name string, data []byte) (plimsoll.JobSpec, error) {
 	return spec, nil
 }
 
-func (d *decoder) group(v *value, path string) plimsoll.GroupSpec {
-	g := plimsoll.GroupSpec{}
+// group reads a group. ranked reports whether it states a priority.
+func (d *decoder) group(v *value, path string) (g plimsoll.GroupSpec, ranked bool) {
 	counted := false
 	d.fields(v, path,
 		field{"name", d.text(&g.Name)},
@@ -64,7 +79,14 @@ func (d *decoder) group(v *value, path string) plimsoll.GroupSpec {
 		field{"constraints", d.constraints(&g.Constraints)},
 		field{"preferences", d.preferences(&g.Preferences)},
 		field{"class", word(d, &g.Class, plimsoll.ParseClass, wordsFrom(plimsoll.ClassBestEffort))},
-		field{"priority", d.number(&g.Priority)},
+		field{"priority", func(v *value, path string) {
+			ranked = true
+			d.number(&g.Priority)(v, path)
+		}},
+		field{"nodePriority", func(v *value, path string) {
+			g.NodePriority = new(int32)
+			d.number(g.NodePriority)(v, path)
+		}},
 		field{"indexes", d.numbers(&g.Indexes)},
 	)
 	switch {
@@ -74,7 +96,7 @@ func (d *decoder) group(v *value, path string) plimsoll.GroupSpec {
 	default:
 		g.Count = plimsoll.DefaultCount
 	}
-	return g
+	return g, ranked
 }
 
 // requests reads the resources that a task requests. A name that is nearly a known one would be a
@@ -156,11 +178,14 @@ func (d *decoder) retry(v *value, path string) plimsoll.RetryPolicy {
 
 // jobFile is the printed form of a job file. The order of the fields is that of the documentation.
 type jobFile struct {
-	Job    string            `json:"job"`
-	Owner  string            `json:"owner,omitempty"`
-	Queue  string            `json:"queue"`
-	Labels map[string]string `json:"labels,omitempty"`
-	Groups []groupFile       `json:"groups"`
+	Job         string            `json:"job"`
+	Owner       string            `json:"owner,omitempty"`
+	OwnerGroups []string          `json:"ownerGroups,omitempty"`
+	Queue       string            `json:"queue,omitempty"`
+	Tags        map[string]string `json:"tags,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Completing  string            `json:"completing,omitempty"`
+	Groups      []groupFile       `json:"groups"`
 }
 
 type groupFile struct {
@@ -178,8 +203,9 @@ type groupFile struct {
 	LogLimit   quantity          `json:"logLimit,omitempty"`
 	Outputs    []string          `json:"outputs,omitempty"`
 
-	Class    string `json:"class,omitempty"`
-	Priority int32  `json:"priority,omitempty"`
+	Class        string `json:"class,omitempty"`
+	Priority     int32  `json:"priority,omitempty"`
+	NodePriority *int32 `json:"nodePriority,omitempty"`
 
 	Constraints *constraintsFile `json:"constraints,omitempty"`
 	Preferences *preferencesFile `json:"preferences,omitempty"`
@@ -203,7 +229,8 @@ func FormatJob(spec *plimsoll.JobSpec) ([]byte, error) {
 // JobFile returns a job as a value that encoding/json and FormatYAML print as a job file.
 func JobFile(spec *plimsoll.JobSpec) any {
 	f := jobFile{
-		Job: spec.ID, Owner: spec.Owner, Queue: spec.Queue, Labels: spec.Labels,
+		Job: spec.ID, Owner: spec.Owner, OwnerGroups: spec.OwnerGroups, Queue: spec.Queue, Tags: spec.Tags,
+		Labels: spec.Labels, Completing: FormatDuration(spec.Completing),
 		Groups: make([]groupFile, len(spec.Groups)),
 	}
 	for i := range spec.Groups {
@@ -212,7 +239,7 @@ func JobFile(spec *plimsoll.JobSpec) any {
 			Name: g.Name, Count: g.Count, Command: g.Command, Env: g.Env, Resources: amountsOf(g.Resources, false),
 			MaxRuntime: FormatDuration(g.MaxRuntime), KillGrace: FormatDuration(g.KillGrace),
 			User: g.User, UserGroup: g.UserGroup, WorkDir: g.WorkDir, Outputs: g.Outputs,
-			Class: g.Class.String(), Priority: g.Priority,
+			Class: g.Class.String(), Priority: g.Priority, NodePriority: g.NodePriority,
 			Constraints: constraintsOf(&g.Constraints), Preferences: preferencesOf(&g.Preferences),
 			Indexes: g.Indexes,
 		}

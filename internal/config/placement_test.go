@@ -40,7 +40,7 @@ groups:
 `
 
 func constrainedSpec() plimsoll.JobSpec {
-	return plimsoll.JobSpec{ID: "train", Queue: "root.default", Groups: []plimsoll.GroupSpec{
+	return plimsoll.JobSpec{ID: "train", Groups: []plimsoll.GroupSpec{
 		{
 			Name: "workers", Count: 1, Command: []string{"train"},
 			Constraints: plimsoll.Constraints{
@@ -94,7 +94,6 @@ func TestConstraintsArePrintedAsTheyAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `job: train
-queue: root.default
 groups:
   - name: workers
     count: 1

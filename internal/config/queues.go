@@ -2,8 +2,10 @@ package config
 
 import (
 	"errors"
-	"fmt"
+	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -15,29 +17,39 @@ func asError(err error, into **plimsoll.Error) bool { return errors.As(err, into
 
 // ParseQueues reads a queue file in YuniKorn's schema into the queue root. name is for the
 // messages. As in YuniKorn, names of queues are lower-cased and vcore is cpu. If several queues
-// are at the top, they are put under root. The package comment lists the refused parts of
-// YuniKorn's schema. The error is a *Error; its fields are paths of queues, such as
-// root.batch.resources.max.memory.
+// are at the top, they are put under root. The error is a *Error; its fields are paths of queues,
+// such as root.batch.resources.max.memory.
 func ParseQueues(name string, data []byte) (plimsoll.QueueConfig, error) {
+	root, _, err := ReadQueues(name, data)
+	return root, err
+}
+
+// ReadQueues is ParseQueues. It also returns notes on the accepted file: those of QueueNotes, and
+// those on parts of the file that Plimsoll does not keep.
+func ReadQueues(name string, data []byte) (root plimsoll.QueueConfig, notes []Problem, err error) {
 	v, err := parseValue(name, data)
 	if err != nil {
-		return plimsoll.QueueConfig{}, err
+		return plimsoll.QueueConfig{}, nil, err
 	}
-	d := newDecoder(name, v)
-	var root plimsoll.QueueConfig
+	d := &queueDecoder{decoder: newDecoder(name, v)}
 	found := false
-	d.fields(v, "", field{"partitions", func(v *value, path string) {
-		if d.list(v, path, func(*value, string) {}); len(v.items) > 0 {
-			found = true
-			root = d.partition(v.items[0], path+"[0]")
-		}
-		if len(v.items) > 1 {
-			d.problem(
-				v.items[1].line, path+"[1]", "is a second partition, which is not supported; keep one, named %q",
-				partitionName,
-			)
-		}
-	}})
+	d.fields(v, "",
+		field{"partitions", func(v *value, path string) {
+			if d.list(v, path, func(*value, string) {}); len(v.items) > 0 {
+				found = true
+				root = d.partition(v.items[0], path+"[0]")
+			}
+			if len(v.items) > 1 {
+				d.problem(
+					v.items[1].line, path+"[1]", "is a second partition, which is not supported; keep one, named %q",
+					partitionName,
+				)
+			}
+		}},
+		field{"checksum", func(v *value, path string) {
+			d.note(v.line, path, "has no effect; changes are found by comparing the whole file")
+		}},
+	)
 	if !found && len(d.problems) == 0 {
 		d.problem(v.line, "partitions", "is empty; write one partition named %q with its queues", partitionName)
 	}
@@ -45,54 +57,134 @@ func ParseQueues(name string, data []byte) (plimsoll.QueueConfig, error) {
 		d.invalid(root.Validate())
 	}
 	if err := d.err(); err != nil {
-		return plimsoll.QueueConfig{}, err
+		return plimsoll.QueueConfig{}, nil, err
 	}
-	return root, nil
+	for _, n := range QueueNotes(&root) {
+		d.note(d.lineOf(n.Field), n.Field, n.Msg)
+	}
+	slices.SortStableFunc(d.notes, func(a, b Problem) int { return a.Line - b.Line })
+	return root, d.notes, nil
 }
 
-func (d *decoder) partition(v *value, path string) plimsoll.QueueConfig {
+// queueDecoder reads a queue file. As in YuniKorn, a field without a value is one that is not
+// there.
+type queueDecoder struct {
+	*decoder
+	notes []Problem
+}
+
+func (d *queueDecoder) note(line int, field, msg string) {
+	d.notes = append(d.notes, Problem{Line: line, Field: field, Msg: msg})
+}
+
+// stated wraps a reader, which is then called only if there is a value.
+func stated(read func(v *value, path string)) func(v *value, path string) {
+	return func(v *value, path string) {
+		if v.kind != nullKind {
+			read(v, path)
+		}
+	}
+}
+
+func (d *queueDecoder) partition(v *value, path string) plimsoll.QueueConfig {
 	name := partitionName
 	var root plimsoll.QueueConfig
+	var partition plimsoll.PartitionConfig
+	var limits []plimsoll.QueueLimit
 	found := false
 	d.fields(v, path,
-		field{"name", d.text(&name)},
-		field{"queues", func(v *value, path string) {
+		field{"name", stated(d.text(&name))},
+		field{"queues", stated(func(v *value, path string) {
 			found = true
 			root = d.top(v, path)
-		}},
-		field{"placementrules", d.unsupported("a job names its queue, and the queue must exist", isProvidedRule)},
-		field{"limits", d.unsupported("the number of jobs of a queue is limited by maxapplications", isEmpty)},
-		field{"preemption", d.unsupported("no running task is stopped to make room for another", isOff)},
-		field{"nodesortpolicy", d.unsupported("nodes are looked at in random order", isEmpty)},
+		})},
+		field{"placementrules", stated(func(v *value, path string) {
+			d.list(v, path, func(v *value, path string) {
+				partition.Rules = append(partition.Rules, d.rule(v, path))
+			})
+		})},
+		field{"limits", stated(d.limits(&limits))},
+		field{"preemption", stated(func(v *value, path string) {
+			enabled := true
+			d.fields(v, path,
+				field{"enabled", stated(d.truth(&enabled))},
+				field{"quotapreemptionenabled", stated(d.truth(&partition.QuotaPreemption))},
+			)
+			partition.NoPreemption = !enabled
+		})},
+		field{"nodesortpolicy", stated(func(v *value, path string) { partition.NodeSort = d.nodeSort(v, path) })},
+		field{"usergroupresolver", stated(func(v *value, path string) {
+			var kind string
+			d.fields(v, path, field{"type", stated(d.text(&kind))})
+			d.note(v.line, path, "has no effect; the gateway says which groups an owner is in")
+		})},
 	)
-	if !strings.EqualFold(name, partitionName) {
-		d.problem(
-			d.lineOf(path+".name"), path+".name", "is %q; the one partition that is supported is named %q",
-			shorten(name), partitionName,
-		)
+	if name != "" && !strings.EqualFold(name, partitionName) {
+		d.note(d.lineOf(path+".name"), path+".name",
+			"is "+strconv.Quote(shorten(name))+"; the one partition is named "+strconv.Quote(partitionName)+" here")
 	}
 	if !found && v.kind == mapKind {
 		d.problem(v.line, path+".queues", "is missing; list the queues of the partition")
 	}
+	d.partitionLines(path)
+	if partition.Rules != nil || partition.NodeSort != nil || partition.NoPreemption || partition.QuotaPreemption {
+		root.Partition = &partition
+	}
+	d.partitionLimits(&root, limits, path+".limits")
 	return root
 }
 
+// partitionLines makes the lines of the partition's fields known under the names that errors of the
+// tree have, which leave the partition out.
+func (d *queueDecoder) partitionLines(path string) {
+	for field, line := range maps.Clone(d.lines) {
+		if short, within := strings.CutPrefix(field, path+"."); within {
+			d.lines[short] = line
+		}
+	}
+}
+
+// partitionLimits copies the limits of the partition to root, where they hold.
+func (d *queueDecoder) partitionLimits(root *plimsoll.QueueConfig, limits []plimsoll.QueueLimit, path string) {
+	switch {
+	case len(limits) == 0:
+	case len(root.Limits) == 0:
+		root.Limits = limits
+		d.lines[plimsoll.RootQueue+".limits"] = d.lineOf(path)
+	case !plimsoll.SameLimits(limits, root.Limits):
+		d.problem(d.lineOf(path), path, "differ from the limits of root; remove one of the two")
+	}
+}
+
 // top reads the list at the top of the partition: root alone, or queues under an implicit root.
-func (d *decoder) top(v *value, path string) plimsoll.QueueConfig {
+func (d *queueDecoder) top(v *value, path string) plimsoll.QueueConfig {
 	if v.kind == listKind && len(v.items) == 1 && queueName(v.items[0]) == plimsoll.RootQueue {
 		root := d.queue(v.items[0], plimsoll.RootQueue)
 		root.Parent = true
+		d.rootResources(v.items[0])
 		return root
 	}
 	root := plimsoll.QueueConfig{Name: plimsoll.RootQueue, Parent: true}
 	d.list(v, path, func(v *value, path string) {
-		if queueName(v) == plimsoll.RootQueue {
-			d.problem(v.line, path, "is the queue root beside others; put the others into its queues")
-			return
-		}
 		root.Queues = append(root.Queues, d.queue(v, queuePath(plimsoll.RootQueue, v, path)))
 	})
 	return root
+}
+
+// rootResources refuses resources of root, even without any amount.
+func (d *queueDecoder) rootResources(root *value) {
+	for _, e := range root.entries {
+		if e.name != "resources" {
+			continue
+		}
+		for _, r := range e.value.entries {
+			if r.value.kind == mapKind {
+				d.problem(r.line, plimsoll.RootQueue+".resources",
+					"root has no resources of its own: they are those of the nodes; remove them")
+				return
+			}
+		}
+	}
 }
 
 // queueName looks ahead for the name of a queue, because the fields before it may be wrong.
@@ -112,34 +204,29 @@ func queuePath(parent string, v *value, place string) string {
 	return place
 }
 
-func (d *decoder) queue(v *value, path string) plimsoll.QueueConfig {
+func (d *queueDecoder) queue(v *value, path string) plimsoll.QueueConfig {
 	var q plimsoll.QueueConfig
 	parent := false
 	d.lines[path] = v.line
 	d.fields(v, path,
-		field{"name", func(v *value, path string) {
+		field{"name", stated(func(v *value, path string) {
 			d.text(&q.Name)(v, path)
 			q.Name = strings.ToLower(q.Name)
-		}},
-		field{"parent", d.boolean(&parent)},
-		field{"resources", func(v *value, path string) {
-			d.fields(v, path,
-				field{"guaranteed", func(v *value, path string) { q.Guaranteed = d.queueResources(v, path) }},
-				field{"max", func(v *value, path string) { q.Max = d.queueResources(v, path) }},
-			)
-		}},
-		field{"maxapplications", d.number(&q.MaxJobs)},
-		field{"maxtasks", d.number(&q.MaxTasks)},
-		field{"queues", func(v *value, _ string) {
+		})},
+		field{"parent", stated(d.truth(&parent))},
+		field{"resources", stated(d.guarantees(&q.Guaranteed, &q.Max))},
+		field{"maxapplications", stated(d.count(&q.MaxJobs))},
+		field{"maxtasks", stated(d.count(&q.MaxTasks))},
+		field{"adminacl", stated(d.access(&q.AdminAccess))},
+		field{"submitacl", stated(d.access(&q.SubmitAccess))},
+		field{"limits", stated(d.limits(&q.Limits))},
+		field{"properties", stated(d.properties(&q.Properties))},
+		field{"childtemplate", stated(func(v *value, path string) { q.Template = d.template(v, path) })},
+		field{"queues", stated(func(v *value, _ string) {
 			d.list(v, path+".queues", func(v *value, place string) {
 				q.Queues = append(q.Queues, d.queue(v, queuePath(path, v, place)))
 			})
-		}},
-		field{"properties", d.properties},
-		field{"submitacl", d.unsupported("everybody may submit to every queue; write \"*\" or remove it", isEverybody)},
-		field{"adminacl", d.unsupported("everybody may administer every queue; write \"*\" or remove it", isEverybody)},
-		field{"childtemplate", d.unsupported("queues are not created on the fly", isEmpty)},
-		field{"limits", d.unsupported("the number of jobs of a queue is limited by maxapplications", isEmpty)},
+		})},
 	)
 	if q.Name == "" && v.kind == mapKind {
 		d.problem(v.line, path+".name", "is missing; give the queue a name")
@@ -153,210 +240,150 @@ func (d *decoder) queue(v *value, path string) plimsoll.QueueConfig {
 	return q
 }
 
-// queueResources reads amounts under YuniKorn's names: vcore is cpu.
-func (d *decoder) queueResources(v *value, path string) plimsoll.Resources {
-	r := plimsoll.Resources{}
-	d.pairs(v, path, func(e entry, at string) {
-		name := e.name
-		if name == "vcore" {
-			name = plimsoll.CPU
-		} else if meant := misnamed(name); meant != "" {
-			d.problem(e.line, at, "unknown resource; did you mean %q?", meant)
-			return
-		}
-		if _, twice := r[name]; twice {
-			d.problem(e.line, at, "cpu stands twice, as cpu and as vcore; remove one")
-			return
-		}
-		d.lines[path+"."+name] = e.line
-		var n int64
-		d.quantity(name, &n)(e.value, at)
-		r[name] = n
-	})
-	if len(r) == 0 {
+func (d *queueDecoder) template(v *value, path string) *plimsoll.QueueTemplate {
+	var t plimsoll.QueueTemplate
+	d.fields(v, path,
+		field{"maxapplications", stated(d.count(&t.MaxJobs))},
+		field{"properties", stated(d.properties(&t.Properties))},
+		field{"resources", stated(d.guarantees(&t.Guaranteed, &t.Max))},
+	)
+	if t.MaxJobs == 0 && len(t.Properties)+len(t.Guaranteed)+len(t.Max) == 0 {
 		return nil
 	}
+	return &t
+}
+
+// access reads an access list: users, a space and groups, each separated by commas.
+func (d *queueDecoder) access(into **plimsoll.AccessList) func(v *value, path string) {
+	return func(v *value, path string) {
+		var text string
+		before := len(d.problems)
+		if d.text(&text)(v, path); len(d.problems) > before {
+			return
+		}
+		list, err := plimsoll.ParseAccessList(text)
+		if err != nil {
+			d.problem(v.line, path, "%s", err)
+			return
+		}
+		*into = &list
+	}
+}
+
+func (d *queueDecoder) limits(into *[]plimsoll.QueueLimit) func(v *value, path string) {
+	return func(v *value, path string) {
+		d.list(v, path, func(v *value, path string) {
+			var l plimsoll.QueueLimit
+			d.fields(v, path,
+				field{"limit", stated(d.text(&l.Name))},
+				field{"users", stated(d.names(&l.Users))},
+				field{"groups", stated(d.names(&l.Groups))},
+				field{"maxresources", stated(func(v *value, path string) { l.Max = d.amounts(v, path, true) })},
+				field{"maxapplications", stated(d.count(&l.MaxJobs))},
+			)
+			*into = append(*into, l)
+		})
+	}
+}
+
+// names reads a list of texts.
+func (d *queueDecoder) names(into *[]string) func(v *value, path string) {
+	return func(v *value, path string) {
+		d.list(v, path, func(v *value, path string) {
+			var s string
+			stated(d.text(&s))(v, path)
+			*into = append(*into, s)
+		})
+	}
+}
+
+// properties reads properties. One without a value has an empty one.
+func (d *queueDecoder) properties(into *map[string]string) func(v *value, path string) {
+	return func(v *value, path string) {
+		m := map[string]string{}
+		d.pairs(v, path, func(e entry, path string) {
+			var s string
+			stated(d.text(&s))(e.value, path)
+			m[e.name] = s
+		})
+		if len(m) > 0 {
+			*into = m
+		}
+	}
+}
+
+func (d *queueDecoder) rule(v *value, path string) plimsoll.PlacementRule {
+	var r plimsoll.PlacementRule
+	d.fields(v, path,
+		field{"name", stated(func(v *value, path string) {
+			d.text(&r.Name)(v, path)
+			r.Name = strings.ToLower(r.Name)
+		})},
+		field{"create", stated(d.truth(&r.Create))},
+		field{"filter", stated(func(v *value, path string) { r.Filter = d.filter(v, path) })},
+		field{"parent", stated(func(v *value, path string) {
+			above := d.rule(v, path)
+			r.Parent = &above
+		})},
+		field{"value", stated(d.text(&r.Value))},
+	)
 	return r
 }
 
-func (d *decoder) properties(v *value, path string) {
-	if isEmpty(v) {
-		return
-	}
-	d.pairs(v, path, func(e entry, path string) {
-		if e.name == "application.sort.policy" && strings.EqualFold(e.value.text, "fifo") {
-			return
-		}
-		d.problem(
-			e.line, path, "not supported yet: jobs of a leaf are served in the order in which they came; remove it",
-		)
-	})
-}
-
-// unsupported refuses a field of YuniKorn's that Plimsoll does not support, unless its value
-// describes Plimsoll's own behaviour.
-func (d *decoder) unsupported(instead string, harmless func(v *value) bool) func(v *value, path string) {
-	return func(v *value, path string) {
-		if !harmless(v) {
-			d.problem(v.line, path, "not supported yet: %s", instead)
-		}
-	}
-}
-
-func isEmpty(v *value) bool {
-	return v.kind == nullKind || v.kind == mapKind && len(v.entries) == 0 || v.kind == listKind && len(v.items) == 0
-}
-
-func isEverybody(v *value) bool {
-	text := strings.TrimSpace(v.text)
-	return v.kind == nullKind || v.kind == scalarKind && (text == "*" || text == "")
-}
-
-func isOff(v *value) bool {
-	return isEmpty(v) || len(v.entries) == 1 && v.entries[0].name == "enabled" && v.entries[0].value.text == "false"
-}
-
-func isProvidedRule(v *value) bool {
-	if isEmpty(v) {
-		return true
-	}
-	if len(v.items) != 1 || v.items[0].kind != mapKind {
-		return false
-	}
-	name := ""
-	for _, e := range v.items[0].entries {
-		switch {
-		case e.name == "name":
-			name = e.value.text
-		case e.name == "create" && e.value.text == "false":
-		default:
-			return false
-		}
-	}
-	return name == "provided"
-}
-
-// queueFile is the printed form of a queue file.
-type queueFile struct {
-	Partitions []partitionEntry `json:"partitions"`
-}
-
-type partitionEntry struct {
-	Name   string       `json:"name"`
-	Queues []queueEntry `json:"queues"`
-}
-
-type queueEntry struct {
-	Name            string          `json:"name"`
-	Parent          bool            `json:"parent,omitempty"`
-	Resources       *queueResources `json:"resources,omitempty"`
-	MaxApplications int32           `json:"maxapplications,omitempty"`
-	MaxTasks        int32           `json:"maxtasks,omitempty"`
-	Queues          []queueEntry    `json:"queues,omitempty"`
-}
-
-// queueResources has amounts or, for YuniKorn's programs, texts.
-type queueResources struct {
-	Guaranteed any `json:"guaranteed,omitempty"`
-	Max        any `json:"max,omitempty"`
-}
-
-// FormatQueues prints the queue root as a queue file in YAML. ParseQueues reads it back to the
-// same queues.
-func FormatQueues(root *plimsoll.QueueConfig) ([]byte, error) {
-	return FormatYAML(QueueFile(root))
-}
-
-// QueueFile returns the queue root as a value that encoding/json and FormatYAML print as a queue
-// file.
-func QueueFile(root *plimsoll.QueueConfig) any { return queueFileOf(root, asAmounts) }
-
-// QueueFileForYuniKorn is QueueFile with each amount as a text. YuniKorn's programs read no number
-// there.
-func QueueFileForYuniKorn(root *plimsoll.QueueConfig) any { return queueFileOf(root, asTexts) }
-
-func asAmounts(r plimsoll.Resources) any {
-	if len(r) == 0 {
+func (d *queueDecoder) filter(v *value, path string) *plimsoll.RuleFilter {
+	var f plimsoll.RuleFilter
+	kind := ""
+	d.fields(v, path,
+		field{"type", stated(func(v *value, path string) {
+			d.text(&kind)(v, path)
+			switch f.Deny = strings.EqualFold(kind, "deny"); {
+			case f.Deny, kind == "", strings.EqualFold(kind, "allow"):
+			default:
+				d.problem(v.line, path, "%q is no type of filter; write allow or deny", shorten(kind))
+			}
+		})},
+		field{"users", stated(d.names(&f.Users))},
+		field{"groups", stated(d.names(&f.Groups))},
+	)
+	if !f.Deny && len(f.Users)+len(f.Groups) == 0 {
 		return nil
 	}
-	return amountsOf(r, true)
+	return &f
 }
 
-func asTexts(r plimsoll.Resources) any {
-	if len(r) == 0 {
+func (d *queueDecoder) nodeSort(v *value, path string) *plimsoll.NodeSort {
+	var s plimsoll.NodeSort
+	kind := ""
+	d.fields(v, path,
+		field{"type", stated(func(v *value, path string) {
+			d.text(&kind)(v, path)
+			switch s.Binpacking = kind == "binpacking"; kind {
+			case "", "fair", "binpacking":
+			default:
+				d.problem(v.line, path, "%q is no order of nodes; write fair or binpacking", shorten(kind))
+			}
+		})},
+		field{"resourceweights", stated(func(v *value, path string) {
+			s.Weights = map[string]float64{}
+			d.pairs(v, path, func(e entry, at string) {
+				name := d.resource(e, at, func(name string) bool { _, is := s.Weights[name]; return is })
+				weight, err := strconv.ParseFloat(e.value.text, 64)
+				possible := weight >= 0 && !math.IsInf(weight, 0)
+				if e.value.kind != scalarKind || err != nil || !possible {
+					d.problem(e.line, at, "is %s; a number that is not negative is expected", e.value.kindName())
+					return
+				}
+				if name != "" {
+					s.Weights[name] = weight
+				}
+			})
+			if len(s.Weights) == 0 {
+				s.Weights = nil
+			}
+		})},
+	)
+	if kind == "" && s.Weights == nil {
 		return nil
 	}
-	texts := map[string]string{}
-	for name, amount := range amountsOf(r, true) {
-		texts[name] = string(amount)
-	}
-	return texts
-}
-
-func queueFileOf(root *plimsoll.QueueConfig, form func(plimsoll.Resources) any) queueFile {
-	return queueFile{[]partitionEntry{{Name: partitionName, Queues: []queueEntry{queueEntryOf(root, form)}}}}
-}
-
-func queueEntryOf(q *plimsoll.QueueConfig, form func(plimsoll.Resources) any) queueEntry {
-	// A queue that holds queues is a parent implicitly, and root always is.
-	f := queueEntry{
-		Name: q.Name, Parent: q.Parent && len(q.Queues) == 0 && q.Name != plimsoll.RootQueue,
-		MaxApplications: q.MaxJobs,
-		MaxTasks:        q.MaxTasks,
-	}
-	if len(q.Guaranteed)+len(q.Max) > 0 {
-		f.Resources = &queueResources{Guaranteed: form(q.Guaranteed), Max: form(q.Max)}
-	}
-	for i := range q.Queues {
-		f.Queues = append(f.Queues, queueEntryOf(&q.Queues[i], form))
-	}
-	return f
-}
-
-// FileKind is the kind of a file: job, queue, placement or policy.
-type FileKind uint8
-
-// The kinds of file.
-const (
-	JobFileKind FileKind = iota + 1
-	QueueFileKind
-	PlacementFileKind
-	PolicyFileKind
-)
-
-// placementKeys are the fields by which a placement file is recognized.
-var placementKeys = []string{
-	"chain", "define", "batch", "all", "maxInstances", "capness", "headnodes", "largeServers", "ownerSpread", "sickFor",
-	"evictedFor", "strategy", "weights",
-	"owners",
-}
-
-// Detect recognizes by its keys whether a file is a job file, a queue file, a placement file or a
-// policy file. The error is a *Error.
-func Detect(name string, data []byte) (FileKind, error) {
-	docs, err := parseDocuments(name, data)
-	if err != nil {
-		return 0, err
-	}
-	if len(docs) > 0 && policyKind(docs[0]) != nil {
-		return PolicyFileKind, nil
-	}
-	v, err := parseValue(name, data)
-	if err != nil {
-		return 0, err
-	}
-	for _, e := range v.entries {
-		switch e.name {
-		case "partitions":
-			return QueueFileKind, nil
-		case "job", "groups":
-			return JobFileKind, nil
-		}
-	}
-	if slices.ContainsFunc(v.entries, func(e entry) bool { return slices.Contains(placementKeys, e.name) }) {
-		return PlacementFileKind, nil
-	}
-	msg := fmt.Sprintf("is neither a job file, a queue file, a placement file nor a policy file; a job file has job: and groups:, a queue file has "+
-		"partitions:, a placement file has chain:, weights: or other settings, a policy file has kind: (this is %s)", v.kindName())
-	return 0, newError(name, []Problem{{Line: v.line, Msg: msg}})
+	return &s
 }

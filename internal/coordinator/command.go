@@ -48,6 +48,7 @@ func newCommands() []command {
 		row("apply_policies", (*pb.Command).GetApplyPolicies, decodePolicies, encodeOutcomes),
 		row("delete_policy", (*pb.Command).GetDeletePolicy, decodePolicyRef, done),
 		inquiryRow("explain_task", (*pb.Command).GetExplainTask, readExplain),
+		inquiryRow("explain_waiting", (*pb.Command).GetExplainWaiting, readWaiting),
 		inquiryRow("node_capacity", (*pb.Command).GetNodeCapacity, readCapacity),
 		inquiryRow("place_job", (*pb.Command).GetPlaceJob, readPlace),
 		inquiryRow("plan_moves", (*pb.Command).GetPlanMoves, readPlan),
@@ -181,7 +182,7 @@ func decodeRemove(_ string, m *pb.RemoveNodeRequest) (*engine.RemoveNode, error)
 }
 
 func decodeQueues(_ string, m *pb.SetQueueConfigRequest) (*engine.SetQueueConfig, error) {
-	return &engine.SetQueueConfig{Config: wire.QueueConfigFromProto(m.GetConfig())}, nil
+	return &engine.SetQueueConfig{Config: wire.QueueConfigFromProto(m.GetConfig()), DryRun: m.GetDryRun()}, nil
 }
 
 func decodeEventSettings(_ string, m *pb.SetEventSettingsRequest) (*engine.SetEventSettings, error) {

@@ -64,6 +64,7 @@ package coordinator
 import (
 	"context"
 	"fmt"
+	"net"
 	"runtime"
 	"slices"
 	"time"
@@ -83,10 +84,12 @@ import (
 
 // Config configures a coordinator. Zero values are defaults.
 type Config struct {
-	Listen        string               // address for gateways; host:port or unix:/path; required
-	Advertise     string               // address at which others reach Listen; Listen
-	Peers         string               // addresses of the other coordinators, as replica.ParseFinder reads them
-	Tokens        token.Finder         // finds the token of gateways at the other coordinators
+	Listen    string       // address for gateways; host:port or unix:/path; required
+	Advertise string       // address at which others reach Listen; Listen
+	Peers     string       // addresses of the other coordinators, as replica.ParseFinder reads them
+	Tokens    token.Finder // finds the token of gateways at the other coordinators
+	// Dial makes the connections to the other coordinators; see replica.FollowerConfig.
+	Dial          func(ctx context.Context, address string) (net.Conn, error)
 	Hosts         []string             // further hosts that callers may use for Listen; see transport.Serve
 	Access        *transport.Access    // who may call Listen; required unless that is a socket
 	Queues        plimsoll.QueueConfig // tree of queues of a store that has none; plimsoll.DefaultQueues
@@ -302,6 +305,11 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return c.Serve(ctx, listener)
+}
+
+// Serve is Run on a listener, which it closes.
+func (c *Coordinator) Serve(ctx context.Context, listener net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		return transport.Serve(ctx, listener, c.routes(), transport.ServeConfig{

@@ -35,6 +35,10 @@ func (t *commandTable) repetitionOf(cmd *pb.Command) (repetition, error) {
 		if !of.GetDryRun() {
 			token = of.GetToken()
 		}
+	case *pb.SetQueueConfigRequest:
+		if !of.GetDryRun() {
+			token = of.GetToken()
+		}
 	case interface{ GetToken() string }:
 		token = of.GetToken()
 	}

@@ -34,10 +34,10 @@ func withToken(table *commandTable, cmd *pb.Command, token string) bool {
 }
 
 // Every command of users can be repeated: its request has a token, which the leader reads. A dry
-// run of policies changes nothing and leaves no outcome. Reports of historians, and the polls and
-// acknowledgements of resource managers, have none either: a repetition has the same effect, and an
-// outcome for each would cost more than the command. Nor has a step-down, which names the epoch
-// that it is to end.
+// run of policies or queues changes nothing and leaves no outcome. Reports of historians, and the
+// polls and acknowledgements of resource managers, have none either: a repetition has the same
+// effect, and an outcome for each would cost more than the command. Nor has a step-down, which
+// names the epoch that it is to end.
 func TestEveryUserCommandCarriesAToken(t *testing.T) {
 	repeatable := []string{
 		"report_historian", "poll_request_events", "acknowledge_request_events", "get_leader", "step_down",
@@ -67,6 +67,11 @@ func TestEveryUserCommandCarriesAToken(t *testing.T) {
 	cmd := &pb.Command{Kind: &pb.Command_ApplyPolicies{ApplyPolicies: trial}}
 	if got, err := table.repetitionOf(cmd); err != nil || got.token != "" {
 		t.Errorf("a trial: %+v, %v", got, err)
+	}
+	check := &pb.SetQueueConfigRequest{DryRun: true, Token: "t"}
+	cmd = &pb.Command{Kind: &pb.Command_SetQueueConfig{SetQueueConfig: check}}
+	if got, err := table.repetitionOf(cmd); err != nil || got.token != "" {
+		t.Errorf("a check of queues: %+v, %v", got, err)
 	}
 }
 

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"iter"
+	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
@@ -39,6 +40,32 @@ func (r records) Task(job, group string, index int32) (plimsoll.Task, bool) {
 	}
 	t, err := wire.DecodeTask(data)
 	return t, err == nil
+}
+
+// JobStatus implements state.Records.
+func (r records) JobStatus(id string) (plimsoll.JobStatus, bool) {
+	data, ok := r.snapshot.Get(wire.KindJobStatus, id)
+	if !ok {
+		return plimsoll.JobStatus{}, false
+	}
+	status, err := wire.DecodeJobStatus(data)
+	return status, err == nil && status.State != plimsoll.JobExpired
+}
+
+// JobStatuses implements state.Records.
+func (r records) JobStatuses(queue string) iter.Seq[plimsoll.JobStatus] {
+	return func(yield func(plimsoll.JobStatus) bool) {
+		for _, data := range r.snapshot.Jobs(replica.JobCriteria{Queue: queue}, "") {
+			status, err := wire.DecodeJobStatus(data)
+			if err != nil || status.State.Ended() ||
+				status.Queue != queue && !strings.HasPrefix(status.Queue, queue+".") {
+				continue
+			}
+			if !yield(status) {
+				return
+			}
+		}
+	}
 }
 
 // Nodes implements state.Records.

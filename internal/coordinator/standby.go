@@ -74,7 +74,8 @@ func (s *standbyCopy) follow(ctx context.Context, leader string) {
 		return
 	}
 	f, err := replica.NewFollower(replica.FollowerConfig{
-		Gateway: "standby-" + uuid.NewString(), Standby: s.cfg.Advertise, Finder: s, Tokens: s.cfg.Tokens,
+		Gateway: "standby-" + uuid.NewString(), Standby: s.cfg.Advertise, Finder: s,
+		Tokens: s.cfg.Tokens, Dial: s.cfg.Dial,
 		HistoryBytes: 1, // nobody watches it
 		Version:      s.cfg.Version,
 		Events: replica.FollowerEvents{

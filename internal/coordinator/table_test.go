@@ -45,6 +45,7 @@ func good() []*pb.Command {
 			},
 		},
 		explain("a.work.0"),
+		{Kind: &pb.Command_ExplainWaiting{ExplainWaiting: &pb.ExplainWaitingRequest{Job: "a"}}},
 		{Kind: &pb.Command_NodeCapacity{NodeCapacity: &pb.NodeCapacityRequest{Nodes: []string{"n"}}}},
 		place(job("b", 1), "", 0),
 		{Kind: &pb.Command_PlanMoves{PlanMoves: &pb.PlanMovesRequest{Limit: 1}}},

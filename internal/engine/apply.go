@@ -34,7 +34,11 @@ func (do *RemoveNode) apply(e *Engine, id uint64, out *Batch) {
 }
 
 func (do *SetQueueConfig) apply(e *Engine, id uint64, out *Batch) {
-	reply(out, id, do, Done{}, e.state.SetQueueConfig(&do.Config))
+	set := e.state.SetQueueConfig
+	if do.DryRun {
+		set = e.state.CheckQueueConfig
+	}
+	reply(out, id, do, Done{}, set(&do.Config))
 }
 
 func (do *SetEventSettings) apply(e *Engine, id uint64, out *Batch) {

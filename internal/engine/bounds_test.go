@@ -160,7 +160,7 @@ func TestAStoreOverTheBoundLoads(t *testing.T) {
 	b := newBench(t, state.Config{}, state.Limits{})
 	b.send(machine("n", 4000), job("a", 50, 1000), job("b", 50, 1000), large("c", 10_000))
 	b.settle()
-	b.cfg.MaxTasks, b.cfg.MaxBytes = 20, 2000
+	b.cfg.MaxTasks, b.cfg.MaxBytes = 20, 2500
 	b.crash()
 	b.settle()
 	b.wantHeld(101)

@@ -115,11 +115,12 @@ type (
 
 		ID string
 	}
-	// SetQueueConfig replaces the tree of queues.
+	// SetQueueConfig replaces the tree of queues. A dry run only checks it.
 	SetQueueConfig struct {
 		answers[Done]
 
 		Config plimsoll.QueueConfig
+		DryRun bool
 	}
 	// SetEventSettings changes settings of the events, by name.
 	SetEventSettings struct {

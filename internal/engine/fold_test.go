@@ -40,6 +40,7 @@ type foldedNode struct {
 
 type foldedQueue struct {
 	leaf, draining  bool
+	dynamic         bool
 	max, guaranteed plimsoll.Resources
 	jobs            map[string]bool
 }
@@ -161,8 +162,9 @@ func (f *fold) node(e *plimsoll.Event) (right bool) {
 
 func (f *fold) queue(e *plimsoll.Event) (right bool) {
 	q := f.queues[e.Object]
-	if e.Change == plimsoll.ChangeAdd && e.Detail == plimsoll.DetailNone {
-		f.queues[e.Object] = &foldedQueue{leaf: true, jobs: map[string]bool{}}
+	dynamic := e.Detail == plimsoll.QueueDynamic
+	if e.Change == plimsoll.ChangeAdd && (dynamic || e.Detail == plimsoll.DetailNone) {
+		f.queues[e.Object] = &foldedQueue{leaf: true, dynamic: dynamic, jobs: map[string]bool{}}
 		return q == nil
 	}
 	if q == nil {
@@ -187,9 +189,13 @@ func (f *fold) queue(e *plimsoll.Event) (right bool) {
 			}
 		}
 		return right
-	case plimsoll.DetailNone:
+	case plimsoll.DetailNone, plimsoll.QueueDynamic:
+		if e.Change == plimsoll.ChangeSet {
+			right, q.dynamic = q.dynamic && dynamic && e.Message == "dynamic: false", false
+			return right
+		}
 		delete(f.queues, e.Object)
-		return len(q.jobs) == 0
+		return len(q.jobs) == 0 && q.dynamic == dynamic
 	default:
 		return false
 	}
@@ -325,9 +331,9 @@ func (w *world) foldedQueues() {
 			w.t.Fatalf("queue %s has max %v and guaranteed %v; the events say %v and %v", q.Path,
 				w.limitOf(&q.Max, q.MaxSet), w.limitOf(&q.Guaranteed, q.GuaranteedSet), folded.max, folded.guaranteed)
 		}
-		if folded.leaf != q.Leaf || folded.draining != q.Draining {
-			w.t.Fatalf("queue %s is a leaf: %t, drains: %t; the events say %t, %t", q.Path, q.Leaf, q.Draining,
-				folded.leaf, folded.draining)
+		if folded.leaf != q.Leaf || folded.draining != q.Draining || folded.dynamic != q.Dynamic {
+			w.t.Fatalf("queue %s is a leaf: %t, drains: %t, is dynamic: %t; the events say %t, %t, %t", q.Path, q.Leaf,
+				q.Draining, q.Dynamic, folded.leaf, folded.draining, folded.dynamic)
 		}
 		if q.Parent == nil && !sameAmounts(folded.max, s.Names.Resources(s.Total())) {
 			w.t.Fatalf("all nodes have %v; the events say %v", s.Names.Resources(s.Total()), folded.max)

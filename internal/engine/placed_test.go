@@ -183,6 +183,9 @@ func (w *world) checkSpread(s *state.State, g *state.Group, spread *plimsoll.Spr
 	if len(g.Spec.Constraints.Near)+len(g.Spec.Constraints.VolumesFrom) > 0 {
 		return
 	}
+	if slices.ContainsFunc(fresh, func(t *state.Task) bool { return t.Attempt > 1 }) {
+		return // it may avoid a node on which it failed, which then counts no value for it
+	}
 	value := func(n *state.Node) (string, bool) {
 		if spread.By == "node" {
 			return n.ID, true

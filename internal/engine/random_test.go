@@ -59,8 +59,14 @@ func (w *world) untested() string {
 		return fmt.Sprintf("only %d submits were acknowledged", w.acks)
 	case w.placed < 1000:
 		return fmt.Sprintf("only %d tasks were bound", w.placed)
+	case w.tracked < 200:
+		return fmt.Sprintf("only %d times a limit of a user or group held", w.tracked)
 	case w.lacking < 1000:
 		return fmt.Sprintf("only %d times a group lacked a resource", w.lacking)
+	case w.behind < 10:
+		return fmt.Sprintf("only %d times a group was held back by another job", w.behind)
+	case w.dynamic < 100:
+		return fmt.Sprintf("only %d times a turn left a dynamic queue", w.dynamic)
 	case full < 20 || w.full[state.TasksBound] == 0 || w.full[state.BytesBound] == 0:
 		return fmt.Sprintf("bounds were reached only so often: %v", w.full)
 	}

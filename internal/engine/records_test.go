@@ -169,7 +169,7 @@ func (r *records) clone() *records {
 	}
 }
 
-// Job, Task, Nodes and NodeTasks implement state.Records.
+// The methods from here on implement state.Records.
 func (r *records) Job(id string) *plimsoll.JobSpec {
 	if r.statuses[id].State == plimsoll.JobExpired {
 		return nil
@@ -180,6 +180,22 @@ func (r *records) Job(id string) *plimsoll.JobSpec {
 func (r *records) Task(job, group string, index int32) (plimsoll.Task, bool) {
 	t, ok := r.tasks[state.TaskName{Job: job, Group: group, Index: index}]
 	return t, ok
+}
+
+func (r *records) JobStatus(id string) (plimsoll.JobStatus, bool) {
+	status, ok := r.statuses[id]
+	return status, ok
+}
+
+func (r *records) JobStatuses(string) iter.Seq[plimsoll.JobStatus] {
+	list := slices.Sorted(maps.Keys(r.statuses))
+	return func(yield func(plimsoll.JobStatus) bool) {
+		for _, id := range list {
+			if !yield(r.statuses[id]) {
+				return
+			}
+		}
+	}
 }
 
 func (r *records) Nodes() iter.Seq[plimsoll.Node] {

@@ -2,7 +2,10 @@ package engine_test
 
 import (
 	"fmt"
+	"iter"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -27,17 +30,18 @@ import (
 //	gateway-lost gw                     # the gateway is gone
 //	mode n1 draining                    # active, cordoned or draining
 //	remove n1
-//	submit a queue=root.batch count=3 cpu=1 memory=1Gi retry=delayed:2 delay=5s
+//	submit a queue=root.batch count=3 cpu=1 memory=1Gi retry=delayed:2 delay=5s completing=30s
 //	kill a
 //	delete a
 //	scale a count=5
 //	report n1 a.work.0 running          # or: finished result=failed exit=3, attempt=2
 //	report-node n1 7 ext-cpu=2 closed=hot  # report 7 of the QoS agent; lines of the body are
 //	                                    # events: kind task rule before after
-//	queues                              # lines: path max:cpu=4 guaranteed:cpu=2 maxjobs:1
+//	queues                              # lines: path max:cpu=4 guaranteed:cpu=2 maxjobs:1, and
+//	                                    # strict:1m: the order, and how long a job is held back
 //	settings requestEventsEnabled=true  # of the events
 //	advance 30s                         # let time go by
-//	explain a.work.0
+//	explain a.work.0                    # a task; or a: a job; or root.batch: a queue
 //	reload                              # forget everything and load the records again
 //	reload maxinstances=1               # the same, with another setting of the chain
 //	show jobs|tasks|nodes|queues
@@ -158,6 +162,58 @@ func (w *scenario) explain(job, group string, index int32) {
 	}
 }
 
+// liveRecords are the records of a scenario with the statuses of the state, which are not all
+// stored.
+type liveRecords struct {
+	*records
+	s *state.State
+}
+
+func (r liveRecords) JobStatus(id string) (plimsoll.JobStatus, bool) {
+	if j := r.s.Job(id); j != nil {
+		return r.s.JobStatus(j), true
+	}
+	return plimsoll.JobStatus{}, false
+}
+
+func (r liveRecords) JobStatuses(queue string) iter.Seq[plimsoll.JobStatus] {
+	return func(yield func(plimsoll.JobStatus) bool) {
+		for _, id := range slices.Sorted(maps.Keys(r.statuses)) {
+			status, ok := r.JobStatus(id)
+			if !ok || status.State.Ended() || status.Queue != queue && !strings.HasPrefix(status.Queue, queue+".") {
+				continue
+			}
+			if !yield(status) {
+				return
+			}
+		}
+	}
+}
+
+// explainWaiting prints what the tasks of a job or a queue wait for.
+func (w *scenario) explainWaiting(job, queue string) {
+	c, _ := w.engine.Copy()
+	for !c.Continue(1) {
+	}
+	x, err := c.View(liveRecords{w.records, w.engine.State()}).ExplainWaiting(job, queue)
+	if err != nil {
+		fmt.Fprintf(&w.printed, "refused (%s): %v\n", plimsoll.CodeOf(err), err)
+		return
+	}
+	fmt.Fprintf(&w.printed, "%d tasks of %d jobs wait in %s\n", x.Tasks, x.Jobs, x.Queue)
+	for i := range x.Causes {
+		c := &x.Causes[i]
+		fmt.Fprintf(&w.printed, "%s: %d tasks of %d jobs %v, each %v, for %ds: %s\n", c.Cause.Code, c.Tasks, c.Jobs,
+			c.Groups, c.Each, (w.now-c.Since)/int64(time.Second), c.Why)
+		for _, way := range c.Unblock {
+			fmt.Fprintf(&w.printed, "  %s\n", way)
+		}
+	}
+	for _, q := range x.Queues {
+		fmt.Fprintf(&w.printed, "%s: share %.2f, next %d: %s\n", q.Path, q.Share, q.Next, q.Why)
+	}
+}
+
 func (w *scenario) run(d *datadriven.TestData) {
 	var args []string
 	options := map[string]string{}
@@ -208,9 +264,15 @@ func (w *scenario) run(d *datadriven.TestData) {
 		w.now += int64(by)
 		w.turn(nil)
 	case "explain":
-		job, group, index := w.taskName(args[0])
 		w.turn(nil)
-		w.explain(job, group, index)
+		switch {
+		case strings.HasPrefix(args[0], plimsoll.RootQueue):
+			w.explainWaiting("", args[0])
+		case !strings.Contains(args[0], "."):
+			w.explainWaiting(args[0], "")
+		default:
+			w.explain(w.taskName(args[0]))
+		}
 	case "reload":
 		w.choose(options)
 		w.load()
@@ -297,6 +359,12 @@ func (w *scenario) submit(id string, options map[string]string) {
 			w.t.Fatal(err)
 		}
 		g.Retry.InitialDelay = delay
+	}
+	if text := options["completing"]; text != "" {
+		var err error
+		if spec.Completing, err = time.ParseDuration(text); err != nil {
+			w.t.Fatal(err)
+		}
 	}
 	spec.Groups = []plimsoll.GroupSpec{g}
 	w.turn(&engine.SubmitJob{Spec: spec})
@@ -392,6 +460,10 @@ func (w *scenario) tree(input string) plimsoll.QueueConfig {
 				at.Guaranteed = w.resources(options)
 			case "maxjobs":
 				at.MaxJobs = int32(w.number(value))
+			case "strict":
+				at.Properties = map[string]string{
+					plimsoll.PropertyOrder: "strict", plimsoll.PropertyOrderHold: value,
+				}
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/engine"
@@ -33,18 +34,23 @@ type world struct {
 	submits map[uint64]string // not yet answered
 	acked   map[string]bool   // submits that were acknowledged, until the job is forgotten
 	acks    int
-	used    map[string]placement.Amounts // of each queue after the turn before
-	let     map[string]int32             // jobs that each queue has let in, the same
+	used    map[string]placement.Amounts // of each queue, and of users and groups there, after the turn before
+	let     map[string]int32             // jobs that each of these has let in, the same
 	seen    map[string]int32             // attempt of each task after the turn before
 	placed  int                          // tasks that were bound
 	made    int                          // tasks that were there after the turn before
+	tracked int                          // users and groups for which limits held, by turns
 	lacking int                          // groups that waited for a resource that no node has, by turns
+	behind  int                          // groups that another job of their leaf held back, by turns
 	full    map[string]int               // submits and scalings that were refused, by the bound that was reached
 	handed  map[string]handed            // attempts on nodes after the turn before, by task
 	archive *modelArchive                // nil: without an archive
+	dynamic int                          // dynamic queues that were there, by turns
 	fold    *fold                        // of all committed events
 	told    *told                        // the same to a history; nil: there is none
-	log     *bytes.Buffer                // what the turns made; nil: nobody reads it
+	every   int                          // one turn of so many is checked in full; 0: each is
+	turns   int
+	log     *bytes.Buffer // what the turns made; nil: nobody reads it
 }
 
 func newWorld(t *testing.T, seed uint64, limits state.Limits) *world {
@@ -56,7 +62,7 @@ func newWorldOf(t *testing.T, seed uint64, limits state.Limits, change func(*pla
 		t: t, rng: rand.New(rand.NewPCG(seed, 1)), records: newRecords(), now: 1_000_000_000_000, limits: limits,
 		cfg: state.Config{
 			MaxEnded: 8, KeepEnded: 300e9, LostAfter: 20e9, NodeGrace: 5e9, EvictedFor: 25e9, Chain: soonWell(change),
-			Limits: limits, MaxTasks: 150, MaxBytes: 60_000,
+			Limits: limits, MaxTasks: 150, MaxBytes: 60_000, TrustOwner: true,
 		},
 		fold: newFold(), acked: map[string]bool{}, seen: map[string]int32{}, full: map[string]int{},
 	}
@@ -116,8 +122,12 @@ func (w *world) turn() (more bool) {
 	if !more && wake != 0 && wake <= w.now {
 		w.t.Fatalf("the engine is done but wants to be woken at %d, and now is %d", wake, w.now)
 	}
-	if err := s.Check(); err != nil {
-		w.t.Fatalf("after a turn: %v", err)
+	w.turns++
+	full := w.every == 0 || w.turns%w.every == 0
+	if full {
+		if err := s.Check(); err != nil {
+			w.t.Fatalf("after a turn: %v", err)
+		}
 	}
 	w.checkLimits()
 	w.checkQuotas(configured)
@@ -125,7 +135,7 @@ func (w *world) turn() (more bool) {
 	w.checkHeld()
 	w.checkHanded()
 	w.archive.checkDeletes(w)
-	if !more {
+	if full && !more {
 		w.checkWaiting()
 	}
 	if err := w.records.commit(&w.out.Changes); err != nil {
@@ -135,10 +145,11 @@ func (w *world) turn() (more bool) {
 	for i := range w.out.Changes.Events {
 		w.fold.apply(&w.out.Changes.Events[i])
 	}
-	if !testrun.Quick() || w.nextID%8 == 0 { // the fold itself has every event
+	if full && (!testrun.Quick() || w.nextID%8 == 0) { // the fold itself has every event
 		w.checkFold()
+		w.checkPlaces()
 	}
-	w.told.turn()
+	w.told.turn(full)
 	if w.log != nil {
 		fmt.Fprintf(w.log, "%d %+v %+v\n", w.out.Revision, w.out.Changes.Tasks, w.out.Changes.Events)
 	}
@@ -210,35 +221,6 @@ func (w *world) checkHeld() {
 	w.made = made
 }
 
-// checkQuotas checks the maxima of queues. A queue may be over a lowered maximum, but its use does
-// not grow. Jobs are admitted as soon as a configuration allows it. So the number of admitted jobs
-// is not checked in a turn that sets a configuration.
-func (w *world) checkQuotas(configured int) {
-	s := w.engine.State()
-	s.Tree().Root.Walk(func(q *queue.Queue) {
-		used := w.used[q.Path]
-		for i := range q.Max {
-			if q.MaxSet&(1<<i) != 0 && q.Allocated[i] > q.Max[i] && q.Allocated[i] > used[i] {
-				w.t.Fatalf(
-					"queue %s uses %d of %s, over its maximum of %d, and used %d before", q.Path, q.Allocated[i],
-					s.Names.Name(i), q.Max[i], used[i],
-				)
-			}
-		}
-		if configured == 0 && q.MaxAccounts > 0 && q.Admitted > q.MaxAccounts && q.Admitted > w.let[q.Path] {
-			w.t.Fatalf(
-				"queue %s has let in %d jobs, over its maximum of %d, and %d before", q.Path, q.Admitted, q.MaxAccounts,
-				w.let[q.Path],
-			)
-		}
-	})
-	w.remember()
-}
-
-func (w *world) remember() {
-	w.engine.State().Tree().Root.Walk(func(q *queue.Queue) { w.used[q.Path], w.let[q.Path] = q.Allocated, q.Admitted })
-}
-
 // checkWaiting checks all waiting groups by brute force. No task waits that could be placed, and
 // each reason is true.
 func (w *world) checkWaiting() {
@@ -299,7 +281,10 @@ func (w *world) untrue(s *state.State, placer *placement.Placer, g *state.Group,
 			fit++
 		}
 	}
-	by, _ := s.Tree().Refuses(g.Job.Queue, g.Amounts())
+	owner := queue.Owner{User: g.Job.Spec.Owner, Groups: g.Job.Spec.OwnerGroups}
+	by, _ := s.Tree().RefusesOwner(g.Job.Queue, owner, g.Amounts())
+	full := g.Wait.Code == plimsoll.WaitQueueMax || g.Wait.Code == plimsoll.WaitUserMax ||
+		g.Wait.Code == plimsoll.WaitGroupMax
 	parked := g.Job.Parked() != nil
 	lacks := w.lacks(g.Spec.Resources)
 	switch code := g.Wait.Code; {
@@ -309,15 +294,22 @@ func (w *world) untrue(s *state.State, placer *placement.Placer, g *state.Group,
 		return "all that is pending waits for its next attempt"
 	case ready == 0:
 		return ""
+	case code == plimsoll.WaitOrder:
+		if _, by := s.HeldBackBy(g); by == nil || by.Job == g.Job || by.Job.Queue != g.Job.Queue {
+			return "no other job of its queue holds it back"
+		}
+		w.behind++
 	case code == plimsoll.WaitNoResource && g.Wait.Resource != lacks:
 		return fmt.Sprintf("it is %q that no node has", lacks)
 	case lacks != "" && by == nil && !parked && code != plimsoll.WaitNoResource:
 		return "no node has " + lacks
 	case lacks == "" && fit > 0 && by == nil && !parked:
 		return "a node has room and no queue is at its maximum"
-	case code == plimsoll.WaitQueueMax && by == nil && !parked:
-		return "no queue is at its maximum"
-	case parked && code != plimsoll.WaitQueueMax:
+	case full && by == nil && !parked:
+		return "no queue is at its maximum, and no limit is reached"
+	case full && !parked && !w.stillHeld(g):
+		return "that has room"
+	case parked && !full:
 		return "its job is parked"
 	case code == plimsoll.WaitNoNodes && open > 0:
 		return "a node may take tasks"
@@ -458,6 +450,7 @@ func (w *world) submit() {
 	spec := &plimsoll.JobSpec{
 		ID: id, Owner: w.pick([]string{"alice", "alice", "bob", "carol"}),
 		Queue: w.pick([]string{"root.default", "root.batch", "root.small", "root.team.x", "root.nope"}),
+		Tags:  map[string]string{},
 		Groups: []plimsoll.GroupSpec{
 			{
 				Name: "g", Count: w.count(), Command: []string{"true"},
@@ -474,6 +467,9 @@ func (w *world) submit() {
 	}
 	if w.rng.IntN(2) == 0 {
 		spec.Token = "token"
+	}
+	if w.rng.IntN(2) == 0 {
+		spec.Completing = time.Duration(w.rng.Int64N(30e9))
 	}
 	if w.rng.IntN(6) == 0 {
 		spec.Groups[1].Resources = plimsoll.Resources{plimsoll.ExtCPU: 500}
@@ -492,7 +488,9 @@ func (w *world) submit() {
 	if w.rng.IntN(16) == 0 { // a few of these reach the bound on bytes
 		spec.Groups[0].Env = map[string]string{"LONG": strings.Repeat("x", w.rng.IntN(w.cfg.MaxBytes/4))}
 	}
+	w.rank(spec)
 	w.constrain(spec)
+	w.ask(spec)
 	w.submits[w.send(&engine.SubmitJob{Spec: spec, Replace: w.rng.IntN(4) == 0})] = id
 }
 
@@ -579,12 +577,19 @@ func (w *world) tree() plimsoll.QueueConfig {
 	}
 	c.Queues[1].MaxTasks = w.rng.Int32N(3) * 40
 	if w.rng.IntN(2) == 0 {
-		limit := int64(1000 * (1 + w.rng.IntN(8)))
-		c.Queues = append(c.Queues, plimsoll.QueueConfig{Name: "team", Max: plimsoll.Resources{
-			"cpu": limit,
-		}, MaxJobs: w.rng.Int32N(4), Queues: []plimsoll.QueueConfig{
-			{Name: "x", Max: plimsoll.Resources{"cpu": limit, "memory": 1 << 31}, MaxJobs: w.rng.Int32N(3)},
-		}})
+		limit, most, below := int64(1000*(1+w.rng.IntN(8))), w.rng.Int32N(4), w.rng.Int32N(3)
+		if most > 0 {
+			below = 1 + below%most // a queue below one with a limit has one too, which is no larger
+		}
+		c.Queues = append(c.Queues, plimsoll.QueueConfig{
+			Name: "team", Max: plimsoll.Resources{"cpu": limit}, MaxJobs: most, Queues: []plimsoll.QueueConfig{
+				{Name: "x", Max: plimsoll.Resources{"cpu": limit, "memory": 1 << 31}, MaxJobs: below},
+			},
+		})
 	}
+	if w.rng.IntN(3) > 0 {
+		w.order(&c)
+	}
+	w.rules(&c)
 	return c
 }

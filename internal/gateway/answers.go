@@ -92,6 +92,9 @@ type answer struct {
 	request context.Context //nolint:containedctx // the value lives as long as the request
 	records int             // bytes of the records that were added
 	unheld  int             // bytes of the answer that are not charged yet. Invariant: below chargeStep
+
+	seen *view            // the state for the request, if it was looked for already
+	of   replica.Identity // the state on which alone the answer depends; zero: there is none
 }
 
 // chargeStep is the number of bytes after which an answer is charged to its request.

@@ -240,6 +240,8 @@ type sought struct {
 	id     string
 	status []byte          // of the snapshot; nil: the job is not there
 	stored *archive.Stored // of the archive; nil: it was not asked
+
+	certain bool // the snapshot alone has the answer, whatever the archive holds
 }
 
 // find finds a job: in the snapshot, and if it has left that, in the archive. A job that is about
@@ -251,7 +253,7 @@ func (g *Gateway) find(ctx context.Context, s *replica.Snapshot, l lifetime) (so
 	}
 	data, has := s.Get(wire.KindJobStatus, id)
 	if has && l.uid.IsZero() && s.JobsLeaving() == 0 {
-		return sought{id: id, status: data}, nil
+		return sought{id: id, status: data, certain: true}, nil
 	}
 	v, err := g.archiveOf(s)
 	if err != nil {

@@ -105,6 +105,10 @@ type Config struct {
 	// MaxJSONBytes bounds the cache of records in JSON, which answers in JSON are made of; default
 	// DefaultMaxJSONBytes. When it is full the oldest ones that were not read lately give way.
 	MaxJSONBytes int
+	// MaxSharedBytes bounds the cache of whole answers, which readers who ask the same question at
+	// the same state share; default a 64th of the memory, at least 16 MiB and at most 64 MiB. When
+	// it is full the oldest ones that were not read lately give way.
+	MaxSharedBytes int
 	// MaxExplains bounds the questions to the leader under way: explanations, dry runs, capacities
 	// and plans; default 16.
 	MaxExplains int
@@ -272,6 +276,7 @@ func (c *Config) validateBounds() error {
 		{"maxUserBytes", c.MaxUserBytes},
 		{"maxAgentBytes", c.MaxAgentBytes},
 		{"maxJSONBytes", c.MaxJSONBytes},
+		{"maxSharedBytes", c.MaxSharedBytes},
 		{"maxRequests", c.MaxRequests},
 		{"maxStreams", c.MaxStreams},
 		{"maxExplains", c.MaxExplains},
@@ -313,6 +318,7 @@ func (c Config) withDefaults() Config {
 	}
 	setDefault(&c.MaxAgentBytes, max(c.MaxUserBytes/2, leastBudget*2/3))
 	setDefault(&c.MaxJSONBytes, DefaultMaxJSONBytes)
+	setDefault(&c.MaxSharedBytes, defaultAnswerBytes())
 	setDefault(&c.MaxRequests, 4096)
 	setDefault(&c.MaxStreams, 20_000)
 	setDefault(&c.MaxExplains, 16)

@@ -28,6 +28,7 @@ func (g *Gateway) viewAt(ctx context.Context, c plimsoll.Consistency) (v view, e
 	if err := c.Validate(); err != nil {
 		return view{}, err
 	}
+	least := g.shown.least()
 	switch c.Level {
 	case plimsoll.FreshnessEventual:
 		if v.Snapshot, v.age, err = g.replica.Recent(); err != nil { // the copy was never confirmed
@@ -40,6 +41,9 @@ func (g *Gateway) viewAt(ctx context.Context, c plimsoll.Consistency) (v view, e
 	default:
 		c.Level = plimsoll.FreshnessStrict
 		v.Snapshot, err = g.read(ctx)
+	}
+	if err == nil && c.Level != plimsoll.FreshnessStrict { // read has checked a strict one
+		err = g.show(v.Snapshot, least)
 	}
 	if err != nil {
 		return view{}, err

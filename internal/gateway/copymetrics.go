@@ -126,3 +126,23 @@ func ofRendered(c *jsonCache) []prometheus.Collector {
 			func(s jsonCacheStats) uint64 { return s.evicted }),
 	}
 }
+
+// ofAnswers returns the collectors of the cache of whole answers.
+func ofAnswers(c *answerCache) []prometheus.Collector {
+	counter := func(name, help string, value func(answerCacheStats) uint64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 {
+			return float64(value(c.stats()))
+		})
+	}
+	return []prometheus.Collector{
+		gauge("plimsoll_gateway_answer_cache_bytes", "Bytes of the cache of whole answers.", func() float64 {
+			return float64(c.stats().size)
+		}),
+		counter("plimsoll_gateway_answer_cache_hits_total", "Reads that got the answer of another reader.",
+			func(s answerCacheStats) uint64 { return s.hits }),
+		counter("plimsoll_gateway_answer_cache_misses_total", "Reads whose answers were put together from records.",
+			func(s answerCacheStats) uint64 { return s.misses }),
+		counter("plimsoll_gateway_answer_cache_evicted_total", "Questions that gave way to others in the cache of answers.",
+			func(s answerCacheStats) uint64 { return s.evicted }),
+	}
+}

@@ -13,11 +13,9 @@ import (
 const leastCPU = 100 // milli-cores
 
 // complete sets the defaults of the fields that a user's job leaves out. Defaults are set here
-// alone, and so the job is stored and shown with them: the engine and the Go library add none.
+// alone, and so the job is stored and shown with them: the engine and the Go library add none. The
+// queue is no such field: the engine chooses it by the placement rules.
 func complete(spec *pb.JobSpec) {
-	if spec.Queue == "" {
-		spec.Queue = plimsoll.DefaultQueue
-	}
 	for _, m := range spec.GetGroups() {
 		if m.Count == 0 && len(m.GetIndexes()) > 0 {
 			m.Count = int32(min(len(m.GetIndexes()), math.MaxInt32))

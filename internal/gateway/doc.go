@@ -25,6 +25,9 @@
 //   - An answer is put together from the bytes of the records as they are kept. In JSON a record is
 //     rendered once a version, in a cache of Config.MaxJSONBytes, where the oldest records that
 //     were not read lately give way.
+//   - Readers who ask the same question at the same state share one answer, if it depends on
+//     nothing else. It is kept in a cache of Config.MaxSharedBytes. Each reader has obtained that
+//     state by its own consistency first, and is told its own age.
 //   - A read over Connect's unary protocol without compression is served without connect's handler,
 //     and answered exactly as that would answer it. Over HTTP/1 the bytes of the records go to the
 //     kernel without a copy. Requests that repeat word for word are decoded once: each read keeps

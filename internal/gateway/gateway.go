@@ -81,12 +81,14 @@ type Gateway struct {
 	agents   *agentClients
 	specs    specCache
 	rendered jsonCache
+	answers  answerCache
 	pins     pins
 	archived *archived
 	few      int // records up to which a list looks at all of a range
 	watchers watchers
 	explains chan struct{} // a slot for each question to the leader under way
 	slots    *slots
+	shown    shown
 
 	eventStreams eventStreams
 	budgets      budgets           // bounds on the bytes of requests under way
@@ -125,6 +127,7 @@ func New(cfg Config, r Replica) (*Gateway, error) {
 	g.budgets.users = budget{whose: "users", bound: boundUserBytes, most: int64(cfg.MaxUserBytes)}
 	g.budgets.agents = budget{whose: "agents", bound: boundAgentBytes, most: int64(cfg.MaxAgentBytes)}
 	g.rendered.most = int64(cfg.MaxJSONBytes)
+	g.answers.most = int64(cfg.MaxSharedBytes)
 	g.metrics = newMetrics(g)
 	g.handler = g.routes()
 	return g, nil
@@ -311,7 +314,7 @@ func (g *Gateway) timed(next http.Handler) http.Handler {
 
 // read returns a snapshot that holds everything that was committed when read was called.
 func (g *Gateway) read(ctx context.Context) (*replica.Snapshot, error) {
-	began := time.Now()
+	began, least := time.Now(), g.shown.least()
 	bounded, cancel := context.WithTimeout(ctx, g.cfg.BarrierTimeout)
 	defer cancel()
 	snapshot, err := g.replica.Barrier(bounded)
@@ -320,7 +323,8 @@ func (g *Gateway) read(ctx context.Context) (*replica.Snapshot, error) {
 	}
 	g.metrics.barrier.Observe(time.Since(began).Seconds())
 	if err == nil {
-		return snapshot, nil
+		err = g.show(snapshot, least)
+		return snapshot, err
 	}
 	if ended := callerGone(ctx); ended != nil {
 		return nil, ended

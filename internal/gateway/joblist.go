@@ -141,13 +141,15 @@ type pinned struct {
 
 // pinnedView returns the state from which a page is answered: that of its pin, or that of the
 // request's consistency, which is pinned if asked for.
-func (g *Gateway) pinnedView(ctx context.Context, req reading, from *cursor, pin bool) (p pinned, err error) {
+func (g *Gateway) pinnedView(
+	ctx context.Context, req reading, from *cursor, pin bool, a *answer,
+) (p pinned, err error) {
 	if from != nil && from.pinned {
 		now := time.Now()
 		held, err := g.pins.find(from.version, g.replica.Latest(), now)
 		return pinned{view{held.snapshot, now.Sub(held.made)}, held.until}, err
 	}
-	if p.view, err = g.view(ctx, req); err != nil || !pin {
+	if p.view, err = a.view(ctx, req); err != nil || !pin {
 		return p, err
 	}
 	if p.until, err = g.pins.take(p.Snapshot, g.replica.Latest(), time.Now()); err != nil {
@@ -186,9 +188,12 @@ const entryBytes = 192
 
 // orderedJobs is a list in any order, of the copy and perhaps of the archive.
 func (s jobService) orderedJobs(ctx context.Context, req *pb.ListJobsRequest, want *jobList, a *answer) error {
-	v, err := s.g.pinnedView(ctx, req, want.from, want.pin)
+	v, err := s.g.pinnedView(ctx, req, want.from, want.pin, a)
 	if err != nil {
 		return err
+	}
+	if !want.archive && v.until.IsZero() {
+		a.share(v.Snapshot)
 	}
 	look, err := s.g.lookAtJobs(v.Snapshot, &want.criteria)
 	if err != nil {
@@ -203,7 +208,7 @@ func (s jobService) orderedJobs(ctx context.Context, req *pb.ListJobsRequest, wa
 		return err
 	}
 	resp := &pb.ListJobsResponse{
-		Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age), PinUntil: v.untilNanos(),
+		Revision: v.Revision(), Epoch: v.Epoch(), PinUntil: v.untilNanos(),
 	}
 	var far jobPage
 	if want.archive && kept.kept() {
@@ -234,7 +239,7 @@ func (s jobService) orderedJobs(ctx context.Context, req *pb.ListJobsRequest, wa
 			return err
 		}
 	}
-	return a.Finish(resp)
+	return a.Finish(resp, v.age)
 }
 
 // addJobs merges two pages into the answer, until that is full. It returns the place up to which

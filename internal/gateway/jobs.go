@@ -143,13 +143,16 @@ func (s jobService) getJob(ctx context.Context, req *pb.GetJobRequest, a *answer
 	if err != nil {
 		return err
 	}
-	v, err := s.g.view(ctx, req)
+	v, err := a.view(ctx, req)
 	if err != nil {
 		return err
 	}
 	found, err := s.g.find(ctx, v.Snapshot, wanted)
 	if err != nil {
 		return err
+	}
+	if found.certain {
+		a.share(v.Snapshot)
 	}
 	spec, _ := v.Get(wire.KindJobSpec, found.id)
 	status, archived := found.status, found.stored != nil
@@ -171,9 +174,7 @@ func (s jobService) getJob(ctx context.Context, req *pb.GetJobRequest, a *answer
 		job = append(job, wire.Encoded{Field: fieldStatus, Data: status})
 	}
 	a.AddNested(fieldJob, job...)
-	return a.Finish(
-		&pb.GetJobResponse{Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age), Archived: archived},
-	)
+	return a.Finish(&pb.GetJobResponse{Revision: v.Revision(), Epoch: v.Epoch(), Archived: archived}, v.age)
 }
 
 // listJobs answers with the jobs that meet all criteria. A queue stands for itself and all queues
@@ -191,15 +192,16 @@ func (s jobService) listJobs(ctx context.Context, req *pb.ListJobsRequest, a *an
 
 // plainJobs is a list of the active jobs in the order of their ids.
 func (s jobService) plainJobs(ctx context.Context, req *pb.ListJobsRequest, want *jobList, a *answer) error {
-	v, err := s.g.view(ctx, req)
+	v, err := a.view(ctx, req)
 	if err != nil {
 		return err
 	}
+	a.share(v.Snapshot)
 	look, err := s.g.lookAtJobs(v.Snapshot, &want.criteria)
 	if err != nil {
 		return err
 	}
-	resp := &pb.ListJobsResponse{Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age)}
+	resp := &pb.ListJobsResponse{Revision: v.Revision(), Epoch: v.Epoch()}
 	seen, listed, inQueue, last := 0, 0, false, ""
 	for id, data := range v.Jobs(want.jobs(), req.GetAfter()) {
 		if seen++; seen%lookEvery == 0 && ctx.Err() != nil {
@@ -234,7 +236,7 @@ func (s jobService) plainJobs(ctx context.Context, req *pb.ListJobsRequest, want
 			return err
 		}
 	}
-	return a.Finish(resp)
+	return a.Finish(resp, v.age)
 }
 
 // jobLook looks at the jobs of a snapshot for a list.

@@ -13,7 +13,7 @@ import (
 func TestARecordIsRenderedOnceAVersion(t *testing.T) {
 	f := newFake()
 	f.put(putTask(plimsoll.Task{Job: "a", Group: "g", Attempt: 1}), putTask(plimsoll.Task{Job: "b", Group: "g"}))
-	g := newGateway(t, Config{}, f)
+	g := newGateway(t, Config{MaxSharedBytes: noSharing}, f)
 	read := func() []byte {
 		_, _, body := post(g, plimsollv1connect.JobServiceListTasksProcedure, "application/json", []byte("{}"))
 		return body

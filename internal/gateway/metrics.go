@@ -27,6 +27,7 @@ type metrics struct {
 	barrier  prometheus.Histogram
 	reads    *prometheus.CounterVec
 	ages     prometheus.Histogram
+	wentBack prometheus.Counter
 	watches  *prometheus.GaugeVec
 
 	// users and agents count the streams that are sent changes of the copy.
@@ -68,6 +69,10 @@ func newMetrics(g *Gateway) *metrics {
 			Help:    "Age of the copy in answers to reads that are not strict.",
 			Buckets: []float64{.001, .005, .02, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
 		}),
+		wentBack: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "plimsoll_gateway_reads_went_back_total",
+			Help: "Reads refused because they would have shown less than an earlier one of this gateway; it must stay 0.",
+		}),
 		watches: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "plimsoll_gateway_streams_open", Help: "Watches and logs under way, by RPC.",
 		}, []string{"rpc"}),
@@ -88,7 +93,8 @@ func newMetrics(g *Gateway) *metrics {
 	for _, bound := range append(transport.ConnectionBounds(), ownBounds()...) {
 		m.refusals.WithLabelValues(bound) // shown as 0 before it counts, so that rates are right
 	}
-	m.registry.MustRegister(m.requests, m.refusals, m.cut, m.closed, m.barrier, m.reads, m.ages, m.watches)
+	m.registry.MustRegister(m.requests, m.refusals, m.cut, m.closed, m.barrier, m.reads, m.ages, m.wentBack,
+		m.watches)
 	for f := plimsoll.FreshnessStrict; f.Known(); f++ {
 		m.reads.WithLabelValues(f.String()) // as above
 	}
@@ -98,6 +104,7 @@ func newMetrics(g *Gateway) *metrics {
 	m.registry.MustRegister(m.subscribers(g)...)
 	m.registry.MustRegister(g.replica.Collectors()...)
 	m.registry.MustRegister(ofRendered(&g.rendered)...)
+	m.registry.MustRegister(ofAnswers(&g.answers)...)
 	m.registry.MustRegister(replica.NewCollector("plimsoll_gateway_relay_", g.cfg.Relay.Stats))
 	m.registry.MustRegister(ofAccess(g.cfg.Access)...)
 	m.registry.MustRegister(ofArchive(g)...)

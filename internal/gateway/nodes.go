@@ -20,10 +20,11 @@ type nodeService struct {
 
 // listNodes answers with every node and its status, which holds its allocation.
 func (s nodeService) listNodes(ctx context.Context, req *pb.ListNodesRequest, a *answer) error {
-	v, err := s.g.view(ctx, req)
+	v, err := a.view(ctx, req)
 	if err != nil {
 		return err
 	}
+	a.share(v.Snapshot)
 	for id, data := range v.Scan(wire.KindNode, "", "") {
 		node, err := a.encoded(wire.KindNode, id, data)
 		if err != nil {
@@ -38,7 +39,7 @@ func (s nodeService) listNodes(ctx context.Context, req *pb.ListNodesRequest, a 
 		}
 		a.AddNested(fieldNodes, info...)
 	}
-	return a.Finish(&pb.ListNodesResponse{Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age)})
+	return a.Finish(&pb.ListNodesResponse{Revision: v.Revision(), Epoch: v.Epoch()}, v.age)
 }
 
 // SetNodeMode sets whether a node takes new tasks.

@@ -90,7 +90,7 @@ func (p *plainRead) serve(u *ongoing, w http.ResponseWriter, r *http.Request) {
 		defer cancel()
 		ctx = bounded
 	}
-	req, failed := p.decode(&u.intake, json)
+	req, body, failed := p.decode(&u.intake, json)
 	if req == nil {
 		p.byConnect.ServeHTTP(u.explain(w, r), r.WithContext(&u.context)) // it says what is wrong
 		return
@@ -104,7 +104,7 @@ func (p *plainRead) serve(u *ongoing, w http.ResponseWriter, r *http.Request) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		return a.fill(func() error { return p.read(ctx, req, a) })
+		return p.fillShared(ctx, a, req, body)
 	})
 	w.Header()[headerTakesPacked] = gzipOnly
 	if err != nil {
@@ -116,24 +116,24 @@ func (p *plainRead) serve(u *ongoing, w http.ResponseWriter, r *http.Request) {
 	_ = a.writeTo(w) // as above
 }
 
-// decode reads and decodes a request, and checks it. It returns nil for a request that connect has
-// to refuse.
-func (p *plainRead) decode(in *intake, json bool) (req proto.Message, failed error) {
+// decode reads and decodes a request, and checks it. body has its bytes. It returns nil for a
+// request that connect has to refuse.
+func (p *plainRead) decode(in *intake, json bool) (req proto.Message, body []byte, failed error) {
 	data, footprint, err := in.whole(func(body []byte) bool {
 		req = p.known.find(body, json)
 		return req != nil
 	})
 	if req != nil || err != nil {
-		return req, nil
+		return req, data, nil
 	}
 	req = p.request()
 	if wire.DecodeChecked(data, json, req) != nil {
-		return nil, nil
+		return nil, data, nil
 	}
 	if failed = checkRequest(p.procedure, req); failed == nil {
 		p.known.keep(data, json, req, footprint)
 	}
-	return req, failed
+	return req, data, failed
 }
 
 // keptCopies bounds the buffer of an answer that was copied and that is used again.
@@ -146,6 +146,13 @@ var copies = sync.Pool{New: func() any { return new([]byte) }}
 func (a *answer) writeTo(w http.ResponseWriter) error {
 	if out, ok := w.(*transport.Answer); ok && out.TakesBuffers() && a.Gathered() {
 		return out.WriteBuffers(a.AppendBuffers)
+	}
+	if body, end, whole := a.Whole(); whole {
+		if _, err := w.Write(body); err != nil || len(end) == 0 {
+			return err //nolint:wrapcheck // there is nobody to tell
+		}
+		_, err := w.Write(end)
+		return err //nolint:wrapcheck // as above
 	}
 	data, _ := copies.Get().(*[]byte) // the pool holds nothing else
 	*data = a.Append((*data)[:0])

@@ -70,10 +70,11 @@ func (s policyService) getPolicy(ctx context.Context, req *pb.GetPolicyRequest, 
 	if err != nil {
 		return err
 	}
-	v, err := s.g.view(ctx, req)
+	v, err := a.view(ctx, req)
 	if err != nil {
 		return err
 	}
+	a.share(v.Snapshot)
 	key := wire.PolicyKey(ref)
 	data, ok := v.Get(wire.KindPolicy, key)
 	if !ok {
@@ -82,7 +83,7 @@ func (s policyService) getPolicy(ctx context.Context, req *pb.GetPolicyRequest, 
 	if err := a.add(fieldPolicy, wire.KindPolicy, key, data); err != nil {
 		return err
 	}
-	return a.Finish(&pb.GetPolicyResponse{Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age)})
+	return a.Finish(&pb.GetPolicyResponse{Revision: v.Revision(), Epoch: v.Epoch()}, v.age)
 }
 
 func policyRef(kind pb.PolicyKind, name string) (plimsoll.PolicyRef, error) {
@@ -102,10 +103,11 @@ func (s policyService) listPolicies(ctx context.Context, req *pb.ListPoliciesReq
 	if pb.PolicyKind_name[int32(wanted)] == "" {
 		return plimsoll.Invalid("kind", "is not known; give Action, TaskQOS or NodeQOS, or leave it out for all")
 	}
-	v, err := s.g.view(ctx, req)
+	v, err := a.view(ctx, req)
 	if err != nil {
 		return err
 	}
+	a.share(v.Snapshot)
 	for kind := plimsoll.PolicyKind(1); kind.Known(); kind++ {
 		if wanted != 0 && pb.PolicyKind(kind) != wanted {
 			continue
@@ -116,7 +118,7 @@ func (s policyService) listPolicies(ctx context.Context, req *pb.ListPoliciesReq
 			}
 		}
 	}
-	return a.Finish(&pb.ListPoliciesResponse{Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age)})
+	return a.Finish(&pb.ListPoliciesResponse{Revision: v.Revision(), Epoch: v.Epoch()}, v.age)
 }
 
 // DeletePolicy deletes a policy to which no other policy refers.

@@ -72,6 +72,33 @@ func (s jobService) ExplainTask(
 	return connect.NewResponse(reply.GetExplainTask()), nil
 }
 
+// ExplainWaiting asks the leader what the tasks of a job or of a queue wait for.
+func (s jobService) ExplainWaiting(
+	ctx context.Context, req *connect.Request[pb.ExplainWaitingRequest],
+) (*connect.Response[pb.ExplainWaitingResponse], error) {
+	job, queue := req.Msg.GetJob(), req.Msg.GetQueue()
+	switch {
+	case (job == "") == (queue == ""):
+		return nil, plimsoll.Invalid("job", "and queue: give one of them")
+	case job != "":
+		if err := plimsoll.ValidateID("job", job); err != nil {
+			return nil, err
+		}
+	default:
+		if err := plimsoll.ValidateQueuePath("queue", queue); err != nil {
+			return nil, err
+		}
+	}
+	reply, err := s.g.ask(ctx, &pb.Command{Kind: &pb.Command_ExplainWaiting{ExplainWaiting: req.Msg}})
+	if err != nil {
+		return nil, err
+	}
+	if reply.GetExplainWaiting() == nil {
+		return nil, olderLeader("explain what tasks wait for")
+	}
+	return connect.NewResponse(reply.GetExplainWaiting()), nil
+}
+
 // explainEnded explains a task of the archive, which the leader does not know. unknown is the
 // leader's answer.
 func (s jobService) explainEnded(

@@ -20,24 +20,26 @@ type queueService struct {
 
 // listQueues answers with every queue of the tree, in the order of their paths.
 func (s queueService) listQueues(ctx context.Context, req *pb.ListQueuesRequest, a *answer) error {
-	v, err := s.g.view(ctx, req)
+	v, err := a.view(ctx, req)
 	if err != nil {
 		return err
 	}
+	a.share(v.Snapshot)
 	for path, data := range v.Scan(wire.KindQueueStatus, "", "") {
 		if err := a.add(fieldQueues, wire.KindQueueStatus, path, data); err != nil {
 			return err
 		}
 	}
-	return a.Finish(&pb.ListQueuesResponse{Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age)})
+	return a.Finish(&pb.ListQueuesResponse{Revision: v.Revision(), Epoch: v.Epoch()}, v.age)
 }
 
 // getQueueConfig answers with the configured tree.
 func (s queueService) getQueueConfig(ctx context.Context, req *pb.GetQueueConfigRequest, a *answer) error {
-	v, err := s.g.view(ctx, req)
+	v, err := a.view(ctx, req)
 	if err != nil {
 		return err
 	}
+	a.share(v.Snapshot)
 	data, ok := v.Get(wire.KindQueueConfig, "")
 	if !ok {
 		return plimsoll.Errorf(plimsoll.CodeNotFound, "the leader has no queue configuration; set one")
@@ -45,10 +47,10 @@ func (s queueService) getQueueConfig(ctx context.Context, req *pb.GetQueueConfig
 	if err := a.add(fieldConfig, wire.KindQueueConfig, "", data); err != nil {
 		return err
 	}
-	return a.Finish(&pb.GetQueueConfigResponse{Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age)})
+	return a.Finish(&pb.GetQueueConfigResponse{Revision: v.Revision(), Epoch: v.Epoch()}, v.age)
 }
 
-// SetQueueConfig replaces the configured tree: all of it or nothing.
+// SetQueueConfig replaces the configured tree: all of it or nothing. A dry run only checks it.
 func (s queueService) SetQueueConfig(
 	ctx context.Context, req *connect.Request[pb.SetQueueConfigRequest],
 ) (*connect.Response[pb.SetQueueConfigResponse], error) {

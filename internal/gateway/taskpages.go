@@ -71,7 +71,7 @@ func (s jobService) orderedTasks(
 		return err
 	}
 	resp := &pb.ListTasksResponse{
-		Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age), PinUntil: v.untilNanos(),
+		Revision: v.Revision(), Epoch: v.Epoch(), PinUntil: v.untilNanos(),
 	}
 	p := taskPages{g: s.g, ctx: ctx, want: want, look: look, kept: &kept, stored: stored, answer: a}
 	next, err := p.fill()
@@ -100,7 +100,7 @@ func (s jobService) orderedTasks(
 			return err
 		}
 	}
-	return a.Finish(resp)
+	return a.Finish(resp, v.age)
 }
 
 // taskPages fills an answer with the tasks of the copy and of the archive.

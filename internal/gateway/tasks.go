@@ -24,7 +24,7 @@ func (s jobService) getTask(ctx context.Context, req *pb.GetTaskRequest, a *answ
 	if err != nil {
 		return err //nolint:wrapcheck // it names the field
 	}
-	v, err := s.g.view(ctx, req)
+	v, err := a.view(ctx, req)
 	if err != nil {
 		return err
 	}
@@ -32,20 +32,24 @@ func (s jobService) getTask(ctx context.Context, req *pb.GetTaskRequest, a *answ
 	if err != nil {
 		return err
 	}
+	if found.certain {
+		a.share(v.Snapshot)
+	}
 	record, err := a.chosen(wire.KindTask, key, found.record, mask, found.archived())
 	if err != nil {
 		return err
 	}
 	a.Add(fieldTask, record)
-	return a.Finish(&pb.GetTaskResponse{
-		Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age), Archived: found.archived(),
-	})
+	return a.Finish(
+		&pb.GetTaskResponse{Revision: v.Revision(), Epoch: v.Epoch(), Archived: found.archived()}, v.age,
+	)
 }
 
 // soughtTask is the record of a task, and its place.
 type soughtTask struct {
-	record []byte
-	stored *archive.Stored // the job, if it is in the archive; else nil
+	record  []byte
+	stored  *archive.Stored // the job, if it is in the archive; else nil
+	certain bool            // the snapshot alone has the answer
 }
 
 func (t *soughtTask) archived() bool { return t.stored != nil }
@@ -56,7 +60,7 @@ func (g *Gateway) findTask(
 ) (t soughtTask, err error) {
 	data, ok := s.Get(wire.KindTask, key)
 	if ok && wanted.uid.IsZero() && s.JobsLeaving() == 0 {
-		return soughtTask{record: data}, nil
+		return soughtTask{record: data, certain: true}, nil
 	}
 	job, err := g.find(ctx, s, wanted)
 	switch {
@@ -84,12 +88,16 @@ func (s jobService) listTasks(ctx context.Context, req *pb.ListTasksRequest, a *
 	if err != nil {
 		return err
 	}
-	v, err := s.g.pinnedView(ctx, req, want.from, want.pin)
+	v, err := s.g.pinnedView(ctx, req, want.from, want.pin, a)
 	if err != nil {
 		return err
 	}
 	var stored *sought
-	if want.names && !want.inSnapshot(v.Snapshot) {
+	inSnapshot := !want.names || want.inSnapshot(v.Snapshot)
+	if inSnapshot && !want.archive && v.until.IsZero() {
+		a.share(v.Snapshot)
+	}
+	if !inSnapshot {
 		if stored, err = s.foundJob(ctx, &v, &want); err != nil {
 			return err
 		}
@@ -134,7 +142,7 @@ func (s jobService) plainTasks(
 	if err != nil {
 		return err
 	}
-	resp := &pb.ListTasksResponse{Revision: v.Revision(), Epoch: v.Epoch(), AgeNanos: int64(v.age)}
+	resp := &pb.ListTasksResponse{Revision: v.Revision(), Epoch: v.Epoch()}
 	var uids []plimsoll.UID
 	seen, listed, last := 0, 0, ""
 	for key, data := range look.tasks(want.after) {
@@ -179,7 +187,7 @@ func (s jobService) plainTasks(
 	if resp.JobUids, err = a.jobUIDs(uids); err != nil {
 		return err
 	}
-	return a.Finish(resp)
+	return a.Finish(resp, v.age)
 }
 
 // cursorMark begins a cursor that stands in the place of a task's id, in an answer to a caller that

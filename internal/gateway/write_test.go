@@ -111,7 +111,8 @@ func TestWritesAreSentOnceAndAnsweredWithTheirEffect(t *testing.T) {
 	}
 }
 
-func TestASubmitWithoutAQueueGoesToTheDefault(t *testing.T) {
+// The leader chooses the queue of a job by the placement rules, so the gateway adds none.
+func TestASubmitWithoutAQueueIsSentWithoutOne(t *testing.T) {
 	f := newFake()
 	f.answer = accept(f)
 	spec := specNamed("new")
@@ -120,8 +121,8 @@ func TestASubmitWithoutAQueueGoesToTheDefault(t *testing.T) {
 		t, directly(newGateway(t, Config{}, f)).jobs.SubmitJob, &pb.SubmitJobRequest{Spec: wire.JobSpecToProto(&spec)},
 	).GetJob()
 	sent := f.sent()[0].GetSubmitJob().GetSpec().GetQueue()
-	if sent != "root.default" || job.GetStatus().GetQueue() != sent {
-		t.Errorf("it was sent to %q and is in %q", sent, job.GetStatus().GetQueue())
+	if sent != "" || job.GetStatus().GetId() != "new" {
+		t.Errorf("it was sent with the queue %q, and the answer is %v", sent, job)
 	}
 }
 
@@ -177,7 +178,7 @@ func TestBadInputIsRefusedBeforeTheLeaderSeesIt(t *testing.T) {
 		{"no job", second(call(s.jobs.SubmitJob, &pb.SubmitJobRequest{})), "spec", "give the job"},
 		{"no id", spec(func(m *pb.JobSpec) { m.Id = "" }), "job", "give a name"},
 		{"an impossible id", spec(func(m *pb.JobSpec) { m.Id = "../x" }), "job", "not a possible id"},
-		{"a queue that is no path", spec(func(m *pb.JobSpec) { m.Queue = "batch" }), "queue", "root.batch"},
+		{"a queue that is no path", spec(func(m *pb.JobSpec) { m.Queue = "root..b" }), "queue", "possible queue name"},
 		{"no groups", spec(func(m *pb.JobSpec) { m.Groups = nil }), "groups", "at least one"},
 		{"an empty group", spec(func(m *pb.JobSpec) { m.Groups[0] = &pb.GroupSpec{} }), "groups[0].name", "1 to 63"},
 		{"a negative count", spec(func(m *pb.JobSpec) { m.Groups[0].Count = -1 }), "groups[0].count", "from 0"},
@@ -443,8 +444,8 @@ func TestOnlySoManyExplanationsAtOnce(t *testing.T) {
 	})
 }
 
-// A dry run and a question for capacities go to the leader, a job without a queue as one for the
-// default. A leader that knows neither is reported.
+// A dry run and a question for capacities go to the leader. A job without a queue goes as it is:
+// the rules of the queues give it one. A leader that knows neither is reported.
 func TestQuestionsGoToTheLeader(t *testing.T) {
 	f := cluster()
 	f.answer = accept(f)
@@ -453,7 +454,7 @@ func TestQuestionsGoToTheLeader(t *testing.T) {
 	spec.Queue = ""
 	if tried := must(
 		t, s.jobs.PlaceJob, &pb.PlaceJobRequest{Spec: wire.JobSpecToProto(&spec), Count: 3},
-	); tried.GetQueueReason() != "root.default is full" {
+	); tried.GetQueueReason() != " is full" {
 		t.Errorf("tried is %v", tried)
 	}
 	if left := must(

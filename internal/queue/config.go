@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -37,17 +38,19 @@ func New(names *placement.Names, c *plimsoll.QueueConfig) *Tree {
 func (t *Tree) addQueue(parent *Queue, c *plimsoll.QueueConfig) *Queue {
 	q := &Queue{
 		Name: c.Name, Path: c.Name, Parent: parent, Draining: c.Draining, rank: absent, share: fraction{0, 1},
-		byClass: map[*Class]*row{}, presenceOf: map[*Class]*presence{}, waiters: map[*Class]*waiter{},
+		presenceOf: map[*Class]*presence{}, priority: nobody,
 	}
+	q.of, q.all = q, newTenant(q, tenantKey{})
 	if parent != nil {
 		q.Path = parent.Path + "." + c.Name
 		i, _ := slices.BinarySearchFunc(parent.Children, q, byName)
 		parent.Children = slices.Insert(parent.Children, i, q)
 	}
 	t.byPath[q.Path] = q
-	t.setLimits(q, c)
+	t.state(q, c)
 	q.resetLeast()
 	q.Leaf = len(c.Queues) == 0 && !c.Parent
+	t.inherit(q)
 	t.touch(q)
 	for i := range c.Queues {
 		t.addQueue(q, &c.Queues[i])
@@ -55,10 +58,45 @@ func (t *Tree) addQueue(parent *Queue, c *plimsoll.QueueConfig) *Queue {
 	return q
 }
 
-func (t *Tree) setLimits(q *Queue, c *plimsoll.QueueConfig) {
+// state gives a queue what its configuration states.
+func (t *Tree) state(q *Queue, c *plimsoll.QueueConfig) {
+	q.stated = *c
+	q.stated.Queues = nil
+	q.Dynamic = c.Dynamic
 	q.Guaranteed, q.GuaranteedSet = t.names.Amounts(c.Guaranteed)
 	q.Max, q.MaxSet = t.names.Amounts(c.Max)
 	q.MaxAccounts, q.MaxTasks = c.MaxJobs, c.MaxTasks
+	q.limits = t.limitsOf(c)
+}
+
+// inherit gives a queue what follows from its own properties and limits and from the queues above.
+func (t *Tree) inherit(q *Queue) {
+	q.properties, q.limited = q.stated.Properties, q.limits != nil
+	if up := q.Parent; up != nil {
+		q.limited = q.limited || up.limited
+		if len(up.properties) > 0 {
+			q.properties = plimsoll.InheritProperties(up.properties, q.stated.Properties)
+		}
+	}
+	s := plimsoll.ParseQueueSettings(q.properties)
+	q.order = orderOf(&s)
+	q.strict = nil
+	if q.Leaf && q.order.strict {
+		q.strict = &strict{}
+	}
+	if q.Leaf && q.order.fair {
+		t.measure(q)
+	}
+}
+
+// ResourcesNamed returns the resources that the maximum, the guarantee or a limit of the queue
+// names, as bits by index.
+func (q *Queue) ResourcesNamed() uint32 {
+	set := q.MaxSet | q.GuaranteedSet
+	if q.limits != nil {
+		set |= q.limits.resources
+	}
+	return set
 }
 
 // Config returns the tree in its stored form: the configured queues and the draining ones.
@@ -74,9 +112,8 @@ func (t *Tree) configOf(q *Queue) plimsoll.QueueConfig {
 
 // ConfigOf returns the stored form of a queue, without the queues below it.
 func (t *Tree) ConfigOf(q *Queue) plimsoll.QueueConfig {
-	c := plimsoll.QueueConfig{
-		Name: q.Name, Parent: !q.Leaf, MaxJobs: q.MaxAccounts, MaxTasks: q.MaxTasks, Draining: q.Draining,
-	}
+	c := q.stated
+	c.Parent, c.Draining, c.Dynamic, c.Guaranteed, c.Max = !q.Leaf, q.Draining, q.Dynamic, nil, nil
 	if q.GuaranteedSet != 0 {
 		c.Guaranteed = t.names.Masked(&q.Guaranteed, q.GuaranteedSet)
 	}
@@ -117,6 +154,7 @@ func checkConfig(q *Queue, c *plimsoll.QueueConfig) error {
 
 // Configure applies a configuration that CheckConfig has accepted, and returns the changes in
 // their order. A queue that is no longer configured drains, and is removed when it is empty. A
+// dynamic queue with accounts stays as it is, unless the queue above is no longer configured. A
 // queue that stays keeps its *Queue. All waiting lanes are offered again, except those of blocked
 // classes.
 func (t *Tree) Configure(c *plimsoll.QueueConfig) []Change {
@@ -126,8 +164,8 @@ func (t *Tree) Configure(c *plimsoll.QueueConfig) []Change {
 }
 
 func (t *Tree) apply(changes []Change, q *Queue, c *plimsoll.QueueConfig) []Change {
-	was := q.Limits
-	t.setLimits(q, c)
+	was := *q
+	t.state(q, c)
 	if q.Draining {
 		q.Draining = false
 		changes = append(changes, Change{DrainingSet, q})
@@ -147,7 +185,10 @@ func (t *Tree) apply(changes []Change, q *Queue, c *plimsoll.QueueConfig) []Chan
 		t.addQueue(q, &c.Queues[i]).Walk(func(added *Queue) { changes = append(changes, Change{Added, added}) })
 	}
 	for _, child := range slices.Clone(q.Children) {
-		if !slices.ContainsFunc(c.Queues, func(o plimsoll.QueueConfig) bool { return o.Name == child.Name }) {
+		configured := slices.ContainsFunc(c.Queues, func(o plimsoll.QueueConfig) bool { return o.Name == child.Name })
+		if !configured && child.Dynamic && !child.Draining {
+			changes = append(changes, t.tidyBelow(child)...)
+		} else if !configured {
 			changes = t.drain(changes, child)
 		}
 	}
@@ -172,10 +213,36 @@ func (t *Tree) drain(changes []Change, q *Queue) []Change {
 	return changes
 }
 
-// Tidy removes a queue if it drains and is empty, then its parents under the same condition. It
-// returns the removals.
+// AddDynamic adds a dynamic queue below a parent, and the queues below it that the configuration
+// states. All of them are dynamic: Tidy removes each when it is empty. It returns the changes. The
+// parent is no leaf and does not drain, it has no queue with the name yet, and the configuration
+// is valid.
+func (t *Tree) AddDynamic(parent *Queue, c *plimsoll.QueueConfig) (changes []Change) {
+	t.touch(parent)
+	t.addQueue(parent, c).Walk(func(q *Queue) {
+		q.Dynamic = true
+		changes = append(changes, Change{Added, q})
+	})
+	return changes
+}
+
+// tidyBelow tidies the leaves of a part of the tree, which removes it if it is empty.
+func (t *Tree) tidyBelow(q *Queue) (changes []Change) {
+	for _, child := range slices.Clone(q.Children) {
+		changes = append(changes, t.tidyBelow(child)...)
+	}
+	return append(changes, t.Tidy(q)...)
+}
+
+// removable reports whether Tidy removes the queue: it is empty, and it drains or is dynamic.
+func (q *Queue) removable() bool {
+	return q.Parent != nil && (q.Draining || q.Dynamic) && q.Accounts == 0 && len(q.Children) == 0
+}
+
+// Tidy removes a queue if it is empty, and drains or is dynamic, then its parents under the same
+// condition. It returns the removals.
 func (t *Tree) Tidy(q *Queue) (changes []Change) {
-	for q.Parent != nil && t.byPath[q.Path] == q && q.Draining && q.Accounts == 0 && len(q.Children) == 0 {
+	for t.byPath[q.Path] == q && q.removable() {
 		parent := q.Parent
 		parent.Children = slices.DeleteFunc(parent.Children, func(c *Queue) bool { return c == q })
 		delete(t.byPath, q.Path)
@@ -185,43 +252,141 @@ func (t *Tree) Tidy(q *Queue) (changes []Change) {
 	return changes
 }
 
-// rebuild makes the order of all waiting lanes anew, under new limits.
+// rebuild makes the order of all waiting lanes anew, under new limits and properties.
 func (t *Tree) rebuild() {
-	var rows []*row
+	var lanes []*Lane
+	var parked []*Account
 	t.Root.Walk(func(q *Queue) {
-		rows = append(rows, q.rows...)
-		clear(q.open)
-		clear(q.offered)
-		q.open, q.offered, q.rank, q.closed = q.open[:0], q.offered[:0], absent, false
-		for len(q.presences) > 0 {
-			p := q.presences[0]
-			q.addRows(p.class, -p.rows)
+		for _, r := range q.rows {
+			for _, l := range r.lanes {
+				l.row = nil
+				lanes = append(lanes, l)
+			}
+			t.dissolve(r)
 		}
-		q.resetLeast()
-		q.share, q.sharedAt = t.shareOf(q), t.totals
-		t.readmit(q)
-	})
-	t.Root.Walk(func(q *Queue) {
-		for i := range q.short {
-			for h := &q.short[i]; len(*h) > 0; {
-				w := (*h)[0]
-				h.remove(w)
-				w.short = absent
-				t.recheckLater(w)
+		q.reset()
+		for a := q.accounts; a != nil; a = a.next {
+			if a.rank != absent {
+				parked = append(parked, a)
 			}
 		}
-	})
-	for _, r := range rows {
-		if r.aside != nil {
-			r.leaveAside()
+		t.stopWaiting(&q.Quota)
+		for _, k := range q.Trackers() {
+			t.stopWaiting(k)
 		}
-		t.count(r.leaf, r.class, 1)
-		if r.class.code != plimsoll.WaitNone {
-			r.class.aside.add(r)
+	})
+	clear(t.holds)
+	t.holds = t.holds[:0]
+	clear(t.admitting)
+	t.admitting, t.stale = t.admitting[:0], nil
+	t.Root.Walk(func(q *Queue) {
+		t.inherit(q)
+		q.share, q.sharedAt = t.shareOf(q), t.totals
+		t.regroup(q)
+	})
+	t.Root.Walk((*Queue).dropTrackers)
+	for _, a := range parked {
+		n := a.tenant
+		if n.parked.push(a); n.at != nil {
+			n.at.parked.fix(n)
 			continue
 		}
-		r.rank = absent
-		r.leaf.offered.push(r)
-		r.leaf.offer()
+		k := n.full()
+		if k == nil {
+			k = &n.leaf.Quota
+		}
+		t.park(n, k)
 	}
+	for _, a := range parked {
+		t.retell(a.tenant)
+	}
+	for _, l := range lanes {
+		t.enlist(l)
+	}
+}
+
+// dissolve takes apart a row whose lanes have left it.
+func (t *Tree) dissolve(r *row) {
+	if r.aside != nil {
+		r.leaveAside()
+	}
+	if r.kept != nil {
+		t.recheckLater(r.kept)
+	}
+	if r.class.rows--; r.class.rows == 0 && r.class.code == plimsoll.WaitNone {
+		t.live--
+	}
+}
+
+// reset empties the order below a queue.
+func (q *Queue) reset() {
+	clear(q.open)
+	clear(q.offered)
+	clear(q.rows)
+	q.open, q.offered, q.rows, q.rank, q.closed = q.open[:0], q.offered[:0], q.rows[:0], absent, false
+	for len(q.presences) > 0 {
+		p := q.presences[0]
+		q.addRows(p.class, -p.rows)
+	}
+	q.resetLeast()
+	q.levels, q.priority = levels{}, nobody
+}
+
+// stopWaiting lets the waiters of a quota come back, and empties its parked tenants.
+func (t *Tree) stopWaiting(k *Quota) {
+	clear(k.parked)
+	k.parked, k.admitting = k.parked[:0], false
+	for i := 0; k.short != nil && i < len(k.short); i++ {
+		for h := &k.short[i]; len(*h) > 0; {
+			w := (*h)[0]
+			h.remove(w)
+			w.short = absent
+			t.recheckLater(w)
+		}
+	}
+	k.short = nil
+	if k.tracks {
+		k.Allocated, k.Running, k.Accounts, k.Admitted = Amounts{}, 0, 0, 0
+	}
+}
+
+// regroup puts the accounts of a leaf into the tenants that its limits make, and counts what they
+// use.
+func (t *Tree) regroup(q *Queue) {
+	q.all, q.tenants = newTenant(q, tenantKey{}), nil
+	for a := q.accounts; a != nil; a = a.next {
+		a.rank = absent
+		t.tenantOf(q, a.owner, true).join(a)
+		a.use = nil
+		if q.order.fair {
+			a.use = &use{}
+		}
+		for _, k := range a.tenant.trackers {
+			if a.admitted {
+				k.Admitted++
+			}
+		}
+		for l := a.lanes; l != nil; l = l.sibling {
+			for _, k := range a.tenant.trackers {
+				k.book(&l.class.amounts, l.running)
+			}
+			if a.use != nil {
+				a.use.allocated.AddTimes(&l.class.amounts, int64(l.running))
+			}
+		}
+		if a.use != nil {
+			a.use.share = q.largestShare(&a.use.allocated)
+		}
+	}
+}
+
+// dropTrackers removes the trackers of a queue that count nobody any more. They hold nothing back.
+func (q *Queue) dropTrackers() {
+	maps.DeleteFunc(q.trackers, func(_ trackerKey, k *Quota) bool {
+		if k.Accounts > 0 {
+			return false
+		}
+		k.MaxSet, k.MaxAccounts = 0, 0
+		return true
+	})
 }

@@ -1,20 +1,33 @@
 package queue
 
-// Copy returns the present queues, with their limits and allocated amounts, for questions: Find,
-// Refuses, Full and Walk. Accounts, lanes and classes are not copied, so nothing may enter a copy.
-// It costs O(queues), a little under 1 µs each. An index of them would cost as much again, so Find
-// searches them.
+// Copy returns the present queues and trackers, with their limits and allocated amounts, for
+// questions: Find, Refuses, RefusesOwner, Full and Walk. Accounts, lanes and classes are not
+// copied, so nothing may enter a copy. It costs about 1 µs for each queue and tracker. A queue's
+// trackers are sorted: 10,000 of one queue cost 2 µs each. An index of the queues would cost as
+// much again, so Find searches them.
 func (t *Tree) Copy() *Tree {
 	queues := make([]Queue, 0, len(t.byPath)+1)
 	c := &Tree{total: t.total}
 	var add func(q, parent *Queue) *Queue
 	add = func(q, parent *Queue) *Queue {
 		queues = append(queues, Queue{
-			Limits: q.Limits, Path: q.Path, Name: q.Name, Parent: parent, Leaf: q.Leaf, Draining: q.Draining,
-			Allocated: q.Allocated,
-			Pending:   q.Pending, Running: q.Running, Waiting: q.Waiting, Accounts: q.Accounts, Admitted: q.Admitted,
+			Quota: q.counts(), Guaranteed: q.Guaranteed, GuaranteedSet: q.GuaranteedSet, MaxTasks: q.MaxTasks,
+			Path: q.Path, Name: q.Name, Parent: parent, Leaf: q.Leaf, Draining: q.Draining, Dynamic: q.Dynamic,
+			stated: q.stated, properties: q.properties, limits: q.limits, limited: q.limited,
+			Pending: q.Pending, Waiting: q.Waiting, Dismissed: q.Dismissed,
+			share: t.shareOf(q), priority: q.priority, order: q.order, holding: q.Holds(), closed: q.closed,
 		})
 		out := &queues[len(queues)-1] // queues has room for all of them, so the pointer stays valid
+		// A parent is asked too: for a leaf that is to be made below it.
+		out.of, out.all = out, &tenant{leaf: out}
+		if len(q.trackers) > 0 {
+			out.trackers = make(map[trackerKey]*Quota, len(q.trackers))
+			for _, k := range q.Trackers() {
+				counts := k.counts()
+				counts.of = out
+				out.trackers[k.trackerKey()] = &counts
+			}
+		}
 		if len(q.Children) > 0 {
 			out.Children = make([]*Queue, 0, len(q.Children))
 		}
@@ -25,6 +38,14 @@ func (t *Tree) Copy() *Tree {
 	}
 	c.Root = add(t.Root, nil)
 	return c
+}
+
+// counts returns the limits and counts of a quota, without its waiters and parked tenants.
+func (k *Quota) counts() Quota {
+	return Quota{
+		Max: k.Max, MaxSet: k.MaxSet, MaxAccounts: k.MaxAccounts, Allocated: k.Allocated, Running: k.Running,
+		Accounts: k.Accounts, Admitted: k.Admitted, User: k.User, Group: k.Group, tracks: k.tracks,
+	}
 }
 
 // seek finds a queue of a copy, which has no index.

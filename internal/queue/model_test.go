@@ -1,7 +1,9 @@
 package queue_test
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"math/big"
 	"slices"
 	"strings"
@@ -22,29 +24,34 @@ type world struct {
 	tree  *queue.Tree
 	total placement.Amounts
 
+	plain    bool // queues have no properties and no limits of users and groups
 	config   plimsoll.QueueConfig
 	classes  []*queue.Class
 	accounts []*account
 	lanes    []*lane // by id; nil for lanes of accounts that have left
 	key      int64
+	time     int64 // Unix nanoseconds
 }
 
 type account struct {
 	queue.Account
 	leaf  string
+	owner queue.Owner
 	key   int64
 	lanes []*lane
 	gone  bool
+	stuck int64 // time at which it began to hold others back; 0: it has not
 }
 
 type lane struct {
 	queue.Lane
-	of      *account
-	class   *queue.Class
-	seq     int32
-	ready   int32
-	running int32
-	told    queue.Cause
+	of       *account
+	class    *queue.Class
+	priority int32
+	seq      int32
+	ready    int32
+	running  int32
+	told     queue.Cause
 }
 
 // The model.
@@ -63,55 +70,130 @@ func (w *world) configOf(path string) (found *plimsoll.QueueConfig) {
 
 func below(path, queue string) bool { return path == queue || strings.HasPrefix(path, queue+".") }
 
-func (w *world) used(path string) (sum placement.Amounts) {
+// quota is a queue, or a user or group at a queue.
+type quota struct {
+	path, user, group string
+	max               plimsoll.Resources
+	maxJobs           int32
+}
+
+// counts reports whether an account counts in a quota.
+func (w *world) counts(q *quota, a *account) bool {
+	if a.gone || !below(a.leaf, q.path) {
+		return false
+	}
+	return (q.user == "" || q.user == a.owner.User) && (q.group == "" || q.group == w.link(a.leaf, a.owner))
+}
+
+func (w *world) used(q *quota) (sum placement.Amounts) {
 	for _, l := range w.lanes {
-		if l != nil && below(l.of.leaf, path) {
+		if l != nil && w.counts(q, l.of) {
 			sum.AddTimes(l.class.Amounts(), int64(l.running))
 		}
 	}
 	return sum
 }
 
-func (w *world) admitted(path string) (n int32) {
+func (w *world) admitted(q *quota) (n int32) {
 	for _, a := range w.accounts {
-		if !a.gone && a.Admitted() && below(a.leaf, path) {
+		if w.counts(q, a) && a.Admitted() {
 			n++
 		}
 	}
 	return n
 }
 
-// lacks reports whether the maximum of a queue forbids one more task of a class.
-func (w *world) lacks(path string, c *queue.Class) bool {
-	for i := range w.names.Len() {
-		if w.short(path, c, i) {
+func (w *world) full(q *quota) bool { return q.maxJobs > 0 && w.admitted(q) >= q.maxJobs }
+
+// above returns a queue and those above it, from below.
+func above(path string) (paths []string) {
+	for ; path != ""; path = path[:max(0, strings.LastIndexByte(path, '.'))] {
+		paths = append(paths, path)
+	}
+	return paths
+}
+
+// link returns the group whose limits hold for an owner in a leaf.
+func (w *world) link(leaf string, o queue.Owner) string {
+	for _, path := range above(leaf) {
+		anyone := ""
+		for _, l := range w.configOf(path).Limits {
+			for _, name := range l.Groups {
+				if slices.Contains(o.Groups, name) {
+					return name
+				}
+				if name == "*" {
+					anyone = name
+				}
+			}
+		}
+		if anyone != "" {
+			return anyone
+		}
+	}
+	return ""
+}
+
+// quotas returns what holds for an owner in a leaf: limits of the user, of the group, and queues.
+func (w *world) quotas(leaf string, o queue.Owner) (list []*quota) {
+	for _, path := range above(leaf) {
+		var found *plimsoll.QueueLimit
+		for i, l := range w.configOf(path).Limits {
+			if slices.Contains(l.Users, o.User) || found == nil && slices.Contains(l.Users, "*") {
+				found = &w.configOf(path).Limits[i]
+			}
+		}
+		if found != nil {
+			list = append(list, &quota{path, o.User, "", found.Max, found.MaxJobs})
+		}
+	}
+	group := w.link(leaf, o)
+	for _, path := range above(leaf) {
+		for _, l := range w.configOf(path).Limits {
+			if slices.Contains(l.Groups, group) {
+				list = append(list, &quota{path, "", group, l.Max, l.MaxJobs})
+				break
+			}
+		}
+	}
+	for _, path := range above(leaf) {
+		c := w.configOf(path)
+		list = append(list, &quota{path, "", "", c.Max, c.MaxJobs})
+	}
+	return list
+}
+
+// same returns the quota of the model that a quota of the tree is; nil if it is none of the owner.
+func (w *world) same(k *queue.Quota, a *account) *quota {
+	for _, q := range w.quotas(a.leaf, a.owner) {
+		if q.path == k.At().Path && q.user == k.User && q.group == k.Group {
+			return q
+		}
+	}
+	return nil
+}
+
+// lacks reports whether a quota forbids one more task of a class.
+func (w *world) lacks(q *quota, c *queue.Class) bool {
+	used := w.used(q)
+	for i, a := range c.Amounts() {
+		if a == 0 {
+			continue
+		}
+		if most, ok := q.max[w.names.Name(i)]; ok && used[i]+a > most {
 			return true
 		}
 	}
 	return false
 }
 
-// short reports whether the maximum of a queue forbids one more task because of one resource.
-func (w *world) short(path string, c *queue.Class, resource int) bool {
-	most, ok := w.configOf(path).Max[w.names.Name(resource)]
-	a := c.Amounts()[resource]
-	return ok && a > 0 && w.used(path)[resource]+a > most
-}
-
-func (w *world) refused(leaf string, c *queue.Class) bool {
-	for path := leaf; ; path = path[:strings.LastIndexByte(path, '.')] {
-		if w.lacks(path, c) {
-			return true
-		}
-		if !strings.Contains(path, ".") {
-			return false
-		}
-	}
+func (w *world) refused(l *lane) bool {
+	return slices.ContainsFunc(w.quotas(l.of.leaf, l.of.owner), func(q *quota) bool { return w.lacks(q, l.class) })
 }
 
 func (w *world) share(path string) *big.Rat {
 	c, best := w.configOf(path), new(big.Rat)
-	for i, used := range w.used(path) {
+	for i, used := range w.used(&quota{path: path}) {
 		if used == 0 {
 			continue
 		}
@@ -132,11 +214,131 @@ func (w *world) share(path string) *big.Rat {
 	return best
 }
 
+// settings returns the settings of a queue, including those that it inherits.
+func (w *world) settings(path string) plimsoll.QueueSettings {
+	var properties map[string]string
+	paths := above(path)
+	slices.Reverse(paths)
+	for _, p := range paths {
+		properties = plimsoll.InheritProperties(properties, w.configOf(p).Properties)
+	}
+	return plimsoll.ParseQueueSettings(properties)
+}
+
+const nobody = math.MinInt64
+
+// priority returns the priority of an account.
+func priority(a *account) int64 {
+	p := int64(nobody)
+	for _, l := range a.lanes {
+		if l.ready > 0 {
+			p = max(p, int64(l.priority))
+		}
+	}
+	return p
+}
+
+// priorityOf returns the priority of a queue as its parent sees it.
+func (w *world) priorityOf(path string) int64 {
+	p := int64(nobody)
+	for _, l := range w.lanes {
+		if l != nil && l.of.leaf == path && l.ready > 0 && l.of.Admitted() {
+			p = max(p, int64(l.priority))
+		}
+	}
+	for _, c := range w.configOf(path).Queues {
+		p = max(p, w.priorityOf(path+"."+c.Name))
+	}
+	s := w.settings(path)
+	switch {
+	case p == nobody:
+		return p
+	case s.PriorityFence:
+		return int64(s.PriorityOffset)
+	}
+	return max(math.MinInt32, min(math.MaxInt32, p+int64(s.PriorityOffset)))
+}
+
+func (w *world) pending(path string) (sum placement.Amounts) {
+	for _, l := range w.lanes {
+		if l != nil && below(l.of.leaf, path) {
+			sum.AddTimes(l.class.Amounts(), int64(l.ready))
+		}
+	}
+	return sum
+}
+
+// comparePriorities says which of two priorities goes first.
+func comparePriorities(p, q int64) int { return cmp.Compare(q, p) }
+
+// compareQueues says which of two children of a queue goes first.
+func (w *world) compareQueues(parent, a, b string) int {
+	byPriority, byShare := comparePriorities(w.priorityOf(a), w.priorityOf(b)), w.share(a).Cmp(w.share(b))
+	larger := 0
+	p, q := w.pending(a), w.pending(b)
+	for i := range p {
+		larger = cmp.Or(larger, cmp.Compare(q[i], p[i]))
+	}
+	if w.settings(parent).PrioritySort {
+		return cmp.Or(byPriority, byShare, larger, cmp.Compare(a, b))
+	}
+	return cmp.Or(byShare, byPriority, larger, cmp.Compare(a, b))
+}
+
+// shares returns the shares of an account of its leaf, the largest first.
+func (w *world) shares(a *account) (list []*big.Rat) {
+	var used placement.Amounts
+	for _, l := range a.lanes {
+		used.AddTimes(l.class.Amounts(), int64(l.running))
+	}
+	for i, n := range used {
+		if n == 0 {
+			list = append(list, new(big.Rat))
+			continue
+		}
+		whole := max(w.total[i], 1)
+		if g := w.configOf(a.leaf).Guaranteed[w.names.Name(i)]; g > 0 {
+			whole = g
+		}
+		list = append(list, big.NewRat(n, whole))
+	}
+	slices.SortFunc(list, func(a, b *big.Rat) int { return b.Cmp(a) })
+	return list
+}
+
+// compareAccounts says which of two accounts of a leaf goes first.
+func (w *world) compareAccounts(a, b *account) int {
+	s := w.settings(a.leaf)
+	byPriority := comparePriorities(priority(a), priority(b))
+	first := 0
+	if s.PrioritySort {
+		first = byPriority
+	}
+	if s.Fair {
+		for i, share := range w.shares(a) {
+			first = cmp.Or(first, share.Cmp(w.shares(b)[i]))
+		}
+		first = cmp.Or(first, byPriority)
+	}
+	return cmp.Or(first, cmp.Compare(a.key, b.key))
+}
+
+// compareParked says which of two parked accounts goes first.
+func (w *world) compareParked(a, b *account) int {
+	of := func(a *account) int64 {
+		if !w.settings(a.leaf).PrioritySort {
+			return 0
+		}
+		return priority(a)
+	}
+	return cmp.Or(comparePriorities(of(a), of(b)), cmp.Compare(a.key, b.key))
+}
+
 func (w *world) next() *lane {
 	var open []*lane
 	for _, l := range w.lanes {
-		if l != nil && l.ready > 0 && l.of.Admitted() && l.class.Blocked() == plimsoll.WaitNone &&
-			!w.refused(l.of.leaf, l.class) {
+		if l != nil && l.ready > 0 && l.of.Admitted() && l.class.Blocked() == plimsoll.WaitNone && !w.refused(l) &&
+			!w.held(l) {
 			open = append(open, l)
 		}
 	}
@@ -151,8 +353,7 @@ func (w *world) next() *lane {
 			if !slices.ContainsFunc(open, func(l *lane) bool { return below(l.of.leaf, child) }) {
 				continue
 			}
-			if best == "" || w.share(child).Cmp(w.share(best)) < 0 ||
-				w.share(child).Cmp(w.share(best)) == 0 && child < best {
+			if best == "" || w.compareQueues(path, child, best) < 0 {
 				best = child
 			}
 		}
@@ -163,10 +364,10 @@ func (w *world) next() *lane {
 	}
 	open = slices.DeleteFunc(open, func(l *lane) bool { return l.of.leaf != path })
 	return slices.MinFunc(open, func(a, b *lane) int {
-		if a.of.key != b.of.key {
-			return int(a.of.key - b.of.key)
+		if a.of == b.of {
+			return cmp.Or(comparePriorities(int64(a.priority), int64(b.priority)), cmp.Compare(a.seq, b.seq))
 		}
-		return int(a.seq - b.seq)
+		return w.compareAccounts(a.of, b.of)
 	})
 }
 
@@ -188,6 +389,8 @@ func (w *world) amounts(label string, most int64) plimsoll.Resources {
 // run. Some are left out now and then, and a team becomes a leaf or a parent.
 func (w *world) draw() plimsoll.QueueConfig {
 	c := plimsoll.QueueConfig{Name: "root", Parent: true}
+	w.orders(&c)
+	w.limitOwners(&c, 30)
 	for i := range 3 {
 		team := plimsoll.QueueConfig{Name: fmt.Sprint("team", i), Parent: true}
 		if i > 0 && w.now("team goes") {
@@ -204,9 +407,13 @@ func (w *world) draw() plimsoll.QueueConfig {
 				continue
 			}
 			w.limit(&leaf, 12)
+			w.orders(&leaf)
+			w.limitOwners(&leaf, 10)
 			team.Queues = append(team.Queues, leaf)
 		}
 		w.limit(&team, 25)
+		w.orders(&team)
+		w.limitOwners(&team, 20)
 		c.Queues = append(c.Queues, team)
 	}
 	return c
@@ -293,6 +500,54 @@ func (w *world) limit(c *plimsoll.QueueConfig, most int64) {
 	}
 }
 
+// orders draws properties that order what is below a queue.
+func (w *world) orders(c *plimsoll.QueueConfig) {
+	c.Properties = map[string]string{}
+	if w.plain {
+		return
+	}
+	draw := func(name string, values ...string) {
+		if v := rapid.SampledFrom(append(values, "", "")).Draw(w.t, name); v != "" {
+			c.Properties[name] = v
+		}
+	}
+	draw(plimsoll.PropertySort, "fair", "fifo")
+	draw(plimsoll.PropertyOrder, "strict", "strict", "default")
+	draw(plimsoll.PropertyOrderHold, "10s")
+	draw(plimsoll.PropertySortPriority, "disabled", "enabled")
+	draw(plimsoll.PropertyPriorityPolicy, "fence")
+	draw(plimsoll.PropertyPriorityOffset, "1", "-2", "2147483647")
+}
+
+var (
+	users  = []string{"ann", "bob", "cid"}
+	groups = []string{"dev", "ops", "sci"}
+)
+
+// limitOwners draws limits of users and groups.
+func (w *world) limitOwners(c *plimsoll.QueueConfig, most int64) {
+	for !w.plain && w.rarely("another limit") {
+		l := plimsoll.QueueLimit{}
+		if rapid.Bool().Draw(w.t, "of users") {
+			l.Users = []string{rapid.SampledFrom(append(users[:2:2], "*")).Draw(w.t, "limited user")}
+		} else {
+			l.Groups = []string{rapid.SampledFrom(append(groups[:2:2], "*")).Draw(w.t, "limited group")}
+		}
+		if slices.ContainsFunc(c.Limits, func(o plimsoll.QueueLimit) bool {
+			return slices.Equal(o.Users, l.Users) && slices.Equal(o.Groups, l.Groups)
+		}) {
+			continue
+		}
+		if rapid.Bool().Draw(w.t, "limits resources") {
+			l.Max = w.amounts("limit", most)
+		}
+		l.MaxJobs = rapid.Int32Range(0, 2).Draw(w.t, "limit of jobs")
+		c.Limits = append(c.Limits, l)
+	}
+}
+
+func (w *world) rarely(label string) bool { return rapid.IntRange(0, 4).Draw(w.t, label) == 4 }
+
 func (w *world) submit() {
 	open := leaves("root", &w.config)
 	if len(open) == 0 {
@@ -302,12 +557,15 @@ func (w *world) submit() {
 	a := &account{leaf: rapid.SampledFrom(open).Draw(w.t, "leaf"), key: w.key}
 	a.ID = int32(len(w.accounts))
 	w.accounts = append(w.accounts, a)
-	w.tree.Enter(&a.Account, w.tree.Find(a.leaf), a.key)
+	a.owner.User = rapid.SampledFrom(users).Draw(w.t, "owner")
+	a.owner.Groups = rapid.SliceOfN(rapid.SampledFrom(groups), 0, 2).Draw(w.t, "groups")
+	w.tree.Enter(&a.Account, w.tree.Find(a.leaf), a.owner, a.key)
 	for seq := range rapid.Int32Range(1, 2).Draw(w.t, "lanes") {
 		l := &lane{of: a, seq: seq, class: rapid.SampledFrom(w.classes).Draw(w.t, "class")}
 		l.ID = int32(len(w.lanes))
 		w.lanes, a.lanes = append(w.lanes, l), append(a.lanes, l)
-		w.tree.Add(&l.Lane, &a.Account, l.class, seq)
+		l.priority = rapid.SampledFrom([]int32{0, 0, 0, 1, 3, -1}).Draw(w.t, "priority")
+		w.tree.Add(&l.Lane, &a.Account, l.class, l.priority, seq)
 		w.more(l, rapid.Int32Range(0, 3).Draw(w.t, "tasks"))
 	}
 	if w.now("had begun before a load") {
@@ -324,8 +582,8 @@ func (w *world) admit(a *account) {
 		w.t.Fatalf("admitted %t, parked at %v, but Admit says %v", a.Admitted(), a.Parked(), full)
 	}
 	for _, o := range w.accounts {
-		if a.Admitted() && o.Parked() != nil && o.Parked().MaxAccounts > 0 && below(a.leaf, o.Parked().Path) {
-			w.t.Fatalf("account %d was admitted before account %d, which waits at %s", a.ID, o.ID, o.Parked().Path)
+		if a.Admitted() && o.Parked() != nil && w.same(o.Parked(), a) != nil {
+			w.t.Fatalf("account %d was admitted before account %d, which waits at %s", a.ID, o.ID, o.Parked().At().Path)
 		}
 	}
 	w.turn(a)
@@ -342,6 +600,7 @@ func (w *world) turn(a *account) {
 
 func (w *world) more(l *lane, n int32) {
 	l.ready += n
+	l.of.forget()
 	w.tree.Pend(&l.Lane, n)
 	if w.tree.Ready(&l.Lane, n) {
 		l.told = queue.Cause{Code: plimsoll.WaitTurn}
@@ -392,7 +651,9 @@ func (w *world) cycle() {
 // left.
 func (w *world) place(n int) (done bool) {
 	for range n {
-		want, got := w.next(), w.tree.Next()
+		got := w.tree.Next() // first, because it finds the jobs that hold others back
+		w.checkHolds(got)
+		want := w.next()
 		if want == nil && got == nil {
 			return true
 		}
@@ -408,6 +669,7 @@ func (w *world) place(n int) (done bool) {
 		}
 		want.ready--
 		want.running++
+		want.of.forget()
 		w.tree.Charge(&want.Lane)
 	}
 	return false
@@ -423,9 +685,14 @@ func (w *world) settle() {
 			continue
 		}
 		switch c := l.told; c.Code {
-		case plimsoll.WaitQueueMax:
-			if !below(l.of.leaf, c.Queue.Path) || !w.lacks(c.Queue.Path, l.class) {
-				w.t.Fatalf("lane %d in %s was told that %s is full, which has room", l.ID, l.of.leaf, c.Queue.Path)
+		case plimsoll.WaitQueueMax, plimsoll.WaitUserMax, plimsoll.WaitGroupMax:
+			if q := w.same(c.Quota, l.of); q == nil || !w.lacks(q, l.class) || c.Quota.Code() != c.Code {
+				w.t.Fatalf("lane %d in %s was told that %s is full, which has room: %+v",
+					l.ID, l.of.leaf, c.Quota.At().Path, q)
+			}
+		case plimsoll.WaitOrder:
+			if !w.held(l) {
+				w.t.Fatalf("lane %d was told that it is held back, and nobody holds it", l.ID)
 			}
 		case l.class.Blocked():
 			if c.Code == plimsoll.WaitNone {
@@ -443,7 +710,7 @@ func (w *world) restate() {
 	c := rapid.SampledFrom(w.classes).Draw(w.t, "class that asks for something else")
 	k := rapid.IntRange(0, w.names.Len()-1).Draw(w.t, "resource")
 	limited := false
-	w.tree.Root.Walk(func(q *queue.Queue) { limited = limited || q.MaxSet&(1<<k) != 0 })
+	w.tree.Root.Walk(func(q *queue.Queue) { limited = limited || q.ResourcesNamed()&(1<<k) != 0 })
 	if limited ||
 		slices.ContainsFunc(w.lanes, func(l *lane) bool { return l != nil && l.class == c && l.running > 0 }) {
 		return
@@ -468,7 +735,13 @@ func (w *world) restate() {
 // readmit admits the parked accounts for which there is room, and checks that none is forgotten.
 func (w *world) readmit() {
 	for a := w.tree.Readmit(); a != nil; a = w.tree.Readmit() {
-		w.turn(w.accounts[a.ID])
+		is := w.accounts[a.ID]
+		w.turn(is)
+		for _, o := range w.accounts {
+			if a.Admitted() && o.Parked() != nil && w.compareParked(o, is) < 0 && w.same(o.Parked(), is) != nil {
+				w.t.Fatalf("account %d was admitted before account %d at %s", a.ID, o.ID, o.Parked().At().Path)
+			}
+		}
 	}
 	if w.tree.Readmitting() {
 		w.t.Fatal("Readmit returned nil, but there is more")
@@ -477,13 +750,8 @@ func (w *world) readmit() {
 		if a.gone || a.Admitted() {
 			continue
 		}
-		full := false // the queue where it is parked, or a queue above
-		for path := a.Parked().Path; path != ""; path = path[:max(0, strings.LastIndexByte(path, '.'))] {
-			most := w.configOf(path).MaxJobs
-			full = full || most > 0 && w.admitted(path) >= most
-		}
-		if !full {
-			w.t.Fatalf("account %d is parked at %s, but neither that nor a queue above is full", a.ID, a.Parked().Path)
+		if q := w.same(a.Parked(), a); q == nil || !w.full(q) {
+			w.t.Fatalf("account %d is parked at %s, which is not full: %+v", a.ID, a.Parked().At().Path, q)
 		}
 	}
 }
@@ -491,8 +759,11 @@ func (w *world) readmit() {
 func newWorld(t *rapid.T) *world {
 	w := &world{t: t, names: placement.NewNames()}
 	w.names.Amounts(plimsoll.Resources{"gpu": 1})
+	w.plain = rapid.IntRange(0, 2).Draw(t, "plain") == 0
 	w.config = w.draw()
 	w.tree = queue.New(w.names, &w.config)
+	w.tree.SetRivals(rivals)
+	w.wait()
 	for range rapid.IntRange(1, 6).Draw(t, "classes") {
 		a, _ := w.names.Amounts(w.amounts("asks for", 6))
 		w.classes = append(w.classes, w.tree.NewClass(&a))
@@ -552,10 +823,11 @@ func history(t *rapid.T) {
 		"open":      func() { w.tree.Open(rapid.SampledFrom(w.classes).Draw(t, "class that opens")) },
 		"total":     func() { w.total, _ = w.names.Amounts(w.amounts("total", 100)); w.tree.SetTotal(&w.total) },
 		"configure": w.configure,
+		"wait":      w.wait,
 	}
 	names := []string{
 		"cycle", "cycle", "configure", "end", "end", "end", "fewer", "leave", "more", "open", "open", "reshape",
-		"restate", "short", "short", "submit", "submit", "submit", "total", "total",
+		"restate", "short", "short", "submit", "submit", "submit", "total", "total", "wait",
 	}
 	for range rapid.IntRange(1, 120).Draw(t, "steps") {
 		name := rapid.SampledFrom(names).Draw(t, "step")

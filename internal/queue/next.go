@@ -20,10 +20,16 @@ func (t *Tree) Next() *Lane {
 		if len(q.offered) == 0 {
 			return nil
 		}
+		if q.order.fair && q.sharedAt != t.totals {
+			t.remeasure(q)
+		}
 		r := q.offered[0]
-		if r.class.code != plimsoll.WaitNone {
+		if q.strict != nil && t.holder(r) != nil {
+			t.holdBack(r)
+		} else if r.class.code != plimsoll.WaitNone {
 			t.setAside(r, &r.class.aside)
-		} else if by, resource := t.Refuses(q, &r.class.amounts); by != nil {
+			t.unfit(r, nil)
+		} else if by, resource := r.tenant.refusal(&r.class.amounts); by != nil {
 			t.refuse(by, resource, r)
 		} else {
 			return r.lanes[0]
@@ -32,38 +38,49 @@ func (t *Tree) Next() *Lane {
 	return nil
 }
 
-// refuse takes a row out of the order because a queue has no room for it. If the queue has no room
-// for any class below it, the queue is closed and its rows stay in place. Otherwise the row is set
-// aside with a waiter of the queue.
-func (t *Tree) refuse(q *Queue, resource int, r *row) {
-	if q.stale > 0 && q.lacks(&q.least) < 0 {
-		q.stale++ // counts each row that is set aside meanwhile, too
-		if 4*q.stale >= len(q.presences) {
-			q.findLeast()
+// refuse takes a row out of the order because a quota has no room for it. If it is a queue that has
+// no room for any class below it, the queue is closed and its rows stay in place. Otherwise the row
+// is set aside with a waiter of the quota.
+func (t *Tree) refuse(k *Quota, resource int, r *row) {
+	if q := k.of; !k.tracks {
+		if q.stale > 0 && q.Lacks(&q.least) < 0 {
+			q.stale++ // counts each row that is set aside meanwhile, too
+			if 4*q.stale >= len(q.presences) {
+				q.findLeast()
+			}
+		}
+		if q.Lacks(&q.least) >= 0 {
+			t.shut(q)
+			return
 		}
 	}
-	if q.lacks(&q.least) >= 0 {
-		t.shut(q)
-		return
-	}
-	t.setAside(r, &q.waiterOf(r.class, resource).aside)
+	t.setAside(r, &k.waiterOf(r.class, resource).aside)
 	t.count(r.leaf, r.class, -1)
+	t.unfit(r, k)
 }
 
 // reopen opens a limited queue if it has room for a class below it. It also brings back the
 // set-aside rows for which the queue now has room.
 func (t *Tree) reopen(q *Queue) {
-	if q.closed && q.lacks(&q.least) < 0 {
+	if q.closed && q.Lacks(&q.least) < 0 {
 		t.open(q)
 	}
-	for i := range q.short {
-		h := &q.short[i]
-		for left := q.Max[i] - q.Allocated[i]; len(*h) > 0 && (*h)[0].class.amounts[i] <= left; {
+	t.bringBackFitting(&q.Quota)
+}
+
+// bringBackFitting brings back the rows that were set aside for a quota and that it has room for.
+func (t *Tree) bringBackFitting(k *Quota) {
+	if k.short == nil {
+		return
+	}
+	for i := range k.short {
+		h := &k.short[i]
+		for left := k.Max[i] - k.Allocated[i]; len(*h) > 0 && (*h)[0].class.amounts[i] <= left; {
 			w := (*h)[0]
 			h.remove(w)
 			w.short = absent
-			if other := q.lacks(&w.class.amounts); other >= 0 {
-				q.await(w, other)
+			if other := k.Lacks(&w.class.amounts); other >= 0 {
+				k.await(w, other)
 				continue
 			}
 			t.release(w)
@@ -71,13 +88,13 @@ func (t *Tree) reopen(q *Queue) {
 	}
 }
 
-// release brings back the rows of a waiter whose queue has room for them. Rows of a class that was
-// blocked meanwhile are set aside with the class instead. The cause of the lanes is marked for
-// Settle.
+// release brings back the rows of a waiter whose quota has room for them. Rows of a class that was
+// blocked meanwhile are set aside with the class instead, except in a strict leaf. The cause of the
+// lanes is marked for Settle.
 func (t *Tree) release(w *waiter) {
 	for n := len(w.aside.rows); n > 0; n-- {
 		r := w.aside.rows[n-1]
-		if r.class.code == plimsoll.WaitNone {
+		if r.class.code == plimsoll.WaitNone || r.leaf.strict != nil {
 			t.bringBack(r)
 		} else {
 			r.leaveAside()
@@ -99,7 +116,11 @@ func (t *Tree) Block(c *Class, code plimsoll.WaitCode) {
 			p.queue.stale++
 		}
 	}
+	other := c.code != code
 	c.code = code
+	for n := len(c.aside.rows); other && n > 0; n-- {
+		t.reexamine(c.aside.rows[n-1])
+	}
 	if c.refused != nil && c.refused.code != code {
 		t.recheckLater(c.refused)
 		c.refused = nil
@@ -119,7 +140,7 @@ func (t *Tree) Open(c *Class) {
 	for i := 0; i < len(c.presences); i++ { // opening a queue appends those above it
 		q := c.presences[i].queue
 		q.lower(&c.amounts)
-		if q.closed && q.lacks(&c.amounts) < 0 {
+		if q.closed && q.Lacks(&c.amounts) < 0 {
 			t.open(q)
 		}
 	}

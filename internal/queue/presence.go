@@ -28,7 +28,7 @@ func (t *Tree) count(q *Queue, c *Class, n int32) {
 		if !q.closed {
 			continue
 		}
-		if n > 0 && c.code == plimsoll.WaitNone && q.lacks(&c.amounts) < 0 {
+		if n > 0 && c.code == plimsoll.WaitNone && q.Lacks(&c.amounts) < 0 {
 			t.open(q)
 		}
 		return

@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"math/bits"
 	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -11,66 +10,61 @@ import (
 // Amounts are amounts of resources, indexed by the number of the resource's name.
 type Amounts = placement.Amounts
 
-// Limits are the configured limits of a queue.
-type Limits struct {
-	Guaranteed    Amounts
-	GuaranteedSet uint32 // bit by index: the resource is guaranteed
-	Max           Amounts
-	MaxSet        uint32 // bit by index: the resource is limited
-	MaxAccounts   int32  // accounts admitted at once; 0: no limit
-	MaxTasks      int32  // tasks of all accounts, enforced by the caller; 0: no limit
-}
-
 // Queue is a queue of the tree. Its exported fields are read-only; the Tree maintains them.
 type Queue struct {
-	Limits
-	Path     string
-	Name     string
-	Parent   *Queue
-	Children []*Queue // ordered by name
-	Leaf     bool
-	Draining bool // removed from the configuration; the queue disappears when it is empty
+	Quota
+	Guaranteed    Amounts
+	GuaranteedSet uint32 // bit by index: the resource is guaranteed
+	MaxTasks      int32  // tasks of all accounts, enforced by the caller; 0: no limit
+	Path          string
+	Name          string
+	Parent        *Queue
+	Children      []*Queue // ordered by name
+	Leaf          bool
+	Draining      bool // removed from the configuration; the queue disappears when it is empty
+	Dynamic       bool // made by AddDynamic; the queue disappears when it is empty
 
-	Allocated Amounts // Invariant: the sum over the charged tasks below it
 	Pending   Amounts // Invariant: the sum over the waiting tasks below it
-	Running   int32   // charged tasks
 	Waiting   int32   // waiting tasks
-	Accounts  int32   // accounts below it
-	Admitted  int32   // admitted accounts below it
+	Dismissed int32   // accounts below it that gave their admission back
 	Tasks     int64   // Invariant: the sum of Count over the accounts below it
 
+	stated     plimsoll.QueueConfig // its configuration, without the queues below it
+	properties map[string]string    // with those that it inherits
+
+	order    order
+	priority int64  // as the parent sees it; see shown
+	levels   levels // priorities of the lanes in rows, or of the children
 	share    fraction
-	sharedAt uint64       // value of Tree.totals for which the children's shares were computed
+	sharedAt uint64       // value of Tree.totals for which the shares below it were computed
 	open     heap[*Queue] // children that are not closed and offer a row
 	rank     int32        // position in Parent.open, or absent
 	closed   bool         // Invariant: if set, its maximum has no room for any unblocked class below
 
-	byClass map[*Class]*row // of a leaf: its rows by class
-	rows    []*row          // the same rows, unordered
-	offered heap[*row]      // of a leaf: the rows that are not set aside
+	limits   *limits               // its limits for users and groups; nil: it has none
+	limited  bool                  // the queue, or one above, has limits
+	trackers map[trackerKey]*Quota // users and groups with accounts below it for which limits hold
+	all      *tenant               // of a leaf: the accounts for which no limits of users or groups hold
+	tenants  map[tenantKey]*tenant // of a leaf: the others
+	accounts *Account              // of a leaf: the first account; the others follow by next
+	whole    *Amounts              // of a fair leaf: what the shares of its accounts are parts of
+
+	strict  *strict    // of a leaf with this order; nil: jobs behind one that does not fit may pass it
+	holding []Hold     // of a Copy: what Holds returns
+	rows    []*row     // of a leaf, unordered
+	offered heap[*row] // of a leaf: the rows that are not set aside
 
 	presences  []*presence // of a limited queue: the classes whose rows may reach it
 	presenceOf map[*Class]*presence
 	least      Amounts // Invariant: by limited resource, at most the need of each unblocked class below
 	stale      int     // number of changes, since findLeast, that may have left least too low
 
-	waiters map[*Class]*waiter // waiters of the classes that the maximum refused
-	parked  heap[*Account]     // accounts that wait until fewer are admitted here
-
-	// short has, by the short resource, the waiters that come back when enough of it is free. The
-	// waiter with the smallest need is first.
-	short [plimsoll.MaxResourceNames]heap[*waiter]
-
-	admitting bool // the queue is listed in Tree.admitting
-	changed   bool // the queue is listed in Tree.changed
+	changed bool // the queue is listed in Tree.changed
 }
 
-func (q *Queue) before(o *Queue) bool {
-	if c := q.share.compare(o.share); c != 0 {
-		return c < 0
-	}
-	return q.Name < o.Name
-}
+// Stated returns the configuration of the queue, without the queues below it. It must not be
+// changed.
+func (q *Queue) Stated() *plimsoll.QueueConfig { return &q.stated }
 
 func (q *Queue) place() *int32 { return &q.rank }
 
@@ -106,11 +100,16 @@ type Tree struct {
 	total  Amounts
 	totals uint64 // number of changes of the total
 
+	now    int64 // Unix nanoseconds; see Advance
+	holds  heap[*hold]
+	rivals Rivals // nil: all lanes compete for nodes
+
 	live      int       // number of classes that have rows and are not blocked
 	unsettled *waiter   // lanes that were told that they wait for their turn
 	recheck   []*waiter // waiters whose cause may have ended; Settle checks them
 	telling   []*waiter // waiters whose cause has ended; NextCause gives their lanes another
-	admitting []*Queue  // queues that may admit parked accounts
+	admitting []*Quota  // quotas that may admit parked accounts
+	stale     []*tenant // tenants whose first parked account may have been told another quota
 	changed   []*Queue  // queues changed since the last call of Changed
 }
 
@@ -170,36 +169,12 @@ func (q *Queue) withdraw() {
 // siblings.
 func (t *Tree) reorder(q *Queue) {
 	q.share = t.shareOf(q)
+	q.fix()
+}
+
+// fix moves a queue to its new position among its siblings.
+func (q *Queue) fix() {
 	if q.rank != absent {
 		q.Parent.open.fix(q)
 	}
-}
-
-// Refuses returns the first queue from the leaf upwards whose maximum forbids one more task of such
-// amounts, and the first short resource there. The queue is nil if there is room.
-func (t *Tree) Refuses(leaf *Queue, a *Amounts) (by *Queue, resource int) {
-	for q := leaf; q != nil; q = q.Parent {
-		if q.MaxSet == 0 {
-			continue
-		}
-		if i := q.lacks(a); i >= 0 {
-			return q, i
-		}
-	}
-	return nil, -1
-}
-
-// lacks returns the first resource of which the queue has too little left, or -1.
-func (q *Queue) lacks(a *Amounts) int {
-	for set := q.MaxSet; set != 0; set &= set - 1 {
-		if i := bits.TrailingZeros32(set); q.isShort(i, a) {
-			return i
-		}
-	}
-	return -1
-}
-
-// isShort reports whether the queue has too little left of a resource for some amounts.
-func (q *Queue) isShort(i int, a *Amounts) bool {
-	return q.MaxSet&(1<<i) != 0 && a[i] > 0 && a[i] > q.Max[i]-q.Allocated[i]
 }

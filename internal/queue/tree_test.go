@@ -16,6 +16,9 @@ type fixture struct {
 	names *placement.Names
 	jobs  int32
 	told  map[*queue.Lane]string // last cause told to each lane
+
+	owner    queue.Owner // of the jobs that enter
+	priority int32       // of their lanes
 }
 
 type fixtureJob struct {
@@ -40,8 +43,8 @@ func (p *fixture) enter(leaf string, c *queue.Class) *fixtureJob {
 	p.jobs++
 	j := &fixtureJob{}
 	j.Account.ID, j.Lane.ID = p.jobs, p.jobs
-	p.tree.Enter(&j.Account, p.tree.Find(leaf), int64(p.jobs))
-	p.tree.Add(&j.Lane, &j.Account, c, 0)
+	p.tree.Enter(&j.Account, p.tree.Find(leaf), p.owner, int64(p.jobs))
+	p.tree.Add(&j.Lane, &j.Account, c, p.priority, 0)
 	return j
 }
 
@@ -84,8 +87,9 @@ func (p *fixture) cycle() (placed int) {
 	p.tree.Settle()
 	for l, c, ok := p.tree.NextCause(); ok; l, c, ok = p.tree.NextCause() {
 		p.told[l] = c.Code.String()
-		if c.Queue != nil {
-			p.told[l] = fmt.Sprintf("%s has too little %s", c.Queue.Path, p.names.Name(c.Resource))
+		if c.Quota != nil {
+			p.told[l] = fmt.Sprintf("%s%s has too little %s",
+				c.Quota.At().Path, c.Quota.UserOrGroup(), p.names.Name(c.Resource))
 		}
 	}
 	if err := p.tree.Check(); err != nil {
@@ -223,7 +227,7 @@ func TestParkedJobsAreReplacedWhereTheyWait(t *testing.T) {
 	stands := func(i int) {
 		t.Helper()
 		p.readmit()
-		if got := jobs[i].Parked(); got == nil || got.Path != "root.team" {
+		if got := jobs[i].Parked(); got == nil || got.At().Path != "root.team" {
 			t.Fatalf("job %d is parked at %v", i, got)
 		}
 	}

@@ -5,19 +5,20 @@ import "github.com/plimsoll-dev/plimsoll"
 // Cause is the reason why a lane waits.
 type Cause struct {
 	Code     plimsoll.WaitCode
-	Queue    *Queue // with WaitQueueMax: the queue whose maximum holds the lane back
-	Resource int    // with WaitQueueMax: index of the short resource
+	Quota    *Quota // with WaitQueueMax, WaitUserMax and WaitGroupMax: what holds the lane back
+	Resource int    // with Quota: index of the short resource
 }
 
 // waiter is a cause and the lanes that were told it. The lanes are of one class unless the cause
-// is WaitTurn. A waiter with the cause WaitQueueMax also holds the rows of the class that are set
-// aside at the queue.
+// is WaitTurn, and of one row if it is WaitOrder. A waiter of a quota also holds the rows of the
+// class that are set aside for it.
 type waiter struct {
 	code      plimsoll.WaitCode
-	class     *Class // nil with WaitTurn
-	queue     *Queue // with WaitQueueMax
-	resource  int    // with WaitQueueMax: the short resource when a lane was told last
-	short     int32  // resource whose heap in queue.short holds it; absent: none
+	class     *Class // nil with WaitTurn and WaitOrder
+	row       *row   // with WaitOrder: the row that is held back
+	at        *Quota // the quota that refused the class; nil for other causes
+	resource  int    // with at: the short resource when a lane was told last
+	short     int32  // resource whose heap in at.short holds it; absent: none
 	rank      int32  // position in that heap
 	aside     aside  // rows set aside for it
 	lanes     *Lane  // first of the lanes that were told
@@ -55,30 +56,36 @@ func (w *waiter) drop(l *Lane) {
 	w.dropIdle()
 }
 
-// waiterOf returns the waiter of a class at a queue that refuses it. It makes one if necessary.
-func (q *Queue) waiterOf(c *Class, resource int) *waiter {
-	w := q.waiters[c]
+// waiterOf returns the waiter of a class at a quota that refuses it. It makes one if necessary.
+func (k *Quota) waiterOf(c *Class, resource int) *waiter {
+	w := k.waiters[c]
 	if w == nil {
-		w = &waiter{code: plimsoll.WaitQueueMax, class: c, queue: q, resource: resource, short: absent, rank: absent}
+		w = &waiter{code: k.Code(), class: c, at: k, resource: resource, short: absent, rank: absent}
 		w.aside.of = w
-		q.waiters[c] = w
+		if k.waiters == nil {
+			k.waiters = map[*Class]*waiter{}
+		}
+		k.waiters[c] = w
 	}
 	if w.short == absent {
-		q.await(w, resource)
+		k.await(w, resource)
 	}
 	return w
 }
 
-// await registers a waiter to come back when the queue has enough of a resource.
-func (q *Queue) await(w *waiter, resource int) {
+// await registers a waiter to come back when the quota has enough of a resource.
+func (k *Quota) await(w *waiter, resource int) {
+	if k.short == nil {
+		k.short = new([plimsoll.MaxResourceNames]heap[*waiter])
+	}
 	w.short = int32(resource)
-	q.short[resource].push(w)
+	k.short[resource].push(w)
 }
 
 // stopAwaiting undoes await.
-func (q *Queue) stopAwaiting(w *waiter) {
+func (k *Quota) stopAwaiting(w *waiter) {
 	if w.short != absent {
-		q.short[w.short].remove(w)
+		k.short[w.short].remove(w)
 		w.short = absent
 	}
 }
@@ -93,17 +100,19 @@ func (t *Tree) recheckLater(w *waiter) {
 
 // holds reports whether the cause is true of its class now. WaitTurn holds only until Settle.
 func (w *waiter) holds() bool {
-	switch w.code {
-	case plimsoll.WaitTurn:
+	switch {
+	case w.code == plimsoll.WaitTurn:
 		return false
-	case plimsoll.WaitQueueMax:
-		return w.registered() && w.queue.lacks(&w.class.amounts) >= 0
+	case w.row != nil:
+		return w.row.isHeldBack()
+	case w.at != nil:
+		return w.registered() && w.at.Lacks(&w.class.amounts) >= 0
 	}
 	return w.class.refused == w && w.class.code == w.code
 }
 
-// registered reports whether w is the current waiter of its class at its queue.
-func (w *waiter) registered() bool { return w.queue != nil && w.queue.waiters[w.class] == w }
+// registered reports whether w is the current waiter of its class at its quota.
+func (w *waiter) registered() bool { return w.at != nil && w.at.waiters[w.class] == w }
 
 // Settle finds the causes that have changed; NextCause then returns the new ones. It is called when
 // Next has returned nil, because then each waiting lane has a cause. Until Settle is called, lanes
@@ -125,23 +134,23 @@ func (t *Tree) Settle() {
 }
 
 // stillHolds returns holds. A waiter whose cause still holds is registered again to come back when
-// its queue has room.
+// its quota has room.
 func (w *waiter) stillHolds() bool {
 	held := w.holds()
-	if held && w.queue != nil && w.short == absent {
-		w.queue.await(w, w.queue.lacks(&w.class.amounts))
+	if held && w.at != nil && w.short == absent {
+		w.at.await(w, w.at.Lacks(&w.class.amounts))
 	}
 	return held
 }
 
-// dropIdle removes a waiter of a queue that has no lanes and no rows.
+// dropIdle removes a waiter of a quota that has no lanes and no rows.
 func (w *waiter) dropIdle() {
-	if w.queue == nil || w.lanes != nil || len(w.aside.rows) > 0 || w.inRecheck || w.telling {
+	if w.at == nil || w.lanes != nil || len(w.aside.rows) > 0 || w.inRecheck || w.telling {
 		return
 	}
 	if w.registered() {
-		delete(w.queue.waiters, w.class)
-		w.queue.stopAwaiting(w)
+		delete(w.at.waiters, w.class)
+		w.at.stopAwaiting(w)
 	}
 }
 
@@ -155,8 +164,8 @@ func (t *Tree) tell(w *waiter) {
 
 // NextCause returns the next lane whose cause has changed, and the cause; ok is false if there is
 // none.
-// A cause has changed when its code or queue differs, or when Restate has outdated it. Another
-// short resource at the same queue is no change.
+// A cause has changed when its code or quota differs, or when Restate has outdated it. Another
+// short resource at the same quota is no change.
 func (t *Tree) NextCause() (l *Lane, cause Cause, ok bool) {
 	for len(t.telling) > 0 {
 		w := t.telling[0]
@@ -170,8 +179,8 @@ func (t *Tree) NextCause() (l *Lane, cause Cause, ok bool) {
 		l, to := w.lanes, t.causeOf(w.lanes)
 		w.drop(l)
 		to.add(l)
-		if to.code != w.code || to.queue != w.queue || w.outdated {
-			return l, Cause{to.code, to.queue, to.resource}, true
+		if to.code != w.code || to.at != w.at || w.outdated {
+			return l, Cause{to.code, to.at, to.resource}, true
 		}
 	}
 	t.telling = nil
@@ -184,10 +193,13 @@ func (t *Tree) HasNextCause() bool { return len(t.telling) > 0 }
 // causeOf returns the present cause of a lane.
 func (t *Tree) causeOf(l *Lane) *waiter {
 	c := l.class
-	if by, resource := t.Refuses(l.account.queue, &c.amounts); by != nil {
+	if by, resource := l.account.tenant.refusal(&c.amounts); by != nil {
 		w := by.waiterOf(c, resource)
 		w.resource = resource
 		return w
+	}
+	if c.code == plimsoll.WaitNone && l.row.isHeldBack() {
+		return l.row.kept
 	}
 	if c.code == plimsoll.WaitNone {
 		return t.unsettled

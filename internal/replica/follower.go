@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -48,6 +49,9 @@ type FollowerConfig struct {
 	Standby string
 	// Tokens finds the token for the leader.
 	Tokens token.Finder
+	// Dial makes a connection to an address, without a token; nil: transport.Dial does, with the
+	// token. A simulation has a network of its own.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// HistoryBytes bounds the changes that are kept for watches; default DefaultHistoryBytes. A
 	// watch that is behind by more begins again with a snapshot.
 	HistoryBytes int
@@ -135,7 +139,14 @@ func NewFollower(config FollowerConfig) (*Follower, error) {
 		return nil, fmt.Errorf("configure the replica: %w", err)
 	}
 	return newFollower(config, func(ctx context.Context, address string) (*transport.ConnClient, error) {
-		return transport.Dial(ctx, address, config.Tokens.For(address))
+		if config.Dial == nil {
+			return transport.Dial(ctx, address, config.Tokens.For(address))
+		}
+		conn, err := config.Dial(ctx, address)
+		if err != nil {
+			return nil, err
+		}
+		return transport.NewWatchedClient(conn, address), nil
 	}), nil
 }
 

@@ -40,6 +40,22 @@ func (s *Snapshot) Version() plimsoll.Version {
 	return plimsoll.Version{Epoch: s.epoch, Revision: s.revision}
 }
 
+// Identity tells the states of snapshots apart: those with the same one hold the same records. It
+// keeps no record in memory. The zero value is of no snapshot.
+type Identity struct {
+	origin  *origin
+	version plimsoll.Version
+}
+
+// Identity returns the identity of the snapshot's state.
+func (s *Snapshot) Identity() Identity { return Identity{s.origin, s.Version()} }
+
+// Before reports whether the state is an earlier one of the same tables.
+func (i Identity) Before(other Identity) bool {
+	return i.origin == other.origin && (i.version.Epoch < other.version.Epoch ||
+		i.version.Epoch == other.version.Epoch && i.version.Revision < other.version.Revision)
+}
+
 // Time is the time of the last batch in Unix nanoseconds.
 func (s *Snapshot) Time() int64 { return s.time }
 

@@ -79,6 +79,8 @@ type allocationInfo struct {
 type jobFacts struct {
 	queue  string
 	groups map[string]groupFacts
+
+	ownerGroups []string
 }
 
 type groupFacts struct {
@@ -105,7 +107,7 @@ func (a *reading) facts(job string) (*jobFacts, error) {
 		if err != nil {
 			return nil, undecodable(job, err)
 		}
-		of.queue = strings.Clone(spec.Queue)
+		of.queue, of.ownerGroups = strings.Clone(spec.Queue), spec.OwnerGroups
 		for i := range spec.Groups {
 			g := &spec.Groups[i]
 			of.groups[strings.Clone(g.Name)] = groupFacts{

@@ -45,8 +45,9 @@ const (
 	byNode   = "ask for one node, .../node/{node}, or call NodeService.ListNodes"
 	byQueue  = "ask for one queue, .../queue/{queue}"
 	byPart   = "ask for its parts, each of which has a route under /ws/v1"
+	byUser   = "ask for one user, .../usage/user/{user}"
+	byGroup  = "ask for one group, .../usage/group/{group}"
 
-	notYet  = "there are no users, groups and placement rules of queues in this version"
 	noStack = "the stacks of a program help those who write it, and have no bound"
 	noCheck = "plimsoll config check checks a queue file"
 )
@@ -87,11 +88,11 @@ func routes() []route {
 		{path: "metrics", moved: "/metrics"},
 		{path: "stack", why: noStack},
 		{path: "validate-conf", why: noCheck},
-		{path: "partition/{partition}/placementrules", why: notYet},
-		{path: "partition/{partition}/usage/users", why: notYet},
-		{path: "partition/{partition}/usage/user/{user}", why: notYet},
-		{path: "partition/{partition}/usage/groups", why: notYet},
-		{path: "partition/{partition}/usage/group/{group}", why: notYet},
+		{path: "partition/{partition}/placementrules", answer: (*reading).placementRules},
+		{path: "partition/{partition}/usage/users", answer: (*reading).usageOfUsers, narrower: byUser},
+		{path: "partition/{partition}/usage/user/{user}", answer: (*reading).usageOfUser},
+		{path: "partition/{partition}/usage/groups", answer: (*reading).usageOfGroups, narrower: byGroup},
+		{path: "partition/{partition}/usage/group/{group}", answer: (*reading).usageOfGroup},
 	}
 }
 

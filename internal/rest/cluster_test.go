@@ -328,8 +328,8 @@ func TestBadNamesAreRefused(t *testing.T) {
 		clusters + "?consistency=soon":                      {400, "consistency"},
 		"/ws/v1/stack":                                      {404, "bound"},
 		"/ws/v1/validate-conf":                              {404, "plimsoll config check"},
-		ofPartition + "usage/users":                         {404, "users"},
-		ofPartition + "placementrules":                      {404, "placement"},
+		ofPartition + "usage/user/eve":                      {404, "User not found"},
+		ofPartition + "usage/group/ops":                     {404, "Group not found"},
 		"/ws/v1/nothing":                                    {404, "/ws/v1/partition/{partition}/queues"},
 	} {
 		w := get(rest.New(rest.Config{}, small(t)), http.MethodGet, path)

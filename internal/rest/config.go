@@ -35,8 +35,8 @@ func (a *reading) config() error {
 	return nil
 }
 
-// queueConfig returns the configured queues, without those that drain. has is false if there are
-// none.
+// queueConfig returns the configured queues, without those that drain or are dynamic. has is false
+// if there are none.
 func (a *reading) queueConfig() (queues plimsoll.QueueConfig, has bool, err error) {
 	data, has := a.records.Get(wire.KindQueueConfig, "")
 	if !has {
@@ -48,14 +48,15 @@ func (a *reading) queueConfig() (queues plimsoll.QueueConfig, has bool, err erro
 	if queues, err = wire.DecodeQueueConfig(data); err != nil {
 		return queues, false, undecodable("queues", err)
 	}
-	withoutDraining(&queues)
+	onlyConfigured(&queues)
 	return queues, true, nil
 }
 
-// withoutDraining takes out the queues that are configured no more.
-func withoutDraining(c *plimsoll.QueueConfig) {
-	c.Queues = slices.DeleteFunc(c.Queues, func(q plimsoll.QueueConfig) bool { return q.Draining })
+// onlyConfigured takes out the queues that are configured no more, and those that placement rules
+// have made.
+func onlyConfigured(c *plimsoll.QueueConfig) {
+	c.Queues = slices.DeleteFunc(c.Queues, func(q plimsoll.QueueConfig) bool { return q.Draining || q.Dynamic })
 	for i := range c.Queues {
-		withoutDraining(&c.Queues[i])
+		onlyConfigured(&c.Queues[i])
 	}
 }

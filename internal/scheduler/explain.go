@@ -28,6 +28,7 @@ type Subject struct {
 	queue    string // path of its queue
 	code     plimsoll.WaitCode
 	summary  string // empty: the nodes decide
+	avoids   string // which node it avoids at its next attempt, and why; empty: none
 	decision *placement.Decision
 }
 
@@ -42,7 +43,11 @@ func (c *Scheduler) Subject(s *state.State, ref state.Ref) Subject {
 		d.Keep()
 		sub.decision = d
 	}
-	full, _ := s.Tree().Refuses(g.Job.Queue, g.Amounts())
+	if !ref.Unwanted() {
+		sub.avoids = s.Avoids(ref)
+	}
+	owner := queue.Owner{User: g.Job.Spec.Owner, Groups: g.Job.Spec.OwnerGroups}
+	full, _ := s.Tree().RefusesOwner(g.Job.Queue, owner, g.Amounts())
 	switch {
 	case t.State.OnNode():
 		sub.summary = fmt.Sprintf("%s on node %s, attempt %d", t.State, t.Node, t.Attempt)
@@ -53,15 +58,20 @@ func (c *Scheduler) Subject(s *state.State, ref state.Ref) Subject {
 	case g.Job.State == plimsoll.JobNew:
 		sub.code, sub.summary = plimsoll.WaitTurn, "its job is still being taken in"
 	case g.Job.Parked() != nil:
-		sub.code, sub.summary = plimsoll.WaitQueueMax, whyParked(cmp.Or(queue.Full(g.Job.Queue), g.Job.Parked()))
+		at := cmp.Or(s.Tree().Full(g.Job.Queue, owner), g.Job.Parked())
+		sub.code, sub.summary = at.Code(), whyParked(at)
 	case t.Waits():
 		sub.code, sub.summary = plimsoll.WaitRetry, "waits for its next attempt after "+t.Result.String()
 	case g.Refused != "":
 		sub.code, sub.summary = plimsoll.WaitNotUnderstood, g.Refused
 	case full != nil:
-		sub.code, sub.summary = plimsoll.WaitQueueMax, whyFull(s.Names, full, g.Amounts())
+		sub.code, sub.summary = full.Code(), whyFull(s.Names, full, g.Amounts())
 	case s.Lacks(g.Spec.Resources) != "":
 		sub.code, sub.summary = plimsoll.WaitNoResource, whyNone(s.KnownNames(), g.Spec.Resources)
+	default:
+		if h, by := s.HeldBackBy(g); by != nil {
+			sub.code, sub.summary = plimsoll.WaitOrder, whyHeld(by.Job.Spec.ID, g.Job.Queue.Path, h.Until)
+		}
 	}
 	return sub
 }
@@ -98,6 +108,9 @@ func (v *View) Explain(sub *Subject, node string) (Explanation, error) {
 		)
 	default:
 		e.Code, e.Summary = e.Refusal(v.fleet.Names.Resources(p.Amounts()))
+	}
+	if sub.avoids != "" {
+		e.Summary += "; " + sub.avoids
 	}
 	return e, nil
 }

@@ -61,10 +61,12 @@ type Scheduler struct {
 // the seed.
 func New(s *state.State, seed uint64) *Scheduler {
 	placer := placement.NewPlacer(s.Fleet, rand.NewPCG(seed, seed^0x9e3779b97f4a7c15))
-	return &Scheduler{
+	c := &Scheduler{
 		placer: placer, waits: newWaits(placer, s.Chain()), seed: seed,
 		decisions: placement.NewDecisions(KeptDecisions),
 	}
+	s.Tree().SetRivals(c.rivals(s))
+	return c
 }
 
 // Cycle binds the tasks that can be bound within the budget, and returns their number. more
@@ -102,6 +104,11 @@ func (c *Scheduler) Cycle(s *state.State, budget state.Budget) (bound int, more 
 			looks += blockLooks
 			continue
 		}
+		ref := g.Next()
+		if c.placeElsewhere(s, ref) {
+			bound++
+			continue
+		}
 		p, _ := s.Prepared(g)
 		choice := c.placer.Place(p, s.Seconds())
 		if choice.Slot < 0 {
@@ -109,9 +116,28 @@ func (c *Scheduler) Cycle(s *state.State, budget state.Budget) (bound int, more 
 			c.waits.block(s, w)
 			continue
 		}
-		ref := g.Next()
+		if s.Avoids(ref) != "" {
+			looks += s.Fleet.Len() // placeElsewhere has asked every server
+		}
 		c.placer.Note(c.decisions, ref.Task().ID)
 		s.Bind(ref, choice.Slot)
 		bound++
 	}
+}
+
+// placeElsewhere binds a task that avoids the node of its last attempt to another node, and reports
+// whether there was one. Otherwise it may go to that node again.
+func (c *Scheduler) placeElsewhere(s *state.State, ref state.Ref) bool {
+	p := s.PreparedElsewhere(ref)
+	if p == nil {
+		return false
+	}
+	defer p.Release()
+	choice := c.placer.Place(p, s.Seconds())
+	if choice.Slot < 0 {
+		return false
+	}
+	c.placer.Note(c.decisions, ref.Task().ID)
+	s.Bind(ref, choice.Slot)
+	return true
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/queue"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
@@ -122,7 +123,7 @@ func ofGroups(err error) error {
 
 // queueReason returns why the job's queue would hold back tasks that find a node.
 func (v *View) queueReason(spec *plimsoll.JobSpec, tried []placement.Tried) string {
-	leaf, err := state.Leaf(v.tree, spec.Queue)
+	leaf, err := state.Leaf(v.tree, v.rules, spec)
 	if err != nil {
 		return "the job would be refused: " + err.Error()
 	}
@@ -134,7 +135,7 @@ func (v *View) queueReason(spec *plimsoll.JobSpec, tried []placement.Tried) stri
 			}
 		}
 	}
-	return v.whyShort(leaf, &total)
+	return v.whyShort(leaf, queue.Owner{User: spec.Owner, Groups: spec.OwnerGroups}, &total)
 }
 
 // addTimes returns sum + n*times, or the largest number on overflow.

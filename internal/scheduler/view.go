@@ -5,6 +5,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/queue"
+	"github.com/plimsoll-dev/plimsoll/internal/queuerule"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
@@ -17,11 +18,15 @@ type View struct {
 	fleet *placement.Fleet
 	chain *placement.Chain
 	tree  *queue.Tree
+	rules *queuerule.Set
 	names state.KnownNames
 	now   int64 // Unix seconds
 	seed  uint64
 
+	holders map[string][]holder // of strict leaves, by path
+
 	checkSize func(*plimsoll.JobSpec) error // returns an error for a specification that is too large
+	records   state.Records                 // nil in a view of the state itself
 	movables  func(most int) (list []placement.Movable, all bool, release func())
 }
 
@@ -29,7 +34,8 @@ type View struct {
 // turns; see Copy.
 func (c *Scheduler) View(s *state.State) *View {
 	return &View{
-		fleet: s.Fleet, chain: s.Chain(), tree: s.Tree(), names: s.KnownNames(), now: s.Seconds(), seed: c.seed,
+		fleet: s.Fleet, chain: s.Chain(), tree: s.Tree(), rules: s.Rules(), names: s.KnownNames(),
+		now: s.Seconds(), seed: c.seed,
 		checkSize: s.CheckSize,
 		movables: func(most int) ([]placement.Movable, bool, func()) {
 			list, all := s.Movables(most)
@@ -52,9 +58,12 @@ type Copy struct {
 
 // Copy begins a copy of the queues and nodes. Continue copies the nodes; the rest costs O(queues).
 func (c *Scheduler) Copy(s *state.State) *Copy {
+	tree := s.Tree().Copy()
 	return &Copy{
 		view: View{
-			chain: s.Chain(), tree: s.Tree().Copy(), names: s.KnownNames(), now: s.Seconds(), seed: c.seed,
+			holders: holders(s, tree),
+			chain:   s.Chain(), tree: tree, rules: s.Rules(), names: s.KnownNames(),
+			now: s.Seconds(), seed: c.seed,
 			checkSize: s.CheckSize,
 		},
 		fleet: s.Fleet.Copy(),
@@ -72,6 +81,7 @@ func (c *Copy) View(records state.Records) *View {
 	v := c.view
 	v.fleet = c.fleet.Fork()
 	v.fleet.Loader = state.Lookups(records)
+	v.records = records
 	v.movables = func(most int) ([]placement.Movable, bool, func()) {
 		return state.RecordedMovables(records, v.fleet, v.chain, most)
 	}

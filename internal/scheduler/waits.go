@@ -58,6 +58,7 @@ type waits struct {
 	seen     uint64                 // number of the first change of a node that wake has not processed
 	closed   bool                   // no node took tasks at the last wake
 	scratch  []byte                 // reused for keys of families
+	meet     map[rivalry]bool       // whether both could use the same node
 	found    []*wait                // reused for the classes that openSome finds
 	opened   []*wait                // classes that the last wake opened for some slots
 }
@@ -213,6 +214,7 @@ func (ws *waits) wake(s *state.State) {
 	ws.seen = next
 	if closed := s.Eligible() == 0; closed != ws.closed || !ok {
 		ws.closed = closed
+		ws.nodesChanged(s)
 		for _, w := range ws.all {
 			if w.code != plimsoll.WaitNone {
 				ws.open(s, w, nil)
@@ -229,8 +231,12 @@ func (ws *waits) wake(s *state.State) {
 
 // changed processes changes of nodes for the classes that are not polled.
 func (ws *waits) changed(s *state.State, events []state.NodeEvent) {
-	ws.lost(s, slotsOf(events, state.NodeLost))
+	lost := slotsOf(events, state.NodeLost)
+	ws.lost(s, lost)
 	gained, freed := slotsOf(events, state.NodeGained), slotsOf(events, state.RoomFreed)
+	if len(gained)+len(lost) > 0 {
+		ws.nodesChanged(s)
+	}
 	woken := append(slices.Clone(gained), freed...)
 	if len(woken) > maxWoken {
 		woken = nil
@@ -391,6 +397,7 @@ func (ws *waits) sweep(s *state.State) {
 	if len(ws.all) <= 2*s.Classes()+64 {
 		return
 	}
+	ws.meet = nil
 	live := 0
 	for _, w := range ws.all {
 		if w.class.Gone() {

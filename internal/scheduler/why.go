@@ -10,9 +10,22 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// whyFull says with numbers why a queue has no room for one more task of such amounts: "root.batch
+// nameOf names a quota: "root.batch", or "user ann in root.batch".
+func nameOf(q *queue.Quota) string {
+	switch {
+	case q.User != "":
+		return "user " + q.User + " in " + q.At().Path
+	case q.Group == "*":
+		return "the other groups in " + q.At().Path
+	case q.Group != "":
+		return "group " + q.Group + " in " + q.At().Path
+	}
+	return q.At().Path
+}
+
+// whyFull says with numbers why a quota has no room for one more task of such amounts: "root.batch
 // is at its max: memory 64Gi of 64Gi".
-func whyFull(names *placement.Names, q *queue.Queue, r *placement.Amounts) string {
+func whyFull(names *placement.Names, q *queue.Quota, r *placement.Amounts) string {
 	var full, large []string
 	for i := range names.Len() {
 		if q.MaxSet&(1<<i) == 0 || r[i] <= q.Max[i]-q.Allocated[i] || r[i] == 0 {
@@ -27,9 +40,9 @@ func whyFull(names *placement.Names, q *queue.Queue, r *placement.Amounts) strin
 		}
 	}
 	if len(large) > 0 {
-		return fmt.Sprintf("the task asks for more than the max of %s: %s", q.Path, strings.Join(large, ", "))
+		return fmt.Sprintf("the task asks for more than the max of %s: %s", nameOf(q), strings.Join(large, ", "))
 	}
-	return fmt.Sprintf("%s is at its max: %s", q.Path, strings.Join(full, ", "))
+	return fmt.Sprintf("%s is at its max: %s", nameOf(q), strings.Join(full, ", "))
 }
 
 // whyNone names a requested resource that no node has; empty if there is none.
@@ -41,24 +54,25 @@ func whyNone(known state.KnownNames, asked plimsoll.Resources) string {
 	return plimsoll.NoResource(name, known.NodeResources())
 }
 
-// whyParked says why the jobs that are parked at a queue wait.
-func whyParked(q *queue.Queue) string {
-	return fmt.Sprintf("%s runs as many jobs as it may: %d of %d", q.Path, q.Admitted, q.MaxAccounts)
+// whyParked says why the jobs that are parked at a quota wait.
+func whyParked(q *queue.Quota) string {
+	return fmt.Sprintf("%s runs as many jobs as it may: %d of %d", nameOf(q), q.Admitted, q.MaxAccounts)
 }
 
-// whyShort says why a queue, the leaf or one above, would hold back some of several tasks whose
-// amounts add up to total: "root.batch has cpu 2 left of its max of 8, and they ask for 10". It is
-// empty if none would.
-func (v *View) whyShort(leaf *queue.Queue, total *placement.Amounts) string {
-	if full := queue.Full(leaf); full != nil {
+// whyShort says which limit would hold back some of several tasks, whose amounts add up to total:
+// "root.batch has cpu 2 left of its max of 8, and they ask for 10". It looks at the leaf and the
+// queues above, and at the limits of the owner there. It returns an empty string if all of them
+// have room.
+func (v *View) whyShort(leaf *queue.Queue, owner queue.Owner, total *placement.Amounts) string {
+	if full := v.tree.Full(leaf, owner); full != nil {
 		return whyParked(full)
 	}
-	q, i := v.tree.Refuses(leaf, total)
+	q, i := v.tree.RefusesOwner(leaf, owner, total)
 	if q == nil {
 		return ""
 	}
 	name := v.fleet.Names.Name(i)
-	return fmt.Sprintf("%s has %s %s left of its max of %s, and they ask for %s", q.Path, name,
+	return fmt.Sprintf("%s has %s %s left of its max of %s, and they ask for %s", nameOf(q), name,
 		plimsoll.FormatQuantity(name, max(q.Max[i]-q.Allocated[i], 0)),
 		plimsoll.FormatQuantity(name, q.Max[i]), plimsoll.FormatQuantity(name, total[i]))
 }

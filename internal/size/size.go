@@ -202,9 +202,9 @@ func JobStatus(id, owner, queue, reason string) int {
 	return statusFixed + 2*len(id) + length(owner) + len(queue) + len(reason)
 }
 
-// GroupStatus bounds a group in the status of its job. The arguments are all texts of the group.
-func GroupStatus(name, waitQueue, waitResource, waitKnown string) int {
-	return groupFixed + len(name) + len(waitQueue) + len(waitResource) + len(waitKnown)
+// GroupStatus bounds a group in the status of its job. The arguments have all texts of the group.
+func GroupStatus(name string, w *plimsoll.WaitCause) int {
+	return groupFixed + len(name) + len(w.Queue) + len(w.Resource) + len(w.Known) + len(w.UserOrGroup)
 }
 
 // Event bounds an event without its resources, which package ring writes once in a batch; Of

@@ -118,7 +118,10 @@ type dirtyLists struct {
 }
 
 // Begin opens a turn: changes from now on have this time and become this revision.
-func (s *State) Begin(at int64, revision uint64) { s.at, s.revision = at, revision }
+func (s *State) Begin(at int64, revision uint64) {
+	s.at, s.revision = at, revision
+	s.tree.Advance(at)
+}
 
 // Forget deletes records of jobs that ended long ago, and outcomes of commands, as far as the
 // budget goes. It must come first in a turn.

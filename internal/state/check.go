@@ -8,6 +8,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/queue"
+	"github.com/plimsoll-dev/plimsoll/internal/size"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
@@ -145,8 +146,8 @@ func (s *State) checkNames(unknown map[string]int64) error {
 			}
 			used = used || s.Fleet.Used(n.Slot)[k] > 0
 		}
-		queues := false
-		s.tree.Root.Walk(func(q *queue.Queue) { queues = queues || (q.MaxSet|q.GuaranteedSet)&(1<<k) != 0 })
+		queues := s.templateNames()&(1<<k) != 0
+		s.tree.Root.Walk(func(q *queue.Queue) { queues = queues || q.ResourcesNamed()&(1<<k) != 0 })
 		if nodes != s.names.nodes[k] {
 			return fmt.Errorf(
 				"resource %q: %d nodes are counted, but %d have it", s.Names.Name(k), s.names.nodes[k], nodes,
@@ -286,17 +287,24 @@ func (s *State) checkEvictions(n *Node) error {
 type sums struct {
 	allocated, pending               placement.Amounts
 	running, waiting, jobs, admitted int32
+	dismissed                        int32 // completing jobs
 	tasks                            int64
 }
 
 func (s *State) checkQueues(all map[*queue.Queue]*sums) error {
 	var err error
 	s.tree.Root.Walk(func(q *queue.Queue) {
-		is := sums{q.Allocated, q.Pending, q.Running, q.Waiting, q.Accounts, q.Admitted, q.Tasks}
+		is := sums{q.Allocated, q.Pending, q.Running, q.Waiting, q.Accounts, q.Admitted, q.Dismissed, q.Tasks}
 		if err == nil && is != *all[q] {
 			err = fmt.Errorf("queue %s: its sums are %+v, but there are %+v", q.Path, is, *all[q])
 		}
+		if err == nil && q.Dynamic && q.Accounts == 0 {
+			err = fmt.Errorf("queue %s: is dynamic and empty, but still there", q.Path)
+		}
 	})
+	if config := s.QueueConfig(); err == nil && s.treeBytes > 0 && s.treeBytes < size.Of(&config) {
+		err = fmt.Errorf("the tree of queues takes %d bytes, but %d are counted", size.Of(&config), s.treeBytes)
+	}
 	return err
 }
 
@@ -333,6 +341,12 @@ func (s *State) checkJob(j *Job, used []placement.Amounts, held []int, all map[*
 		if j.account.Admitted() {
 			all[q].admitted++
 		}
+		if j.State == plimsoll.JobCompleting {
+			all[q].dismissed++
+		}
+	}
+	if completing := j.State == plimsoll.JobCompleting; completing != (j.completes != 0) && live {
+		return fmt.Errorf("job %s is %v, but completes at %d", j.Spec.ID, j.State, j.completes)
 	}
 	unfinished, failed := j.unfinished, j.failed
 	for i := range j.Groups {

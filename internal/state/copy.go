@@ -12,11 +12,18 @@ import (
 
 // Records gives the records of one revision to questions that are answered from a copy. Several
 // goroutines may read at a time.
+//
+//nolint:interfacebloat // one method for each list that questions walk
 type Records interface {
 	// Job returns the specification of a job, and nil if there is none or it is being forgotten.
 	Job(id string) *plimsoll.JobSpec
 	// Task returns a task of a job for which Job is not nil.
 	Task(job, group string, index int32) (plimsoll.Task, bool)
+	// JobStatus returns the status of a job; ok is false if there is none.
+	JobStatus(id string) (status plimsoll.JobStatus, ok bool)
+	// JobStatuses yields the jobs of a queue and of all below it that have not ended, in the same
+	// order each time.
+	JobStatuses(queue string) iter.Seq[plimsoll.JobStatus]
 	// Nodes yields all nodes, in the same order each time.
 	Nodes() iter.Seq[plimsoll.Node]
 	// NodeTasks yields the tasks on a node, in the same order each time.

@@ -86,6 +86,7 @@ var derived = map[string]string{
 	"Groups[].Wait.Queue":       "a new leader finds it out anew",
 	"Groups[].Wait.Resource":    "a new leader finds it out anew",
 	"Groups[].Wait.Asked":       "a new leader finds it out anew",
+	"Groups[].Wait.UserOrGroup": "a new leader finds it out anew",
 	"Groups[].Wait.Known":       "a gateway adds it",
 	"Groups[].Counts.Pending":   "counted anew",
 	"Groups[].Counts.Bound":     "counted anew",
@@ -173,14 +174,19 @@ func TestEveryFieldOfAQueueIsTakenIn(t *testing.T) {
 		"Name":       func(n int) any { return fmt.Sprintf("q%03d", n) }, // they come back by name
 		"Guaranteed": always(plimsoll.Resources{"cpu": 4}), "Queues[].Guaranteed": always(plimsoll.Resources{"cpu": 1}),
 		"Max": always(plimsoll.Resources{"cpu": 9}), "Queues[].Max": always(plimsoll.Resources{"cpu": 8}),
-	}, Leave: []string{"Queues[].Parent", "Draining"}}) // a leaf holds jobs, and no user sets that it drains
-	s := New(Config{}, plimsoll.DefaultQueues())
+		"Limits[].Max": always(plimsoll.Resources{"cpu": 7}), "MaxJobs": always(int32(7)),
+		// A leaf holds jobs, the state sets Draining and Dynamic, and only root has a partition.
+	}, Leave: []string{"Queues[].Parent", "Draining", "Dynamic", "Partition"}})
+	in.Partition = &plimsoll.PartitionConfig{}
+	fill.Fill(in.Partition, fill.Options{Leave: []string{"Parent.Parent"}})
+	s := New(Config{TrustOwner: true}, plimsoll.DefaultQueues())
 	s.Begin(1000, 1)
 	if err := s.SetQueueConfig(&in); err != nil {
 		t.Fatal(err)
 	}
 	out := s.QueueConfig()
 	compared(t, "type Queue, build, configure and configOf in queue.go", &in.Queues[0], &out.Queues[0], nil)
+	compared(t, "type Queue, build, configure and configOf in queue.go", in.Partition, out.Partition, nil)
 }
 
 // TestEveryFieldOfAPolicyIsTakenIn applies one policy of each kind and hands them out.
@@ -209,10 +215,12 @@ func TestEveryFieldOfAPolicyIsTakenIn(t *testing.T) {
 // unplaced names the fields of a specification that the placement ignores.
 var unplaced = map[string]string{
 	"Queue": "the queues'", "Token": "a repeated submit's", "AgainOf": "what was done before",
-	"Indexes": "the program's",
+	"Indexes": "the program's", "OwnerGroups": "the queues'", "Tags": "the placement rules'",
+	"Completing": "the state's",
 
-	"Count": "tasks are placed one by one", "Class": "the QoS agent's", "Priority": "the QoS agent's",
-	"Retry.Kind": "the state's", "Retry.Limit": "the state's", "Retry.InitialDelay": "the state's",
+	"Count": "tasks are placed one by one", "Class": "the QoS agent's", "Priority": "the queues'",
+	"NodePriority": "the QoS agent's",
+	"Retry.Kind":   "the state's", "Retry.Limit": "the state's", "Retry.InitialDelay": "the state's",
 	"Retry.MaxDelay": "the state's",
 	"Command":        "the node's", "Env": "the node's", "WorkDir": "the node's", "User": "the node's",
 	"UserGroup":  "the node's",

@@ -2,16 +2,15 @@ package state
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
-	"github.com/plimsoll-dev/plimsoll/internal/queue"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
 // intake is the result of examine for a job that can be taken in.
 type intake struct {
-	queue    *queue.Queue
+	place    place
+	spec     *plimsoll.JobSpec     // the specification with the queue that the job gets
 	bytes    int                   // bytes of the specification in a batch
 	memory   int                   // bytes of the specification and the rows of its groups in memory
 	prepared []*placement.Prepared // prepared request of each group; the owner releases it
@@ -33,9 +32,10 @@ func (s *State) Submit(spec *plimsoll.JobSpec, replace bool) (*Job, error) {
 	if first != nil || err != nil {
 		return first, err
 	}
+	spec = in.spec
 	s.takeRejected(spec.ID)
 	s.lastSubmitted = max(s.at, s.lastSubmitted+1)
-	j := s.addJob(spec, in.queue, s.lastSubmitted, true, in.prepared, nil)
+	j := s.addJob(spec, s.makeQueues(&in.place), s.lastSubmitted, true, in.prepared, nil)
 	j.specBytes, j.memory = int32(in.bytes), in.memory
 	j.UID = plimsoll.MakeUID(j.Submitted, s.revision)
 	s.addAllAsked(j, 1)
@@ -63,7 +63,8 @@ func headOf(uid plimsoll.UID, spec *plimsoll.JobSpec) *plimsoll.JobHead {
 //  2. The id is new (already exists; unavailable while an earlier job gives way to this one). A
 //     repeated submit is answered as the first was, so this check precedes the later ones.
 //  3. The disk has room for more records (exhausted).
-//  4. The queue is a leaf that takes jobs (invalid, conflict).
+//  4. The placement rules give a queue that takes the job and exists or can be made, and the owner
+//     may submit to it (invalid, conflict, denied, exhausted).
 //  5. There is room for one more job, and the archive keeps up (exhausted).
 //  6. The specification fits in a batch (invalid). Its size bounds the cost of the later checks.
 //  7. The tasks and bytes fit in the bounds on all jobs and in those of the queues (exhausted). The
@@ -89,9 +90,14 @@ func (s *State) examine(spec *plimsoll.JobSpec, replace bool) (in intake, first 
 	if err := s.checkDisk(); err != nil {
 		return in, nil, err
 	}
-	in = intake{bytes: specBytes(spec), readable: true}
-	if in.queue, err = s.leafFor(spec.Queue); err != nil {
+	in = intake{spec: spec, bytes: specBytes(spec), readable: true}
+	if in.place, err = s.placeOf(spec); err != nil {
 		return in, nil, err
+	}
+	if spec.Queue != in.place.path {
+		placed := *spec
+		placed.Queue = in.place.path
+		spec, in.spec, in.bytes = &placed, &placed, specBytes(&placed)
 	}
 	if len(s.jobs) >= s.cfg.MaxJobs {
 		return in, nil, plimsoll.Errorf(
@@ -106,7 +112,7 @@ func (s *State) examine(spec *plimsoll.JobSpec, replace bool) (in intake, first 
 		return in, nil, err
 	}
 	in.memory = memoryOf(spec, in.bytes)
-	if err := s.checkUsage(in.queue, usage{}, fullUsage(spec, in.memory)); err != nil {
+	if err := s.checkUsage(in.place.queue, usage{}, fullUsage(spec, in.memory)); err != nil {
 		return in, nil, err
 	}
 	if err := s.checkUnknown(spec); err != nil {
@@ -117,41 +123,6 @@ func (s *State) examine(spec *plimsoll.JobSpec, replace bool) (in intake, first 
 	}
 	in.prepared, err = s.prepareGroups(spec)
 	return in, nil, err
-}
-
-func (s *State) leafFor(path string) (*queue.Queue, error) { return Leaf(s.tree, path) }
-
-// Leaf returns the leaf queue for a job, or an error that says why the queue takes no jobs.
-func Leaf(t *queue.Tree, path string) (*queue.Queue, error) {
-	q := t.Find(path)
-	switch {
-	case q == nil:
-		return nil, plimsoll.Invalid("queue", "%q does not exist; the leaf queues are %s", path, leafNames(t))
-	case !q.Leaf:
-		return nil, plimsoll.Invalid(
-			"queue", "%q is not a leaf and takes no jobs; the leaf queues are %s", path, leafNames(t),
-		)
-	case q.Draining:
-		return nil, plimsoll.Errorf(
-			plimsoll.CodeConflict, "queue: %q is being removed and takes no new jobs; the leaf queues are %s", path,
-			leafNames(t),
-		)
-	}
-	return q, nil
-}
-
-func leafNames(t *queue.Tree) string {
-	var names []string
-	t.Root.Walk(func(q *queue.Queue) {
-		if q.Leaf && !q.Draining {
-			names = append(names, q.Path)
-		}
-	})
-	const most = 10
-	if len(names) > most {
-		names = append(names[:most], fmt.Sprintf("%d more", len(names)-most))
-	}
-	return strings.Join(names, ", ")
 }
 
 // mostAsked bounds the amount of one resource that all jobs ask for together, so that no sum

@@ -81,6 +81,7 @@ func (s *State) createTasks(j *Job, budget Budget) bool {
 }
 
 func (s *State) createTask(g *Group) {
+	s.goOn(g.Job)
 	index := int32(len(g.Tasks))
 	g.Tasks = append(g.Tasks, Task{
 		ID: taskID(g.Job.Spec.ID, g.Spec.Name, index), State: taskTransitions[taskCreated].to, Created: s.at, slot: -1,
@@ -240,6 +241,7 @@ func (s *State) revive(r Ref) {
 	g, t := r.Group, r.Task()
 	switch {
 	case t.State == plimsoll.TaskFinished && t.Result != plimsoll.ResultSucceeded && !t.Result.Charged():
+		s.goOn(g.Job)
 		s.setTaskState(r, taskRevived)
 		t.NotBefore = 0
 		s.tree.Pend(&g.lane, 1)
@@ -280,19 +282,52 @@ func (s *State) stopTasks(j *Job, budget Budget) bool {
 	return true
 }
 
-// finishIfDone ends a job when all its tasks have finished and none is to be created.
+// complete lets a job complete whose tasks have all ended well. It leaves its place among the
+// running jobs of its queues to others.
+func (s *State) complete(j *Job) {
+	s.setJobState(j, jobEndedWell)
+	if j.Spec.Completing > 0 {
+		s.tree.Dismiss(&j.account)
+		s.completeAt(j, s.at)
+	}
+}
+
+// completeAt sets the time at which a job completes that has been completing since a time.
+func (s *State) completeAt(j *Job, since int64) {
+	j.completes = later(since, int64(j.Spec.Completing))
+	s.wakeAt(timer{at: j.completes, job: j})
+}
+
+// goOn lets a completing job run on, before it gets another task. It may have to wait for a place
+// among the running jobs of its queues.
+func (s *State) goOn(j *Job) {
+	if j.State == plimsoll.JobCompleting {
+		j.completes = 0
+		s.setJobState(j, jobGoesOn)
+		s.admit(j)
+	}
+}
+
+// finishIfDone ends a job when all its tasks have finished and none is to be created. One whose
+// tasks have ended well stays open for more tasks for JobSpec.Completing.
 func (s *State) finishIfDone(j *Job) {
 	if j.unfinished > 0 || j.growing || j.State.Ended() {
 		return
 	}
+	well := !j.Killed && j.failed == 0
+	if well && j.State != plimsoll.JobCompleting {
+		s.complete(j)
+	}
+	if well && s.at < j.completes {
+		return
+	}
 	j.Finished = s.at
-	if j.Killed || j.failed > 0 {
+	if !well {
 		if j.State != plimsoll.JobFailing { // it was not killed
 			s.setJobState(j, jobEndedBadly)
 		}
 		s.setJobState(j, jobFailed)
 	} else {
-		s.setJobState(j, jobEndedWell)
 		s.setJobState(j, jobCompleted)
 	}
 	s.emitQueue(j.Queue, plimsoll.ChangeRemove, plimsoll.QueueApp, j.Spec.ID, nil, "")

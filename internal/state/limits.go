@@ -132,8 +132,13 @@ func largestGroup(spec *plimsoll.JobSpec) string {
 // mostStatus bounds the bytes of the job's status at any time, with the events of its tasks.
 func mostStatus(spec *plimsoll.JobSpec) int {
 	sum := size.JobStatus(spec.ID, spec.Owner, spec.Queue, "") + maxMessage + plimsoll.MaxSteps*size.JobStep()
+	whose := len(spec.Owner) // whose limit a group may wait for
+	for _, group := range spec.OwnerGroups {
+		whose = max(whose, len(group))
+	}
 	for i := range spec.Groups {
-		sum += size.GroupStatus(spec.Groups[i].Name, spec.Queue, "", "") + maxName + size.Of(spec.Groups[i].Resources)
+		sum += size.GroupStatus(spec.Groups[i].Name, &plimsoll.WaitCause{Queue: spec.Queue}) + whose + maxName +
+			size.Of(spec.Groups[i].Resources)
 	}
 	return sum
 }
@@ -246,6 +251,9 @@ func (s *State) replaced(q *queue.Queue, c *plimsoll.QueueConfig) (stored plimso
 	if q.Draining {
 		events += size.Event(q.Path, "", backText)
 	}
+	if q.Dynamic {
+		events += size.Event(q.Path, "", staticText)
+	}
 	if !maps.Equal(old.Max, c.Max) {
 		events += size.Event(q.Path, "", "") + size.Of(c.Max)
 	}
@@ -268,7 +276,7 @@ func (s *State) replaced(q *queue.Queue, c *plimsoll.QueueConfig) (stored plimso
 		if wanted[child.Name] {
 			continue
 		}
-		left, more := s.drained(child)
+		left, more := s.drained(child) // a dynamic queue may stay as it is
 		events += more
 		if child.Accounts > 0 {
 			stored.Queues = append(stored.Queues, left)

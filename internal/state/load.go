@@ -9,6 +9,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/queue"
+	"github.com/plimsoll-dev/plimsoll/internal/queuerule"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
@@ -81,6 +82,9 @@ func (l *Loader) End(at int64) (*State, error) {
 		}
 	}
 	if !l.found && len(l.specs)+len(l.statuses)+len(l.tasks)+len(l.nodes)+len(l.policies) == 0 {
+		if err := s.CheckOwners(); err != nil {
+			return nil, err
+		}
 		if _, err := s.treeFits(&l.queues, addedBytes("", &l.queues)); err != nil {
 			return nil, err
 		}
@@ -144,11 +148,18 @@ func (l *Loader) addTaskNames(s *State) {
 	}
 }
 
-// checkQueues checks the configured queues as SetQueueConfig does. Draining queues keep their old
-// limits, which need not fit those of the other queues.
+// checkQueues checks the configured queues as SetQueueConfig does. Stored queues may be those of an
+// earlier version with fewer rules, and draining queues keep their old limits; so they are not
+// compared with each other.
 func (l *Loader) checkQueues() error {
-	wanted := withoutDraining(&l.queues)
-	err := wanted.Validate()
+	wanted := configured(&l.queues)
+	err := wanted.ValidateStored()
+	if !l.found {
+		err = wanted.Validate()
+	}
+	if err == nil {
+		_, err = queuerule.Compile(&wanted)
+	}
 	if err == nil {
 		err = checkTreeNames(placement.NewNames(), &l.queues, l.queues.Name, plimsoll.Resources{})
 	}
@@ -253,10 +264,14 @@ func (s *State) loadJob(spec *plimsoll.JobSpec, st *plimsoll.JobStatus) error {
 	if spec == nil {
 		return corrupt("the status of job %q but not its specification", st.ID)
 	}
+	if st.State == plimsoll.JobCompleting && len(st.History) == 0 {
+		return corrupt("job %q in the state %s, but not since when", st.ID, st.State)
+	}
 	if !st.State.Known() {
 		return corrupt("job %q in an unknown state (%d)", st.ID, st.State)
 	}
-	if !jobRests(st.State) || st.State == plimsoll.JobFailing && !st.Killed {
+	if !jobRests(st.State) || st.State == plimsoll.JobFailing && !st.Killed ||
+		st.State == plimsoll.JobCompleting && spec.Completing <= 0 {
 		return corrupt("job %q in the state %s, in which none is stored", st.ID, st.State)
 	}
 	if err := s.checkStoredSpec(spec); err != nil {
@@ -377,17 +392,34 @@ func (s *State) resume(statuses []plimsoll.JobStatus) {
 	for _, j := range live {
 		s.resumeJob(j)
 	}
-	for _, j := range live { // a job that has begun was admitted before, and stays so
-		if j.Started != 0 || j.State != plimsoll.JobAccepted && j.State != plimsoll.JobNew {
+	for _, j := range live {
+		if j.State == plimsoll.JobCompleting {
+			s.tree.Dismiss(&j.account)
+			s.completeAt(j, j.history[len(j.history)-1].At)
+		} else if j.wasAdmitted() {
 			s.tree.AdmitAnyway(&j.account)
 			s.tellAdmission(j)
 		}
 	}
-	for _, j := range live {
-		if !j.account.Admitted() && j.State != plimsoll.JobNew { // createTasks admits a new job
+	for _, j := range live { // createTasks admits a new job, and a completing one that goes on
+		if !j.account.Admitted() && j.State != plimsoll.JobNew && j.State != plimsoll.JobCompleting {
 			s.admit(j)
 		}
 	}
+}
+
+// wasAdmitted reports whether a stored live job was certainly admitted before. That is so for a job
+// that has begun, unless it has gone on since, which it may have done without a place.
+func (j *Job) wasAdmitted() bool {
+	for i := range j.Groups {
+		if c := &j.Groups[i].Counts; c.Bound+c.Starting+c.Running+c.Stopping > 0 {
+			return true
+		}
+	}
+	if slices.ContainsFunc(j.history, func(s plimsoll.JobStep) bool { return s.State == plimsoll.JobCompleting }) {
+		return false
+	}
+	return j.Started != 0 || j.State != plimsoll.JobAccepted && j.State != plimsoll.JobNew
 }
 
 func (s *State) resumeJob(j *Job) {

@@ -219,10 +219,11 @@ func (s *State) countNodeNames(capacity plimsoll.Resources, n int32) {
 	}
 }
 
-// findQueueNames finds the names in the limits of queues anew.
+// findQueueNames finds the names in the limits of queues, and in templates, anew.
 func (s *State) findQueueNames() {
 	s.names.queues = 0
-	s.tree.Root.Walk(func(q *queue.Queue) { s.names.queues |= q.MaxSet | q.GuaranteedSet })
+	s.tree.Root.Walk(func(q *queue.Queue) { s.names.queues |= q.ResourcesNamed() })
+	s.names.queues |= s.templateNames()
 	s.names.queues &^= standardNames
 }
 

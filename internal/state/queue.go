@@ -3,6 +3,7 @@ package state
 import (
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/queue"
+	"github.com/plimsoll-dev/plimsoll/internal/queuerule"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
@@ -17,9 +18,21 @@ func (s *State) QueueConfig() plimsoll.QueueConfig { return s.tree.Config() }
 
 // SetQueueConfig replaces the configured tree. A queue that is left out takes no new jobs, and is
 // deleted when it is empty. A leaf with jobs cannot become a parent.
-func (s *State) SetQueueConfig(c *plimsoll.QueueConfig) error {
-	wanted := withoutDraining(c)
+func (s *State) SetQueueConfig(c *plimsoll.QueueConfig) error { return s.setQueueConfig(c, false) }
+
+// CheckQueueConfig returns the error that SetQueueConfig would return, and changes nothing.
+func (s *State) CheckQueueConfig(c *plimsoll.QueueConfig) error { return s.setQueueConfig(c, true) }
+
+func (s *State) setQueueConfig(c *plimsoll.QueueConfig, dryRun bool) error {
+	wanted := configured(c)
 	if err := wanted.Validate(); err != nil {
+		return err
+	}
+	rules, err := queuerule.Compile(&wanted)
+	if err != nil {
+		return err //nolint:wrapcheck // it names the rule
+	}
+	if err := s.checkTrust(queuerule.Trusting(&wanted)); err != nil {
 		return err
 	}
 	if err := s.tree.CheckConfig(&wanted); err != nil {
@@ -32,22 +45,37 @@ func (s *State) SetQueueConfig(c *plimsoll.QueueConfig) error {
 	if err != nil {
 		return err
 	}
-	if err := s.checkDisk(); err != nil {
+	if err := s.checkDisk(); err != nil || dryRun {
 		return err
 	}
+	s.treeBytes = 0
+	s.setRules(&wanted, rules)
 	s.countQueueConfig(bytes)
+	dynamic := s.dynamicQueues()
 	s.tellQueues(s.tree.Configure(&wanted))
+	s.tellConfigured(dynamic)
+	s.sortNodes(c.Partition)
 	s.names.stale = true
 	s.reviseStaleNames()
 	return nil
 }
 
-// The messages of the events for a queue's type, and for a queue that drains.
+// sortNodes makes the placement try nodes in the order that a queue file states.
+func (s *State) sortNodes(p *plimsoll.PartitionConfig) {
+	if p == nil {
+		p = &plimsoll.PartitionConfig{}
+	}
+	s.Fleet.OrderBy(p.NodeSort)
+}
+
+// The messages of the events for a queue's type, for a queue that drains, and for a dynamic queue
+// that is configured now.
 const (
 	leafText     = "leaf queue: true"
 	parentText   = "leaf queue: false"
 	drainingText = "draining: true"
 	backText     = "draining: false"
+	staticText   = "dynamic: false"
 )
 
 // tellQueues emits the events of changes in the tree of queues.
@@ -79,15 +107,43 @@ func (s *State) tellQueue(kind queue.ChangeKind, q *queue.Queue) {
 		s.emitQueue(q, plimsoll.ChangeSet, plimsoll.QueueConfigured, "", nil, text)
 	case queue.Removed:
 		s.names.stale = true
+		s.treeBytes = 0
 		s.dirty.deletedQueues = append(s.dirty.deletedQueues, q.Path)
 		s.markQueueConfig()
-		s.emitQueue(q, plimsoll.ChangeRemove, plimsoll.DetailNone, "", nil, "")
+		s.emitQueue(q, plimsoll.ChangeRemove, kindOf(q), "", nil, "")
+	}
+}
+
+// kindOf returns the detail of the events that add and remove a queue.
+func kindOf(q *queue.Queue) plimsoll.ChangeDetail {
+	if q.Dynamic {
+		return plimsoll.QueueDynamic
+	}
+	return plimsoll.DetailNone
+}
+
+// dynamicQueues returns the dynamic queues, parents first.
+func (s *State) dynamicQueues() (list []*queue.Queue) {
+	s.tree.Root.Walk(func(q *queue.Queue) {
+		if q.Dynamic {
+			list = append(list, q)
+		}
+	})
+	return list
+}
+
+// tellConfigured emits an event for each queue that was dynamic and is configured now.
+func (s *State) tellConfigured(dynamic []*queue.Queue) {
+	for _, q := range dynamic {
+		if !q.Dynamic && s.tree.Find(q.Path) == q {
+			s.emitQueue(q, plimsoll.ChangeSet, plimsoll.QueueDynamic, "", nil, staticText)
+		}
 	}
 }
 
 // tellAdded emits the events of a new queue: that it is there, that it is a parent, and its limits.
 func (s *State) tellAdded(q *queue.Queue) {
-	s.emitQueue(q, plimsoll.ChangeAdd, plimsoll.DetailNone, "", nil, "")
+	s.emitQueue(q, plimsoll.ChangeAdd, kindOf(q), "", nil, "")
 	if !q.Leaf {
 		s.tellQueue(queue.TypeSet, q)
 	}
@@ -110,7 +166,17 @@ func (s *State) limit(a *placement.Amounts, set uint32) plimsoll.Resources {
 // checkTreeNames reports whether the resource names of a tree, together with those in all, have
 // slots or can get them.
 func checkTreeNames(names *placement.Names, c *plimsoll.QueueConfig, path string, all plimsoll.Resources) error {
-	for _, r := range []plimsoll.Resources{c.Guaranteed, c.Max} {
+	named := []plimsoll.Resources{c.Guaranteed, c.Max}
+	if t := c.Template; t != nil {
+		named = append(named, t.Guaranteed, t.Max)
+	}
+	for i := range c.Limits {
+		named = append(named, c.Limits[i].Max)
+	}
+	if t := c.Template; t != nil {
+		named = append(named, t.Guaranteed, t.Max)
+	}
+	for _, r := range named {
 		for _, name := range r.Names() {
 			all[name] = 0
 		}
@@ -126,12 +192,14 @@ func checkTreeNames(names *placement.Names, c *plimsoll.QueueConfig, path string
 	return nil
 }
 
-func withoutDraining(c *plimsoll.QueueConfig) plimsoll.QueueConfig {
+// configured returns the part of a stored tree that the user has configured: without the queues
+// that drain, and without those that placement rules have made.
+func configured(c *plimsoll.QueueConfig) plimsoll.QueueConfig {
 	wanted := *c
 	wanted.Queues = nil
 	for i := range c.Queues {
-		if !c.Queues[i].Draining {
-			wanted.Queues = append(wanted.Queues, withoutDraining(&c.Queues[i]))
+		if !c.Queues[i].Draining && !c.Queues[i].Dynamic {
+			wanted.Queues = append(wanted.Queues, configured(&c.Queues[i]))
 		}
 	}
 	return wanted
@@ -152,7 +220,7 @@ func (s *State) QueueStatus(q *queue.Queue) plimsoll.QueueStatus {
 		Path: q.Path, Leaf: q.Leaf, Draining: q.Draining, Jobs: q.Accounts, Running: q.Running, Waiting: q.Waiting,
 		Allocated: s.Names.Resources(&q.Allocated), Pending: s.Names.Resources(&q.Pending),
 		Guaranteed: s.limit(&q.Guaranteed, q.GuaranteedSet), Max: s.limit(&q.Max, q.MaxSet),
-		Tasks: q.Tasks, MaxTasks: q.MaxTasks, JobsWaiting: q.Accounts - q.Admitted,
+		Tasks: q.Tasks, MaxTasks: q.MaxTasks, JobsWaiting: q.Accounts - q.Admitted - q.Dismissed,
 	}
 	if q == s.tree.Root {
 		st.Max = s.Names.Resources(&s.total)

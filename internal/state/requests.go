@@ -9,12 +9,15 @@ func (s *State) tellNewJob(j *Job) {
 	}
 }
 
-// tellQueueFull tells resource managers that a group begins to wait for room in a queue, of which
-// cause says that it is full. The event names the task of the group that is next, and stands for
-// those behind it: they ask for the same. An event for each would drop all others from the store.
+// tellQueueFull tells resource managers when a group begins to wait for room in a queue, or for a
+// limit of its owner there. It tells nothing of other causes. The event names the task of the group
+// that is next, and stands for those behind it: they ask for the same. An event for each would drop
+// all others from the store.
 func (s *State) tellQueueFull(g *Group, cause *plimsoll.WaitCause) {
-	already := g.Wait.Code == plimsoll.WaitQueueMax && g.Wait.Queue == cause.Queue
-	if cause.Code == plimsoll.WaitQueueMax && !already && g.lane.Ready() > 0 && s.eventSettings.TellingRequests() {
+	already := g.Wait.Code == cause.Code && g.Wait.Queue == cause.Queue && g.Wait.UserOrGroup == cause.UserOrGroup
+	full := cause.Code == plimsoll.WaitQueueMax || cause.Code == plimsoll.WaitUserMax ||
+		cause.Code == plimsoll.WaitGroupMax
+	if full && !already && g.lane.Ready() > 0 && s.eventSettings.TellingRequests() {
 		s.addRequest(g.Job, plimsoll.CauseQueueFull, plimsoll.Event{
 			Object: g.Next().Task().ID, Resources: g.Spec.Resources, Message: cause.String(),
 		})

@@ -26,7 +26,7 @@ func statusBytes(j *Job) int {
 	sum := size.JobStatus(j.Spec.ID, j.Spec.Owner, j.Queue.Path, j.Reason) + len(j.history)*size.JobStep()
 	for i := range j.Groups {
 		g := &j.Groups[i]
-		sum += size.GroupStatus(g.Spec.Name, g.Wait.Queue, g.Wait.Resource, g.Wait.Known) + int(g.resourceBytes)
+		sum += size.GroupStatus(g.Spec.Name, &g.Wait) + int(g.resourceBytes)
 	}
 	return sum
 }

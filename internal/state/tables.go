@@ -6,6 +6,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/queue"
+	"github.com/plimsoll-dev/plimsoll/internal/queuerule"
 	"github.com/plimsoll-dev/plimsoll/placement"
 	"github.com/plimsoll-dev/plimsoll/qos"
 )
@@ -41,6 +42,9 @@ type Config struct {
 
 	// Events are the settings of the events that the flags or the file of the leader give.
 	Events map[string]string
+	// TrustOwner says that the owner and the groups of a submit are true. Without it no limits of
+	// users and no access lists are possible.
+	TrustOwner bool
 
 	Limits Limits           // limits of a batch of the store; none
 	Chain  *placement.Chain // chain of filters and scorers for choosing nodes; placement.ClusterDefault()
@@ -99,6 +103,10 @@ type State struct {
 	cfg    Config
 	bounds bounds // bounds of the changes of a turn and of a step
 	tree   *queue.Tree
+	rules  *queuerule.Set // of the configured tree
+	trust  string         // why the configured tree needs Config.TrustOwner; empty if it does not
+	// treeBytes bounds the bytes of the stored tree. 0: not known.
+	treeBytes int
 
 	// classes holds each class with at least one group, by its key.
 	classes map[string]*Class
@@ -194,6 +202,12 @@ func New(cfg Config, queues plimsoll.QueueConfig) *State {
 	s.policies.byRef = map[plimsoll.PolicyRef]*plimsoll.Policy{}
 	s.Fleet.Loader.Instance, s.Fleet.Loader.Volumes = s.locate, s.locateVolumes
 	s.tree = queue.New(names, &queues)
+	rules, err := queuerule.Compile(&queues)
+	if err != nil {
+		panic(err) // the caller has checked the queues
+	}
+	s.setRules(&queues, rules)
+	s.sortNodes(queues.Partition)
 	s.names.unknown = map[string]*unknownName{}
 	s.findQueueNames()
 	s.names.known = s.names.queues
@@ -214,6 +228,9 @@ type Job struct {
 	Submitted int64
 	Started   int64
 	Finished  int64
+	// completes is the time at which a completing job completes; 0: it is not completing. A load
+	// finds it in the history.
+	completes int64
 	UID       plimsoll.UID // names this lifetime of the id
 	revision  uint64
 	// history are the changes of State. Statuses share the slice: its elements are never changed.

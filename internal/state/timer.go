@@ -14,11 +14,12 @@ func later(at, delay int64) int64 {
 	return at + delay
 }
 
-// timer is a time at which a task's retry or a node is due.
+// timer is a time at which a node, the end of a completing job or a task's retry is due.
 type timer struct {
 	at   int64 // Unix nanoseconds
-	ref  Ref   // task to retry, if node is nil
-	node *Node // node with a deadline; nil for a retry
+	node *Node // node with a deadline; nil: none
+	job  *Job  // completing job; nil: none
+	ref  Ref   // task to retry, if node and job are nil
 }
 
 // timerHeap is a binary heap by time. A timer whose cause is gone has no effect.
@@ -66,6 +67,9 @@ func (t *timer) live() bool {
 	if n := t.node; n != nil {
 		return !n.deleted && (n.deadline == t.at || n.lostAt == t.at || n.sickUntil == t.at || n.exclusionEnd == t.at)
 	}
+	if t.job != nil {
+		return t.job.State == plimsoll.JobCompleting && t.job.completes == t.at
+	}
 	if int(t.ref.Index) >= len(t.ref.Group.Tasks) || t.ref.Group.Job.Killed {
 		return false
 	}
@@ -94,9 +98,12 @@ func (s *State) isDue() bool { return len(s.timers) > 0 && s.timers[0].at <= s.a
 func (s *State) Due(budget Budget) {
 	for s.isDue() && !s.Over(budget) {
 		t := s.timers.pop()
-		if t.node != nil {
+		switch {
+		case t.node != nil:
 			s.nodeDue(t.node)
-		} else if int(t.ref.Index) < len(t.ref.Group.Tasks) {
+		case t.job != nil:
+			s.finishIfDone(t.job)
+		case int(t.ref.Index) < len(t.ref.Group.Tasks):
 			s.retryDue(t.ref)
 		}
 	}
@@ -110,6 +117,9 @@ func (s *State) Wake() int64 {
 	}
 	if j := s.oldestKept(); j != nil && (wake == 0 || j.keptUntil < wake) {
 		wake = j.keptUntil
+	}
+	if due := s.tree.HoldEnds(); due != 0 && (wake == 0 || due < wake) {
+		wake = due
 	}
 	if due := s.historianDue(); due != 0 && (wake == 0 || due < wake) {
 		wake = due

@@ -55,6 +55,7 @@ const (
 	jobKilled
 	jobEndedBadly
 	jobEndedWell
+	jobGoesOn
 	jobFailed
 	jobCompleted
 	jobForgotten
@@ -86,13 +87,14 @@ var jobTransitions = [numJobCauses]transition[plimsoll.JobState]{
 	},
 	jobKilled: {
 		cause: "it is killed",
-		from:  from(plimsoll.JobNew, plimsoll.JobAccepted, plimsoll.JobStarting, plimsoll.JobRunning),
-		to:    plimsoll.JobFailing, change: plimsoll.ChangeSet, detail: plimsoll.AppFailing,
+		from: from(plimsoll.JobNew, plimsoll.JobAccepted, plimsoll.JobStarting, plimsoll.JobRunning,
+			plimsoll.JobCompleting),
+		to: plimsoll.JobFailing, change: plimsoll.ChangeSet, detail: plimsoll.AppFailing,
 		reason: plimsoll.ReasonKilled,
 	},
 	jobEndedBadly: {
 		cause: "all tasks have ended, some by their own fault",
-		from:  from(plimsoll.JobAccepted, plimsoll.JobStarting, plimsoll.JobRunning),
+		from:  from(plimsoll.JobAccepted, plimsoll.JobStarting, plimsoll.JobRunning, plimsoll.JobCompleting),
 		to:    plimsoll.JobFailing, change: plimsoll.ChangeSet, detail: plimsoll.AppFailing,
 		reason: plimsoll.ReasonFailed,
 	},
@@ -102,13 +104,18 @@ var jobTransitions = [numJobCauses]transition[plimsoll.JobState]{
 		to:    plimsoll.JobCompleting, change: plimsoll.ChangeSet, detail: plimsoll.AppCompleting,
 		reason: plimsoll.ReasonSucceeded,
 	},
+	jobGoesOn: {
+		cause: "more tasks are wanted", from: from(plimsoll.JobCompleting),
+		to: plimsoll.JobRunning, change: plimsoll.ChangeSet, detail: plimsoll.AppRunning,
+		reason: plimsoll.ReasonCreated,
+	},
 	jobFailed: {
 		cause: "none of its tasks is left", from: from(plimsoll.JobFailing),
 		to: plimsoll.JobFailed, change: plimsoll.ChangeSet, detail: plimsoll.AppFailed,
 		reason: plimsoll.ReasonFailed,
 	},
 	jobCompleted: {
-		cause: "none of its tasks is left", from: from(plimsoll.JobCompleting),
+		cause: "none of its tasks is left, and its time for more has passed", from: from(plimsoll.JobCompleting),
 		to: plimsoll.JobCompleted, change: plimsoll.ChangeSet, detail: plimsoll.AppCompleted,
 		reason: plimsoll.ReasonSucceeded,
 	},
@@ -120,9 +127,6 @@ var jobTransitions = [numJobCauses]transition[plimsoll.JobState]{
 
 // jobRests reports whether a job can be in a state at the end of a turn, and so in the store.
 func jobRests(state plimsoll.JobState) bool {
-	if state == plimsoll.JobCompleting {
-		return false
-	}
 	for i := range jobTransitions {
 		if jobTransitions[i].to == state {
 			return true

@@ -34,7 +34,7 @@ func (s *State) GroupOf(l *queue.Lane) *Group { return s.lanes.rows[l.ID] }
 // admitted yet. prepared, unless nil, holds the prepared requests of the groups.
 func (s *State) enterQueue(j *Job, prepared []*placement.Prepared) {
 	j.account.ID = s.accounts.add(j)
-	s.tree.Enter(&j.account, j.Queue, j.Submitted)
+	s.tree.Enter(&j.account, j.Queue, owner(j.Spec), j.Submitted)
 	for i := range j.Groups {
 		g := &j.Groups[i]
 		var p *placement.Prepared
@@ -43,8 +43,13 @@ func (s *State) enterQueue(j *Job, prepared []*placement.Prepared) {
 		}
 		g.class = s.classFor(g, p)
 		g.lane.ID = s.lanes.add(g)
-		s.tree.Add(&g.lane, &j.account, g.class.Class, int32(i))
+		s.tree.Add(&g.lane, &j.account, g.class.Class, g.Spec.Priority, int32(i))
 	}
+}
+
+// owner returns whose limits hold for a job.
+func owner(spec *plimsoll.JobSpec) queue.Owner {
+	return queue.Owner{User: spec.Owner, Groups: spec.OwnerGroups}
 }
 
 // leaveQueue removes an ended job from its queue.
@@ -88,7 +93,7 @@ func (s *State) tellAdmission(j *Job) {
 // firstCause returns the cause of waiting of a group that the scheduler has not tried yet.
 func (g *Group) firstCause() plimsoll.WaitCause {
 	if at := g.Job.account.Parked(); at != nil {
-		return plimsoll.WaitCause{Code: plimsoll.WaitQueueMax, Queue: at.Path}
+		return plimsoll.WaitCause{Code: at.Code(), Queue: at.At().Path, UserOrGroup: at.UserOrGroup()}
 	}
 	return plimsoll.WaitCause{Code: plimsoll.WaitTurn, Queue: g.Job.Queue.Path}
 }
@@ -164,6 +169,7 @@ func (s *State) setWait(g *Group, cause plimsoll.WaitCause) {
 	g.Wait = cause
 	s.text(cause.Queue)
 	s.text(cause.Resource)
+	s.text(cause.UserOrGroup)
 	s.markStatus(g.Job, false)
 }
 
@@ -179,24 +185,38 @@ func (s *State) RecordCauses(budget Budget) {
 
 // causeOf returns the record of a cause of the tree.
 func (s *State) causeOf(g *Group, c queue.Cause) plimsoll.WaitCause {
-	switch c.Code {
-	case plimsoll.WaitTurn:
+	if c.Code == plimsoll.WaitTurn {
 		return g.firstCause()
-	case plimsoll.WaitQueueMax:
+	}
+	if c.Quota != nil {
 		return plimsoll.WaitCause{
-			Code: c.Code, Queue: c.Queue.Path, Resource: s.Names.Name(c.Resource), Asked: g.class.Amounts()[c.Resource],
+			Code: c.Code, Queue: c.Quota.At().Path, UserOrGroup: c.Quota.UserOrGroup(),
+			Resource: s.Names.Name(c.Resource), Asked: g.class.Amounts()[c.Resource],
 		}
 	}
 	cause := plimsoll.WaitCause{Code: c.Code}
 	if c.Code == plimsoll.WaitNoResource {
 		cause.Resource, cause.Asked = g.class.Lacks, g.Spec.Resources[g.class.Lacks]
 	}
+	if c.Code == plimsoll.WaitOrder {
+		cause.Queue = g.Job.Queue.Path
+	}
 	return cause
 }
 
-// Parked returns the queue whose maximum of running jobs keeps the job from being admitted; nil if
+// Parked returns the quota whose maximum of running jobs keeps the job from being admitted; nil if
 // the job is not parked.
-func (j *Job) Parked() *queue.Queue { return j.account.Parked() }
+func (j *Job) Parked() *queue.Quota { return j.account.Parked() }
+
+// HeldBackBy returns the hold that keeps the tasks of a group back in a strict leaf, and the group
+// that holds; it is nil if there is none.
+func (s *State) HeldBackBy(g *Group) (h queue.Hold, by *Group) {
+	h, ok := s.tree.HeldBackBy(&g.lane)
+	if !ok {
+		return h, nil
+	}
+	return h, s.lanes.rows[h.Lane]
+}
 
 // Waits reports whether a pending task waits for the time of its next attempt.
 func (t *Task) Waits() bool {

@@ -198,11 +198,22 @@ func Client(address string) (client *http.Client, baseURL string, err error) {
 // CallClient is Client over HTTP/1.1, which costs both sides about half as much as HTTP/2 for short
 // calls. Each call or stream under way has a connection of its own.
 func CallClient(address string) (client *http.Client, baseURL string, err error) {
+	return CallClientOver(address, nil)
+}
+
+// CallClientOver is CallClient with connections that dial makes; nil: over the network, or to the
+// unix socket.
+func CallClientOver(address string, dial func(ctx context.Context, address string) (net.Conn, error)) (
+	client *http.Client, baseURL string, err error,
+) {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
-	return newClient(
-		address, &http.Transport{Protocols: protocols, MaxIdleConnsPerHost: maxIdleConns, DisableCompression: true},
-	)
+	t := &http.Transport{Protocols: protocols, MaxIdleConnsPerHost: maxIdleConns, DisableCompression: true}
+	client, baseURL, err = newClient(address, t)
+	if err == nil && dial != nil {
+		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, address) }
+	}
+	return client, baseURL, err
 }
 
 func newClient(address string, t *http.Transport) (client *http.Client, baseURL string, err error) {

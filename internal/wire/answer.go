@@ -2,11 +2,13 @@ package wire
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"net"
 	"strconv"
 	"sync"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -33,13 +35,28 @@ type Encoded struct {
 // AppendBuffers, which copies none.
 //
 // Add and AddNested add the records, in the order of the field numbers. Finish adds the fields
-// behind them. The records must not change until the answer is written.
+// behind them, and the age of the state as the last one. So all bytes before the age, the body, are
+// the same in all answers to one question from one state. The records must not change until the
+// answer is written.
 type Answer struct {
 	json  bool
 	parts []answerPart
 	size  int
 	open  AnswerField // JSON: the list under way; zero: none
+	age   int32       // number of the field of the age
+	tail  [tailBytes]byte
+	ended uint8 // bytes of tail
+
+	reused bool // the body is the data of the first part
 }
+
+// ageName is the name in JSON of the field of the age, in all answers. tailBytes bounds the bytes
+// of that field and the end of the answer: a comma, the quoted name, a colon, a quoted number of 64
+// bits and a brace.
+const (
+	ageName   = "ageNanos"
+	tailBytes = 1 + len(ageName) + 2 + 1 + 20 + 2 + 1
+)
 
 // answerPart is a few bytes of syntax and the bytes of a record behind them.
 type answerPart struct {
@@ -134,8 +151,23 @@ func (a *Answer) separator() string {
 }
 
 // Finish adds the fields that are no records: those that are set in rest, a message of the answer's
-// type. Their numbers are higher than those of the records.
-func (a *Answer) Finish(rest proto.Message) error {
+// type, and the age. Their numbers are higher than those of the records. rest has no age.
+func (a *Answer) Finish(rest proto.Message, age time.Duration) error {
+	field := rest.ProtoReflect().Descriptor().Fields().ByJSONName(ageName)
+	if field == nil {
+		return plimsoll.Errorf(plimsoll.CodeInternal, "an answer of type %s has no field %s",
+			rest.ProtoReflect().Descriptor().Name(), ageName)
+	}
+	if err := a.finish(rest); err != nil {
+		return err
+	}
+	a.age = int32(field.Number())
+	a.end(age)
+	return nil
+}
+
+// finish is Finish up to the age.
+func (a *Answer) finish(rest proto.Message) error {
 	if !a.json {
 		data, err := proto.MarshalOptions{Deterministic: true}.Marshal(rest)
 		if err != nil {
@@ -151,9 +183,10 @@ func (a *Answer) Finish(rest proto.Message) error {
 			return err
 		}
 	}
+	data = data[:len(data)-1] // the end stands behind the age
 	switch {
 	case len(a.parts) == 0:
-	case len(data) == len("{}"):
+	case len(data) == len("{"):
 		if a.open.List {
 			a.text("]")
 		}
@@ -164,6 +197,55 @@ func (a *Answer) Finish(rest proto.Message) error {
 	}
 	a.data(data)
 	return nil
+}
+
+// end sets the bytes behind the body.
+func (a *Answer) end(age time.Duration) {
+	a.size -= int(a.ended)
+	tail := a.tail[:0]
+	switch {
+	case !a.json && age != 0:
+		tail = binary.AppendUvarint(binary.AppendUvarint(tail, uint64(a.age)<<3|varintType), uint64(age))
+	case a.json:
+		if age != 0 {
+			if a.size > len("{") {
+				tail = append(tail, ',')
+			}
+			tail = append(tail, `"`+ageName+`":"`...)
+			tail = append(strconv.AppendInt(tail, int64(age), 10), '"')
+		}
+		tail = append(tail, '}')
+	}
+	a.ended = uint8(len(tail))
+	a.size += len(tail)
+}
+
+// Body returns a copy of the answer without its age, for Reuse.
+func (a *Answer) Body() Body {
+	body := Body{json: a.json, age: a.age, data: make([]byte, 0, a.size-int(a.ended))}
+	for i := range a.parts {
+		p := &a.parts[i]
+		body.data = append(append(body.data, p.head[:p.n]...), p.data...)
+	}
+	return body
+}
+
+// Body is an answer without its age, in one piece. It never changes.
+type Body struct {
+	json bool
+	age  int32
+	data []byte
+}
+
+// Size returns the bytes of the body.
+func (b *Body) Size() int { return len(b.data) }
+
+// Reuse makes a new answer of the body of another one. It holds no copy of the body.
+func (a *Answer) Reuse(b Body, age time.Duration) {
+	a.json, a.age, a.size, a.ended, a.reused = b.json, b.age, 0, 0, true
+	a.parts = a.parts[:0]
+	a.data(b.data)
+	a.end(age)
 }
 
 // bytes adds the header of a field of so many bytes, and the bytes.
@@ -207,6 +289,7 @@ func (a *Answer) appendTo(dst []byte, json bool) ([]byte, error) {
 		p := &a.parts[i]
 		dst = append(append(dst, p.head[:p.n]...), p.data...)
 	}
+	dst = append(dst, a.tail[:a.ended]...)
 	a.Release()
 	return dst, nil
 }
@@ -223,7 +306,19 @@ func (a *Answer) AppendBuffers(list net.Buffers) net.Buffers {
 			list = append(list, p.data)
 		}
 	}
+	if a.ended > 0 {
+		list = append(list, a.tail[:a.ended])
+	}
 	return list
+}
+
+// Whole returns the two pieces of an answer that was made by Reuse. They are valid for as long as
+// the buffers of AppendBuffers. whole is false for any other answer.
+func (a *Answer) Whole() (body, end []byte, whole bool) {
+	if !a.reused {
+		return nil, nil, false
+	}
+	return a.parts[0].data, a.tail[:a.ended], true
 }
 
 // Gathered reports whether an answer is written faster in buffers than as one copy: its records are

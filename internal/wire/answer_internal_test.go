@@ -2,9 +2,12 @@ package wire
 
 import (
 	"bytes"
+	"math"
 	"strings"
 	"testing"
+	"time"
 
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
@@ -47,7 +50,7 @@ func TestAnAnswerInBuffersHasTheSameBytes(t *testing.T) {
 		a.AddNested(list, Encoded{Field: single, Data: []byte("2")}, Encoded{Field: list, Data: []byte("3")})
 		a.AddNested(list)
 		a.Add(single, []byte("4"))
-		if err := a.Finish(&pb.ListTasksResponse{Revision: 5}); err != nil {
+		if err := a.Finish(&pb.ListTasksResponse{Revision: 5}, 6); err != nil {
 			t.Fatal(err)
 		}
 		return a
@@ -73,6 +76,62 @@ func TestAnAnswerInBuffersHasTheSameBytes(t *testing.T) {
 	}
 	if small.Gathered() {
 		t.Error("records of 10 bytes are given to the kernel one by one")
+	}
+}
+
+// All answers from one state have the same body. The bytes behind it depend on the age alone.
+func TestAnAnswerOfABodyHasTheBytesOfAnAnswerOfRecords(t *testing.T) {
+	tasks := AnswerField{Number: 1, Name: "tasks", List: true}
+	made := func(json bool, records []*pb.Task, rest proto.Message, age time.Duration) *Answer {
+		a := NewAnswer(json)
+		for _, record := range records {
+			data, err := proto.Marshal(record)
+			if json {
+				data, err = AppendJSON(nil, record)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.Add(tasks, data)
+		}
+		if err := a.Finish(rest, age); err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	ages := []time.Duration{0, 1, 127, 128, time.Hour, math.MaxInt64}
+	for _, json := range []bool{false, true} {
+		for _, records := range [][]*pb.Task{nil, {{Job: "a"}}, {{Job: "a"}, {Job: "b", Index: 1}}} {
+			for _, rest := range []*pb.ListTasksResponse{
+				{}, {Revision: 1}, {Revision: 1, Epoch: 2}, {Next: "a"}, {Epoch: 3, JobUids: []string{"u"}, Total: 7},
+			} {
+				for _, first := range ages {
+					body := made(json, records, rest, first).Body()
+					for _, age := range ages {
+						a := NewAnswer(json)
+						a.Reuse(body, age)
+						size, buffers := a.Size(), bytes.Join(a.AppendBuffers(nil), nil)
+						got, want := a.Append(nil), made(json, records, rest, age).Append(nil)
+						if !bytes.Equal(got, want) || !bytes.Equal(buffers, want) || size != len(want) {
+							t.Fatalf("%q and %q of %d bytes, want %q", got, buffers, size, want)
+						}
+						answer := &pb.ListTasksResponse{}
+						decode := proto.Unmarshal
+						if json {
+							decode = protojson.Unmarshal
+						}
+						if err := decode(got, answer); err != nil {
+							t.Fatalf("%q: %v", got, err)
+						}
+						whole := proto.CloneOf(rest)
+						whole.Tasks, whole.AgeNanos = records, int64(age)
+						if !proto.Equal(answer, whole) {
+							t.Fatalf("%q holds %v, want %v", got, answer, whole)
+						}
+					}
+				}
+			}
+		}
 	}
 }
 

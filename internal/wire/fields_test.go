@@ -19,7 +19,8 @@ type place struct {
 // also of a field of the job file or the queue file.
 const (
 	jobFile   = "; reading and printing in internal/config (TestEveryFieldPassesThroughAFile says where); docs/reference/job-file.md"
-	queueFile = "; queue, queueEntry and queueEntryOf in internal/config/queues.go; docs/reference/queue-file.md"
+	queueFile = "; reading and printing in internal/config (TestEveryFieldPassesThroughAFile says where); " +
+		"docs/reference/queue-file.md"
 )
 
 func (p place) String() string {
@@ -27,7 +28,8 @@ func (p place) String() string {
 }
 
 var places = map[string]place{
-	"Action": {"Action", "qos.proto", "actionToProto and actionFromProto in policy.go", ""},
+	"AccessList": {"AccessList", "objects.proto", "accessToProto and accessFromProto in partition.go", queueFile},
+	"Action":     {"Action", "qos.proto", "actionToProto and actionFromProto in policy.go", ""},
 	"ArchiveStatus": {
 		"ArchiveStatus", "objects.proto",
 		"ArchiveStatusToProto and ArchiveStatusFromProto in archivestatus.go",
@@ -126,6 +128,20 @@ var places = map[string]place{
 		"QueueConfigToProto and QueueConfigFromProto in queue.go",
 		queueFile,
 	},
+	"NodeSort": {
+		"NodeSort", "objects.proto", "partitionToProto and partitionFromProto in partition.go", queueFile,
+	},
+	"PartitionConfig": {
+		"PartitionConfig", "objects.proto", "partitionToProto and partitionFromProto in partition.go", queueFile,
+	},
+	"PlacementRule": {"PlacementRule", "objects.proto", "ruleToProto and ruleFromProto in partition.go", queueFile},
+	"RuleFilter":    {"RuleFilter", "objects.proto", "ruleToProto and ruleFromProto in partition.go", queueFile},
+	"QueueLimit": {
+		"QueueLimit", "objects.proto", "QueueConfigToProto and QueueConfigFromProto in queue.go", queueFile,
+	},
+	"QueueTemplate": {
+		"QueueTemplate", "objects.proto", "QueueConfigToProto and QueueConfigFromProto in queue.go", queueFile,
+	},
 	"QueueStatus": {"QueueStatus", "objects.proto", "QueueStatusToProto and QueueStatusFromProto in queue.go", ""},
 	"Requirement": {"PolicyRequirement", "qos.proto", "taskQOSToProto and taskQOSFromProto in policy.go", ""},
 	"RetryPolicy": {"RetryPolicy", "objects.proto", "GroupSpecToProto and GroupSpecFromProto in job.go", jobFile},
@@ -162,6 +178,7 @@ var otherwise = map[string]string{
 	"TaskStep":          "it is derived from the attempts of a task",
 	"EventSettingValue": "it is a field of EventSettings as text",
 	"Backoff":           "it is a setting of programs, and goes nowhere",
+	"QueueSettings":     "they are the meaning of the properties of a queue",
 	"Version":           "its two numbers are fields of each answer",
 	"Error":             "its cause stays behind and its code passes as a word; TestErrorsOverRPC has it",
 }

@@ -71,6 +71,7 @@ func GroupSpecToProto(g *plimsoll.GroupSpec) *pb.GroupSpec {
 		Preferences:     PreferencesToProto(&g.Preferences),
 		Class:           pb.Class(g.Class),
 		Priority:        g.Priority,
+		NodePriority:    clonePointer(g.NodePriority),
 		Indexes:         slices.Clone(g.Indexes),
 		Outputs:         textsToProto(g.Outputs),
 	}
@@ -101,16 +102,25 @@ func GroupSpecFromProto(m *pb.GroupSpec) plimsoll.GroupSpec {
 			InitialDelay: time.Duration(r.GetInitialDelayNanos()),
 			MaxDelay:     time.Duration(r.GetMaxDelayNanos()),
 		},
-		MaxRuntime:  time.Duration(m.GetMaxRuntimeNanos()),
-		KillGrace:   time.Duration(m.GetKillGraceNanos()),
-		LogLimit:    m.GetLogLimit(),
-		Constraints: ConstraintsFromProto(m.GetConstraints()),
-		Preferences: PreferencesFromProto(m.GetPreferences()),
-		Class:       EnumFromProto[plimsoll.Class](m.GetClass()),
-		Priority:    m.GetPriority(),
-		Indexes:     slices.Clone(m.GetIndexes()),
-		Outputs:     textsFromProto(m.GetOutputs()),
+		MaxRuntime:   time.Duration(m.GetMaxRuntimeNanos()),
+		KillGrace:    time.Duration(m.GetKillGraceNanos()),
+		LogLimit:     m.GetLogLimit(),
+		Constraints:  ConstraintsFromProto(m.GetConstraints()),
+		Preferences:  PreferencesFromProto(m.GetPreferences()),
+		Class:        EnumFromProto[plimsoll.Class](m.GetClass()),
+		Priority:     m.GetPriority(),
+		NodePriority: clonePointer(m.NodePriority),
+		Indexes:      slices.Clone(m.GetIndexes()),
+		Outputs:      textsFromProto(m.GetOutputs()),
 	}
+}
+
+func clonePointer[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	v := *p
+	return &v
 }
 
 // JobSpecToProto converts a job's specification.
@@ -122,7 +132,10 @@ func JobSpecToProto(s *plimsoll.JobSpec) *pb.JobSpec {
 		Labels: textMapToProto(s.Labels),
 		Token:  text(s.Token),
 
-		AgainOf: text(s.AgainOf),
+		AgainOf:         text(s.AgainOf),
+		OwnerGroups:     textsToProto(s.OwnerGroups),
+		Tags:            textMapToProto(s.Tags),
+		CompletingNanos: int64(s.Completing),
 	}
 	for i := range s.Groups {
 		m.Groups = append(m.Groups, GroupSpecToProto(&s.Groups[i]))
@@ -139,7 +152,10 @@ func JobSpecFromProto(m *pb.JobSpec) plimsoll.JobSpec {
 		Labels: textMapFromProto(m.GetLabels()),
 		Token:  m.GetToken(),
 
-		AgainOf: m.GetAgainOf(),
+		AgainOf:     m.GetAgainOf(),
+		OwnerGroups: textsFromProto(m.GetOwnerGroups()),
+		Tags:        textMapFromProto(m.GetTags()),
+		Completing:  time.Duration(m.GetCompletingNanos()),
 	}
 	for _, g := range m.GetGroups() {
 		s.Groups = append(s.Groups, GroupSpecFromProto(g))

@@ -36,6 +36,8 @@ func JobStatusToProto(s *plimsoll.JobStatus) *pb.JobStatus {
 			WaitResource: text(g.Wait.Resource),
 			WaitAsked:    g.Wait.Asked,
 			WaitKnown:    text(g.Wait.Known),
+
+			WaitUserOrGroup: text(g.Wait.UserOrGroup),
 		}
 		if c := &g.Counts; *c != (plimsoll.TaskCounts{}) {
 			status.Counts = &pb.TaskCounts{
@@ -89,7 +91,7 @@ func GroupStatusFromProto(g *pb.GroupStatus) plimsoll.GroupStatus {
 		Wait: plimsoll.WaitCause{
 			Code:  EnumFromProto[plimsoll.WaitCode](g.GetWaitCode()),
 			Queue: g.GetWaitQueue(), Resource: g.GetWaitResource(), Asked: g.GetWaitAsked(),
-			Known: g.GetWaitKnown(),
+			Known: g.GetWaitKnown(), UserOrGroup: g.GetWaitUserOrGroup(),
 		},
 	}
 }
@@ -158,7 +160,8 @@ func appendGroupStatus(dst []byte, g *plimsoll.GroupStatus) []byte {
 	dst = appendText(dst, 6, g.Wait.Queue)
 	dst = appendText(dst, 7, g.Wait.Resource)
 	dst = appendVarint(dst, 8, uint64(g.Wait.Asked))
-	return appendText(dst, 9, g.Wait.Known)
+	dst = appendText(dst, 9, g.Wait.Known)
+	return appendText(dst, 10, g.Wait.UserOrGroup)
 }
 
 func sizeGroupStatus(g *plimsoll.GroupStatus) int {
@@ -166,7 +169,7 @@ func sizeGroupStatus(g *plimsoll.GroupStatus) int {
 		sizeVarint(4, uint64(g.Wait.Code)) + sizeText(6, g.Wait.Queue) + sizeText(7, g.Wait.Resource) + sizeVarint(
 		8, uint64(g.Wait.Asked),
 	) +
-		sizeText(9, g.Wait.Known)
+		sizeText(9, g.Wait.Known) + sizeText(10, g.Wait.UserOrGroup)
 }
 
 func appendTaskCounts(dst []byte, c *plimsoll.TaskCounts) []byte {
@@ -265,6 +268,8 @@ func decodeGroupStatus(g *plimsoll.GroupStatus, data []byte) error {
 			g.Wait.Asked = int64(f.v)
 		case 9<<3 | bytesType:
 			g.Wait.Known, err = string(f.b), checkText(f.b)
+		case 10<<3 | bytesType:
+			g.Wait.UserOrGroup, err = string(f.b), checkText(f.b)
 		}
 		if err != nil {
 			return err

@@ -15,6 +15,25 @@ func QueueConfigToProto(c *plimsoll.QueueConfig) *pb.QueueConfig {
 		MaxJobs:    c.MaxJobs,
 		MaxTasks:   c.MaxTasks,
 		Draining:   c.Draining,
+
+		SubmitAccess: accessToProto(c.SubmitAccess),
+		AdminAccess:  accessToProto(c.AdminAccess),
+		Properties:   textMapToProto(c.Properties),
+		Dynamic:      c.Dynamic,
+		Partition:    partitionToProto(c.Partition),
+	}
+	for i := range c.Limits {
+		l := &c.Limits[i]
+		m.Limits = append(m.Limits, &pb.QueueLimit{
+			Name: text(l.Name), Users: textsToProto(l.Users), Groups: textsToProto(l.Groups),
+			Max: resourcesToProto(l.Max), MaxJobs: l.MaxJobs,
+		})
+	}
+	if t := c.Template; t != nil {
+		m.Template = &pb.QueueTemplate{
+			Guaranteed: resourcesToProto(t.Guaranteed), Max: resourcesToProto(t.Max), MaxJobs: t.MaxJobs,
+			Properties: textMapToProto(t.Properties),
+		}
 	}
 	for i := range c.Queues {
 		m.Queues = append(m.Queues, QueueConfigToProto(&c.Queues[i]))
@@ -32,6 +51,24 @@ func QueueConfigFromProto(m *pb.QueueConfig) plimsoll.QueueConfig {
 		MaxJobs:    m.GetMaxJobs(),
 		MaxTasks:   m.GetMaxTasks(),
 		Draining:   m.GetDraining(),
+
+		SubmitAccess: accessFromProto(m.GetSubmitAccess()),
+		AdminAccess:  accessFromProto(m.GetAdminAccess()),
+		Properties:   textMapFromProto(m.GetProperties()),
+		Dynamic:      m.GetDynamic(),
+		Partition:    partitionFromProto(m.GetPartition()),
+	}
+	for _, l := range m.GetLimits() {
+		c.Limits = append(c.Limits, plimsoll.QueueLimit{
+			Name: l.GetName(), Users: textsFromProto(l.GetUsers()), Groups: textsFromProto(l.GetGroups()),
+			Max: resourcesFromProto(l.GetMax()), MaxJobs: l.GetMaxJobs(),
+		})
+	}
+	if t := m.GetTemplate(); t != nil {
+		c.Template = &plimsoll.QueueTemplate{
+			Guaranteed: resourcesFromProto(t.GetGuaranteed()), Max: resourcesFromProto(t.GetMax()),
+			MaxJobs: t.GetMaxJobs(), Properties: textMapFromProto(t.GetProperties()),
+		}
 	}
 	for _, child := range m.GetQueues() {
 		c.Queues = append(c.Queues, QueueConfigFromProto(child))

@@ -25,6 +25,7 @@ type decisionJSON struct {
 	Spreads  []map[string]int32   `json:"spreads,omitempty"`
 	Fewest   []int32              `json:"fewest,omitempty"`
 	Places   map[string]string    `json:"places,omitempty"`
+	InOrder  bool                 `json:"inOrder,omitempty"`
 }
 
 type recordedServerJSON struct {
@@ -48,7 +49,7 @@ func WriteDecision(d *placement.DecisionRecord) ([]byte, error) {
 		Name: d.Name, At: d.At, Seed: d.Seed, Server: d.Server, Score: d.Score, Looked: d.Looked, Batches: d.Batches,
 		Chain:    d.Chain,
 		Settings: d.Settings, Request: request, Names: d.Names, Spreads: d.Spreads,
-		Fewest: d.Fewest, Places: d.Places,
+		Fewest: d.Fewest, Places: d.Places, InOrder: d.InOrder,
 	}
 	for i := range d.Servers {
 		s := &d.Servers[i]
@@ -77,6 +78,7 @@ func ReadDecision(data []byte) (*placement.DecisionRecord, error) {
 		Name: in.Name, At: in.At, Seed: in.Seed, Server: in.Server, Score: in.Score, Looked: in.Looked,
 		Batches: in.Batches, Chain: in.Chain,
 		Settings: in.Settings, Names: in.Names, Spreads: in.Spreads, Fewest: in.Fewest, Places: in.Places,
+		InOrder: in.InOrder,
 	}
 	var err error
 	if len(in.Request) > 0 {

@@ -2252,6 +2252,370 @@ func (x *ExplainTaskRequest) GetExport() bool {
 	return false
 }
 
+type ExplainWaitingRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of a job; empty: the queue is meant.
+	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// Path of a queue. All queues below it are meant too.
+	Queue string `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
+	// With a queue: answer with the turns of the queues alone, which costs nothing for the jobs.
+	TurnsOnly     bool `protobuf:"varint,3,opt,name=turns_only,json=turnsOnly,proto3" json:"turns_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainWaitingRequest) Reset() {
+	*x = ExplainWaitingRequest{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainWaitingRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainWaitingRequest) ProtoMessage() {}
+
+func (x *ExplainWaitingRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainWaitingRequest.ProtoReflect.Descriptor instead.
+func (*ExplainWaitingRequest) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ExplainWaitingRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *ExplainWaitingRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *ExplainWaitingRequest) GetTurnsOnly() bool {
+	if x != nil {
+		return x.TurnsOnly
+	}
+	return false
+}
+
+// WaitingCause is a cause that waiting tasks have in common. Tasks that wait for nodes have one only
+// if they also ask for the same.
+type WaitingCause struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The kind of the cause.
+	WaitCode WaitCode `protobuf:"varint,1,opt,name=wait_code,json=waitCode,proto3,enum=plimsoll.v1.WaitCode" json:"wait_code,omitempty"`
+	// As GroupStatus.wait_queue.
+	WaitQueue string `protobuf:"bytes,2,opt,name=wait_queue,json=waitQueue,proto3" json:"wait_queue,omitempty"`
+	// As GroupStatus.wait_resource.
+	WaitResource string `protobuf:"bytes,3,opt,name=wait_resource,json=waitResource,proto3" json:"wait_resource,omitempty"`
+	// What one task asks for, if all ask for the same.
+	Each *Resources `protobuf:"bytes,4,opt,name=each,proto3" json:"each,omitempty"`
+	// Number of the tasks.
+	Tasks int64 `protobuf:"varint,5,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	// Number of the jobs that they belong to.
+	Jobs int64 `protobuf:"varint,6,opt,name=jobs,proto3" json:"jobs,omitempty"`
+	// Their groups as job.group, the one that has waited longest first; at most ten.
+	Groups []string `protobuf:"bytes,7,rep,name=groups,proto3" json:"groups,omitempty"`
+	// When the job of the first of them was submitted, in Unix nanoseconds.
+	Since int64 `protobuf:"varint,8,opt,name=since,proto3" json:"since,omitempty"`
+	// What holds them back, with numbers.
+	Summary string `protobuf:"bytes,9,opt,name=summary,proto3" json:"summary,omitempty"`
+	// What would let them be placed: each entry by itself is a way.
+	Unblock       []string `protobuf:"bytes,10,rep,name=unblock,proto3" json:"unblock,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitingCause) Reset() {
+	*x = WaitingCause{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitingCause) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitingCause) ProtoMessage() {}
+
+func (x *WaitingCause) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitingCause.ProtoReflect.Descriptor instead.
+func (*WaitingCause) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *WaitingCause) GetWaitCode() WaitCode {
+	if x != nil {
+		return x.WaitCode
+	}
+	return WaitCode_WAIT_CODE_UNSPECIFIED
+}
+
+func (x *WaitingCause) GetWaitQueue() string {
+	if x != nil {
+		return x.WaitQueue
+	}
+	return ""
+}
+
+func (x *WaitingCause) GetWaitResource() string {
+	if x != nil {
+		return x.WaitResource
+	}
+	return ""
+}
+
+func (x *WaitingCause) GetEach() *Resources {
+	if x != nil {
+		return x.Each
+	}
+	return nil
+}
+
+func (x *WaitingCause) GetTasks() int64 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
+func (x *WaitingCause) GetJobs() int64 {
+	if x != nil {
+		return x.Jobs
+	}
+	return 0
+}
+
+func (x *WaitingCause) GetGroups() []string {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *WaitingCause) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *WaitingCause) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *WaitingCause) GetUnblock() []string {
+	if x != nil {
+		return x.Unblock
+	}
+	return nil
+}
+
+// QueueTurn says when the tasks of a queue have their turn.
+type QueueTurn struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Path of the queue.
+	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Dominant share: the largest part of what the queue has a claim to that it uses.
+	Share float64 `protobuf:"fixed64,2,opt,name=share,proto3" json:"share,omitempty"`
+	// Its place among the queues beside it that have waiting tasks and room for more, from 1; 0:
+	// nothing waits in it, or it has no room, or it is root.
+	Next int32 `protobuf:"varint,3,opt,name=next,proto3" json:"next,omitempty"`
+	// Why it has that place, or has none; empty: nothing waits in it.
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueTurn) Reset() {
+	*x = QueueTurn{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueTurn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueTurn) ProtoMessage() {}
+
+func (x *QueueTurn) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueTurn.ProtoReflect.Descriptor instead.
+func (*QueueTurn) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *QueueTurn) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *QueueTurn) GetShare() float64 {
+	if x != nil {
+		return x.Share
+	}
+	return 0
+}
+
+func (x *QueueTurn) GetNext() int32 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
+func (x *QueueTurn) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type ExplainWaitingResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The queue of the request, or that of the job.
+	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Number of waiting tasks.
+	Tasks int64 `protobuf:"varint,2,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	// Number of jobs that have some.
+	Jobs int64 `protobuf:"varint,3,opt,name=jobs,proto3" json:"jobs,omitempty"`
+	// The causes, those of the most tasks first; at most 50.
+	Causes []*WaitingCause `protobuf:"bytes,4,rep,name=causes,proto3" json:"causes,omitempty"`
+	// Number of causes that were left out.
+	More int32 `protobuf:"varint,5,opt,name=more,proto3" json:"more,omitempty"`
+	// Of a queue: it and all below it, by their paths.
+	Queues []*QueueTurn `protobuf:"bytes,6,rep,name=queues,proto3" json:"queues,omitempty"`
+	// Revision of the state that the answer is about.
+	Revision      uint64 `protobuf:"varint,7,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainWaitingResponse) Reset() {
+	*x = ExplainWaitingResponse{}
+	mi := &file_plimsoll_v1_api_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainWaitingResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainWaitingResponse) ProtoMessage() {}
+
+func (x *ExplainWaitingResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_api_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainWaitingResponse.ProtoReflect.Descriptor instead.
+func (*ExplainWaitingResponse) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ExplainWaitingResponse) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *ExplainWaitingResponse) GetTasks() int64 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
+func (x *ExplainWaitingResponse) GetJobs() int64 {
+	if x != nil {
+		return x.Jobs
+	}
+	return 0
+}
+
+func (x *ExplainWaitingResponse) GetCauses() []*WaitingCause {
+	if x != nil {
+		return x.Causes
+	}
+	return nil
+}
+
+func (x *ExplainWaitingResponse) GetMore() int32 {
+	if x != nil {
+		return x.More
+	}
+	return 0
+}
+
+func (x *ExplainWaitingResponse) GetQueues() []*QueueTurn {
+	if x != nil {
+		return x.Queues
+	}
+	return nil
+}
+
+func (x *ExplainWaitingResponse) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
 // ExplainStep is one stage of the placement chain.
 type ExplainStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2276,7 +2640,7 @@ type ExplainStep struct {
 
 func (x *ExplainStep) Reset() {
 	*x = ExplainStep{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[22]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2288,7 +2652,7 @@ func (x *ExplainStep) String() string {
 func (*ExplainStep) ProtoMessage() {}
 
 func (x *ExplainStep) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[22]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2301,7 +2665,7 @@ func (x *ExplainStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainStep.ProtoReflect.Descriptor instead.
 func (*ExplainStep) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{22}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ExplainStep) GetStage() string {
@@ -2367,7 +2731,7 @@ type ExplainReason struct {
 
 func (x *ExplainReason) Reset() {
 	*x = ExplainReason{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[23]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2379,7 +2743,7 @@ func (x *ExplainReason) String() string {
 func (*ExplainReason) ProtoMessage() {}
 
 func (x *ExplainReason) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[23]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2392,7 +2756,7 @@ func (x *ExplainReason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainReason.ProtoReflect.Descriptor instead.
 func (*ExplainReason) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{23}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ExplainReason) GetReason() string {
@@ -2445,7 +2809,7 @@ type ExplainTaskResponse struct {
 
 func (x *ExplainTaskResponse) Reset() {
 	*x = ExplainTaskResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[24]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2457,7 +2821,7 @@ func (x *ExplainTaskResponse) String() string {
 func (*ExplainTaskResponse) ProtoMessage() {}
 
 func (x *ExplainTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[24]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2470,7 +2834,7 @@ func (x *ExplainTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainTaskResponse.ProtoReflect.Descriptor instead.
 func (*ExplainTaskResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{24}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ExplainTaskResponse) GetTask() *Task {
@@ -2569,7 +2933,7 @@ type SpreadCount struct {
 
 func (x *SpreadCount) Reset() {
 	*x = SpreadCount{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[25]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2581,7 +2945,7 @@ func (x *SpreadCount) String() string {
 func (*SpreadCount) ProtoMessage() {}
 
 func (x *SpreadCount) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[25]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2594,7 +2958,7 @@ func (x *SpreadCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpreadCount.ProtoReflect.Descriptor instead.
 func (*SpreadCount) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{25}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SpreadCount) GetBy() string {
@@ -2672,7 +3036,7 @@ type NodeCounts struct {
 
 func (x *NodeCounts) Reset() {
 	*x = NodeCounts{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[26]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2684,7 +3048,7 @@ func (x *NodeCounts) String() string {
 func (*NodeCounts) ProtoMessage() {}
 
 func (x *NodeCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[26]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2697,7 +3061,7 @@ func (x *NodeCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCounts.ProtoReflect.Descriptor instead.
 func (*NodeCounts) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{26}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *NodeCounts) GetTotal() int32 {
@@ -2750,7 +3114,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[27]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2762,7 +3126,7 @@ func (x *NodeVerdict) String() string {
 func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[27]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2775,7 +3139,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{27}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *NodeVerdict) GetStage() string {
@@ -2824,7 +3188,7 @@ type PlacementDecision struct {
 
 func (x *PlacementDecision) Reset() {
 	*x = PlacementDecision{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[28]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2836,7 +3200,7 @@ func (x *PlacementDecision) String() string {
 func (*PlacementDecision) ProtoMessage() {}
 
 func (x *PlacementDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[28]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2849,7 +3213,7 @@ func (x *PlacementDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementDecision.ProtoReflect.Descriptor instead.
 func (*PlacementDecision) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{28}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PlacementDecision) GetTime() int64 {
@@ -2926,7 +3290,7 @@ type PlacementCandidate struct {
 
 func (x *PlacementCandidate) Reset() {
 	*x = PlacementCandidate{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[29]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2938,7 +3302,7 @@ func (x *PlacementCandidate) String() string {
 func (*PlacementCandidate) ProtoMessage() {}
 
 func (x *PlacementCandidate) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[29]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2951,7 +3315,7 @@ func (x *PlacementCandidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementCandidate.ProtoReflect.Descriptor instead.
 func (*PlacementCandidate) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{29}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PlacementCandidate) GetNode() string {
@@ -3003,7 +3367,7 @@ type PlaceJobRequest struct {
 
 func (x *PlaceJobRequest) Reset() {
 	*x = PlaceJobRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[30]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3015,7 +3379,7 @@ func (x *PlaceJobRequest) String() string {
 func (*PlaceJobRequest) ProtoMessage() {}
 
 func (x *PlaceJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[30]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3028,7 +3392,7 @@ func (x *PlaceJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaceJobRequest.ProtoReflect.Descriptor instead.
 func (*PlaceJobRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{30}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *PlaceJobRequest) GetSpec() *JobSpec {
@@ -3067,7 +3431,7 @@ type PlaceJobResponse struct {
 
 func (x *PlaceJobResponse) Reset() {
 	*x = PlaceJobResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[31]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3079,7 +3443,7 @@ func (x *PlaceJobResponse) String() string {
 func (*PlaceJobResponse) ProtoMessage() {}
 
 func (x *PlaceJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[31]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3092,7 +3456,7 @@ func (x *PlaceJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaceJobResponse.ProtoReflect.Descriptor instead.
 func (*PlaceJobResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{31}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PlaceJobResponse) GetGroups() []*PlacedGroup {
@@ -3134,7 +3498,7 @@ type PlacedGroup struct {
 
 func (x *PlacedGroup) Reset() {
 	*x = PlacedGroup{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[32]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3146,7 +3510,7 @@ func (x *PlacedGroup) String() string {
 func (*PlacedGroup) ProtoMessage() {}
 
 func (x *PlacedGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[32]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3159,7 +3523,7 @@ func (x *PlacedGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacedGroup.ProtoReflect.Descriptor instead.
 func (*PlacedGroup) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{32}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PlacedGroup) GetGroup() string {
@@ -3211,7 +3575,7 @@ type PlacedTask struct {
 
 func (x *PlacedTask) Reset() {
 	*x = PlacedTask{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[33]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3223,7 +3587,7 @@ func (x *PlacedTask) String() string {
 func (*PlacedTask) ProtoMessage() {}
 
 func (x *PlacedTask) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[33]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3236,7 +3600,7 @@ func (x *PlacedTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacedTask.ProtoReflect.Descriptor instead.
 func (*PlacedTask) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{33}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PlacedTask) GetNode() string {
@@ -3277,7 +3641,7 @@ type PlacementRefusal struct {
 
 func (x *PlacementRefusal) Reset() {
 	*x = PlacementRefusal{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[34]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3289,7 +3653,7 @@ func (x *PlacementRefusal) String() string {
 func (*PlacementRefusal) ProtoMessage() {}
 
 func (x *PlacementRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[34]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3302,7 +3666,7 @@ func (x *PlacementRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementRefusal.ProtoReflect.Descriptor instead.
 func (*PlacementRefusal) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{34}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *PlacementRefusal) GetWaitCode() WaitCode {
@@ -3364,7 +3728,7 @@ type ReadLogsRequest struct {
 
 func (x *ReadLogsRequest) Reset() {
 	*x = ReadLogsRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[35]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3376,7 +3740,7 @@ func (x *ReadLogsRequest) String() string {
 func (*ReadLogsRequest) ProtoMessage() {}
 
 func (x *ReadLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[35]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3389,7 +3753,7 @@ func (x *ReadLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogsRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogsRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{35}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ReadLogsRequest) GetTask() string {
@@ -3491,7 +3855,7 @@ type ReadLogsResponse struct {
 
 func (x *ReadLogsResponse) Reset() {
 	*x = ReadLogsResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[36]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3503,7 +3867,7 @@ func (x *ReadLogsResponse) String() string {
 func (*ReadLogsResponse) ProtoMessage() {}
 
 func (x *ReadLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[36]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3516,7 +3880,7 @@ func (x *ReadLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogsResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogsResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{36}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ReadLogsResponse) GetStream() string {
@@ -3580,7 +3944,7 @@ type FetchOutputsRequest struct {
 
 func (x *FetchOutputsRequest) Reset() {
 	*x = FetchOutputsRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[37]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3592,7 +3956,7 @@ func (x *FetchOutputsRequest) String() string {
 func (*FetchOutputsRequest) ProtoMessage() {}
 
 func (x *FetchOutputsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[37]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3605,7 +3969,7 @@ func (x *FetchOutputsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchOutputsRequest.ProtoReflect.Descriptor instead.
 func (*FetchOutputsRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{37}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *FetchOutputsRequest) GetTask() string {
@@ -3638,7 +4002,7 @@ type FetchOutputsResponse struct {
 
 func (x *FetchOutputsResponse) Reset() {
 	*x = FetchOutputsResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[38]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3650,7 +4014,7 @@ func (x *FetchOutputsResponse) String() string {
 func (*FetchOutputsResponse) ProtoMessage() {}
 
 func (x *FetchOutputsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[38]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3663,7 +4027,7 @@ func (x *FetchOutputsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchOutputsResponse.ProtoReflect.Descriptor instead.
 func (*FetchOutputsResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{38}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *FetchOutputsResponse) GetPart() isFetchOutputsResponse_Part {
@@ -3735,7 +4099,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[39]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3747,7 +4111,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[39]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3760,7 +4124,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{39}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListNodesRequest) GetConsistency() *Consistency {
@@ -3782,7 +4146,7 @@ type NodeInfo struct {
 
 func (x *NodeInfo) Reset() {
 	*x = NodeInfo{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[40]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3794,7 +4158,7 @@ func (x *NodeInfo) String() string {
 func (*NodeInfo) ProtoMessage() {}
 
 func (x *NodeInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[40]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3807,7 +4171,7 @@ func (x *NodeInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeInfo.ProtoReflect.Descriptor instead.
 func (*NodeInfo) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{40}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *NodeInfo) GetNode() *Node {
@@ -3840,7 +4204,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[41]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3852,7 +4216,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[41]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3865,7 +4229,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{41}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListNodesResponse) GetNodes() []*NodeInfo {
@@ -3910,7 +4274,7 @@ type SetNodeModeRequest struct {
 
 func (x *SetNodeModeRequest) Reset() {
 	*x = SetNodeModeRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[42]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3922,7 +4286,7 @@ func (x *SetNodeModeRequest) String() string {
 func (*SetNodeModeRequest) ProtoMessage() {}
 
 func (x *SetNodeModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[42]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3935,7 +4299,7 @@ func (x *SetNodeModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeModeRequest.ProtoReflect.Descriptor instead.
 func (*SetNodeModeRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{42}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SetNodeModeRequest) GetId() string {
@@ -3969,7 +4333,7 @@ type SetNodeModeResponse struct {
 
 func (x *SetNodeModeResponse) Reset() {
 	*x = SetNodeModeResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[43]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3981,7 +4345,7 @@ func (x *SetNodeModeResponse) String() string {
 func (*SetNodeModeResponse) ProtoMessage() {}
 
 func (x *SetNodeModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[43]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3994,7 +4358,7 @@ func (x *SetNodeModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeModeResponse.ProtoReflect.Descriptor instead.
 func (*SetNodeModeResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{43}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SetNodeModeResponse) GetNode() *Node {
@@ -4016,7 +4380,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[44]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4028,7 +4392,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[44]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4041,7 +4405,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{44}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RemoveNodeRequest) GetId() string {
@@ -4066,7 +4430,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[45]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4078,7 +4442,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[45]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4091,7 +4455,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{45}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{49}
 }
 
 type NodeCapacityRequest struct {
@@ -4104,7 +4468,7 @@ type NodeCapacityRequest struct {
 
 func (x *NodeCapacityRequest) Reset() {
 	*x = NodeCapacityRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[46]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4116,7 +4480,7 @@ func (x *NodeCapacityRequest) String() string {
 func (*NodeCapacityRequest) ProtoMessage() {}
 
 func (x *NodeCapacityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[46]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4129,7 +4493,7 @@ func (x *NodeCapacityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCapacityRequest.ProtoReflect.Descriptor instead.
 func (*NodeCapacityRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{46}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *NodeCapacityRequest) GetNodes() []string {
@@ -4152,7 +4516,7 @@ type NodeCapacityResponse struct {
 
 func (x *NodeCapacityResponse) Reset() {
 	*x = NodeCapacityResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[47]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4164,7 +4528,7 @@ func (x *NodeCapacityResponse) String() string {
 func (*NodeCapacityResponse) ProtoMessage() {}
 
 func (x *NodeCapacityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[47]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4177,7 +4541,7 @@ func (x *NodeCapacityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCapacityResponse.ProtoReflect.Descriptor instead.
 func (*NodeCapacityResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{47}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *NodeCapacityResponse) GetNodes() []*NodeRoom {
@@ -4216,7 +4580,7 @@ type NodeRoom struct {
 
 func (x *NodeRoom) Reset() {
 	*x = NodeRoom{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[48]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4228,7 +4592,7 @@ func (x *NodeRoom) String() string {
 func (*NodeRoom) ProtoMessage() {}
 
 func (x *NodeRoom) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[48]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4241,7 +4605,7 @@ func (x *NodeRoom) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRoom.ProtoReflect.Descriptor instead.
 func (*NodeRoom) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{48}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *NodeRoom) GetNode() string {
@@ -4300,7 +4664,7 @@ type PlanMovesRequest struct {
 
 func (x *PlanMovesRequest) Reset() {
 	*x = PlanMovesRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[49]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4312,7 +4676,7 @@ func (x *PlanMovesRequest) String() string {
 func (*PlanMovesRequest) ProtoMessage() {}
 
 func (x *PlanMovesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[49]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4325,7 +4689,7 @@ func (x *PlanMovesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanMovesRequest.ProtoReflect.Descriptor instead.
 func (*PlanMovesRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{49}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *PlanMovesRequest) GetLimit() int32 {
@@ -4374,7 +4738,7 @@ type PlanMovesResponse struct {
 
 func (x *PlanMovesResponse) Reset() {
 	*x = PlanMovesResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[50]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4386,7 +4750,7 @@ func (x *PlanMovesResponse) String() string {
 func (*PlanMovesResponse) ProtoMessage() {}
 
 func (x *PlanMovesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[50]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4399,7 +4763,7 @@ func (x *PlanMovesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanMovesResponse.ProtoReflect.Descriptor instead.
 func (*PlanMovesResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{50}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *PlanMovesResponse) GetMoves() []*PlannedMove {
@@ -4472,7 +4836,7 @@ type PlannedMove struct {
 
 func (x *PlannedMove) Reset() {
 	*x = PlannedMove{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[51]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4484,7 +4848,7 @@ func (x *PlannedMove) String() string {
 func (*PlannedMove) ProtoMessage() {}
 
 func (x *PlannedMove) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[51]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4497,7 +4861,7 @@ func (x *PlannedMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlannedMove.ProtoReflect.Descriptor instead.
 func (*PlannedMove) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{51}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *PlannedMove) GetTask() string {
@@ -4535,7 +4899,7 @@ type KeptNode struct {
 
 func (x *KeptNode) Reset() {
 	*x = KeptNode{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[52]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4547,7 +4911,7 @@ func (x *KeptNode) String() string {
 func (*KeptNode) ProtoMessage() {}
 
 func (x *KeptNode) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[52]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4560,7 +4924,7 @@ func (x *KeptNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptNode.ProtoReflect.Descriptor instead.
 func (*KeptNode) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{52}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *KeptNode) GetNode() string {
@@ -4596,7 +4960,7 @@ type WatchNodeQOSRequest struct {
 
 func (x *WatchNodeQOSRequest) Reset() {
 	*x = WatchNodeQOSRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[53]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4608,7 +4972,7 @@ func (x *WatchNodeQOSRequest) String() string {
 func (*WatchNodeQOSRequest) ProtoMessage() {}
 
 func (x *WatchNodeQOSRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[53]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4621,7 +4985,7 @@ func (x *WatchNodeQOSRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchNodeQOSRequest.ProtoReflect.Descriptor instead.
 func (*WatchNodeQOSRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{53}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *WatchNodeQOSRequest) GetNode() string {
@@ -4648,7 +5012,7 @@ type WatchNodeQOSResponse struct {
 
 func (x *WatchNodeQOSResponse) Reset() {
 	*x = WatchNodeQOSResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[54]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4660,7 +5024,7 @@ func (x *WatchNodeQOSResponse) String() string {
 func (*WatchNodeQOSResponse) ProtoMessage() {}
 
 func (x *WatchNodeQOSResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[54]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4673,7 +5037,7 @@ func (x *WatchNodeQOSResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchNodeQOSResponse.ProtoReflect.Descriptor instead.
 func (*WatchNodeQOSResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{54}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *WatchNodeQOSResponse) GetStatus() *NodeQOSStatus {
@@ -4697,7 +5061,7 @@ type ApplyPoliciesRequest struct {
 
 func (x *ApplyPoliciesRequest) Reset() {
 	*x = ApplyPoliciesRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[55]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4709,7 +5073,7 @@ func (x *ApplyPoliciesRequest) String() string {
 func (*ApplyPoliciesRequest) ProtoMessage() {}
 
 func (x *ApplyPoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[55]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4722,7 +5086,7 @@ func (x *ApplyPoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyPoliciesRequest.ProtoReflect.Descriptor instead.
 func (*ApplyPoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{55}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ApplyPoliciesRequest) GetPolicies() []*Policy {
@@ -4758,7 +5122,7 @@ type PolicyOutcome struct {
 
 func (x *PolicyOutcome) Reset() {
 	*x = PolicyOutcome{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[56]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4770,7 +5134,7 @@ func (x *PolicyOutcome) String() string {
 func (*PolicyOutcome) ProtoMessage() {}
 
 func (x *PolicyOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[56]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4783,7 +5147,7 @@ func (x *PolicyOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyOutcome.ProtoReflect.Descriptor instead.
 func (*PolicyOutcome) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{56}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *PolicyOutcome) GetPolicy() *PolicyRef {
@@ -4810,7 +5174,7 @@ type ApplyPoliciesResponse struct {
 
 func (x *ApplyPoliciesResponse) Reset() {
 	*x = ApplyPoliciesResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[57]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4822,7 +5186,7 @@ func (x *ApplyPoliciesResponse) String() string {
 func (*ApplyPoliciesResponse) ProtoMessage() {}
 
 func (x *ApplyPoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[57]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4835,7 +5199,7 @@ func (x *ApplyPoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyPoliciesResponse.ProtoReflect.Descriptor instead.
 func (*ApplyPoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{57}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ApplyPoliciesResponse) GetOutcomes() []*PolicyOutcome {
@@ -4859,7 +5223,7 @@ type GetPolicyRequest struct {
 
 func (x *GetPolicyRequest) Reset() {
 	*x = GetPolicyRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[58]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4871,7 +5235,7 @@ func (x *GetPolicyRequest) String() string {
 func (*GetPolicyRequest) ProtoMessage() {}
 
 func (x *GetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[58]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4884,7 +5248,7 @@ func (x *GetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*GetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{58}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *GetPolicyRequest) GetKind() PolicyKind {
@@ -4924,7 +5288,7 @@ type GetPolicyResponse struct {
 
 func (x *GetPolicyResponse) Reset() {
 	*x = GetPolicyResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[59]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4936,7 +5300,7 @@ func (x *GetPolicyResponse) String() string {
 func (*GetPolicyResponse) ProtoMessage() {}
 
 func (x *GetPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[59]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4949,7 +5313,7 @@ func (x *GetPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPolicyResponse.ProtoReflect.Descriptor instead.
 func (*GetPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{59}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *GetPolicyResponse) GetPolicy() *Policy {
@@ -4992,7 +5356,7 @@ type ListPoliciesRequest struct {
 
 func (x *ListPoliciesRequest) Reset() {
 	*x = ListPoliciesRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[60]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5004,7 +5368,7 @@ func (x *ListPoliciesRequest) String() string {
 func (*ListPoliciesRequest) ProtoMessage() {}
 
 func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[60]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5017,7 +5381,7 @@ func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesRequest.ProtoReflect.Descriptor instead.
 func (*ListPoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{60}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ListPoliciesRequest) GetKind() PolicyKind {
@@ -5050,7 +5414,7 @@ type ListPoliciesResponse struct {
 
 func (x *ListPoliciesResponse) Reset() {
 	*x = ListPoliciesResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[61]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5062,7 +5426,7 @@ func (x *ListPoliciesResponse) String() string {
 func (*ListPoliciesResponse) ProtoMessage() {}
 
 func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[61]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5075,7 +5439,7 @@ func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesResponse.ProtoReflect.Descriptor instead.
 func (*ListPoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{61}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListPoliciesResponse) GetPolicies() []*Policy {
@@ -5120,7 +5484,7 @@ type DeletePolicyRequest struct {
 
 func (x *DeletePolicyRequest) Reset() {
 	*x = DeletePolicyRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[62]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5132,7 +5496,7 @@ func (x *DeletePolicyRequest) String() string {
 func (*DeletePolicyRequest) ProtoMessage() {}
 
 func (x *DeletePolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[62]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5145,7 +5509,7 @@ func (x *DeletePolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePolicyRequest.ProtoReflect.Descriptor instead.
 func (*DeletePolicyRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{62}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *DeletePolicyRequest) GetKind() PolicyKind {
@@ -5177,7 +5541,7 @@ type DeletePolicyResponse struct {
 
 func (x *DeletePolicyResponse) Reset() {
 	*x = DeletePolicyResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[63]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5189,7 +5553,7 @@ func (x *DeletePolicyResponse) String() string {
 func (*DeletePolicyResponse) ProtoMessage() {}
 
 func (x *DeletePolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[63]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5202,7 +5566,7 @@ func (x *DeletePolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePolicyResponse.ProtoReflect.Descriptor instead.
 func (*DeletePolicyResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{63}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{67}
 }
 
 type ListQueuesRequest struct {
@@ -5215,7 +5579,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[64]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5227,7 +5591,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[64]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5240,7 +5604,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{64}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ListQueuesRequest) GetConsistency() *Consistency {
@@ -5266,7 +5630,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[65]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5278,7 +5642,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[65]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5291,7 +5655,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{65}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*QueueStatus {
@@ -5332,7 +5696,7 @@ type GetQueueConfigRequest struct {
 
 func (x *GetQueueConfigRequest) Reset() {
 	*x = GetQueueConfigRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[66]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5344,7 +5708,7 @@ func (x *GetQueueConfigRequest) String() string {
 func (*GetQueueConfigRequest) ProtoMessage() {}
 
 func (x *GetQueueConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[66]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5357,7 +5721,7 @@ func (x *GetQueueConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueConfigRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{66}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *GetQueueConfigRequest) GetConsistency() *Consistency {
@@ -5383,7 +5747,7 @@ type GetQueueConfigResponse struct {
 
 func (x *GetQueueConfigResponse) Reset() {
 	*x = GetQueueConfigResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[67]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5395,7 +5759,7 @@ func (x *GetQueueConfigResponse) String() string {
 func (*GetQueueConfigResponse) ProtoMessage() {}
 
 func (x *GetQueueConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[67]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5408,7 +5772,7 @@ func (x *GetQueueConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueConfigResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{67}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *GetQueueConfigResponse) GetConfig() *QueueConfig {
@@ -5444,14 +5808,16 @@ type SetQueueConfigRequest struct {
 	// The root queue, with all others below it. It replaces the whole tree.
 	Config *QueueConfig `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
 	// As KillJobRequest.token.
-	Token         string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
+	Token string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
+	// Checks the tree as the leader would, and changes nothing.
+	DryRun        bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SetQueueConfigRequest) Reset() {
 	*x = SetQueueConfigRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[68]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5463,7 +5829,7 @@ func (x *SetQueueConfigRequest) String() string {
 func (*SetQueueConfigRequest) ProtoMessage() {}
 
 func (x *SetQueueConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[68]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5476,7 +5842,7 @@ func (x *SetQueueConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueConfigRequest.ProtoReflect.Descriptor instead.
 func (*SetQueueConfigRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{68}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *SetQueueConfigRequest) GetConfig() *QueueConfig {
@@ -5493,6 +5859,13 @@ func (x *SetQueueConfigRequest) GetToken() string {
 	return ""
 }
 
+func (x *SetQueueConfigRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
 type SetQueueConfigResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -5501,7 +5874,7 @@ type SetQueueConfigResponse struct {
 
 func (x *SetQueueConfigResponse) Reset() {
 	*x = SetQueueConfigResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[69]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5513,7 +5886,7 @@ func (x *SetQueueConfigResponse) String() string {
 func (*SetQueueConfigResponse) ProtoMessage() {}
 
 func (x *SetQueueConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[69]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5526,7 +5899,7 @@ func (x *SetQueueConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueConfigResponse.ProtoReflect.Descriptor instead.
 func (*SetQueueConfigResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{69}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{73}
 }
 
 type ReportHistorianRequest struct {
@@ -5543,7 +5916,7 @@ type ReportHistorianRequest struct {
 
 func (x *ReportHistorianRequest) Reset() {
 	*x = ReportHistorianRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[70]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5555,7 +5928,7 @@ func (x *ReportHistorianRequest) String() string {
 func (*ReportHistorianRequest) ProtoMessage() {}
 
 func (x *ReportHistorianRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[70]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5568,7 +5941,7 @@ func (x *ReportHistorianRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportHistorianRequest.ProtoReflect.Descriptor instead.
 func (*ReportHistorianRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{70}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ReportHistorianRequest) GetName() string {
@@ -5600,7 +5973,7 @@ type ReportHistorianResponse struct {
 
 func (x *ReportHistorianResponse) Reset() {
 	*x = ReportHistorianResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[71]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5612,7 +5985,7 @@ func (x *ReportHistorianResponse) String() string {
 func (*ReportHistorianResponse) ProtoMessage() {}
 
 func (x *ReportHistorianResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[71]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5625,7 +5998,7 @@ func (x *ReportHistorianResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportHistorianResponse.ProtoReflect.Descriptor instead.
 func (*ReportHistorianResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{71}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{75}
 }
 
 type RemoveHistorianRequest struct {
@@ -5640,7 +6013,7 @@ type RemoveHistorianRequest struct {
 
 func (x *RemoveHistorianRequest) Reset() {
 	*x = RemoveHistorianRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[72]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5652,7 +6025,7 @@ func (x *RemoveHistorianRequest) String() string {
 func (*RemoveHistorianRequest) ProtoMessage() {}
 
 func (x *RemoveHistorianRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[72]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5665,7 +6038,7 @@ func (x *RemoveHistorianRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveHistorianRequest.ProtoReflect.Descriptor instead.
 func (*RemoveHistorianRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{72}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *RemoveHistorianRequest) GetName() string {
@@ -5690,7 +6063,7 @@ type RemoveHistorianResponse struct {
 
 func (x *RemoveHistorianResponse) Reset() {
 	*x = RemoveHistorianResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[73]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5702,7 +6075,7 @@ func (x *RemoveHistorianResponse) String() string {
 func (*RemoveHistorianResponse) ProtoMessage() {}
 
 func (x *RemoveHistorianResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[73]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5715,7 +6088,7 @@ func (x *RemoveHistorianResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveHistorianResponse.ProtoReflect.Descriptor instead.
 func (*RemoveHistorianResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{73}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{77}
 }
 
 type ListHistoriansRequest struct {
@@ -5728,7 +6101,7 @@ type ListHistoriansRequest struct {
 
 func (x *ListHistoriansRequest) Reset() {
 	*x = ListHistoriansRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[74]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5740,7 +6113,7 @@ func (x *ListHistoriansRequest) String() string {
 func (*ListHistoriansRequest) ProtoMessage() {}
 
 func (x *ListHistoriansRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[74]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5753,7 +6126,7 @@ func (x *ListHistoriansRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHistoriansRequest.ProtoReflect.Descriptor instead.
 func (*ListHistoriansRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{74}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ListHistoriansRequest) GetConsistency() *Consistency {
@@ -5779,7 +6152,7 @@ type ListHistoriansResponse struct {
 
 func (x *ListHistoriansResponse) Reset() {
 	*x = ListHistoriansResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[75]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5791,7 +6164,7 @@ func (x *ListHistoriansResponse) String() string {
 func (*ListHistoriansResponse) ProtoMessage() {}
 
 func (x *ListHistoriansResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[75]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5804,7 +6177,7 @@ func (x *ListHistoriansResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHistoriansResponse.ProtoReflect.Descriptor instead.
 func (*ListHistoriansResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{75}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ListHistoriansResponse) GetRegistered() *RegisteredHistorians {
@@ -5845,7 +6218,7 @@ type GetEventSettingsRequest struct {
 
 func (x *GetEventSettingsRequest) Reset() {
 	*x = GetEventSettingsRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[76]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5857,7 +6230,7 @@ func (x *GetEventSettingsRequest) String() string {
 func (*GetEventSettingsRequest) ProtoMessage() {}
 
 func (x *GetEventSettingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[76]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5870,7 +6243,7 @@ func (x *GetEventSettingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetEventSettingsRequest.ProtoReflect.Descriptor instead.
 func (*GetEventSettingsRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{76}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *GetEventSettingsRequest) GetConsistency() *Consistency {
@@ -5896,7 +6269,7 @@ type GetEventSettingsResponse struct {
 
 func (x *GetEventSettingsResponse) Reset() {
 	*x = GetEventSettingsResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[77]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5908,7 +6281,7 @@ func (x *GetEventSettingsResponse) String() string {
 func (*GetEventSettingsResponse) ProtoMessage() {}
 
 func (x *GetEventSettingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[77]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5921,7 +6294,7 @@ func (x *GetEventSettingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetEventSettingsResponse.ProtoReflect.Descriptor instead.
 func (*GetEventSettingsResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{77}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *GetEventSettingsResponse) GetSettings() *EventSettings {
@@ -5965,7 +6338,7 @@ type SetEventSettingsRequest struct {
 
 func (x *SetEventSettingsRequest) Reset() {
 	*x = SetEventSettingsRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[78]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5977,7 +6350,7 @@ func (x *SetEventSettingsRequest) String() string {
 func (*SetEventSettingsRequest) ProtoMessage() {}
 
 func (x *SetEventSettingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[78]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5990,7 +6363,7 @@ func (x *SetEventSettingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetEventSettingsRequest.ProtoReflect.Descriptor instead.
 func (*SetEventSettingsRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{78}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *SetEventSettingsRequest) GetSettings() map[string]string {
@@ -6017,7 +6390,7 @@ type SetEventSettingsResponse struct {
 
 func (x *SetEventSettingsResponse) Reset() {
 	*x = SetEventSettingsResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[79]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6029,7 +6402,7 @@ func (x *SetEventSettingsResponse) String() string {
 func (*SetEventSettingsResponse) ProtoMessage() {}
 
 func (x *SetEventSettingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[79]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6042,7 +6415,7 @@ func (x *SetEventSettingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetEventSettingsResponse.ProtoReflect.Descriptor instead.
 func (*SetEventSettingsResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{79}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *SetEventSettingsResponse) GetSettings() *EventSettings {
@@ -6072,7 +6445,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[80]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6084,7 +6457,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[80]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6097,7 +6470,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{80}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ListEventsRequest) GetStart() uint64 {
@@ -6169,7 +6542,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[81]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6181,7 +6554,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[81]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6194,7 +6567,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{81}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ListEventsResponse) GetInstanceUuid() string {
@@ -6268,7 +6641,7 @@ type GetLeaderRequest struct {
 
 func (x *GetLeaderRequest) Reset() {
 	*x = GetLeaderRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[82]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6280,7 +6653,7 @@ func (x *GetLeaderRequest) String() string {
 func (*GetLeaderRequest) ProtoMessage() {}
 
 func (x *GetLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[82]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6293,7 +6666,7 @@ func (x *GetLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLeaderRequest.ProtoReflect.Descriptor instead.
 func (*GetLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{82}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{86}
 }
 
 type GetLeaderResponse struct {
@@ -6314,7 +6687,7 @@ type GetLeaderResponse struct {
 
 func (x *GetLeaderResponse) Reset() {
 	*x = GetLeaderResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[83]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6326,7 +6699,7 @@ func (x *GetLeaderResponse) String() string {
 func (*GetLeaderResponse) ProtoMessage() {}
 
 func (x *GetLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[83]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6339,7 +6712,7 @@ func (x *GetLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLeaderResponse.ProtoReflect.Descriptor instead.
 func (*GetLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{83}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *GetLeaderResponse) GetEpoch() uint64 {
@@ -6392,7 +6765,7 @@ type Standby struct {
 
 func (x *Standby) Reset() {
 	*x = Standby{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[84]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6404,7 +6777,7 @@ func (x *Standby) String() string {
 func (*Standby) ProtoMessage() {}
 
 func (x *Standby) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[84]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6417,7 +6790,7 @@ func (x *Standby) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standby.ProtoReflect.Descriptor instead.
 func (*Standby) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{84}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Standby) GetAddress() string {
@@ -6451,7 +6824,7 @@ type StepDownRequest struct {
 
 func (x *StepDownRequest) Reset() {
 	*x = StepDownRequest{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[85]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6463,7 +6836,7 @@ func (x *StepDownRequest) String() string {
 func (*StepDownRequest) ProtoMessage() {}
 
 func (x *StepDownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[85]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6476,7 +6849,7 @@ func (x *StepDownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepDownRequest.ProtoReflect.Descriptor instead.
 func (*StepDownRequest) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{85}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *StepDownRequest) GetEpoch() uint64 {
@@ -6494,7 +6867,7 @@ type StepDownResponse struct {
 
 func (x *StepDownResponse) Reset() {
 	*x = StepDownResponse{}
-	mi := &file_plimsoll_v1_api_proto_msgTypes[86]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6506,7 +6879,7 @@ func (x *StepDownResponse) String() string {
 func (*StepDownResponse) ProtoMessage() {}
 
 func (x *StepDownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_api_proto_msgTypes[86]
+	mi := &file_plimsoll_v1_api_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6519,7 +6892,7 @@ func (x *StepDownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepDownResponse.ProtoReflect.Descriptor instead.
 func (*StepDownResponse) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{86}
+	return file_plimsoll_v1_api_proto_rawDescGZIP(), []int{90}
 }
 
 var File_plimsoll_v1_api_proto protoreflect.FileDescriptor
@@ -6667,7 +7040,38 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x12ExplainTaskRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x16\n" +
-	"\x06export\x18\x03 \x01(\bR\x06export\"\xf3\x01\n" +
+	"\x06export\x18\x03 \x01(\bR\x06export\"^\n" +
+	"\x15ExplainWaitingRequest\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
+	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x1d\n" +
+	"\n" +
+	"turns_only\x18\x03 \x01(\bR\tturnsOnly\"\xbe\x02\n" +
+	"\fWaitingCause\x122\n" +
+	"\twait_code\x18\x01 \x01(\x0e2\x15.plimsoll.v1.WaitCodeR\bwaitCode\x12\x1d\n" +
+	"\n" +
+	"wait_queue\x18\x02 \x01(\tR\twaitQueue\x12#\n" +
+	"\rwait_resource\x18\x03 \x01(\tR\fwaitResource\x12*\n" +
+	"\x04each\x18\x04 \x01(\v2\x16.plimsoll.v1.ResourcesR\x04each\x12\x14\n" +
+	"\x05tasks\x18\x05 \x01(\x03R\x05tasks\x12\x12\n" +
+	"\x04jobs\x18\x06 \x01(\x03R\x04jobs\x12\x16\n" +
+	"\x06groups\x18\a \x03(\tR\x06groups\x12\x14\n" +
+	"\x05since\x18\b \x01(\x03R\x05since\x12\x18\n" +
+	"\asummary\x18\t \x01(\tR\asummary\x12\x18\n" +
+	"\aunblock\x18\n" +
+	" \x03(\tR\aunblock\"c\n" +
+	"\tQueueTurn\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x14\n" +
+	"\x05share\x18\x02 \x01(\x01R\x05share\x12\x12\n" +
+	"\x04next\x18\x03 \x01(\x05R\x04next\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"\xeb\x01\n" +
+	"\x16ExplainWaitingResponse\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x14\n" +
+	"\x05tasks\x18\x02 \x01(\x03R\x05tasks\x12\x12\n" +
+	"\x04jobs\x18\x03 \x01(\x03R\x04jobs\x121\n" +
+	"\x06causes\x18\x04 \x03(\v2\x19.plimsoll.v1.WaitingCauseR\x06causes\x12\x12\n" +
+	"\x04more\x18\x05 \x01(\x05R\x04more\x12.\n" +
+	"\x06queues\x18\x06 \x03(\v2\x16.plimsoll.v1.QueueTurnR\x06queues\x12\x1a\n" +
+	"\brevision\x18\a \x01(\x04R\brevision\"\xf3\x01\n" +
 	"\vExplainStep\x12\x14\n" +
 	"\x05stage\x18\x01 \x01(\tR\x05stage\x12\x1c\n" +
 	"\tremaining\x18\x02 \x01(\x05R\tremaining\x12\x18\n" +
@@ -6893,10 +7297,11 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x06config\x18\x01 \x01(\v2\x18.plimsoll.v1.QueueConfigR\x06config\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x1b\n" +
-	"\tage_nanos\x18\x04 \x01(\x03R\bageNanos\"_\n" +
+	"\tage_nanos\x18\x04 \x01(\x03R\bageNanos\"x\n" +
 	"\x15SetQueueConfigRequest\x120\n" +
 	"\x06config\x18\x01 \x01(\v2\x18.plimsoll.v1.QueueConfigR\x06config\x12\x14\n" +
-	"\x05token\x18\x02 \x01(\tR\x05token\"\x18\n" +
+	"\x05token\x18\x02 \x01(\tR\x05token\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"\x18\n" +
 	"\x16SetQueueConfigResponse\"e\n" +
 	"\x16ReportHistorianRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12#\n" +
@@ -7000,7 +7405,7 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x11EVENT_SUBJECT_JOB\x10\x01\x12\x16\n" +
 	"\x12EVENT_SUBJECT_TASK\x10\x02\x12\x16\n" +
 	"\x12EVENT_SUBJECT_NODE\x10\x03\x12\x17\n" +
-	"\x13EVENT_SUBJECT_QUEUE\x10\x042\xae\b\n" +
+	"\x13EVENT_SUBJECT_QUEUE\x10\x042\x89\t\n" +
 	"\n" +
 	"JobService\x12J\n" +
 	"\tSubmitJob\x12\x1d.plimsoll.v1.SubmitJobRequest\x1a\x1e.plimsoll.v1.SubmitJobResponse\x12A\n" +
@@ -7013,7 +7418,8 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\aGetTask\x12\x1b.plimsoll.v1.GetTaskRequest\x1a\x1c.plimsoll.v1.GetTaskResponse\x12J\n" +
 	"\tListTasks\x12\x1d.plimsoll.v1.ListTasksRequest\x1a\x1e.plimsoll.v1.ListTasksResponse\x12S\n" +
 	"\fListAttempts\x12 .plimsoll.v1.ListAttemptsRequest\x1a!.plimsoll.v1.ListAttemptsResponse\x12P\n" +
-	"\vExplainTask\x12\x1f.plimsoll.v1.ExplainTaskRequest\x1a .plimsoll.v1.ExplainTaskResponse\x12G\n" +
+	"\vExplainTask\x12\x1f.plimsoll.v1.ExplainTaskRequest\x1a .plimsoll.v1.ExplainTaskResponse\x12Y\n" +
+	"\x0eExplainWaiting\x12\".plimsoll.v1.ExplainWaitingRequest\x1a#.plimsoll.v1.ExplainWaitingResponse\x12G\n" +
 	"\bPlaceJob\x12\x1c.plimsoll.v1.PlaceJobRequest\x1a\x1d.plimsoll.v1.PlaceJobResponse\x12I\n" +
 	"\bReadLogs\x12\x1c.plimsoll.v1.ReadLogsRequest\x1a\x1d.plimsoll.v1.ReadLogsResponse0\x01\x12U\n" +
 	"\fFetchOutputs\x12 .plimsoll.v1.FetchOutputsRequest\x1a!.plimsoll.v1.FetchOutputsResponse0\x012\xf2\x03\n" +
@@ -7060,7 +7466,7 @@ func file_plimsoll_v1_api_proto_rawDescGZIP() []byte {
 }
 
 var file_plimsoll_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_plimsoll_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 88)
+var file_plimsoll_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 92)
 var file_plimsoll_v1_api_proto_goTypes = []any{
 	(Freshness)(0),                   // 0: plimsoll.v1.Freshness
 	(Scope)(0),                       // 1: plimsoll.v1.Scope
@@ -7091,259 +7497,269 @@ var file_plimsoll_v1_api_proto_goTypes = []any{
 	(*ListAttemptsRequest)(nil),      // 26: plimsoll.v1.ListAttemptsRequest
 	(*ListAttemptsResponse)(nil),     // 27: plimsoll.v1.ListAttemptsResponse
 	(*ExplainTaskRequest)(nil),       // 28: plimsoll.v1.ExplainTaskRequest
-	(*ExplainStep)(nil),              // 29: plimsoll.v1.ExplainStep
-	(*ExplainReason)(nil),            // 30: plimsoll.v1.ExplainReason
-	(*ExplainTaskResponse)(nil),      // 31: plimsoll.v1.ExplainTaskResponse
-	(*SpreadCount)(nil),              // 32: plimsoll.v1.SpreadCount
-	(*NodeCounts)(nil),               // 33: plimsoll.v1.NodeCounts
-	(*NodeVerdict)(nil),              // 34: plimsoll.v1.NodeVerdict
-	(*PlacementDecision)(nil),        // 35: plimsoll.v1.PlacementDecision
-	(*PlacementCandidate)(nil),       // 36: plimsoll.v1.PlacementCandidate
-	(*PlaceJobRequest)(nil),          // 37: plimsoll.v1.PlaceJobRequest
-	(*PlaceJobResponse)(nil),         // 38: plimsoll.v1.PlaceJobResponse
-	(*PlacedGroup)(nil),              // 39: plimsoll.v1.PlacedGroup
-	(*PlacedTask)(nil),               // 40: plimsoll.v1.PlacedTask
-	(*PlacementRefusal)(nil),         // 41: plimsoll.v1.PlacementRefusal
-	(*ReadLogsRequest)(nil),          // 42: plimsoll.v1.ReadLogsRequest
-	(*ReadLogsResponse)(nil),         // 43: plimsoll.v1.ReadLogsResponse
-	(*FetchOutputsRequest)(nil),      // 44: plimsoll.v1.FetchOutputsRequest
-	(*FetchOutputsResponse)(nil),     // 45: plimsoll.v1.FetchOutputsResponse
-	(*ListNodesRequest)(nil),         // 46: plimsoll.v1.ListNodesRequest
-	(*NodeInfo)(nil),                 // 47: plimsoll.v1.NodeInfo
-	(*ListNodesResponse)(nil),        // 48: plimsoll.v1.ListNodesResponse
-	(*SetNodeModeRequest)(nil),       // 49: plimsoll.v1.SetNodeModeRequest
-	(*SetNodeModeResponse)(nil),      // 50: plimsoll.v1.SetNodeModeResponse
-	(*RemoveNodeRequest)(nil),        // 51: plimsoll.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),       // 52: plimsoll.v1.RemoveNodeResponse
-	(*NodeCapacityRequest)(nil),      // 53: plimsoll.v1.NodeCapacityRequest
-	(*NodeCapacityResponse)(nil),     // 54: plimsoll.v1.NodeCapacityResponse
-	(*NodeRoom)(nil),                 // 55: plimsoll.v1.NodeRoom
-	(*PlanMovesRequest)(nil),         // 56: plimsoll.v1.PlanMovesRequest
-	(*PlanMovesResponse)(nil),        // 57: plimsoll.v1.PlanMovesResponse
-	(*PlannedMove)(nil),              // 58: plimsoll.v1.PlannedMove
-	(*KeptNode)(nil),                 // 59: plimsoll.v1.KeptNode
-	(*WatchNodeQOSRequest)(nil),      // 60: plimsoll.v1.WatchNodeQOSRequest
-	(*WatchNodeQOSResponse)(nil),     // 61: plimsoll.v1.WatchNodeQOSResponse
-	(*ApplyPoliciesRequest)(nil),     // 62: plimsoll.v1.ApplyPoliciesRequest
-	(*PolicyOutcome)(nil),            // 63: plimsoll.v1.PolicyOutcome
-	(*ApplyPoliciesResponse)(nil),    // 64: plimsoll.v1.ApplyPoliciesResponse
-	(*GetPolicyRequest)(nil),         // 65: plimsoll.v1.GetPolicyRequest
-	(*GetPolicyResponse)(nil),        // 66: plimsoll.v1.GetPolicyResponse
-	(*ListPoliciesRequest)(nil),      // 67: plimsoll.v1.ListPoliciesRequest
-	(*ListPoliciesResponse)(nil),     // 68: plimsoll.v1.ListPoliciesResponse
-	(*DeletePolicyRequest)(nil),      // 69: plimsoll.v1.DeletePolicyRequest
-	(*DeletePolicyResponse)(nil),     // 70: plimsoll.v1.DeletePolicyResponse
-	(*ListQueuesRequest)(nil),        // 71: plimsoll.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),       // 72: plimsoll.v1.ListQueuesResponse
-	(*GetQueueConfigRequest)(nil),    // 73: plimsoll.v1.GetQueueConfigRequest
-	(*GetQueueConfigResponse)(nil),   // 74: plimsoll.v1.GetQueueConfigResponse
-	(*SetQueueConfigRequest)(nil),    // 75: plimsoll.v1.SetQueueConfigRequest
-	(*SetQueueConfigResponse)(nil),   // 76: plimsoll.v1.SetQueueConfigResponse
-	(*ReportHistorianRequest)(nil),   // 77: plimsoll.v1.ReportHistorianRequest
-	(*ReportHistorianResponse)(nil),  // 78: plimsoll.v1.ReportHistorianResponse
-	(*RemoveHistorianRequest)(nil),   // 79: plimsoll.v1.RemoveHistorianRequest
-	(*RemoveHistorianResponse)(nil),  // 80: plimsoll.v1.RemoveHistorianResponse
-	(*ListHistoriansRequest)(nil),    // 81: plimsoll.v1.ListHistoriansRequest
-	(*ListHistoriansResponse)(nil),   // 82: plimsoll.v1.ListHistoriansResponse
-	(*GetEventSettingsRequest)(nil),  // 83: plimsoll.v1.GetEventSettingsRequest
-	(*GetEventSettingsResponse)(nil), // 84: plimsoll.v1.GetEventSettingsResponse
-	(*SetEventSettingsRequest)(nil),  // 85: plimsoll.v1.SetEventSettingsRequest
-	(*SetEventSettingsResponse)(nil), // 86: plimsoll.v1.SetEventSettingsResponse
-	(*ListEventsRequest)(nil),        // 87: plimsoll.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),       // 88: plimsoll.v1.ListEventsResponse
-	(*GetLeaderRequest)(nil),         // 89: plimsoll.v1.GetLeaderRequest
-	(*GetLeaderResponse)(nil),        // 90: plimsoll.v1.GetLeaderResponse
-	(*Standby)(nil),                  // 91: plimsoll.v1.Standby
-	(*StepDownRequest)(nil),          // 92: plimsoll.v1.StepDownRequest
-	(*StepDownResponse)(nil),         // 93: plimsoll.v1.StepDownResponse
-	nil,                              // 94: plimsoll.v1.SetEventSettingsRequest.SettingsEntry
-	(*JobSpec)(nil),                  // 95: plimsoll.v1.JobSpec
-	(*Job)(nil),                      // 96: plimsoll.v1.Job
-	(JobState)(0),                    // 97: plimsoll.v1.JobState
-	(TaskResult)(0),                  // 98: plimsoll.v1.TaskResult
-	(*JobStatus)(nil),                // 99: plimsoll.v1.JobStatus
-	(*Task)(nil),                     // 100: plimsoll.v1.Task
-	(TaskState)(0),                   // 101: plimsoll.v1.TaskState
-	(*Attempt)(nil),                  // 102: plimsoll.v1.Attempt
-	(WaitCode)(0),                    // 103: plimsoll.v1.WaitCode
-	(*Resources)(nil),                // 104: plimsoll.v1.Resources
-	(*OutputSummary)(nil),            // 105: plimsoll.v1.OutputSummary
-	(*OutputFile)(nil),               // 106: plimsoll.v1.OutputFile
-	(*Node)(nil),                     // 107: plimsoll.v1.Node
-	(*NodeStatus)(nil),               // 108: plimsoll.v1.NodeStatus
-	(NodeMode)(0),                    // 109: plimsoll.v1.NodeMode
-	(*NodeQOSStatus)(nil),            // 110: plimsoll.v1.NodeQOSStatus
-	(*Policy)(nil),                   // 111: plimsoll.v1.Policy
-	(*PolicyRef)(nil),                // 112: plimsoll.v1.PolicyRef
-	(PolicyKind)(0),                  // 113: plimsoll.v1.PolicyKind
-	(*QueueStatus)(nil),              // 114: plimsoll.v1.QueueStatus
-	(*QueueConfig)(nil),              // 115: plimsoll.v1.QueueConfig
-	(*RegisteredHistorians)(nil),     // 116: plimsoll.v1.RegisteredHistorians
-	(*EventSettings)(nil),            // 117: plimsoll.v1.EventSettings
-	(*Event)(nil),                    // 118: plimsoll.v1.Event
+	(*ExplainWaitingRequest)(nil),    // 29: plimsoll.v1.ExplainWaitingRequest
+	(*WaitingCause)(nil),             // 30: plimsoll.v1.WaitingCause
+	(*QueueTurn)(nil),                // 31: plimsoll.v1.QueueTurn
+	(*ExplainWaitingResponse)(nil),   // 32: plimsoll.v1.ExplainWaitingResponse
+	(*ExplainStep)(nil),              // 33: plimsoll.v1.ExplainStep
+	(*ExplainReason)(nil),            // 34: plimsoll.v1.ExplainReason
+	(*ExplainTaskResponse)(nil),      // 35: plimsoll.v1.ExplainTaskResponse
+	(*SpreadCount)(nil),              // 36: plimsoll.v1.SpreadCount
+	(*NodeCounts)(nil),               // 37: plimsoll.v1.NodeCounts
+	(*NodeVerdict)(nil),              // 38: plimsoll.v1.NodeVerdict
+	(*PlacementDecision)(nil),        // 39: plimsoll.v1.PlacementDecision
+	(*PlacementCandidate)(nil),       // 40: plimsoll.v1.PlacementCandidate
+	(*PlaceJobRequest)(nil),          // 41: plimsoll.v1.PlaceJobRequest
+	(*PlaceJobResponse)(nil),         // 42: plimsoll.v1.PlaceJobResponse
+	(*PlacedGroup)(nil),              // 43: plimsoll.v1.PlacedGroup
+	(*PlacedTask)(nil),               // 44: plimsoll.v1.PlacedTask
+	(*PlacementRefusal)(nil),         // 45: plimsoll.v1.PlacementRefusal
+	(*ReadLogsRequest)(nil),          // 46: plimsoll.v1.ReadLogsRequest
+	(*ReadLogsResponse)(nil),         // 47: plimsoll.v1.ReadLogsResponse
+	(*FetchOutputsRequest)(nil),      // 48: plimsoll.v1.FetchOutputsRequest
+	(*FetchOutputsResponse)(nil),     // 49: plimsoll.v1.FetchOutputsResponse
+	(*ListNodesRequest)(nil),         // 50: plimsoll.v1.ListNodesRequest
+	(*NodeInfo)(nil),                 // 51: plimsoll.v1.NodeInfo
+	(*ListNodesResponse)(nil),        // 52: plimsoll.v1.ListNodesResponse
+	(*SetNodeModeRequest)(nil),       // 53: plimsoll.v1.SetNodeModeRequest
+	(*SetNodeModeResponse)(nil),      // 54: plimsoll.v1.SetNodeModeResponse
+	(*RemoveNodeRequest)(nil),        // 55: plimsoll.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),       // 56: plimsoll.v1.RemoveNodeResponse
+	(*NodeCapacityRequest)(nil),      // 57: plimsoll.v1.NodeCapacityRequest
+	(*NodeCapacityResponse)(nil),     // 58: plimsoll.v1.NodeCapacityResponse
+	(*NodeRoom)(nil),                 // 59: plimsoll.v1.NodeRoom
+	(*PlanMovesRequest)(nil),         // 60: plimsoll.v1.PlanMovesRequest
+	(*PlanMovesResponse)(nil),        // 61: plimsoll.v1.PlanMovesResponse
+	(*PlannedMove)(nil),              // 62: plimsoll.v1.PlannedMove
+	(*KeptNode)(nil),                 // 63: plimsoll.v1.KeptNode
+	(*WatchNodeQOSRequest)(nil),      // 64: plimsoll.v1.WatchNodeQOSRequest
+	(*WatchNodeQOSResponse)(nil),     // 65: plimsoll.v1.WatchNodeQOSResponse
+	(*ApplyPoliciesRequest)(nil),     // 66: plimsoll.v1.ApplyPoliciesRequest
+	(*PolicyOutcome)(nil),            // 67: plimsoll.v1.PolicyOutcome
+	(*ApplyPoliciesResponse)(nil),    // 68: plimsoll.v1.ApplyPoliciesResponse
+	(*GetPolicyRequest)(nil),         // 69: plimsoll.v1.GetPolicyRequest
+	(*GetPolicyResponse)(nil),        // 70: plimsoll.v1.GetPolicyResponse
+	(*ListPoliciesRequest)(nil),      // 71: plimsoll.v1.ListPoliciesRequest
+	(*ListPoliciesResponse)(nil),     // 72: plimsoll.v1.ListPoliciesResponse
+	(*DeletePolicyRequest)(nil),      // 73: plimsoll.v1.DeletePolicyRequest
+	(*DeletePolicyResponse)(nil),     // 74: plimsoll.v1.DeletePolicyResponse
+	(*ListQueuesRequest)(nil),        // 75: plimsoll.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),       // 76: plimsoll.v1.ListQueuesResponse
+	(*GetQueueConfigRequest)(nil),    // 77: plimsoll.v1.GetQueueConfigRequest
+	(*GetQueueConfigResponse)(nil),   // 78: plimsoll.v1.GetQueueConfigResponse
+	(*SetQueueConfigRequest)(nil),    // 79: plimsoll.v1.SetQueueConfigRequest
+	(*SetQueueConfigResponse)(nil),   // 80: plimsoll.v1.SetQueueConfigResponse
+	(*ReportHistorianRequest)(nil),   // 81: plimsoll.v1.ReportHistorianRequest
+	(*ReportHistorianResponse)(nil),  // 82: plimsoll.v1.ReportHistorianResponse
+	(*RemoveHistorianRequest)(nil),   // 83: plimsoll.v1.RemoveHistorianRequest
+	(*RemoveHistorianResponse)(nil),  // 84: plimsoll.v1.RemoveHistorianResponse
+	(*ListHistoriansRequest)(nil),    // 85: plimsoll.v1.ListHistoriansRequest
+	(*ListHistoriansResponse)(nil),   // 86: plimsoll.v1.ListHistoriansResponse
+	(*GetEventSettingsRequest)(nil),  // 87: plimsoll.v1.GetEventSettingsRequest
+	(*GetEventSettingsResponse)(nil), // 88: plimsoll.v1.GetEventSettingsResponse
+	(*SetEventSettingsRequest)(nil),  // 89: plimsoll.v1.SetEventSettingsRequest
+	(*SetEventSettingsResponse)(nil), // 90: plimsoll.v1.SetEventSettingsResponse
+	(*ListEventsRequest)(nil),        // 91: plimsoll.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),       // 92: plimsoll.v1.ListEventsResponse
+	(*GetLeaderRequest)(nil),         // 93: plimsoll.v1.GetLeaderRequest
+	(*GetLeaderResponse)(nil),        // 94: plimsoll.v1.GetLeaderResponse
+	(*Standby)(nil),                  // 95: plimsoll.v1.Standby
+	(*StepDownRequest)(nil),          // 96: plimsoll.v1.StepDownRequest
+	(*StepDownResponse)(nil),         // 97: plimsoll.v1.StepDownResponse
+	nil,                              // 98: plimsoll.v1.SetEventSettingsRequest.SettingsEntry
+	(*JobSpec)(nil),                  // 99: plimsoll.v1.JobSpec
+	(*Job)(nil),                      // 100: plimsoll.v1.Job
+	(JobState)(0),                    // 101: plimsoll.v1.JobState
+	(TaskResult)(0),                  // 102: plimsoll.v1.TaskResult
+	(*JobStatus)(nil),                // 103: plimsoll.v1.JobStatus
+	(*Task)(nil),                     // 104: plimsoll.v1.Task
+	(TaskState)(0),                   // 105: plimsoll.v1.TaskState
+	(*Attempt)(nil),                  // 106: plimsoll.v1.Attempt
+	(WaitCode)(0),                    // 107: plimsoll.v1.WaitCode
+	(*Resources)(nil),                // 108: plimsoll.v1.Resources
+	(*OutputSummary)(nil),            // 109: plimsoll.v1.OutputSummary
+	(*OutputFile)(nil),               // 110: plimsoll.v1.OutputFile
+	(*Node)(nil),                     // 111: plimsoll.v1.Node
+	(*NodeStatus)(nil),               // 112: plimsoll.v1.NodeStatus
+	(NodeMode)(0),                    // 113: plimsoll.v1.NodeMode
+	(*NodeQOSStatus)(nil),            // 114: plimsoll.v1.NodeQOSStatus
+	(*Policy)(nil),                   // 115: plimsoll.v1.Policy
+	(*PolicyRef)(nil),                // 116: plimsoll.v1.PolicyRef
+	(PolicyKind)(0),                  // 117: plimsoll.v1.PolicyKind
+	(*QueueStatus)(nil),              // 118: plimsoll.v1.QueueStatus
+	(*QueueConfig)(nil),              // 119: plimsoll.v1.QueueConfig
+	(*RegisteredHistorians)(nil),     // 120: plimsoll.v1.RegisteredHistorians
+	(*EventSettings)(nil),            // 121: plimsoll.v1.EventSettings
+	(*Event)(nil),                    // 122: plimsoll.v1.Event
 }
 var file_plimsoll_v1_api_proto_depIdxs = []int32{
 	0,   // 0: plimsoll.v1.Consistency.level:type_name -> plimsoll.v1.Freshness
-	95,  // 1: plimsoll.v1.SubmitJobRequest.spec:type_name -> plimsoll.v1.JobSpec
-	96,  // 2: plimsoll.v1.SubmitJobResponse.job:type_name -> plimsoll.v1.Job
+	99,  // 1: plimsoll.v1.SubmitJobRequest.spec:type_name -> plimsoll.v1.JobSpec
+	100, // 2: plimsoll.v1.SubmitJobResponse.job:type_name -> plimsoll.v1.Job
 	7,   // 3: plimsoll.v1.GetJobRequest.consistency:type_name -> plimsoll.v1.Consistency
-	96,  // 4: plimsoll.v1.GetJobResponse.job:type_name -> plimsoll.v1.Job
-	97,  // 5: plimsoll.v1.ListJobsRequest.states:type_name -> plimsoll.v1.JobState
+	100, // 4: plimsoll.v1.GetJobResponse.job:type_name -> plimsoll.v1.Job
+	101, // 5: plimsoll.v1.ListJobsRequest.states:type_name -> plimsoll.v1.JobState
 	7,   // 6: plimsoll.v1.ListJobsRequest.consistency:type_name -> plimsoll.v1.Consistency
-	98,  // 7: plimsoll.v1.ListJobsRequest.results:type_name -> plimsoll.v1.TaskResult
+	102, // 7: plimsoll.v1.ListJobsRequest.results:type_name -> plimsoll.v1.TaskResult
 	1,   // 8: plimsoll.v1.ListJobsRequest.scope:type_name -> plimsoll.v1.Scope
 	2,   // 9: plimsoll.v1.ListJobsRequest.sort:type_name -> plimsoll.v1.JobSort
-	99,  // 10: plimsoll.v1.ListJobsResponse.jobs:type_name -> plimsoll.v1.JobStatus
-	99,  // 11: plimsoll.v1.WatchJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	99,  // 12: plimsoll.v1.KillJobResponse.status:type_name -> plimsoll.v1.JobStatus
-	99,  // 13: plimsoll.v1.ScaleJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	103, // 10: plimsoll.v1.ListJobsResponse.jobs:type_name -> plimsoll.v1.JobStatus
+	103, // 11: plimsoll.v1.WatchJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	103, // 12: plimsoll.v1.KillJobResponse.status:type_name -> plimsoll.v1.JobStatus
+	103, // 13: plimsoll.v1.ScaleJobResponse.status:type_name -> plimsoll.v1.JobStatus
 	7,   // 14: plimsoll.v1.GetTaskRequest.consistency:type_name -> plimsoll.v1.Consistency
-	100, // 15: plimsoll.v1.GetTaskResponse.task:type_name -> plimsoll.v1.Task
-	101, // 16: plimsoll.v1.ListTasksRequest.states:type_name -> plimsoll.v1.TaskState
+	104, // 15: plimsoll.v1.GetTaskResponse.task:type_name -> plimsoll.v1.Task
+	105, // 16: plimsoll.v1.ListTasksRequest.states:type_name -> plimsoll.v1.TaskState
 	7,   // 17: plimsoll.v1.ListTasksRequest.consistency:type_name -> plimsoll.v1.Consistency
-	98,  // 18: plimsoll.v1.ListTasksRequest.results:type_name -> plimsoll.v1.TaskResult
+	102, // 18: plimsoll.v1.ListTasksRequest.results:type_name -> plimsoll.v1.TaskResult
 	1,   // 19: plimsoll.v1.ListTasksRequest.scope:type_name -> plimsoll.v1.Scope
 	3,   // 20: plimsoll.v1.ListTasksRequest.sort:type_name -> plimsoll.v1.TaskSort
-	100, // 21: plimsoll.v1.ListTasksResponse.tasks:type_name -> plimsoll.v1.Task
+	104, // 21: plimsoll.v1.ListTasksResponse.tasks:type_name -> plimsoll.v1.Task
 	7,   // 22: plimsoll.v1.ListAttemptsRequest.consistency:type_name -> plimsoll.v1.Consistency
-	102, // 23: plimsoll.v1.ListAttemptsResponse.attempts:type_name -> plimsoll.v1.Attempt
-	30,  // 24: plimsoll.v1.ExplainStep.reasons:type_name -> plimsoll.v1.ExplainReason
-	4,   // 25: plimsoll.v1.ExplainStep.kind:type_name -> plimsoll.v1.StageKind
-	100, // 26: plimsoll.v1.ExplainTaskResponse.task:type_name -> plimsoll.v1.Task
-	103, // 27: plimsoll.v1.ExplainTaskResponse.wait_code:type_name -> plimsoll.v1.WaitCode
-	29,  // 28: plimsoll.v1.ExplainTaskResponse.steps:type_name -> plimsoll.v1.ExplainStep
-	33,  // 29: plimsoll.v1.ExplainTaskResponse.nodes:type_name -> plimsoll.v1.NodeCounts
-	34,  // 30: plimsoll.v1.ExplainTaskResponse.verdicts:type_name -> plimsoll.v1.NodeVerdict
-	35,  // 31: plimsoll.v1.ExplainTaskResponse.decision:type_name -> plimsoll.v1.PlacementDecision
-	32,  // 32: plimsoll.v1.ExplainTaskResponse.spreads:type_name -> plimsoll.v1.SpreadCount
-	4,   // 33: plimsoll.v1.NodeVerdict.kind:type_name -> plimsoll.v1.StageKind
-	29,  // 34: plimsoll.v1.PlacementDecision.steps:type_name -> plimsoll.v1.ExplainStep
-	36,  // 35: plimsoll.v1.PlacementDecision.candidates:type_name -> plimsoll.v1.PlacementCandidate
-	104, // 36: plimsoll.v1.PlacementCandidate.free:type_name -> plimsoll.v1.Resources
-	95,  // 37: plimsoll.v1.PlaceJobRequest.spec:type_name -> plimsoll.v1.JobSpec
-	39,  // 38: plimsoll.v1.PlaceJobResponse.groups:type_name -> plimsoll.v1.PlacedGroup
-	40,  // 39: plimsoll.v1.PlacedGroup.placed:type_name -> plimsoll.v1.PlacedTask
-	41,  // 40: plimsoll.v1.PlacedGroup.refused:type_name -> plimsoll.v1.PlacementRefusal
-	104, // 41: plimsoll.v1.PlacedTask.free:type_name -> plimsoll.v1.Resources
-	103, // 42: plimsoll.v1.PlacementRefusal.wait_code:type_name -> plimsoll.v1.WaitCode
-	29,  // 43: plimsoll.v1.PlacementRefusal.steps:type_name -> plimsoll.v1.ExplainStep
-	33,  // 44: plimsoll.v1.PlacementRefusal.nodes:type_name -> plimsoll.v1.NodeCounts
-	105, // 45: plimsoll.v1.FetchOutputsResponse.summary:type_name -> plimsoll.v1.OutputSummary
-	106, // 46: plimsoll.v1.FetchOutputsResponse.file:type_name -> plimsoll.v1.OutputFile
-	7,   // 47: plimsoll.v1.ListNodesRequest.consistency:type_name -> plimsoll.v1.Consistency
-	107, // 48: plimsoll.v1.NodeInfo.node:type_name -> plimsoll.v1.Node
-	108, // 49: plimsoll.v1.NodeInfo.status:type_name -> plimsoll.v1.NodeStatus
-	47,  // 50: plimsoll.v1.ListNodesResponse.nodes:type_name -> plimsoll.v1.NodeInfo
-	109, // 51: plimsoll.v1.SetNodeModeRequest.mode:type_name -> plimsoll.v1.NodeMode
-	107, // 52: plimsoll.v1.SetNodeModeResponse.node:type_name -> plimsoll.v1.Node
-	55,  // 53: plimsoll.v1.NodeCapacityResponse.nodes:type_name -> plimsoll.v1.NodeRoom
-	104, // 54: plimsoll.v1.NodeRoom.unreserved:type_name -> plimsoll.v1.Resources
-	104, // 55: plimsoll.v1.NodeRoom.whole:type_name -> plimsoll.v1.Resources
-	95,  // 56: plimsoll.v1.PlanMovesRequest.spec:type_name -> plimsoll.v1.JobSpec
-	58,  // 57: plimsoll.v1.PlanMovesResponse.moves:type_name -> plimsoll.v1.PlannedMove
-	59,  // 58: plimsoll.v1.PlanMovesResponse.kept:type_name -> plimsoll.v1.KeptNode
-	110, // 59: plimsoll.v1.WatchNodeQOSResponse.status:type_name -> plimsoll.v1.NodeQOSStatus
-	111, // 60: plimsoll.v1.ApplyPoliciesRequest.policies:type_name -> plimsoll.v1.Policy
-	112, // 61: plimsoll.v1.PolicyOutcome.policy:type_name -> plimsoll.v1.PolicyRef
-	5,   // 62: plimsoll.v1.PolicyOutcome.change:type_name -> plimsoll.v1.PolicyChange
-	63,  // 63: plimsoll.v1.ApplyPoliciesResponse.outcomes:type_name -> plimsoll.v1.PolicyOutcome
-	113, // 64: plimsoll.v1.GetPolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
-	7,   // 65: plimsoll.v1.GetPolicyRequest.consistency:type_name -> plimsoll.v1.Consistency
-	111, // 66: plimsoll.v1.GetPolicyResponse.policy:type_name -> plimsoll.v1.Policy
-	113, // 67: plimsoll.v1.ListPoliciesRequest.kind:type_name -> plimsoll.v1.PolicyKind
-	7,   // 68: plimsoll.v1.ListPoliciesRequest.consistency:type_name -> plimsoll.v1.Consistency
-	111, // 69: plimsoll.v1.ListPoliciesResponse.policies:type_name -> plimsoll.v1.Policy
-	113, // 70: plimsoll.v1.DeletePolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
-	7,   // 71: plimsoll.v1.ListQueuesRequest.consistency:type_name -> plimsoll.v1.Consistency
-	114, // 72: plimsoll.v1.ListQueuesResponse.queues:type_name -> plimsoll.v1.QueueStatus
-	7,   // 73: plimsoll.v1.GetQueueConfigRequest.consistency:type_name -> plimsoll.v1.Consistency
-	115, // 74: plimsoll.v1.GetQueueConfigResponse.config:type_name -> plimsoll.v1.QueueConfig
-	115, // 75: plimsoll.v1.SetQueueConfigRequest.config:type_name -> plimsoll.v1.QueueConfig
-	7,   // 76: plimsoll.v1.ListHistoriansRequest.consistency:type_name -> plimsoll.v1.Consistency
-	116, // 77: plimsoll.v1.ListHistoriansResponse.registered:type_name -> plimsoll.v1.RegisteredHistorians
-	7,   // 78: plimsoll.v1.GetEventSettingsRequest.consistency:type_name -> plimsoll.v1.Consistency
-	117, // 79: plimsoll.v1.GetEventSettingsResponse.settings:type_name -> plimsoll.v1.EventSettings
-	94,  // 80: plimsoll.v1.SetEventSettingsRequest.settings:type_name -> plimsoll.v1.SetEventSettingsRequest.SettingsEntry
-	117, // 81: plimsoll.v1.SetEventSettingsResponse.settings:type_name -> plimsoll.v1.EventSettings
-	7,   // 82: plimsoll.v1.ListEventsRequest.consistency:type_name -> plimsoll.v1.Consistency
-	6,   // 83: plimsoll.v1.ListEventsRequest.types:type_name -> plimsoll.v1.EventSubject
-	118, // 84: plimsoll.v1.ListEventsResponse.events:type_name -> plimsoll.v1.Event
-	91,  // 85: plimsoll.v1.GetLeaderResponse.standbys:type_name -> plimsoll.v1.Standby
-	8,   // 86: plimsoll.v1.JobService.SubmitJob:input_type -> plimsoll.v1.SubmitJobRequest
-	10,  // 87: plimsoll.v1.JobService.GetJob:input_type -> plimsoll.v1.GetJobRequest
-	12,  // 88: plimsoll.v1.JobService.ListJobs:input_type -> plimsoll.v1.ListJobsRequest
-	14,  // 89: plimsoll.v1.JobService.WatchJob:input_type -> plimsoll.v1.WatchJobRequest
-	16,  // 90: plimsoll.v1.JobService.KillJob:input_type -> plimsoll.v1.KillJobRequest
-	18,  // 91: plimsoll.v1.JobService.ScaleJob:input_type -> plimsoll.v1.ScaleJobRequest
-	20,  // 92: plimsoll.v1.JobService.DeleteJob:input_type -> plimsoll.v1.DeleteJobRequest
-	22,  // 93: plimsoll.v1.JobService.GetTask:input_type -> plimsoll.v1.GetTaskRequest
-	24,  // 94: plimsoll.v1.JobService.ListTasks:input_type -> plimsoll.v1.ListTasksRequest
-	26,  // 95: plimsoll.v1.JobService.ListAttempts:input_type -> plimsoll.v1.ListAttemptsRequest
-	28,  // 96: plimsoll.v1.JobService.ExplainTask:input_type -> plimsoll.v1.ExplainTaskRequest
-	37,  // 97: plimsoll.v1.JobService.PlaceJob:input_type -> plimsoll.v1.PlaceJobRequest
-	42,  // 98: plimsoll.v1.JobService.ReadLogs:input_type -> plimsoll.v1.ReadLogsRequest
-	44,  // 99: plimsoll.v1.JobService.FetchOutputs:input_type -> plimsoll.v1.FetchOutputsRequest
-	46,  // 100: plimsoll.v1.NodeService.ListNodes:input_type -> plimsoll.v1.ListNodesRequest
-	49,  // 101: plimsoll.v1.NodeService.SetNodeMode:input_type -> plimsoll.v1.SetNodeModeRequest
-	51,  // 102: plimsoll.v1.NodeService.RemoveNode:input_type -> plimsoll.v1.RemoveNodeRequest
-	53,  // 103: plimsoll.v1.NodeService.NodeCapacity:input_type -> plimsoll.v1.NodeCapacityRequest
-	56,  // 104: plimsoll.v1.NodeService.PlanMoves:input_type -> plimsoll.v1.PlanMovesRequest
-	60,  // 105: plimsoll.v1.NodeService.WatchNodeQOS:input_type -> plimsoll.v1.WatchNodeQOSRequest
-	62,  // 106: plimsoll.v1.PolicyService.ApplyPolicies:input_type -> plimsoll.v1.ApplyPoliciesRequest
-	65,  // 107: plimsoll.v1.PolicyService.GetPolicy:input_type -> plimsoll.v1.GetPolicyRequest
-	67,  // 108: plimsoll.v1.PolicyService.ListPolicies:input_type -> plimsoll.v1.ListPoliciesRequest
-	69,  // 109: plimsoll.v1.PolicyService.DeletePolicy:input_type -> plimsoll.v1.DeletePolicyRequest
-	71,  // 110: plimsoll.v1.QueueService.ListQueues:input_type -> plimsoll.v1.ListQueuesRequest
-	73,  // 111: plimsoll.v1.QueueService.GetQueueConfig:input_type -> plimsoll.v1.GetQueueConfigRequest
-	75,  // 112: plimsoll.v1.QueueService.SetQueueConfig:input_type -> plimsoll.v1.SetQueueConfigRequest
-	87,  // 113: plimsoll.v1.EventService.ListEvents:input_type -> plimsoll.v1.ListEventsRequest
-	83,  // 114: plimsoll.v1.EventService.GetEventSettings:input_type -> plimsoll.v1.GetEventSettingsRequest
-	85,  // 115: plimsoll.v1.EventService.SetEventSettings:input_type -> plimsoll.v1.SetEventSettingsRequest
-	77,  // 116: plimsoll.v1.EventService.ReportHistorian:input_type -> plimsoll.v1.ReportHistorianRequest
-	79,  // 117: plimsoll.v1.EventService.RemoveHistorian:input_type -> plimsoll.v1.RemoveHistorianRequest
-	81,  // 118: plimsoll.v1.EventService.ListHistorians:input_type -> plimsoll.v1.ListHistoriansRequest
-	89,  // 119: plimsoll.v1.LeaderService.GetLeader:input_type -> plimsoll.v1.GetLeaderRequest
-	92,  // 120: plimsoll.v1.LeaderService.StepDown:input_type -> plimsoll.v1.StepDownRequest
-	9,   // 121: plimsoll.v1.JobService.SubmitJob:output_type -> plimsoll.v1.SubmitJobResponse
-	11,  // 122: plimsoll.v1.JobService.GetJob:output_type -> plimsoll.v1.GetJobResponse
-	13,  // 123: plimsoll.v1.JobService.ListJobs:output_type -> plimsoll.v1.ListJobsResponse
-	15,  // 124: plimsoll.v1.JobService.WatchJob:output_type -> plimsoll.v1.WatchJobResponse
-	17,  // 125: plimsoll.v1.JobService.KillJob:output_type -> plimsoll.v1.KillJobResponse
-	19,  // 126: plimsoll.v1.JobService.ScaleJob:output_type -> plimsoll.v1.ScaleJobResponse
-	21,  // 127: plimsoll.v1.JobService.DeleteJob:output_type -> plimsoll.v1.DeleteJobResponse
-	23,  // 128: plimsoll.v1.JobService.GetTask:output_type -> plimsoll.v1.GetTaskResponse
-	25,  // 129: plimsoll.v1.JobService.ListTasks:output_type -> plimsoll.v1.ListTasksResponse
-	27,  // 130: plimsoll.v1.JobService.ListAttempts:output_type -> plimsoll.v1.ListAttemptsResponse
-	31,  // 131: plimsoll.v1.JobService.ExplainTask:output_type -> plimsoll.v1.ExplainTaskResponse
-	38,  // 132: plimsoll.v1.JobService.PlaceJob:output_type -> plimsoll.v1.PlaceJobResponse
-	43,  // 133: plimsoll.v1.JobService.ReadLogs:output_type -> plimsoll.v1.ReadLogsResponse
-	45,  // 134: plimsoll.v1.JobService.FetchOutputs:output_type -> plimsoll.v1.FetchOutputsResponse
-	48,  // 135: plimsoll.v1.NodeService.ListNodes:output_type -> plimsoll.v1.ListNodesResponse
-	50,  // 136: plimsoll.v1.NodeService.SetNodeMode:output_type -> plimsoll.v1.SetNodeModeResponse
-	52,  // 137: plimsoll.v1.NodeService.RemoveNode:output_type -> plimsoll.v1.RemoveNodeResponse
-	54,  // 138: plimsoll.v1.NodeService.NodeCapacity:output_type -> plimsoll.v1.NodeCapacityResponse
-	57,  // 139: plimsoll.v1.NodeService.PlanMoves:output_type -> plimsoll.v1.PlanMovesResponse
-	61,  // 140: plimsoll.v1.NodeService.WatchNodeQOS:output_type -> plimsoll.v1.WatchNodeQOSResponse
-	64,  // 141: plimsoll.v1.PolicyService.ApplyPolicies:output_type -> plimsoll.v1.ApplyPoliciesResponse
-	66,  // 142: plimsoll.v1.PolicyService.GetPolicy:output_type -> plimsoll.v1.GetPolicyResponse
-	68,  // 143: plimsoll.v1.PolicyService.ListPolicies:output_type -> plimsoll.v1.ListPoliciesResponse
-	70,  // 144: plimsoll.v1.PolicyService.DeletePolicy:output_type -> plimsoll.v1.DeletePolicyResponse
-	72,  // 145: plimsoll.v1.QueueService.ListQueues:output_type -> plimsoll.v1.ListQueuesResponse
-	74,  // 146: plimsoll.v1.QueueService.GetQueueConfig:output_type -> plimsoll.v1.GetQueueConfigResponse
-	76,  // 147: plimsoll.v1.QueueService.SetQueueConfig:output_type -> plimsoll.v1.SetQueueConfigResponse
-	88,  // 148: plimsoll.v1.EventService.ListEvents:output_type -> plimsoll.v1.ListEventsResponse
-	84,  // 149: plimsoll.v1.EventService.GetEventSettings:output_type -> plimsoll.v1.GetEventSettingsResponse
-	86,  // 150: plimsoll.v1.EventService.SetEventSettings:output_type -> plimsoll.v1.SetEventSettingsResponse
-	78,  // 151: plimsoll.v1.EventService.ReportHistorian:output_type -> plimsoll.v1.ReportHistorianResponse
-	80,  // 152: plimsoll.v1.EventService.RemoveHistorian:output_type -> plimsoll.v1.RemoveHistorianResponse
-	82,  // 153: plimsoll.v1.EventService.ListHistorians:output_type -> plimsoll.v1.ListHistoriansResponse
-	90,  // 154: plimsoll.v1.LeaderService.GetLeader:output_type -> plimsoll.v1.GetLeaderResponse
-	93,  // 155: plimsoll.v1.LeaderService.StepDown:output_type -> plimsoll.v1.StepDownResponse
-	121, // [121:156] is the sub-list for method output_type
-	86,  // [86:121] is the sub-list for method input_type
-	86,  // [86:86] is the sub-list for extension type_name
-	86,  // [86:86] is the sub-list for extension extendee
-	0,   // [0:86] is the sub-list for field type_name
+	106, // 23: plimsoll.v1.ListAttemptsResponse.attempts:type_name -> plimsoll.v1.Attempt
+	107, // 24: plimsoll.v1.WaitingCause.wait_code:type_name -> plimsoll.v1.WaitCode
+	108, // 25: plimsoll.v1.WaitingCause.each:type_name -> plimsoll.v1.Resources
+	30,  // 26: plimsoll.v1.ExplainWaitingResponse.causes:type_name -> plimsoll.v1.WaitingCause
+	31,  // 27: plimsoll.v1.ExplainWaitingResponse.queues:type_name -> plimsoll.v1.QueueTurn
+	34,  // 28: plimsoll.v1.ExplainStep.reasons:type_name -> plimsoll.v1.ExplainReason
+	4,   // 29: plimsoll.v1.ExplainStep.kind:type_name -> plimsoll.v1.StageKind
+	104, // 30: plimsoll.v1.ExplainTaskResponse.task:type_name -> plimsoll.v1.Task
+	107, // 31: plimsoll.v1.ExplainTaskResponse.wait_code:type_name -> plimsoll.v1.WaitCode
+	33,  // 32: plimsoll.v1.ExplainTaskResponse.steps:type_name -> plimsoll.v1.ExplainStep
+	37,  // 33: plimsoll.v1.ExplainTaskResponse.nodes:type_name -> plimsoll.v1.NodeCounts
+	38,  // 34: plimsoll.v1.ExplainTaskResponse.verdicts:type_name -> plimsoll.v1.NodeVerdict
+	39,  // 35: plimsoll.v1.ExplainTaskResponse.decision:type_name -> plimsoll.v1.PlacementDecision
+	36,  // 36: plimsoll.v1.ExplainTaskResponse.spreads:type_name -> plimsoll.v1.SpreadCount
+	4,   // 37: plimsoll.v1.NodeVerdict.kind:type_name -> plimsoll.v1.StageKind
+	33,  // 38: plimsoll.v1.PlacementDecision.steps:type_name -> plimsoll.v1.ExplainStep
+	40,  // 39: plimsoll.v1.PlacementDecision.candidates:type_name -> plimsoll.v1.PlacementCandidate
+	108, // 40: plimsoll.v1.PlacementCandidate.free:type_name -> plimsoll.v1.Resources
+	99,  // 41: plimsoll.v1.PlaceJobRequest.spec:type_name -> plimsoll.v1.JobSpec
+	43,  // 42: plimsoll.v1.PlaceJobResponse.groups:type_name -> plimsoll.v1.PlacedGroup
+	44,  // 43: plimsoll.v1.PlacedGroup.placed:type_name -> plimsoll.v1.PlacedTask
+	45,  // 44: plimsoll.v1.PlacedGroup.refused:type_name -> plimsoll.v1.PlacementRefusal
+	108, // 45: plimsoll.v1.PlacedTask.free:type_name -> plimsoll.v1.Resources
+	107, // 46: plimsoll.v1.PlacementRefusal.wait_code:type_name -> plimsoll.v1.WaitCode
+	33,  // 47: plimsoll.v1.PlacementRefusal.steps:type_name -> plimsoll.v1.ExplainStep
+	37,  // 48: plimsoll.v1.PlacementRefusal.nodes:type_name -> plimsoll.v1.NodeCounts
+	109, // 49: plimsoll.v1.FetchOutputsResponse.summary:type_name -> plimsoll.v1.OutputSummary
+	110, // 50: plimsoll.v1.FetchOutputsResponse.file:type_name -> plimsoll.v1.OutputFile
+	7,   // 51: plimsoll.v1.ListNodesRequest.consistency:type_name -> plimsoll.v1.Consistency
+	111, // 52: plimsoll.v1.NodeInfo.node:type_name -> plimsoll.v1.Node
+	112, // 53: plimsoll.v1.NodeInfo.status:type_name -> plimsoll.v1.NodeStatus
+	51,  // 54: plimsoll.v1.ListNodesResponse.nodes:type_name -> plimsoll.v1.NodeInfo
+	113, // 55: plimsoll.v1.SetNodeModeRequest.mode:type_name -> plimsoll.v1.NodeMode
+	111, // 56: plimsoll.v1.SetNodeModeResponse.node:type_name -> plimsoll.v1.Node
+	59,  // 57: plimsoll.v1.NodeCapacityResponse.nodes:type_name -> plimsoll.v1.NodeRoom
+	108, // 58: plimsoll.v1.NodeRoom.unreserved:type_name -> plimsoll.v1.Resources
+	108, // 59: plimsoll.v1.NodeRoom.whole:type_name -> plimsoll.v1.Resources
+	99,  // 60: plimsoll.v1.PlanMovesRequest.spec:type_name -> plimsoll.v1.JobSpec
+	62,  // 61: plimsoll.v1.PlanMovesResponse.moves:type_name -> plimsoll.v1.PlannedMove
+	63,  // 62: plimsoll.v1.PlanMovesResponse.kept:type_name -> plimsoll.v1.KeptNode
+	114, // 63: plimsoll.v1.WatchNodeQOSResponse.status:type_name -> plimsoll.v1.NodeQOSStatus
+	115, // 64: plimsoll.v1.ApplyPoliciesRequest.policies:type_name -> plimsoll.v1.Policy
+	116, // 65: plimsoll.v1.PolicyOutcome.policy:type_name -> plimsoll.v1.PolicyRef
+	5,   // 66: plimsoll.v1.PolicyOutcome.change:type_name -> plimsoll.v1.PolicyChange
+	67,  // 67: plimsoll.v1.ApplyPoliciesResponse.outcomes:type_name -> plimsoll.v1.PolicyOutcome
+	117, // 68: plimsoll.v1.GetPolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	7,   // 69: plimsoll.v1.GetPolicyRequest.consistency:type_name -> plimsoll.v1.Consistency
+	115, // 70: plimsoll.v1.GetPolicyResponse.policy:type_name -> plimsoll.v1.Policy
+	117, // 71: plimsoll.v1.ListPoliciesRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	7,   // 72: plimsoll.v1.ListPoliciesRequest.consistency:type_name -> plimsoll.v1.Consistency
+	115, // 73: plimsoll.v1.ListPoliciesResponse.policies:type_name -> plimsoll.v1.Policy
+	117, // 74: plimsoll.v1.DeletePolicyRequest.kind:type_name -> plimsoll.v1.PolicyKind
+	7,   // 75: plimsoll.v1.ListQueuesRequest.consistency:type_name -> plimsoll.v1.Consistency
+	118, // 76: plimsoll.v1.ListQueuesResponse.queues:type_name -> plimsoll.v1.QueueStatus
+	7,   // 77: plimsoll.v1.GetQueueConfigRequest.consistency:type_name -> plimsoll.v1.Consistency
+	119, // 78: plimsoll.v1.GetQueueConfigResponse.config:type_name -> plimsoll.v1.QueueConfig
+	119, // 79: plimsoll.v1.SetQueueConfigRequest.config:type_name -> plimsoll.v1.QueueConfig
+	7,   // 80: plimsoll.v1.ListHistoriansRequest.consistency:type_name -> plimsoll.v1.Consistency
+	120, // 81: plimsoll.v1.ListHistoriansResponse.registered:type_name -> plimsoll.v1.RegisteredHistorians
+	7,   // 82: plimsoll.v1.GetEventSettingsRequest.consistency:type_name -> plimsoll.v1.Consistency
+	121, // 83: plimsoll.v1.GetEventSettingsResponse.settings:type_name -> plimsoll.v1.EventSettings
+	98,  // 84: plimsoll.v1.SetEventSettingsRequest.settings:type_name -> plimsoll.v1.SetEventSettingsRequest.SettingsEntry
+	121, // 85: plimsoll.v1.SetEventSettingsResponse.settings:type_name -> plimsoll.v1.EventSettings
+	7,   // 86: plimsoll.v1.ListEventsRequest.consistency:type_name -> plimsoll.v1.Consistency
+	6,   // 87: plimsoll.v1.ListEventsRequest.types:type_name -> plimsoll.v1.EventSubject
+	122, // 88: plimsoll.v1.ListEventsResponse.events:type_name -> plimsoll.v1.Event
+	95,  // 89: plimsoll.v1.GetLeaderResponse.standbys:type_name -> plimsoll.v1.Standby
+	8,   // 90: plimsoll.v1.JobService.SubmitJob:input_type -> plimsoll.v1.SubmitJobRequest
+	10,  // 91: plimsoll.v1.JobService.GetJob:input_type -> plimsoll.v1.GetJobRequest
+	12,  // 92: plimsoll.v1.JobService.ListJobs:input_type -> plimsoll.v1.ListJobsRequest
+	14,  // 93: plimsoll.v1.JobService.WatchJob:input_type -> plimsoll.v1.WatchJobRequest
+	16,  // 94: plimsoll.v1.JobService.KillJob:input_type -> plimsoll.v1.KillJobRequest
+	18,  // 95: plimsoll.v1.JobService.ScaleJob:input_type -> plimsoll.v1.ScaleJobRequest
+	20,  // 96: plimsoll.v1.JobService.DeleteJob:input_type -> plimsoll.v1.DeleteJobRequest
+	22,  // 97: plimsoll.v1.JobService.GetTask:input_type -> plimsoll.v1.GetTaskRequest
+	24,  // 98: plimsoll.v1.JobService.ListTasks:input_type -> plimsoll.v1.ListTasksRequest
+	26,  // 99: plimsoll.v1.JobService.ListAttempts:input_type -> plimsoll.v1.ListAttemptsRequest
+	28,  // 100: plimsoll.v1.JobService.ExplainTask:input_type -> plimsoll.v1.ExplainTaskRequest
+	29,  // 101: plimsoll.v1.JobService.ExplainWaiting:input_type -> plimsoll.v1.ExplainWaitingRequest
+	41,  // 102: plimsoll.v1.JobService.PlaceJob:input_type -> plimsoll.v1.PlaceJobRequest
+	46,  // 103: plimsoll.v1.JobService.ReadLogs:input_type -> plimsoll.v1.ReadLogsRequest
+	48,  // 104: plimsoll.v1.JobService.FetchOutputs:input_type -> plimsoll.v1.FetchOutputsRequest
+	50,  // 105: plimsoll.v1.NodeService.ListNodes:input_type -> plimsoll.v1.ListNodesRequest
+	53,  // 106: plimsoll.v1.NodeService.SetNodeMode:input_type -> plimsoll.v1.SetNodeModeRequest
+	55,  // 107: plimsoll.v1.NodeService.RemoveNode:input_type -> plimsoll.v1.RemoveNodeRequest
+	57,  // 108: plimsoll.v1.NodeService.NodeCapacity:input_type -> plimsoll.v1.NodeCapacityRequest
+	60,  // 109: plimsoll.v1.NodeService.PlanMoves:input_type -> plimsoll.v1.PlanMovesRequest
+	64,  // 110: plimsoll.v1.NodeService.WatchNodeQOS:input_type -> plimsoll.v1.WatchNodeQOSRequest
+	66,  // 111: plimsoll.v1.PolicyService.ApplyPolicies:input_type -> plimsoll.v1.ApplyPoliciesRequest
+	69,  // 112: plimsoll.v1.PolicyService.GetPolicy:input_type -> plimsoll.v1.GetPolicyRequest
+	71,  // 113: plimsoll.v1.PolicyService.ListPolicies:input_type -> plimsoll.v1.ListPoliciesRequest
+	73,  // 114: plimsoll.v1.PolicyService.DeletePolicy:input_type -> plimsoll.v1.DeletePolicyRequest
+	75,  // 115: plimsoll.v1.QueueService.ListQueues:input_type -> plimsoll.v1.ListQueuesRequest
+	77,  // 116: plimsoll.v1.QueueService.GetQueueConfig:input_type -> plimsoll.v1.GetQueueConfigRequest
+	79,  // 117: plimsoll.v1.QueueService.SetQueueConfig:input_type -> plimsoll.v1.SetQueueConfigRequest
+	91,  // 118: plimsoll.v1.EventService.ListEvents:input_type -> plimsoll.v1.ListEventsRequest
+	87,  // 119: plimsoll.v1.EventService.GetEventSettings:input_type -> plimsoll.v1.GetEventSettingsRequest
+	89,  // 120: plimsoll.v1.EventService.SetEventSettings:input_type -> plimsoll.v1.SetEventSettingsRequest
+	81,  // 121: plimsoll.v1.EventService.ReportHistorian:input_type -> plimsoll.v1.ReportHistorianRequest
+	83,  // 122: plimsoll.v1.EventService.RemoveHistorian:input_type -> plimsoll.v1.RemoveHistorianRequest
+	85,  // 123: plimsoll.v1.EventService.ListHistorians:input_type -> plimsoll.v1.ListHistoriansRequest
+	93,  // 124: plimsoll.v1.LeaderService.GetLeader:input_type -> plimsoll.v1.GetLeaderRequest
+	96,  // 125: plimsoll.v1.LeaderService.StepDown:input_type -> plimsoll.v1.StepDownRequest
+	9,   // 126: plimsoll.v1.JobService.SubmitJob:output_type -> plimsoll.v1.SubmitJobResponse
+	11,  // 127: plimsoll.v1.JobService.GetJob:output_type -> plimsoll.v1.GetJobResponse
+	13,  // 128: plimsoll.v1.JobService.ListJobs:output_type -> plimsoll.v1.ListJobsResponse
+	15,  // 129: plimsoll.v1.JobService.WatchJob:output_type -> plimsoll.v1.WatchJobResponse
+	17,  // 130: plimsoll.v1.JobService.KillJob:output_type -> plimsoll.v1.KillJobResponse
+	19,  // 131: plimsoll.v1.JobService.ScaleJob:output_type -> plimsoll.v1.ScaleJobResponse
+	21,  // 132: plimsoll.v1.JobService.DeleteJob:output_type -> plimsoll.v1.DeleteJobResponse
+	23,  // 133: plimsoll.v1.JobService.GetTask:output_type -> plimsoll.v1.GetTaskResponse
+	25,  // 134: plimsoll.v1.JobService.ListTasks:output_type -> plimsoll.v1.ListTasksResponse
+	27,  // 135: plimsoll.v1.JobService.ListAttempts:output_type -> plimsoll.v1.ListAttemptsResponse
+	35,  // 136: plimsoll.v1.JobService.ExplainTask:output_type -> plimsoll.v1.ExplainTaskResponse
+	32,  // 137: plimsoll.v1.JobService.ExplainWaiting:output_type -> plimsoll.v1.ExplainWaitingResponse
+	42,  // 138: plimsoll.v1.JobService.PlaceJob:output_type -> plimsoll.v1.PlaceJobResponse
+	47,  // 139: plimsoll.v1.JobService.ReadLogs:output_type -> plimsoll.v1.ReadLogsResponse
+	49,  // 140: plimsoll.v1.JobService.FetchOutputs:output_type -> plimsoll.v1.FetchOutputsResponse
+	52,  // 141: plimsoll.v1.NodeService.ListNodes:output_type -> plimsoll.v1.ListNodesResponse
+	54,  // 142: plimsoll.v1.NodeService.SetNodeMode:output_type -> plimsoll.v1.SetNodeModeResponse
+	56,  // 143: plimsoll.v1.NodeService.RemoveNode:output_type -> plimsoll.v1.RemoveNodeResponse
+	58,  // 144: plimsoll.v1.NodeService.NodeCapacity:output_type -> plimsoll.v1.NodeCapacityResponse
+	61,  // 145: plimsoll.v1.NodeService.PlanMoves:output_type -> plimsoll.v1.PlanMovesResponse
+	65,  // 146: plimsoll.v1.NodeService.WatchNodeQOS:output_type -> plimsoll.v1.WatchNodeQOSResponse
+	68,  // 147: plimsoll.v1.PolicyService.ApplyPolicies:output_type -> plimsoll.v1.ApplyPoliciesResponse
+	70,  // 148: plimsoll.v1.PolicyService.GetPolicy:output_type -> plimsoll.v1.GetPolicyResponse
+	72,  // 149: plimsoll.v1.PolicyService.ListPolicies:output_type -> plimsoll.v1.ListPoliciesResponse
+	74,  // 150: plimsoll.v1.PolicyService.DeletePolicy:output_type -> plimsoll.v1.DeletePolicyResponse
+	76,  // 151: plimsoll.v1.QueueService.ListQueues:output_type -> plimsoll.v1.ListQueuesResponse
+	78,  // 152: plimsoll.v1.QueueService.GetQueueConfig:output_type -> plimsoll.v1.GetQueueConfigResponse
+	80,  // 153: plimsoll.v1.QueueService.SetQueueConfig:output_type -> plimsoll.v1.SetQueueConfigResponse
+	92,  // 154: plimsoll.v1.EventService.ListEvents:output_type -> plimsoll.v1.ListEventsResponse
+	88,  // 155: plimsoll.v1.EventService.GetEventSettings:output_type -> plimsoll.v1.GetEventSettingsResponse
+	90,  // 156: plimsoll.v1.EventService.SetEventSettings:output_type -> plimsoll.v1.SetEventSettingsResponse
+	82,  // 157: plimsoll.v1.EventService.ReportHistorian:output_type -> plimsoll.v1.ReportHistorianResponse
+	84,  // 158: plimsoll.v1.EventService.RemoveHistorian:output_type -> plimsoll.v1.RemoveHistorianResponse
+	86,  // 159: plimsoll.v1.EventService.ListHistorians:output_type -> plimsoll.v1.ListHistoriansResponse
+	94,  // 160: plimsoll.v1.LeaderService.GetLeader:output_type -> plimsoll.v1.GetLeaderResponse
+	97,  // 161: plimsoll.v1.LeaderService.StepDown:output_type -> plimsoll.v1.StepDownResponse
+	126, // [126:162] is the sub-list for method output_type
+	90,  // [90:126] is the sub-list for method input_type
+	90,  // [90:90] is the sub-list for extension type_name
+	90,  // [90:90] is the sub-list for extension extendee
+	0,   // [0:90] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_api_proto_init() }
@@ -7353,19 +7769,19 @@ func file_plimsoll_v1_api_proto_init() {
 	}
 	file_plimsoll_v1_objects_proto_init()
 	file_plimsoll_v1_qos_proto_init()
-	file_plimsoll_v1_api_proto_msgTypes[38].OneofWrappers = []any{
+	file_plimsoll_v1_api_proto_msgTypes[42].OneofWrappers = []any{
 		(*FetchOutputsResponse_Summary)(nil),
 		(*FetchOutputsResponse_File)(nil),
 		(*FetchOutputsResponse_Data)(nil),
 	}
-	file_plimsoll_v1_api_proto_msgTypes[80].OneofWrappers = []any{}
+	file_plimsoll_v1_api_proto_msgTypes[84].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_api_proto_rawDesc), len(file_plimsoll_v1_api_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   88,
+			NumMessages:   92,
 			NumExtensions: 0,
 			NumServices:   6,
 		},

@@ -188,21 +188,30 @@ const (
 	WaitCode_WAIT_CODE_NOT_UNDERSTOOD WaitCode = 8
 	// No node has one of the resources that it requests.
 	WaitCode_WAIT_CODE_NO_RESOURCE WaitCode = 9
+	// Its owner is at a limit of its queue, or of a queue above.
+	WaitCode_WAIT_CODE_USER_MAX WaitCode = 10
+	// The group of users that its owner is in is at such a limit.
+	WaitCode_WAIT_CODE_GROUP_MAX WaitCode = 11
+	// A job that goes first in its queue does not fit, and holds it back.
+	WaitCode_WAIT_CODE_ORDER WaitCode = 12
 )
 
 // Enum value maps for WaitCode.
 var (
 	WaitCode_name = map[int32]string{
-		0: "WAIT_CODE_UNSPECIFIED",
-		1: "WAIT_CODE_TURN",
-		2: "WAIT_CODE_QUEUE_MAX",
-		3: "WAIT_CODE_NO_NODE",
-		4: "WAIT_CODE_NO_NODES",
-		5: "WAIT_CODE_TOO_LARGE",
-		6: "WAIT_CODE_RETRY",
-		7: "WAIT_CODE_NOT_ELIGIBLE",
-		8: "WAIT_CODE_NOT_UNDERSTOOD",
-		9: "WAIT_CODE_NO_RESOURCE",
+		0:  "WAIT_CODE_UNSPECIFIED",
+		1:  "WAIT_CODE_TURN",
+		2:  "WAIT_CODE_QUEUE_MAX",
+		3:  "WAIT_CODE_NO_NODE",
+		4:  "WAIT_CODE_NO_NODES",
+		5:  "WAIT_CODE_TOO_LARGE",
+		6:  "WAIT_CODE_RETRY",
+		7:  "WAIT_CODE_NOT_ELIGIBLE",
+		8:  "WAIT_CODE_NOT_UNDERSTOOD",
+		9:  "WAIT_CODE_NO_RESOURCE",
+		10: "WAIT_CODE_USER_MAX",
+		11: "WAIT_CODE_GROUP_MAX",
+		12: "WAIT_CODE_ORDER",
 	}
 	WaitCode_value = map[string]int32{
 		"WAIT_CODE_UNSPECIFIED":    0,
@@ -215,6 +224,9 @@ var (
 		"WAIT_CODE_NOT_ELIGIBLE":   7,
 		"WAIT_CODE_NOT_UNDERSTOOD": 8,
 		"WAIT_CODE_NO_RESOURCE":    9,
+		"WAIT_CODE_USER_MAX":       10,
+		"WAIT_CODE_GROUP_MAX":      11,
+		"WAIT_CODE_ORDER":          12,
 	}
 )
 
@@ -1411,14 +1423,16 @@ type GroupSpec struct {
 	Preferences *Preferences `protobuf:"bytes,14,opt,name=preferences,proto3" json:"preferences,omitempty"`
 	// Worth of the tasks to a node that must take something back.
 	Class Class `protobuf:"varint,15,opt,name=class,proto3,enum=plimsoll.v1.Class" json:"class,omitempty"`
-	// Order within the class; tasks with a higher one lose last.
+	// Tasks with a higher one are placed first.
 	Priority int32 `protobuf:"varint,16,opt,name=priority,proto3" json:"priority,omitempty"`
 	// Paths and patterns below the task's own directory: the files to keep for who fetches them.
 	Outputs []string `protobuf:"bytes,17,rep,name=outputs,proto3" json:"outputs,omitempty"`
 	// The numbers of the pieces of work that the tasks do, in rising order. PLIMSOLL_TASK_INDEX of the
 	// task with index i is indexes[i]; if the list is empty, it is i. count is its length. An
 	// Assignment holds the number of its own task alone.
-	Indexes       []int32 `protobuf:"varint,18,rep,packed,name=indexes,proto3" json:"indexes,omitempty"`
+	Indexes []int32 `protobuf:"varint,18,rep,packed,name=indexes,proto3" json:"indexes,omitempty"`
+	// Order within the class on a node: tasks with a higher one lose last. Unset: as priority.
+	NodePriority  *int32 `protobuf:"varint,19,opt,name=node_priority,json=nodePriority,proto3,oneof" json:"node_priority,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1577,6 +1591,13 @@ func (x *GroupSpec) GetIndexes() []int32 {
 		return x.Indexes
 	}
 	return nil
+}
+
+func (x *GroupSpec) GetNodePriority() int32 {
+	if x != nil && x.NodePriority != nil {
+		return *x.NodePriority
+	}
+	return 0
 }
 
 // The part of a task's outputs that will be sent.
@@ -1776,7 +1797,8 @@ type JobSpec struct {
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The user who submits it.
 	Owner string `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
-	// Full path of a leaf queue.
+	// Path of a queue. In a submitted job it may be empty or lack "root."; the placement rules of the
+	// queues then say which it is.
 	Queue string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
 	// Labels, by which lists and constraints choose.
 	Labels map[string]string `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -1785,9 +1807,15 @@ type JobSpec struct {
 	// A repeated submit with it gets the first answer; empty: none.
 	Token string `protobuf:"bytes,6,opt,name=token,proto3" json:"token,omitempty"`
 	// Uid of the job that this one does again; empty: none.
-	AgainOf       string `protobuf:"bytes,7,opt,name=again_of,json=againOf,proto3" json:"again_of,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	AgainOf string `protobuf:"bytes,7,opt,name=again_of,json=againOf,proto3" json:"again_of,omitempty"`
+	// Groups of users that the owner is in.
+	OwnerGroups []string `protobuf:"bytes,8,rep,name=owner_groups,json=ownerGroups,proto3" json:"owner_groups,omitempty"`
+	// Placement rules may choose the queue by them.
+	Tags map[string]string `protobuf:"bytes,9,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// How long the job stays open for more tasks after the last one has ended well; 0: not at all.
+	CompletingNanos int64 `protobuf:"varint,10,opt,name=completing_nanos,json=completingNanos,proto3" json:"completing_nanos,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *JobSpec) Reset() {
@@ -1867,6 +1895,27 @@ func (x *JobSpec) GetAgainOf() string {
 		return x.AgainOf
 	}
 	return ""
+}
+
+func (x *JobSpec) GetOwnerGroups() []string {
+	if x != nil {
+		return x.OwnerGroups
+	}
+	return nil
+}
+
+func (x *JobSpec) GetTags() map[string]string {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
+}
+
+func (x *JobSpec) GetCompletingNanos() int64 {
+	if x != nil {
+		return x.CompletingNanos
+	}
+	return 0
 }
 
 type TaskCounts struct {
@@ -1980,20 +2029,23 @@ type GroupStatus struct {
 	Counts *TaskCounts `protobuf:"bytes,3,opt,name=counts,proto3" json:"counts,omitempty"`
 	// Why tasks of the group wait; unspecified: none waits, or it is not known yet.
 	WaitCode WaitCode `protobuf:"varint,4,opt,name=wait_code,json=waitCode,proto3,enum=plimsoll.v1.WaitCode" json:"wait_code,omitempty"`
-	// With WAIT_CODE_TURN the leaf queue; with WAIT_CODE_QUEUE_MAX the queue whose maximum holds the
-	// tasks back.
+	// With WAIT_CODE_TURN and WAIT_CODE_ORDER the leaf queue; with WAIT_CODE_QUEUE_MAX the queue whose
+	// maximum holds the tasks back; with WAIT_CODE_USER_MAX and WAIT_CODE_GROUP_MAX the queue that
+	// states the limit.
 	WaitQueue string `protobuf:"bytes,6,opt,name=wait_queue,json=waitQueue,proto3" json:"wait_queue,omitempty"`
-	// With WAIT_CODE_QUEUE_MAX the resource that is short in that queue; empty: the queue, or one
-	// above it, runs as many jobs as it may. With WAIT_CODE_NO_RESOURCE the resource that no node
-	// has.
+	// With WAIT_CODE_QUEUE_MAX, WAIT_CODE_USER_MAX and WAIT_CODE_GROUP_MAX the resource that is short;
+	// empty: as many jobs run as may. With WAIT_CODE_NO_RESOURCE the resource that no node has.
 	WaitResource string `protobuf:"bytes,7,opt,name=wait_resource,json=waitResource,proto3" json:"wait_resource,omitempty"`
 	// Amount of wait_resource that one task requests.
 	WaitAsked int64 `protobuf:"varint,8,opt,name=wait_asked,json=waitAsked,proto3" json:"wait_asked,omitempty"`
 	// With WAIT_CODE_NO_RESOURCE the resource names that nodes have now, as text. It is never stored:
 	// a gateway sets it in its answer.
-	WaitKnown     string `protobuf:"bytes,9,opt,name=wait_known,json=waitKnown,proto3" json:"wait_known,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	WaitKnown string `protobuf:"bytes,9,opt,name=wait_known,json=waitKnown,proto3" json:"wait_known,omitempty"`
+	// With WAIT_CODE_USER_MAX the user whose limit it is. With WAIT_CODE_GROUP_MAX the group of users,
+	// or "*": all groups that no limit names.
+	WaitUserOrGroup string `protobuf:"bytes,10,opt,name=wait_user_or_group,json=waitUserOrGroup,proto3" json:"wait_user_or_group,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *GroupStatus) Reset() {
@@ -2078,6 +2130,13 @@ func (x *GroupStatus) GetWaitAsked() int64 {
 func (x *GroupStatus) GetWaitKnown() string {
 	if x != nil {
 		return x.WaitKnown
+	}
+	return ""
+}
+
+func (x *GroupStatus) GetWaitUserOrGroup() string {
+	if x != nil {
+		return x.WaitUserOrGroup
 	}
 	return ""
 }
@@ -3853,7 +3912,21 @@ type QueueConfig struct {
 	// in a user's configuration.
 	Draining bool `protobuf:"varint,7,opt,name=draining,proto3" json:"draining,omitempty"`
 	// Limit on the tasks of jobs that have not ended; 0: none.
-	MaxTasks      int32 `protobuf:"varint,8,opt,name=max_tasks,json=maxTasks,proto3" json:"max_tasks,omitempty"`
+	MaxTasks int32 `protobuf:"varint,8,opt,name=max_tasks,json=maxTasks,proto3" json:"max_tasks,omitempty"`
+	// Users who may submit to the queue and all below it; unset: the file states none.
+	SubmitAccess *AccessList `protobuf:"bytes,9,opt,name=submit_access,json=submitAccess,proto3" json:"submit_access,omitempty"`
+	// Users who may also administer it; unset: the file states none.
+	AdminAccess *AccessList `protobuf:"bytes,10,opt,name=admin_access,json=adminAccess,proto3" json:"admin_access,omitempty"`
+	// Bounds on what users and groups hold in it.
+	Limits []*QueueLimit `protobuf:"bytes,11,rep,name=limits,proto3" json:"limits,omitempty"`
+	// Properties as the file states them.
+	Properties map[string]string `protobuf:"bytes,12,rep,name=properties,proto3" json:"properties,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// What queues get that a placement rule makes below it.
+	Template *QueueTemplate `protobuf:"bytes,13,opt,name=template,proto3" json:"template,omitempty"`
+	// A placement rule made the queue; it disappears when it is empty.
+	Dynamic bool `protobuf:"varint,14,opt,name=dynamic,proto3" json:"dynamic,omitempty"`
+	// What the file states about the whole tree; only root has it.
+	Partition     *PartitionConfig `protobuf:"bytes,15,opt,name=partition,proto3" json:"partition,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3944,6 +4017,548 @@ func (x *QueueConfig) GetMaxTasks() int32 {
 	return 0
 }
 
+func (x *QueueConfig) GetSubmitAccess() *AccessList {
+	if x != nil {
+		return x.SubmitAccess
+	}
+	return nil
+}
+
+func (x *QueueConfig) GetAdminAccess() *AccessList {
+	if x != nil {
+		return x.AdminAccess
+	}
+	return nil
+}
+
+func (x *QueueConfig) GetLimits() []*QueueLimit {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *QueueConfig) GetProperties() map[string]string {
+	if x != nil {
+		return x.Properties
+	}
+	return nil
+}
+
+func (x *QueueConfig) GetTemplate() *QueueTemplate {
+	if x != nil {
+		return x.Template
+	}
+	return nil
+}
+
+func (x *QueueConfig) GetDynamic() bool {
+	if x != nil {
+		return x.Dynamic
+	}
+	return false
+}
+
+func (x *QueueConfig) GetPartition() *PartitionConfig {
+	if x != nil {
+		return x.Partition
+	}
+	return nil
+}
+
+// Users and groups of users.
+type AccessList struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// All users.
+	Everybody bool `protobuf:"varint,1,opt,name=everybody,proto3" json:"everybody,omitempty"`
+	// Names of users.
+	Users []string `protobuf:"bytes,2,rep,name=users,proto3" json:"users,omitempty"`
+	// Names of groups of users.
+	Groups        []string `protobuf:"bytes,3,rep,name=groups,proto3" json:"groups,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccessList) Reset() {
+	*x = AccessList{}
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccessList) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccessList) ProtoMessage() {}
+
+func (x *AccessList) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccessList.ProtoReflect.Descriptor instead.
+func (*AccessList) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *AccessList) GetEverybody() bool {
+	if x != nil {
+		return x.Everybody
+	}
+	return false
+}
+
+func (x *AccessList) GetUsers() []string {
+	if x != nil {
+		return x.Users
+	}
+	return nil
+}
+
+func (x *AccessList) GetGroups() []string {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+// A bound on what users, or groups of users, hold in a queue and all below it.
+type QueueLimit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// For people.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Users for whom it holds; * is each that no other limit of the queue names.
+	Users []string `protobuf:"bytes,2,rep,name=users,proto3" json:"users,omitempty"`
+	// Groups for which it holds; * is all together that no other limit of the queue names.
+	Groups []string `protobuf:"bytes,3,rep,name=groups,proto3" json:"groups,omitempty"`
+	// A missing amount is not bounded.
+	Max *Resources `protobuf:"bytes,4,opt,name=max,proto3" json:"max,omitempty"`
+	// Bound on jobs that run at once; 0: none.
+	MaxJobs       int32 `protobuf:"varint,5,opt,name=max_jobs,json=maxJobs,proto3" json:"max_jobs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueLimit) Reset() {
+	*x = QueueLimit{}
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueLimit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueLimit) ProtoMessage() {}
+
+func (x *QueueLimit) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueLimit.ProtoReflect.Descriptor instead.
+func (*QueueLimit) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *QueueLimit) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *QueueLimit) GetUsers() []string {
+	if x != nil {
+		return x.Users
+	}
+	return nil
+}
+
+func (x *QueueLimit) GetGroups() []string {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *QueueLimit) GetMax() *Resources {
+	if x != nil {
+		return x.Max
+	}
+	return nil
+}
+
+func (x *QueueLimit) GetMaxJobs() int32 {
+	if x != nil {
+		return x.MaxJobs
+	}
+	return 0
+}
+
+// What a queue gets that a placement rule makes.
+type QueueTemplate struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As QueueConfig.guaranteed.
+	Guaranteed *Resources `protobuf:"bytes,1,opt,name=guaranteed,proto3" json:"guaranteed,omitempty"`
+	// As QueueConfig.max.
+	Max *Resources `protobuf:"bytes,2,opt,name=max,proto3" json:"max,omitempty"`
+	// As QueueConfig.max_jobs.
+	MaxJobs int32 `protobuf:"varint,3,opt,name=max_jobs,json=maxJobs,proto3" json:"max_jobs,omitempty"`
+	// As QueueConfig.properties.
+	Properties    map[string]string `protobuf:"bytes,4,rep,name=properties,proto3" json:"properties,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueTemplate) Reset() {
+	*x = QueueTemplate{}
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueTemplate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueTemplate) ProtoMessage() {}
+
+func (x *QueueTemplate) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueTemplate.ProtoReflect.Descriptor instead.
+func (*QueueTemplate) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *QueueTemplate) GetGuaranteed() *Resources {
+	if x != nil {
+		return x.Guaranteed
+	}
+	return nil
+}
+
+func (x *QueueTemplate) GetMax() *Resources {
+	if x != nil {
+		return x.Max
+	}
+	return nil
+}
+
+func (x *QueueTemplate) GetMaxJobs() int32 {
+	if x != nil {
+		return x.MaxJobs
+	}
+	return 0
+}
+
+func (x *QueueTemplate) GetProperties() map[string]string {
+	if x != nil {
+		return x.Properties
+	}
+	return nil
+}
+
+// What a queue file states about the whole tree.
+type PartitionConfig struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// They choose the queue of a job; none: a job names its queue.
+	Rules []*PlacementRule `protobuf:"bytes,1,rep,name=rules,proto3" json:"rules,omitempty"`
+	// Order in which nodes are tried; unset: that of the placement chain alone.
+	NodeSort *NodeSort `protobuf:"bytes,2,opt,name=node_sort,json=nodeSort,proto3" json:"node_sort,omitempty"`
+	// Kept without an effect yet.
+	NoPreemption bool `protobuf:"varint,3,opt,name=no_preemption,json=noPreemption,proto3" json:"no_preemption,omitempty"`
+	// Kept without an effect yet.
+	QuotaPreemption bool `protobuf:"varint,4,opt,name=quota_preemption,json=quotaPreemption,proto3" json:"quota_preemption,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *PartitionConfig) Reset() {
+	*x = PartitionConfig{}
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PartitionConfig) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PartitionConfig) ProtoMessage() {}
+
+func (x *PartitionConfig) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PartitionConfig.ProtoReflect.Descriptor instead.
+func (*PartitionConfig) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *PartitionConfig) GetRules() []*PlacementRule {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
+func (x *PartitionConfig) GetNodeSort() *NodeSort {
+	if x != nil {
+		return x.NodeSort
+	}
+	return nil
+}
+
+func (x *PartitionConfig) GetNoPreemption() bool {
+	if x != nil {
+		return x.NoPreemption
+	}
+	return false
+}
+
+func (x *PartitionConfig) GetQuotaPreemption() bool {
+	if x != nil {
+		return x.QuotaPreemption
+	}
+	return false
+}
+
+// A rule by which a job gets its queue.
+type PlacementRule struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One of user, fixed, provided, tag and recovery.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// It may name a queue that does not exist, which is then made.
+	Create bool `protobuf:"varint,2,opt,name=create,proto3" json:"create,omitempty"`
+	// The queue of fixed, the tag of tag.
+	Value string `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
+	// For whom it holds; unset: for everybody.
+	Filter *RuleFilter `protobuf:"bytes,4,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Names the queue above; unset: root.
+	Parent        *PlacementRule `protobuf:"bytes,5,opt,name=parent,proto3" json:"parent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlacementRule) Reset() {
+	*x = PlacementRule{}
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlacementRule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlacementRule) ProtoMessage() {}
+
+func (x *PlacementRule) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlacementRule.ProtoReflect.Descriptor instead.
+func (*PlacementRule) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *PlacementRule) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PlacementRule) GetCreate() bool {
+	if x != nil {
+		return x.Create
+	}
+	return false
+}
+
+func (x *PlacementRule) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *PlacementRule) GetFilter() *RuleFilter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *PlacementRule) GetParent() *PlacementRule {
+	if x != nil {
+		return x.Parent
+	}
+	return nil
+}
+
+// The users for whom a rule holds. A single entry that is no plain name is a regular expression.
+type RuleFilter struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// It holds for all but those on the lists.
+	Deny bool `protobuf:"varint,1,opt,name=deny,proto3" json:"deny,omitempty"`
+	// Names of users.
+	Users []string `protobuf:"bytes,2,rep,name=users,proto3" json:"users,omitempty"`
+	// Names of groups of users.
+	Groups        []string `protobuf:"bytes,3,rep,name=groups,proto3" json:"groups,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RuleFilter) Reset() {
+	*x = RuleFilter{}
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RuleFilter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RuleFilter) ProtoMessage() {}
+
+func (x *RuleFilter) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RuleFilter.ProtoReflect.Descriptor instead.
+func (*RuleFilter) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *RuleFilter) GetDeny() bool {
+	if x != nil {
+		return x.Deny
+	}
+	return false
+}
+
+func (x *RuleFilter) GetUsers() []string {
+	if x != nil {
+		return x.Users
+	}
+	return nil
+}
+
+func (x *RuleFilter) GetGroups() []string {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+// Order of nodes by the shares of their resources that are used.
+type NodeSort struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Nodes with less room come first; otherwise those with more.
+	Binpacking bool `protobuf:"varint,1,opt,name=binpacking,proto3" json:"binpacking,omitempty"`
+	// Weights of the resources; empty: memory and cpu count the same.
+	Weights       map[string]float64 `protobuf:"bytes,2,rep,name=weights,proto3" json:"weights,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeSort) Reset() {
+	*x = NodeSort{}
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeSort) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeSort) ProtoMessage() {}
+
+func (x *NodeSort) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeSort.ProtoReflect.Descriptor instead.
+func (*NodeSort) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *NodeSort) GetBinpacking() bool {
+	if x != nil {
+		return x.Binpacking
+	}
+	return false
+}
+
+func (x *NodeSort) GetWeights() map[string]float64 {
+	if x != nil {
+		return x.Weights
+	}
+	return nil
+}
+
 type QueueStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Full path, such as root.batch.
@@ -3978,7 +4593,7 @@ type QueueStatus struct {
 
 func (x *QueueStatus) Reset() {
 	*x = QueueStatus{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[35]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3990,7 +4605,7 @@ func (x *QueueStatus) String() string {
 func (*QueueStatus) ProtoMessage() {}
 
 func (x *QueueStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[35]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4003,7 +4618,7 @@ func (x *QueueStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatus.ProtoReflect.Descriptor instead.
 func (*QueueStatus) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{35}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *QueueStatus) GetPath() string {
@@ -4124,7 +4739,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[36]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4136,7 +4751,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[36]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4149,7 +4764,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{36}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Event) GetType() int32 {
@@ -4230,7 +4845,7 @@ type JobHead struct {
 
 func (x *JobHead) Reset() {
 	*x = JobHead{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[37]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4242,7 +4857,7 @@ func (x *JobHead) String() string {
 func (*JobHead) ProtoMessage() {}
 
 func (x *JobHead) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[37]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4255,7 +4870,7 @@ func (x *JobHead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobHead.ProtoReflect.Descriptor instead.
 func (*JobHead) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{37}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *JobHead) GetUid() string {
@@ -4296,7 +4911,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[38]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4308,7 +4923,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_objects_proto_msgTypes[38]
+	mi := &file_plimsoll_v1_objects_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4321,7 +4936,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{38}
+	return file_plimsoll_v1_objects_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Error) GetCode() string {
@@ -4420,7 +5035,7 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x04near\x18\x01 \x03(\v2\x15.plimsoll.v1.SelectorR\x04near\x12'\n" +
 	"\x03far\x18\x02 \x03(\v2\x15.plimsoll.v1.SelectorR\x03far\x12+\n" +
 	"\x06spread\x18\x03 \x03(\v2\x13.plimsoll.v1.SpreadR\x06spread\x121\n" +
-	"\bstrategy\x18\x04 \x01(\x0e2\x15.plimsoll.v1.StrategyR\bstrategy\"\xd3\x05\n" +
+	"\bstrategy\x18\x04 \x01(\x0e2\x15.plimsoll.v1.StrategyR\bstrategy\"\x8f\x06\n" +
 	"\tGroupSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x18\n" +
@@ -4441,10 +5056,12 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x05class\x18\x0f \x01(\x0e2\x12.plimsoll.v1.ClassR\x05class\x12\x1a\n" +
 	"\bpriority\x18\x10 \x01(\x05R\bpriority\x12\x18\n" +
 	"\aoutputs\x18\x11 \x03(\tR\aoutputs\x12\x18\n" +
-	"\aindexes\x18\x12 \x03(\x05R\aindexes\x1a6\n" +
+	"\aindexes\x18\x12 \x03(\x05R\aindexes\x12(\n" +
+	"\rnode_priority\x18\x13 \x01(\x05H\x00R\fnodePriority\x88\x01\x01\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8d\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x10\n" +
+	"\x0e_node_priority\"\x8d\x01\n" +
 	"\rOutputSummary\x12\x14\n" +
 	"\x05files\x18\x01 \x01(\x03R\x05files\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12\x18\n" +
@@ -4459,7 +5076,7 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\x12\x1e\n" +
 	"\n" +
 	"executable\x18\x03 \x01(\bR\n" +
-	"executable\"\x9b\x02\n" +
+	"executable\"\xd6\x03\n" +
 	"\aJobSpec\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x14\n" +
@@ -4467,8 +5084,15 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x06labels\x18\x04 \x03(\v2 .plimsoll.v1.JobSpec.LabelsEntryR\x06labels\x12.\n" +
 	"\x06groups\x18\x05 \x03(\v2\x16.plimsoll.v1.GroupSpecR\x06groups\x12\x14\n" +
 	"\x05token\x18\x06 \x01(\tR\x05token\x12\x19\n" +
-	"\bagain_of\x18\a \x01(\tR\aagainOf\x1a9\n" +
+	"\bagain_of\x18\a \x01(\tR\aagainOf\x12!\n" +
+	"\fowner_groups\x18\b \x03(\tR\vownerGroups\x122\n" +
+	"\x04tags\x18\t \x03(\v2\x1e.plimsoll.v1.JobSpec.TagsEntryR\x04tags\x12)\n" +
+	"\x10completing_nanos\x18\n" +
+	" \x01(\x03R\x0fcompletingNanos\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a7\n" +
+	"\tTagsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc4\x01\n" +
 	"\n" +
@@ -4479,7 +5103,7 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\arunning\x18\x04 \x01(\x05R\arunning\x12\x1a\n" +
 	"\bstopping\x18\x05 \x01(\x05R\bstopping\x12\x1c\n" +
 	"\tsucceeded\x18\x06 \x01(\x05R\tsucceeded\x12\x16\n" +
-	"\x06failed\x18\a \x01(\x05R\x06failed\"\xb1\x02\n" +
+	"\x06failed\x18\a \x01(\x05R\x06failed\"\xde\x02\n" +
 	"\vGroupStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x12/\n" +
@@ -4491,7 +5115,9 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\n" +
 	"wait_asked\x18\b \x01(\x03R\twaitAsked\x12\x1d\n" +
 	"\n" +
-	"wait_known\x18\t \x01(\tR\twaitKnownJ\x04\b\x05\x10\x06R\vwait_reason\"\xa2\x03\n" +
+	"wait_known\x18\t \x01(\tR\twaitKnown\x12+\n" +
+	"\x12wait_user_or_group\x18\n" +
+	" \x01(\tR\x0fwaitUserOrGroupJ\x04\b\x05\x10\x06R\vwait_reason\"\xa2\x03\n" +
 	"\tJobStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x14\n" +
@@ -4661,7 +5287,7 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\tallocated\x18\x02 \x01(\v2\x16.plimsoll.v1.ResourcesR\tallocated\x12\x14\n" +
 	"\x05tasks\x18\x03 \x01(\x05R\x05tasks\x12\x1d\n" +
 	"\n" +
-	"sick_until\x18\x04 \x01(\x03R\tsickUntil\"\xa1\x02\n" +
+	"sick_until\x18\x04 \x01(\x03R\tsickUntil\"\xe3\x05\n" +
 	"\vQueueConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\bR\x06parent\x126\n" +
@@ -4672,7 +5298,68 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\bmax_jobs\x18\x05 \x01(\x05R\amaxJobs\x120\n" +
 	"\x06queues\x18\x06 \x03(\v2\x18.plimsoll.v1.QueueConfigR\x06queues\x12\x1a\n" +
 	"\bdraining\x18\a \x01(\bR\bdraining\x12\x1b\n" +
-	"\tmax_tasks\x18\b \x01(\x05R\bmaxTasks\"\xb9\x03\n" +
+	"\tmax_tasks\x18\b \x01(\x05R\bmaxTasks\x12<\n" +
+	"\rsubmit_access\x18\t \x01(\v2\x17.plimsoll.v1.AccessListR\fsubmitAccess\x12:\n" +
+	"\fadmin_access\x18\n" +
+	" \x01(\v2\x17.plimsoll.v1.AccessListR\vadminAccess\x12/\n" +
+	"\x06limits\x18\v \x03(\v2\x17.plimsoll.v1.QueueLimitR\x06limits\x12H\n" +
+	"\n" +
+	"properties\x18\f \x03(\v2(.plimsoll.v1.QueueConfig.PropertiesEntryR\n" +
+	"properties\x126\n" +
+	"\btemplate\x18\r \x01(\v2\x1a.plimsoll.v1.QueueTemplateR\btemplate\x12\x18\n" +
+	"\adynamic\x18\x0e \x01(\bR\adynamic\x12:\n" +
+	"\tpartition\x18\x0f \x01(\v2\x1c.plimsoll.v1.PartitionConfigR\tpartition\x1a=\n" +
+	"\x0fPropertiesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"X\n" +
+	"\n" +
+	"AccessList\x12\x1c\n" +
+	"\teverybody\x18\x01 \x01(\bR\teverybody\x12\x14\n" +
+	"\x05users\x18\x02 \x03(\tR\x05users\x12\x16\n" +
+	"\x06groups\x18\x03 \x03(\tR\x06groups\"\x93\x01\n" +
+	"\n" +
+	"QueueLimit\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05users\x18\x02 \x03(\tR\x05users\x12\x16\n" +
+	"\x06groups\x18\x03 \x03(\tR\x06groups\x12(\n" +
+	"\x03max\x18\x04 \x01(\v2\x16.plimsoll.v1.ResourcesR\x03max\x12\x19\n" +
+	"\bmax_jobs\x18\x05 \x01(\x05R\amaxJobs\"\x97\x02\n" +
+	"\rQueueTemplate\x126\n" +
+	"\n" +
+	"guaranteed\x18\x01 \x01(\v2\x16.plimsoll.v1.ResourcesR\n" +
+	"guaranteed\x12(\n" +
+	"\x03max\x18\x02 \x01(\v2\x16.plimsoll.v1.ResourcesR\x03max\x12\x19\n" +
+	"\bmax_jobs\x18\x03 \x01(\x05R\amaxJobs\x12J\n" +
+	"\n" +
+	"properties\x18\x04 \x03(\v2*.plimsoll.v1.QueueTemplate.PropertiesEntryR\n" +
+	"properties\x1a=\n" +
+	"\x0fPropertiesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc7\x01\n" +
+	"\x0fPartitionConfig\x120\n" +
+	"\x05rules\x18\x01 \x03(\v2\x1a.plimsoll.v1.PlacementRuleR\x05rules\x122\n" +
+	"\tnode_sort\x18\x02 \x01(\v2\x15.plimsoll.v1.NodeSortR\bnodeSort\x12#\n" +
+	"\rno_preemption\x18\x03 \x01(\bR\fnoPreemption\x12)\n" +
+	"\x10quota_preemption\x18\x04 \x01(\bR\x0fquotaPreemption\"\xb6\x01\n" +
+	"\rPlacementRule\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06create\x18\x02 \x01(\bR\x06create\x12\x14\n" +
+	"\x05value\x18\x03 \x01(\tR\x05value\x12/\n" +
+	"\x06filter\x18\x04 \x01(\v2\x17.plimsoll.v1.RuleFilterR\x06filter\x122\n" +
+	"\x06parent\x18\x05 \x01(\v2\x1a.plimsoll.v1.PlacementRuleR\x06parent\"N\n" +
+	"\n" +
+	"RuleFilter\x12\x12\n" +
+	"\x04deny\x18\x01 \x01(\bR\x04deny\x12\x14\n" +
+	"\x05users\x18\x02 \x03(\tR\x05users\x12\x16\n" +
+	"\x06groups\x18\x03 \x03(\tR\x06groups\"\xa4\x01\n" +
+	"\bNodeSort\x12\x1e\n" +
+	"\n" +
+	"binpacking\x18\x01 \x01(\bR\n" +
+	"binpacking\x12<\n" +
+	"\aweights\x18\x02 \x03(\v2\".plimsoll.v1.NodeSort.WeightsEntryR\aweights\x1a:\n" +
+	"\fWeightsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"\xb9\x03\n" +
 	"\vQueueStatus\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04leaf\x18\x02 \x01(\bR\x04leaf\x12\x1a\n" +
@@ -4731,7 +5418,7 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x16RETRY_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14RETRY_KIND_IMMEDIATE\x10\x01\x12\x16\n" +
 	"\x12RETRY_KIND_DELAYED\x10\x02\x12\x16\n" +
-	"\x12RETRY_KIND_BACKOFF\x10\x03*\x84\x02\n" +
+	"\x12RETRY_KIND_BACKOFF\x10\x03*\xca\x02\n" +
 	"\bWaitCode\x12\x19\n" +
 	"\x15WAIT_CODE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eWAIT_CODE_TURN\x10\x01\x12\x17\n" +
@@ -4742,7 +5429,11 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\x0fWAIT_CODE_RETRY\x10\x06\x12\x1a\n" +
 	"\x16WAIT_CODE_NOT_ELIGIBLE\x10\a\x12\x1c\n" +
 	"\x18WAIT_CODE_NOT_UNDERSTOOD\x10\b\x12\x19\n" +
-	"\x15WAIT_CODE_NO_RESOURCE\x10\t*\xb8\x01\n" +
+	"\x15WAIT_CODE_NO_RESOURCE\x10\t\x12\x16\n" +
+	"\x12WAIT_CODE_USER_MAX\x10\n" +
+	"\x12\x17\n" +
+	"\x13WAIT_CODE_GROUP_MAX\x10\v\x12\x13\n" +
+	"\x0fWAIT_CODE_ORDER\x10\f*\xb8\x01\n" +
 	"\tTaskState\x12\x1a\n" +
 	"\x16TASK_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12TASK_STATE_PENDING\x10\x01\x12\x14\n" +
@@ -4826,7 +5517,7 @@ func file_plimsoll_v1_objects_proto_rawDescGZIP() []byte {
 }
 
 var file_plimsoll_v1_objects_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
-var file_plimsoll_v1_objects_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_plimsoll_v1_objects_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_plimsoll_v1_objects_proto_goTypes = []any{
 	(JobState)(0),                // 0: plimsoll.v1.JobState
 	(RetryKind)(0),               // 1: plimsoll.v1.RetryKind
@@ -4874,95 +5565,122 @@ var file_plimsoll_v1_objects_proto_goTypes = []any{
 	(*ArchiveStatus)(nil),        // 43: plimsoll.v1.ArchiveStatus
 	(*NodeStatus)(nil),           // 44: plimsoll.v1.NodeStatus
 	(*QueueConfig)(nil),          // 45: plimsoll.v1.QueueConfig
-	(*QueueStatus)(nil),          // 46: plimsoll.v1.QueueStatus
-	(*Event)(nil),                // 47: plimsoll.v1.Event
-	(*JobHead)(nil),              // 48: plimsoll.v1.JobHead
-	(*Error)(nil),                // 49: plimsoll.v1.Error
-	nil,                          // 50: plimsoll.v1.Resources.AmountsEntry
-	nil,                          // 51: plimsoll.v1.PlatformRange.MinEntry
-	nil,                          // 52: plimsoll.v1.PlatformRange.MaxEntry
-	nil,                          // 53: plimsoll.v1.Constraints.TraitsEntry
-	nil,                          // 54: plimsoll.v1.Constraints.ClassEntry
-	nil,                          // 55: plimsoll.v1.GroupSpec.EnvEntry
-	nil,                          // 56: plimsoll.v1.JobSpec.LabelsEntry
-	nil,                          // 57: plimsoll.v1.NodeFacts.TraitsEntry
-	nil,                          // 58: plimsoll.v1.NodeFacts.NetworksEntry
-	nil,                          // 59: plimsoll.v1.NodeFacts.ReserveEntry
-	nil,                          // 60: plimsoll.v1.NodeFacts.OverprovisionEntry
-	nil,                          // 61: plimsoll.v1.Node.AttributesEntry
-	nil,                          // 62: plimsoll.v1.JobHead.LabelsEntry
+	(*AccessList)(nil),           // 46: plimsoll.v1.AccessList
+	(*QueueLimit)(nil),           // 47: plimsoll.v1.QueueLimit
+	(*QueueTemplate)(nil),        // 48: plimsoll.v1.QueueTemplate
+	(*PartitionConfig)(nil),      // 49: plimsoll.v1.PartitionConfig
+	(*PlacementRule)(nil),        // 50: plimsoll.v1.PlacementRule
+	(*RuleFilter)(nil),           // 51: plimsoll.v1.RuleFilter
+	(*NodeSort)(nil),             // 52: plimsoll.v1.NodeSort
+	(*QueueStatus)(nil),          // 53: plimsoll.v1.QueueStatus
+	(*Event)(nil),                // 54: plimsoll.v1.Event
+	(*JobHead)(nil),              // 55: plimsoll.v1.JobHead
+	(*Error)(nil),                // 56: plimsoll.v1.Error
+	nil,                          // 57: plimsoll.v1.Resources.AmountsEntry
+	nil,                          // 58: plimsoll.v1.PlatformRange.MinEntry
+	nil,                          // 59: plimsoll.v1.PlatformRange.MaxEntry
+	nil,                          // 60: plimsoll.v1.Constraints.TraitsEntry
+	nil,                          // 61: plimsoll.v1.Constraints.ClassEntry
+	nil,                          // 62: plimsoll.v1.GroupSpec.EnvEntry
+	nil,                          // 63: plimsoll.v1.JobSpec.LabelsEntry
+	nil,                          // 64: plimsoll.v1.JobSpec.TagsEntry
+	nil,                          // 65: plimsoll.v1.NodeFacts.TraitsEntry
+	nil,                          // 66: plimsoll.v1.NodeFacts.NetworksEntry
+	nil,                          // 67: plimsoll.v1.NodeFacts.ReserveEntry
+	nil,                          // 68: plimsoll.v1.NodeFacts.OverprovisionEntry
+	nil,                          // 69: plimsoll.v1.Node.AttributesEntry
+	nil,                          // 70: plimsoll.v1.QueueConfig.PropertiesEntry
+	nil,                          // 71: plimsoll.v1.QueueTemplate.PropertiesEntry
+	nil,                          // 72: plimsoll.v1.NodeSort.WeightsEntry
+	nil,                          // 73: plimsoll.v1.JobHead.LabelsEntry
 }
 var file_plimsoll_v1_objects_proto_depIdxs = []int32{
-	50, // 0: plimsoll.v1.Resources.amounts:type_name -> plimsoll.v1.Resources.AmountsEntry
+	57, // 0: plimsoll.v1.Resources.amounts:type_name -> plimsoll.v1.Resources.AmountsEntry
 	1,  // 1: plimsoll.v1.RetryPolicy.kind:type_name -> plimsoll.v1.RetryKind
-	51, // 2: plimsoll.v1.PlatformRange.min:type_name -> plimsoll.v1.PlatformRange.MinEntry
-	52, // 3: plimsoll.v1.PlatformRange.max:type_name -> plimsoll.v1.PlatformRange.MaxEntry
-	53, // 4: plimsoll.v1.Constraints.traits:type_name -> plimsoll.v1.Constraints.TraitsEntry
+	58, // 2: plimsoll.v1.PlatformRange.min:type_name -> plimsoll.v1.PlatformRange.MinEntry
+	59, // 3: plimsoll.v1.PlatformRange.max:type_name -> plimsoll.v1.PlatformRange.MaxEntry
+	60, // 4: plimsoll.v1.Constraints.traits:type_name -> plimsoll.v1.Constraints.TraitsEntry
 	17, // 5: plimsoll.v1.Constraints.networks:type_name -> plimsoll.v1.NetworkChoice
 	14, // 6: plimsoll.v1.Constraints.platform:type_name -> plimsoll.v1.PlatformRange
 	15, // 7: plimsoll.v1.Constraints.near:type_name -> plimsoll.v1.Selector
 	15, // 8: plimsoll.v1.Constraints.far:type_name -> plimsoll.v1.Selector
 	16, // 9: plimsoll.v1.Constraints.spread:type_name -> plimsoll.v1.Spread
 	7,  // 10: plimsoll.v1.Constraints.reservoir:type_name -> plimsoll.v1.ReservoirUse
-	54, // 11: plimsoll.v1.Constraints.class:type_name -> plimsoll.v1.Constraints.ClassEntry
+	61, // 11: plimsoll.v1.Constraints.class:type_name -> plimsoll.v1.Constraints.ClassEntry
 	15, // 12: plimsoll.v1.Preferences.near:type_name -> plimsoll.v1.Selector
 	15, // 13: plimsoll.v1.Preferences.far:type_name -> plimsoll.v1.Selector
 	16, // 14: plimsoll.v1.Preferences.spread:type_name -> plimsoll.v1.Spread
 	8,  // 15: plimsoll.v1.Preferences.strategy:type_name -> plimsoll.v1.Strategy
-	55, // 16: plimsoll.v1.GroupSpec.env:type_name -> plimsoll.v1.GroupSpec.EnvEntry
+	62, // 16: plimsoll.v1.GroupSpec.env:type_name -> plimsoll.v1.GroupSpec.EnvEntry
 	11, // 17: plimsoll.v1.GroupSpec.resources:type_name -> plimsoll.v1.Resources
 	12, // 18: plimsoll.v1.GroupSpec.retry:type_name -> plimsoll.v1.RetryPolicy
 	18, // 19: plimsoll.v1.GroupSpec.constraints:type_name -> plimsoll.v1.Constraints
 	19, // 20: plimsoll.v1.GroupSpec.preferences:type_name -> plimsoll.v1.Preferences
 	6,  // 21: plimsoll.v1.GroupSpec.class:type_name -> plimsoll.v1.Class
 	22, // 22: plimsoll.v1.OutputSummary.refusals:type_name -> plimsoll.v1.OutputRefusal
-	56, // 23: plimsoll.v1.JobSpec.labels:type_name -> plimsoll.v1.JobSpec.LabelsEntry
+	63, // 23: plimsoll.v1.JobSpec.labels:type_name -> plimsoll.v1.JobSpec.LabelsEntry
 	20, // 24: plimsoll.v1.JobSpec.groups:type_name -> plimsoll.v1.GroupSpec
-	25, // 25: plimsoll.v1.GroupStatus.counts:type_name -> plimsoll.v1.TaskCounts
-	2,  // 26: plimsoll.v1.GroupStatus.wait_code:type_name -> plimsoll.v1.WaitCode
-	0,  // 27: plimsoll.v1.JobStatus.state:type_name -> plimsoll.v1.JobState
-	26, // 28: plimsoll.v1.JobStatus.groups:type_name -> plimsoll.v1.GroupStatus
-	28, // 29: plimsoll.v1.JobStatus.history:type_name -> plimsoll.v1.JobStep
-	0,  // 30: plimsoll.v1.JobStep.state:type_name -> plimsoll.v1.JobState
-	9,  // 31: plimsoll.v1.JobStep.reason:type_name -> plimsoll.v1.StepReason
-	24, // 32: plimsoll.v1.Job.spec:type_name -> plimsoll.v1.JobSpec
-	27, // 33: plimsoll.v1.Job.status:type_name -> plimsoll.v1.JobStatus
-	3,  // 34: plimsoll.v1.Task.state:type_name -> plimsoll.v1.TaskState
-	4,  // 35: plimsoll.v1.Task.result:type_name -> plimsoll.v1.TaskResult
-	32, // 36: plimsoll.v1.Task.earlier:type_name -> plimsoll.v1.NodeAttempts
-	31, // 37: plimsoll.v1.Task.attempts:type_name -> plimsoll.v1.Attempt
-	4,  // 38: plimsoll.v1.Attempt.result:type_name -> plimsoll.v1.TaskResult
-	57, // 39: plimsoll.v1.NodeFacts.traits:type_name -> plimsoll.v1.NodeFacts.TraitsEntry
-	58, // 40: plimsoll.v1.NodeFacts.networks:type_name -> plimsoll.v1.NodeFacts.NetworksEntry
-	59, // 41: plimsoll.v1.NodeFacts.reserve:type_name -> plimsoll.v1.NodeFacts.ReserveEntry
-	60, // 42: plimsoll.v1.NodeFacts.overprovision:type_name -> plimsoll.v1.NodeFacts.OverprovisionEntry
-	11, // 43: plimsoll.v1.Node.capacity:type_name -> plimsoll.v1.Resources
-	61, // 44: plimsoll.v1.Node.attributes:type_name -> plimsoll.v1.Node.AttributesEntry
-	5,  // 45: plimsoll.v1.Node.mode:type_name -> plimsoll.v1.NodeMode
-	33, // 46: plimsoll.v1.Node.facts:type_name -> plimsoll.v1.NodeFacts
-	34, // 47: plimsoll.v1.Node.gate:type_name -> plimsoll.v1.NodeGate
-	36, // 48: plimsoll.v1.Node.evictions:type_name -> plimsoll.v1.Eviction
-	35, // 49: plimsoll.v1.Node.occupied:type_name -> plimsoll.v1.NodeUse
-	40, // 50: plimsoll.v1.RegisteredHistorians.historians:type_name -> plimsoll.v1.Historian
-	10, // 51: plimsoll.v1.ArchiveStatus.mode:type_name -> plimsoll.v1.ArchiveMode
-	11, // 52: plimsoll.v1.NodeStatus.allocated:type_name -> plimsoll.v1.Resources
-	11, // 53: plimsoll.v1.QueueConfig.guaranteed:type_name -> plimsoll.v1.Resources
-	11, // 54: plimsoll.v1.QueueConfig.max:type_name -> plimsoll.v1.Resources
-	45, // 55: plimsoll.v1.QueueConfig.queues:type_name -> plimsoll.v1.QueueConfig
-	11, // 56: plimsoll.v1.QueueStatus.guaranteed:type_name -> plimsoll.v1.Resources
-	11, // 57: plimsoll.v1.QueueStatus.max:type_name -> plimsoll.v1.Resources
-	11, // 58: plimsoll.v1.QueueStatus.allocated:type_name -> plimsoll.v1.Resources
-	11, // 59: plimsoll.v1.QueueStatus.pending:type_name -> plimsoll.v1.Resources
-	11, // 60: plimsoll.v1.Event.resources:type_name -> plimsoll.v1.Resources
-	48, // 61: plimsoll.v1.Event.head:type_name -> plimsoll.v1.JobHead
-	62, // 62: plimsoll.v1.JobHead.labels:type_name -> plimsoll.v1.JobHead.LabelsEntry
-	13, // 63: plimsoll.v1.Constraints.TraitsEntry.value:type_name -> plimsoll.v1.Trait
-	13, // 64: plimsoll.v1.NodeFacts.TraitsEntry.value:type_name -> plimsoll.v1.Trait
-	65, // [65:65] is the sub-list for method output_type
-	65, // [65:65] is the sub-list for method input_type
-	65, // [65:65] is the sub-list for extension type_name
-	65, // [65:65] is the sub-list for extension extendee
-	0,  // [0:65] is the sub-list for field type_name
+	64, // 25: plimsoll.v1.JobSpec.tags:type_name -> plimsoll.v1.JobSpec.TagsEntry
+	25, // 26: plimsoll.v1.GroupStatus.counts:type_name -> plimsoll.v1.TaskCounts
+	2,  // 27: plimsoll.v1.GroupStatus.wait_code:type_name -> plimsoll.v1.WaitCode
+	0,  // 28: plimsoll.v1.JobStatus.state:type_name -> plimsoll.v1.JobState
+	26, // 29: plimsoll.v1.JobStatus.groups:type_name -> plimsoll.v1.GroupStatus
+	28, // 30: plimsoll.v1.JobStatus.history:type_name -> plimsoll.v1.JobStep
+	0,  // 31: plimsoll.v1.JobStep.state:type_name -> plimsoll.v1.JobState
+	9,  // 32: plimsoll.v1.JobStep.reason:type_name -> plimsoll.v1.StepReason
+	24, // 33: plimsoll.v1.Job.spec:type_name -> plimsoll.v1.JobSpec
+	27, // 34: plimsoll.v1.Job.status:type_name -> plimsoll.v1.JobStatus
+	3,  // 35: plimsoll.v1.Task.state:type_name -> plimsoll.v1.TaskState
+	4,  // 36: plimsoll.v1.Task.result:type_name -> plimsoll.v1.TaskResult
+	32, // 37: plimsoll.v1.Task.earlier:type_name -> plimsoll.v1.NodeAttempts
+	31, // 38: plimsoll.v1.Task.attempts:type_name -> plimsoll.v1.Attempt
+	4,  // 39: plimsoll.v1.Attempt.result:type_name -> plimsoll.v1.TaskResult
+	65, // 40: plimsoll.v1.NodeFacts.traits:type_name -> plimsoll.v1.NodeFacts.TraitsEntry
+	66, // 41: plimsoll.v1.NodeFacts.networks:type_name -> plimsoll.v1.NodeFacts.NetworksEntry
+	67, // 42: plimsoll.v1.NodeFacts.reserve:type_name -> plimsoll.v1.NodeFacts.ReserveEntry
+	68, // 43: plimsoll.v1.NodeFacts.overprovision:type_name -> plimsoll.v1.NodeFacts.OverprovisionEntry
+	11, // 44: plimsoll.v1.Node.capacity:type_name -> plimsoll.v1.Resources
+	69, // 45: plimsoll.v1.Node.attributes:type_name -> plimsoll.v1.Node.AttributesEntry
+	5,  // 46: plimsoll.v1.Node.mode:type_name -> plimsoll.v1.NodeMode
+	33, // 47: plimsoll.v1.Node.facts:type_name -> plimsoll.v1.NodeFacts
+	34, // 48: plimsoll.v1.Node.gate:type_name -> plimsoll.v1.NodeGate
+	36, // 49: plimsoll.v1.Node.evictions:type_name -> plimsoll.v1.Eviction
+	35, // 50: plimsoll.v1.Node.occupied:type_name -> plimsoll.v1.NodeUse
+	40, // 51: plimsoll.v1.RegisteredHistorians.historians:type_name -> plimsoll.v1.Historian
+	10, // 52: plimsoll.v1.ArchiveStatus.mode:type_name -> plimsoll.v1.ArchiveMode
+	11, // 53: plimsoll.v1.NodeStatus.allocated:type_name -> plimsoll.v1.Resources
+	11, // 54: plimsoll.v1.QueueConfig.guaranteed:type_name -> plimsoll.v1.Resources
+	11, // 55: plimsoll.v1.QueueConfig.max:type_name -> plimsoll.v1.Resources
+	45, // 56: plimsoll.v1.QueueConfig.queues:type_name -> plimsoll.v1.QueueConfig
+	46, // 57: plimsoll.v1.QueueConfig.submit_access:type_name -> plimsoll.v1.AccessList
+	46, // 58: plimsoll.v1.QueueConfig.admin_access:type_name -> plimsoll.v1.AccessList
+	47, // 59: plimsoll.v1.QueueConfig.limits:type_name -> plimsoll.v1.QueueLimit
+	70, // 60: plimsoll.v1.QueueConfig.properties:type_name -> plimsoll.v1.QueueConfig.PropertiesEntry
+	48, // 61: plimsoll.v1.QueueConfig.template:type_name -> plimsoll.v1.QueueTemplate
+	49, // 62: plimsoll.v1.QueueConfig.partition:type_name -> plimsoll.v1.PartitionConfig
+	11, // 63: plimsoll.v1.QueueLimit.max:type_name -> plimsoll.v1.Resources
+	11, // 64: plimsoll.v1.QueueTemplate.guaranteed:type_name -> plimsoll.v1.Resources
+	11, // 65: plimsoll.v1.QueueTemplate.max:type_name -> plimsoll.v1.Resources
+	71, // 66: plimsoll.v1.QueueTemplate.properties:type_name -> plimsoll.v1.QueueTemplate.PropertiesEntry
+	50, // 67: plimsoll.v1.PartitionConfig.rules:type_name -> plimsoll.v1.PlacementRule
+	52, // 68: plimsoll.v1.PartitionConfig.node_sort:type_name -> plimsoll.v1.NodeSort
+	51, // 69: plimsoll.v1.PlacementRule.filter:type_name -> plimsoll.v1.RuleFilter
+	50, // 70: plimsoll.v1.PlacementRule.parent:type_name -> plimsoll.v1.PlacementRule
+	72, // 71: plimsoll.v1.NodeSort.weights:type_name -> plimsoll.v1.NodeSort.WeightsEntry
+	11, // 72: plimsoll.v1.QueueStatus.guaranteed:type_name -> plimsoll.v1.Resources
+	11, // 73: plimsoll.v1.QueueStatus.max:type_name -> plimsoll.v1.Resources
+	11, // 74: plimsoll.v1.QueueStatus.allocated:type_name -> plimsoll.v1.Resources
+	11, // 75: plimsoll.v1.QueueStatus.pending:type_name -> plimsoll.v1.Resources
+	11, // 76: plimsoll.v1.Event.resources:type_name -> plimsoll.v1.Resources
+	55, // 77: plimsoll.v1.Event.head:type_name -> plimsoll.v1.JobHead
+	73, // 78: plimsoll.v1.JobHead.labels:type_name -> plimsoll.v1.JobHead.LabelsEntry
+	13, // 79: plimsoll.v1.Constraints.TraitsEntry.value:type_name -> plimsoll.v1.Trait
+	13, // 80: plimsoll.v1.NodeFacts.TraitsEntry.value:type_name -> plimsoll.v1.Trait
+	81, // [81:81] is the sub-list for method output_type
+	81, // [81:81] is the sub-list for method input_type
+	81, // [81:81] is the sub-list for extension type_name
+	81, // [81:81] is the sub-list for extension extendee
+	0,  // [0:81] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_objects_proto_init() }
@@ -4970,13 +5688,14 @@ func file_plimsoll_v1_objects_proto_init() {
 	if File_plimsoll_v1_objects_proto != nil {
 		return
 	}
+	file_plimsoll_v1_objects_proto_msgTypes[9].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_objects_proto_rawDesc), len(file_plimsoll_v1_objects_proto_rawDesc)),
 			NumEnums:      11,
-			NumMessages:   52,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

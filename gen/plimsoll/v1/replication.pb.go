@@ -1270,6 +1270,7 @@ type Command struct {
 	//	*Command_RemoveHistorian
 	//	*Command_GetLeader
 	//	*Command_StepDown
+	//	*Command_ExplainWaiting
 	Kind isCommand_Kind `protobuf_oneof:"kind"`
 	// The gateway that the command comes from, if a relay passes it on. The relay has announced it.
 	Gateway       string `protobuf:"bytes,19,opt,name=gateway,proto3" json:"gateway,omitempty"`
@@ -1546,6 +1547,15 @@ func (x *Command) GetStepDown() *StepDownRequest {
 	return nil
 }
 
+func (x *Command) GetExplainWaiting() *ExplainWaitingRequest {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_ExplainWaiting); ok {
+			return x.ExplainWaiting
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetGateway() string {
 	if x != nil {
 		return x.Gateway
@@ -1657,6 +1667,10 @@ type Command_StepDown struct {
 	StepDown *StepDownRequest `protobuf:"bytes,29,opt,name=step_down,json=stepDown,proto3,oneof"`
 }
 
+type Command_ExplainWaiting struct {
+	ExplainWaiting *ExplainWaitingRequest `protobuf:"bytes,30,opt,name=explain_waiting,json=explainWaiting,proto3,oneof"`
+}
+
 func (*Command_SubmitJob) isCommand_Kind() {}
 
 func (*Command_KillJob) isCommand_Kind() {}
@@ -1706,6 +1720,8 @@ func (*Command_RemoveHistorian) isCommand_Kind() {}
 func (*Command_GetLeader) isCommand_Kind() {}
 
 func (*Command_StepDown) isCommand_Kind() {}
+
+func (*Command_ExplainWaiting) isCommand_Kind() {}
 
 // Outcome is the answer to a command with a token, which is its key. It is stored and not
 // replicated.
@@ -2003,6 +2019,7 @@ type Reply struct {
 	PollRequestEvents        *PolledRequestEvents              `protobuf:"bytes,10,opt,name=poll_request_events,json=pollRequestEvents,proto3" json:"poll_request_events,omitempty"`
 	AcknowledgeRequestEvents *AcknowledgeRequestEventsResponse `protobuf:"bytes,11,opt,name=acknowledge_request_events,json=acknowledgeRequestEvents,proto3" json:"acknowledge_request_events,omitempty"`
 	GetLeader                *GetLeaderResponse                `protobuf:"bytes,12,opt,name=get_leader,json=getLeader,proto3" json:"get_leader,omitempty"`
+	ExplainWaiting           *ExplainWaitingResponse           `protobuf:"bytes,13,opt,name=explain_waiting,json=explainWaiting,proto3" json:"explain_waiting,omitempty"`
 	unknownFields            protoimpl.UnknownFields
 	sizeCache                protoimpl.SizeCache
 }
@@ -2121,6 +2138,13 @@ func (x *Reply) GetGetLeader() *GetLeaderResponse {
 	return nil
 }
 
+func (x *Reply) GetExplainWaiting() *ExplainWaitingResponse {
+	if x != nil {
+		return x.ExplainWaiting
+	}
+	return nil
+}
+
 var File_plimsoll_v1_replication_proto protoreflect.FileDescriptor
 
 const file_plimsoll_v1_replication_proto_rawDesc = "" +
@@ -2201,7 +2225,7 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x12\n" +
 	"\x04time\x18\x03 \x01(\x03R\x04time\x123\n" +
 	"\tmutations\x18\x04 \x03(\v2\x15.plimsoll.v1.MutationR\tmutations\x12/\n" +
-	"\x06events\x18\x05 \x01(\v2\x17.plimsoll.v1.EventChunkR\x06events\"\xb8\x0e\n" +
+	"\x06events\x18\x05 \x01(\v2\x17.plimsoll.v1.EventChunkR\x06events\"\x87\x0f\n" +
 	"\aCommand\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12>\n" +
 	"\n" +
@@ -2236,7 +2260,8 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\x10remove_historian\x18\x1b \x01(\v2#.plimsoll.v1.RemoveHistorianRequestH\x00R\x0fremoveHistorian\x12>\n" +
 	"\n" +
 	"get_leader\x18\x1c \x01(\v2\x1d.plimsoll.v1.GetLeaderRequestH\x00R\tgetLeader\x12;\n" +
-	"\tstep_down\x18\x1d \x01(\v2\x1c.plimsoll.v1.StepDownRequestH\x00R\bstepDown\x12\x18\n" +
+	"\tstep_down\x18\x1d \x01(\v2\x1c.plimsoll.v1.StepDownRequestH\x00R\bstepDown\x12M\n" +
+	"\x0fexplain_waiting\x18\x1e \x01(\v2\".plimsoll.v1.ExplainWaitingRequestH\x00R\x0eexplainWaiting\x12\x18\n" +
 	"\agateway\x18\x13 \x01(\tR\agatewayB\x06\n" +
 	"\x04kind\"\xaa\x01\n" +
 	"\aOutcome\x12\x12\n" +
@@ -2258,7 +2283,7 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\x05store\x18\x01 \x01(\tR\x05store\x121\n" +
 	"\x06events\x18\x02 \x03(\v2\x19.plimsoll.v1.RequestEventR\x06events\x12\x12\n" +
 	"\x04lost\x18\x03 \x01(\x04R\x04lost\x12\x12\n" +
-	"\x04more\x18\x04 \x01(\bR\x04more\"\xd2\x05\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\"\xa0\x06\n" +
 	"\x05Reply\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12(\n" +
 	"\x05error\x18\x02 \x01(\v2\x12.plimsoll.v1.ErrorR\x05error\x12\x1a\n" +
@@ -2274,7 +2299,8 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	" \x01(\v2 .plimsoll.v1.PolledRequestEventsR\x11pollRequestEvents\x12k\n" +
 	"\x1aacknowledge_request_events\x18\v \x01(\v2-.plimsoll.v1.AcknowledgeRequestEventsResponseR\x18acknowledgeRequestEvents\x12=\n" +
 	"\n" +
-	"get_leader\x18\f \x01(\v2\x1e.plimsoll.v1.GetLeaderResponseR\tgetLeader*\xbe\x02\n" +
+	"get_leader\x18\f \x01(\v2\x1e.plimsoll.v1.GetLeaderResponseR\tgetLeader\x12L\n" +
+	"\x0fexplain_waiting\x18\r \x01(\v2#.plimsoll.v1.ExplainWaitingResponseR\x0eexplainWaiting*\xbe\x02\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rKIND_JOB_SPEC\x10\x01\x12\x13\n" +
@@ -2356,15 +2382,17 @@ var file_plimsoll_v1_replication_proto_goTypes = []any{
 	(*RemoveHistorianRequest)(nil),           // 42: plimsoll.v1.RemoveHistorianRequest
 	(*GetLeaderRequest)(nil),                 // 43: plimsoll.v1.GetLeaderRequest
 	(*StepDownRequest)(nil),                  // 44: plimsoll.v1.StepDownRequest
-	(*Error)(nil),                            // 45: plimsoll.v1.Error
-	(*ApplyPoliciesResponse)(nil),            // 46: plimsoll.v1.ApplyPoliciesResponse
-	(*RequestEvent)(nil),                     // 47: plimsoll.v1.RequestEvent
-	(*ExplainTaskResponse)(nil),              // 48: plimsoll.v1.ExplainTaskResponse
-	(*NodeCapacityResponse)(nil),             // 49: plimsoll.v1.NodeCapacityResponse
-	(*PlaceJobResponse)(nil),                 // 50: plimsoll.v1.PlaceJobResponse
-	(*PlanMovesResponse)(nil),                // 51: plimsoll.v1.PlanMovesResponse
-	(*AcknowledgeRequestEventsResponse)(nil), // 52: plimsoll.v1.AcknowledgeRequestEventsResponse
-	(*GetLeaderResponse)(nil),                // 53: plimsoll.v1.GetLeaderResponse
+	(*ExplainWaitingRequest)(nil),            // 45: plimsoll.v1.ExplainWaitingRequest
+	(*Error)(nil),                            // 46: plimsoll.v1.Error
+	(*ApplyPoliciesResponse)(nil),            // 47: plimsoll.v1.ApplyPoliciesResponse
+	(*RequestEvent)(nil),                     // 48: plimsoll.v1.RequestEvent
+	(*ExplainTaskResponse)(nil),              // 49: plimsoll.v1.ExplainTaskResponse
+	(*NodeCapacityResponse)(nil),             // 50: plimsoll.v1.NodeCapacityResponse
+	(*PlaceJobResponse)(nil),                 // 51: plimsoll.v1.PlaceJobResponse
+	(*PlanMovesResponse)(nil),                // 52: plimsoll.v1.PlanMovesResponse
+	(*AcknowledgeRequestEventsResponse)(nil), // 53: plimsoll.v1.AcknowledgeRequestEventsResponse
+	(*GetLeaderResponse)(nil),                // 54: plimsoll.v1.GetLeaderResponse
+	(*ExplainWaitingResponse)(nil),           // 55: plimsoll.v1.ExplainWaitingResponse
 }
 var file_plimsoll_v1_replication_proto_depIdxs = []int32{
 	2,  // 0: plimsoll.v1.ReplicateRequest.hello:type_name -> plimsoll.v1.ReplicateHello
@@ -2410,25 +2438,27 @@ var file_plimsoll_v1_replication_proto_depIdxs = []int32{
 	42, // 40: plimsoll.v1.Command.remove_historian:type_name -> plimsoll.v1.RemoveHistorianRequest
 	43, // 41: plimsoll.v1.Command.get_leader:type_name -> plimsoll.v1.GetLeaderRequest
 	44, // 42: plimsoll.v1.Command.step_down:type_name -> plimsoll.v1.StepDownRequest
-	45, // 43: plimsoll.v1.Outcome.error:type_name -> plimsoll.v1.Error
-	46, // 44: plimsoll.v1.Outcome.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
-	47, // 45: plimsoll.v1.PolledRequestEvents.events:type_name -> plimsoll.v1.RequestEvent
-	45, // 46: plimsoll.v1.Reply.error:type_name -> plimsoll.v1.Error
-	48, // 47: plimsoll.v1.Reply.explain_task:type_name -> plimsoll.v1.ExplainTaskResponse
-	49, // 48: plimsoll.v1.Reply.node_capacity:type_name -> plimsoll.v1.NodeCapacityResponse
-	50, // 49: plimsoll.v1.Reply.place_job:type_name -> plimsoll.v1.PlaceJobResponse
-	51, // 50: plimsoll.v1.Reply.plan_moves:type_name -> plimsoll.v1.PlanMovesResponse
-	46, // 51: plimsoll.v1.Reply.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
-	20, // 52: plimsoll.v1.Reply.poll_request_events:type_name -> plimsoll.v1.PolledRequestEvents
-	52, // 53: plimsoll.v1.Reply.acknowledge_request_events:type_name -> plimsoll.v1.AcknowledgeRequestEventsResponse
-	53, // 54: plimsoll.v1.Reply.get_leader:type_name -> plimsoll.v1.GetLeaderResponse
-	1,  // 55: plimsoll.v1.ReplicationService.Replicate:input_type -> plimsoll.v1.ReplicateRequest
-	6,  // 56: plimsoll.v1.ReplicationService.Replicate:output_type -> plimsoll.v1.ReplicateResponse
-	56, // [56:57] is the sub-list for method output_type
-	55, // [55:56] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	45, // 43: plimsoll.v1.Command.explain_waiting:type_name -> plimsoll.v1.ExplainWaitingRequest
+	46, // 44: plimsoll.v1.Outcome.error:type_name -> plimsoll.v1.Error
+	47, // 45: plimsoll.v1.Outcome.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
+	48, // 46: plimsoll.v1.PolledRequestEvents.events:type_name -> plimsoll.v1.RequestEvent
+	46, // 47: plimsoll.v1.Reply.error:type_name -> plimsoll.v1.Error
+	49, // 48: plimsoll.v1.Reply.explain_task:type_name -> plimsoll.v1.ExplainTaskResponse
+	50, // 49: plimsoll.v1.Reply.node_capacity:type_name -> plimsoll.v1.NodeCapacityResponse
+	51, // 50: plimsoll.v1.Reply.place_job:type_name -> plimsoll.v1.PlaceJobResponse
+	52, // 51: plimsoll.v1.Reply.plan_moves:type_name -> plimsoll.v1.PlanMovesResponse
+	47, // 52: plimsoll.v1.Reply.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
+	20, // 53: plimsoll.v1.Reply.poll_request_events:type_name -> plimsoll.v1.PolledRequestEvents
+	53, // 54: plimsoll.v1.Reply.acknowledge_request_events:type_name -> plimsoll.v1.AcknowledgeRequestEventsResponse
+	54, // 55: plimsoll.v1.Reply.get_leader:type_name -> plimsoll.v1.GetLeaderResponse
+	55, // 56: plimsoll.v1.Reply.explain_waiting:type_name -> plimsoll.v1.ExplainWaitingResponse
+	1,  // 57: plimsoll.v1.ReplicationService.Replicate:input_type -> plimsoll.v1.ReplicateRequest
+	6,  // 58: plimsoll.v1.ReplicationService.Replicate:output_type -> plimsoll.v1.ReplicateResponse
+	58, // [58:59] is the sub-list for method output_type
+	57, // [57:58] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_replication_proto_init() }
@@ -2482,6 +2512,7 @@ func file_plimsoll_v1_replication_proto_init() {
 		(*Command_RemoveHistorian)(nil),
 		(*Command_GetLeader)(nil),
 		(*Command_StepDown)(nil),
+		(*Command_ExplainWaiting)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -6,6 +6,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/history/fold"
+	"github.com/plimsoll-dev/plimsoll/internal/ring"
 )
 
 // round returns the events of jobs from their submit to their removal, some of which are under way
@@ -104,5 +105,46 @@ func BenchmarkView(b *testing.B) {
 	f := large(1000, 100)
 	for b.Loop() {
 		f.View()
+	}
+}
+
+// BenchmarkAt makes the cluster of an instant as the historian does: from a stored fold with
+// 100,000 tasks, and the most events that a history puts between two folds. Reading them from the
+// file is History/tasks=N/at.
+func BenchmarkAt(b *testing.B) {
+	const between, run = 200_000, 10_000
+	for _, tasks := range []int{100, 1} {
+		b.Run(fmt.Sprint("tasks=", tasks), func(b *testing.B) {
+			f := large(100_000/tasks, tasks)
+			state := f.AppendState(nil)
+			events := round(f.Time(), between/(5+6*tasks)+1, tasks)[:between]
+			var encoder ring.Encoder
+			var runs [][]byte
+			for i := range events {
+				encoder.Append(&events[i])
+				if encoder.Len() == run {
+					runs = append(runs, encoder.Finish(nil))
+				}
+			}
+			for b.Loop() {
+				at, err := fold.Decode(state)
+				if err != nil {
+					b.Fatal(err)
+				}
+				for _, data := range runs {
+					events := make([]plimsoll.Event, 0, run)
+					for e, err := range ring.Decode(data) {
+						if err != nil {
+							b.Fatal(err)
+						}
+						events = append(events, e)
+					}
+					for len(events) > 0 {
+						events = events[at.Apply(events).Taken:]
+					}
+				}
+				at.View()
+			}
+		})
 	}
 }

@@ -113,7 +113,7 @@ func (f *Fold) removeNode(n *node) {
 
 // nodeTask puts a task on a node, or takes it away.
 func (f *Fold) nodeTask(e *plimsoll.Event) {
-	id, name, index, ok := splitTask(e.Reference)
+	id, name, index, ok := SplitTask(e.Reference)
 	j, n := f.jobs[id], f.nodes[e.Object]
 	if !ok || n == nil || j == nil {
 		f.unexpected()

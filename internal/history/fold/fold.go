@@ -120,7 +120,7 @@ func (f *Fold) meet(e *plimsoll.Event) {
 	case e.Type == plimsoll.EventQueue && e.Detail == plimsoll.QueueApp:
 		f.known(e.Reference, e.Time)
 	case e.Type == plimsoll.EventNode && e.Detail == plimsoll.NodeAlloc && e.Change == plimsoll.ChangeAdd:
-		if id, _, _, ok := splitTask(e.Reference); ok {
+		if id, _, _, ok := SplitTask(e.Reference); ok {
 			f.known(id, e.Time)
 		}
 	}

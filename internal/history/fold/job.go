@@ -220,7 +220,7 @@ func (f *Fold) setState(j *job, e *plimsoll.Event) {
 
 // task applies an event of a task of a job.
 func (f *Fold) task(j *job, e *plimsoll.Event) {
-	id, name, index, ok := splitTask(e.Reference)
+	id, name, index, ok := SplitTask(e.Reference)
 	if !ok || id != j.ID {
 		f.unexpected()
 		return
@@ -355,9 +355,9 @@ func (f *Fold) groupOf(j *job, name string, r plimsoll.Resources) *group {
 	return g
 }
 
-// splitTask splits the id of a task into that of its job, the name of its group and its index. An
+// SplitTask splits the id of a task into that of its job, the name of its group and its index. An
 // index that no job has is refused.
-func splitTask(id string) (job, group string, index int32, ok bool) {
+func SplitTask(id string) (job, group string, index int32, ok bool) {
 	last := strings.LastIndexByte(id, '.')
 	if last < 0 {
 		return "", "", 0, false

@@ -168,21 +168,30 @@ func (c Config) tls() (*tls.Config, error) {
 	return cfg, nil
 }
 
+// client returns the settings of a client of all endpoints.
+func (c Config) client() (clientv3.Config, error) {
+	tlsConfig, err := c.tls()
+	if err != nil {
+		return clientv3.Config{}, err
+	}
+	return clientv3.Config{
+		Endpoints: c.Endpoints, TLS: tlsConfig, Username: c.Username, Password: c.Password,
+		DialTimeout: c.callTimeout(), DialKeepAliveTime: pingEvery, DialKeepAliveTimeout: pingTimeout,
+		MaxCallRecvMsgSize: maxAnswerBytes, Logger: zap.NewNop(),
+	}, nil
+}
+
 // dial validates the configuration and makes a client. The versions of etcd are checked: at least
 // one member must answer, and none of those that answer may be one that breaks the guarantees.
 func dial(ctx context.Context, c Config) (*clientv3.Client, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	tlsConfig, err := c.tls()
+	settings, err := c.client()
 	if err != nil {
 		return nil, err
 	}
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: c.Endpoints, TLS: tlsConfig, Username: c.Username, Password: c.Password,
-		DialTimeout: c.callTimeout(), DialKeepAliveTime: pingEvery, DialKeepAliveTimeout: pingTimeout,
-		MaxCallRecvMsgSize: maxAnswerBytes, Logger: zap.NewNop(),
-	})
+	client, err := clientv3.New(settings)
 	if err != nil {
 		return nil, c.unreachable("connect to etcd", err)
 	}

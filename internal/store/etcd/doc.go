@@ -29,10 +29,15 @@
 //	pending, err := s.Commit(batch)
 //	err = pending.Wait() // nil: a majority of the members has it
 //
-// The package owns a client with its connections, and for a leader five goroutines. They end when
-// the leadership or the store ends. It keeps in memory the batches that wait, at most
-// MaxWaitingBytes, and the keys of the records that are in parts. It does NOT make backups, or
-// defragment the members. The leader compacts etcd's history, of all keys of the cluster.
+// A member may hang and keep its connections, as when its disk does. Each member is asked all the
+// time, and one that is silent gets no calls until it answers (members). A watch is begun anew once
+// in a TTL.
+//
+// The package owns a client with its connections, one more for each endpoint, and a goroutine for
+// each. A leader has five more. They end when the leadership or the store ends. It keeps in memory
+// the batches that wait, at most MaxWaitingBytes, and the keys of the records that are in parts. It
+// does NOT make backups, or defragment the members. The leader compacts etcd's history, of all keys
+// of the cluster.
 //
 // Cost: a commit costs one round trip to etcd, its fsync on a majority, and a share of those that
 // came before. Load costs the bytes that are stored, in pages. Its callers are the coordinator, and

@@ -138,8 +138,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// guard watches the key of a leader, and lets the lease be lost when the key is gone: then another
-// process leads although the lease may not have run out.
+// guard watches the key of a leader, and reads it once in a TTL. It lets the lease be lost when the
+// key is gone: then another process leads although the lease may not have run out.
 func (s *Store) guard(ctx context.Context, p *place) {
 	for ctx.Err() == nil {
 		call, cancel := context.WithTimeout(ctx, s.cfg.callTimeout())
@@ -153,15 +153,18 @@ func (s *Store) guard(ctx context.Context, p *place) {
 			p.lease.lose()
 			return
 		}
-		watch, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+		watch, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), s.cfg.TTL) // as in followLine
 		answer := <-s.client.Watch(
 			watch, p.key, clientv3.WithRev(got.Header.Revision+1), clientv3.WithFilterPut(),
 		)
+		silent := watch.Err() != nil
 		cancel()
 		if len(answer.Events) > 0 {
 			p.lease.lose()
 			return
 		}
-		pause(ctx, retryPause) // the watch has failed
+		if !silent {
+			pause(ctx, retryPause) // the watch has failed
+		}
 	}
 }

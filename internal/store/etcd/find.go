@@ -23,8 +23,9 @@ type Leader struct {
 //	defer leaders.Close()
 //	err = leaders.Follow(ctx, func(l etcd.Leader) { dial(l.Address) })
 type Leaders struct {
-	cfg    Config
-	client *clientv3.Client
+	cfg     Config
+	client  *clientv3.Client
+	members *members
 }
 
 // FindLeaders connects to etcd. It uses neither TTL nor Advertise.
@@ -34,7 +35,11 @@ func FindLeaders(ctx context.Context, cfg Config) (*Leaders, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Leaders{cfg: cfg, client: client}, nil
+	members, err := watchMembers(cfg, client)
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	return &Leaders{cfg: cfg, client: client, members: members}, nil
 }
 
 // Leader returns the present leader, as etcd knows it at an instant after the call began.
@@ -59,6 +64,7 @@ func (l *Leaders) Follow(ctx context.Context, changed func(Leader)) error {
 
 // Close ends the connections.
 func (l *Leaders) Close() error {
+	l.members.close()
 	if err := l.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("close the connection to etcd: %w", err)
 	}
@@ -80,7 +86,8 @@ func firstInLine(ctx context.Context, cfg Config, client *clientv3.Client) (Lead
 }
 
 // followLine calls f with the first in the line, now and after each change of the line, until f
-// returns false. It returns an error if ctx ends or etcd does not answer.
+// returns false. It asks once in a TTL at least, of another member each time. It returns an error
+// if ctx ends or etcd does not answer.
 func followLine(ctx context.Context, cfg Config, client *clientv3.Client, f func(Leader) bool) error {
 	for {
 		first, revision, err := firstInLine(ctx, cfg, client)
@@ -90,11 +97,13 @@ func followLine(ctx context.Context, cfg Config, client *clientv3.Client, f func
 		if !f(first) {
 			return nil
 		}
-		watch, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+		// A member whose disk hangs keeps the connection and the watch alive, and tells nothing.
+		watch, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), cfg.TTL)
 		changes := client.Watch(watch, cfg.Prefix+leadersPrefix, clientv3.WithPrefix(), clientv3.WithRev(revision+1))
 		answer := <-changes
+		silent := watch.Err() != nil
 		cancel()
-		if len(answer.Events) == 0 { // the watch has failed
+		if len(answer.Events) == 0 && !silent { // the watch has failed
 			pause(ctx, retryPause)
 		}
 	}

@@ -14,9 +14,12 @@ import (
 )
 
 const (
-	pageBytes      = 4 << 20 // aim for the values of a page; one page is read ahead
+	pageBytes      = 4 << 20 // aim for the values of a page
+	pagesAhead     = 3       // read while one is taken
 	firstPage      = 64      // keys
 	longestPage    = 1_000   // keys; a member of etcd may have to put together so many large values
+	tasksPage      = 20_000  // keys of tasks, which are small
+	pageTries      = 4       // of one page; a member may hang
 	growth         = 4       // of a page over the one before
 	shortestPage   = 16      // keys; so many values of any size are below maxAnswerBytes
 	maxAnswerBytes = 32 << 20
@@ -58,20 +61,55 @@ type page struct {
 func (s *Store) scan(
 	ctx context.Context, prefix, from string, revision int64, visit func(key string, value []byte) error,
 ) (int64, error) {
-	return s.pages(ctx, prefix, from, revision, nil, func(kv *mvccpb.KeyValue) error {
+	keys := keyRange{max(prefix, from), clientv3.GetPrefixRangeEnd(prefix), longestPage}
+	return s.scanRange(ctx, keys, revision, visit)
+}
+
+// keyRange is a range of keys without the prefix of the store.
+type keyRange struct {
+	from, end string
+	longest   int64 // most keys of a page
+}
+
+// recordRanges returns the ranges of all records, in order. etcd counts all keys up to the end of
+// the range for each page. There may be a million tasks, so their pages are long.
+func recordRanges() []keyRange {
+	tasks := rangeOf(wire.KindTask)
+	return []keyRange{
+		{recordPrefix, tasks.from, longestPage},
+		tasks,
+		{tasks.end, clientv3.GetPrefixRangeEnd(recordPrefix), longestPage},
+	}
+}
+
+// rangeOf returns the range of the records of a kind.
+func rangeOf(kind wire.Kind) keyRange {
+	prefix := recordKey(kind, "")
+	r := keyRange{prefix, clientv3.GetPrefixRangeEnd(prefix), longestPage}
+	if kind == wire.KindTask {
+		r.longest = tasksPage
+	}
+	return r
+}
+
+func (s *Store) scanRange(
+	ctx context.Context, r keyRange, revision int64, visit func(key string, value []byte) error,
+) (int64, error) {
+	return s.pages(ctx, r, revision, nil, func(kv *mvccpb.KeyValue) error {
 		return visit(string(kv.Key[len(s.cfg.Prefix):]), kv.Value)
 	})
 }
 
 // scanKeys is scan without the values.
 func (s *Store) scanKeys(ctx context.Context, prefix string, visit func(key string) error) (int64, error) {
-	return s.pages(ctx, prefix, "", 0, []clientv3.OpOption{clientv3.WithKeysOnly()}, func(kv *mvccpb.KeyValue) error {
+	r := keyRange{prefix, clientv3.GetPrefixRangeEnd(prefix), longestPage}
+	return s.pages(ctx, r, 0, []clientv3.OpOption{clientv3.WithKeysOnly()}, func(kv *mvccpb.KeyValue) error {
 		return visit(string(kv.Key[len(s.cfg.Prefix):]))
 	})
 }
 
-// pages reads page after page, and one ahead.
-func (s *Store) pages(ctx context.Context, prefix, from string, revision int64, opts []clientv3.OpOption,
+// pages reads page after page, and some ahead.
+func (s *Store) pages(ctx context.Context, r keyRange, revision int64, opts []clientv3.OpOption,
 	visit func(kv *mvccpb.KeyValue) error,
 ) (int64, error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -83,8 +121,8 @@ func (s *Store) pages(ctx context.Context, prefix, from string, revision int64, 
 		}
 		revision = now.revision
 	}
-	key, end := s.key(max(prefix, from)), clientv3.GetPrefixRangeEnd(s.key(prefix))
-	read := make(chan page)
+	key, end := s.key(r.from), s.key(r.end)
+	read := make(chan page, pagesAhead-1)
 	var reader errgroup.Group
 	reader.Go(func() error {
 		defer close(read)
@@ -93,7 +131,7 @@ func (s *Store) pages(ctx context.Context, prefix, from string, revision int64, 
 			p := s.readPage(ctx, key, end, revision, limit, opts)
 			if more = p.more && p.err == nil; more {
 				key = string(p.kvs[len(p.kvs)-1].Key) + "\x00"
-				limit = min(nextPage(p.kvs), growth*limit)
+				limit = min(nextPage(p.kvs), growth*limit, r.longest)
 			}
 			select {
 			case read <- p:
@@ -129,19 +167,20 @@ func nextPage(kvs []*mvccpb.KeyValue) int64 {
 	for _, kv := range kvs {
 		bytes += len(kv.Key) + len(kv.Value)
 	}
-	return int64(min(max(pageBytes*len(kvs)/bytes, shortestPage), longestPage))
+	return int64(max(pageBytes*len(kvs)/bytes, shortestPage))
 }
 
-// readPage reads one page. If that fails, as when the answer is larger than maxAnswerBytes, it
-// reads a short one.
+// readPage reads one page. If its answer is larger than maxAnswerBytes, it reads a short one. If
+// none comes, another member is asked: calls go to one after the other.
 func (s *Store) readPage(
 	ctx context.Context, key, end string, revision, limit int64, opts []clientv3.OpOption,
 ) page {
-	for {
+	for try := 1; ; {
 		call, cancel := context.WithTimeout(ctx, pageTimeout)
 		got, err := s.client.Get(call, key, append([]clientv3.OpOption{
 			clientv3.WithRange(end), clientv3.WithRev(revision), clientv3.WithLimit(limit),
 		}, opts...)...)
+		silent := call.Err() != nil
 		cancel()
 		switch {
 		case err == nil:
@@ -150,8 +189,10 @@ func (s *Store) readPage(
 			return page{err: ctx.Err()}
 		case isCompacted(err):
 			return page{err: s.errCompacted(err)}
-		case limit > shortestPage:
+		case !silent && limit > shortestPage:
 			limit = shortestPage
+		case try < pageTries:
+			try++
 		default:
 			return page{err: s.unreachable("read from etcd", err)}
 		}
@@ -193,10 +234,12 @@ func (s *Store) Load(ctx context.Context, record func(kind wire.Kind, key string
 	if err != nil {
 		return 0, 0, err
 	}
-	if _, err := s.scan(ctx, recordPrefix, "", last.revision, func(key string, value []byte) error {
-		return s.visitRecord(ctx, key, value, last.revision, record)
-	}); err != nil {
-		return 0, 0, err
+	for _, r := range recordRanges() {
+		if _, err := s.scanRange(ctx, r, last.revision, func(key string, value []byte) error {
+			return s.visitRecord(ctx, key, value, last.revision, record)
+		}); err != nil {
+			return 0, 0, err
+		}
 	}
 	return last.value.revision, last.value.time, s.loadChunks(ctx, 0, last, events)
 }
@@ -214,7 +257,7 @@ func (s *Store) LoadKind(
 	if err != nil {
 		return err
 	}
-	_, err = s.scan(ctx, recordKey(kind, ""), "", last.revision, func(key string, value []byte) error {
+	_, err = s.scanRange(ctx, rangeOf(kind), last.revision, func(key string, value []byte) error {
 		return s.visitRecord(ctx, key, value, last.revision, func(_ wire.Kind, name string, value []byte) error {
 			return record(name, value)
 		})

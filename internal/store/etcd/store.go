@@ -15,8 +15,9 @@ import (
 
 // Store is an open store, made by Open.
 type Store struct {
-	cfg    Config
-	client *clientv3.Client
+	cfg     Config
+	client  *clientv3.Client
+	members *members
 
 	closing context.Context //nolint:containedctx // ends with Close, and with it each call that waits
 	close   context.CancelFunc
@@ -45,7 +46,11 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{cfg: cfg, client: client}
+	members, err := watchMembers(cfg, client)
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	s := &Store{cfg: cfg, client: client, members: members}
 	s.closing, s.close = context.WithCancel(context.Background())
 	return s, nil
 }
@@ -221,6 +226,7 @@ func (s *Store) Close() error {
 		if t := s.term(); t != nil { // Lead may have gained it meanwhile
 			s.failure = t.resign()
 		}
+		s.members.close()
 		if err := s.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
 			s.failure = errors.Join(s.failure, fmt.Errorf("close the connection to etcd: %w", err))
 		}

@@ -66,6 +66,9 @@ const (
 	JobServiceListAttemptsProcedure = "/plimsoll.v1.JobService/ListAttempts"
 	// JobServiceExplainTaskProcedure is the fully-qualified name of the JobService's ExplainTask RPC.
 	JobServiceExplainTaskProcedure = "/plimsoll.v1.JobService/ExplainTask"
+	// JobServiceExplainWaitingProcedure is the fully-qualified name of the JobService's ExplainWaiting
+	// RPC.
+	JobServiceExplainWaitingProcedure = "/plimsoll.v1.JobService/ExplainWaiting"
 	// JobServicePlaceJobProcedure is the fully-qualified name of the JobService's PlaceJob RPC.
 	JobServicePlaceJobProcedure = "/plimsoll.v1.JobService/PlaceJob"
 	// JobServiceReadLogsProcedure is the fully-qualified name of the JobService's ReadLogs RPC.
@@ -145,6 +148,9 @@ type JobServiceClient interface {
 	ListAttempts(context.Context, *connect.Request[v1.ListAttemptsRequest]) (*connect.Response[v1.ListAttemptsResponse], error)
 	// ExplainTask answers why a task waits, or why it is on its node. The leader answers it.
 	ExplainTask(context.Context, *connect.Request[v1.ExplainTaskRequest]) (*connect.Response[v1.ExplainTaskResponse], error)
+	// ExplainWaiting answers what the tasks of a job or of a queue wait for, and what would let them be
+	// placed. The leader answers it.
+	ExplainWaiting(context.Context, *connect.Request[v1.ExplainWaitingRequest]) (*connect.Response[v1.ExplainWaitingResponse], error)
 	// PlaceJob answers where the tasks of a job would be placed now. It is a dry run, which the
 	// leader answers.
 	PlaceJob(context.Context, *connect.Request[v1.PlaceJobRequest]) (*connect.Response[v1.PlaceJobResponse], error)
@@ -232,6 +238,12 @@ func NewJobServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...
 			connect.WithSchema(jobServiceMethods.ByName("ExplainTask")),
 			connect.WithClientOptions(opts...),
 		),
+		explainWaiting: connect.NewClient[v1.ExplainWaitingRequest, v1.ExplainWaitingResponse](
+			httpClient,
+			baseURL+JobServiceExplainWaitingProcedure,
+			connect.WithSchema(jobServiceMethods.ByName("ExplainWaiting")),
+			connect.WithClientOptions(opts...),
+		),
 		placeJob: connect.NewClient[v1.PlaceJobRequest, v1.PlaceJobResponse](
 			httpClient,
 			baseURL+JobServicePlaceJobProcedure,
@@ -255,20 +267,21 @@ func NewJobServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...
 
 // jobServiceClient implements JobServiceClient.
 type jobServiceClient struct {
-	submitJob    *connect.Client[v1.SubmitJobRequest, v1.SubmitJobResponse]
-	getJob       *connect.Client[v1.GetJobRequest, v1.GetJobResponse]
-	listJobs     *connect.Client[v1.ListJobsRequest, v1.ListJobsResponse]
-	watchJob     *connect.Client[v1.WatchJobRequest, v1.WatchJobResponse]
-	killJob      *connect.Client[v1.KillJobRequest, v1.KillJobResponse]
-	scaleJob     *connect.Client[v1.ScaleJobRequest, v1.ScaleJobResponse]
-	deleteJob    *connect.Client[v1.DeleteJobRequest, v1.DeleteJobResponse]
-	getTask      *connect.Client[v1.GetTaskRequest, v1.GetTaskResponse]
-	listTasks    *connect.Client[v1.ListTasksRequest, v1.ListTasksResponse]
-	listAttempts *connect.Client[v1.ListAttemptsRequest, v1.ListAttemptsResponse]
-	explainTask  *connect.Client[v1.ExplainTaskRequest, v1.ExplainTaskResponse]
-	placeJob     *connect.Client[v1.PlaceJobRequest, v1.PlaceJobResponse]
-	readLogs     *connect.Client[v1.ReadLogsRequest, v1.ReadLogsResponse]
-	fetchOutputs *connect.Client[v1.FetchOutputsRequest, v1.FetchOutputsResponse]
+	submitJob      *connect.Client[v1.SubmitJobRequest, v1.SubmitJobResponse]
+	getJob         *connect.Client[v1.GetJobRequest, v1.GetJobResponse]
+	listJobs       *connect.Client[v1.ListJobsRequest, v1.ListJobsResponse]
+	watchJob       *connect.Client[v1.WatchJobRequest, v1.WatchJobResponse]
+	killJob        *connect.Client[v1.KillJobRequest, v1.KillJobResponse]
+	scaleJob       *connect.Client[v1.ScaleJobRequest, v1.ScaleJobResponse]
+	deleteJob      *connect.Client[v1.DeleteJobRequest, v1.DeleteJobResponse]
+	getTask        *connect.Client[v1.GetTaskRequest, v1.GetTaskResponse]
+	listTasks      *connect.Client[v1.ListTasksRequest, v1.ListTasksResponse]
+	listAttempts   *connect.Client[v1.ListAttemptsRequest, v1.ListAttemptsResponse]
+	explainTask    *connect.Client[v1.ExplainTaskRequest, v1.ExplainTaskResponse]
+	explainWaiting *connect.Client[v1.ExplainWaitingRequest, v1.ExplainWaitingResponse]
+	placeJob       *connect.Client[v1.PlaceJobRequest, v1.PlaceJobResponse]
+	readLogs       *connect.Client[v1.ReadLogsRequest, v1.ReadLogsResponse]
+	fetchOutputs   *connect.Client[v1.FetchOutputsRequest, v1.FetchOutputsResponse]
 }
 
 // SubmitJob calls plimsoll.v1.JobService.SubmitJob.
@@ -326,6 +339,11 @@ func (c *jobServiceClient) ExplainTask(ctx context.Context, req *connect.Request
 	return c.explainTask.CallUnary(ctx, req)
 }
 
+// ExplainWaiting calls plimsoll.v1.JobService.ExplainWaiting.
+func (c *jobServiceClient) ExplainWaiting(ctx context.Context, req *connect.Request[v1.ExplainWaitingRequest]) (*connect.Response[v1.ExplainWaitingResponse], error) {
+	return c.explainWaiting.CallUnary(ctx, req)
+}
+
 // PlaceJob calls plimsoll.v1.JobService.PlaceJob.
 func (c *jobServiceClient) PlaceJob(ctx context.Context, req *connect.Request[v1.PlaceJobRequest]) (*connect.Response[v1.PlaceJobResponse], error) {
 	return c.placeJob.CallUnary(ctx, req)
@@ -358,6 +376,9 @@ type JobServiceHandler interface {
 	ListAttempts(context.Context, *connect.Request[v1.ListAttemptsRequest]) (*connect.Response[v1.ListAttemptsResponse], error)
 	// ExplainTask answers why a task waits, or why it is on its node. The leader answers it.
 	ExplainTask(context.Context, *connect.Request[v1.ExplainTaskRequest]) (*connect.Response[v1.ExplainTaskResponse], error)
+	// ExplainWaiting answers what the tasks of a job or of a queue wait for, and what would let them be
+	// placed. The leader answers it.
+	ExplainWaiting(context.Context, *connect.Request[v1.ExplainWaitingRequest]) (*connect.Response[v1.ExplainWaitingResponse], error)
 	// PlaceJob answers where the tasks of a job would be placed now. It is a dry run, which the
 	// leader answers.
 	PlaceJob(context.Context, *connect.Request[v1.PlaceJobRequest]) (*connect.Response[v1.PlaceJobResponse], error)
@@ -441,6 +462,12 @@ func NewJobServiceHandler(svc JobServiceHandler, opts ...connect.HandlerOption) 
 		connect.WithSchema(jobServiceMethods.ByName("ExplainTask")),
 		connect.WithHandlerOptions(opts...),
 	)
+	jobServiceExplainWaitingHandler := connect.NewUnaryHandler(
+		JobServiceExplainWaitingProcedure,
+		svc.ExplainWaiting,
+		connect.WithSchema(jobServiceMethods.ByName("ExplainWaiting")),
+		connect.WithHandlerOptions(opts...),
+	)
 	jobServicePlaceJobHandler := connect.NewUnaryHandler(
 		JobServicePlaceJobProcedure,
 		svc.PlaceJob,
@@ -483,6 +510,8 @@ func NewJobServiceHandler(svc JobServiceHandler, opts ...connect.HandlerOption) 
 			jobServiceListAttemptsHandler.ServeHTTP(w, r)
 		case JobServiceExplainTaskProcedure:
 			jobServiceExplainTaskHandler.ServeHTTP(w, r)
+		case JobServiceExplainWaitingProcedure:
+			jobServiceExplainWaitingHandler.ServeHTTP(w, r)
 		case JobServicePlaceJobProcedure:
 			jobServicePlaceJobHandler.ServeHTTP(w, r)
 		case JobServiceReadLogsProcedure:
@@ -540,6 +569,10 @@ func (UnimplementedJobServiceHandler) ListAttempts(context.Context, *connect.Req
 
 func (UnimplementedJobServiceHandler) ExplainTask(context.Context, *connect.Request[v1.ExplainTaskRequest]) (*connect.Response[v1.ExplainTaskResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.JobService.ExplainTask is not implemented"))
+}
+
+func (UnimplementedJobServiceHandler) ExplainWaiting(context.Context, *connect.Request[v1.ExplainWaitingRequest]) (*connect.Response[v1.ExplainWaitingResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("plimsoll.v1.JobService.ExplainWaiting is not implemented"))
 }
 
 func (UnimplementedJobServiceHandler) PlaceJob(context.Context, *connect.Request[v1.PlaceJobRequest]) (*connect.Response[v1.PlaceJobResponse], error) {

@@ -1,0 +1,73 @@
+package queue
+
+import "slices"
+
+// Turn is the place of a queue among the children of its parent.
+type Turn struct {
+	Queue *Queue
+	Share float64 // dominant share, which orders the children of a queue
+	// Next is its place among the children that may be next, from 1; 0: it is not one of them, or
+	// it is root.
+	Next int
+	Of   int // number of the children that may be next
+}
+
+// Turns returns a queue and all below it, parents first. The children of a queue are in the order
+// of their names. Their places are those in which Next would try them if neither nodes nor the
+// queues below held them back. The tree is a Copy, whose shares are those of the moment at which it
+// was made. It costs O(queues × log siblings), and the siblings of the queue itself.
+func (t *Tree) Turns(q *Queue) []Turn {
+	places := map[*Queue]Turn{}
+	if q.Parent != nil {
+		q.Parent.placeChildren(places)
+	}
+	var list []Turn
+	q.Walk(func(q *Queue) {
+		q.placeChildren(places)
+		turn := places[q]
+		turn.Queue, turn.Share = q, float64(q.share.num)/float64(q.share.den)
+		list = append(list, turn)
+	})
+	return list
+}
+
+// placeChildren finds the places of the children that may be next.
+func (q *Queue) placeChildren(places map[*Queue]Turn) {
+	var list []*Queue
+	for _, c := range q.Children {
+		if c.mayBeNext() {
+			list = append(list, c)
+		}
+	}
+	slices.SortFunc(list, func(a, b *Queue) int {
+		if a.before(b) {
+			return -1
+		}
+		return 1
+	})
+	for i, c := range list {
+		places[c] = Turn{Next: i + 1, Of: len(list)}
+	}
+}
+
+// mayBeNext reports whether tasks of admitted jobs wait in the queue, and its maximum has room.
+func (q *Queue) mayBeNext() bool { return q.Waits() && q.UsedUp() < 0 && !q.closed }
+
+// Waits reports whether tasks of admitted jobs wait in the queue that may be placed now. Others are
+// those of parked jobs, and those that wait for their next attempt.
+func (q *Queue) Waits() bool { return q.Waiting > 0 && q.priority != nobody }
+
+// HasNoRoom reports whether the maximum of the queue has no room for any task below it that the
+// nodes might take.
+func (q *Queue) HasNoRoom() bool { return q.closed }
+
+// UsedUp returns the first resource of which nothing is left below the maximum of the queue and
+// that waiting tasks ask for, or -1.
+func (q *Queue) UsedUp() int {
+	for i := range q.Max {
+		if q.MaxSet&(1<<i) != 0 && q.Pending[i] > 0 && q.Allocated[i] >= q.Max[i] {
+			return i
+		}
+	}
+	return -1
+}

@@ -1,0 +1,164 @@
+package simulate
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
+
+// Scenario is a black-box scenario of queue scheduling.
+type Scenario struct {
+	Name, Area, Shows string
+	Queues            string // a queue file
+	Steps             []Step
+	Set               string
+	// Better says why the expectation is a known weakness of the scheduler that was observed; it is
+	// not binding then.
+	Better string
+}
+
+// Step is one step of a scenario: exactly one field is set.
+type Step struct {
+	Node             *NodeStep
+	Submit           *SubmitStep
+	Add              *SubmitStep
+	Finish           *FinishStep
+	Kill             string
+	Cordon, Uncordon string
+	Remove           string
+	Resize           *NodeStep
+	External         *ExternalStep
+	Reload           *ReloadStep
+	Settle           bool
+	Wait             string // a duration
+	Expect           *Expectation
+}
+
+// NodeStep is a node that joins or changes; with a count N, the nodes id1 to idN.
+type NodeStep struct {
+	ID       string
+	Count    int
+	Capacity map[string]string
+	Cordoned bool
+}
+
+// SubmitStep is a job, or further tasks for it.
+type SubmitStep struct {
+	Job, Queue, Owner string
+	Groups            []string // of users
+	Tags              map[string]string
+	At                float64 // seconds
+	Tasks             []TasksStep
+	Gang              json.RawMessage
+}
+
+// TasksStep are equal tasks.
+type TasksStep struct {
+	Group     string
+	Count     int32
+	Resources map[string]string
+	Priority  int32
+	At        float64 // seconds from the base, at which they are asked for
+	Node      string  // the only node for them
+	Gang      string
+
+	PreemptOther, PreemptSelf, Originator, Fresh bool // of scenarios that need preemption
+}
+
+// FinishStep ends running tasks with success, those with the lowest ids first.
+type FinishStep struct {
+	Job, Group string
+	Count      int
+}
+
+// ExternalStep is a use of a node outside of the scheduler.
+type ExternalStep struct {
+	Node, ID  string
+	Resources map[string]string
+}
+
+// ReloadStep is another queue file at run time.
+type ReloadStep struct {
+	Queues  string
+	Refused bool // it must be refused and change nothing
+}
+
+// Expectation is compared with the state.
+type Expectation struct {
+	Jobs        map[string]JobExpectation
+	Queues      map[string]string // exactly these exist: static, dynamic or draining
+	Nodes       map[string]map[string]string
+	NodesSorted []int64 // milli-cpu allocated by node, descending
+	Together    *struct {
+		Jobs    []string
+		Running int32
+	}
+}
+
+// JobExpectation states facts of a job. A field that is nil is not compared.
+type JobExpectation struct {
+	Running, Waiting        *int32
+	Placeholders, Preempted *int32
+	ByGroup                 map[string]int32 // running
+	State, Queue            string
+	Rejected, Gone          bool
+}
+
+// ParseScenarios reads a file of scenarios: a JSON list, read strictly.
+func ParseScenarios(data []byte) ([]Scenario, error) {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	var list []Scenario
+	if err := dec.Decode(&list); err != nil {
+		return nil, plimsoll.Invalid("scenario", "cannot be read: %v; give a JSON list of scenarios", err)
+	}
+	names := map[string]bool{}
+	for i := range list {
+		s := &list[i]
+		if s.Name == "" || names[s.Name] {
+			return nil, plimsoll.Invalid(
+				fmt.Sprintf("[%d].name", i), "%q is empty or stands twice; give each scenario its own name", s.Name,
+			)
+		}
+		names[s.Name] = true
+	}
+	return list, nil
+}
+
+// laterAreas are the areas of scenarios that need what is not built yet.
+var laterAreas = []string{"gang", "preemption", "quota", "reservation"}
+
+// NotYet returns what a scenario needs that is not built yet; empty: nothing.
+func (s *Scenario) NotYet() string {
+	if slices.Contains(laterAreas, s.Area) {
+		return s.Area
+	}
+	for i := range s.Steps {
+		for _, submit := range []*SubmitStep{s.Steps[i].Submit, s.Steps[i].Add} {
+			if submit == nil {
+				continue
+			}
+			ofGang := func(t TasksStep) bool { return t.Gang != "" }
+			if len(submit.Gang) > 0 || slices.ContainsFunc(submit.Tasks, ofGang) {
+				return "gang"
+			}
+		}
+	}
+	return ""
+}
+
+// resources reads amounts.
+func resources(field string, texts map[string]string) (plimsoll.Resources, error) {
+	r := plimsoll.Resources{}
+	for _, name := range sortedKeys(texts) {
+		amount, err := plimsoll.ParseQuantity(name, texts[name])
+		if err != nil {
+			return nil, plimsoll.Invalid(field+"."+name, "%v", err)
+		}
+		r[name] = amount
+	}
+	return r, nil
+}
