@@ -15,6 +15,7 @@ const (
 	EventApp
 	EventNode
 	EventQueue
+	EventUserGroup // a user or a group of users for whom limits hold; YuniKorn's, not the design's
 
 	numEventTypes
 )
@@ -22,7 +23,7 @@ const (
 // NumEventTypes is one more than the highest event type, for tables.
 const NumEventTypes = int(numEventTypes)
 
-var eventTypeNames = [numEventTypes]string{"UNKNOWN", "REQUEST", "APP", "NODE", "QUEUE"}
+var eventTypeNames = [numEventTypes]string{"UNKNOWN", "REQUEST", "APP", "NODE", "QUEUE", "USERGROUP"}
 
 // Known reports whether this version has the type.
 func (t EventType) Known() bool { return t < numEventTypes }
@@ -93,6 +94,7 @@ const (
 	QueueGuaranteed ChangeDetail = 404
 	QueueApp        ChangeDetail = 405
 	QueueAlloc      ChangeDetail = 406
+	QueuePreemption ChangeDetail = 407 // YuniKorn's, not the design's
 
 	AllocCancel      ChangeDetail = 500
 	AllocPreempt     ChangeDetail = 501
@@ -100,6 +102,13 @@ const (
 	AllocReplaced    ChangeDetail = 503
 	AllocNodeRemoved ChangeDetail = 504
 	AllocQOSDetail   ChangeDetail = 590 // not in the design: an action of the node's QoS agent on a task
+
+	// The details of EventUserGroup are YuniKorn's. The design has none.
+	UserLimit     ChangeDetail = 600 // the object is a user; "*" stands for all whom no other limit names
+	GroupLimit    ChangeDetail = 601 // the object is a group of users
+	GroupLink     ChangeDetail = 602 // the reference is a job to which the limits of the group apply
+	UserResource  ChangeDetail = 603 // the reference is the leaf queue in which the use changed
+	GroupResource ChangeDetail = 604
 )
 
 // Known reports whether the design or this package defines the detail.
@@ -134,8 +143,12 @@ func (d ChangeDetail) word() string {
 			"NODE_DECOMISSION", "NODE_READY", "NODE_SCHEDULABLE", "NODE_ALLOC", "NODE_CAPACITY", "NODE_OCCUPIED",
 			"NODE_RESERVATION",
 		},
-		{"QUEUE_CONFIG", "QUEUE_DYNAMIC", "QUEUE_TYPE", "QUEUE_MAX", "QUEUE_GUARANTEED", "QUEUE_APP", "QUEUE_ALLOC"},
+		{
+			"QUEUE_CONFIG", "QUEUE_DYNAMIC", "QUEUE_TYPE", "QUEUE_MAX", "QUEUE_GUARANTEED", "QUEUE_APP", "QUEUE_ALLOC",
+			"QUEUE_PREEMPTION",
+		},
 		{"ALLOC_CANCEL", "ALLOC_PREEMPT", "ALLOC_TIMEOUT", "ALLOC_REPLACED", "ALLOC_NODEREMOVED"},
+		{"UG_USER_LIMIT", "UG_GROUP_LIMIT", "UG_APP_LINK", "UG_USER_RESOURCE", "UG_GROUP_RESOURCE"},
 	}
 	if group >= len(names) || n >= len(names[group]) {
 		return ""

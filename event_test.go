@@ -57,12 +57,18 @@ func TestEventWordsAreTheDesigns(t *testing.T) {
 		404: "QUEUE_GUARANTEED",
 		405: "QUEUE_APP",
 		406: "QUEUE_ALLOC",
+		407: "QUEUE_PREEMPTION", // YuniKorn's, like those from 600 on
 		500: "ALLOC_CANCEL",
 		501: "ALLOC_PREEMPT",
 		502: "ALLOC_TIMEOUT",
 		503: "ALLOC_REPLACED",
 		504: "ALLOC_NODEREMOVED",
 		590: "ALLOC_QOS",
+		600: "UG_USER_LIMIT",
+		601: "UG_GROUP_LIMIT",
+		602: "UG_APP_LINK",
+		603: "UG_USER_RESOURCE",
+		604: "UG_GROUP_RESOURCE",
 	}
 	for number := range plimsoll.ChangeDetail(1000) {
 		want, has := words[number]

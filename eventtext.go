@@ -2,6 +2,7 @@ package plimsoll
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -15,11 +16,13 @@ const (
 	SubjectTask
 	SubjectNode
 	SubjectQueue
+	SubjectUser
+	SubjectGroup
 
 	numEventSubjects
 )
 
-var eventSubjectNames = [numEventSubjects]string{"", "job", "task", "node", "queue"}
+var eventSubjectNames = [numEventSubjects]string{"", "job", "task", "node", "queue", "user", "group"}
 
 // Known reports whether this version has the subject.
 func (s EventSubject) Known() bool { return s < numEventSubjects }
@@ -45,6 +48,10 @@ func (e *Event) Subject() EventSubject {
 		return SubjectNode
 	case e.Type == EventQueue:
 		return SubjectQueue
+	case e.Type == EventUserGroup && (e.Detail == UserLimit || e.Detail == UserResource):
+		return SubjectUser
+	case e.Type == EventUserGroup:
+		return SubjectGroup
 	}
 	return SubjectNone
 }
@@ -103,6 +110,7 @@ var eventTexts = map[ChangeDetail]eventText{
 	QueueGuaranteed: {set: "OBJECT has a new guarantee: RESOURCES"},
 	QueueApp:        {add: "OBJECT got job REFERENCE", remove: "OBJECT has job REFERENCE no longer: it has ended"},
 	QueueAlloc:      {add: "OBJECT uses RESOURCES more", remove: "OBJECT uses RESOURCES less"},
+	QueuePreemption: {set: "tasks of OBJECT lost their nodes to bring it within its maximum"},
 
 	AllocCancel:      {remove: "TASK ended an attempt"},
 	AllocPreempt:     {remove: "TASK lost its node to a more important task"},
@@ -110,6 +118,24 @@ var eventTexts = map[ChangeDetail]eventText{
 	AllocReplaced:    {remove: "TASK was replaced"},
 	AllocNodeRemoved: {remove: "TASK was lost with its node"},
 	AllocQOSDetail:   {set: "TASK was acted on by the QoS agent of its node"},
+
+	UserLimit: {
+		set:    "OBJECT has a new limit of resources (RESOURCES)",
+		remove: "OBJECT has its limit in REFERENCE no longer",
+	},
+	GroupLimit: {
+		set:    "OBJECT has a new limit of resources (RESOURCES)",
+		remove: "OBJECT has its limit in REFERENCE no longer",
+	},
+	GroupLink: {
+		add: "the limits of OBJECT hold for job REFERENCE", remove: "the limits of OBJECT hold for job REFERENCE no longer",
+	},
+	UserResource: {
+		add: "OBJECT uses RESOURCES more in REFERENCE", remove: "OBJECT uses RESOURCES less in REFERENCE",
+	},
+	GroupResource: {
+		add: "OBJECT uses RESOURCES more in REFERENCE", remove: "OBJECT uses RESOURCES less in REFERENCE",
+	},
 }
 
 // Sentence tells the event in plain words, such as "task a.map.1 got a node".
@@ -135,8 +161,27 @@ func (e *Event) Sentence() string {
 	return text
 }
 
+// queuesRefusedText is the beginning of the message of an event QUEUE_CONFIG of the root that tells
+// of a configuration that was refused.
+const queuesRefusedText = "refused: "
+
+// QueuesRefusedText returns the message of the event that tells why a configuration of the queues
+// was refused.
+func QueuesRefusedText(why string) string { return queuesRefusedText + why }
+
+// QueuesRefused returns why a configuration of the queues was refused, if the event tells that.
+func (e *Event) QueuesRefused() (why string, refused bool) {
+	if e.Type != EventQueue || e.Detail != QueueConfigured {
+		return "", false
+	}
+	return strings.CutPrefix(e.Message, queuesRefusedText)
+}
+
 // text returns the text of the event from the table, and the part of its message that follows.
 func (e *Event) text() (text, message string) {
+	if why, refused := e.QueuesRefused(); refused {
+		return "a configuration of the queues was refused", why
+	}
 	texts, known := eventTexts[e.Detail]
 	message = e.Message
 	if texts.no != "" {
@@ -185,4 +230,38 @@ func (e *Event) amounts() string {
 		return "none"
 	}
 	return e.Resources.String()
+}
+
+// The parts of the message of an event that sets a limit of a user or group.
+const (
+	limitQueueText = "queue: "
+	limitJobsText  = ", max jobs: "
+)
+
+// LimitText returns the message of an event that sets a limit for a user or group at a queue, such
+// as "queue: root.a, max jobs: 3". It names the queue, because an event of the change SET has no
+// reference. maxJobs is 0 without a limit of jobs.
+func LimitText(queue string, maxJobs int32) string {
+	if maxJobs == 0 {
+		return limitQueueText + queue
+	}
+	return limitQueueText + queue + limitJobsText + strconv.Itoa(int(maxJobs))
+}
+
+// Limit returns the queue of an event that sets or removes a limit of a user or group, and the
+// limit of jobs that it sets; 0: none. The queue is empty for another event.
+func (e *Event) Limit() (queue string, maxJobs int32) {
+	if e.Type != EventUserGroup || e.Detail != UserLimit && e.Detail != GroupLimit {
+		return "", 0
+	}
+	if e.Change != ChangeSet {
+		return e.Reference, 0
+	}
+	text, found := strings.CutPrefix(e.Message, limitQueueText)
+	if !found {
+		return "", 0
+	}
+	queue, jobs, _ := strings.Cut(text, limitJobsText)
+	n, _ := strconv.ParseInt(jobs, 10, 32) // 0 without one
+	return queue, int32(n)
 }

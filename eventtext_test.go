@@ -58,6 +58,28 @@ func TestEventsInPlainWords(t *testing.T) {
 			queue(plimsoll.ChangeSet, plimsoll.QueueMax, some), "queue",
 			"queue root.a has a new maximum: cpu 500m, memory 64Mi",
 		},
+		{
+			plimsoll.Event{
+				Type: plimsoll.EventQueue, Change: plimsoll.ChangeSet, Detail: plimsoll.QueueConfigured,
+				Object: "root", Message: plimsoll.QueuesRefusedText("root.a: is no queue"),
+			}, "queue", "a configuration of the queues was refused: root.a: is no queue",
+		},
+		{
+			userGroup(plimsoll.ChangeSet, plimsoll.UserLimit, "", "queue: root.a, max jobs: 3"), "user",
+			"user ann has a new limit of resources (cpu 500m): queue: root.a, max jobs: 3",
+		},
+		{
+			userGroup(plimsoll.ChangeRemove, plimsoll.GroupLimit, "root.a", ""), "group",
+			"group ann has its limit in root.a no longer",
+		},
+		{
+			userGroup(plimsoll.ChangeAdd, plimsoll.GroupLink, "a", ""), "group",
+			"the limits of group ann hold for job a",
+		},
+		{
+			userGroup(plimsoll.ChangeRemove, plimsoll.UserResource, "root.a", ""), "user",
+			"user ann uses cpu 500m less in root.a",
+		},
 		{plimsoll.Event{Object: "x", Detail: 999}, "", "x: NONE unknown(999)"},
 	} {
 		if got := tc.event.Sentence(); got != tc.want || tc.event.Subject().String() != tc.subject {
@@ -118,5 +140,34 @@ func node(detail plimsoll.ChangeDetail, message string) plimsoll.Event {
 func queue(change plimsoll.ChangeType, detail plimsoll.ChangeDetail, r plimsoll.Resources) plimsoll.Event {
 	return plimsoll.Event{
 		Type: plimsoll.EventQueue, Change: change, Detail: detail, Object: "root.a", Resources: r,
+	}
+}
+
+func userGroup(change plimsoll.ChangeType, detail plimsoll.ChangeDetail, reference, message string) plimsoll.Event {
+	return plimsoll.Event{
+		Type: plimsoll.EventUserGroup, Change: change, Detail: detail, Object: "ann", Reference: reference,
+		Message: message, Resources: plimsoll.Resources{plimsoll.CPU: 500},
+	}
+}
+
+func TestALimitIsReadFromItsEvent(t *testing.T) {
+	for _, jobs := range []int32{0, 3} {
+		e := userGroup(plimsoll.ChangeSet, plimsoll.GroupLimit, "", plimsoll.LimitText("root.a", jobs))
+		if queue, most := e.Limit(); queue != "root.a" || most != jobs {
+			t.Errorf("%q is read as %s, %d", e.Message, queue, most)
+		}
+	}
+	gone := userGroup(plimsoll.ChangeRemove, plimsoll.UserLimit, "root.a", "")
+	if queue, most := gone.Limit(); queue != "root.a" || most != 0 {
+		t.Errorf("%+v is read as %s, %d", gone, queue, most)
+	}
+	for _, e := range []plimsoll.Event{
+		userGroup(plimsoll.ChangeSet, plimsoll.GroupLimit, "", "other words"),
+		userGroup(plimsoll.ChangeAdd, plimsoll.UserResource, "root.a", ""),
+		queue(plimsoll.ChangeSet, plimsoll.QueueMax, nil),
+	} {
+		if queue, most := e.Limit(); queue != "" || most != 0 {
+			t.Errorf("%+v is read as %s, %d", e, queue, most)
+		}
 	}
 }

@@ -245,6 +245,11 @@ type JobStatus struct {
 	History   []JobStep // the last changes of the state, oldest first: at most MaxSteps
 	// Deleted says that the job is about to disappear from the active store and the archive.
 	Deleted bool
+	// UserLimits says that limits of users hold for the owner, and LimitGroup names the group of
+	// users whose limits hold for the job: "*" is the wildcard's. They are as the events say, and
+	// zero for a job that has ended.
+	UserLimits bool
+	LimitGroup string
 }
 
 // Result returns how a job ended, in the words of tasks. A killed job is in the state JobFailed,

@@ -30,7 +30,7 @@ type eventsListCmd struct {
 	Start  *uint64 `help:"Id of the first event to print." placeholder:"ID"`
 	Count  *uint64 `short:"n" help:"Most events to print: the latest, or the first ones from --start; 0 prints all. Default: 100, and all with --since." placeholder:"N"`
 	sinceFlag
-	Type   []string `help:"Only events about jobs, tasks, nodes or queues: job, task, node or queue." placeholder:"TYPE"`
+	Type   []string `help:"Only events about objects of a kind: job, task, node, queue, user or group." placeholder:"TYPE"`
 	Words  string   `help:"Words of the table: plain, or those of YuniKorn's events." enum:"plain,yunikorn" default:"plain"`
 	Follow bool     `short:"f" help:"Keep printing new events."`
 	formatFlag

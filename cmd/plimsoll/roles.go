@@ -125,7 +125,7 @@ type devCmd struct {
 	Data      string `help:"Directory of the state." default:"plimsoll-data" env:"PLIMSOLL_DATA"`
 	Listen    string `help:"Address to serve." default:"127.0.0.1:9080" env:"PLIMSOLL_LISTEN"`
 	Insecure  bool   `help:"Allow an address that other machines can reach, although nothing is encrypted."`
-	Queues    string `help:"Queue file; replaces the tree of queues." placeholder:"FILE"`
+	Queues    string `help:"Queue file; replaces the tree of queues. It is read again at SIGHUP." placeholder:"FILE"`
 	Placement string `help:"Placement file: the stages that choose a node, and their settings." placeholder:"FILE"`
 	gatewayTokenFlags
 	agentAddressFlags
@@ -150,6 +150,8 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	if err := checkListen(cmd.Listen, cmd.Insecure); err != nil {
 		return err
 	}
+	reloads, stop := catchReloads(cmd.Queues)
+	defer stop()
 	queues, err := readQueues(a, cmd.Queues)
 	if err != nil {
 		return err
@@ -205,13 +207,17 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	return cmd.serve(ctx, a, d, began)
+	return cmd.serve(ctx, a, d, began, reloads)
 }
 
 // serve runs the system, and says when it is ready.
-func (cmd *devCmd) serve(ctx context.Context, a *app, d *dev.Dev, began time.Time) error {
+func (cmd *devCmd) serve(ctx context.Context, a *app, d *dev.Dev, began time.Time, reloads <-chan os.Signal) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return d.Run(ctx) })
+	g.Go(func() error {
+		reloadQueues(ctx, a, cmd.Queues, reloads, d.ReloadQueues)
+		return nil
+	})
 	g.Go(func() error {
 		if d.Ready(ctx) == nil {
 			a.notes.printf(
@@ -268,7 +274,7 @@ type coordinatorCmd struct {
 	Data     string `help:"Directory of the active state." default:"plimsoll-data/store" env:"PLIMSOLL_DATA"`
 	Listen   string `help:"Address for gateways: host:port or unix:/path." default:"127.0.0.1:9081" env:"PLIMSOLL_LISTEN"`
 	Insecure bool   `help:"Allow an address that other machines can reach, although nothing is encrypted."`
-	Queues   string `help:"Queue file; replaces the tree of queues." placeholder:"FILE"`
+	Queues   string `help:"Queue file; replaces the tree of queues. It is read again at SIGHUP." placeholder:"FILE"`
 	leadershipFlags
 
 	Peers string `help:"Addresses of the other coordinators, separated by commas, or dns:NAME:PORT for all addresses of a name. While this one stands by, it follows the one that leads, and takes over sooner." env:"PLIMSOLL_PEERS" placeholder:"ADDRESS"`
@@ -291,6 +297,8 @@ func (cmd *coordinatorCmd) Run(ctx context.Context, a *app) error {
 	if err := checkListen(cmd.Listen, cmd.Insecure); err != nil {
 		return err
 	}
+	reloads, stop := catchReloads(cmd.Queues)
+	defer stop()
 	queues, err := readQueues(a, cmd.Queues)
 	if err != nil {
 		return err
@@ -328,7 +336,13 @@ func (cmd *coordinatorCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	return c.Run(ctx)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return c.Run(ctx) })
+	g.Go(func() error {
+		reloadQueues(ctx, a, cmd.Queues, reloads, c.ReloadQueues)
+		return nil
+	})
+	return g.Wait()
 }
 
 // store returns the way to open the store, and sets what a coordinator does with one of its kind.

@@ -62,6 +62,9 @@ type jobView struct {
 	Archived  bool              `json:"archived,omitempty"`
 	History   []jobStepView     `json:"history,omitempty"`
 	Tasks     any               `json:"tasks"`
+
+	UserLimits bool   `json:"userLimits,omitempty"` // limits of users hold for its owner
+	LimitGroup string `json:"limitGroup,omitempty"` // group whose limits hold for it
 }
 
 type jobStepView struct {
@@ -93,6 +96,7 @@ func viewJob(s *plimsoll.JobStatus) jobView {
 		Result:    s.Result().String(),
 		Submitted: stamp(s.Submitted), Started: stamp(s.Started), Finished: stamp(s.Finished),
 		Counts: viewCounts(totals(s)), Groups: make([]groupView, len(s.Groups)), Revision: s.Revision,
+		UserLimits: s.UserLimits, LimitGroup: s.LimitGroup,
 	}
 	v.Tasks, v.UID = v.Counts, s.UID.Text()
 	for _, step := range s.History {
@@ -362,7 +366,7 @@ type eventView struct {
 	Reference string             `json:"reference"`
 	Resources plimsoll.Resources `json:"resources"`
 	Message   string             `json:"message"`
-	Subject   string             `json:"subject"` // job, task, node or queue
+	Subject   string             `json:"subject"` // job, task, node, queue, user or group
 	Text      string             `json:"text"`    // the event in plain words
 	Head      *headView          `json:"head"`    // of the event that takes a job in; otherwise null
 }

@@ -396,6 +396,69 @@ func TestQueueFile(t *testing.T) {
 	run(nil, "", "root.b", "root.c.d")
 }
 
+// A queue file that is read again replaces the tree. One that is refused, or cannot be read,
+// changes nothing: the refusal is told to the role, and by an event to everybody.
+func TestQueueFileIsReadAgain(t *testing.T) {
+	told := make(chan string, 1)
+	l := lead(t, Config{Events: Events{
+		QueuesRefused: func(err error) { told <- err.Error() }, QueuesReplaced: func() { told <- "replaced" },
+	}}, openStore(t, vfs.NewMem(), store.Limits{}))
+	defer l.stop()
+	l.settle()
+	valid, refused := tree("a", "b"), tree("b.sub")
+	l.of.ReloadQueues(&valid, nil)
+	if got := <-told; got != "replaced" {
+		t.Fatalf("it was told %q", got)
+	}
+	l.settle()
+	want := []string{"root.a", "root.b"}
+	if got := leaves(t, l); !slices.Equal(got, want) {
+		t.Fatalf("the leaves are %v, want %v", got, want)
+	}
+	spec := job("j", 1)
+	spec.Queue = "root.b"
+	l.must(submit(spec))
+	_, from, _ := l.Latest().Events().Range()
+	l.of.ReloadQueues(&refused, nil)
+	why := []string{<-told}
+	l.of.ReloadQueues(nil, plimsoll.Invalid("q.yaml", "is no queue file"))
+	why = append(why, <-told)
+	l.settle()
+	if got := leaves(t, l); !slices.Equal(got, want) {
+		t.Errorf("the leaves are %v, want %v", got, want)
+	}
+	var events []string
+	next := l.Latest().Events().Next()
+	err := l.Latest().Events().Batch(from+1, next-from-1, func(_ uint64, e *plimsoll.Event) bool {
+		if reason, is := e.QueuesRefused(); is && e.Object == plimsoll.RootQueue {
+			events = append(events, reason)
+		}
+		return true
+	})
+	if err != nil || !slices.Equal(events, why) || !strings.Contains(why[0], "root.b") ||
+		!strings.Contains(why[1], "no queue file") {
+		t.Errorf("the events say %q, and the role was told %q: %v", events, why, err)
+	}
+}
+
+// A coordinator that does not lead refuses its queue file: the leader's holds.
+func TestAQueueFileIsReadAgainByTheLeaderAlone(t *testing.T) {
+	var told error
+	c, err := New(Config{
+		Listen: "127.0.0.1:0", Events: Events{QueuesRefused: func(err error) { told = err }},
+	}, only(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	queues := tree("a")
+	if c.ReloadQueues(&queues, nil); plimsoll.CodeOf(told) != plimsoll.CodeUnavailable {
+		t.Errorf("it was told %v", told)
+	}
+	if c.ReloadQueues(nil, plimsoll.Invalid("q.yaml", "is no queue file")); plimsoll.CodeOf(told) != plimsoll.CodeInvalid {
+		t.Errorf("it was told %v", told)
+	}
+}
+
 // Metrics and health are served beside the replication.
 func TestMetricsAndHealth(t *testing.T) {
 	registry := prometheus.NewRegistry()

@@ -141,9 +141,11 @@ type Events struct {
 	Disk func(shortage string)
 	// Reading is called when a read-only term has begun, because of err.
 	Reading func(err error)
-	// QueuesRefused is called when Config.Queues cannot replace the stored tree. The stored tree
-	// stays.
+	// QueuesRefused is called when Config.Queues, or the tree of ReloadQueues, cannot replace the
+	// stored tree. The stored tree stays.
 	QueuesRefused func(err error)
+	// QueuesReplaced is called when the tree of ReloadQueues has replaced the stored tree.
+	QueuesReplaced func()
 	// GatewayUnread is called when a gateway is cut off because it does not read its stream.
 	GatewayUnread func(gateway string)
 	// Archive is called with the reason when the archive takes no jobs, and when it changes. The
@@ -217,6 +219,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Events.QueuesRefused == nil {
 		c.Events.QueuesRefused = func(error) {}
+	}
+	if c.Events.QueuesReplaced == nil {
+		c.Events.QueuesReplaced = func() {}
 	}
 	if c.Events.GatewayUnread == nil {
 		c.Events.GatewayUnread = func(string) {}

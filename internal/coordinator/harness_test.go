@@ -108,6 +108,7 @@ func (p *spied) Wait() error {
 type leader struct {
 	*replica.Follower
 	t       testing.TB
+	of      *Coordinator
 	term    *term
 	address string
 	cancel  context.CancelFunc // ends the leader and the follower
@@ -138,7 +139,7 @@ func leadWith(t testing.TB, cfg Config, st store.Store, change func(*term)) *lea
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &leader{t: t, address: cfg.Listen, cancel: cancel, led: make(chan error, 1)}
+	l := &leader{t: t, of: c, address: cfg.Listen, cancel: cancel, led: make(chan error, 1)}
 	if l.term, err = c.begin(ctx, st); err != nil {
 		t.Fatal(err)
 	}

@@ -10,11 +10,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/plimsoll-dev/plimsoll"
-	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/engine"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
-	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
 // pauses are the pauses between terms.
@@ -161,10 +159,7 @@ func (c *Coordinator) begin(ctx context.Context, st store.Store) (*term, error) 
 		return nil, err
 	}
 	if c.cfg.ReplaceQueues && !c.status.queuesReplaced() {
-		t.inbox.push(request{
-			command: c.commands.byName["set_queue_config"], do: &engine.SetQueueConfig{Config: c.cfg.Queues},
-			respond: c.replacedQueues,
-		})
+		t.inbox.push(c.replaceQueues(&c.cfg.Queues, c.replacedQueues))
 	}
 	return t, nil
 }
@@ -223,13 +218,4 @@ func (c *Coordinator) enter(ctx context.Context, st store.Store, read reader, ep
 func (c *Coordinator) gatewayUnread(gateway string) {
 	c.metrics.cut.Inc()
 	c.cfg.Events.GatewayUnread(gateway)
-}
-
-// replacedQueues notes the answer to the configured tree of queues. Later terms do not set it
-// again, because a user may have set another one.
-func (c *Coordinator) replacedQueues(r *pb.Reply) {
-	c.status.setQueuesReplaced()
-	if err := wire.ErrorFromProto(r.GetError()); err != nil {
-		c.cfg.Events.QueuesRefused(err)
-	}
 }

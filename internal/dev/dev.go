@@ -97,7 +97,8 @@ type Dev struct {
 	agents   net.Listener                  // of the gateway, for the agent; nil: there is none
 	parts    []func(context.Context) error // the Run of each role
 	follower *replica.Follower             // of the gateway
-	serving  chan struct{}                 // closed when callers are answered
+	leader   *coordinator.Coordinator
+	serving  chan struct{} // closed when callers are answered
 
 	agentToken *token.Source // of this machine as a node
 }
@@ -216,8 +217,15 @@ func (d *Dev) makeRoles() error {
 		}
 		return errors.Join(err, first.close())
 	}
+	d.leader = c
 	d.parts = append(d.parts, func(ctx context.Context) error { return errors.Join(c.Run(ctx), first.close()) })
 	return nil
+}
+
+// ReloadQueues replaces the tree of queues by that of the queue file, which was read again, or
+// refuses it; see coordinator.Coordinator.ReloadQueues. The outcome is logged.
+func (d *Dev) ReloadQueues(queues *plimsoll.QueueConfig, err error) {
+	d.leader.ReloadQueues(queues, err)
 }
 
 // makeData makes the data directory. Other users may pass through the directory, because tasks that

@@ -59,6 +59,7 @@ func CoordinatorEvents(log *slog.Logger) coordinator.Events {
 			}
 			log.Error("the queue file was refused and the tree stays as it was", "field", e.Field, "error", e.Msg)
 		},
+		QueuesReplaced: func() { log.Info("the queue file was read again and applied") },
 		GatewayUnread: func(gateway string) {
 			log.Warn("a gateway was cut off because it does not read its stream", "gateway", gateway)
 		},

@@ -63,6 +63,7 @@ func TestLogLines(t *testing.T) {
 		},
 		{func() { coordinator.Archive("") }, `level=INFO msg="the archive takes ended jobs again"`},
 		{func() { coordinator.ArchiveStep("written") }, `level=DEBUG msg="a step of archiving is done" step=written`},
+		{func() { coordinator.QueuesReplaced() }, `level=INFO msg="the queue file was read again and applied"`},
 		{
 			func() { coordinator.QueuesRefused(plimsoll.Invalid("root.b", "has jobs")) },
 			`level=ERROR msg="the queue file was refused and the tree stays as it was" field=root.b error="has jobs"`,

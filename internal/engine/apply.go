@@ -38,8 +38,14 @@ func (do *SetQueueConfig) apply(e *Engine, id uint64, out *Batch) {
 	if do.DryRun {
 		set = e.state.CheckQueueConfig
 	}
-	reply(out, id, do, Done{}, set(&do.Config))
+	err := set(&do.Config)
+	if err != nil && !do.DryRun {
+		e.state.RefuseQueueConfig(err.Error())
+	}
+	reply(out, id, do, Done{}, err)
 }
+
+func (do *QueuesUnread) apply(e *Engine, _ uint64, _ *Batch) { e.state.RefuseQueueConfig(do.Why) }
 
 func (do *SetEventSettings) apply(e *Engine, id uint64, out *Batch) {
 	reply(out, id, do, Done{}, e.state.SetEventSettings(do.Settings))

@@ -23,7 +23,7 @@ type Operation interface {
 }
 
 // Answering is an Operation whose reply holds an A. All operations but GatewayLost, DiskShortage,
-// Archived and ArchiveTrouble implement it; those have no reply.
+// Archived, ArchiveTrouble and QueuesUnread implement it; those have no reply.
 type Answering[A any] interface {
 	Operation
 	answer(A) any // for Reply.Answer
@@ -115,13 +115,17 @@ type (
 
 		ID string
 	}
-	// SetQueueConfig replaces the tree of queues. A dry run only checks it.
+	// SetQueueConfig replaces the tree of queues. A dry run only checks it. A refusal of another run
+	// is told by an event too.
 	SetQueueConfig struct {
 		answers[Done]
 
 		Config plimsoll.QueueConfig
 		DryRun bool
 	}
+	// QueuesUnread says why a queue file could not be read, which is told by an event. It has no
+	// reply.
+	QueuesUnread struct{ Why string }
 	// SetEventSettings changes settings of the events, by name.
 	SetEventSettings struct {
 		answers[Done]

@@ -16,6 +16,25 @@ func ours(d plimsoll.ChangeDetail) bool {
 	return d == plimsoll.NodeQOSDetail || d == plimsoll.AllocQOSDetail
 }
 
+// outsideOfYuniKorns says in which way an event of users and groups is not as the state's DESIGN.md
+// says; empty: in none.
+func outsideOfYuniKorns(e *plimsoll.Event) string {
+	limit := e.Detail == plimsoll.UserLimit || e.Detail == plimsoll.GroupLimit
+	use := e.Detail == plimsoll.UserResource || e.Detail == plimsoll.GroupResource
+	queue, _ := e.Limit()
+	switch {
+	case !limit && !use && e.Detail != plimsoll.GroupLink:
+		return "a USERGROUP has another detail"
+	case limit && (e.Change == plimsoll.ChangeAdd || !strings.HasPrefix(queue, plimsoll.RootQueue)):
+		return "a limit is set or removed, at a queue"
+	case !limit && e.Reference == "":
+		return "a link is of a job, and use of a queue"
+	case use != (len(e.Resources) > 0) && e.Change != plimsoll.ChangeSet:
+		return "only use is an amount that is added or removed"
+	}
+	return ""
+}
+
 // outsideOfTheDesign says in which way an event is not as the design's "Content definition" says;
 // empty: in none.
 func outsideOfTheDesign(e *plimsoll.Event) string {
@@ -30,6 +49,8 @@ func outsideOfTheDesign(e *plimsoll.Event) string {
 	switch {
 	case e.Object == "":
 		return "the ObjectID is empty"
+	case e.Type == plimsoll.EventUserGroup && outsideOfYuniKorns(e) != "":
+		return outsideOfYuniKorns(e)
 	case !adds && e.Reference != "":
 		return "if the change is NONE or SET the ReferenceID is always empty"
 	case e.Type == plimsoll.EventApp && adds && task == whole:

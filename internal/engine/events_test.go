@@ -46,7 +46,7 @@ func designedRows(t *testing.T) (rows []row) {
 }
 
 // printedEvent matches an event in the output of a scenario.
-var printedEvent = regexp.MustCompile(`(?m)^(?:APP|NODE|QUEUE|REQUEST) (?:NONE|SET|ADD|REMOVE) [A-Z_]+`)
+var printedEvent = regexp.MustCompile(`(?m)^(?:APP|NODE|QUEUE|REQUEST|USERGROUP) (?:NONE|SET|ADD|REMOVE) [A-Z_]+`)
 
 // scenarioEvents returns the rows that each scenario has, by its name.
 func scenarioEvents(t *testing.T) map[string]map[string]bool {

@@ -18,6 +18,7 @@ type fold struct {
 	jobs   map[string]*foldedJob
 	nodes  map[string]*foldedNode
 	queues map[string]*foldedQueue
+	limits foldedLimits
 	wrong  string // the first event that cannot be, or that says what is so already
 }
 
@@ -46,7 +47,7 @@ type foldedQueue struct {
 }
 
 func newFold() *fold {
-	return &fold{map[string]*foldedJob{}, map[string]*foldedNode{}, map[string]*foldedQueue{}, ""}
+	return &fold{map[string]*foldedJob{}, map[string]*foldedNode{}, map[string]*foldedQueue{}, newFoldedLimits(), ""}
 }
 
 // apply applies an event.
@@ -59,6 +60,8 @@ func (f *fold) apply(e *plimsoll.Event) {
 		right = f.node(e)
 	case plimsoll.EventQueue:
 		right = f.queue(e)
+	case plimsoll.EventUserGroup:
+		right = f.userGroup(e)
 	case plimsoll.EventRequest:
 		right = e.Detail == plimsoll.AllocQOSDetail // it changes nothing of a job
 	}
@@ -178,6 +181,9 @@ func (f *fold) queue(e *plimsoll.Event) (right bool) {
 	case plimsoll.QueueType:
 		q.leaf = strings.HasSuffix(e.Message, "true")
 	case plimsoll.QueueConfigured:
+		if why, refused := e.QueuesRefused(); refused {
+			return why != "" && e.Object == plimsoll.RootQueue
+		}
 		right, q.draining = q.draining != (e.Message == "draining: true"), e.Message == "draining: true"
 		return right && e.Change == plimsoll.ChangeSet
 	case plimsoll.QueueApp:
@@ -195,6 +201,7 @@ func (f *fold) queue(e *plimsoll.Event) (right bool) {
 			return right
 		}
 		delete(f.queues, e.Object)
+		f.limits.dropQueue(e.Object)
 		return len(q.jobs) == 0 && q.dynamic == dynamic
 	default:
 		return false
@@ -219,6 +226,7 @@ func (w *world) checkFold() {
 	w.foldedJobs()
 	w.foldedNodes()
 	w.foldedQueues()
+	w.foldedLimits()
 }
 
 func (w *world) foldedJobs() {

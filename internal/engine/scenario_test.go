@@ -71,7 +71,7 @@ type scenario struct {
 	config  state.Config
 }
 
-var scenarioConfig = state.Config{MaxEnded: 3, KeepEnded: int64(time.Hour)}
+var scenarioConfig = state.Config{MaxEnded: 3, KeepEnded: int64(time.Hour), TrustOwner: true}
 
 func newScenario(t *testing.T) *scenario {
 	w := &scenario{
@@ -342,6 +342,12 @@ func (w *scenario) node(id string, options map[string]string) {
 
 func (w *scenario) submit(id string, options map[string]string) {
 	spec := &plimsoll.JobSpec{ID: id, Owner: "alice", Queue: "root.default", Token: options["token"]}
+	if text := options["owner"]; text != "" {
+		spec.Owner = text
+	}
+	if text := options["groups"]; text != "" {
+		spec.OwnerGroups = strings.Split(text, "/")
+	}
 	if q := options["queue"]; q != "" {
 		spec.Queue = q
 	}
@@ -437,17 +443,32 @@ func (w *scenario) reportNode(args []string, options map[string]string, input st
 }
 
 // tree reads lines of "path max:cpu=4,memory=1Gi guaranteed:cpu=2 maxjobs:1". Parents of named
-// queues need no line.
+// queues need no line. "users:alice/bob:cpu=2:3" is a limit of each of these users: resources, and
+// perhaps jobs. "groups:" is the same of groups. "create" in a line of its own lets jobs make
+// queues.
 func (w *scenario) tree(input string) plimsoll.QueueConfig {
 	root := plimsoll.QueueConfig{Name: plimsoll.RootQueue, Parent: true}
 	for line := range strings.Lines(input) {
 		fields := strings.Fields(line)
+		if fields[0] == "create" {
+			rules := []plimsoll.PlacementRule{{Name: "provided", Create: true}}
+			root.Partition = &plimsoll.PartitionConfig{Rules: rules}
+			continue
+		}
 		at := &root
 		for _, name := range strings.Split(fields[0], ".")[1:] {
 			at = childQueue(at, name)
 		}
 		for _, field := range fields[1:] {
 			key, value, _ := strings.Cut(field, ":")
+			if key == "users" || key == "groups" {
+				at.Limits = append(at.Limits, w.limit(key, value))
+				continue
+			}
+			if key == "parent" {
+				at.Parent = true
+				continue
+			}
 			options := map[string]string{}
 			for pair := range strings.SplitSeq(value, ",") {
 				name, amount, _ := strings.Cut(pair, "=")
@@ -468,6 +489,23 @@ func (w *scenario) tree(input string) plimsoll.QueueConfig {
 		}
 	}
 	return root
+}
+
+func (w *scenario) limit(key, text string) (l plimsoll.QueueLimit) {
+	parts := append(strings.Split(text, ":"), "")
+	names := strings.Split(parts[0], "/")
+	if key == "users" {
+		l.Users = names
+	} else {
+		l.Groups = names
+	}
+	if name, amount, some := strings.Cut(parts[1], "="); some {
+		l.Max = w.resources(map[string]string{name: amount})
+	}
+	if parts[2] != "" {
+		l.MaxJobs = int32(w.number(parts[2]))
+	}
+	return l
 }
 
 func childQueue(q *plimsoll.QueueConfig, name string) *plimsoll.QueueConfig {

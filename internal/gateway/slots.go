@@ -284,7 +284,8 @@ func refuse(refuser *connect.ErrorWriter, w http.ResponseWriter, r *http.Request
 	_ = refuser.Write(w, r, err) // the caller went away; there is nobody to tell
 }
 
-// boundedREST is bounded for plain HTTP, whose requests have no bodies.
+// boundedREST is bounded for plain HTTP, whose requests have no bodies, but for a queue file that
+// is to be checked: package rest bounds that.
 func (g *Gateway) boundedREST(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		u := &ongoing{}

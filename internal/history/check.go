@@ -193,7 +193,8 @@ func (g Gap) Joined(newer Gap) Gap {
 }
 
 // Objects calls fn for each object that an event is about, without Life: for its queue or node, and
-// for its job, also if it names only a task of that.
+// for its job, also if it names only a task of that. A limit of users is about its queue. The use
+// of a user or group is about nothing that can be asked for.
 func Objects(ev *plimsoll.Event, fn func(Object)) {
 	job := ""
 	switch ev.Type {
@@ -213,6 +214,13 @@ func Objects(ev *plimsoll.Event, fn func(Object)) {
 			fn(Object{Kind: KindQueue, ID: ev.Object})
 		}
 		job = ev.Reference
+	case plimsoll.EventUserGroup:
+		if queue, _ := ev.Limit(); queue != "" {
+			fn(Object{Kind: KindQueue, ID: queue})
+		}
+		if ev.Detail == plimsoll.GroupLink {
+			job = ev.Reference
+		}
 	}
 	if job != "" {
 		fn(Object{Kind: KindJob, ID: job})

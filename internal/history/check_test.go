@@ -109,6 +109,22 @@ func TestObjectsOfEvents(t *testing.T) {
 			[]Object{{KindQueue, "root.a", 0}, {KindJob, "etl.v2", 0}},
 			false,
 		},
+		{
+			plimsoll.Event{
+				Type: plimsoll.EventUserGroup, Detail: plimsoll.GroupLink, Object: "dev", Reference: "etl.v2",
+			}, job, false,
+		},
+		{
+			plimsoll.Event{
+				Type: plimsoll.EventUserGroup, Change: plimsoll.ChangeSet, Detail: plimsoll.UserLimit, Object: "ann",
+				Message: plimsoll.LimitText("root.a", 2),
+			}, []Object{{KindQueue, "root.a", 0}}, false,
+		},
+		{
+			plimsoll.Event{
+				Type: plimsoll.EventUserGroup, Detail: plimsoll.UserResource, Object: "ann", Reference: "root.a",
+			}, nil, false,
+		},
 		{plimsoll.Event{}, nil, false},
 	} {
 		var got []Object

@@ -49,6 +49,21 @@ func (a *Account) place() *int32 { return &a.rank }
 // Queue returns the leaf of the account; nil before Enter and after Leave.
 func (a *Account) Queue() *Queue { return a.queue }
 
+// LimitedBy says whose limits hold for an account.
+type LimitedBy struct {
+	User  bool   // those of users, for its owner, who has a name
+	Group string // those of this group of users; "*": of the wildcard; empty: of none
+}
+
+// LimitedBy returns whose limits hold for the account now; zero outside of the tree.
+func (a *Account) LimitedBy() LimitedBy {
+	if a.tenant == nil {
+		return LimitedBy{}
+	}
+	key := &a.tenant.key
+	return LimitedBy{key.limited && key.user != "", key.group}
+}
+
 // Admitted reports whether the tasks of the account may be placed.
 func (a *Account) Admitted() bool { return a.admitted }
 

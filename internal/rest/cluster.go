@@ -49,7 +49,6 @@ const (
 	byGroup  = "ask for one group, .../usage/group/{group}"
 
 	noStack = "the stacks of a program help those who write it, and have no bound"
-	noCheck = "plimsoll config check checks a queue file"
 )
 
 // routes returns everything about the state that is known under /ws/v1/.
@@ -87,7 +86,6 @@ func routes() []route {
 		{path: "fullstatedump", moved: DumpPath},
 		{path: "metrics", moved: "/metrics"},
 		{path: "stack", why: noStack},
-		{path: "validate-conf", why: noCheck},
 		{path: "partition/{partition}/placementrules", answer: (*reading).placementRules},
 		{path: "partition/{partition}/usage/users", answer: (*reading).usageOfUsers, narrower: byUser},
 		{path: "partition/{partition}/usage/user/{user}", answer: (*reading).usageOfUser},
@@ -98,7 +96,7 @@ func routes() []route {
 
 // served names everything that is answered, for errors.
 func served() string {
-	paths := []string{batchPath, StreamPath}
+	paths := []string{batchPath, StreamPath, validatePath}
 	for _, known := range routes() {
 		if known.answer != nil {
 			paths = append(paths, known.pattern())
@@ -112,6 +110,7 @@ func (h *Handler) newMux() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc(batchPath, h.serveBatch)
 	mux.HandleFunc(StreamPath, h.stream)
+	mux.HandleFunc(validatePath, h.validate)
 	for _, known := range routes() {
 		mux.HandleFunc(known.pattern(), func(w http.ResponseWriter, r *http.Request) {
 			if known.moved != "" {
@@ -346,6 +345,10 @@ func (a *reading) partitions() error {
 	if err != nil {
 		return err
 	}
+	policy, err := a.nodeSorting()
+	if err != nil {
+		return err
+	}
 	counts := map[string]int{"total": a.records.Len(wire.KindJobStatus)}
 	for state := range plimsoll.JobState(plimsoll.NumJobStates) {
 		if !state.Known() {
@@ -363,12 +366,31 @@ func (a *reading) partitions() error {
 			Capacity: total.capacity, UsedCapacity: total.allocated,
 			Utilization: percentages(total.allocated, total.capacity),
 		},
-		// The stages of a cell's placement are configured at its leader. Neither of YuniKorn's
-		// names describes them.
-		NodeSortingPolicy: nodeSortingPolicy{Type: "placement", ResourceWeights: map[string]float64{}},
-		TotalNodes:        total.nodes, Applications: counts, TotalContainers: total.tasks, State: stateActive,
+		NodeSortingPolicy: policy, TotalNodes: total.nodes, Applications: counts, TotalContainers: total.tasks, State: stateActive,
 		ID: partition,
 	})
+}
+
+// nodeSorting returns the order of nodes that the queue file states. Without one the stages of the
+// cell's placement order them, which are configured at its leader: neither of YuniKorn's names
+// describes them.
+func (a *reading) nodeSorting() (p nodeSortingPolicy, err error) {
+	config, _, err := a.queueConfig()
+	if err != nil || config.Partition == nil || config.Partition.NodeSort == nil {
+		return nodeSortingPolicy{Type: "placement", ResourceWeights: map[string]float64{}}, err
+	}
+	sort := config.Partition.NodeSort
+	p = nodeSortingPolicy{Type: "fair", ResourceWeights: map[string]float64{}}
+	if sort.Binpacking {
+		p.Type = "binpacking"
+	}
+	for name, weight := range sort.Weights {
+		p.ResourceWeights[yunikornName(name)] = weight
+	}
+	if len(sort.Weights) == 0 {
+		p.ResourceWeights[vcore], p.ResourceWeights[plimsoll.Memory] = 1, 1
+	}
+	return p, nil
 }
 
 // totals are sums over all nodes.

@@ -327,7 +327,7 @@ func TestBadNamesAreRefused(t *testing.T) {
 		ofQueue + "applications/active?statu=New":           {400, `"status"`},
 		clusters + "?consistency=soon":                      {400, "consistency"},
 		"/ws/v1/stack":                                      {404, "bound"},
-		"/ws/v1/validate-conf":                              {404, "plimsoll config check"},
+		"/ws/v1/validate-conf":                              {405, "use POST"},
 		ofPartition + "usage/user/eve":                      {404, "User not found"},
 		ofPartition + "usage/group/ops":                     {404, "Group not found"},
 		"/ws/v1/nothing":                                    {404, "/ws/v1/partition/{partition}/queues"},

@@ -232,12 +232,12 @@ func (o *objectStates) readLimits() error {
 		}
 		o.limits.capacity, o.limits.nodes = capacity, nodes
 	}
-	if o.limits.maxJobs == nil || o.limits.config != config {
-		maxJobs, err := o.from.maxJobs()
+	if o.limits.stated == nil || o.limits.config != config {
+		stated, err := o.from.statedQueues()
 		if err != nil {
 			return err
 		}
-		o.limits.maxJobs, o.limits.config = maxJobs, config
+		o.limits.stated, o.limits.config = stated, config
 	}
 	return nil
 }

@@ -10,54 +10,87 @@ import (
 
 // queueInfo is a queue of /queues and /queue/{queue}.
 type queueInfo struct {
-	QueueName          string          `json:"queuename"`
-	Status             string          `json:"status,omitempty"`
-	Partition          string          `json:"partition"`
-	PendingResource    amounts         `json:"pendingResource,omitempty"`
-	MaxResource        amounts         `json:"maxResource,omitempty"`
-	GuaranteedResource amounts         `json:"guaranteedResource,omitempty"`
-	AllocatedResource  amounts         `json:"allocatedResource,omitempty"`
-	Headroom           amounts         `json:"headroom,omitempty"`
-	IsLeaf             bool            `json:"isLeaf"`
-	IsManaged          bool            `json:"isManaged"`
-	Parent             string          `json:"parent,omitempty"`
-	Children           json.RawMessage `json:"children,omitempty"`
-	ChildNames         []string        `json:"childNames,omitempty"`
-	AbsUsedCapacity    amounts         `json:"absUsedCapacity,omitempty"`
-	MaxRunningApps     int32           `json:"maxRunningApps,omitempty"`
-	RunningApps        int32           `json:"runningApps,omitempty"`
-	CurrentPriority    int32           `json:"currentPriority"`
-	SortingPolicy      string          `json:"sortingPolicy,omitempty"`
-	PrioritySorting    bool            `json:"prioritySorting"`
-	PreemptionEnabled  bool            `json:"preemptionEnabled"`
-	IsPreemptionFence  bool            `json:"isPreemptionFence"`
-	IsPriorityFence    bool            `json:"isPriorityFence"`
+	QueueName          string  `json:"queuename"`
+	Status             string  `json:"status,omitempty"`
+	Partition          string  `json:"partition"`
+	PendingResource    amounts `json:"pendingResource,omitempty"`
+	MaxResource        amounts `json:"maxResource,omitempty"`
+	GuaranteedResource amounts `json:"guaranteedResource,omitempty"`
+	AllocatedResource  amounts `json:"allocatedResource,omitempty"`
+	Headroom           amounts `json:"headroom,omitempty"`
+	IsLeaf             bool    `json:"isLeaf"`
+	IsManaged          bool    `json:"isManaged"` // it is configured; otherwise a rule has made it
+	// Properties are those that hold: what the queue states, and what it inherits.
+	Properties        map[string]string `json:"properties,omitempty"`
+	Parent            string            `json:"parent,omitempty"`
+	Template          *templateInfo     `json:"template,omitempty"`
+	Children          json.RawMessage   `json:"children,omitempty"`
+	ChildNames        []string          `json:"childNames,omitempty"`
+	AbsUsedCapacity   amounts           `json:"absUsedCapacity,omitempty"`
+	MaxRunningApps    int32             `json:"maxRunningApps,omitempty"`
+	RunningApps       int32             `json:"runningApps,omitempty"`
+	CurrentPriority   int32             `json:"currentPriority"`
+	SortingPolicy     string            `json:"sortingPolicy,omitempty"`
+	PrioritySorting   bool              `json:"prioritySorting"`
+	PreemptionEnabled bool              `json:"preemptionEnabled"`
+	IsPreemptionFence bool              `json:"isPreemptionFence"`
+	PreemptionDelay   string            `json:"preemptionDelay,omitempty"`
+	// QuotaPreemptionDelay is left out when a lowered maximum is to preempt nothing.
+	QuotaPreemptionDelay string `json:"quotaPreemptionDelay,omitempty"`
+	IsPriorityFence      bool   `json:"isPriorityFence"`
+	PriorityOffset       int32  `json:"priorityOffset,omitempty"`
 	// unicorn-history-server reads these.
 	ID          string `json:"id"`
 	PartitionID string `json:"partition_id"`
 	ParentID    string `json:"parentID,omitempty"`
 }
 
+// templateInfo holds the settings of the queues that rules make below a queue.
+type templateInfo struct {
+	MaxApplications    int32             `json:"maxApplications,omitempty"`
+	MaxResource        amounts           `json:"maxResource,omitempty"`
+	GuaranteedResource amounts           `json:"guaranteedResource,omitempty"`
+	Properties         map[string]string `json:"properties,omitempty"`
+}
+
+func templateInfoOf(t *plimsoll.QueueTemplate) *templateInfo {
+	if t == nil {
+		return nil
+	}
+	return &templateInfo{
+		MaxApplications: t.MaxJobs, MaxResource: amountsOf(t.Max), GuaranteedResource: amountsOf(t.Guaranteed),
+		Properties: t.Properties,
+	}
+}
+
+// queueStated is what the configuration states for a queue.
+type queueStated struct {
+	maxJobs    int32
+	dynamic    bool
+	properties map[string]string // with those that it inherits
+	template   *plimsoll.QueueTemplate
+}
+
 // queueNode is a queue of the tree, with the limits that the queues below it inherit.
 type queueNode struct {
 	status   plimsoll.QueueStatus
-	maxJobs  int32
+	stated   queueStated
 	headroom amounts // of this queue and those above it
 	max      amounts
 	children []*queueNode
 }
 
-// queueLimits are the facts that the limits of queues follow from, beside their own status.
+// queueLimits are the facts of queues beside their own status.
 type queueLimits struct {
-	capacity amounts          // of all nodes: as in YuniKorn, the most that the root may take
-	maxJobs  map[string]int32 // by path; of at most plimsoll.MaxQueues, and those that drain
+	capacity amounts                // of all nodes: as in YuniKorn, the most that the root may take
+	stated   map[string]queueStated // by path; of at most plimsoll.MaxQueues, and those that drain
 }
 
 func (a *reading) queueLimits() (l queueLimits, err error) {
 	if l.capacity, err = a.capacity(); err != nil {
 		return l, err
 	}
-	l.maxJobs, err = a.maxJobs()
+	l.stated, err = a.statedQueues()
 	return l, err
 }
 
@@ -77,16 +110,16 @@ func (a *reading) capacity() (amounts, error) {
 	return sum, nil
 }
 
-func (a *reading) maxJobs() (map[string]int32, error) {
-	maxJobs := map[string]int32{}
+func (a *reading) statedQueues() (map[string]queueStated, error) {
+	stated := map[string]queueStated{}
 	if data, has := a.records.Get(wire.KindQueueConfig, ""); has {
 		config, err := wire.DecodeQueueConfig(data)
 		if err != nil {
 			return nil, undecodable("queues", err)
 		}
-		addMaxJobs(maxJobs, "", &config)
+		addStated(stated, "", nil, &config)
 	}
-	return maxJobs, nil
+	return stated, nil
 }
 
 // tree returns the queues by their paths. There are at most plimsoll.MaxQueues, and those that
@@ -137,7 +170,7 @@ func newQueueNode(path string, data []byte, limits *queueLimits, above *queueNod
 	if err != nil {
 		return nil, undecodable(path, err)
 	}
-	q := &queueNode{status: status, maxJobs: limits.maxJobs[path], max: amountsOf(status.Max)}
+	q := &queueNode{status: status, stated: limits.stated[path], max: amountsOf(status.Max)}
 	if path == plimsoll.RootQueue {
 		q.max = limits.capacity
 	}
@@ -157,11 +190,16 @@ func (q *queueNode) inherit(above *queueNode) {
 	}
 }
 
-func addMaxJobs(to map[string]int32, above string, c *plimsoll.QueueConfig) {
-	path := above + c.Name
-	to[path] = c.MaxJobs
+// addStated adds a queue and those below it. above is the path of the queue above with a dot, and
+// inherited has the properties that hold there.
+func addStated(to map[string]queueStated, above string, inherited map[string]string, c *plimsoll.QueueConfig) {
+	path, properties := above+c.Name, c.Properties
+	if len(inherited) > 0 {
+		properties = plimsoll.InheritProperties(inherited, c.Properties)
+	}
+	to[path] = queueStated{c.MaxJobs, c.Dynamic, properties, c.Template}
 	for i := range c.Queues {
-		addMaxJobs(to, path+".", &c.Queues[i])
+		addStated(to, path+".", properties, &c.Queues[i])
 	}
 }
 
@@ -170,21 +208,28 @@ func parentOf(path string) string { return path[:max(strings.LastIndexByte(path,
 
 // info returns a queue in YuniKorn's form. The children are those of the whole subtree, or none.
 func (a *reading) info(q *queueNode, subtree bool) (queueInfo, error) {
-	allocated := usedOf(q.status.Allocated, q.max)
+	allocated, settings := usedOf(q.status.Allocated, q.max), plimsoll.ParseQueueSettings(q.stated.properties)
 	info := queueInfo{
 		QueueName: q.status.Path, Status: stateActive, Partition: partition,
 		PendingResource: amountsOf(q.status.Pending), MaxResource: q.max,
 		GuaranteedResource: amountsOf(q.status.Guaranteed), AllocatedResource: allocated, Headroom: q.headroom,
-		IsLeaf: q.status.Leaf, IsManaged: true, Parent: parentOf(q.status.Path),
-		AbsUsedCapacity: percentages(allocated, q.max), MaxRunningApps: q.maxJobs,
+		IsLeaf: q.status.Leaf, IsManaged: !q.stated.dynamic, Properties: q.stated.properties,
+		Parent: parentOf(q.status.Path), Template: templateInfoOf(q.stated.template),
+		AbsUsedCapacity: percentages(allocated, q.max), MaxRunningApps: q.stated.maxJobs,
 		RunningApps: max(q.status.Jobs-q.status.JobsWaiting, 0), SortingPolicy: "fair",
-		ID: q.status.Path, PartitionID: partition, ParentID: parentOf(q.status.Path),
+		PrioritySorting: settings.PrioritySort, IsPreemptionFence: settings.PreemptionFence,
+		PreemptionDelay: settings.PreemptionDelay.String(), IsPriorityFence: settings.PriorityFence,
+		PriorityOffset: settings.PriorityOffset,
+		ID:             q.status.Path, PartitionID: partition, ParentID: parentOf(q.status.Path),
 	}
 	if q.status.Draining {
 		info.Status = stateDraining
 	}
-	if q.status.Leaf {
+	if q.status.Leaf && !settings.Fair {
 		info.SortingPolicy = "fifo"
+	}
+	if settings.QuotaPreemptionDelay > 0 {
+		info.QuotaPreemptionDelay = settings.QuotaPreemptionDelay.String()
 	}
 	for _, child := range q.children {
 		info.ChildNames = append(info.ChildNames, child.status.Path)

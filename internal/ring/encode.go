@@ -49,15 +49,16 @@ const (
 	numFamilies
 )
 
-// Texts of heads, which are owners and labels, are of the family of other texts.
+// Texts of heads, which are owners and labels, are of the family of other texts. So are those of an
+// event of a user or group: a reader that does not know the type takes them for such texts too.
 
 // numTypes bounds the event types that have a role of their own.
 const numTypes = plimsoll.NumEventTypes
 
 // The families follow from the design's table of reference ids.
 var (
-	objectFamily    = [numTypes]family{familyOther, familyTask, familyJob, familyNode, familyQueue}
-	referenceFamily = [numTypes]family{familyOther, familyJob, familyTask, familyTask, familyJob}
+	objectFamily    = [numTypes]family{familyOther, familyTask, familyJob, familyNode, familyQueue, familyOther}
+	referenceFamily = [numTypes]family{familyOther, familyJob, familyTask, familyTask, familyJob, familyOther}
 )
 
 // relatedFamily is another family whose newest text may share a longer prefix with a new text than

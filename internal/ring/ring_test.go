@@ -27,7 +27,7 @@ func drawEvent(t *rapid.T) plimsoll.Event {
 		rapid.String(),
 	)
 	ev := plimsoll.Event{
-		Type:      plimsoll.EventType(rapid.OneOf(rapid.Uint8Range(0, 4), rapid.Uint8()).Draw(t, "type")),
+		Type:      plimsoll.EventType(rapid.OneOf(rapid.Uint8Range(0, 5), rapid.Uint8()).Draw(t, "type")),
 		Change:    plimsoll.ChangeType(rapid.Uint8().Draw(t, "change")),
 		Detail:    plimsoll.ChangeDetail(rapid.Uint16().Draw(t, "detail")),
 		Time:      rapid.OneOf(rapid.Int64(), rapid.Just(int64(1_700_000_000_000_000_000))).Draw(t, "time"),

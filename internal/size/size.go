@@ -2,7 +2,7 @@
 // encoding them. The state uses it to count the bytes of a turn's batch, and to refuse objects
 // that no batch has room for:
 //
-//	bytes += size.Of(&spec) + size.JobStatus(spec.ID, spec.Owner, spec.Queue, reason)
+//	bytes += size.Of(&spec) + size.JobStatus(spec.ID, spec.Owner, spec.Queue, reason, group)
 //
 // Of examines a value by reflection, so a field that is added to the vocabulary is counted at
 // once. It is for objects that change seldom: specifications, nodes, policies, the tree of queues.
@@ -198,8 +198,8 @@ func JobStep() int { return stepFixed }
 
 // JobStatus bounds the record of a job's status with its key, without groups and history. The
 // arguments are all texts of the record.
-func JobStatus(id, owner, queue, reason string) int {
-	return statusFixed + 2*len(id) + length(owner) + len(queue) + len(reason)
+func JobStatus(id, owner, queue, reason, group string) int {
+	return statusFixed + 2*len(id) + length(owner) + len(queue) + len(reason) + len(group)
 }
 
 // GroupStatus bounds a group in the status of its job. The arguments have all texts of the group.

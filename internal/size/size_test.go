@@ -185,7 +185,7 @@ func TestBoundsOfRecordsThatChangeOftenCountEveryField(t *testing.T) {
 	groups, history := st.Groups, st.History
 	st.Groups, st.History = nil, nil
 	near(
-		t, "JobStatus", size.JobStatus(st.ID, st.Owner, st.Queue, st.Reason),
+		t, "JobStatus", size.JobStatus(st.ID, st.Owner, st.Queue, st.Reason, st.LimitGroup),
 		len(wire.AppendJobStatus(nil, st))+len(st.ID),
 	)
 	alone := len(wire.AppendJobStatus(nil, st))

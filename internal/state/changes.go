@@ -146,6 +146,7 @@ func (s *State) Continue(budget Budget) {
 	s.emptying = runSteps(s.emptying, budget, s.emptyNode)
 	s.leaving = runSteps(s.leaving, budget, s.leaveRecord)
 	s.readmit(budget)
+	s.relimiting = runSteps(s.relimiting, budget, s.relimit)
 	s.growing = runSteps(s.growing, budget, s.createTasks)
 	s.excluded = runSteps(s.excluded, budget, s.dropExclusions) // after the steps that end jobs
 	s.reviseStaleNames()
@@ -154,6 +155,7 @@ func (s *State) Continue(budget Budget) {
 // Behind reports whether work is left over for the next turn.
 func (s *State) Behind() bool {
 	return len(s.stopping)+len(s.emptying)+len(s.growing)+len(s.excluded)+len(s.forgetting)+len(s.leaving) > 0 ||
+		len(s.relimiting) > 0 ||
 		s.tree.HasNextCause() ||
 		s.tree.Readmitting() ||
 		s.mustExpire() || s.mustForgetOutcome() || s.mustForgetHistorian() || s.isDue() || s.dirty.archive ||
@@ -387,6 +389,7 @@ func (s *State) JobStatus(j *Job) plimsoll.JobStatus {
 		Submitted: j.Submitted, Started: j.Started, Finished: j.Finished,
 		Groups:   make([]plimsoll.GroupStatus, len(j.Groups)),
 		Revision: j.revision, UID: j.UID, History: j.history[:len(j.history):len(j.history)], Deleted: j.deleted,
+		UserLimits: j.limited.User, LimitGroup: j.limited.Group,
 	}
 	for i := range j.Groups {
 		g := &j.Groups[i]

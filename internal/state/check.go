@@ -53,6 +53,9 @@ func (s *State) Check() error {
 	if err := s.checkClasses(); err != nil {
 		return err
 	}
+	if err := s.checkLimits(); err != nil {
+		return err
+	}
 	return s.tree.Check() //nolint:wrapcheck // the error names the queue and the sum
 }
 

@@ -47,6 +47,7 @@ func (s *State) Submit(spec *plimsoll.JobSpec, replace bool) (*Job, error) {
 	})
 	s.setJobState(j, jobSubmitted)
 	s.emitQueue(j.Queue, plimsoll.ChangeAdd, plimsoll.QueueApp, j.Spec.ID, nil, "")
+	s.setLimited(j, j.account.LimitedBy())
 	s.tellNewJob(j)
 	s.scheduleGrowth(j)
 	return j, nil

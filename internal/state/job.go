@@ -333,6 +333,7 @@ func (s *State) finishIfDone(j *Job) {
 	s.emitQueue(j.Queue, plimsoll.ChangeRemove, plimsoll.QueueApp, j.Spec.ID, nil, "")
 	s.addAllAsked(j, -1)
 	s.leaveQueue(j)
+	s.setLimited(j, queue.LimitedBy{})
 	s.noteEnd(j)
 	s.tellQueues(s.tree.Tidy(j.Queue))
 }

@@ -131,11 +131,12 @@ func largestGroup(spec *plimsoll.JobSpec) string {
 
 // mostStatus bounds the bytes of the job's status at any time, with the events of its tasks.
 func mostStatus(spec *plimsoll.JobSpec) int {
-	sum := size.JobStatus(spec.ID, spec.Owner, spec.Queue, "") + maxMessage + plimsoll.MaxSteps*size.JobStep()
+	sum := size.JobStatus(spec.ID, spec.Owner, spec.Queue, "", "") + maxMessage + plimsoll.MaxSteps*size.JobStep()
 	whose := len(spec.Owner) // whose limit a group may wait for
 	for _, group := range spec.OwnerGroups {
 		whose = max(whose, len(group))
 	}
+	sum += max(whose, 1) // the group whose limits hold; "*" is a group too
 	for i := range spec.Groups {
 		sum += size.GroupStatus(spec.Groups[i].Name, &plimsoll.WaitCause{Queue: spec.Queue}) + whose + maxName +
 			size.Of(spec.Groups[i].Resources)
@@ -260,6 +261,7 @@ func (s *State) replaced(q *queue.Queue, c *plimsoll.QueueConfig) (stored plimso
 	if !maps.Equal(old.Guaranteed, c.Guaranteed) {
 		events += size.Event(q.Path, "", "") + size.Of(c.Guaranteed)
 	}
+	events += limitEventBytes(q.Path, old.Limits, c.Limits)
 	wanted := map[string]bool{}
 	for i := range c.Queues {
 		var below plimsoll.QueueConfig
@@ -316,6 +318,7 @@ func addedBytes(parent string, c *plimsoll.QueueConfig) int {
 			sum += size.Event(path, "", "") + size.Of(limit)
 		}
 	}
+	sum += limitEventBytes(path, nil, c.Limits)
 	for i := range c.Queues {
 		sum += addedBytes(path, &c.Queues[i])
 	}

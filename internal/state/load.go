@@ -296,6 +296,7 @@ func (s *State) loadJob(spec *plimsoll.JobSpec, st *plimsoll.JobStatus) error {
 	if j.UID.IsZero() { // of an older version
 		j.UID = plimsoll.MakeUID(st.Submitted, 0)
 	}
+	j.limited = queue.LimitedBy{User: st.UserLimits, Group: st.LimitGroup}
 	j.forgetting = dropped
 	s.lastSubmitted = max(s.lastSubmitted, st.Submitted)
 	return nil
@@ -382,6 +383,7 @@ func (s *State) resume(statuses []plimsoll.JobStatus) {
 			s.scheduleExclusionDrop(j)
 		default:
 			s.addAllAsked(j, 1)
+			s.checkLimited(j)
 			live = append(live, j)
 		}
 	}

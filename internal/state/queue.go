@@ -51,13 +51,21 @@ func (s *State) setQueueConfig(c *plimsoll.QueueConfig, dryRun bool) error {
 	s.treeBytes = 0
 	s.setRules(&wanted, rules)
 	s.countQueueConfig(bytes)
-	dynamic := s.dynamicQueues()
+	dynamic, limits := s.dynamicQueues(), s.statedLimits()
 	s.tellQueues(s.tree.Configure(&wanted))
 	s.tellConfigured(dynamic)
+	s.tellNewLimits(limits)
 	s.sortNodes(c.Partition)
 	s.names.stale = true
 	s.reviseStaleNames()
 	return nil
+}
+
+// RefuseQueueConfig tells that a configuration of the queues was refused, and why.
+func (s *State) RefuseQueueConfig(why string) {
+	s.emitQueue(
+		s.tree.Root, plimsoll.ChangeSet, plimsoll.QueueConfigured, "", nil, plimsoll.QueuesRefusedText(cut(why)),
+	)
 }
 
 // sortNodes makes the placement try nodes in the order that a queue file states.
@@ -141,7 +149,8 @@ func (s *State) tellConfigured(dynamic []*queue.Queue) {
 	}
 }
 
-// tellAdded emits the events of a new queue: that it is there, that it is a parent, and its limits.
+// tellAdded emits the events of a new queue: that it is there, that it is a parent, its maximum and
+// guarantee, and its limits for users and groups.
 func (s *State) tellAdded(q *queue.Queue) {
 	s.emitQueue(q, plimsoll.ChangeAdd, kindOf(q), "", nil, "")
 	if !q.Leaf {
@@ -153,6 +162,7 @@ func (s *State) tellAdded(q *queue.Queue) {
 	if q.GuaranteedSet != 0 {
 		s.tellQueue(queue.GuaranteedSet, q)
 	}
+	s.tellLimits(q.Path, nil, q.Stated().Limits)
 }
 
 // limit returns a limit as resources; nil if there is none.

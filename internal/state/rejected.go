@@ -67,7 +67,7 @@ func (s *State) reject(spec *plimsoll.JobSpec, in *intake, why error) {
 
 // rejectedBytes bounds the status of a rejected job in a batch.
 func rejectedBytes(r *rejectedJob) int {
-	sum := size.JobStatus(r.status.ID, r.status.Owner, r.status.Queue, r.status.Reason)
+	sum := size.JobStatus(r.status.ID, r.status.Owner, r.status.Queue, r.status.Reason, "")
 	for i := range r.status.Groups {
 		sum += size.GroupStatus(r.status.Groups[i].Name, &plimsoll.WaitCause{})
 	}

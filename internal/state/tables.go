@@ -161,10 +161,13 @@ type State struct {
 	// shortage says why the disk of the store has no room for more records; empty if it has room.
 	shortage string
 
-	growing  []*Job  // jobs with tasks to be created; exactly those with Job.growing
-	stopping []*Job  // killed or scaled-down jobs with tasks to be stopped; those with Job.stopping
-	emptying []*Node // draining or lost nodes that are not yet empty; exactly those with Node.emptying
-	excluded []*Job  // ended jobs whose exclusions from nodes are to be dropped
+	growing []*Job // jobs with tasks to be created; exactly those with Job.growing
+	// relimiting are the jobs for which others' limits may hold than the events say: those with
+	// Job.relimiting.
+	relimiting []*Job
+	stopping   []*Job  // killed or scaled-down jobs with tasks to be stopped; those with Job.stopping
+	emptying   []*Node // draining or lost nodes that are not yet empty; exactly those with Node.emptying
+	excluded   []*Job  // ended jobs whose exclusions from nodes are to be dropped
 
 	// leaving names archived attempts that are still to leave their records; at most maxLeaving.
 	leaving []AttemptsName
@@ -236,18 +239,20 @@ type Job struct {
 	// history are the changes of State. Statuses share the slice: its elements are never changed.
 	history []plimsoll.JobStep
 
-	account    queue.Account // the job in the tree of queues; only while it has not ended
-	unfinished int32         // number of created tasks that are not finished
-	failed     int32         // number of created tasks that failed for good
-	growing    bool          // the job is in State.growing
-	stopping   bool          // the job is in State.stopping
-	forgetting bool          // the records are being deleted
-	deleted    bool          // the job is to disappear from the state and the archive
-	givable    bool          // the job has ended, and the archive has it or there is none
-	dropping   bool          // the job is in archiving.dropping
-	dirty      bool          // the status is in dirty.jobs
-	persist    bool          // the dirty status must be stored, not only replicated
-	dirtySpec  bool          // the specification is in dirty.specs
+	limited    queue.LimitedBy // whose limits hold for it, as it was told
+	account    queue.Account   // the job in the tree of queues; only while it has not ended
+	unfinished int32           // number of created tasks that are not finished
+	failed     int32           // number of created tasks that failed for good
+	growing    bool            // the job is in State.growing
+	stopping   bool            // the job is in State.stopping
+	relimiting bool            // the job is in State.relimiting
+	forgetting bool            // the records are being deleted
+	deleted    bool            // the job is to disappear from the state and the archive
+	givable    bool            // the job has ended, and the archive has it or there is none
+	dropping   bool            // the job is in archiving.dropping
+	dirty      bool            // the status is in dirty.jobs
+	persist    bool            // the dirty status must be stored, not only replicated
+	dirtySpec  bool            // the specification is in dirty.specs
 
 	memory int // bytes of memory of the specification and the rows, without tasks
 	texts  int // bytes of memory of the texts of the tasks

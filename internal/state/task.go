@@ -103,6 +103,7 @@ func (s *State) Bind(r Ref, slot int32) {
 	if j.State == plimsoll.JobAccepted {
 		s.setJobState(j, jobBound)
 	}
+	s.tellUse(j, plimsoll.ChangeAdd, g.Spec.Resources)
 	s.emitTask(r, taskBound, "")
 	s.tellAllocated(r, n)
 }
@@ -254,6 +255,7 @@ func (s *State) end(ref Ref, result plimsoll.TaskResult, exitCode int32, message
 	}
 	s.emitApp(j, plimsoll.ChangeRemove, detail, t.ID, g.Spec.Resources, result.String())
 	s.emitNode(n, plimsoll.ChangeRemove, plimsoll.NodeAlloc, t.ID, g.Spec.Resources, "")
+	s.tellUse(j, plimsoll.ChangeRemove, g.Spec.Resources)
 	if result.Charged() {
 		t.Failures++
 	}

@@ -147,6 +147,9 @@ func drawJobStatus(t *rapid.T) plimsoll.JobStatus {
 		UID:       drawUID(t),
 		History:   drawSlice(t, "history", drawJobStep),
 		Deleted:   rapid.Bool().Draw(t, "deleted"),
+
+		UserLimits: rapid.Bool().Draw(t, "user limits"),
+		LimitGroup: drawText(t, "limit group"),
 	}
 }
 

@@ -182,6 +182,7 @@ var sampleJobStatus = plimsoll.JobStatus{
 	ID: "wordcount", Owner: "alice", Queue: "root.batch", State: plimsoll.JobRunning,
 	Submitted: 1_700_000_000_000_000_000,
 	Started:   1_700_000_000_200_000_000, Revision: 123456, Deleted: true,
+	UserLimits: true, LimitGroup: "staff",
 	UID: plimsoll.MakeUID(1_700_000_000_000_000_000, 77),
 	History: []plimsoll.JobStep{
 		{State: plimsoll.JobNew, At: 1_700_000_000_000_000_000, Reason: plimsoll.ReasonSubmitted},

@@ -20,6 +20,9 @@ func JobStatusToProto(s *plimsoll.JobStatus) *pb.JobStatus {
 		Revision:  s.Revision,
 		Uid:       s.UID.Text(),
 		Deleted:   s.Deleted,
+
+		UserLimits: s.UserLimits,
+		LimitGroup: text(s.LimitGroup),
 	}
 	for _, step := range s.History {
 		m.History = append(m.History, &pb.JobStep{
@@ -65,6 +68,9 @@ func JobStatusFromProto(m *pb.JobStatus) plimsoll.JobStatus {
 		Revision:  m.GetRevision(),
 		UID:       UIDFromText(m.GetUid()),
 		Deleted:   m.GetDeleted(),
+
+		UserLimits: m.GetUserLimits(),
+		LimitGroup: m.GetLimitGroup(),
 	}
 	for _, step := range m.GetHistory() {
 		s.History = append(s.History, plimsoll.JobStep{
@@ -116,7 +122,9 @@ func AppendJobStatus(dst []byte, s *plimsoll.JobStatus) []byte {
 	for i := range s.History {
 		dst = appendJobStep(appendHeader(dst, 13, sizeJobStep(&s.History[i])), &s.History[i])
 	}
-	return appendBool(dst, 14, s.Deleted)
+	dst = appendBool(dst, 14, s.Deleted)
+	dst = appendBool(dst, 15, s.UserLimits)
+	return appendText(dst, 16, s.LimitGroup)
 }
 
 func appendJobStep(dst []byte, s *plimsoll.JobStep) []byte {
@@ -240,6 +248,10 @@ func decodeJobStatusField(s *plimsoll.JobStatus, f *field) (err error) {
 		s.History = append(s.History, step)
 	case 14<<3 | varintType:
 		s.Deleted = f.v != 0
+	case 15<<3 | varintType:
+		s.UserLimits = f.v != 0
+	case 16<<3 | bytesType:
+		s.LimitGroup, err = string(f.b), checkText(f.b)
 	}
 	return err
 }

@@ -370,6 +370,8 @@ const (
 	EventSubject_EVENT_SUBJECT_TASK        EventSubject = 2
 	EventSubject_EVENT_SUBJECT_NODE        EventSubject = 3
 	EventSubject_EVENT_SUBJECT_QUEUE       EventSubject = 4
+	EventSubject_EVENT_SUBJECT_USER        EventSubject = 5 // a user for whom limits hold
+	EventSubject_EVENT_SUBJECT_GROUP       EventSubject = 6 // a group of users for which limits hold
 )
 
 // Enum value maps for EventSubject.
@@ -380,6 +382,8 @@ var (
 		2: "EVENT_SUBJECT_TASK",
 		3: "EVENT_SUBJECT_NODE",
 		4: "EVENT_SUBJECT_QUEUE",
+		5: "EVENT_SUBJECT_USER",
+		6: "EVENT_SUBJECT_GROUP",
 	}
 	EventSubject_value = map[string]int32{
 		"EVENT_SUBJECT_UNSPECIFIED": 0,
@@ -387,6 +391,8 @@ var (
 		"EVENT_SUBJECT_TASK":        2,
 		"EVENT_SUBJECT_NODE":        3,
 		"EVENT_SUBJECT_QUEUE":       4,
+		"EVENT_SUBJECT_USER":        5,
+		"EVENT_SUBJECT_GROUP":       6,
 	}
 )
 
@@ -7399,13 +7405,15 @@ const file_plimsoll_v1_api_proto_rawDesc = "" +
 	"\x19POLICY_CHANGE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15POLICY_CHANGE_CREATED\x10\x01\x12\x19\n" +
 	"\x15POLICY_CHANGE_CHANGED\x10\x02\x12\x1b\n" +
-	"\x17POLICY_CHANGE_UNCHANGED\x10\x03*\x8d\x01\n" +
+	"\x17POLICY_CHANGE_UNCHANGED\x10\x03*\xbe\x01\n" +
 	"\fEventSubject\x12\x1d\n" +
 	"\x19EVENT_SUBJECT_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11EVENT_SUBJECT_JOB\x10\x01\x12\x16\n" +
 	"\x12EVENT_SUBJECT_TASK\x10\x02\x12\x16\n" +
 	"\x12EVENT_SUBJECT_NODE\x10\x03\x12\x17\n" +
-	"\x13EVENT_SUBJECT_QUEUE\x10\x042\x89\t\n" +
+	"\x13EVENT_SUBJECT_QUEUE\x10\x04\x12\x16\n" +
+	"\x12EVENT_SUBJECT_USER\x10\x05\x12\x17\n" +
+	"\x13EVENT_SUBJECT_GROUP\x10\x062\x89\t\n" +
 	"\n" +
 	"JobService\x12J\n" +
 	"\tSubmitJob\x12\x1d.plimsoll.v1.SubmitJobRequest\x1a\x1e.plimsoll.v1.SubmitJobResponse\x12A\n" +

@@ -2172,7 +2172,12 @@ type JobStatus struct {
 	// The last 16 changes of the state, the oldest first.
 	History []*JobStep `protobuf:"bytes,13,rep,name=history,proto3" json:"history,omitempty"`
 	// DeleteJob was accepted: the job is about to disappear from the active store and the archive.
-	Deleted       bool `protobuf:"varint,14,opt,name=deleted,proto3" json:"deleted,omitempty"`
+	Deleted bool `protobuf:"varint,14,opt,name=deleted,proto3" json:"deleted,omitempty"`
+	// Limits of users hold for the owner in this queue or one above it. Not set when the job has ended.
+	UserLimits bool `protobuf:"varint,15,opt,name=user_limits,json=userLimits,proto3" json:"user_limits,omitempty"`
+	// Group of users whose limits hold for the job; "*": the wildcard's; empty: none, or the job has
+	// ended.
+	LimitGroup    string `protobuf:"bytes,16,opt,name=limit_group,json=limitGroup,proto3" json:"limit_group,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2303,6 +2308,20 @@ func (x *JobStatus) GetDeleted() bool {
 		return x.Deleted
 	}
 	return false
+}
+
+func (x *JobStatus) GetUserLimits() bool {
+	if x != nil {
+		return x.UserLimits
+	}
+	return false
+}
+
+func (x *JobStatus) GetLimitGroup() string {
+	if x != nil {
+		return x.LimitGroup
+	}
+	return ""
 }
 
 // JobStep is a change of a job's state.
@@ -5117,7 +5136,7 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\n" +
 	"wait_known\x18\t \x01(\tR\twaitKnown\x12+\n" +
 	"\x12wait_user_or_group\x18\n" +
-	" \x01(\tR\x0fwaitUserOrGroupJ\x04\b\x05\x10\x06R\vwait_reason\"\xa2\x03\n" +
+	" \x01(\tR\x0fwaitUserOrGroupJ\x04\b\x05\x10\x06R\vwait_reason\"\xe4\x03\n" +
 	"\tJobStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x14\n" +
@@ -5133,7 +5152,11 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\brevision\x18\v \x01(\x04R\brevision\x12\x10\n" +
 	"\x03uid\x18\f \x01(\tR\x03uid\x12.\n" +
 	"\ahistory\x18\r \x03(\v2\x14.plimsoll.v1.JobStepR\ahistory\x12\x18\n" +
-	"\adeleted\x18\x0e \x01(\bR\adeleted\"w\n" +
+	"\adeleted\x18\x0e \x01(\bR\adeleted\x12\x1f\n" +
+	"\vuser_limits\x18\x0f \x01(\bR\n" +
+	"userLimits\x12\x1f\n" +
+	"\vlimit_group\x18\x10 \x01(\tR\n" +
+	"limitGroup\"w\n" +
 	"\aJobStep\x12+\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x15.plimsoll.v1.JobStateR\x05state\x12\x0e\n" +
 	"\x02at\x18\x02 \x01(\x03R\x02at\x12/\n" +

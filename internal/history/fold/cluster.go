@@ -168,7 +168,9 @@ func (f *Fold) queue(e *plimsoll.Event) {
 	case e.Detail == plimsoll.QueueType:
 		q.parent = !strings.HasSuffix(e.Message, "true")
 	case e.Detail == plimsoll.QueueConfigured:
-		q.draining, _ = readSwitch(e.Message)
+		if _, refused := e.QueuesRefused(); !refused {
+			q.draining, _ = readSwitch(e.Message)
+		}
 	}
 }
 

@@ -24,7 +24,7 @@ func anyEvent(rng *rand.Rand, at int64) plimsoll.Event {
 	job := pick(rng, "a", "b", "c.d")
 	task := job + pick(rng, ".g.0", ".g.1", ".h.0", ".h.7", ".0", "", "..", ".g.01", ".g.9999999")
 	e := plimsoll.Event{
-		Type: plimsoll.EventType(rng.IntN(6)), Change: plimsoll.ChangeType(rng.IntN(5)), Time: at,
+		Type: plimsoll.EventType(rng.IntN(plimsoll.NumEventTypes + 1)), Change: plimsoll.ChangeType(rng.IntN(5)), Time: at,
 		Object: job, Resources: pick(rng, nil, small, plimsoll.Resources{"gpu": -1}, plimsoll.Resources{}),
 		Message: pick(rng, "", "succeeded", "failed", "ready: true", "draining: true", "x: false (y)"),
 	}
@@ -48,6 +48,11 @@ func anyEvent(rng *rand.Rand, at int64) plimsoll.Event {
 		details = []plimsoll.ChangeDetail{
 			plimsoll.DetailNone, plimsoll.QueueApp, plimsoll.QueueApp, plimsoll.QueueMax, plimsoll.QueueGuaranteed,
 			plimsoll.QueueType, plimsoll.QueueConfigured, plimsoll.QueueDynamic,
+		}
+	case plimsoll.EventUserGroup:
+		e.Reference, e.Message = pick(rng, job, "root.x", ""), pick(rng, "", plimsoll.LimitText("root.x", 0))
+		details = []plimsoll.ChangeDetail{
+			plimsoll.UserLimit, plimsoll.GroupLimit, plimsoll.GroupLink, plimsoll.UserResource,
 		}
 	}
 	e.Detail = pick(rng, details...)
