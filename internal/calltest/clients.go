@@ -52,6 +52,9 @@ type Client struct {
 	works int // jobs that run
 }
 
+// Calls is the number of calls that clients have begun.
+func (w *Workload) Calls() int64 { return w.calls.Load() }
+
 func (w *Workload) ended() bool {
 	select {
 	case <-w.Over:

@@ -6,6 +6,8 @@
 //	cluster.Members[0].Start()   // with its data
 //	cluster.Members[1].Pause()   // as SIGSTOP
 //	cluster.Members[1].Resume()
+//	cluster.Members[2].StallDisk() // of StartOnDisks: nothing becomes durable
+//	cluster.Members[2].FreeDisk()
 //
 // The program is built by the go command from the module that go.etcd.mod pins, and kept in the
 // cache of builds. The first build takes a minute on two cores. The processes end with the test,
@@ -33,8 +35,10 @@ import (
 	"go.uber.org/zap"
 )
 
-// startTimeout bounds the time until a member answers.
-const startTimeout = 30 * time.Second
+const (
+	startTimeout    = 30 * time.Second // bounds the time until a member answers
+	electionTimeout = 5 * time.Minute  // bounds the time until a member leads; it takes seconds
+)
 
 // Cluster is some members.
 type Cluster struct {
@@ -48,6 +52,7 @@ type Member struct {
 	args     []string
 	log      string
 	cmd      *exec.Cmd // nil: it does not run
+	disk     *disk     // nil: it cannot be stalled
 }
 
 // module finds the directory with go.etcd.mod.
@@ -98,6 +103,17 @@ func Program(t testing.TB) string {
 // Start starts a cluster, and ends it with the test. Further flags of etcd may be given.
 func Start(t testing.TB, members int, flags ...string) *Cluster {
 	t.Helper()
+	return startAll(t, members, func() *disk { return nil }, flags)
+}
+
+// StartOnDisks starts a cluster whose disks can be stalled. Each fsync takes some 20 µs longer.
+func StartOnDisks(t testing.TB, members int, flags ...string) *Cluster {
+	t.Helper()
+	return startAll(t, members, newDisk, flags)
+}
+
+func startAll(t testing.TB, members int, makeDisk func() *disk, flags []string) *Cluster {
+	t.Helper()
 	c := &Cluster{}
 	ports := freePorts(t, 2*members)
 	var peers []string
@@ -108,7 +124,7 @@ func Start(t testing.TB, members int, flags ...string) *Cluster {
 		dir := t.TempDir()
 		client := fmt.Sprintf("http://127.0.0.1:%d", ports[2*i])
 		peer := fmt.Sprintf("http://127.0.0.1:%d", ports[2*i+1])
-		m := &Member{Endpoint: client, t: t, log: filepath.Join(dir, "log"), args: append([]string{
+		m := &Member{Endpoint: client, t: t, disk: makeDisk(), log: filepath.Join(dir, "log"), args: append([]string{
 			"--name", fmt.Sprintf("m%d", i), "--data-dir", filepath.Join(dir, "data"),
 			"--listen-client-urls", client, "--advertise-client-urls", client,
 			"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
@@ -167,23 +183,53 @@ func (c *Cluster) Client(t testing.TB) *clientv3.Client {
 	return client
 }
 
-// Leader returns the member that leads etcd.
+// Leader returns the member that leads etcd. It waits for one while the members elect it.
 func (c *Cluster) Leader(t testing.TB) *Member {
 	t.Helper()
 	client := c.Client(t)
-	for _, m := range c.Members {
-		if m.cmd == nil {
-			continue
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
-		status, err := client.Status(ctx, m.Endpoint)
-		cancel()
-		if err == nil && status.Leader == status.Header.MemberId {
-			return m
+	for until := time.Now().Add(electionTimeout); time.Now().Before(until); <-time.After(50 * time.Millisecond) {
+		for _, m := range c.Members {
+			if m.cmd == nil {
+				continue
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+			status, err := client.Status(ctx, m.Endpoint)
+			cancel()
+			if err == nil && status.Leader == status.Header.MemberId {
+				return m
+			}
 		}
 	}
-	t.Fatal("no member of etcd leads")
+	t.Fatalf("no member of etcd leads:\n%s", c.Status(t.Context()))
 	return nil
+}
+
+// Status tells the state of each member in a line, for a test that waits for long.
+func (c *Cluster) Status(ctx context.Context) string {
+	var all strings.Builder
+	for _, m := range c.Members {
+		fmt.Fprintf(&all, "etcd at %s: %s\n", m.Endpoint, m.status(ctx))
+	}
+	return all.String()
+}
+
+func (m *Member) status(ctx context.Context) string {
+	if m.cmd == nil {
+		return "does not run"
+	}
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{m.Endpoint}, Logger: zap.NewNop()})
+	if err != nil {
+		return err.Error()
+	}
+	defer client.Close() //nolint:errcheck // nothing depends on it
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	s, err := client.Status(ctx, m.Endpoint)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("leads: %v, of term %d, index %d, errors %q",
+		s.Leader == s.Header.MemberId, s.RaftTerm, s.RaftIndex, s.Errors)
 }
 
 // Start starts the process with the data that it has. It does not wait until it answers.
@@ -201,7 +247,11 @@ func (m *Member) Start() {
 	cmd := exec.Command(path, m.args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	begin := cmd.Start
+	if m.disk != nil {
+		begin = func() error { return m.disk.start(cmd) }
+	}
+	if err := begin(); err != nil {
 		m.t.Fatal(err)
 	}
 	m.cmd = cmd
@@ -240,7 +290,22 @@ func (m *Member) Kill() {
 	m.signal(syscall.SIGKILL)
 	_ = m.cmd.Wait() // it was killed
 	m.cmd = nil
+	if m.disk != nil {
+		m.disk.end()
+	}
 }
+
+// StallDisk lets nothing more become durable at the member, until FreeDisk. It returns an error if
+// the kernel does not let tests do that; then nothing has changed.
+func (m *Member) StallDisk() error {
+	if m.disk.refused == nil {
+		m.disk.stall()
+	}
+	return m.disk.refused
+}
+
+// FreeDisk lets the disk go on.
+func (m *Member) FreeDisk() { m.disk.release() }
 
 // Pause stops the process where it is.
 func (m *Member) Pause() {
