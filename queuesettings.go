@@ -58,8 +58,8 @@ type QueueSettings struct {
 	// for at most Hold.
 	Strict bool
 	Hold   time.Duration
-	// HalfLife is that of the usage which the share counts; 0: only what is used now. It has no
-	// effect yet.
+	// HalfLife is that of the past use which the shares of the queues directly below count; 0: they
+	// count only what is used now.
 	HalfLife time.Duration
 }
 
@@ -170,7 +170,7 @@ var queueProperties = [...]queueProperty{
 	{PropertyOrderHold, "a duration from 1s to 8760h", true, true, func(s *QueueSettings, text string) bool {
 		return setTime(&s.Hold, text, time.Second, maxOrderHold)
 	}},
-	{PropertyHalfLife, "0 for none, or a duration from 1m to 8760h", false, true, setHalfLife},
+	{PropertyHalfLife, "0 for none, or a duration from 1m to 8760h", true, true, setHalfLife},
 }
 
 func setHalfLife(s *QueueSettings, text string) bool {

@@ -3,7 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -27,7 +30,8 @@ func (queueListCmd) Help() string {
 	return example("plimsoll queue list", "plimsoll queue list -o json", "plimsoll queue list --watch") + `
 
 SHARE is the largest part of what a queue has a claim to that it uses: of its guarantee, else of its
-maximum, else of all nodes. NEXT says which of the queues beside each other is next, or why a queue
+maximum, else of all nodes. With fairness.halflife it counts half of what the queue uses now and
+half of PAST, what it used before on average. NEXT says which of the queues beside each other is next, or why a queue
 with waiting tasks is not. The leader is asked for both.` + watchHelp
 }
 
@@ -59,15 +63,24 @@ func (cmd *queueListCmd) Run(ctx context.Context, a *app) error {
 		}
 	}
 	return cmd.print(a, views, func(o *output) {
+		havePast := slices.ContainsFunc(queues, func(q plimsoll.QueueStatus) bool { return q.Past != nil })
 		rows := make([][]string, len(queues))
 		for i := range queues {
 			share, next := "", ""
 			if t, ok := turns[queues[i].Path]; ok {
 				share, next = fmt.Sprintf("%.0f %%", 100*t.Share), oneLine(t.Reason)
 			}
-			rows[i] = append(queueRow(&queues[i]), listed(queues[i].Pending), share, next)
+			rows[i] = append(queueRow(&queues[i]), listed(queues[i].Pending))
+			if havePast {
+				rows[i] = append(rows[i], listedPast(queues[i].Past))
+			}
+			rows[i] = append(rows[i], share, next)
 		}
-		columns(o, append(queueHeader[:len(queueHeader):len(queueHeader)], "PENDING", "SHARE", "NEXT"), rows)
+		header := append(queueHeader[:len(queueHeader):len(queueHeader)], "PENDING")
+		if havePast {
+			header = append(header, "PAST")
+		}
+		columns(o, append(header, "SHARE", "NEXT"), rows)
 	})
 }
 
@@ -118,6 +131,21 @@ func queueMax(q *plimsoll.QueueStatus) string {
 		text += ", "
 	}
 	return text + fmt.Sprintf("tasks %s (has %s)", count(q.MaxTasks), strconv.FormatInt(q.Tasks, 10))
+}
+
+// listedPast formats the past use of a queue for a table. What is less than the smallest amount is
+// left out, but a resource that is counted may be a part of one.
+func listedPast(past map[string]float64) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(past)) {
+		switch amount := int64(past[name]); {
+		case plimsoll.StandardResource(name) && amount > 0:
+			parts = append(parts, name+" "+humanAmount(name, amount))
+		case !plimsoll.StandardResource(name) && past[name] >= 0.05:
+			parts = append(parts, fmt.Sprintf("%s %.1f", name, past[name]))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // listed formats amounts for a table. No amounts are an empty cell.

@@ -337,6 +337,7 @@ type queueView struct {
 	Share       *float64           `json:"share"`
 	Next        *int32             `json:"next"`
 	Reason      *string            `json:"reason"`
+	Past        map[string]float64 `json:"past,omitempty"` // cpu in milli-cores, memory in bytes
 }
 
 func viewQueue(q *plimsoll.QueueStatus) queueView {
@@ -344,7 +345,7 @@ func viewQueue(q *plimsoll.QueueStatus) queueView {
 		Path: q.Path, Leaf: q.Leaf, Draining: q.Draining, Jobs: q.Jobs, Running: q.Running, Waiting: q.Waiting,
 		Tasks: q.Tasks, MaxTasks: q.MaxTasks, JobsWaiting: q.JobsWaiting,
 		Guaranteed: amounts(q.Guaranteed), Max: amounts(q.Max), Allocated: amounts(q.Allocated),
-		Pending: amounts(q.Pending),
+		Pending: amounts(q.Pending), Past: q.Past,
 	}
 }
 

@@ -31,7 +31,8 @@ func (e *encoder) encode(b *engine.Batch) *wire.Batch {
 		len(c.QueueStatuses) +
 		len(c.DeletedTasks) + 2*len(c.DeletedJobs) + 2*len(c.DeletedNodes) + len(c.DeletedQueues) +
 		len(c.Historians) + len(c.DeletedHistorians) +
-		len(c.Policies) + len(c.DeletedPolicies) + len(c.Outcomes) + len(c.DeletedOutcomes) + 5
+		len(c.Policies) + len(c.DeletedPolicies) + len(c.Outcomes) + len(c.DeletedOutcomes) +
+		len(c.QueuePasts) + len(c.DeletedQueuePasts) + 5
 	out := &wire.Batch{Epoch: e.epoch, Revision: b.Revision, Time: b.Time, Mutations: make([]wire.Mutation, 0, n)}
 	e.ends = e.ends[:0]
 	buf := e.puts(out, make([]byte, 0, n*averageRecord), b)
@@ -105,6 +106,10 @@ func (e *encoder) puts(out *wire.Batch, buf []byte, b *engine.Batch) []byte {
 		st := &c.QueueStatuses[i]
 		put(wire.Mutation{Kind: wire.KindQueueStatus, Key: st.Path, Ephemeral: true}, wire.AppendQueueStatus(buf, st))
 	}
+	for i := range c.QueuePasts {
+		p := &c.QueuePasts[i]
+		put(wire.Mutation{Kind: wire.KindQueuePast, Key: p.Path}, appendQueuePast(buf, p))
+	}
 	if c.EventsAnew {
 		e.ids, e.newIDs = wire.EventIDs{Instance: uuid.NewString(), First: e.nextEvent}, true
 	}
@@ -149,6 +154,9 @@ func deletes(out *wire.Batch, c *state.Changes) {
 	}
 	for _, token := range c.DeletedOutcomes {
 		drop(wire.KindOutcome, token, false)
+	}
+	for _, path := range c.DeletedQueuePasts {
+		drop(wire.KindQueuePast, path, false)
 	}
 	for _, path := range c.DeletedQueues {
 		drop(wire.KindQueueStatus, path, true)

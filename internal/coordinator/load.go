@@ -136,6 +136,8 @@ func loadRecord(l *state.Loader, kind wire.Kind, key string, value []byte) error
 		err = decoded(wire.DecodePolicy, value, l.Policy)
 	case wire.KindOutcome:
 		err = decoded(func(data []byte) (state.Outcome, error) { return decodeOutcome(key, data) }, value, l.Outcome)
+	case wire.KindQueuePast:
+		err = decoded(func(data []byte) (state.QueuePast, error) { return decodeQueuePast(key, data) }, value, l.QueuePast)
 	case wire.KindArchive:
 		err = decoded(wire.DecodeArchiveStatus, value, l.Archive)
 	case wire.KindEventSettings:

@@ -99,7 +99,7 @@ func decodeOutcome(token string, data []byte) (state.Outcome, error) {
 }
 
 // storedOnly reports whether records of a kind are stored and not replicated.
-func storedOnly(kind wire.Kind) bool { return kind == wire.KindOutcome }
+func storedOnly(kind wire.Kind) bool { return kind == wire.KindOutcome || kind == wire.KindQueuePast }
 
 // replicated returns a batch without the records that are stored and not replicated.
 func replicated(b *wire.Batch) *wire.Batch {

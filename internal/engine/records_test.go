@@ -25,6 +25,7 @@ type records struct {
 	events   *plimsoll.EventSettings
 
 	historians map[string]plimsoll.Historian
+	pasts      map[string]state.QueuePast
 }
 
 func newRecords() *records {
@@ -39,6 +40,7 @@ func newRecords() *records {
 		plimsoll.ArchiveStatus{},
 		nil,
 		map[string]plimsoll.Historian{},
+		map[string]state.QueuePast{},
 	}
 }
 
@@ -68,6 +70,9 @@ func (r *records) commit(c *state.Changes) error {
 	}
 	for _, o := range c.Outcomes {
 		r.outcomes[o.Token], put["token "+o.Token] = o, true
+	}
+	for _, p := range c.QueuePasts {
+		r.pasts[p.Path], put["past "+p.Path] = p, true
 	}
 	for i := range c.QueueStatuses {
 		put["queue "+c.QueueStatuses[i].Path] = true
@@ -120,6 +125,10 @@ func (r *records) drop(c *state.Changes, put map[any]bool) error {
 		delete(r.historians, name)
 		check("historian " + name)
 	}
+	for _, path := range c.DeletedQueuePasts {
+		delete(r.pasts, path)
+		check("past " + path)
+	}
 	for _, path := range c.DeletedQueues {
 		check("queue " + path)
 	}
@@ -138,6 +147,9 @@ func (r *records) load(cfg state.Config, at int64) (*state.State, error) {
 	}
 	for _, h := range r.historians {
 		l.Historian(h)
+	}
+	for _, p := range r.pasts {
+		l.QueuePast(p)
 	}
 	for _, spec := range r.specs {
 		l.JobSpec(*spec)

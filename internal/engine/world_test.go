@@ -185,6 +185,7 @@ func (w *world) checkLimits() {
 			ops++
 		}
 	}
+	ops += len(c.QueuePasts) + len(c.DeletedQueuePasts)
 	if ops += len(c.Outcomes) + len(c.DeletedOutcomes); c.QueueConfig != nil {
 		ops++
 	}

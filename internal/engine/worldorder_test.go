@@ -30,6 +30,7 @@ func (w *world) order(c *plimsoll.QueueConfig) {
 		{plimsoll.PropertyOrder, "strict", "strict", "default"},
 		{plimsoll.PropertyOrderHold, "1s", "20s"},
 		{plimsoll.PropertyPriorityOffset, "1", "-3"},
+		{plimsoll.PropertyHalfLife, "1m", "1h", "0"},
 	} {
 		if w.rng.IntN(3) == 0 {
 			c.Properties[p[0]] = w.pick(p[1:])

@@ -87,6 +87,7 @@ func (t *Tree) inherit(q *Queue) {
 	if q.Leaf && q.order.fair {
 		t.measure(q)
 	}
+	t.inheritPast(q)
 }
 
 // ResourcesNamed returns the resources that the maximum, the guarantee or a limit of the queue
@@ -246,6 +247,7 @@ func (t *Tree) Tidy(q *Queue) (changes []Change) {
 		parent := q.Parent
 		parent.Children = slices.DeleteFunc(parent.Children, func(c *Queue) bool { return c == q })
 		delete(t.byPath, q.Path)
+		t.dropPast(q)
 		changes = append(changes, Change{Removed, q})
 		q = parent
 	}
@@ -279,6 +281,8 @@ func (t *Tree) rebuild() {
 	t.holds = t.holds[:0]
 	clear(t.admitting)
 	t.admitting, t.stale = t.admitting[:0], nil
+	clear(t.fading)
+	t.fading = t.fading[:0]
 	t.Root.Walk(func(q *Queue) {
 		t.inherit(q)
 		q.share, q.sharedAt = t.shareOf(q), t.totals

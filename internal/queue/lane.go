@@ -313,6 +313,9 @@ func (t *Tree) Book(l *Lane) {
 }
 
 func (t *Tree) book(q *Queue, l *Lane) {
+	if q.past != nil {
+		q.past.spend(&q.Allocated, t.now)
+	}
 	q.Allocated.Add(&l.class.amounts)
 	q.Running++
 	t.reorder(q)
@@ -332,6 +335,9 @@ func (t *Tree) track(l *Lane, n int32) {
 // now have room.
 func (t *Tree) Refund(l *Lane) {
 	for q := l.account.queue; q != nil; q = q.Parent {
+		if q.past != nil {
+			q.past.spend(&q.Allocated, t.now)
+		}
 		q.Allocated.Sub(&l.class.amounts)
 		q.Running--
 		t.reorder(q)

@@ -63,10 +63,11 @@ type order struct {
 	offset     int64
 	strict     bool          // a job that does not fit holds back those behind it
 	hold       time.Duration // with strict: for how long at most
+	halfLife   time.Duration // of the use that the shares of the children count; 0: only that of now
 }
 
 func orderOf(s *plimsoll.QueueSettings) order {
-	return order{s.Fair, s.PrioritySort, s.PriorityFence, int64(s.PriorityOffset), s.Strict, s.Hold}
+	return order{s.Fair, s.PrioritySort, s.PriorityFence, int64(s.PriorityOffset), s.Strict, s.Hold, s.HalfLife}
 }
 
 // shown returns the priority of a queue as its parent sees it: the highest below plus the offset,

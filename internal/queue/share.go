@@ -19,24 +19,32 @@ func (a fraction) compare(b fraction) int {
 
 // shareOf returns the dominant share of a queue: the largest quotient over the resources that it
 // uses. The quotient is used over guaranteed; over the maximum if nothing is guaranteed; and over
-// the whole cluster if there is no maximum above zero either.
+// the whole cluster if there is no maximum above zero either. If the past counts, used is the mean
+// of what is used now and of the past.
 func (t *Tree) shareOf(q *Queue) fraction {
 	best := fraction{0, 1}
-	for i, used := range q.Allocated {
-		if used <= 0 {
+	for i, amount := range q.Allocated {
+		var was fixed
+		if q.past != nil {
+			was = q.past.mean[i]
+		}
+		if amount <= 0 && was == (fixed{}) {
 			continue
 		}
-		f := fraction{uint64(used), 1}
-		bit := uint32(1) << i
+		used, bit := uint64(max(amount, 0)), uint32(1)<<i
+		f := fraction{used, 1}
 		switch {
 		case q.GuaranteedSet&bit != 0 && q.Guaranteed[i] > 0:
 			f.den = uint64(q.Guaranteed[i])
 		case q.GuaranteedSet&bit != 0: // a guarantee of zero that is in use: a share of 1
-			f.num = 1
+			f.num, was = min(used, 1), fixed{min(used, 1), 0}
 		case q.MaxSet&bit != 0 && q.Max[i] > 0:
 			f.den = uint64(q.Max[i])
 		case t.total[i] > 0:
 			f.den = uint64(t.total[i])
+		}
+		if q.past != nil {
+			f = halfway(f.num, was, f.den)
 		}
 		if best.compare(f) < 0 {
 			best = f

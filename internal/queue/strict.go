@@ -49,9 +49,11 @@ func (t *Tree) NodesChanged() {
 	}
 }
 
-// Advance sets the time, in Unix nanoseconds, and ends the holds that are over by then.
+// Advance sets the time, in Unix nanoseconds. It ends the holds that are over by then, and brings
+// the past of the queues up to date.
 func (t *Tree) Advance(now int64) {
 	t.now = now
+	t.fadePasts()
 	for len(t.holds) > 0 && t.holds[0].until <= now {
 		t.endHold(t.holds[0].row)
 	}

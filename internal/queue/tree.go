@@ -49,6 +49,8 @@ type Queue struct {
 	accounts *Account              // of a leaf: the first account; the others follow by next
 	whole    *Amounts              // of a fair leaf: what the shares of its accounts are parts of
 
+	past *past // nil: the queue above has no half-life
+
 	strict  *strict    // of a leaf with this order; nil: jobs behind one that does not fit may pass it
 	holding []Hold     // of a Copy: what Holds returns
 	rows    []*row     // of a leaf, unordered
@@ -103,6 +105,10 @@ type Tree struct {
 	now    int64 // Unix nanoseconds; see Advance
 	holds  heap[*hold]
 	rivals Rivals // nil: all lanes compete for nodes
+
+	fading []*Queue // the parents with a half-life
+	faded  int64    // time to which their children's pasts count
+	pasts  []string // paths of queues whose pasts are to be stored or deleted; they may repeat
 
 	live      int       // number of classes that have rows and are not blocked
 	unsettled *waiter   // lanes that were told that they wait for their turn

@@ -55,6 +55,9 @@ type Changes struct {
 	Outcomes        []Outcome // stored and not replicated
 	DeletedOutcomes []string  // by token
 
+	QueuePasts        []QueuePast // stored and not replicated
+	DeletedQueuePasts []string    // by path
+
 	Bytes int // bound of the bytes of the batch in the store
 }
 
@@ -65,7 +68,8 @@ func (c *Changes) Empty() bool {
 		len(c.DeletedTasks) == 0 && len(c.DeletedNodes) == 0 && len(c.DeletedQueues) == 0 && len(c.Events) == 0 &&
 		c.Archive == nil && c.EventSettings == nil && len(c.Policies) == 0 && len(c.DeletedPolicies) == 0 &&
 		len(c.Outcomes) == 0 && len(c.DeletedOutcomes) == 0 &&
-		len(c.Historians) == 0 && len(c.DeletedHistorians) == 0
+		len(c.Historians) == 0 && len(c.DeletedHistorians) == 0 &&
+		len(c.QueuePasts) == 0 && len(c.DeletedQueuePasts) == 0
 }
 
 func (c *Changes) reset() {
@@ -74,7 +78,9 @@ func (c *Changes) reset() {
 	clear(c.Requests)
 	clear(c.Policies)
 	clear(c.Outcomes)
+	clear(c.QueuePasts)
 	*c = Changes{
+		QueuePasts: c.QueuePasts[:0], DeletedQueuePasts: c.DeletedQueuePasts[:0],
 		Outcomes: c.Outcomes[:0], DeletedOutcomes: c.DeletedOutcomes[:0],
 		Historians: c.Historians[:0], DeletedHistorians: c.DeletedHistorians[:0],
 		Policies: c.Policies[:0], DeletedPolicies: c.DeletedPolicies[:0],
@@ -113,6 +119,8 @@ type dirtyLists struct {
 	outcomes        []*Outcome
 	deletedOutcomes []string
 
+	pasts []string // paths of queues
+
 	bytes     int // bound of the bytes of the turn's batch so far
 	treeBytes int // part of bytes for the configuration of the queues
 }
@@ -147,6 +155,7 @@ func (s *State) Continue(budget Budget) {
 	s.leaving = runSteps(s.leaving, budget, s.leaveRecord)
 	s.readmit(budget)
 	s.relimiting = runSteps(s.relimiting, budget, s.relimit)
+	s.storePasts(budget)
 	s.growing = runSteps(s.growing, budget, s.createTasks)
 	s.excluded = runSteps(s.excluded, budget, s.dropExclusions) // after the steps that end jobs
 	s.reviseStaleNames()
@@ -155,7 +164,7 @@ func (s *State) Continue(budget Budget) {
 // Behind reports whether work is left over for the next turn.
 func (s *State) Behind() bool {
 	return len(s.stopping)+len(s.emptying)+len(s.growing)+len(s.excluded)+len(s.forgetting)+len(s.leaving) > 0 ||
-		len(s.relimiting) > 0 ||
+		len(s.relimiting) > 0 || s.tree.HasNextPast() ||
 		s.tree.HasNextCause() ||
 		s.tree.Readmitting() ||
 		s.mustExpire() || s.mustForgetOutcome() || s.mustForgetHistorian() || s.isDue() || s.dirty.archive ||
@@ -293,6 +302,7 @@ func (s *State) Take(c *Changes) {
 	s.takePolicies(c)
 	s.takeDeleted(c)
 	s.takeOutcomes(c)
+	s.takePasts(c)
 	c.Events = append(c.Events, d.events...)
 	c.Requests = append(c.Requests, d.requests...)
 	c.Bytes = d.bytes

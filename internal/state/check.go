@@ -473,6 +473,7 @@ func (s *State) Dump(w io.Writer) error {
 	s.tree.Root.Walk(func(q *queue.Queue) {
 		st := s.QueueStatus(q)
 		st.JobsWaiting = 0 // a load admits the jobs anew that have not begun
+		st.Past = nil      // a load begins with the one that was stored last
 		if err == nil {
 			_, err = fmt.Fprintf(w, "queue %+v\n", st)
 		}

@@ -84,7 +84,8 @@ func (s *State) Over(b Budget) bool {
 	d := &s.dirty
 	ops := 2*len(d.rejected) + len(d.specs) + len(d.jobs) + len(d.tasks) + len(d.nodes) +
 		len(d.deletedTasks) + 2*len(d.deletedJobs) + len(d.deletedNodes) +
-		len(d.historians) + len(d.policies) + len(d.deletedPolicies) + len(d.outcomes) + len(d.deletedOutcomes)
+		len(d.historians) + len(d.policies) + len(d.deletedPolicies) + len(d.outcomes) + len(d.deletedOutcomes) +
+		len(d.pasts)
 	if d.queueConfig {
 		ops++
 	}

@@ -32,6 +32,7 @@ type Loader struct {
 	events   *plimsoll.EventSettings // nil: none were stored
 
 	historians []plimsoll.Historian
+	pasts      []QueuePast
 }
 
 // NewLoader returns a Loader that uses the given queues if none are stored.
@@ -65,6 +66,9 @@ func (l *Loader) EventSettings(st plimsoll.EventSettings) { l.events = &st }
 
 // Historian adds a stored registration of a historian.
 func (l *Loader) Historian(h plimsoll.Historian) { l.historians = append(l.historians, h) }
+
+// QueuePast adds what a queue used in the past.
+func (l *Loader) QueuePast(p QueuePast) { l.pasts = append(l.pasts, p) }
 
 // End builds the state at the given time. Records that contradict each other give a CodeCorrupt
 // error. An empty store gives a state with the queues of NewLoader, and with the events that add
@@ -123,6 +127,9 @@ func (l *Loader) End(at int64) (*State, error) {
 	}
 	s.loadExclusions()
 	s.resume(l.statuses)
+	for i := range l.pasts {
+		s.loadPast(&l.pasts[i])
+	}
 	s.dirty.forget()
 	s.tree.Changed(func(*queue.Queue) {})
 	s.loadArchive(l.archive)

@@ -300,6 +300,7 @@ func (s *State) refit(changed, known, onNodes, gone uint32) {
 	s.names.known, s.names.onNodes = known, onNodes
 	for set := gone; set != 0; set &= set - 1 {
 		s.Fleet.ForgetName(bits.TrailingZeros32(set))
+		s.tree.ForgetResource(bits.TrailingZeros32(set))
 	}
 	made := make(map[*Class]*Class, len(classes))
 	for _, c := range classes {

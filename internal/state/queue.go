@@ -235,5 +235,8 @@ func (s *State) QueueStatus(q *queue.Queue) plimsoll.QueueStatus {
 	if q == s.tree.Root {
 		st.Max = s.Names.Resources(&s.total)
 	}
+	if p, ok := s.pastOf(q); ok {
+		st.Past = p.Mean
+	}
 	return st
 }

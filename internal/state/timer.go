@@ -121,6 +121,9 @@ func (s *State) Wake() int64 {
 	if due := s.tree.HoldEnds(); due != 0 && (wake == 0 || due < wake) {
 		wake = due
 	}
+	if due := s.tree.PastDue(); due != 0 && (wake == 0 || due < wake) {
+		wake = due
+	}
 	if due := s.historianDue(); due != 0 && (wake == 0 || due < wake) {
 		wake = due
 	}

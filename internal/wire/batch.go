@@ -22,10 +22,11 @@ const (
 	KindCounts        Kind = 13 // key: empty; there is one
 	KindHistorian     Kind = 14 // key: name of a historian
 	KindImport        Kind = 15 // key: empty; stored while a store is imported, and never replicated
+	KindQueuePast     Kind = 16 // key: queue path; stored and not replicated
 )
 
 // NumKinds is one more than the highest kind.
-const NumKinds = 16
+const NumKinds = 17
 
 // Mutation is a put or delete of one encoded record.
 type Mutation struct {

@@ -280,6 +280,8 @@ func drawQueueStatus(t *rapid.T) plimsoll.QueueStatus {
 		Jobs:       drawInt32(t, "jobs"),
 		Running:    drawInt32(t, "running"),
 		Waiting:    drawInt32(t, "waiting"),
+		Past: rapid.SampledFrom([]map[string]float64{nil, {"cpu": 0.5}, {"memory": 1 << 40, "gpu": 1.0 / 3}}).
+			Draw(t, "past"),
 	}
 }
 

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"maps"
+
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 )
@@ -106,6 +108,7 @@ func QueueStatusToProto(s *plimsoll.QueueStatus) *pb.QueueStatus {
 		Tasks:       s.Tasks,
 		MaxTasks:    s.MaxTasks,
 		JobsWaiting: s.JobsWaiting,
+		Past:        maps.Clone(s.Past),
 	}
 }
 
@@ -125,6 +128,7 @@ func QueueStatusFromProto(m *pb.QueueStatus) plimsoll.QueueStatus {
 		Tasks:       m.GetTasks(),
 		MaxTasks:    m.GetMaxTasks(),
 		JobsWaiting: m.GetJobsWaiting(),
+		Past:        maps.Clone(m.GetPast()),
 	}
 }
 

@@ -4605,7 +4605,10 @@ type QueueStatus struct {
 	MaxTasks int32 `protobuf:"varint,12,opt,name=max_tasks,json=maxTasks,proto3" json:"max_tasks,omitempty"` // 0: none
 	// Jobs whose tasks may not be placed yet: they are being taken in, or they wait until fewer jobs
 	// run, as the queue or one above it bounds how many may.
-	JobsWaiting   int32 `protobuf:"varint,13,opt,name=jobs_waiting,json=jobsWaiting,proto3" json:"jobs_waiting,omitempty"`
+	JobsWaiting int32 `protobuf:"varint,13,opt,name=jobs_waiting,json=jobsWaiting,proto3" json:"jobs_waiting,omitempty"`
+	// What it used in the past, by resource: a mean in which use that is fairness.halflife old weighs
+	// half as much as that of now. Empty if the queue above has no half-life.
+	Past          map[string]float64 `protobuf:"bytes,14,rep,name=past,proto3" json:"past,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4729,6 +4732,13 @@ func (x *QueueStatus) GetJobsWaiting() int32 {
 		return x.JobsWaiting
 	}
 	return 0
+}
+
+func (x *QueueStatus) GetPast() map[string]float64 {
+	if x != nil {
+		return x.Past
+	}
+	return nil
 }
 
 // An event record. The numbers are those of the design "Historical Usage Tracking".
@@ -5382,7 +5392,7 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	"\aweights\x18\x02 \x03(\v2\".plimsoll.v1.NodeSort.WeightsEntryR\aweights\x1a:\n" +
 	"\fWeightsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"\xb9\x03\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"\xaa\x04\n" +
 	"\vQueueStatus\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04leaf\x18\x02 \x01(\bR\x04leaf\x12\x1a\n" +
@@ -5399,7 +5409,11 @@ const file_plimsoll_v1_objects_proto_rawDesc = "" +
 	" \x01(\x05R\awaiting\x12\x14\n" +
 	"\x05tasks\x18\v \x01(\x03R\x05tasks\x12\x1b\n" +
 	"\tmax_tasks\x18\f \x01(\x05R\bmaxTasks\x12!\n" +
-	"\fjobs_waiting\x18\r \x01(\x05R\vjobsWaiting\"\x8f\x02\n" +
+	"\fjobs_waiting\x18\r \x01(\x05R\vjobsWaiting\x126\n" +
+	"\x04past\x18\x0e \x03(\v2\".plimsoll.v1.QueueStatus.PastEntryR\x04past\x1a7\n" +
+	"\tPastEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"\x8f\x02\n" +
 	"\x05Event\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\x05R\x04type\x12\x16\n" +
 	"\x06change\x18\x02 \x01(\x05R\x06change\x12\x16\n" +
@@ -5540,7 +5554,7 @@ func file_plimsoll_v1_objects_proto_rawDescGZIP() []byte {
 }
 
 var file_plimsoll_v1_objects_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
-var file_plimsoll_v1_objects_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
+var file_plimsoll_v1_objects_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
 var file_plimsoll_v1_objects_proto_goTypes = []any{
 	(JobState)(0),                // 0: plimsoll.v1.JobState
 	(RetryKind)(0),               // 1: plimsoll.v1.RetryKind
@@ -5615,7 +5629,8 @@ var file_plimsoll_v1_objects_proto_goTypes = []any{
 	nil,                          // 70: plimsoll.v1.QueueConfig.PropertiesEntry
 	nil,                          // 71: plimsoll.v1.QueueTemplate.PropertiesEntry
 	nil,                          // 72: plimsoll.v1.NodeSort.WeightsEntry
-	nil,                          // 73: plimsoll.v1.JobHead.LabelsEntry
+	nil,                          // 73: plimsoll.v1.QueueStatus.PastEntry
+	nil,                          // 74: plimsoll.v1.JobHead.LabelsEntry
 }
 var file_plimsoll_v1_objects_proto_depIdxs = []int32{
 	57, // 0: plimsoll.v1.Resources.amounts:type_name -> plimsoll.v1.Resources.AmountsEntry
@@ -5694,16 +5709,17 @@ var file_plimsoll_v1_objects_proto_depIdxs = []int32{
 	11, // 73: plimsoll.v1.QueueStatus.max:type_name -> plimsoll.v1.Resources
 	11, // 74: plimsoll.v1.QueueStatus.allocated:type_name -> plimsoll.v1.Resources
 	11, // 75: plimsoll.v1.QueueStatus.pending:type_name -> plimsoll.v1.Resources
-	11, // 76: plimsoll.v1.Event.resources:type_name -> plimsoll.v1.Resources
-	55, // 77: plimsoll.v1.Event.head:type_name -> plimsoll.v1.JobHead
-	73, // 78: plimsoll.v1.JobHead.labels:type_name -> plimsoll.v1.JobHead.LabelsEntry
-	13, // 79: plimsoll.v1.Constraints.TraitsEntry.value:type_name -> plimsoll.v1.Trait
-	13, // 80: plimsoll.v1.NodeFacts.TraitsEntry.value:type_name -> plimsoll.v1.Trait
-	81, // [81:81] is the sub-list for method output_type
-	81, // [81:81] is the sub-list for method input_type
-	81, // [81:81] is the sub-list for extension type_name
-	81, // [81:81] is the sub-list for extension extendee
-	0,  // [0:81] is the sub-list for field type_name
+	73, // 76: plimsoll.v1.QueueStatus.past:type_name -> plimsoll.v1.QueueStatus.PastEntry
+	11, // 77: plimsoll.v1.Event.resources:type_name -> plimsoll.v1.Resources
+	55, // 78: plimsoll.v1.Event.head:type_name -> plimsoll.v1.JobHead
+	74, // 79: plimsoll.v1.JobHead.labels:type_name -> plimsoll.v1.JobHead.LabelsEntry
+	13, // 80: plimsoll.v1.Constraints.TraitsEntry.value:type_name -> plimsoll.v1.Trait
+	13, // 81: plimsoll.v1.NodeFacts.TraitsEntry.value:type_name -> plimsoll.v1.Trait
+	82, // [82:82] is the sub-list for method output_type
+	82, // [82:82] is the sub-list for method input_type
+	82, // [82:82] is the sub-list for extension type_name
+	82, // [82:82] is the sub-list for extension extendee
+	0,  // [0:82] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_objects_proto_init() }
@@ -5718,7 +5734,7 @@ func file_plimsoll_v1_objects_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_objects_proto_rawDesc), len(file_plimsoll_v1_objects_proto_rawDesc)),
 			NumEnums:      11,
-			NumMessages:   63,
+			NumMessages:   64,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

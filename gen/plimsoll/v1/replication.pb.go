@@ -45,6 +45,7 @@ const (
 	Kind_KIND_COUNTS         Kind = 13 // the same
 	Kind_KIND_HISTORIAN      Kind = 14
 	Kind_KIND_IMPORT         Kind = 15 // stored while a store is imported; never replicated
+	Kind_KIND_QUEUE_PAST     Kind = 16 // stored and not replicated
 )
 
 // Enum value maps for Kind.
@@ -66,6 +67,7 @@ var (
 		13: "KIND_COUNTS",
 		14: "KIND_HISTORIAN",
 		15: "KIND_IMPORT",
+		16: "KIND_QUEUE_PAST",
 	}
 	Kind_value = map[string]int32{
 		"KIND_UNSPECIFIED":    0,
@@ -84,6 +86,7 @@ var (
 		"KIND_COUNTS":         13,
 		"KIND_HISTORIAN":      14,
 		"KIND_IMPORT":         15,
+		"KIND_QUEUE_PAST":     16,
 	}
 )
 
@@ -1793,6 +1796,60 @@ func (x *Outcome) GetApplyPolicies() *ApplyPoliciesResponse {
 	return nil
 }
 
+// QueuePast is what a queue, whose path is the key, used in the past: QueueStatus.past. It is stored
+// and not replicated.
+type QueuePast struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Time          int64                  `protobuf:"varint,1,opt,name=time,proto3" json:"time,omitempty"` // to which it counts, in Unix nanoseconds
+	Mean          map[string]float64     `protobuf:"bytes,2,rep,name=mean,proto3" json:"mean,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueuePast) Reset() {
+	*x = QueuePast{}
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueuePast) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueuePast) ProtoMessage() {}
+
+func (x *QueuePast) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueuePast.ProtoReflect.Descriptor instead.
+func (*QueuePast) Descriptor() ([]byte, []int) {
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *QueuePast) GetTime() int64 {
+	if x != nil {
+		return x.Time
+	}
+	return 0
+}
+
+func (x *QueuePast) GetMean() map[string]float64 {
+	if x != nil {
+		return x.Mean
+	}
+	return nil
+}
+
 // A gateway's report that it has not heard a node for too long. It is ignored if the node has
 // registered again since.
 type NodeLiveness struct {
@@ -1807,7 +1864,7 @@ type NodeLiveness struct {
 
 func (x *NodeLiveness) Reset() {
 	*x = NodeLiveness{}
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[17]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1819,7 +1876,7 @@ func (x *NodeLiveness) String() string {
 func (*NodeLiveness) ProtoMessage() {}
 
 func (x *NodeLiveness) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[17]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1832,7 +1889,7 @@ func (x *NodeLiveness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeLiveness.ProtoReflect.Descriptor instead.
 func (*NodeLiveness) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{17}
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *NodeLiveness) GetNode() string {
@@ -1873,7 +1930,7 @@ type PollRequestEvents struct {
 
 func (x *PollRequestEvents) Reset() {
 	*x = PollRequestEvents{}
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[18]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1885,7 +1942,7 @@ func (x *PollRequestEvents) String() string {
 func (*PollRequestEvents) ProtoMessage() {}
 
 func (x *PollRequestEvents) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[18]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1898,7 +1955,7 @@ func (x *PollRequestEvents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollRequestEvents.ProtoReflect.Descriptor instead.
 func (*PollRequestEvents) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{18}
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PollRequestEvents) GetManager() string {
@@ -1948,7 +2005,7 @@ type PolledRequestEvents struct {
 
 func (x *PolledRequestEvents) Reset() {
 	*x = PolledRequestEvents{}
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[19]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1960,7 +2017,7 @@ func (x *PolledRequestEvents) String() string {
 func (*PolledRequestEvents) ProtoMessage() {}
 
 func (x *PolledRequestEvents) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[19]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1973,7 +2030,7 @@ func (x *PolledRequestEvents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolledRequestEvents.ProtoReflect.Descriptor instead.
 func (*PolledRequestEvents) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{19}
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PolledRequestEvents) GetStore() string {
@@ -2026,7 +2083,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[20]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2038,7 +2095,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_v1_replication_proto_msgTypes[20]
+	mi := &file_plimsoll_v1_replication_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2051,7 +2108,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{20}
+	return file_plimsoll_v1_replication_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Reply) GetId() uint64 {
@@ -2268,7 +2325,13 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\x04time\x18\x01 \x01(\x03R\x04time\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\x06R\x06digest\x12(\n" +
 	"\x05error\x18\x03 \x01(\v2\x12.plimsoll.v1.ErrorR\x05error\x12I\n" +
-	"\x0eapply_policies\x18\x04 \x01(\v2\".plimsoll.v1.ApplyPoliciesResponseR\rapplyPolicies\"h\n" +
+	"\x0eapply_policies\x18\x04 \x01(\v2\".plimsoll.v1.ApplyPoliciesResponseR\rapplyPolicies\"\x8e\x01\n" +
+	"\tQueuePast\x12\x12\n" +
+	"\x04time\x18\x01 \x01(\x03R\x04time\x124\n" +
+	"\x04mean\x18\x02 \x03(\v2 .plimsoll.v1.QueuePast.MeanEntryR\x04mean\x1a7\n" +
+	"\tMeanEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"h\n" +
 	"\fNodeLiveness\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\"\n" +
@@ -2300,7 +2363,7 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\x1aacknowledge_request_events\x18\v \x01(\v2-.plimsoll.v1.AcknowledgeRequestEventsResponseR\x18acknowledgeRequestEvents\x12=\n" +
 	"\n" +
 	"get_leader\x18\f \x01(\v2\x1e.plimsoll.v1.GetLeaderResponseR\tgetLeader\x12L\n" +
-	"\x0fexplain_waiting\x18\r \x01(\v2#.plimsoll.v1.ExplainWaitingResponseR\x0eexplainWaiting*\xbe\x02\n" +
+	"\x0fexplain_waiting\x18\r \x01(\v2#.plimsoll.v1.ExplainWaitingResponseR\x0eexplainWaiting*\xd3\x02\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rKIND_JOB_SPEC\x10\x01\x12\x13\n" +
@@ -2318,7 +2381,8 @@ const file_plimsoll_v1_replication_proto_rawDesc = "" +
 	"\x13KIND_EVENT_SETTINGS\x10\f\x12\x0f\n" +
 	"\vKIND_COUNTS\x10\r\x12\x12\n" +
 	"\x0eKIND_HISTORIAN\x10\x0e\x12\x0f\n" +
-	"\vKIND_IMPORT\x10\x0f2d\n" +
+	"\vKIND_IMPORT\x10\x0f\x12\x13\n" +
+	"\x0fKIND_QUEUE_PAST\x10\x102d\n" +
 	"\x12ReplicationService\x12N\n" +
 	"\tReplicate\x12\x1d.plimsoll.v1.ReplicateRequest\x1a\x1e.plimsoll.v1.ReplicateResponse(\x010\x01B=Z;github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1;plimsollv1b\x06proto3"
 
@@ -2335,7 +2399,7 @@ func file_plimsoll_v1_replication_proto_rawDescGZIP() []byte {
 }
 
 var file_plimsoll_v1_replication_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_plimsoll_v1_replication_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_plimsoll_v1_replication_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_plimsoll_v1_replication_proto_goTypes = []any{
 	(Kind)(0),                                // 0: plimsoll.v1.Kind
 	(*ReplicateRequest)(nil),                 // 1: plimsoll.v1.ReplicateRequest
@@ -2355,44 +2419,46 @@ var file_plimsoll_v1_replication_proto_goTypes = []any{
 	(*Batch)(nil),                            // 15: plimsoll.v1.Batch
 	(*Command)(nil),                          // 16: plimsoll.v1.Command
 	(*Outcome)(nil),                          // 17: plimsoll.v1.Outcome
-	(*NodeLiveness)(nil),                     // 18: plimsoll.v1.NodeLiveness
-	(*PollRequestEvents)(nil),                // 19: plimsoll.v1.PollRequestEvents
-	(*PolledRequestEvents)(nil),              // 20: plimsoll.v1.PolledRequestEvents
-	(*Reply)(nil),                            // 21: plimsoll.v1.Reply
-	(*SubmitJobRequest)(nil),                 // 22: plimsoll.v1.SubmitJobRequest
-	(*KillJobRequest)(nil),                   // 23: plimsoll.v1.KillJobRequest
-	(*ScaleJobRequest)(nil),                  // 24: plimsoll.v1.ScaleJobRequest
-	(*SetNodeModeRequest)(nil),               // 25: plimsoll.v1.SetNodeModeRequest
-	(*RemoveNodeRequest)(nil),                // 26: plimsoll.v1.RemoveNodeRequest
-	(*SetQueueConfigRequest)(nil),            // 27: plimsoll.v1.SetQueueConfigRequest
-	(*RegisterNodeRequest)(nil),              // 28: plimsoll.v1.RegisterNodeRequest
-	(*ReportTasksRequest)(nil),               // 29: plimsoll.v1.ReportTasksRequest
-	(*ExplainTaskRequest)(nil),               // 30: plimsoll.v1.ExplainTaskRequest
-	(*NodeCapacityRequest)(nil),              // 31: plimsoll.v1.NodeCapacityRequest
-	(*PlaceJobRequest)(nil),                  // 32: plimsoll.v1.PlaceJobRequest
-	(*PlanMovesRequest)(nil),                 // 33: plimsoll.v1.PlanMovesRequest
-	(*ApplyPoliciesRequest)(nil),             // 34: plimsoll.v1.ApplyPoliciesRequest
-	(*DeletePolicyRequest)(nil),              // 35: plimsoll.v1.DeletePolicyRequest
-	(*ReportNodeRequest)(nil),                // 36: plimsoll.v1.ReportNodeRequest
-	(*LeaveNodeRequest)(nil),                 // 37: plimsoll.v1.LeaveNodeRequest
-	(*DeleteJobRequest)(nil),                 // 38: plimsoll.v1.DeleteJobRequest
-	(*SetEventSettingsRequest)(nil),          // 39: plimsoll.v1.SetEventSettingsRequest
-	(*AcknowledgeRequestEventsRequest)(nil),  // 40: plimsoll.v1.AcknowledgeRequestEventsRequest
-	(*ReportHistorianRequest)(nil),           // 41: plimsoll.v1.ReportHistorianRequest
-	(*RemoveHistorianRequest)(nil),           // 42: plimsoll.v1.RemoveHistorianRequest
-	(*GetLeaderRequest)(nil),                 // 43: plimsoll.v1.GetLeaderRequest
-	(*StepDownRequest)(nil),                  // 44: plimsoll.v1.StepDownRequest
-	(*ExplainWaitingRequest)(nil),            // 45: plimsoll.v1.ExplainWaitingRequest
-	(*Error)(nil),                            // 46: plimsoll.v1.Error
-	(*ApplyPoliciesResponse)(nil),            // 47: plimsoll.v1.ApplyPoliciesResponse
-	(*RequestEvent)(nil),                     // 48: plimsoll.v1.RequestEvent
-	(*ExplainTaskResponse)(nil),              // 49: plimsoll.v1.ExplainTaskResponse
-	(*NodeCapacityResponse)(nil),             // 50: plimsoll.v1.NodeCapacityResponse
-	(*PlaceJobResponse)(nil),                 // 51: plimsoll.v1.PlaceJobResponse
-	(*PlanMovesResponse)(nil),                // 52: plimsoll.v1.PlanMovesResponse
-	(*AcknowledgeRequestEventsResponse)(nil), // 53: plimsoll.v1.AcknowledgeRequestEventsResponse
-	(*GetLeaderResponse)(nil),                // 54: plimsoll.v1.GetLeaderResponse
-	(*ExplainWaitingResponse)(nil),           // 55: plimsoll.v1.ExplainWaitingResponse
+	(*QueuePast)(nil),                        // 18: plimsoll.v1.QueuePast
+	(*NodeLiveness)(nil),                     // 19: plimsoll.v1.NodeLiveness
+	(*PollRequestEvents)(nil),                // 20: plimsoll.v1.PollRequestEvents
+	(*PolledRequestEvents)(nil),              // 21: plimsoll.v1.PolledRequestEvents
+	(*Reply)(nil),                            // 22: plimsoll.v1.Reply
+	nil,                                      // 23: plimsoll.v1.QueuePast.MeanEntry
+	(*SubmitJobRequest)(nil),                 // 24: plimsoll.v1.SubmitJobRequest
+	(*KillJobRequest)(nil),                   // 25: plimsoll.v1.KillJobRequest
+	(*ScaleJobRequest)(nil),                  // 26: plimsoll.v1.ScaleJobRequest
+	(*SetNodeModeRequest)(nil),               // 27: plimsoll.v1.SetNodeModeRequest
+	(*RemoveNodeRequest)(nil),                // 28: plimsoll.v1.RemoveNodeRequest
+	(*SetQueueConfigRequest)(nil),            // 29: plimsoll.v1.SetQueueConfigRequest
+	(*RegisterNodeRequest)(nil),              // 30: plimsoll.v1.RegisterNodeRequest
+	(*ReportTasksRequest)(nil),               // 31: plimsoll.v1.ReportTasksRequest
+	(*ExplainTaskRequest)(nil),               // 32: plimsoll.v1.ExplainTaskRequest
+	(*NodeCapacityRequest)(nil),              // 33: plimsoll.v1.NodeCapacityRequest
+	(*PlaceJobRequest)(nil),                  // 34: plimsoll.v1.PlaceJobRequest
+	(*PlanMovesRequest)(nil),                 // 35: plimsoll.v1.PlanMovesRequest
+	(*ApplyPoliciesRequest)(nil),             // 36: plimsoll.v1.ApplyPoliciesRequest
+	(*DeletePolicyRequest)(nil),              // 37: plimsoll.v1.DeletePolicyRequest
+	(*ReportNodeRequest)(nil),                // 38: plimsoll.v1.ReportNodeRequest
+	(*LeaveNodeRequest)(nil),                 // 39: plimsoll.v1.LeaveNodeRequest
+	(*DeleteJobRequest)(nil),                 // 40: plimsoll.v1.DeleteJobRequest
+	(*SetEventSettingsRequest)(nil),          // 41: plimsoll.v1.SetEventSettingsRequest
+	(*AcknowledgeRequestEventsRequest)(nil),  // 42: plimsoll.v1.AcknowledgeRequestEventsRequest
+	(*ReportHistorianRequest)(nil),           // 43: plimsoll.v1.ReportHistorianRequest
+	(*RemoveHistorianRequest)(nil),           // 44: plimsoll.v1.RemoveHistorianRequest
+	(*GetLeaderRequest)(nil),                 // 45: plimsoll.v1.GetLeaderRequest
+	(*StepDownRequest)(nil),                  // 46: plimsoll.v1.StepDownRequest
+	(*ExplainWaitingRequest)(nil),            // 47: plimsoll.v1.ExplainWaitingRequest
+	(*Error)(nil),                            // 48: plimsoll.v1.Error
+	(*ApplyPoliciesResponse)(nil),            // 49: plimsoll.v1.ApplyPoliciesResponse
+	(*RequestEvent)(nil),                     // 50: plimsoll.v1.RequestEvent
+	(*ExplainTaskResponse)(nil),              // 51: plimsoll.v1.ExplainTaskResponse
+	(*NodeCapacityResponse)(nil),             // 52: plimsoll.v1.NodeCapacityResponse
+	(*PlaceJobResponse)(nil),                 // 53: plimsoll.v1.PlaceJobResponse
+	(*PlanMovesResponse)(nil),                // 54: plimsoll.v1.PlanMovesResponse
+	(*AcknowledgeRequestEventsResponse)(nil), // 55: plimsoll.v1.AcknowledgeRequestEventsResponse
+	(*GetLeaderResponse)(nil),                // 56: plimsoll.v1.GetLeaderResponse
+	(*ExplainWaitingResponse)(nil),           // 57: plimsoll.v1.ExplainWaitingResponse
 }
 var file_plimsoll_v1_replication_proto_depIdxs = []int32{
 	2,  // 0: plimsoll.v1.ReplicateRequest.hello:type_name -> plimsoll.v1.ReplicateHello
@@ -2405,7 +2471,7 @@ var file_plimsoll_v1_replication_proto_depIdxs = []int32{
 	10, // 7: plimsoll.v1.ReplicateResponse.snapshot:type_name -> plimsoll.v1.ReplicateSnapshot
 	11, // 8: plimsoll.v1.ReplicateResponse.snapshot_end:type_name -> plimsoll.v1.ReplicateSnapshotEnd
 	12, // 9: plimsoll.v1.ReplicateResponse.sync_ack:type_name -> plimsoll.v1.ReplicateSyncAck
-	21, // 10: plimsoll.v1.ReplicateResponse.reply:type_name -> plimsoll.v1.Reply
+	22, // 10: plimsoll.v1.ReplicateResponse.reply:type_name -> plimsoll.v1.Reply
 	7,  // 11: plimsoll.v1.ReplicateResponse.unready:type_name -> plimsoll.v1.ReplicateUnready
 	8,  // 12: plimsoll.v1.ReplicateResponse.closing:type_name -> plimsoll.v1.ReplicateClosing
 	13, // 13: plimsoll.v1.ReplicateSnapshot.records:type_name -> plimsoll.v1.Mutation
@@ -2413,52 +2479,53 @@ var file_plimsoll_v1_replication_proto_depIdxs = []int32{
 	0,  // 15: plimsoll.v1.Mutation.kind:type_name -> plimsoll.v1.Kind
 	13, // 16: plimsoll.v1.Batch.mutations:type_name -> plimsoll.v1.Mutation
 	14, // 17: plimsoll.v1.Batch.events:type_name -> plimsoll.v1.EventChunk
-	22, // 18: plimsoll.v1.Command.submit_job:type_name -> plimsoll.v1.SubmitJobRequest
-	23, // 19: plimsoll.v1.Command.kill_job:type_name -> plimsoll.v1.KillJobRequest
-	24, // 20: plimsoll.v1.Command.scale_job:type_name -> plimsoll.v1.ScaleJobRequest
-	25, // 21: plimsoll.v1.Command.set_node_mode:type_name -> plimsoll.v1.SetNodeModeRequest
-	26, // 22: plimsoll.v1.Command.remove_node:type_name -> plimsoll.v1.RemoveNodeRequest
-	27, // 23: plimsoll.v1.Command.set_queue_config:type_name -> plimsoll.v1.SetQueueConfigRequest
-	28, // 24: plimsoll.v1.Command.register_node:type_name -> plimsoll.v1.RegisterNodeRequest
-	18, // 25: plimsoll.v1.Command.node_liveness:type_name -> plimsoll.v1.NodeLiveness
-	29, // 26: plimsoll.v1.Command.report_tasks:type_name -> plimsoll.v1.ReportTasksRequest
-	30, // 27: plimsoll.v1.Command.explain_task:type_name -> plimsoll.v1.ExplainTaskRequest
-	31, // 28: plimsoll.v1.Command.node_capacity:type_name -> plimsoll.v1.NodeCapacityRequest
-	32, // 29: plimsoll.v1.Command.place_job:type_name -> plimsoll.v1.PlaceJobRequest
-	33, // 30: plimsoll.v1.Command.plan_moves:type_name -> plimsoll.v1.PlanMovesRequest
-	34, // 31: plimsoll.v1.Command.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesRequest
-	35, // 32: plimsoll.v1.Command.delete_policy:type_name -> plimsoll.v1.DeletePolicyRequest
-	36, // 33: plimsoll.v1.Command.report_node:type_name -> plimsoll.v1.ReportNodeRequest
-	37, // 34: plimsoll.v1.Command.leave_node:type_name -> plimsoll.v1.LeaveNodeRequest
-	38, // 35: plimsoll.v1.Command.delete_job:type_name -> plimsoll.v1.DeleteJobRequest
-	39, // 36: plimsoll.v1.Command.set_event_settings:type_name -> plimsoll.v1.SetEventSettingsRequest
-	19, // 37: plimsoll.v1.Command.poll_request_events:type_name -> plimsoll.v1.PollRequestEvents
-	40, // 38: plimsoll.v1.Command.acknowledge_request_events:type_name -> plimsoll.v1.AcknowledgeRequestEventsRequest
-	41, // 39: plimsoll.v1.Command.report_historian:type_name -> plimsoll.v1.ReportHistorianRequest
-	42, // 40: plimsoll.v1.Command.remove_historian:type_name -> plimsoll.v1.RemoveHistorianRequest
-	43, // 41: plimsoll.v1.Command.get_leader:type_name -> plimsoll.v1.GetLeaderRequest
-	44, // 42: plimsoll.v1.Command.step_down:type_name -> plimsoll.v1.StepDownRequest
-	45, // 43: plimsoll.v1.Command.explain_waiting:type_name -> plimsoll.v1.ExplainWaitingRequest
-	46, // 44: plimsoll.v1.Outcome.error:type_name -> plimsoll.v1.Error
-	47, // 45: plimsoll.v1.Outcome.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
-	48, // 46: plimsoll.v1.PolledRequestEvents.events:type_name -> plimsoll.v1.RequestEvent
-	46, // 47: plimsoll.v1.Reply.error:type_name -> plimsoll.v1.Error
-	49, // 48: plimsoll.v1.Reply.explain_task:type_name -> plimsoll.v1.ExplainTaskResponse
-	50, // 49: plimsoll.v1.Reply.node_capacity:type_name -> plimsoll.v1.NodeCapacityResponse
-	51, // 50: plimsoll.v1.Reply.place_job:type_name -> plimsoll.v1.PlaceJobResponse
-	52, // 51: plimsoll.v1.Reply.plan_moves:type_name -> plimsoll.v1.PlanMovesResponse
-	47, // 52: plimsoll.v1.Reply.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
-	20, // 53: plimsoll.v1.Reply.poll_request_events:type_name -> plimsoll.v1.PolledRequestEvents
-	53, // 54: plimsoll.v1.Reply.acknowledge_request_events:type_name -> plimsoll.v1.AcknowledgeRequestEventsResponse
-	54, // 55: plimsoll.v1.Reply.get_leader:type_name -> plimsoll.v1.GetLeaderResponse
-	55, // 56: plimsoll.v1.Reply.explain_waiting:type_name -> plimsoll.v1.ExplainWaitingResponse
-	1,  // 57: plimsoll.v1.ReplicationService.Replicate:input_type -> plimsoll.v1.ReplicateRequest
-	6,  // 58: plimsoll.v1.ReplicationService.Replicate:output_type -> plimsoll.v1.ReplicateResponse
-	58, // [58:59] is the sub-list for method output_type
-	57, // [57:58] is the sub-list for method input_type
-	57, // [57:57] is the sub-list for extension type_name
-	57, // [57:57] is the sub-list for extension extendee
-	0,  // [0:57] is the sub-list for field type_name
+	24, // 18: plimsoll.v1.Command.submit_job:type_name -> plimsoll.v1.SubmitJobRequest
+	25, // 19: plimsoll.v1.Command.kill_job:type_name -> plimsoll.v1.KillJobRequest
+	26, // 20: plimsoll.v1.Command.scale_job:type_name -> plimsoll.v1.ScaleJobRequest
+	27, // 21: plimsoll.v1.Command.set_node_mode:type_name -> plimsoll.v1.SetNodeModeRequest
+	28, // 22: plimsoll.v1.Command.remove_node:type_name -> plimsoll.v1.RemoveNodeRequest
+	29, // 23: plimsoll.v1.Command.set_queue_config:type_name -> plimsoll.v1.SetQueueConfigRequest
+	30, // 24: plimsoll.v1.Command.register_node:type_name -> plimsoll.v1.RegisterNodeRequest
+	19, // 25: plimsoll.v1.Command.node_liveness:type_name -> plimsoll.v1.NodeLiveness
+	31, // 26: plimsoll.v1.Command.report_tasks:type_name -> plimsoll.v1.ReportTasksRequest
+	32, // 27: plimsoll.v1.Command.explain_task:type_name -> plimsoll.v1.ExplainTaskRequest
+	33, // 28: plimsoll.v1.Command.node_capacity:type_name -> plimsoll.v1.NodeCapacityRequest
+	34, // 29: plimsoll.v1.Command.place_job:type_name -> plimsoll.v1.PlaceJobRequest
+	35, // 30: plimsoll.v1.Command.plan_moves:type_name -> plimsoll.v1.PlanMovesRequest
+	36, // 31: plimsoll.v1.Command.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesRequest
+	37, // 32: plimsoll.v1.Command.delete_policy:type_name -> plimsoll.v1.DeletePolicyRequest
+	38, // 33: plimsoll.v1.Command.report_node:type_name -> plimsoll.v1.ReportNodeRequest
+	39, // 34: plimsoll.v1.Command.leave_node:type_name -> plimsoll.v1.LeaveNodeRequest
+	40, // 35: plimsoll.v1.Command.delete_job:type_name -> plimsoll.v1.DeleteJobRequest
+	41, // 36: plimsoll.v1.Command.set_event_settings:type_name -> plimsoll.v1.SetEventSettingsRequest
+	20, // 37: plimsoll.v1.Command.poll_request_events:type_name -> plimsoll.v1.PollRequestEvents
+	42, // 38: plimsoll.v1.Command.acknowledge_request_events:type_name -> plimsoll.v1.AcknowledgeRequestEventsRequest
+	43, // 39: plimsoll.v1.Command.report_historian:type_name -> plimsoll.v1.ReportHistorianRequest
+	44, // 40: plimsoll.v1.Command.remove_historian:type_name -> plimsoll.v1.RemoveHistorianRequest
+	45, // 41: plimsoll.v1.Command.get_leader:type_name -> plimsoll.v1.GetLeaderRequest
+	46, // 42: plimsoll.v1.Command.step_down:type_name -> plimsoll.v1.StepDownRequest
+	47, // 43: plimsoll.v1.Command.explain_waiting:type_name -> plimsoll.v1.ExplainWaitingRequest
+	48, // 44: plimsoll.v1.Outcome.error:type_name -> plimsoll.v1.Error
+	49, // 45: plimsoll.v1.Outcome.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
+	23, // 46: plimsoll.v1.QueuePast.mean:type_name -> plimsoll.v1.QueuePast.MeanEntry
+	50, // 47: plimsoll.v1.PolledRequestEvents.events:type_name -> plimsoll.v1.RequestEvent
+	48, // 48: plimsoll.v1.Reply.error:type_name -> plimsoll.v1.Error
+	51, // 49: plimsoll.v1.Reply.explain_task:type_name -> plimsoll.v1.ExplainTaskResponse
+	52, // 50: plimsoll.v1.Reply.node_capacity:type_name -> plimsoll.v1.NodeCapacityResponse
+	53, // 51: plimsoll.v1.Reply.place_job:type_name -> plimsoll.v1.PlaceJobResponse
+	54, // 52: plimsoll.v1.Reply.plan_moves:type_name -> plimsoll.v1.PlanMovesResponse
+	49, // 53: plimsoll.v1.Reply.apply_policies:type_name -> plimsoll.v1.ApplyPoliciesResponse
+	21, // 54: plimsoll.v1.Reply.poll_request_events:type_name -> plimsoll.v1.PolledRequestEvents
+	55, // 55: plimsoll.v1.Reply.acknowledge_request_events:type_name -> plimsoll.v1.AcknowledgeRequestEventsResponse
+	56, // 56: plimsoll.v1.Reply.get_leader:type_name -> plimsoll.v1.GetLeaderResponse
+	57, // 57: plimsoll.v1.Reply.explain_waiting:type_name -> plimsoll.v1.ExplainWaitingResponse
+	1,  // 58: plimsoll.v1.ReplicationService.Replicate:input_type -> plimsoll.v1.ReplicateRequest
+	6,  // 59: plimsoll.v1.ReplicationService.Replicate:output_type -> plimsoll.v1.ReplicateResponse
+	59, // [59:60] is the sub-list for method output_type
+	58, // [58:59] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_v1_replication_proto_init() }
@@ -2520,7 +2587,7 @@ func file_plimsoll_v1_replication_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_v1_replication_proto_rawDesc), len(file_plimsoll_v1_replication_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   21,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
