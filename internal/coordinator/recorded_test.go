@@ -30,8 +30,8 @@ import (
 
 // What one version has written, a later one must read: the directory of a store, and the stream of
 // replication that gateways and standbys of the next version follow during an upgrade. Both were
-// written by one leader of protocol 5, and hold the same. They are never written anew: a change of
-// the protocol or of a record adds a recording beside them.
+// written by one leader of protocol 4, of the commit before the store on etcd, and hold the same.
+// They are never written anew: a change of the protocol or of a record adds a recording beside them.
 var recording = flag.Bool(
 	"record", false, "write testdata/recorded anew; only right for a version of which there is no recording",
 )
@@ -40,12 +40,17 @@ const (
 	recordedDir      = "testdata/recorded"
 	recordedStore    = recordedDir + "/store"
 	recordedStream   = recordedDir + "/stream" // messages of type ReplicateResponse, each behind its length
-	recordedProtocol = 5
-	recordedEvents   = 1
+	recordedProtocol = 4
+	recordedEvents   = 72
 )
 
 // recordedJobs are the jobs at the end of the recording.
-var recordedJobs = map[string]string{}
+var recordedJobs = map[string]string{
+	"before": "Starting of alice, killed false, 3 wanted, tasks map[Bound:3]",
+	"behind": "Starting of alice, killed false, 6 wanted, tasks map[Bound:6]",
+	"killed": "Failing of alice, killed true, 2 wanted, tasks map[Stopping:2]",
+	"last":   "Starting of alice, killed false, 1 wanted, tasks map[Bound:1]",
+}
 
 // A directory that an earlier version has stored opens. The state is sound, and all records of
 // before are there.

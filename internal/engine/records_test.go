@@ -177,7 +177,7 @@ func (r *records) clone() *records {
 	return &records{
 		maps.Clone(r.specs), maps.Clone(r.statuses), maps.Clone(r.tasks), maps.Clone(r.nodes), r.queues,
 		maps.Clone(r.policies), maps.Clone(r.outcomes), r.archive, r.events,
-		maps.Clone(r.historians),
+		maps.Clone(r.historians), maps.Clone(r.pasts),
 	}
 }
 

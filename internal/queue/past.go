@@ -194,7 +194,7 @@ func (t *Tree) PastDue() int64 {
 	if len(t.fading) == 0 || t.Root.Running == 0 {
 		return 0
 	}
-	return (t.faded/pastStep + 1) * pastStep
+	return (t.now/pastStep + 1) * pastStep
 }
 
 // NextPast takes the path of a queue whose past is to be stored anew, or to be deleted if the queue

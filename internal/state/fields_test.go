@@ -256,7 +256,8 @@ func TestEveryFieldOfASpecificationIsPlaced(t *testing.T) {
 // TestEveryFieldOfAStatusIsDerived derives the status of a node and of queues in a state in which
 // no field of them is zero.
 func TestEveryFieldOfAStatusIsDerived(t *testing.T) {
-	s := New(Config{}, plimsoll.QueueConfig{Name: plimsoll.RootQueue, Parent: true, Queues: []plimsoll.QueueConfig{{
+	past := map[string]string{plimsoll.PropertyHalfLife: "1m"}
+	s := New(Config{}, plimsoll.QueueConfig{Name: plimsoll.RootQueue, Parent: true, Properties: past, Queues: []plimsoll.QueueConfig{{
 		Name: "leaf", Guaranteed: plimsoll.Resources{"cpu": 1}, Max: plimsoll.Resources{"cpu": 100}, MaxTasks: 5,
 		MaxJobs: 1,
 	}}})
@@ -279,6 +280,7 @@ func TestEveryFieldOfAStatusIsDerived(t *testing.T) {
 	submit("waits")
 	s.Bind(j.Groups[0].Next(), s.Node("n").Slot)
 	s.setSick(s.Node("n"), 1e12)
+	s.Begin(int64(time.Minute), 2)
 	node, queue := s.NodeStatus(s.Node("n")), s.QueueStatus(s.Queue("root.leaf"))
 	if zero := fill.Zero(&node); len(zero) > 0 {
 		t.Errorf("State.NodeStatus leaves out %v; set them in node.go", zero)
