@@ -26,6 +26,7 @@ var blocksNotRun = map[string]int{
 	"docs/recovery.md":                 1,
 	"docs/reference/api.md":            2,
 	"docs/reference/event-settings.md": 3,
+	"docs/reference/queue-file.md":     1,
 	"docs/simulate.md":                 2,
 }
 
