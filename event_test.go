@@ -8,10 +8,10 @@ import (
 )
 
 // The words and numbers are those of the design "Historical Usage Tracking", tables "Event types",
-// "Change types" and "Change details".
+// "Change types" and "Change details". Those of users and groups are YuniKorn's.
 func TestEventWordsAreTheDesigns(t *testing.T) {
 	for typ, want := range map[plimsoll.EventType]string{
-		0: "UNKNOWN", 1: "REQUEST", 2: "APP", 3: "NODE", 4: "QUEUE", 5: "unknown(5)",
+		0: "UNKNOWN", 1: "REQUEST", 2: "APP", 3: "NODE", 4: "QUEUE", 5: "USERGROUP", 6: "unknown(6)",
 	} {
 		if got := typ.String(); got != want {
 			t.Errorf("event type %d is %q, want %q", typ, got, want)

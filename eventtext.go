@@ -128,7 +128,8 @@ var eventTexts = map[ChangeDetail]eventText{
 		remove: "OBJECT has its limit in REFERENCE no longer",
 	},
 	GroupLink: {
-		add: "the limits of OBJECT hold for job REFERENCE", remove: "the limits of OBJECT hold for job REFERENCE no longer",
+		add:    "the limits of OBJECT hold for job REFERENCE",
+		remove: "the limits of OBJECT hold for job REFERENCE no longer",
 	},
 	UserResource: {
 		add: "OBJECT uses RESOURCES more in REFERENCE", remove: "OBJECT uses RESOURCES less in REFERENCE",
@@ -248,8 +249,8 @@ func LimitText(queue string, maxJobs int32) string {
 	return limitQueueText + queue + limitJobsText + strconv.Itoa(int(maxJobs))
 }
 
-// Limit returns the queue of an event that sets or removes a limit of a user or group, and the
-// limit of jobs that it sets; 0: none. The queue is empty for another event.
+// Limit returns the queue of an event that sets or removes a limit of a user or group. maxJobs is
+// the limit of jobs that it sets; 0: none. The queue is empty for another event.
 func (e *Event) Limit() (queue string, maxJobs int32) {
 	if e.Type != EventUserGroup || e.Detail != UserLimit && e.Detail != GroupLimit {
 		return "", 0

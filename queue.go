@@ -63,7 +63,7 @@ type QueueStatus struct {
 	// JobsWaiting are the jobs whose tasks may not be placed yet: they are being taken in, or they
 	// wait until fewer jobs run, by MaxJobs of the queue or one above it.
 	JobsWaiting int32
-	// Past is what the queue used in the past: a mean in which use that is fairness.halflife old
-	// weighs half as much as that of now. It is nil if the queue above has no half-life.
+	// Past is the past use of the queue: a mean in which use that is fairness.halflife old weighs
+	// half as much as that of now. It is nil if the queue above has no half-life.
 	Past map[string]float64
 }

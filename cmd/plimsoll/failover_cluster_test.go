@@ -110,8 +110,8 @@ func (c *failoverCluster) begin(name string) {
 	c.begun[name] = append(c.begun[name], c.running[name])
 }
 
-// await calls ask until it returns nil. It tells the states of all processes and of etcd while that
-// takes long, and gives up when the time of the tests runs out, or after ten minutes.
+// await calls ask until it returns nil. While that takes long, it tells the states of all processes
+// and of etcd. It gives up when the time of the tests runs out, or after ten minutes.
 func (c *failoverCluster) await(what string, ask func(ctx context.Context) error) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Minute)

@@ -230,8 +230,8 @@ func (r *runner) check() {
 // takes leadership from one after the other: it is killed, stopped beyond its lease, cut from etcd
 // in several ways, or asked to step down, and etcd loses its majority. Members of etcd are killed,
 // and their disks stall. Meanwhile links between gateways and coordinators are cut, slow, or half
-// open. The history is linearizable, no acknowledged job is lost, no attempt is started twice,
-// epochs and revisions never go back, and the historian has each event once.
+// open. The history is linearizable, no acknowledged job is lost, and no attempt is started
+// twice. Epochs and revisions never go back, and the historian has each event once.
 func TestFailoversOfRealProcesses(t *testing.T) {
 	seed := testrun.Seed(t)
 	r := startFailoverRun(t, seed)

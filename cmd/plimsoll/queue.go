@@ -133,8 +133,8 @@ func queueMax(q *plimsoll.QueueStatus) string {
 	return text + fmt.Sprintf("tasks %s (has %s)", count(q.MaxTasks), strconv.FormatInt(q.Tasks, 10))
 }
 
-// listedPast formats the past use of a queue for a table. What is less than the smallest amount is
-// left out, but a resource that is counted may be a part of one.
+// listedPast formats the past use of a queue for a table. Less than the smallest amount is left
+// out, but of a resource that is counted there may be a part of one.
 func listedPast(past map[string]float64) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(past)) {

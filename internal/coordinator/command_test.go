@@ -454,7 +454,8 @@ func TestAQueueFileIsReadAgainByTheLeaderAlone(t *testing.T) {
 	if c.ReloadQueues(&queues, nil); plimsoll.CodeOf(told) != plimsoll.CodeUnavailable {
 		t.Errorf("it was told %v", told)
 	}
-	if c.ReloadQueues(nil, plimsoll.Invalid("q.yaml", "is no queue file")); plimsoll.CodeOf(told) != plimsoll.CodeInvalid {
+	c.ReloadQueues(nil, plimsoll.Invalid("q.yaml", "is no queue file"))
+	if plimsoll.CodeOf(told) != plimsoll.CodeInvalid {
 		t.Errorf("it was told %v", told)
 	}
 }

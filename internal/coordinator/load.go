@@ -137,7 +137,8 @@ func loadRecord(l *state.Loader, kind wire.Kind, key string, value []byte) error
 	case wire.KindOutcome:
 		err = decoded(func(data []byte) (state.Outcome, error) { return decodeOutcome(key, data) }, value, l.Outcome)
 	case wire.KindQueuePast:
-		err = decoded(func(data []byte) (state.QueuePast, error) { return decodeQueuePast(key, data) }, value, l.QueuePast)
+		decode := func(data []byte) (state.QueuePast, error) { return decodeQueuePast(key, data) }
+		err = decoded(decode, value, l.QueuePast)
 	case wire.KindArchive:
 		err = decoded(wire.DecodeArchiveStatus, value, l.Archive)
 	case wire.KindEventSettings:

@@ -8,7 +8,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 )
 
-// appendQueuePast encodes the record of what a queue used in the past.
+// appendQueuePast encodes the record of a queue's past use.
 func appendQueuePast(dst []byte, p *state.QueuePast) []byte {
 	m := &pb.QueuePast{Time: p.Time, Mean: p.Mean}
 	out, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(dst, m)

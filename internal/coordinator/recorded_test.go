@@ -28,10 +28,10 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// What one version has written, a later one must read: the directory of a store, and the stream of
-// replication that gateways and standbys of the next version follow during an upgrade. Both were
-// written by one leader of protocol 4, of the commit before the store on etcd, and hold the same.
-// They are never written anew: a change of the protocol or of a record adds a recording beside them.
+// A later version must read the directory of a store that an earlier one has written. Gateways and
+// standbys of the next version follow its stream of replication during an upgrade. Both recordings
+// were written by one leader of protocol 4, of the commit before the store on etcd, and hold the
+// same. They are never written anew: a change of the protocol or of a record adds another one.
 var recording = flag.Bool(
 	"record", false, "write testdata/recorded anew; only right for a version of which there is no recording",
 )
@@ -172,7 +172,7 @@ func lastRevision(t *testing.T, sent []*pb.ReplicateResponse) (last uint64) {
 	return last
 }
 
-// checkRecorded compares a copy with what the recorded leader was told. Each record must be the
+// checkRecorded compares a copy with the commands of the recorded leader. Each record must be the
 // same when it is read and written again: nothing of it is dropped.
 func checkRecorded(t *testing.T, s *replica.Snapshot) {
 	t.Helper()

@@ -115,8 +115,8 @@ type (
 
 		ID string
 	}
-	// SetQueueConfig replaces the tree of queues. A dry run only checks it. A refusal of another run
-	// is told by an event too.
+	// SetQueueConfig replaces the tree of queues. A dry run only checks it. Other refusals are told
+	// by an event too.
 	SetQueueConfig struct {
 		answers[Done]
 

@@ -8,8 +8,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/queue"
 )
 
-// foldedLimits are the limits of users and groups of users, and what they hold for, made of events
-// alone.
+// foldedLimits are the limits of users and groups of users, with the jobs and the use for which
+// they hold, made of events alone.
 type foldedLimits struct {
 	limits map[foldedWho]foldedLimit        // by queue
 	use    map[foldedWho]plimsoll.Resources // by leaf queue
@@ -149,8 +149,8 @@ func (w *world) foldedTrackers() {
 					addAmounts(sum, who, r)
 				}
 			}
-			if !sameAmounts(sum[who], s.Names.Resources(&k.Allocated)) {
-				w.t.Fatalf("%s uses %v at %s; the events say %v", who.name, s.Names.Resources(&k.Allocated), q.Path, sum[who])
+			if used := s.Names.Resources(&k.Allocated); !sameAmounts(sum[who], used) {
+				w.t.Fatalf("%s uses %v at %s; the events say %v", who.name, used, q.Path, sum[who])
 			}
 		}
 	})

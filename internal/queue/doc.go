@@ -35,8 +35,8 @@
 // The share of a queue is the largest quotient over the resources that it uses. The quotient is
 // used over guaranteed; over the maximum if nothing is guaranteed; and over the whole cluster if
 // there is no maximum either. Shares are compared by multiplication of integers, so that equal
-// input gives equal order. With fairness.halflife what a queue uses is the mean of what it uses now
-// and of what it used in the past, which fades.
+// input gives equal order. With fairness.halflife the amount used is the mean of two: the present
+// use, and past use, which fades.
 //
 // # Calls
 //

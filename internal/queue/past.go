@@ -51,7 +51,7 @@ var roots = func() (r [64]uint64) {
 	return r
 }()
 
-// faded returns 2^64 × 2^(-time/halfLife): what is left of a weight after some time above zero.
+// faded returns 2^64 × 2^(-time/halfLife): the rest of a weight after some time above zero.
 func faded(time, halfLife uint64) uint64 {
 	halves := time / halfLife
 	if halves >= 64 {
@@ -67,8 +67,8 @@ func faded(time, halfLife uint64) uint64 {
 	return left >> halves
 }
 
-// past is what a queue has used, as a mean in which use that is a half-life old weighs half as much
-// as that of now. Only the children of a queue with a half-life have one.
+// past is the past use of a queue, as a mean: use that is a half-life old weighs half as much as
+// that of now. Only the children of a queue with a half-life have one.
 type past struct {
 	mean   [plimsoll.MaxResourceNames]fixed
 	spent  [plimsoll.MaxResourceNames]fixed // since the time since: amount × nanoseconds, as whole × 2^64 + part
@@ -129,7 +129,7 @@ func (p *past) fade(halfLife time.Duration) (changed bool) {
 // smallest amount.
 const nothing = 1 << 44
 
-// halfway returns the mean of what is used and of what was used, as a part of den.
+// halfway returns the mean of present and past use as a part of den.
 func halfway(used uint64, was fixed, den uint64) fraction {
 	shift := max(0, min(20, bits.LeadingZeros64(used|was.whole|den)-2)) // the bits behind the point
 	return fraction{used<<shift + was.whole<<shift + was.part>>(64-shift), den << (shift + 1)}
@@ -214,9 +214,8 @@ func (t *Tree) NextPast() (path string, ok bool) {
 // HasNextPast reports whether NextPast has something to return.
 func (t *Tree) HasNextPast() bool { return len(t.pasts) > 0 }
 
-// Past returns the mean of what the queue used in the past, by the number of the resource, and the
-// time to which it counts in Unix nanoseconds. It returns false if nothing has to be known of the
-// past.
+// Past returns the mean of the queue's past use, by the number of the resource, and the time to
+// which it counts in Unix nanoseconds. It returns false if the past does not count.
 func (q *Queue) Past() (mean [plimsoll.MaxResourceNames]float64, at int64, ok bool) {
 	if q.past == nil || !q.past.kept {
 		return mean, 0, false
@@ -228,8 +227,8 @@ func (q *Queue) Past() (mean [plimsoll.MaxResourceNames]float64, at int64, ok bo
 }
 
 // SetPast sets what Past has returned for the queue with a path. It is for a load: it comes behind
-// all calls of Book, and before the time is set. What no queue keeps is listed for NextPast, to be
-// deleted.
+// all calls of Book, and before the time is set. If no queue keeps it, the path is listed for
+// NextPast, to be deleted.
 func (t *Tree) SetPast(path string, mean *[plimsoll.MaxResourceNames]float64, at int64) {
 	q := t.Find(path)
 	if q == nil || q.past == nil {

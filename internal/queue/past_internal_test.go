@@ -9,8 +9,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
-// What is left of a weight is 2^(-time/half-life).
-func TestWhatIsLeftOfAWeight(t *testing.T) {
+// A weight of 1 becomes 2^(-time/half-life).
+func TestAWeightFades(t *testing.T) {
 	hour := uint64(time.Hour)
 	for _, half := range []uint64{uint64(time.Minute), hour, 24 * hour, 8760 * hour} {
 		for _, time := range []uint64{1, uint64(pastStep), uint64(time.Minute), hour - 1, hour, 3 * hour, 1000 * hour} {
@@ -25,8 +25,8 @@ func TestWhatIsLeftOfAWeight(t *testing.T) {
 	}
 }
 
-// The mean is that of a model with float64: in each step the use of the step, on average, takes the
-// place of what has faded. The use changes at any time, and steps may be left out.
+// The mean is that of a model with float64: in each step the average use of the step takes the
+// place of the part that has faded. The use changes at any time, and steps may be left out.
 func TestThePastIsAMeanThatFades(t *testing.T) {
 	seed := testrun.Seed(t)
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -72,8 +72,8 @@ func TestMeansAreStored(t *testing.T) {
 	}
 }
 
-// Half of what is used and half of what was used, as a part of the claim: exact for small amounts,
-// and without an overflow for the largest.
+// Present and past use count one half each, as a part of the claim: exactly for small amounts, and
+// without an overflow for the largest.
 func TestTheShareCountsThePast(t *testing.T) {
 	for _, test := range []struct {
 		used uint64

@@ -148,8 +148,8 @@ func TestThePastIsStored(t *testing.T) {
 	}
 }
 
-// A queue keeps its past over a new configuration, as long as the queue above has a half-life. It is
-// deleted with the queue, or with the property.
+// A queue keeps its past over a new configuration, as long as the queue above has a half-life. The
+// past is deleted with the queue, or with the property.
 func TestThePastFollowsTheConfiguration(t *testing.T) {
 	w := newPastWorld(t, plimsoll.PropertyHalfLife, "1h")
 	c := w.tree.Config()

@@ -20,7 +20,7 @@ func (a fraction) compare(b fraction) int {
 // shareOf returns the dominant share of a queue: the largest quotient over the resources that it
 // uses. The quotient is used over guaranteed; over the maximum if nothing is guaranteed; and over
 // the whole cluster if there is no maximum above zero either. If the past counts, used is the mean
-// of what is used now and of the past.
+// of present and past use.
 func (t *Tree) shareOf(q *Queue) fraction {
 	best := fraction{0, 1}
 	for i, amount := range q.Allocated {

@@ -366,8 +366,8 @@ func (a *reading) partitions() error {
 			Capacity: total.capacity, UsedCapacity: total.allocated,
 			Utilization: percentages(total.allocated, total.capacity),
 		},
-		NodeSortingPolicy: policy, TotalNodes: total.nodes, Applications: counts, TotalContainers: total.tasks, State: stateActive,
-		ID: partition,
+		NodeSortingPolicy: policy, TotalNodes: total.nodes, Applications: counts, TotalContainers: total.tasks,
+		State: stateActive, ID: partition,
 	})
 }
 

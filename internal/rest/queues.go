@@ -20,7 +20,7 @@ type queueInfo struct {
 	Headroom           amounts `json:"headroom,omitempty"`
 	IsLeaf             bool    `json:"isLeaf"`
 	IsManaged          bool    `json:"isManaged"` // it is configured; otherwise a rule has made it
-	// Properties are those that hold: what the queue states, and what it inherits.
+	// Properties are those that hold: stated by the queue, or inherited.
 	Properties        map[string]string `json:"properties,omitempty"`
 	Parent            string            `json:"parent,omitempty"`
 	Template          *templateInfo     `json:"template,omitempty"`
@@ -63,7 +63,7 @@ func templateInfoOf(t *plimsoll.QueueTemplate) *templateInfo {
 	}
 }
 
-// queueStated is what the configuration states for a queue.
+// queueStated has the parts of a queue's configuration.
 type queueStated struct {
 	maxJobs    int32
 	dynamic    bool

@@ -16,8 +16,8 @@ const validatePath = root + "validate-conf"
 const (
 	// fileTime bounds the time in which a queue file must come. The longest has 4 MiB.
 	fileTime = 20 * time.Second
-	// fileBytes is how often the bytes of a queue file are charged: for itself and what is read of
-	// it.
+	// fileBytes is how often the bytes of a queue file are charged: for the file, and for the tree
+	// that is made of it.
 	fileBytes = 16
 )
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"testing"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/fill"
@@ -257,10 +258,13 @@ func TestEveryFieldOfASpecificationIsPlaced(t *testing.T) {
 // no field of them is zero.
 func TestEveryFieldOfAStatusIsDerived(t *testing.T) {
 	past := map[string]string{plimsoll.PropertyHalfLife: "1m"}
-	s := New(Config{}, plimsoll.QueueConfig{Name: plimsoll.RootQueue, Parent: true, Properties: past, Queues: []plimsoll.QueueConfig{{
+	leaf := plimsoll.QueueConfig{
 		Name: "leaf", Guaranteed: plimsoll.Resources{"cpu": 1}, Max: plimsoll.Resources{"cpu": 100}, MaxTasks: 5,
 		MaxJobs: 1,
-	}}})
+	}
+	s := New(Config{}, plimsoll.QueueConfig{
+		Name: plimsoll.RootQueue, Parent: true, Properties: past, Queues: []plimsoll.QueueConfig{leaf},
+	})
 	s.Begin(1000, 1)
 	n := &plimsoll.Node{ID: "n", Incarnation: 1, Capacity: plimsoll.Resources{"cpu": 10}}
 	if _, err := s.Register(n, "g"); err != nil {

@@ -169,8 +169,8 @@ func (j *Job) use() plimsoll.Resources {
 		if sum == nil {
 			sum = plimsoll.Resources{}
 		}
-		for name, amount := range g.Spec.Resources {
-			sum[name] += n * amount
+		for _, name := range g.Spec.Resources.Names() {
+			sum[name] += n * g.Spec.Resources[name]
 		}
 	}
 	return sum
@@ -185,8 +185,8 @@ func (s *State) tellUse(j *Job, change plimsoll.ChangeType, r plimsoll.Resources
 	s.emitUse(j, change, plimsoll.GroupResource, j.limited.Group, r)
 }
 
-// emitUse emits a change of the use of a user or group by a job, unless nothing is used or there is
-// nobody with the name.
+// emitUse emits a change of the use of a user or group by a job. It emits nothing if nothing is
+// used, or if there is nobody with the name.
 func (s *State) emitUse(
 	j *Job, change plimsoll.ChangeType, detail plimsoll.ChangeDetail, who string, r plimsoll.Resources,
 ) {

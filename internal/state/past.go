@@ -1,12 +1,15 @@
 package state
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/queue"
 	"github.com/plimsoll-dev/plimsoll/internal/size"
 )
 
-// QueuePast is what a queue used in the past, for fairness.halflife. It is stored and not
+// QueuePast is the past use of a queue, for fairness.halflife. It is stored and not
 // replicated: QueueStatus has the part that users see.
 type QueuePast struct {
 	Path string
@@ -29,8 +32,8 @@ func (s *State) pastOf(q *queue.Queue) (p QueuePast, ok bool) {
 	return p, true
 }
 
-// storePasts marks the pasts of queues dirty that have changed, as far as the budget goes. A queue's
-// past changes at most every 10 s, for all queues at once.
+// storePasts marks the changed pasts of queues dirty, as far as the budget goes. All of them change
+// at once, at most every 10 s.
 func (s *State) storePasts(budget Budget) {
 	for !s.Over(budget) {
 		path, some := s.tree.NextPast()
@@ -62,9 +65,9 @@ func (s *State) takePasts(c *Changes) {
 // loadPast takes over a stored past, but for resources that nobody has or names any more.
 func (s *State) loadPast(p *QueuePast) {
 	var mean [plimsoll.MaxResourceNames]float64
-	for name, amount := range p.Mean {
+	for _, name := range slices.Sorted(maps.Keys(p.Mean)) {
 		if k := s.index(name); k >= 0 {
-			mean[k] = amount
+			mean[k] = p.Mean[name]
 		}
 	}
 	s.tree.SetPast(p.Path, &mean, p.Time)

@@ -23,7 +23,8 @@ func taskBytes(r Ref) int {
 // statusBytes bounds the status of a job. It counts the resources of each group too, which events
 // of the group's tasks hold once in a batch.
 func statusBytes(j *Job) int {
-	sum := size.JobStatus(j.Spec.ID, j.Spec.Owner, j.Queue.Path, j.Reason, j.limited.Group) + len(j.history)*size.JobStep()
+	sum := size.JobStatus(j.Spec.ID, j.Spec.Owner, j.Queue.Path, j.Reason, j.limited.Group) +
+		len(j.history)*size.JobStep()
 	for i := range j.Groups {
 		g := &j.Groups[i]
 		sum += size.GroupStatus(g.Spec.Name, &g.Wait) + int(g.resourceBytes)

@@ -16,8 +16,8 @@ import (
 // becomes durable.
 //
 // The kernel asks before each such call (seccomp, SECCOMP_RET_USER_NOTIF). A filter belongs to a
-// thread and to what it starts. So the member is started by a thread of its own, which lives as
-// long as the member.
+// thread and to all processes that it starts. So the member is started by a thread of its own,
+// which lives as long as the member.
 type disk struct {
 	refused error // why it cannot be stalled; nil: it can
 	ended   chan struct{}
@@ -138,8 +138,8 @@ func ioctl(fd int, request uintptr, of unsafe.Pointer) error {
 	return nil
 }
 
-// listen makes the kernel ask before each fsync and fdatasync of what this thread starts, and
-// returns the descriptor at which it asks.
+// listen makes the kernel ask before each fsync and fdatasync of the processes that this thread
+// starts. It returns the descriptor at which the kernel asks.
 func listen() (int, error) {
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // the number of the call
