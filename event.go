@@ -104,6 +104,7 @@ const (
 	AllocQOSDetail   ChangeDetail = 590 // not in the design: an action of the node's QoS agent on a task
 
 	// The details of EventUserGroup are YuniKorn's. The design has none.
+
 	UserLimit     ChangeDetail = 600 // the object is a user; "*" stands for all whom no other limit names
 	GroupLimit    ChangeDetail = 601 // the object is a group of users
 	GroupLink     ChangeDetail = 602 // the reference is a job to which the limits of the group apply

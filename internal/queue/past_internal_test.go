@@ -34,10 +34,10 @@ func TestThePastIsAMeanThatFades(t *testing.T) {
 		half := time.Minute << rng.IntN(20)
 		var p past
 		var used Amounts
-		now, mean, spent, since := rng.Int64N(1e18)+1, 0.0, 0.0, int64(0)
+		now, mean, spent := rng.Int64N(1e18)+1, 0.0, 0.0
 		largest := int64(1) << (1 + rng.IntN(55))
 		p.spend(&used, now)
-		since = now
+		since := now
 		for range 500 {
 			pause := rng.Int64N(int64(8 * time.Second))
 			spent += float64(used[0]) * float64(pause)
