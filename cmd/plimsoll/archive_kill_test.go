@@ -196,6 +196,9 @@ func (c *dyingCell) live(ctx context.Context, user *client.Client, rng *rand.Ran
 		if err != nil {
 			return ended, fmt.Errorf("submit %s: %w", id, err)
 		}
+		if job.Status.UID.IsZero() { // it has ended and left before the answer, and the archive was not read
+			return ended, nil
+		}
 		uid := c.ledger.add(&job, runs)
 		if runs {
 			return nil, nil

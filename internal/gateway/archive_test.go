@@ -426,6 +426,9 @@ func TestTheIDOfAnArchivedJobNeedsReplace(t *testing.T) {
 	if sent := c.f.sent(); len(sent) != 1 || !sent[0].GetSubmitJob().GetReplace() {
 		t.Errorf("the leader was sent %v", sent)
 	}
+	if left, err := submit("t1", true); err != nil || left.GetJob().GetStatus().GetUid() != j.status.UID.String() {
+		t.Errorf("a submit whose job has left the store before the answer: %v, %v", left, err)
+	}
 	broken := directly(newGateway(t, Config{}, c.f))
 	if _, err := call(broken.jobs.SubmitJob, &pb.SubmitJobRequest{Spec: wire.JobSpecToProto(&spec)}); err != nil {
 		t.Errorf("a gateway that cannot read the archive: %v", err)

@@ -60,8 +60,10 @@ func (s jobService) SubmitJob(
 	}
 	job, err := loadJob(ctx, snapshot, spec.GetId())
 	switch {
-	case plimsoll.CodeOf(err) == plimsoll.CodeNotFound:
-		job = &pb.Job{Spec: spec, Status: forgotten(spec.GetId())}
+	case plimsoll.CodeOf(err) == plimsoll.CodeNotFound: // it has ended, and has left since
+		if job, err = s.g.earlier(ctx, spec); err != nil || job == nil {
+			job = &pb.Job{Spec: spec, Status: forgotten(spec.GetId())}
+		}
 	case err != nil:
 		return nil, unseen(err)
 	}
