@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -68,7 +69,12 @@ func TestTheWholeStateIsServed(t *testing.T) {
 	if status != http.StatusOK || !strings.Contains(body, `"nodeID":"n1"`) {
 		t.Errorf("%d %s", status, body)
 	}
-	if used := s.gateway.budgets.users.used.Load(); used != 0 {
+	g, w := newGateway(t, Config{MaxAnswerBytes: 1 << 20}, f), httptest.NewRecorder() // it ends with its request
+	g.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, rest.DumpPath, nil))
+	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"nodeID":"n1"`) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if used := g.budgets.users.used.Load(); used != 0 {
 		t.Errorf("%d bytes are charged behind the answer", used)
 	}
 	f.put(putNode(plimsoll.Node{
