@@ -285,6 +285,9 @@ func (c TaskCounts) Total() int32 {
 	return c.Pending + c.Bound + c.Starting + c.Running + c.Stopping + c.Succeeded + c.Failed
 }
 
+// OnNodes returns how many of the tasks hold resources of nodes.
+func (c TaskCounts) OnNodes() int32 { return c.Bound + c.Starting + c.Running + c.Stopping }
+
 // Plus returns the sum of two counts.
 func (c TaskCounts) Plus(o TaskCounts) TaskCounts {
 	return TaskCounts{

@@ -116,12 +116,11 @@ func withoutSettings(environment []string) []string {
 
 // makeDirs makes the directories. Tasks of other users pass through the first one to theirs.
 func (l *localCluster) makeDirs() error {
-	for i, dir := range []string{l.dir, filepath.Join(l.dir, "etcd"), filepath.Join(l.dir, "logs")} {
-		mode := os.FileMode(0o700)
-		if i == 0 {
-			mode = 0o711 // tasks run as users of their own, and pass through it
-		}
-		if err := os.MkdirAll(dir, mode); err != nil {
+	for _, dir := range []struct {
+		name string
+		mode os.FileMode
+	}{{"", 0o711}, {"etcd", 0o700}, {"logs", 0o700}} { // in this order: each makes those above it that are missing
+		if err := os.MkdirAll(filepath.Join(l.dir, dir.name), dir.mode); err != nil {
 			return fmt.Errorf("make the directory of the cluster: %w", err)
 		}
 	}

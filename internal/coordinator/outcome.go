@@ -72,9 +72,14 @@ func appendOutcome(dst []byte, o *state.Outcome) []byte {
 	if len(o.Policies) > 0 {
 		m.ApplyPolicies = policyOutcomes(o.Policies)
 	}
+	return appendStored(dst, m)
+}
+
+// appendStored encodes a record that is stored and not replicated.
+func appendStored(dst []byte, m proto.Message) []byte {
 	out, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(dst, m)
 	if err != nil {
-		panic("coordinator: encode an outcome: " + err.Error()) // its texts are valid UTF-8
+		panic("coordinator: encode a record: " + err.Error()) // its texts are valid UTF-8
 	}
 	return out
 }

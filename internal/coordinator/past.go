@@ -10,12 +10,7 @@ import (
 
 // appendQueuePast encodes the record of a queue's past use.
 func appendQueuePast(dst []byte, p *state.QueuePast) []byte {
-	m := &pb.QueuePast{Time: p.Time, Mean: p.Mean}
-	out, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(dst, m)
-	if err != nil {
-		panic("coordinator: encode the past of a queue: " + err.Error()) // names of resources are valid UTF-8
-	}
-	return out
+	return appendStored(dst, &pb.QueuePast{Time: p.Time, Mean: p.Mean})
 }
 
 // decodeQueuePast decodes a record that appendQueuePast has made.

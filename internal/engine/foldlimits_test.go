@@ -110,7 +110,7 @@ func (w *world) foldedLimits() {
 		}
 		for i := range j.Groups {
 			c := &j.Groups[i].Counts
-			for range c.Bound + c.Starting + c.Running + c.Stopping {
+			for range c.OnNodes() {
 				if status.UserLimits {
 					addAmounts(use, foldedWho{j.Spec.Queue, false, j.Spec.Owner}, j.Groups[i].Spec.Resources)
 				}

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"math"
-	"math/big"
 	"math/bits"
 	"slices"
 	"time"
@@ -41,27 +40,25 @@ func fixedOf(f float64) fixed {
 	return fixed{uint64(whole), uint64(math.Ldexp(part, 64))}
 }
 
-// roots are 2^64 × 2^(-1/2^k), for k from 1.
-var roots = func() (r [64]uint64) {
-	last := new(big.Int).Lsh(big.NewInt(1), 63) // 2^64 × 2^-1
-	for k := range r {
-		last.Sqrt(last.Lsh(last, 64))
-		r[k] = last.Uint64()
-	}
-	return r
-}()
+// ln2 is 2^64 × the natural logarithm of 2.
+const ln2 = 0xb17217f7d1cf79ab
 
-// faded returns 2^64 × 2^(-time/halfLife): the rest of a weight after some time above zero.
+// faded returns 2^64 × 2^(-time/halfLife): the rest of a weight after some time above zero. It is
+// the series of e^-x, in integers.
 func faded(time, halfLife uint64) uint64 {
 	halves := time / halfLife
 	if halves >= 64 {
 		return 0
 	}
-	left := uint64(math.MaxUint64)
-	x, _ := bits.Div64(time%halfLife, 0, halfLife)
-	for k := range roots {
-		if x>>(63-k)&1 != 0 {
-			left, _ = bits.Mul64(left, roots[k])
+	part, _ := bits.Div64(time%halfLife, 0, halfLife) // of a half-life
+	x, _ := bits.Mul64(part, ln2)
+	left, term := uint64(math.MaxUint64), uint64(math.MaxUint64)
+	for k := uint64(1); term > 0; k++ {
+		term, _ = bits.Mul64(term, x)
+		if term /= k; k%2 == 0 {
+			left += term
+		} else {
+			left -= term
 		}
 	}
 	return left >> halves

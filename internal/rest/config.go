@@ -38,6 +38,14 @@ func (a *reading) config() error {
 // queueConfig returns the configured queues, without those that drain or are dynamic. has is false
 // if there are none.
 func (a *reading) queueConfig() (queues plimsoll.QueueConfig, has bool, err error) {
+	if queues, has, err = a.storedQueues(); has {
+		onlyConfigured(&queues)
+	}
+	return queues, has, err
+}
+
+// storedQueues is queueConfig with the queues that drain or are dynamic.
+func (a *reading) storedQueues() (queues plimsoll.QueueConfig, has bool, err error) {
 	data, has := a.records.Get(wire.KindQueueConfig, "")
 	if !has {
 		return queues, false, nil
@@ -48,7 +56,6 @@ func (a *reading) queueConfig() (queues plimsoll.QueueConfig, has bool, err erro
 	if queues, err = wire.DecodeQueueConfig(data); err != nil {
 		return queues, false, undecodable("queues", err)
 	}
-	onlyConfigured(&queues)
 	return queues, true, nil
 }
 

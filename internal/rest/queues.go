@@ -112,14 +112,11 @@ func (a *reading) capacity() (amounts, error) {
 
 func (a *reading) statedQueues() (map[string]queueStated, error) {
 	stated := map[string]queueStated{}
-	if data, has := a.records.Get(wire.KindQueueConfig, ""); has {
-		config, err := wire.DecodeQueueConfig(data)
-		if err != nil {
-			return nil, undecodable("queues", err)
-		}
+	config, has, err := a.storedQueues()
+	if has {
 		addStated(stated, "", nil, &config)
 	}
-	return stated, nil
+	return stated, err
 }
 
 // tree returns the queues by their paths. There are at most plimsoll.MaxQueues, and those that

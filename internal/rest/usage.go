@@ -102,7 +102,7 @@ func (u *usage) addJob(id string, status *plimsoll.JobStatus) error {
 	tasks := int32(0)
 	for i := range status.Groups {
 		g := &status.Groups[i]
-		n := g.Counts.Bound + g.Counts.Starting + g.Counts.Running + g.Counts.Stopping
+		n := g.Counts.OnNodes()
 		tasks += n
 		used.add(of.groups[g.Name].requested, int64(n))
 	}

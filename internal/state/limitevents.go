@@ -162,7 +162,7 @@ func (j *Job) use() plimsoll.Resources {
 	var sum plimsoll.Resources
 	for i := range j.Groups {
 		g := &j.Groups[i]
-		n := int64(g.Counts.Bound + g.Counts.Starting + g.Counts.Running + g.Counts.Stopping)
+		n := int64(g.Counts.OnNodes())
 		if n == 0 {
 			continue
 		}

@@ -421,7 +421,7 @@ func (s *State) resume(statuses []plimsoll.JobStatus) {
 // that has begun, unless it has gone on since, which it may have done without a place.
 func (j *Job) wasAdmitted() bool {
 	for i := range j.Groups {
-		if c := &j.Groups[i].Counts; c.Bound+c.Starting+c.Running+c.Stopping > 0 {
+		if j.Groups[i].Counts.OnNodes() > 0 {
 			return true
 		}
 	}
