@@ -31,6 +31,14 @@ func jobEvent(id string, change plimsoll.ChangeType, seconds int64) plimsoll.Eve
 	return plimsoll.Event{Type: plimsoll.EventApp, Change: change, Object: id, Time: start + seconds*1e9}
 }
 
+// usageOf is what a life used in an hour behind the start.
+func usageOf(life, hour int64) history.Rollup {
+	return history.Rollup{
+		Hour: start/1e9 + hour*3600, Group: history.Group{Life: life, Owner: "ann"},
+		Sums: history.Sums{Used: map[string]history.Amount{plimsoll.CPU: history.AmountOf(100+life, 10)}, Ended: 1},
+	}
+}
+
 // withFold gives a batch a state behind it.
 func withFold(b *history.Batch) *history.Batch {
 	b.Fold = fmt.Appendf(nil, "behind %s %d", b.Instance, b.First+b.Count)
@@ -69,13 +77,16 @@ var writeCases = []testCase{
 	}},
 	{"a batch that was acknowledged survives a crash", func(t tester, h Harness, seed uint64) {
 		o, w := open(t, h), newWorld(rand.New(rand.NewPCG(seed, 1)))
-		for range 5 {
-			o.write(t, w.batch())
+		for i := range int64(5) {
+			b := w.batch()
+			b.Rollups = append(b.Rollups, usageOf(1, i))
+			o.write(t, b)
 			if err := h.Crash(); err != nil {
 				t.Fatalf("crash: %v", err)
 			}
 			o.openAgain(t)
 			o.same(t)
+			o.sameUsage(t, history.UsageQuery{By: []history.Dimension{history.ByJob, history.ByHour}})
 		}
 	}},
 	{"a batch that is written again changes nothing", func(t tester, h Harness, seed uint64) {
@@ -157,6 +168,7 @@ var writeCases = []testCase{
 			t.Fatalf("replay called %d times, %v", calls, err)
 		}
 	}},
+	{"trimming takes events and usage at their own age, and nothing younger", trimAtTheAge},
 	{"trimming by age leaves what is younger, what Resume needs, and the usage", trimByAge},
 	{"trimming by bytes takes the oldest first", trimByBytes},
 }
@@ -172,6 +184,32 @@ func trim(t tester, o *historyOf, keep history.Retention, now int64) {
 	if _, err := o.model.Trim(t.Context(), keep, now); err != nil {
 		t.Fatalf("the model: %v", err)
 	}
+}
+
+// trimAtTheAge trims a history of ten hours, each with a batch, a fold, a job that ends and its use.
+func trimAtTheAge(t tester, h Harness, _ uint64) {
+	const age, usage = 3, 6 // hours
+	o := open(t, h)
+	for hour := range int64(10) {
+		b := withFold(batchOf(uint64(hour), jobEvent("a", plimsoll.ChangeAdd, hour*3600+1)))
+		b.Rollups = []history.Rollup{usageOf(hour+1, hour)}
+		b.Jobs = []history.Job{{Life: hour + 1, ID: "a", Submitted: b.From, Ended: b.From}}
+		o.write(t, b)
+	}
+	now := int64(10 * 3600)
+	trim(t, o, history.Retention{Age: age * time.Hour, Usage: usage * time.Hour}, start+now*1e9)
+	o.same(t)
+	left, err := o.timeline(t, o.r, history.TimelineQuery{})
+	if err != nil || len(left) != age {
+		t.Fatalf("%d events are left, %v", len(left), err)
+	}
+	byHour := history.UsageQuery{By: []history.Dimension{history.ByHour}}
+	rows, _, err := o.r.Usage(t.Context(), byHour)
+	if err != nil || len(rows) != usage {
+		t.Fatalf("the usage of %d hours is left, %v", len(rows), err)
+	}
+	o.sameUsage(t, byHour)
+	o.sameJobs(t, history.JobQuery{})
 }
 
 func trimByAge(t tester, h Harness, seed uint64) {
@@ -281,6 +319,22 @@ var readCases = []testCase{
 			Object: history.Object{Kind: history.KindJob, ID: "b", Life: 2},
 		})
 		refused(t, "a life of another id", plimsoll.CodeNotFound, err)
+	}},
+	{"the times of a timeline include its beginning, and not its end", func(t tester, h Harness, _ uint64) {
+		o := open(t, h)
+		for i := range int64(6) {
+			o.write(t, batchOf(uint64(2*i), jobEvent("a", plimsoll.ChangeSet, i), jobEvent("a", plimsoll.ChangeSet, i)))
+		}
+		for from := range int64(7) {
+			for until := from; until < 7; until++ {
+				q := history.TimelineQuery{From: start + from*1e9, Until: start + until*1e9}
+				got, err := o.timeline(t, o.r, q)
+				if err != nil || int64(len(got)) != 2*(until-from) {
+					t.Fatalf("from %d until %d there are %d events, %v", from, until, len(got), err)
+				}
+				o.sameTimeline(t, q)
+			}
+		}
 	}},
 	{"a page has at most MaxPageBytes, and the pages have all", func(t tester, h Harness, _ uint64) {
 		o := open(t, h)
