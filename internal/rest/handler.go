@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
@@ -184,13 +183,18 @@ func (h *Handler) serveBatch(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, err)
 		return
 	}
-	body, err := h.batch(r.Context(), q, &state)
+	a, err := h.batch(r.Context(), q, &state)
 	if err != nil {
 		h.refuse(w, err)
 		return
 	}
 	setVersion(w.Header(), &state)
-	h.write(w, r, body)
+	if codingOf(r, a.size()) != "" {
+		h.write(w, r, a.whole())
+		return
+	}
+	describe(w.Header(), a.size())
+	_ = a.writeTo(w) // the caller is gone, so the error has no reader
 }
 
 // setVersion sets the headers that say of which state an answer is.
@@ -201,68 +205,47 @@ func setVersion(header http.Header, state *State) {
 }
 
 // batch returns the answer to a query from a state.
-func (h *Handler) batch(ctx context.Context, q query, state *State) ([]byte, error) {
+func (h *Handler) batch(ctx context.Context, q query, state *State) (*answer, error) {
 	low, high, some := state.Range()
 	if !q.hasStart {
 		q.start = low
 	}
-	body := appendHead(nil, state.InstanceUUID, low, high)
+	head := appendHead(nil, state.InstanceUUID, low, high)
 	if !some || q.start < low || q.start > high {
-		return appendTail(body, 0), nil
+		return &answer{head: head, tail: []byte("null}\n")}, nil // an empty list, as YuniKorn writes it
 	}
 	most, err := state.responseSize()
 	if err != nil {
 		return nil, err
 	}
-	spans, size, err := h.collect(ctx, state, q.start, min(q.count, most, high-q.start+1))
+	spans, err := h.collect(ctx, state, q.start, min(q.count, most, high-q.start+1))
 	if err != nil {
 		return nil, err
 	}
-	body = append(slices.Grow(body, size+8), '[')
-	records := 0
-	for i := range spans {
-		body = appendSeparated(body, &spans[i], ',')
-		records += len(spans[i].ends)
-	}
-	return appendTail(body[:len(body)-1], records), nil
+	return &answer{head: append(head, '['), spans: spans, tail: []byte("}\n")}, nil
 }
 
-// collect returns the lines of events that a state holds, and their size. It charges the request
-// with them.
-func (h *Handler) collect(ctx context.Context, state *State, start, count uint64) (spans []span, size int, err error) {
+// collect returns the lines of events that a state holds. It charges the request with them.
+func (h *Handler) collect(ctx context.Context, state *State, start, count uint64) (spans []span, err error) {
 	for end := start + count; start < end; {
 		if ctx.Err() != nil {
-			return nil, 0, plimsoll.Errorf(plimsoll.CodeCanceled, "the request was given up while its answer was made")
+			return nil, plimsoll.Errorf(plimsoll.CodeCanceled, "the request was given up while its answer was made")
 		}
 		s, err := h.rendered.lines(state, start, end-start)
 		if err != nil {
-			return nil, 0, plimsoll.Errorf(plimsoll.CodeCorrupt, "read the events from %d on: %v", start, err)
+			return nil, plimsoll.Errorf(plimsoll.CodeCorrupt, "read the events from %d on: %v", start, err)
 		}
 		if err := state.hold(2 * len(s.text)); err != nil { // the lines and the answer
-			return nil, 0, err
+			return nil, err
 		}
-		spans, size, start = append(spans, s), size+len(s.text), s.next()
+		spans, start = append(spans, s), s.next()
 	}
-	return spans, size, nil
-}
-
-// appendSeparated appends lines with another byte in place of their line breaks.
-func appendSeparated(dst []byte, s *span, separator byte) []byte {
-	from := len(dst) - s.base
-	dst = append(dst, s.text...)
-	for _, end := range s.ends {
-		dst[from+end-1] = separator
-	}
-	return dst
+	return spans, nil
 }
 
 // write sends an answer, compressed if the caller accepts that and the answer is large enough.
 func (h *Handler) write(w http.ResponseWriter, r *http.Request, body []byte) {
-	if w.Header().Get("Content-Type") == "" {
-		w.Header().Set("Content-Type", "application/json; charset=UTF-8")
-	}
-	w.Header().Add("Vary", "Accept-Encoding")
-	if coding := acceptedCoding(r.Header.Get("Accept-Encoding")); len(body) >= compressFrom && coding != "" {
+	if coding := codingOf(r, len(body)); coding != "" {
 		// The body is compressed as a whole, so that a slow reader does not occupy a compressor.
 		packed, err := h.packer.pack(coding, body)
 		if err != nil {
@@ -272,8 +255,25 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, body []byte) {
 		w.Header().Set("Content-Encoding", coding)
 		body = packed
 	}
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	describe(w.Header(), len(body))
 	_, _ = w.Write(body) // the caller is gone, so the error has no reader
+}
+
+// codingOf returns the content coding of an answer of a size. It is empty for one that is small.
+func codingOf(r *http.Request, size int) string {
+	if size < compressFrom {
+		return ""
+	}
+	return acceptedCoding(r.Header.Get("Accept-Encoding"))
+}
+
+// describe sets the headers of an answer that has a number of bytes as it is sent.
+func describe(header http.Header, size int) {
+	if header.Get("Content-Type") == "" {
+		header.Set("Content-Type", "application/json; charset=UTF-8")
+	}
+	header.Add("Vary", "Accept-Encoding")
+	header.Set("Content-Length", strconv.Itoa(size))
 }
 
 // refuse sends an error, with the status of its code. An internal error goes to Config.Fault, not

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
 )
@@ -23,19 +24,12 @@ func appendHead(dst []byte, instance string, low, high uint64) []byte {
 	return append(dst, `,"EventRecords":`...)
 }
 
-// appendTail closes the list of records and the answer. An empty list is null. As in YuniKorn a
-// line break ends the answer.
-func appendTail(dst []byte, records int) []byte {
-	if records == 0 {
-		return append(dst, "null}\n"...)
-	}
-	return append(dst, "]}\n"...)
-}
-
 // recordRenderer appends events as JSON. It remembers how the resources of a pass are written,
 // because the events of a chunk share them.
 type recordRenderer struct {
-	known map[uintptr]knownResources // by the address of the map
+	known    map[uintptr]knownResources // by the address of the map
+	timeOf   int64                      // of the event before, as in timeText
+	timeText []byte
 }
 
 // knownResources keeps the map from being freed, so that no other gets its address.
@@ -57,7 +51,7 @@ func (w *recordRenderer) append(dst []byte, ev *plimsoll.Event, state []byte) []
 	dst = appendNumberField(dst, `"type":`, int64(ev.Type))
 	dst = appendTextField(dst, `"objectID":`, ev.Object)
 	dst = appendTextField(dst, `"message":`, ev.Message)
-	dst = appendNumberField(dst, `"timestampNano":`, ev.Time)
+	dst = w.time(dst, ev.Time)
 	dst = appendNumberField(dst, `"eventChangeType":`, int64(ev.Change))
 	dst = appendNumberField(dst, `"eventChangeDetail":`, int64(ev.Detail))
 	dst = appendTextField(dst, `"referenceID":`, ev.Reference)
@@ -67,6 +61,14 @@ func (w *recordRenderer) append(dst []byte, ev *plimsoll.Event, state []byte) []
 		dst = appendString(append(dst, `,"state":`...), string(state))
 	}
 	return append(dst, '}')
+}
+
+// time appends the time of an event. Most events happen in the same turn as the one before.
+func (w *recordRenderer) time(dst []byte, t int64) []byte {
+	if t != w.timeOf || w.timeText == nil {
+		w.timeOf, w.timeText = t, appendNumberField(w.timeText[:0], `"timestampNano":`, t)
+	}
+	return append(dst, w.timeText...)
 }
 
 func (w *recordRenderer) resources(dst []byte, r plimsoll.Resources) []byte {
@@ -146,10 +148,19 @@ func appendQuantity(dst []byte, value int64) []byte {
 	return append(dst, '}')
 }
 
+// escaped holds the bytes for which a string does not stand in JSON as it is: all but the printable
+// ASCII characters, without those that encoding/json escapes.
+var escaped = func() (e [256]bool) {
+	for c := range e {
+		e[c] = c < ' ' || c > '~' || strings.ContainsRune(`"\<>&`, rune(c))
+	}
+	return e
+}()
+
 // appendString quotes s as encoding/json does: it escapes < > & and replaces invalid UTF-8.
 func appendString(dst []byte, s string) []byte {
 	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+		if escaped[s[i]] {
 			quoted, err := json.Marshal(s)
 			if err != nil {
 				panic(err) // a broken invariant: every string has a JSON form

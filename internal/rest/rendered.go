@@ -1,7 +1,9 @@
 package rest
 
 import (
+	"bytes"
 	"container/list"
+	"slices"
 	"sync"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -15,6 +17,8 @@ const (
 	aheadEvents = 16 * blockEvents
 	// aheadBytes ends a pass early, behind a whole block.
 	aheadBytes = 1 << 20
+	// draftBytes bounds the memory for lines in the making that stays from one pass to the next.
+	draftBytes = 256 << 10
 )
 
 // rendered holds events as lines of JSON, in blocks by id. Each event is rendered once for all
@@ -31,6 +35,7 @@ type rendered struct {
 		bytes  int
 		out    recordRenderer
 		states objectStates
+		draft  []byte // lines of the block that a pass is at; most draftBytes are kept for the next pass
 	}
 }
 
@@ -128,24 +133,25 @@ func (r *rendered) render(view *State, id uint64) error {
 	r.mu.states.begin(view.Records)
 	defer r.mu.states.begin(nil)
 	var b *block
-	made := 0
+	made, draft := 0, r.mu.draft[:0]
 	err := view.Batch(id, aheadEvents-id%blockEvents, func(id uint64, ev *plimsoll.Event) bool {
 		if b == nil || b.number != id/blockEvents {
-			r.grown(b)
-			b = r.blockFor(id)
+			r.grow(b, draft)
+			b, draft = r.blockFor(id), draft[:0]
 		}
 		if id < b.next() { // rendered by an earlier pass
 			return true
 		}
-		r.mu.bytes -= b.size()
-		before := len(b.text)
-		b.text = append(r.mu.out.append(b.text, ev, r.mu.states.of(ev)), '\n')
-		b.ends = append(b.ends, len(b.text))
-		r.mu.bytes += b.size()
-		made += len(b.text) - before
+		before := len(draft)
+		draft = append(r.mu.out.append(draft, ev, r.mu.states.of(ev)), '\n')
+		b.ends = append(b.ends, len(b.text)+len(draft))
+		made += len(draft) - before
 		return made < aheadBytes || b.next()%blockEvents != 0
 	})
-	r.grown(b)
+	r.grow(b, draft)
+	if r.mu.draft = draft; cap(draft) > draftBytes {
+		r.mu.draft = nil
+	}
 	return err //nolint:wrapcheck // the caller knows the ids
 }
 
@@ -158,20 +164,28 @@ func (r *rendered) blockFor(id uint64) *block {
 	if b != nil {
 		r.forget(b)
 	}
-	b = &block{number: id / blockEvents, first: id}
+	b = &block{number: id / blockEvents, first: id, ends: make([]int, 0, blockEvents)}
 	b.at = r.mu.used.PushFront(b)
 	r.mu.blocks[b.number] = b
 	r.mu.bytes += b.size()
 	return b
 }
 
-// grown gives back the memory that a whole block does not use.
-func (r *rendered) grown(b *block) {
-	if b == nil || b.next()%blockEvents != 0 || cap(b.text)-len(b.text) <= len(b.text)/8 {
+// grow puts the lines of a pass behind those that a block has. A whole block takes exactly the
+// memory that it needs.
+func (r *rendered) grow(b *block, lines []byte) {
+	if b == nil || len(lines) == 0 {
 		return
 	}
 	r.mu.bytes -= b.size()
-	b.text = append(make([]byte, 0, len(b.text)), b.text...)
+	switch {
+	case b.text == nil:
+		b.text = bytes.Clone(lines)
+	case b.next()%blockEvents == 0:
+		b.text = slices.Concat(b.text, lines)
+	default:
+		b.text = append(b.text, lines...)
+	}
 	r.mu.bytes += b.size()
 }
 

@@ -31,7 +31,7 @@ func jobEvent(id string, change plimsoll.ChangeType, seconds int64) plimsoll.Eve
 	return plimsoll.Event{Type: plimsoll.EventApp, Change: change, Object: id, Time: start + seconds*1e9}
 }
 
-// usageOf is what a life used in an hour behind the start.
+// usageOf returns the usage of a life in an hour behind the start.
 func usageOf(life, hour int64) history.Rollup {
 	return history.Rollup{
 		Hour: start/1e9 + hour*3600, Group: history.Group{Life: life, Owner: "ann"},
@@ -186,7 +186,7 @@ func trim(t tester, o *historyOf, keep history.Retention, now int64) {
 	}
 }
 
-// trimAtTheAge trims a history of ten hours, each with a batch, a fold, a job that ends and its use.
+// trimAtTheAge trims a history of ten hours, each with a batch, a fold, and a job that ends.
 func trimAtTheAge(t tester, h Harness, _ uint64) {
 	const age, usage = 3, 6 // hours
 	o := open(t, h)
