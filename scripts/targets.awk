@@ -178,6 +178,18 @@ BEGIN {
 	want("StreamHistory/again", "events/s", ">=", 1000000, "  when they were rendered before")
 	want("StreamLive", "deliveries/s", ">=", 1000000, "new events to 100 streams, in all", "YuniKorn drops one reader at 200,000")
 	want("LeaderBesideEventStreams", "x", "<=", 1.1, "leader's processor time with 1,000 streams of events on gateways, over none")
+	# Coordinators on etcd. Thirty kills are wanted: -bench 'Failover$' -benchtime 30x.
+	want("Failover", "p50-s", "<=", 3, "leader killed, 100,000 tasks: until reads and writes work again, median, in s")
+	want("Failover", "longest-s", "<=", 5, "  the longest")
+	want("FleetFailover", "registered-s", "<=", 10, "leader killed, 10,000 nodes: until all are registered again, in s")
+	want("FleetFailover", "turns/s", "<=", 0, "  turns of the leader for their heartbeats before, a second")
+	want("WatchersFailover", "live-s", "<=", 10, "leader killed, 10,000 watches at 50 gateways: until all are told of a new job, in s")
+	want("WatchersFailover", "%watches-resumed", ">=", 99, "  of them went on without a snapshot, in %")
+	want("WatchersFailover", "memory-x", "<=", 1.5, "  memory of the next leader over that of the one before")
+	for (k = 1; k <= 3; k += 2) {
+		want("SubmitToBoundOnEtcd/members=" k "/jobs-of-100", "tasks/s", k == 1 ? ">=" : "", 5000, "tasks bound in a second, " k " member(s) of etcd, jobs of 100")
+		want("SubmitToBoundOnEtcd/members=" k "/jobs-of-1", "tasks/s", "", 0, "  jobs of one")
+	}
 	# Streams of a gateway, and strict reads of several.
 	for (k = 0; k <= 2; k++) {
 		barrier = "BarrierIdle/tcp/relays=" k

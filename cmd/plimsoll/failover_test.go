@@ -24,6 +24,7 @@ import (
 type failoverRun struct {
 	*failoverCluster
 	linearRun
+	test    *testing.T
 	work    *calltest.Workload
 	users   []*calltest.Client
 	runner  *runner
@@ -38,7 +39,7 @@ type failoverRun struct {
 func startFailoverRun(t *testing.T, seed uint64) *failoverRun {
 	t.Helper()
 	r := &failoverRun{
-		failoverCluster: newFailoverCluster(t, 3*time.Second), linearRun: linearRun{seed: seed},
+		failoverCluster: newFailoverCluster(t, 3*time.Second), linearRun: linearRun{seed: seed}, test: t,
 		work: &calltest.Workload{T: t, Pause: 60 * time.Millisecond, Archive: true, Over: make(chan struct{})},
 	}
 	watches := make([]plimsollv1connect.WatchServiceClient, len(r.gateways))

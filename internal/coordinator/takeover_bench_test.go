@@ -8,6 +8,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/ring"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
 	"github.com/plimsoll-dev/plimsoll/internal/store/pebble"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
@@ -31,9 +32,14 @@ func storeOfTasks(b *testing.B, tasks int) (store.Store, *replica.Snapshot) {
 		b.Fatal(err)
 	}
 	tree := plimsoll.DefaultQueues()
-	batch := &wire.Batch{Epoch: epoch, Mutations: []wire.Mutation{
-		{Kind: wire.KindQueueConfig, Value: wire.AppendQueueConfig(nil, &tree)},
-	}}
+	var events ring.Encoder // a copy without an event cannot be used
+	events.Append(&plimsoll.Event{Type: plimsoll.EventQueue, Change: plimsoll.ChangeAdd, Object: "root"})
+	batch := &wire.Batch{
+		Epoch: epoch, Events: wire.EventChunk{Count: 1, Data: events.Finish(nil)}, Mutations: []wire.Mutation{
+			{Kind: wire.KindQueueConfig, Value: wire.AppendQueueConfig(nil, &tree)},
+			{Kind: wire.KindEventIDs, Value: wire.AppendEventIDs(nil, wire.EventIDs{Instance: "bench"})},
+		},
+	}
 	tables := replica.NewTables()
 	flush := func() {
 		batch.Revision++

@@ -34,7 +34,9 @@ func TestALargeAnswerIsTheSameInPieces(t *testing.T) {
 		if length := plain.Header().Get("Content-Length"); length != strconv.Itoa(plain.Body.Len()) {
 			t.Errorf("%s: Content-Length is %s of %d", target, length, plain.Body.Len())
 		}
-		var said struct{ EventRecords []struct{ ObjectID, Message string } }
+		var said struct {
+			EventRecords []struct{ ObjectID, Message string }
+		}
 		if err := json.Unmarshal(plain.Body.Bytes(), &said); err != nil || len(said.EventRecords) != span.count {
 			t.Fatalf("%s: %d records, %v", target, len(said.EventRecords), err)
 		}
