@@ -10,16 +10,20 @@ import (
 )
 
 // explainWaiting explains what the tasks of a queue or of a job wait for. It reports false for a
-// task, and for a job of which nothing waits.
+// task, and for a job of which nothing waits. A job can have an id like the path of a queue that is
+// not there.
 func (cmd *explainCmd) explainWaiting(
 	ctx context.Context, a *app, c *client.Client, wanted lifetime,
 ) (done bool, err error) {
+	var noQueue error
 	if isQueuePath(wanted.id) && wanted.uid.IsZero() {
 		w, err := c.ExplainQueue(ctx, wanted.id)
-		if err != nil {
+		if err == nil {
+			return true, cmd.printWaiting(a, &w, wanted.id, " of "+plural(int(w.Jobs), "job"))
+		}
+		if noQueue = err; plimsoll.CodeOf(err) != plimsoll.CodeNotFound {
 			return true, err
 		}
-		return true, cmd.printWaiting(a, &w, wanted.id)
 	}
 	if err := inStore(ctx, c, wanted); err != nil {
 		return true, err
@@ -30,27 +34,32 @@ func (cmd *explainCmd) explainWaiting(
 	w, err := c.ExplainJob(ctx, wanted.id)
 	switch plimsoll.CodeOf(err) {
 	case plimsoll.CodeNotFound, plimsoll.CodeUnimplemented: // it has ended, or the leader is of an older version
-		return false, nil
+		if noQueue == nil {
+			return false, nil
+		}
+		_, err := c.FindJob(ctx, client.JobName{ID: wanted.id, Fields: []string{"status.uid"}})
+		if plimsoll.CodeOf(err) == plimsoll.CodeNotFound {
+			err = noQueue
+		}
+		return err != nil, err
 	}
 	if err != nil || w.Tasks == 0 {
 		return false, err
 	}
-	return true, cmd.printWaiting(a, &w, wanted.id)
+	return true, cmd.printWaiting(a, &w, wanted.id, "")
 }
 
 func isQueuePath(id string) bool {
 	return id == plimsoll.RootQueue || strings.HasPrefix(id, plimsoll.RootQueue+".")
 }
 
-func (cmd *explainCmd) printWaiting(a *app, w *client.Waiting, what string) error {
+// printWaiting prints what the tasks of a queue or a job wait for. jobs says how many jobs a queue's
+// tasks are of.
+func (cmd *explainCmd) printWaiting(a *app, w *client.Waiting, what, jobs string) error {
 	return cmd.print(a, viewWaiting(w), func(o *output) {
 		if w.Tasks == 0 {
 			o.printf("nothing waits in %s\n", what)
 			return
-		}
-		jobs := ""
-		if isQueuePath(what) {
-			jobs = " of " + plural(int(w.Jobs), "job")
 		}
 		verb := "wait"
 		if w.Tasks == 1 {
