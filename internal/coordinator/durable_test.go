@@ -30,15 +30,22 @@ func whole(t *term, id string, tasks int) error {
 	return nil
 }
 
-// The machine dies right after a reply. The whole job is there, also if its creation took many
-// turns.
+// A reply comes when its commit has ended. If the machine dies right after it, the whole job is
+// there, also if its creation took many turns.
 func TestSubmitIsDurableBeforeItsReply(t *testing.T) {
 	fs := storetest.NewCrashableFS()
-	l := lead(t, Config{}, openStore(t, fs, tiny))
+	st := &spy{Store: openStore(t, fs, tiny)}
+	l := lead(t, Config{}, st)
 	defer l.stop()
 	for i, tasks := range []int{1, 500, 3, 0, 64, 63, 1, 200} {
 		id := fmt.Sprintf("j%d", i)
-		l.must(submit(job(id, tasks)))
+		reply := l.must(submit(job(id, tasks)))
+		st.mu.Lock()
+		durable := st.mu.durable
+		st.mu.Unlock()
+		if durable < reply.GetRevision() {
+			t.Errorf("the reply at revision %d came when %d was durable", reply.GetRevision(), durable)
+		}
 		if err := whole(reload(t, fs.CrashClone(vfs.CrashCloneCfg{}), Config{}), id, tasks); err != nil {
 			t.Error(err)
 		}

@@ -53,6 +53,7 @@ type spy struct {
 		times          []int64
 		events         []uint64 // number of events of each batch
 		failed         uint64   // revision of the batch that failed
+		durable        uint64   // revision of the newest batch whose wait has ended
 	}
 }
 
@@ -101,6 +102,7 @@ func (p *spied) Wait() error {
 		p.spy.mu.failed = p.revision
 		return errInjected
 	}
+	p.spy.mu.durable = p.revision
 	return err
 }
 
