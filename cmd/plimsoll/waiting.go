@@ -33,7 +33,7 @@ func (cmd *explainCmd) explainWaiting(
 	}
 	w, err := c.ExplainJob(ctx, wanted.id)
 	switch plimsoll.CodeOf(err) {
-	case plimsoll.CodeNotFound, plimsoll.CodeUnimplemented: // it has ended, or the leader is of an older version
+	case plimsoll.CodeNotFound, plimsoll.CodeUnimplemented: // it has ended, or the leader is older
 		if noQueue == nil {
 			return false, nil
 		}
@@ -53,8 +53,8 @@ func isQueuePath(id string) bool {
 	return id == plimsoll.RootQueue || strings.HasPrefix(id, plimsoll.RootQueue+".")
 }
 
-// printWaiting prints what the tasks of a queue or a job wait for. jobs says how many jobs a queue's
-// tasks are of.
+// printWaiting prints what the tasks of a queue or a job wait for. Of a queue, jobs says how many
+// jobs they are of.
 func (cmd *explainCmd) printWaiting(a *app, w *client.Waiting, what, jobs string) error {
 	return cmd.print(a, viewWaiting(w), func(o *output) {
 		if w.Tasks == 0 {

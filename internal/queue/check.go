@@ -321,7 +321,7 @@ func (r *row) check() error {
 	}
 	for _, l := range r.lanes {
 		if l.row != r || l.ready <= 0 || !l.account.admitted || l.class != r.class ||
-			l.account.tenant != r.tenant || l.told == nil {
+			l.account.tenant != r.tenant || l.told == nil || l.told.ofOthers(r.tenant) {
 			return fmt.Errorf("lane %d does not belong there", l.ID)
 		}
 	}

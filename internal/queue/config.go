@@ -306,6 +306,10 @@ func (t *Tree) rebuild() {
 	}
 	for _, l := range lanes {
 		t.enlist(l)
+		if l.told.ofOthers(l.account.tenant) {
+			l.told.drop(l)
+			t.unsettled.add(l)
+		}
 	}
 }
 
@@ -384,13 +388,7 @@ func (t *Tree) regroup(q *Queue) {
 	}
 }
 
-// dropTrackers removes the trackers of a queue that count nobody any more. They hold nothing back.
+// dropTrackers removes the trackers of a queue that count nobody any more.
 func (q *Queue) dropTrackers() {
-	maps.DeleteFunc(q.trackers, func(_ trackerKey, k *Quota) bool {
-		if k.Accounts > 0 {
-			return false
-		}
-		k.MaxSet, k.MaxAccounts = 0, 0
-		return true
-	})
+	maps.DeleteFunc(q.trackers, func(_ trackerKey, k *Quota) bool { return k.Accounts == 0 })
 }

@@ -1,6 +1,10 @@
 package queue
 
-import "github.com/plimsoll-dev/plimsoll"
+import (
+	"slices"
+
+	"github.com/plimsoll-dev/plimsoll"
+)
 
 // Cause is the reason why a lane waits.
 type Cause struct {
@@ -109,6 +113,11 @@ func (w *waiter) holds() bool {
 		return w.registered() && w.at.Lacks(&w.class.amounts) >= 0
 	}
 	return w.class.refused == w && w.class.code == w.code
+}
+
+// ofOthers reports whether the cause is a limit of users or groups that does not hold for a tenant.
+func (w *waiter) ofOthers(n *tenant) bool {
+	return w.at != nil && w.at.tracks && !slices.Contains(n.trackers, w.at)
 }
 
 // registered reports whether w is the current waiter of its class at its quota.
