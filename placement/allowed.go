@@ -248,7 +248,8 @@ func (b *Batch) see(slot int32) {
 	b.view.slot, b.view.row, b.view.class = slot, r, b.fleet.classes[r.class]
 }
 
-// findLowest finds the value that counts and has the fewest instances of the group.
+// findLowest finds the value that counts and has the fewest instances of the group. Of several
+// values of a label it is the first by name, so that a copy of the fleet names the same.
 func (f *Fleet) findLowest(s *hardSpread, slots bitmap) {
 	s.stale, s.seen, s.lowAt = false, s.version, -1
 	least := func(value int32) {
@@ -264,8 +265,13 @@ func (f *Fleet) findLowest(s *hardSpread, slots bitmap) {
 		}
 	} else {
 		for v, n := range s.servers {
-			if n > 0 {
-				least(int32(v))
+			if n <= 0 {
+				continue
+			}
+			value := int32(v)
+			least(value)
+			if s.at(value) == s.low && f.valueName(s.domain, value) < f.valueName(s.domain, s.lowAt) {
+				s.lowAt = value
 			}
 		}
 	}
