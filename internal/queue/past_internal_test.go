@@ -45,8 +45,8 @@ func TestThePastIsAMeanThatFades(t *testing.T) {
 			p.spend(&used, now)
 			used[0] = rng.Int64N(largest)
 			if now > since && rng.IntN(3) == 0 {
-				left := math.Exp2(-float64(now-since) / float64(half))
-				mean = mean*left + spent/float64(now-since)*(1-left)
+				gone := -math.Expm1(-math.Ln2 * float64(now-since) / float64(half)) // exact also when it is small
+				mean += (spent/float64(now-since) - mean) * gone
 				p.fade(half)
 				spent, since = 0, now
 			}
