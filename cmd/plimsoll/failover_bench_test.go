@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plimsoll-dev/plimsoll/client"
 	"github.com/plimsoll-dev/plimsoll/internal/calltest"
 	"github.com/plimsoll-dev/plimsoll/internal/loadtest"
 	"github.com/plimsoll-dev/plimsoll/internal/store/etcd/etcdtest"
@@ -46,21 +47,26 @@ func BenchmarkFailover(b *testing.B) {
 func (c *failoverCluster) standbysAreWarm() {
 	c.t.Helper()
 	c.await("two standbys are warm", func(ctx context.Context) error {
-		now, err := c.asked.Leader(ctx)
-		if err != nil {
-			return err
-		}
-		warm := 0
-		for _, s := range now.Standbys {
-			if s.Revision == now.Revision && s.BehindBytes == 0 {
-				warm++
-			}
-		}
-		if warm < len(coordinatorNames)-1 {
-			return fmt.Errorf("%+v", now)
-		}
-		return nil
+		_, err := warmLeader(ctx, c.asked, len(coordinatorNames)-1)
+		return err
 	})
+}
+
+// warmLeader returns the leader, once it has sent so many standbys all that it has committed.
+func warmLeader(ctx context.Context, asked *client.Client, standbys int) (client.Leader, error) {
+	now, err := asked.Leader(ctx)
+	if err != nil {
+		return now, err
+	}
+	for _, s := range now.Standbys {
+		if s.Revision == now.Revision && s.BehindBytes == 0 {
+			standbys--
+		}
+	}
+	if standbys > 0 {
+		return now, fmt.Errorf("%d standbys more are to be warm: %+v", standbys, now)
+	}
+	return now, nil
 }
 
 // BenchmarkSubmitToBoundOnEtcd measures the time from the first submit to the last binding that a

@@ -56,10 +56,7 @@ func (c *fleetCluster) warmLeader() string {
 	c.t.Helper()
 	leader := ""
 	eventually(c.t, "the standby is warm", func() error {
-		now, err := c.asked.Leader(c.t.Context())
-		if err == nil && (len(now.Standbys) != 1 || now.Standbys[0].Revision != now.Revision) {
-			err = fmt.Errorf("%+v", now)
-		}
+		now, err := warmLeader(c.t.Context(), c.asked, 1)
 		leader = now.Address
 		return err
 	})

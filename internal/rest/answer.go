@@ -2,7 +2,6 @@ package rest
 
 import (
 	"io"
-	"slices"
 	"sync"
 )
 
@@ -31,14 +30,13 @@ func (a *answer) whole() []byte {
 	return append(body, a.tail...)
 }
 
-// pieces holds the memory in which writeTo puts spans together. One has at most answerPiece, or the
-// size of one span.
+// pieces holds the memory in which writeTo puts spans together, of at most twice answerPiece each.
 var pieces = sync.Pool{New: func() any { return new([]byte) }}
 
 const answerPiece = 128 << 10
 
-// writeTo writes the answer in pieces: a large one takes no memory of its size, which would have to
-// be cleared first.
+// writeTo writes the answer in pieces of at most answerPiece, or of one span that is larger. So a
+// large answer takes no memory of its size, which would have to be cleared first.
 func (a *answer) writeTo(w io.Writer) error {
 	piece, _ := pieces.Get().(*[]byte) // the pool holds nothing else
 	body := append((*piece)[:0], a.head...)
@@ -54,7 +52,7 @@ func (a *answer) writeTo(w io.Writer) error {
 			}
 			body = body[:0]
 		}
-		body = a.appendSpan(slices.Grow(body, answerPiece), i)
+		body = a.appendSpan(body, i)
 	}
 	body = append(body, a.tail...)
 	_, err := w.Write(body)
