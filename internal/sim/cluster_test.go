@@ -57,6 +57,7 @@ type cluster struct {
 
 	coordinators map[string]*role
 	gateways     map[string]*role
+	starting     sync.Mutex // held while a gateway is started
 	historian    *role
 	users        *process
 	ended        sync.WaitGroup // of all roles that ever ran
@@ -222,7 +223,14 @@ func (c *cluster) awaitLeader(after uint64, within time.Duration) bool {
 	}
 }
 
+// startGateway starts a gateway in the place of the one that was there. A failover and the plague
+// may start the same one at the same time.
 func (c *cluster) startGateway(name string) {
+	c.starting.Lock()
+	defer c.starting.Unlock()
+	if old := c.gateway(name); old != nil {
+		old.kill()
+	}
 	r := &role{process: newProcess(name), cluster: c}
 	above := coordinatorAddresses()
 	if name == "behind" {

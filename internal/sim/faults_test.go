@@ -37,7 +37,6 @@ var failovers = []failover{
 	{stoppedAnew, func(c *cluster, l *role) func() {
 		l.stop()
 		name := gatewayNames[c.dice.intN(2)]
-		c.gateway(name).kill()
 		c.startGateway(name)
 		return l.goOn
 	}},
