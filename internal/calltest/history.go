@@ -166,12 +166,14 @@ func (h *History) Problems(within time.Duration, decided bool) (done Compared, p
 // Log writes what was compared.
 func (h *History) Log(t testing.TB, c *Compared) {
 	t.Helper()
-	resumes, openings := 0, 0
+	resumes, openings, takeovers := 0, 0, 0
 	for _, w := range h.Watchers {
 		resumes, openings = resumes+w.Resumes, openings+w.Record.Openings()
+		takeovers += w.Record.Takeovers()
 	}
-	t.Logf("%d answers with %d operations, %d changes of unknown outcome; %d openings and %d resumes of watches",
-		len(h.Answers), len(Operations(h.Answers)), h.Unknown, openings, resumes)
+	t.Logf("%d answers with %d operations, %d changes of unknown outcome; %d openings and %d resumes of watches, "+
+		"which went on at another leader %d times",
+		len(h.Answers), len(Operations(h.Answers)), h.Unknown, openings, resumes, takeovers)
 	t.Logf("watches that were checked, by the owner of their jobs: %v", c.Watches)
 	t.Logf("%d changes and %d reads were compared with watches; these show %d jobs of the archive",
 		c.Changes, c.Reads, c.Archived)

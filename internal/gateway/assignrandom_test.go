@@ -104,6 +104,9 @@ func TestAssignmentsThatFollowTheHistoryAreThoseOfTheSnapshot(t *testing.T) {
 				f.elect()
 				elections++
 			}
+			if rng.IntN(50) == 0 {
+				f.takeOver(randomAssignments(rng, f.revision+1)...)
+			}
 			for _, kind := range []wire.Kind{wire.KindPolicy, wire.KindTask, wire.KindNode} {
 				select {
 				case <-signals[kind]:

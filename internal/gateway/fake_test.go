@@ -127,6 +127,31 @@ func (f *fake) elect() {
 	f.signalAll()
 }
 
+// takeOver begins a term of another leader, whose snapshot differs from the copy by mutations.
+func (f *fake) takeOver(mutations ...wire.Mutation) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	was := f.tables.Snapshot()
+	var records []wire.Mutation
+	for kind := wire.Kind(1); kind < wire.NumKinds; kind++ {
+		for key, value := range was.Scan(kind, "", "") {
+			m := wire.Mutation{Kind: kind, Key: key, Value: value}
+			if kind == wire.KindTask {
+				m.Node = was.NodeOf(key)
+			}
+			records = append(records, m)
+		}
+	}
+	f.epoch++
+	f.revision++
+	f.tables = replica.NewTables()
+	f.apply(&wire.Batch{Epoch: f.epoch, Revision: f.revision, Mutations: append(records, mutations...)})
+	f.latest = f.tables.Snapshot()
+	f.history.Follow(was, f.latest)
+	f.changes = f.history.View()
+	f.signalAll()
+}
+
 // reconnect signals every watch, as a follower does that has another stream.
 func (f *fake) reconnect() {
 	f.mu.Lock()

@@ -36,7 +36,7 @@ const (
 // The reasons for which a gateway ends a watch, as plimsoll_gateway_watches_cut_total names them.
 const (
 	cutBehind   = "behind"   // the history no longer has the watch's next change
-	cutEpoch    = "epoch"    // another leader
+	cutEpoch    = "epoch"    // another leader, whose state cannot be compared with the copy
 	cutHistory  = "history"  // the gateway's copy began again with a snapshot of the same leader
 	cutPoint    = "point"    // the point to resume from is not in the history
 	cutSnapshot = "snapshot" // the caller has not read the snapshot in time
@@ -294,10 +294,12 @@ func (w *watch) cut(reason string, err error) error {
 	return err
 }
 
-// collect puts changes into the message until it is full, and reports whether it is.
+// collect puts changes into the message until it is full, and reports whether it is. The changes of
+// a takeover come in messages of their own.
 func (w *watch) collect(view *replica.Changes) (full bool, err error) {
 	whole, err := w.changes.Each(view, func(c *replica.Change) (taken bool, err error) {
-		if full = len(w.message.data) >= watchMessageBytes; full {
+		full = len(w.message.data) >= watchMessageBytes || w.message.changes > 0 && w.message.apart(c)
+		if full {
 			return false, nil
 		}
 		return true, w.take(c)
@@ -334,6 +336,7 @@ func (w *watch) take(c *replica.Change) error {
 	}
 	w.message.add(kind, w.kind, &object, w.want.specs, c.Revision, kind == pb.WatchChange_WATCH_CHANGE_DELETED &&
 		w.archives(f))
+	w.message.epoch, w.message.takeover = c.Epoch, c.Takeover
 	return nil
 }
 
@@ -370,6 +373,15 @@ type watchMessage struct {
 	data    []byte // of a pool; nil while the message is empty
 	changes int
 	pooled  *[]byte
+
+	// Of the last change.
+	epoch    uint64
+	takeover bool
+}
+
+// apart reports whether a change may not come in the same message as those before it.
+func (m *watchMessage) apart(c *replica.Change) bool {
+	return c.Epoch != m.epoch || c.Takeover != m.takeover
 }
 
 // The fields of a response, of a change in it and of a point.

@@ -1,10 +1,12 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -42,8 +44,23 @@ func digest(t *pb.Task) string {
 
 // write commits one batch of random changes of tasks.
 func (w *watchWorld) write(rng *rand.Rand) {
-	var mutations []wire.Mutation
-	var writes []watchtest.Write
+	mutations, writes := w.change(rng)
+	w.history.Add(w.f.epoch, w.f.revision+1, writes...)
+	w.f.put(mutations...)
+}
+
+// takeOver lets another leader take over, which has changed tasks.
+func (w *watchWorld) takeOver(rng *rand.Rand) {
+	mutations, writes := w.change(rng)
+	slices.SortFunc(writes, func(a, b watchtest.Write) int { // as their keys, by index
+		return cmp.Or(cmp.Compare(len(a.Key), len(b.Key)), cmp.Compare(a.Key, b.Key))
+	})
+	w.history.Add(w.f.epoch+1, w.f.revision+1, writes...)
+	w.f.takeOver(mutations...)
+}
+
+// change returns random changes of tasks.
+func (w *watchWorld) change(rng *rand.Rand) (mutations []wire.Mutation, writes []watchtest.Write) {
 	most := 4
 	if rng.IntN(20) == 0 {
 		most = 400 // more than fits in a message
@@ -68,8 +85,7 @@ func (w *watchWorld) write(rng *rand.Rand) {
 		message := wire.TaskToProto(&task)
 		writes = append(writes, watchtest.Write{Key: plimsoll.TaskID("a", "map", i), Value: digest(message)})
 	}
-	w.history.Add(w.f.epoch, w.f.revision+1, writes...)
-	w.f.put(mutations...)
+	return mutations, writes
 }
 
 // TestRandomWatchesAreOrderedUniqueReliableBookmarkableAndResumable runs watches with random
@@ -111,6 +127,9 @@ func runWatches(t *testing.T, seed uint64) *watchWorld {
 		if rng.IntN(100) == 0 {
 			w.history.Add(w.f.epoch+1, w.f.revision+1)
 			w.f.elect()
+		}
+		if rng.IntN(30) == 0 {
+			w.takeOver(rng)
 		}
 		time.Sleep(time.Duration(rng.IntN(100)) * time.Millisecond)
 	}

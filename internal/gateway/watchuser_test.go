@@ -185,7 +185,7 @@ func TestWatchNodesJoinsBothRecordsAndWatchQueuesSendsThem(t *testing.T) {
 	}
 }
 
-func TestWatchIsRefusedWithoutALeaderAndEndsWithAnotherOne(t *testing.T) {
+func TestWatchIsRefusedWithoutALeaderAndEndsIfTheHistoryBeginsAnew(t *testing.T) {
 	f := cluster()
 	s := serve(t, Config{}, f)
 	watch := watchClient(t, s)
@@ -209,6 +209,34 @@ func TestWatchIsRefusedWithoutALeaderAndEndsWithAnotherOne(t *testing.T) {
 		if got := metricOf(t, s.gateway, "plimsoll_gateway_watches_cut_total", reason); got != want {
 			t.Errorf("%v watches were cut for %s, want %v", got, reason, want)
 		}
+	}
+}
+
+// A watch goes on when another leader takes over: it is sent what differs, in a message of its own.
+// It goes on too if it comes back behind the takeover with a point from before.
+func TestAWatchGoesOnWhenAnotherLeaderTakesOver(t *testing.T) {
+	f := cluster()
+	s := serve(t, Config{}, f)
+	watch := watchClient(t, s)
+	stream := open(t, watch.WatchNodes, &pb.WatchNodesRequest{})
+	before := receive(t, stream).GetPoint()
+	f.takeOver(putNode(plimsoll.Node{ID: "n9"}))
+	f.put(putNode(plimsoll.Node{ID: "n10"}))
+	resumed := open(t, watch.WatchNodes, &pb.WatchNodesRequest{From: before})
+	for name, stream := range map[string]*connect.ServerStreamForClient[pb.WatchNodesResponse]{
+		"a watch over the takeover": stream, "one that resumes behind it": resumed,
+	} {
+		for revision, id := range []string{"n9", "n10"} {
+			m := receive(t, stream)
+			p := m.GetPoint()
+			if len(m.GetNodes()) != 1 || m.GetNodes()[0].GetNode().GetNode().GetId() != id || m.GetSnapshotEnd() ||
+				p.GetEpoch() != before.GetEpoch()+1 || p.GetRevision() != before.GetRevision()+uint64(revision)+1 {
+				t.Errorf("%s: %v, want node %s", name, m, id)
+			}
+		}
+	}
+	if got := metricOf(t, s.gateway, "plimsoll_gateway_watches_cut_total", cutEpoch); got != 0 {
+		t.Errorf("%v watches were cut", got)
 	}
 }
 

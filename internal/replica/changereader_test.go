@@ -36,7 +36,7 @@ func newReadWorld(rng *rand.Rand, limit int) *readWorld {
 func (w *readWorld) latest() *Changes { return w.view }
 
 func (w *readWorld) commit(mutations ...wire.Mutation) {
-	batch := &wire.Batch{Epoch: w.history.epoch, Revision: w.history.revision + 1, Mutations: mutations}
+	batch := &wire.Batch{Epoch: w.history.version.Epoch, Revision: w.history.version.Revision + 1, Mutations: mutations}
 	mustHistory(w.history, w.tables, batch)
 	w.view = w.history.View()
 	w.readers.Publish(w.view)
@@ -57,7 +57,7 @@ func taskOf(job string, index int, node string, revision uint64) wire.Mutation {
 
 func (w *readWorld) commitRandom() {
 	var mutations []wire.Mutation
-	revision := w.history.revision + 1
+	revision := w.history.version.Revision + 1
 	most := 4
 	if w.rng.IntN(10) == 0 {
 		most = 6 * maxSpans // more than a part keeps alone

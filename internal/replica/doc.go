@@ -45,8 +45,9 @@
 //   - A stream with a Filter carries everything that passes it. A relay with one refuses streams
 //     that ask for more.
 //   - The history holds every change behind the snapshot with which the copy began, in the order of
-//     revisions and one for each object and batch, until its bytes exceed their bound. It is
-//     published before the snapshot of the same revision.
+//     versions and one for each object and batch, until its bytes exceed their bound. Over the
+//     takeover of another leader it holds one for each object that differs. It is published before
+//     the snapshot of the same version.
 //   - A slow gateway slows nobody down: the log is shared and bounded, and a gateway that falls out
 //     of it starts again from a snapshot. A gateway that has not read its stream for a minute is
 //     cut off.
@@ -56,11 +57,11 @@
 // it at the same time. A stream with a filter costs a look at each mutation. A barrier costs one
 // round trip, shared by all that wait, and one more for each relay. A reader takes no lock. The
 // history costs the gateway two look-ups a mutation, and 512 bytes and the replaced record a
-// change, up to its bound. A change costs one look-up more for each property by which there are
-// readers. A batch costs a signal for each reader of the parts that it changes. Idle readers of
-// other parts cost nothing: 2,000 of them leave the time of a commit as it is. A reader looks at
-// the changes of its part alone, unless it is far behind. A part keeps at most 1 KiB of positions
-// for all its readers.
+// change, up to its bound. A takeover costs it a look at each record. A change costs one look-up
+// more for each property by which there are readers. A batch costs a signal for each reader of the
+// parts that it changes. Idle readers of other parts cost nothing: 2,000 of them leave the time of
+// a commit as it is. A reader looks at the changes of its part alone, unless it is far behind. A
+// part keeps at most 1 KiB of positions for all its readers.
 //
 // The design is "Titus gateways" (strictly consistent reads from caches). Ids and the order of one
 // stream replace its timers and wall-clock marks; DESIGN.md has the reasons.

@@ -2,7 +2,6 @@ package replica
 
 import (
 	"bytes"
-	"sort"
 	"sync"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -40,13 +39,21 @@ type Change struct {
 	// KindQueueStatus or KindPolicy.
 	Kind     wire.Kind
 	Key      string
+	Epoch    uint64 // of the batch
 	Revision uint64 // of the batch
-	// Old and New are the object before and behind the batch. Invariant: they differ, and at least
-	// one of them exists.
+	// Takeover says that no batch has made the change. It is a part of the difference between the
+	// copy of one leader and the snapshot of the next. Epoch and Revision are the snapshot's.
+	Takeover bool
+	// Old and New are the object before the change and behind it. Invariant: they differ, and at
+	// least one of them exists.
 	Old, New Object
 
 	once   sync.Once
 	shared any
+}
+
+func (c *Change) version() plimsoll.Version {
+	return plimsoll.Version{Epoch: c.Epoch, Revision: c.Revision}
 }
 
 // Shared returns the value that the first caller's function has made of the change. All readers of
@@ -94,13 +101,15 @@ func HistoryKinds() (kinds []wire.Kind) {
 // each kind of object, so that many changes of one kind do not push out those of another: when the
 // bytes of all logs exceed the bound, the longest log loses its oldest changes. A History has a
 // single writer; readers use views.
+//
+// A history goes on when another leader takes over (takeover.go).
 type History struct {
 	limit int // bound on bytes
 	bytes int
 
-	epoch      uint64
-	revision   uint64 // of the last batch
+	version    plimsoll.Version // of the last batch
 	generation uint64
+	takeovers  []takeover // in order, at most maxTakeovers; views share the array
 	logs       [wire.NumKinds]changeLog
 
 	// seen holds the changes of the batch under way by object; it is empty between batches.
@@ -110,8 +119,8 @@ type History struct {
 // changeLog is the log of one kind. A position counts changes: change n lies between the positions
 // n and n+1.
 type changeLog struct {
-	base    uint64 // every change behind this revision is in the log
-	first   uint64 // position of the oldest change
+	base    plimsoll.Version // every change behind it is in the log
+	first   uint64           // position of the oldest change
 	entries []*Change
 	bytes   int
 	// spare is the bytes of dropped changes that the array behind entries still holds. Invariant:
@@ -127,10 +136,11 @@ func NewHistory(limit int) *History {
 // Reset begins a new history behind a snapshot of an epoch and revision. No earlier position is
 // valid any more.
 func (h *History) Reset(epoch, revision uint64) {
-	h.epoch, h.revision, h.bytes = epoch, revision, 0
+	h.version, h.bytes = plimsoll.Version{Epoch: epoch, Revision: revision}, 0
 	h.generation++
+	h.takeovers = nil
 	for kind := range h.logs {
-		h.logs[kind] = changeLog{base: revision, first: h.logs[kind].end() + 1}
+		h.logs[kind] = changeLog{base: h.version, first: h.logs[kind].end() + 1}
 	}
 }
 
@@ -155,7 +165,7 @@ func (h *History) apply(t *Tables, b *wire.Batch, changes []change) ([]change, e
 		}
 		h.add(c)
 	}
-	h.epoch, h.revision = b.Epoch, b.Revision
+	h.version = plimsoll.Version{Epoch: b.Epoch, Revision: b.Revision}
 	h.shrink()
 	return changes, nil
 }
@@ -173,7 +183,9 @@ func (h *History) before(t *Tables, b *wire.Batch) []*Change {
 		if h.seen[at] != nil {
 			continue
 		}
-		c := &Change{Kind: kind, Key: at.key, Revision: b.Revision, Old: t.object(kind, at.key)}
+		c := &Change{
+			Kind: kind, Key: at.key, Epoch: b.Epoch, Revision: b.Revision, Old: t.object(kind, at.key),
+		}
 		made, h.seen[at] = append(made, c), c
 	}
 	if len(h.seen) > 1024 {
@@ -226,7 +238,7 @@ func (h *History) drop(log *changeLog) {
 	oldest := log.entries[0]
 	log.entries = log.entries[1:]
 	log.first++
-	log.base = oldest.Revision
+	log.base = oldest.version()
 	log.bytes -= oldest.size()
 	h.bytes -= oldest.size()
 	log.spare += oldest.size()
@@ -236,7 +248,7 @@ func (l *changeLog) end() uint64 { return l.first + uint64(len(l.entries)) }
 
 // View returns an immutable view of the log.
 func (h *History) View() *Changes {
-	v := &Changes{epoch: h.epoch, revision: h.revision, generation: h.generation, bytes: h.bytes}
+	v := &Changes{version: h.version, generation: h.generation, bytes: h.bytes, takeovers: h.takeovers}
 	for kind := range h.logs {
 		log := &h.logs[kind]
 		n := len(log.entries)
@@ -248,24 +260,27 @@ func (h *History) View() *Changes {
 // Changes is an immutable view of a History at one revision. A reader that keeps a view keeps all
 // changes in it, so it keeps a position instead, and takes the newest view each time.
 type Changes struct {
-	epoch, revision, generation uint64
-	bytes                       int
-	logs                        [wire.NumKinds]changeView
+	version    plimsoll.Version
+	generation uint64
+	bytes      int
+	takeovers  []takeover
+	logs       [wire.NumKinds]changeView
 }
 
 type changeView struct {
-	base, first uint64
-	entries     []*Change
+	base    plimsoll.Version
+	first   uint64
+	entries []*Change
 }
 
-// Epoch is the epoch of all changes in the view.
-func (c *Changes) Epoch() uint64 { return c.epoch }
+// Epoch is the epoch of the last batch in the view.
+func (c *Changes) Epoch() uint64 { return c.version.Epoch }
 
 // Revision is the revision of the last batch in the view.
-func (c *Changes) Revision() uint64 { return c.revision }
+func (c *Changes) Revision() uint64 { return c.version.Revision }
 
-// Generation counts the snapshots that the history has begun with. Positions of two generations
-// cannot be compared.
+// Generation counts the snapshots with which the history has begun anew. Positions of two
+// generations cannot be compared.
 func (c *Changes) Generation() uint64 { return c.generation }
 
 // Bytes is the memory that the changes take.
@@ -280,7 +295,7 @@ func (c *Changes) End(kind wire.Kind) uint64 {
 }
 
 // Base is the oldest revision from which a watch of a kind of object can resume.
-func (c *Changes) Base(kind wire.Kind) uint64 { return c.logs[kind].base }
+func (c *Changes) Base(kind wire.Kind) uint64 { return c.logs[kind].base.Revision }
 
 // First returns the position of the oldest change of a kind of object.
 func (c *Changes) First(kind wire.Kind) uint64 { return c.logs[kind].first }
@@ -302,53 +317,4 @@ func (c *Changes) From(kind wire.Kind, position uint64) (changes []*Change, ok b
 		return nil, false
 	}
 	return log.entries[position-log.first:], true
-}
-
-// Point is a place in the sequence of changes that is valid at each gateway.
-type Point struct {
-	Epoch    uint64
-	Revision uint64 // every change up to this revision lies before the point
-	Part     uint32 // number of changes of the next revision that lie before it too
-}
-
-// PointAt returns the point of a position that From accepts.
-func (c *Changes) PointAt(kind wire.Kind, position uint64) Point {
-	log := &c.logs[kind]
-	i := int(position - log.first)
-	if i == len(log.entries) {
-		return Point{Epoch: c.epoch, Revision: c.revision}
-	}
-	revision, part := log.entries[i].Revision, uint32(0)
-	for i > 0 && log.entries[i-1].Revision == revision {
-		i--
-		part++
-	}
-	return Point{Epoch: c.epoch, Revision: revision - 1, Part: part}
-}
-
-// After is the inverse of PointAt. It fails with CodeStale if the point is of another epoch or if
-// the log no longer has every change behind it.
-func (c *Changes) After(kind wire.Kind, p Point) (position uint64, err error) {
-	log := &c.logs[kind]
-	switch {
-	case p.Epoch != c.epoch:
-		return 0, plimsoll.Errorf(plimsoll.CodeStale,
-			"the point is of epoch %d, and the leader now is of epoch %d; begin again with a snapshot", p.Epoch, c.epoch)
-	case p.Revision > c.revision:
-		return 0, plimsoll.Errorf(plimsoll.CodeStale,
-			"the point is at revision %d, and the last one is %d; begin again with a snapshot", p.Revision, c.revision)
-	case p.Revision < log.base:
-		return 0, plimsoll.Errorf(plimsoll.CodeStale,
-			"the point is at revision %d, and this gateway has only the changes behind %d; begin again with a snapshot",
-			p.Revision, log.base)
-	}
-	i := sort.Search(len(log.entries), func(i int) bool { return log.entries[i].Revision > p.Revision })
-	for range p.Part {
-		if i == len(log.entries) || log.entries[i].Revision != p.Revision+1 {
-			return 0, plimsoll.Invalid(
-				"from.part", "is %d, and revision %d has changed fewer objects", p.Part, p.Revision+1)
-		}
-		i++
-	}
-	return log.first + uint64(i), nil
 }

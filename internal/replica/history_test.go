@@ -100,8 +100,11 @@ func TestViewsOfAHistoryHoldEveryChangeWithinTheBound(t *testing.T) {
 		for step := range 300 {
 			m.apply()
 			if rng.IntN(100) == 0 {
-				m.reset(m.h.epoch+1, m.h.revision+1)
+				m.reset(m.h.version.Epoch+1, m.h.version.Revision+1)
 				old = nil
+			}
+			if rng.IntN(40) == 0 {
+				m.takeOver()
 			}
 			v := m.h.View()
 			m.check(v)
@@ -125,7 +128,7 @@ func (m *historyModel) reset(epoch, revision uint64) {
 }
 
 func (m *historyModel) apply() {
-	revision := m.h.revision + 1 + m.rng.Uint64N(2)
+	revision := m.h.version.Revision + 1 + m.rng.Uint64N(2)
 	var mutations []wire.Mutation
 	for range m.rng.IntN(6) {
 		key := fmt.Sprint("t", m.rng.IntN(20))
@@ -140,7 +143,34 @@ func (m *historyModel) apply() {
 		}
 	}
 	end := m.h.View().End(wire.KindTask)
-	mustHistory(m.h, m.tables, &wire.Batch{Epoch: m.h.epoch, Revision: revision, Mutations: mutations})
+	mustHistory(m.h, m.tables, &wire.Batch{Epoch: m.h.version.Epoch, Revision: revision, Mutations: mutations})
+	m.note(end)
+}
+
+// takeOver makes the history follow a snapshot of the next leader. If the difference does not fit
+// the history begins anew.
+func (m *historyModel) takeOver() {
+	was, generation := m.tables.Snapshot(), m.h.generation
+	m.tables = copyOf(was)
+	var mutations []wire.Mutation
+	for range m.rng.IntN(10) {
+		key := fmt.Sprint("t", m.rng.IntN(20))
+		mutations = append(mutations, taskPut(key, fmt.Sprint("taken over", m.rng.IntN(5)), ""))
+	}
+	mustApply(m.tables, &wire.Batch{
+		Epoch: was.epoch + 1 + m.rng.Uint64N(2), Revision: was.revision + m.rng.Uint64N(3), Mutations: mutations,
+	})
+	end := m.h.View().End(wire.KindTask)
+	m.h.Follow(was, m.tables.Snapshot())
+	if m.h.generation != generation {
+		m.all, m.begin = nil, m.h.View().End(wire.KindTask)
+		return
+	}
+	m.note(end)
+}
+
+// note appends the changes that have come behind a position.
+func (m *historyModel) note(end uint64) {
 	added := m.h.View().End(wire.KindTask) - end
 	if m.h.View().Bytes() > m.h.limit {
 		m.t.Errorf("the history has %d bytes, more than %d", m.h.View().Bytes(), m.h.limit)
@@ -174,7 +204,8 @@ func (m *historyModel) check(v *Changes) {
 		if err == nil && back != position {
 			m.t.Errorf("position %d is the point %v, which is position %d", position, point, back)
 		}
-		if plimsoll.CodeOf(err) == plimsoll.CodeStale && point.Revision >= v.logs[wire.KindTask].base {
+		if plimsoll.CodeOf(err) == plimsoll.CodeStale && point.Part != withinTakeover &&
+			!point.version().Before(v.logs[wire.KindTask].base) {
 			m.t.Errorf("the point %v behind %d: %v", point, v.logs[wire.KindTask].base, err)
 		}
 	}

@@ -18,8 +18,8 @@ type mirror struct {
 
 	tables *Tables   // the copy; nil until the first snapshot is complete
 	latest *Snapshot // newest snapshot of tables; nil while tables is nil
-	// history holds the changes behind the snapshot with which tables began; nil while tables is
-	// nil. Invariant: it is at the revision of tables.
+	// history holds the changes behind an earlier snapshot; nil while tables is nil. Invariant: it
+	// is at the version of tables.
 	history *History
 
 	phase  phase    // of the current stream: phaseHello, phaseSnapshot or phaseLive
@@ -163,12 +163,13 @@ func (m *mirror) end(end *pb.ReplicateSnapshotEnd) (effect, error) {
 	}
 	m.staged.events.Expire(end.Time)
 	m.staged.epoch, m.staged.revision, m.staged.time = m.epoch, end.Revision, end.Time
+	was := m.latest
 	m.tables, m.staged, m.phase = m.staged, nil, phaseLive
 	m.latest = m.tables.Snapshot()
 	if m.history == nil {
 		m.history = NewHistory(m.historyBytes)
 	}
-	m.history.Reset(m.epoch, end.Revision)
+	m.history.Follow(was, m.latest)
 	return effect{live: true, snapshot: m.latest, history: m.history.View()}, nil
 }
 

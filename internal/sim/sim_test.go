@@ -47,7 +47,7 @@ type result struct {
 func TestFailovers(t *testing.T) {
 	first, total := testrun.Seed(t), result{}
 	histories, rounds := testrun.Count(1, 7, 170), testrun.Count(1, 2, 2)
-	decided := 0
+	decided, takeovers := 0, 0
 	for i := range uint64(histories) {
 		r := simulate(t, plan{seed: first + i, kinds: slices.Repeat(failovers, rounds), pause: usualPause})
 		if len(r.problems) > 0 {
@@ -64,14 +64,20 @@ func TestFailovers(t *testing.T) {
 		if r.decided {
 			decided++
 		}
+		for _, w := range r.Watchers {
+			takeovers += w.Record.Takeovers()
+		}
 	}
 	t.Logf("%d failovers in %d histories, of which porcupine decided %d; %d terms were deposed; "+
 		"%d answers, %d changes of unknown outcome; %d changes and %d reads were compared with watches; "+
-		"followers became live %d times, %d of them without a snapshot",
+		"followers became live %d times, %d of them without a snapshot; watches went on at another leader %d times",
 		total.failovers, histories, decided, total.deposed, len(total.Answers), total.Unknown,
-		total.compared.Changes, total.compared.Reads, total.live, total.resumed)
+		total.compared.Changes, total.compared.Reads, total.live, total.resumed, takeovers)
 	if total.failovers < histories*rounds*len(failovers) {
 		t.Errorf("%d failovers are too few", total.failovers)
+	}
+	if takeovers == 0 {
+		t.Error("no watch went on at another leader")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"sort"
 )
@@ -13,11 +14,20 @@ import (
 type Record struct {
 	criteria func(value string) bool
 	watches  []watched
+	openings int
+
+	// takeover is the changes of a takeover that has been sent in part, and within the point behind
+	// them.
+	takeover  []Change
+	within    Point
+	takeovers int
+	err       error // the first takeover that does not fit what was sent before
 }
 
-// watched holds the messages from one opening without a point to the next.
+// watched holds the messages of one epoch, from one opening without a point to the next.
 type watched struct {
 	floor    uint64
+	epoch    uint64 // 0: the snapshot is not complete
 	messages []Message
 }
 
@@ -26,24 +36,80 @@ func NewRecord(criteria func(value string) bool) *Record { return &Record{criter
 
 // Open notes that a watch is opened without a point. Every write up to floor was acknowledged
 // before.
-func (r *Record) Open(floor uint64) { r.watches = append(r.watches, watched{floor: floor}) }
+func (r *Record) Open(floor uint64) {
+	r.watches = append(r.watches, watched{floor: floor})
+	r.takeover, r.within = nil, Point{}
+	r.openings++
+}
 
 // Receive takes a message. A snapshot that a cut left incomplete is given up with Open.
+//
+// When the epoch rises the watch goes on at another leader. The objects that it holds then are
+// checked as the snapshot of a watch of that epoch.
 func (r *Record) Receive(m Message) {
 	w := &r.watches[len(r.watches)-1]
-	w.messages = append(w.messages, m)
+	if w.epoch == 0 || m.Point.Epoch <= w.epoch {
+		if m.SnapshotEnd {
+			w.epoch = m.Point.Epoch
+		}
+		w.messages = append(w.messages, m)
+		return
+	}
+	r.takeover = append(r.takeover, m.Changes...)
+	if m.Point.Part == withinTakeover {
+		r.within = m.Point
+		return
+	}
+	objects, _, _ := w.begin()
+	for _, sent := range w.messages {
+		if !sent.SnapshotEnd && sent.Point != (Point{}) {
+			_ = applyAll(objects, sent.Changes) // Check looks at them
+		}
+	}
+	if err := applyAll(objects, r.takeover); err != nil && r.err == nil {
+		r.err = fmt.Errorf("ordered: at %v: %w", m.Point, err)
+	}
+	begin := Message{Point: m.Point, SnapshotEnd: true}
+	for key, value := range objects {
+		begin.Changes = append(begin.Changes, Change{Type: Present, Key: key, Value: value})
+	}
+	r.watches = append(r.watches, watched{floor: w.floor, epoch: m.Point.Epoch, messages: []Message{begin}})
+	r.takeover, r.within, r.takeovers = nil, Point{}, r.takeovers+1
+}
+
+// withinTakeover is the part of a point among the changes of a takeover.
+const withinTakeover = math.MaxUint32
+
+// applyAll applies changes to the objects of a watch. It returns an error for one that cannot be a
+// change of them.
+func applyAll(objects map[string]string, changes []Change) (err error) {
+	for _, c := range changes {
+		if _, has := objects[c.Key]; has == (c.Type == Added) && err == nil {
+			err = fmt.Errorf("%+v comes, and the object was there: %v", c, has)
+		}
+		if objects[c.Key] = c.Value; c.Type == Deleted || c.Type == Left {
+			delete(objects, c.Key)
+		}
+	}
+	return err
 }
 
 // Point is the point from which to resume; zero: open the watch without one.
 func (r *Record) Point() Point {
-	if len(r.watches) == 0 {
+	switch {
+	case len(r.watches) == 0:
 		return Point{}
+	case r.within != (Point{}):
+		return r.within
 	}
 	return r.watches[len(r.watches)-1].last()
 }
 
 // Openings is the number of times at which the watch was opened without a point.
-func (r *Record) Openings() int { return len(r.watches) }
+func (r *Record) Openings() int { return r.openings }
+
+// Takeovers is the number of times at which the watch went on at another leader without a snapshot.
+func (r *Record) Takeovers() int { return r.takeovers }
 
 func (w *watched) last() Point {
 	if len(w.messages) == 0 {
@@ -67,7 +133,7 @@ func (w *watched) begin() (objects map[string]string, at Point, ok bool) {
 }
 
 // Joined is the history of an unknown writer, put together from the records of its watchers. The
-// changes of two leaders are kept apart, because a watch does not outlive its leader.
+// changes of two leaders are kept apart, because a takeover is sent as a difference.
 type Joined struct {
 	epochs map[uint64]*joinedEpoch
 
@@ -198,6 +264,9 @@ func difference(from, to map[string]string) (writes []Write) {
 // watches that it could check: not those cut within the snapshot, and with criteria only those of
 // revisions that records without criteria cover.
 func (j *Joined) Check(r *Record) (checked int, _ error) {
+	if r.err != nil {
+		return 0, r.err
+	}
 	for _, w := range r.watches {
 		_, at, ok := w.begin()
 		if !ok {

@@ -109,3 +109,42 @@ func TestWatchesThatCannotBeCheckedAreNotCounted(t *testing.T) {
 		t.Errorf("checked %d, want 1: %v", checked, err)
 	}
 }
+
+// A watch that goes on at another leader is checked as two: what it holds behind the takeover must
+// be the state there. So the difference that it was sent must be whole.
+func TestAWatchThatGoesOnAtAnotherLeaderIsChecked(t *testing.T) {
+	begin := Message{Changes: []Change{{Present, "a", "r1", 0}}, Point: Point{1, 1, 0}, SnapshotEnd: true}
+	takeover := []Change{{Updated, "a", "r4", 4}, {Added, "b", "s4", 4}}
+	last := changes(Point{2, 5, 0}, Change{Deleted, "b", "s4", 5})
+	whole := sent(nil, 1, Message{
+		Changes: []Change{{Present, "a", "r4", 0}, {Present, "b", "s4", 0}}, Point: Point{2, 4, 0}, SnapshotEnd: true,
+	}, last)
+	for name, test := range map[string]struct {
+		messages []Message
+		fault    string
+	}{
+		"in one message": {[]Message{changes(Point{2, 4, 0}, takeover...), last}, ""},
+		"in two": {[]Message{
+			changes(Point{2, 3, withinTakeover}, takeover[0]), changes(Point{2, 4, 0}, takeover[1]), last,
+		}, ""},
+		"a change is left out": {[]Message{changes(Point{2, 4, 0}, takeover[1]), last}, "strict"},
+		"all of them":          {[]Message{last}, "ordered"},
+		"a change twice":       {[]Message{changes(Point{2, 4, 0}, takeover[1], takeover[1])}, "ordered"},
+		"an object that was not there goes": {
+			[]Message{changes(Point{2, 4, 0}, Change{Deleted, "c", "s4", 4})}, "ordered",
+		},
+	} {
+		r := sent(nil, 1, append([]Message{begin}, test.messages...)...)
+		checked, err := Join(whole, r).Check(r)
+		switch {
+		case test.fault == "" && (err != nil || checked != 2 || r.Takeovers() != 1 || r.Openings() != 1):
+			t.Errorf("%s: checked %d, %d takeovers, %d openings: %v", name, checked, r.Takeovers(), r.Openings(), err)
+		case test.fault != "" && (err == nil || !strings.Contains(err.Error(), test.fault)):
+			t.Errorf("%s: %v, want %s", name, err, test.fault)
+		}
+	}
+	cut := sent(nil, 1, begin, changes(Point{2, 3, withinTakeover}, takeover[0]))
+	if got := cut.Point(); got != (Point{2, 3, withinTakeover}) {
+		t.Errorf("the point of a watch that was cut in a takeover is %v", got)
+	}
+}

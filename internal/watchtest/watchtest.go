@@ -241,8 +241,8 @@ func (c *Checker) reach(p Point) error {
 	switch {
 	case p == Point{}:
 		return fmt.Errorf("bookmarkable: a message behind the snapshot has no point")
-	case p.Epoch != c.point.Epoch:
-		return fmt.Errorf("bookmarkable: the epoch goes from %d to %d within a watch", c.point.Epoch, p.Epoch)
+	case p.Epoch < c.point.Epoch:
+		return fmt.Errorf("bookmarkable: the epoch goes back from %d to %d", c.point.Epoch, p.Epoch)
 	case p.Revision < c.point.Revision || p.Revision == c.point.Revision && p.Part < c.point.Part:
 		return fmt.Errorf("bookmarkable: the point goes back from %v to %v", c.point, p)
 	}

@@ -48,7 +48,7 @@ func TestEachFaultOfAWatchIsFound(t *testing.T) {
 		"a change within the snapshot":    {[]Message{changes(Point{}, update)}, "ordered"},
 		"a point within the snapshot":     {[]Message{changes(at(1, 0))}, "bookmarkable"},
 		"no point":                        {[]Message{begin, changes(Point{}, update)}, "bookmarkable"},
-		"another epoch":                   {[]Message{begin, changes(Point{2, 2, 0}, update, left)}, "bookmarkable"},
+		"an earlier epoch":                {[]Message{begin, changes(Point{0, 2, 0}, update, left)}, "bookmarkable"},
 		"a point that goes back": {
 			[]Message{begin, changes(at(2, 0), update, left), changes(at(1, 1))}, "bookmarkable",
 		},

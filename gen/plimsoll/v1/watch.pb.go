@@ -94,7 +94,8 @@ type WatchPoint struct {
 	// Every change up to this revision lies before the point.
 	Revision uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Number of objects changed by the next revision that lie before the point too. It is above 0
-	// only between the parts of a large change.
+	// only between the parts of a large change. It is 4294967295 among the changes with which another
+	// leader takes over: no watch can begin there.
 	Part          uint32 `protobuf:"varint,3,opt,name=part,proto3" json:"part,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

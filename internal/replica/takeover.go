@@ -1,0 +1,136 @@
+package replica
+
+import (
+	"math"
+	"slices"
+
+	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/wire"
+)
+
+// maxTakeovers bounds the takeovers that a history knows. It drops the changes before an older one.
+const maxTakeovers = 16
+
+// withinTakeover is the part of a point among the changes of a takeover. Nobody resumes there: each
+// gateway has its own difference.
+const withinTakeover = math.MaxUint32
+
+// takeover is a place in a history at which the copy of one leader gives way to the snapshot of a
+// later leader. The changes between both versions are known as one difference only, and count as
+// those of the version behind. So a watch goes on without a snapshot, and a point between the
+// versions is refused.
+type takeover struct{ from, to plimsoll.Version }
+
+// Follow makes a snapshot the next state of the history. The history goes on if was is a state of
+// an earlier leader that is not ahead, and the difference fits; otherwise it begins anew. It costs
+// a look at each record of both.
+func (h *History) Follow(was, is *Snapshot) {
+	if was == nil || was.Version() != h.version || is.epoch <= was.epoch || is.revision < was.revision {
+		h.Reset(is.epoch, is.revision)
+		return
+	}
+	made, fit := differences(was, is, h.limit)
+	if !fit {
+		h.Reset(is.epoch, is.revision)
+		return
+	}
+	for _, c := range made {
+		h.add(c)
+	}
+	h.version = is.Version()
+	h.takeovers = append(slices.Clip(h.takeovers), takeover{was.Version(), is.Version()})
+	if len(h.takeovers) > maxTakeovers {
+		h.forget(h.takeovers[0].to)
+		h.takeovers = h.takeovers[1:]
+	}
+	h.shrink()
+}
+
+// forget drops the changes up to a version.
+func (h *History) forget(upTo plimsoll.Version) {
+	for kind := range h.logs {
+		log := &h.logs[kind]
+		for len(log.entries) > 0 && !upTo.Before(log.entries[0].version()) {
+			h.drop(log)
+		}
+		if log.base.Before(upTo) {
+			log.base = upTo
+		}
+	}
+}
+
+// differences returns a change for each object that differs in two snapshots, by kind and key. fit
+// is false if the changes take more than limit bytes.
+func differences(was, is *Snapshot, limit int) (made []*Change, fit bool) {
+	for _, kind := range HistoryKinds() {
+		olds, news := was.kinds[kind].Cursor(), is.kinds[kind].Cursor()
+		hasOld, hasNew := olds.Next(), news.Next()
+		for hasOld || hasNew {
+			inOld := hasOld && (!hasNew || olds.Key() <= news.Key())
+			inNew := hasNew && (!hasOld || news.Key() <= olds.Key())
+			var key string
+			var before, behind Object
+			if inOld {
+				key, before = olds.Key(), was.object(kind, olds.Key(), olds.Object())
+				hasOld = olds.Next()
+			}
+			if inNew {
+				key, behind = news.Key(), is.object(kind, news.Key(), news.Object())
+				hasNew = news.Next()
+			}
+			if before.same(&behind) {
+				continue
+			}
+			c := &Change{
+				Kind: kind, Key: key, Epoch: is.epoch, Revision: is.revision, Takeover: true, Old: before, New: behind,
+			}
+			made = append(made, c)
+			if limit -= c.size(); limit < 0 {
+				return nil, false
+			}
+		}
+	}
+	return made, true
+}
+
+// object returns the object of a first record.
+func (s *Snapshot) object(kind wire.Kind, key string, r record) Object {
+	o := Object{Value: r.value, Node: r.node.String()}
+	if _, extra := objectKind(kind); extra != 0 {
+		second, _ := s.kinds[extra].Get(key)
+		o.Extra = second.value
+	}
+	return o
+}
+
+// pointInTakeover returns the point in front of a change of the takeover to a version, behind part
+// others of it.
+func (c *Changes) pointInTakeover(to plimsoll.Version, part uint32) Point {
+	if part > 0 {
+		return Point{Epoch: to.Epoch, Revision: max(to.Revision, 1) - 1, Part: withinTakeover}
+	}
+	at := to
+	for _, t := range c.takeovers {
+		if t.to == to {
+			at = t.from
+		}
+	}
+	return Point{Epoch: at.Epoch, Revision: at.Revision}
+}
+
+// inTakeover reports whether a point lies between the two versions of a takeover, here or at the
+// gateway that has made it.
+func (c *Changes) inTakeover(p Point) bool {
+	at := p.version()
+	return p.Part == withinTakeover || slices.ContainsFunc(c.takeovers, func(t takeover) bool {
+		return at.Before(t.to) && (t.from.Before(at) || t.from == at && p.Part > 0)
+	})
+}
+
+// lastTakeover returns the version behind the last takeover; zero: there is none.
+func (c *Changes) lastTakeover() (to plimsoll.Version) {
+	if n := len(c.takeovers); n > 0 {
+		to = c.takeovers[n-1].to
+	}
+	return to
+}
