@@ -227,11 +227,11 @@ func TestJobsStayWhileTheArchiveFails(t *testing.T) {
 	if !l.has("j0") || !l.has("j2") {
 		t.Fatal("a job left the store before it was in the archive")
 	}
-	f.set(func() { f.mu.write, f.mu.open = nil, errors.New("permission denied") })
+	f.set(func() { f.mu.open = errors.New("permission denied") }) // after the next write, which fails
 	l.until("the file cannot be opened", func() bool {
 		return strings.Contains(l.archiveStatus().Trouble, "permission denied")
 	})
-	f.set(func() { f.mu.open = nil })
+	f.set(func() { f.mu.write, f.mu.open = nil, nil })
 	l.until("all jobs have gone", func() bool { return l.jobs() == 0 })
 	l.until("there is no trouble", func() bool { return l.archiveStatus().Trouble == "" })
 	l.must(submit(job("more", 1)))

@@ -24,7 +24,8 @@ type Loader struct {
 	found    bool // a configuration was stored
 	specs    map[string]*plimsoll.JobSpec
 	statuses []plimsoll.JobStatus
-	tasks    []plimsoll.Task
+	tasks    []*plimsoll.Task // of blocks, which are not copied when more tasks come
+	block    []plimsoll.Task  // the last block; its capacity is taskBlock
 	nodes    []plimsoll.Node
 	policies []plimsoll.Policy
 	outcomes []Outcome
@@ -50,7 +51,16 @@ func (l *Loader) JobSpec(spec plimsoll.JobSpec) { l.specs[spec.ID] = &spec }
 func (l *Loader) JobStatus(st plimsoll.JobStatus) { l.statuses = append(l.statuses, st) }
 
 // Task adds a stored task.
-func (l *Loader) Task(t plimsoll.Task) { l.tasks = append(l.tasks, t) }
+func (l *Loader) Task(t plimsoll.Task) {
+	if len(l.block) == cap(l.block) {
+		l.block = make([]plimsoll.Task, 0, taskBlock)
+	}
+	l.block = append(l.block, t)
+	l.tasks = append(l.tasks, &l.block[len(l.block)-1])
+}
+
+// taskBlock is the number of tasks of a block: 250 KiB or so.
+const taskBlock = 1024
 
 // Node adds a stored node.
 func (l *Loader) Node(n plimsoll.Node) { l.nodes = append(l.nodes, n) }
@@ -105,15 +115,18 @@ func (l *Loader) End(at int64) (*State, error) {
 			return nil, err
 		}
 	}
-	slices.SortStableFunc(l.tasks, func(a, b plimsoll.Task) int {
+	byID := func(a, b *plimsoll.Task) int {
 		return cmp.Or(strings.Compare(a.Job, b.Job), strings.Compare(a.Group, b.Group), cmp.Compare(a.Index, b.Index))
-	})
+	}
+	if !slices.IsSortedFunc(l.tasks, byID) { // a store yields them in this order
+		slices.SortStableFunc(l.tasks, byID)
+	}
 	l.addTaskNames(s)
 	if err := l.loadJobs(s); err != nil {
 		return nil, err
 	}
-	for i := range l.tasks {
-		if err := s.loadTask(&l.tasks[i]); err != nil {
+	for _, t := range l.tasks {
+		if err := s.loadTask(t); err != nil {
 			return nil, err
 		}
 	}
@@ -142,8 +155,7 @@ func (l *Loader) End(at int64) (*State, error) {
 // addTaskNames gives slots to the resource names that only tasks on nodes use.
 func (l *Loader) addTaskNames(s *State) {
 	var job, group string
-	for i := range l.tasks {
-		t := &l.tasks[i]
+	for _, t := range l.tasks {
 		if spec := l.specs[t.Job]; spec != nil && t.State.OnNode() && (t.Job != job || t.Group != group) {
 			job, group = t.Job, t.Group
 			for k := range spec.Groups {
@@ -347,6 +359,9 @@ func (s *State) loadTask(t *plimsoll.Task) error {
 		t.State != plimsoll.TaskPending:
 		return corrupt("task %s, which is %s, of a job that is %s", id, t.State, j.State)
 	}
+	if g.Tasks == nil {
+		g.Tasks = make([]Task, 0, min(max(g.Spec.Count, 0), taskBlock))
+	}
 	g.Tasks = append(g.Tasks, Task{
 		ID: id, State: t.State, Result: t.Result, Attempt: t.Attempt, Failures: t.Failures,
 		ExitCode: t.ExitCode, slot: -1, Node: t.Node, Message: t.Message, Created: t.Created, Bound: t.Bound,
@@ -460,7 +475,14 @@ func (s *State) resumeJob(j *Job) {
 // All fills c with every object, like a turn that has changed all of them. Dirty rows stay dirty.
 func (s *State) All(c *Changes) {
 	c.reset()
-	for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
+	jobs, tasks := slices.Sorted(maps.Keys(s.jobs)), 0
+	for _, id := range jobs {
+		for i := range s.jobs[id].Groups {
+			tasks += len(s.jobs[id].Groups[i].Tasks)
+		}
+	}
+	c.Tasks = slices.Grow(c.Tasks, tasks)
+	for _, id := range jobs {
 		j := s.jobs[id]
 		c.JobSpecs = append(c.JobSpecs, j.Spec)
 		c.JobStatuses = append(c.JobStatuses, Status{s.JobStatus(j), false})
