@@ -135,8 +135,8 @@ func (b *Batch) prefetchOwners(set []int32) {
 	for _, i := range set {
 		if slot := b.slots[i]; b.fleet.sketches[slot].mayHave(b.p.owner) {
 			r := &b.fleet.rows[slot]
-			for k := 0; k < len(r.owners); k += 16 { // a cache line
-				b.prefetched += r.owners[k]
+			for k := 0; k < len(r.owners); k += 8 { // a cache line
+				b.prefetched += r.owners[k].n
 			}
 		}
 	}
@@ -436,7 +436,7 @@ func (b *Batch) done() {
 		r, l := &b.fleet.rows[slot], &b.fleet.loads[slot]
 		b.fleet.sketches[slot] = sketch{}
 		*r = row{class: r.class, flags: r.flags &^ (loaded | sick | full), owners: r.owners[:0], tickets: r.tickets}
-		*l = load{tags: l.tags[:0], owned: l.owned[:0]}
+		*l = load{tags: l.tags[:0]}
 		b.fleet.renew(slot)
 	}
 	b.fresh, b.held = b.fresh[:0], 0

@@ -21,12 +21,11 @@ type Copying struct {
 	ahead    bitmap   // slots from next on that are already copied
 	tags     []uint32 // by tag of from: its number in to; 0: no copied server has it
 	owners   arena
-	owned    arena
-	tallies  []tally
+	tallies  arena
 }
 
-// arena holds many short lists of numbers in one slice. Its lists never change.
-type arena []uint32
+// arena holds many short lists of counts in one slice. Its lists never change.
+type arena []tally
 
 // Copy begins a copy; Continue copies the servers.
 func (f *Fleet) Copy() *Copying {
@@ -113,14 +112,11 @@ func (c *Copying) server(slot int32) {
 	if len(r.owners) > 0 {
 		start := len(c.owners)
 		for _, owner := range r.owners {
-			number := c.tag(owner)
-			c.owners = append(c.owners, number)
+			number := c.tag(owner.tag)
+			c.owners = append(c.owners, tally{number, owner.n})
 			to.sketches[slot].add(number)
 		}
 		to.rows[slot].owners = c.owners[start:len(c.owners):len(c.owners)]
-		start = len(c.owned)
-		c.owned = append(c.owned, l.owned...)
-		copied.owned = c.owned[start:len(c.owned):len(c.owned)]
 	}
 	if len(l.tags) > 0 {
 		start := len(c.tallies)
@@ -162,24 +158,16 @@ func (c *Copying) Fork() *Fleet {
 	for id := range f.tags.info {
 		f.tags.info[id].refs = 1 // of the booked instances
 	}
-	owners, owned, tallies := make(arena, 0, len(c.owners)), make(arena, 0, len(c.owned)), make(
-		[]tally, 0, len(c.tallies),
-	)
+	owners, tallies := make(arena, 0, len(c.owners)), make(arena, 0, len(c.tallies))
 	for slot := range f.rows {
-		r, l := &f.rows[slot], &f.loads[slot]
-		r.owners = owners.put(r.owners)
-		l.owned = owned.put(l.owned)
-		if len(l.tags) > 0 {
-			start := len(tallies)
-			tallies = append(tallies, l.tags...)
-			l.tags = tallies[start:len(tallies):len(tallies)]
-		}
+		f.rows[slot].owners = owners.put(f.rows[slot].owners)
+		f.loads[slot].tags = tallies.put(f.loads[slot].tags)
 	}
 	return f
 }
 
 // put appends a list to the arena and returns the list as it stands there.
-func (a *arena) put(list []uint32) []uint32 {
+func (a *arena) put(list []tally) []tally {
 	if len(list) == 0 {
 		return nil
 	}

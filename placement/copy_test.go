@@ -30,8 +30,8 @@ func bookings(f *Fleet) string {
 			&b, "%d %s %v %+v %d %d %d %v %v", i, f.ids[i], r.free, f.classes[f.classAt[i]].record, r.count, r.uncapped,
 			r.flags, l.used, l.last,
 		)
-		for k, o := range r.owners {
-			fmt.Fprintf(&b, " %q=%d %v", name(o), l.owned[k], f.hosts(int32(i), o))
+		for _, o := range r.owners {
+			fmt.Fprintf(&b, " %q=%d %v", name(o.tag), o.n, f.hosts(int32(i), o.tag))
 		}
 		for _, t := range l.tags {
 			fmt.Fprintf(&b, " %q=%d", name(t.tag), t.n)

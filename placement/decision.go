@@ -15,6 +15,7 @@ type Decisions struct {
 	ring  []noted
 	next  int
 	index map[string]int // place in ring by name
+	owned []uint32       // of the servers of a decision; used again
 }
 
 // noted is a decision as it is kept: the servers of the last batch, without texts.
@@ -80,12 +81,12 @@ func (pl *Placer) Note(d *Decisions, name string) {
 	n.name, n.p, n.at, n.seed, n.names, n.choice = name, b.p, b.now, b.first, f.Names.names, b.choice
 	n.inOrder = b.inOrder
 	n.steps, n.servers, n.custom, n.tags = b.flows(n.steps[:0]), n.servers[:0], n.custom[:0], n.tags[:0]
+	d.owned = f.ownedOf(d.owned[:0], b.slots, b.p.owner)
 	for i, slot := range b.slots {
 		r := &f.rows[slot]
 		n.servers = append(n.servers, notedServer{
 			id: f.ids[slot], class: f.classes[r.class], free: r.free, score: b.score[i], count: r.count,
-			uncapped: r.uncapped,
-			owned:    f.owned(slot, b.p.owner), sick: r.flags&sick != 0,
+			uncapped: r.uncapped, owned: d.owned[i], sick: r.flags&sick != 0,
 		})
 		if slot == b.choice.Slot {
 			n.chosen = int32(i)
@@ -435,7 +436,7 @@ func (f *Fleet) restore(slot int32, s *RecordedServer, p *Prepared) {
 	r.count, r.uncapped = s.Instances, s.Uncapped
 	f.markFull(slot)
 	if s.Owned > 0 {
-		r.owners, l.owned = []uint32{p.owner}, []uint32{s.Owned}
+		r.owners = []tally{{p.owner, s.Owned}}
 		f.sketches[slot].add(p.owner)
 	}
 	if s.Sick {

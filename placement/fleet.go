@@ -2,7 +2,6 @@ package placement
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/plimsoll-dev/plimsoll"
 )
@@ -21,20 +20,19 @@ const noClass = ^uint32(0)
 type row struct {
 	// amounts left of cpu, memory and disk. Invariant: those of renew, except after View.SetFree
 	free     [firstCustom]int64
-	owners   []uint32 // owners of its instances, in any order. Invariant: as long as load.owned
-	class    uint32   // index in Fleet.classes
-	count    uint32   // instances, loaded ones and tickets of known size included
-	uncapped uint32   // instances without an amount of cpu
-	tickets  uint16   // tickets of unknown size
+	owners   []tally // instances by owner, in any order. Invariant: each count is 1 or more
+	class    uint32  // index in Fleet.classes
+	count    uint32  // instances, loaded ones and tickets of known size included
+	uncapped uint32  // instances without an amount of cpu
+	tickets  uint16  // tickets of unknown size
 	flags    uint8
 }
 
 // load is the rest of the sums over a server's instances.
 type load struct {
-	used  Amounts    // sum of the booked amounts
-	owned []uint32   // instances of each owner, by place in row.owners. Invariant: each is 1 or more
-	tags  []tally    // instances by tag. Invariant: each count is 1 or more
-	last  [2]outcome // newest first
+	used Amounts    // sum of the booked amounts
+	tags []tally    // instances by tag. Invariant: each count is 1 or more
+	last [2]outcome // newest first
 }
 
 type outcome struct {
@@ -212,7 +210,7 @@ func (f *Fleet) Remove(slot int32) {
 		f.tags.info[t.tag].version++
 	}
 	for _, owner := range r.owners {
-		f.noteHost(slot, owner, false)
+		f.noteHost(slot, owner.tag, false)
 	}
 	f.leave(slot)
 	if f.index[f.ids[slot]] == slot {
@@ -450,63 +448,84 @@ func (f *Fleet) markFull(slot int32) {
 
 // addOwner counts an instance of an owner on a server; subOwner takes one off the count.
 func (f *Fleet) addOwner(slot int32, owner uint32) {
-	r, l := &f.rows[slot], &f.loads[slot]
-	if i := slices.Index(r.owners, owner); i >= 0 {
-		l.owned[i]++
-		return
+	r := &f.rows[slot]
+	if r.owners = addTally(r.owners, owner); r.owners[len(r.owners)-1] == (tally{owner, 1}) {
+		f.noteHost(slot, owner, true)
+		f.sketches[slot].add(owner)
 	}
-	r.owners, l.owned = append(r.owners, owner), append(l.owned, 1)
-	f.noteHost(slot, owner, true)
-	f.sketches[slot].add(owner)
 }
 
 func (f *Fleet) subOwner(slot int32, owner uint32) {
-	r, l := &f.rows[slot], &f.loads[slot]
-	i := slices.Index(r.owners, owner)
-	if i < 0 {
-		return
-	}
-	if l.owned[i]--; l.owned[i] == 0 {
-		last := len(r.owners) - 1
-		r.owners[i], l.owned[i] = r.owners[last], l.owned[last]
-		r.owners, l.owned = r.owners[:last], l.owned[:last]
+	r := &f.rows[slot]
+	before := len(r.owners)
+	if r.owners = subTally(r.owners, owner); len(r.owners) < before {
 		f.noteHost(slot, owner, false)
 		f.sketches[slot] = sketch{}
 		for _, o := range r.owners {
-			f.sketches[slot].add(o)
+			f.sketches[slot].add(o.tag)
 		}
 	}
 }
 
 // owned returns how many instances of an owner a server has.
 func (f *Fleet) owned(slot int32, owner uint32) uint32 {
-	r := &f.rows[slot]
 	if !f.sketches[slot].mayHave(owner) {
 		return 0
 	}
-	if i := slices.Index(r.owners, owner); i >= 0 {
-		return f.loads[slot].owned[i]
+	return tallied(f.rows[slot].owners, owner)
+}
+
+// ownedOf appends owned of each of some servers. Each step reads the memory of all of them, so that
+// the processor waits for it a few times and not for each server.
+func (f *Fleet) ownedOf(counts []uint32, slots []int32, owner uint32) []uint32 {
+	first := len(counts)
+	if info := &f.tags.info[owner]; info.watchers > 0 {
+		for _, slot := range slots {
+			counts = append(counts, info.hosts.bit(slot))
+		}
+	} else {
+		word, bit := sketchPlace(owner)
+		for _, slot := range slots {
+			counts = append(counts, uint32(f.sketches[slot][word]>>bit&1))
+		}
 	}
-	return 0
+	has := counts[first:]
+	for i, slot := range slots {
+		if owners := f.rows[slot].owners; has[i] > 0 && len(owners) > 0 {
+			has[i] += owners[0].n
+		}
+	}
+	for i, slot := range slots {
+		if has[i] > 0 {
+			has[i] = tallied(f.rows[slot].owners, owner)
+		}
+	}
+	return counts
 }
 
 // hosts reports whether a server has instances of an owner.
 func (f *Fleet) hosts(slot int32, owner uint32) bool {
-	return f.sketches[slot].mayHave(owner) && slices.Contains(f.rows[slot].owners, owner)
+	return f.owned(slot, owner) > 0
 }
 
 // sketch is a set of owners with false positives and no false negatives, as a Bloom filter with one
 // hash. For most servers it saves a read of the list of owners, which is elsewhere in memory.
 type sketch [8]uint64
 
-func (s *sketch) add(owner uint32) {
+// sketchPlace returns the place of an owner in a sketch.
+func sketchPlace(owner uint32) (word, bit uint32) {
 	h := owner * 0x9e3779b1 >> 23
-	s[h>>6] |= 1 << (h & 63)
+	return h >> 6, h & 63
+}
+
+func (s *sketch) add(owner uint32) {
+	word, bit := sketchPlace(owner)
+	s[word] |= 1 << bit
 }
 
 func (s *sketch) mayHave(owner uint32) bool {
-	h := owner * 0x9e3779b1 >> 23
-	return s[h>>6]&(1<<(h&63)) != 0
+	word, bit := sketchPlace(owner)
+	return s[word]>>bit&1 != 0
 }
 
 func (f *Fleet) book(slot int32, a *Amounts, sign int64) {

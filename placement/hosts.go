@@ -8,6 +8,15 @@ func (m bitmap) has(slot int32) bool {
 	return word < len(m) && m[word]&(1<<(slot&63)) != 0
 }
 
+// bit is 1 if the set has a slot, and 0 otherwise.
+func (m bitmap) bit(slot int32) uint32 {
+	word := int(slot >> 6)
+	if word >= len(m) {
+		return 0
+	}
+	return uint32(m[word] >> (slot & 63) & 1)
+}
+
 func (m *bitmap) set(slot int32) {
 	for int(slot>>6) >= len(*m) {
 		*m = append(*m, 0)
