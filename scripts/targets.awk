@@ -57,6 +57,10 @@ BEGIN {
 	trees = split("1x1 1x100 1x992 31x32", shapes, " ")
 	for (k = 1; k <= trees; k++)
 		want("Trees/leaves=" shapes[k], "placements/s", ">=", 50000, "engine, 100,000 tasks in a tree of " shapes[k] " leaves", "before " before[shapes[k]])
+	want("Trees/leaves=1x992/limits", "placements/s", ">=", 50000, "  992 leaves with fair jobs and limits of users")
+	want("Trees/leaves=1x992/limits/plain", "x", ">=", 0.85, "  the same over the run without them")
+	want("Backlog/waiting=1000000/100000", "x", "<=", 1.5, "a turn in which 100 tasks end, 1,000,000 tasks wait, over 100,000")
+	want("CrowdMore", "percent", "<=", 2, "1,000 tasks a second that end and start: more of a core beside 10,000 requests that fit nowhere")
 	for (k = 1; k <= 100; k += 99) {
 		crowd = "Crowd/constraints=" k "/"
 		want(crowd "one-more", "ns/op", "<=", k == 1 ? 50000 : 400000, "one more of 10,000 requests that fit nowhere, " k " set(s) of constraints", "before 5,000,000")
@@ -241,6 +245,10 @@ END {
 			below(latencies[k, s], "Gateway/load=" loads[k] "/gateway-strict", shares[s], "Gateway/load=" loads[k] "/leader-encodes", "leader")
 	for (f = 1; f <= 2; f++)
 		ratio("Place/flat/full=" fulls[f], "Place/nodes=100000/full=" fulls[f] "/traits=false", "Place/nodes=1000/full=" fulls[f] "/traits=false", "placements/s")
+	ratio("Trees/leaves=1x992/limits/plain", "Trees/leaves=1x992/limits", "Trees/leaves=1x992", "placements/s")
+	ratio("Backlog/waiting=1000000/100000", "Backlog/waiting=1000000", "Backlog/waiting=100000", "ns/op")
+	beside100 = "Crowd/constraints=1/ends=100"; alone100 = "Crowd/constraints=0/ends=100"
+	if ((beside100 SUBSEP "ns/op") in measured && (alone100 SUBSEP "ns/op") in measured) measured["CrowdMore", "percent"] = sprintf("%.1f", (measured[beside100, "ns/op"] - measured[alone100, "ns/op"]) / 1e6)
 	ratio("Commit/idle=2000/wide=0", "Commit/idle=2000/wide=0", "Commit/idle=0/wide=0", "cpu-us/op")
 	ratio("Commit/idle=0/wide=1000", "Commit/idle=0/wide=1000", "Commit/idle=0/wide=0", "cpu-us/op")
 	ratio("BroadPart/part=root/readers=8000", "BroadPart/part=root/readers=8000", "BroadPart/part=every/readers=8000", "cpu-us/op")

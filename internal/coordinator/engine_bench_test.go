@@ -26,7 +26,7 @@ type fleet struct {
 func newFleet(b *testing.B, nodes, percent int) *fleet {
 	b.Helper()
 	f := &fleet{now: 1e18, enc: encoder{epoch: 1}}
-	s := state.New(state.Config{}, plimsoll.DefaultQueues())
+	s := state.New(state.Config{TrustOwner: true}, plimsoll.DefaultQueues())
 	f.engine = engine.New(engine.Config{Seed: 1}, s, 0, f.now)
 	for i := range nodes {
 		f.turn(b, &engine.RegisterNode{Gateway: "gw", Node: plimsoll.Node{

@@ -36,36 +36,55 @@ func (f *fleet) configure(b *testing.B, c plimsoll.QueueConfig) {
 }
 
 // BenchmarkTrees places some 100,000 tasks on 10,000 nodes that are 80 % full, in trees of
-// different breadth and depth. It counts whole turns with encoding, as BenchmarkCycle does.
+// different breadth and depth. It counts whole turns with encoding, as BenchmarkCycle does. With
+// limits the jobs of each leaf are in fair order, and each of 100 users has a limit there and at
+// the root. All of them stay below it.
 func BenchmarkTrees(b *testing.B) {
-	const nodes = 10_000
 	for _, shape := range []struct{ parents, leaves int }{{1, 1}, {1, 100}, {1, 992}, {31, 32}} {
+		name := fmt.Sprintf("leaves=%dx%d", shape.parents, shape.leaves)
 		config, leaves := broadTree(shape.parents, shape.leaves)
-		b.Run(fmt.Sprintf("leaves=%dx%d", shape.parents, shape.leaves), func(b *testing.B) {
-			for range b.N {
-				b.StopTimer()
-				f := newFleet(b, nodes, 80)
-				f.configure(b, config)
-				f.setModes(b, nodes, plimsoll.NodeCordoned)
-				tasks := 0
-				for j := 0; tasks < 99_200 || j%len(leaves) != 0; j++ { // equally many in each leaf
-					f.turn(
-						b,
-						spec(
-							fmt.Sprintf("job-%04d", j), leaves[j%len(leaves)], 100,
-							plimsoll.Resources{"cpu": 1000, "memory": 4 * gib},
-						),
-					)
-					tasks += 100
-				}
-				commands := f.modes(nodes, plimsoll.NodeActive)
-				b.StartTimer()
-				if bound := f.turn(b, commands...); bound != tasks {
-					b.Fatalf("%d of %d tasks were bound", bound, tasks)
-				}
-				b.ReportMetric(float64(tasks)*float64(b.N)/b.Elapsed().Seconds(), "placements/s")
-			}
-		})
+		b.Run(name, func(b *testing.B) { placeInTree(b, config, leaves) })
+		limit(&config)
+		b.Run(name+"/limits", func(b *testing.B) { placeInTree(b, config, leaves) })
+	}
+}
+
+// limit gives the root and all leaves limits of users, and the leaves fair order.
+func limit(c *plimsoll.QueueConfig) {
+	if c.Name == plimsoll.RootQueue || len(c.Queues) == 0 {
+		c.Limits = []plimsoll.QueueLimit{{
+			Users: []string{"*"}, Max: plimsoll.Resources{"cpu": 1e9, "memory": 1 << 52}, MaxJobs: 1000,
+		}}
+	}
+	if len(c.Queues) == 0 {
+		c.Properties = map[string]string{plimsoll.PropertySort: "fair"}
+	}
+	for i := range c.Queues {
+		limit(&c.Queues[i])
+	}
+}
+
+func placeInTree(b *testing.B, config plimsoll.QueueConfig, leaves []string) {
+	const nodes, users = 10_000, 100
+	request := plimsoll.Resources{"cpu": 1000, "memory": 4 * gib}
+	for range b.N {
+		b.StopTimer()
+		f := newFleet(b, nodes, 80)
+		f.configure(b, config)
+		f.setModes(b, nodes, plimsoll.NodeCordoned)
+		tasks := 0
+		for j := 0; tasks < 99_200 || j%len(leaves) != 0; j++ { // equally many in each leaf
+			job := spec(fmt.Sprintf("job-%04d", j), leaves[j%len(leaves)], 100, request)
+			job.Spec.Owner = fmt.Sprintf("user-%02d", j%users)
+			f.turn(b, job)
+			tasks += 100
+		}
+		commands := f.modes(nodes, plimsoll.NodeActive)
+		b.StartTimer()
+		if bound := f.turn(b, commands...); bound != tasks {
+			b.Fatalf("%d of %d tasks were bound", bound, tasks)
+		}
+		b.ReportMetric(float64(tasks)*float64(b.N)/b.Elapsed().Seconds(), "placements/s")
 	}
 }
 
@@ -81,7 +100,7 @@ type crowd struct {
 
 const crowdNodes, crowdSize = 5000, 10_000
 
-func newCrowd(b *testing.B, sets int) *crowd {
+func newCrowd(b *testing.B, sets, size int) *crowd {
 	b.Helper()
 	c := &crowd{fleet: newFleet(b, 0, 0), rng: rand.New(rand.NewPCG(1, 1)), sets: sets}
 	var config plimsoll.QueueConfig
@@ -94,7 +113,7 @@ func newCrowd(b *testing.B, sets int) *crowd {
 		}})
 	}
 	c.submit(b, "crowd", "root.default", crowdNodes*50, plimsoll.Resources{"cpu": 1280, "memory": 5 * gib})
-	for range crowdSize {
+	for range size {
 		c.wait(b)
 	}
 	return c
@@ -117,9 +136,12 @@ func (c *crowd) wait(b *testing.B) {
 
 // BenchmarkCrowd measures the cost of 10,000 different requests that fit on no node. It measures
 // one more of them, an empty turn, a turn in which 100 tasks end and start, and one task that fits.
+// The time of an end without them is the "ends=100" of no constraints.
 func BenchmarkCrowd(b *testing.B) {
+	alone := newCrowd(b, 1, 0)
+	alone.ends(b, "constraints=0/")
 	for _, sets := range []int{1, 100} {
-		c := newCrowd(b, sets)
+		c := newCrowd(b, sets, crowdSize)
 		name := fmt.Sprintf("constraints=%d/", sets)
 		b.Run(name+"one-more", func(b *testing.B) {
 			for range b.N {
@@ -131,13 +153,7 @@ func BenchmarkCrowd(b *testing.B) {
 				c.turn(b, &engine.NodeSilent{ID: "nobody"})
 			}
 		})
-		ended := 0
-		b.Run(name+"ends=100", func(b *testing.B) {
-			for range b.N {
-				c.end(b, &ended, 100)
-			}
-			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*100), "µs/end")
-		})
+		c.ends(b, name)
 		placed := 0
 		b.Run(name+"placeable", func(b *testing.B) {
 			for range b.N {
@@ -147,6 +163,53 @@ func BenchmarkCrowd(b *testing.B) {
 					plimsoll.Resources{"cpu": 10, "memory": 1 << 20},
 				)
 			}
+		})
+	}
+}
+
+// ends measures a turn in which 100 tasks end and start again.
+func (c *crowd) ends(b *testing.B, name string) {
+	b.Helper()
+	ended := 0
+	b.Run(name+"ends=100", func(b *testing.B) {
+		for range b.N {
+			c.end(b, &ended, 100)
+		}
+		b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*100), "µs/end")
+	})
+}
+
+// BenchmarkBacklog ends 100 tasks of a full fleet, for which jobs of 100 tasks wait in 992 leaves
+// in fair order. A turn costs what it changes: it is to take as long beside 1,000,000 waiting tasks
+// as beside 100,000.
+func BenchmarkBacklog(b *testing.B) {
+	for _, jobs := range []int{1000, 10_000} {
+		b.Run(fmt.Sprintf("waiting=%d", jobs*100), func(b *testing.B) {
+			c := &crowd{fleet: newFleet(b, 0, 0)}
+			var config plimsoll.QueueConfig
+			config, c.leaves = broadTree(1, 992)
+			limit(&config)
+			c.configure(b, config)
+			for i := range crowdNodes {
+				c.turn(b, &engine.RegisterNode{Gateway: "gw", Node: plimsoll.Node{
+					ID: fmt.Sprintf("node-%05d", i), Incarnation: 1,
+					Capacity: plimsoll.Resources{"cpu": 64_000, "memory": 256 * gib, "disk": 4096 * gib},
+				}})
+			}
+			request := plimsoll.Resources{"cpu": 1280, "memory": 5 * gib}
+			c.submit(b, "crowd", "root.default", crowdNodes*50, request)
+			for i := range jobs {
+				job := spec(fmt.Sprintf("waits-%05d", i), c.leaves[i%len(c.leaves)], 100, request)
+				job.Spec.Owner = fmt.Sprintf("user-%02d", i%100)
+				if bound := c.turn(b, job); bound != 0 {
+					b.Fatalf("%d tasks were bound", bound)
+				}
+			}
+			ended := 0
+			for b.Loop() {
+				c.end(b, &ended, 100)
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*100), "µs/end")
 		})
 	}
 }

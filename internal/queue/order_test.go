@@ -104,6 +104,33 @@ func TestFairJobs(t *testing.T) {
 	p.wantPlaced(10, jobs, 5, 3, 2)
 }
 
+// Of jobs with the same largest share the one with the smaller second share goes first.
+func TestFairJobsWithTheSameLargestShare(t *testing.T) {
+	leaf := withProperties("a", "application.sort.policy", "fair")
+	leaf.Guaranteed = plimsoll.Resources{plimsoll.CPU: 10, plimsoll.Memory: 20}
+	p := newFixture(t, leaf)
+	jobs := []*fixtureJob{p.job("root.a", p.class(1, 1), 9), p.job("root.a", p.class(1, 0), 9)}
+	p.wantPlaced(3, jobs, 1, 2)
+}
+
+// The shares of fair jobs are parts of the whole cluster where the leaf has no guarantee. When the
+// cluster grows all of them are in another order.
+func TestFairJobsAreInAnotherOrderWhenTheClusterGrows(t *testing.T) {
+	p := newFixture(t, withProperties("a", "application.sort.policy", "fair"))
+	grow := func(cpu int64) {
+		total, _ := p.names.Amounts(plimsoll.Resources{plimsoll.CPU: cpu, plimsoll.Memory: 1000})
+		p.tree.SetTotal(&total)
+	}
+	grow(10)
+	jobs := []*fixtureJob{p.job("root.a", p.class(1, 0), 9)} // the largest share of ten
+	for memory := range int64(9) {
+		jobs = append(jobs, p.job("root.a", p.class(0, 1+memory), 9))
+	}
+	p.wantPlaced(10, jobs, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1)
+	grow(1_000_000)
+	p.wantPlaced(3, jobs, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+}
+
 // Limits of a user and of a group hold together with the maximum of a queue, at all levels. A task
 // that ends lets in the tasks that waited for it.
 func TestLimitsOfOwners(t *testing.T) {
