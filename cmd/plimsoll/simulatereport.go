@@ -23,6 +23,9 @@ func printReports(o *output, reports []*simulate.Report) {
 		for _, refusal := range r.Refusals {
 			o.printf("  refused: %s: %s\n", plural(refusal.Tasks, "task"), oneLine(refusal.Reason))
 		}
+		for _, cause := range r.Causes {
+			o.printf("  waiting: %s: %s\n", plural(cause.Tasks, "task"), oneLine(cause.Cause))
+		}
 		used := make([]string, 0, len(r.Utilization))
 		for _, name := range sortedNames(r.Utilization) {
 			used = append(used, fmt.Sprintf("%s %.1f %%", name, 100*r.Utilization[name]))

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"html"
+	"math"
+	"strconv"
 	"strings"
 )
 
@@ -56,6 +58,7 @@ body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 1080px; mar
 h1 { font-size: 1.5em; } h2 { font-size: 1.15em; margin-top: 1.8em; }
 table { border-collapse: collapse; } th, td { padding: .25em .9em; text-align: right; border-bottom: 1px solid #ddd; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; } th { font-weight: 600; }
+td:not(:first-child) { white-space: nowrap; }
 .plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(480px, 1fr)); gap: 1.2em; }
 figure { margin: 0; } figcaption { font-weight: 600; } svg { width: 100%%; height: auto; }
 svg text { font: 11px system-ui, sans-serif; fill: #555; }
@@ -86,6 +89,16 @@ func summary(b *bytes.Buffer, reports []*Report) {
 			spanText(r.Waits.Mean), spanText(r.Waits.P95), spanText(r.Waits.P99), r.Fairness, 100*r.Fragmentation)
 	}
 	b.WriteString("</table>\n")
+	for _, r := range reports {
+		if len(r.Causes) == 0 {
+			continue
+		}
+		fmt.Fprintf(b, "<p>%s, at the end:</p><ul>", html.EscapeString(r.Policy))
+		for _, c := range r.Causes {
+			fmt.Fprintf(b, "<li>%d waiting: %s</li>", c.Tasks, html.EscapeString(c.Cause))
+		}
+		b.WriteString("</ul>\n")
+	}
 }
 
 // groups writes a row for each queue or owner and policy.
@@ -165,7 +178,7 @@ func plot(b *bytes.Buffer, title string, reports []*Report, top float64, of func
 		plotWidth, plotHeight)
 	for k := range 5 {
 		y := plotBottom - float64(k)*(plotBottom-plotTop)/4
-		label := fmt.Sprintf("%.4g", top*float64(k)/4)
+		label := axisText(top * float64(k) / 4)
 		if percent {
 			label = fmt.Sprintf("%.0f %%", 25*float64(k)*top)
 		}
@@ -203,4 +216,12 @@ func spanText(s float64) string {
 		return fmt.Sprintf("%.1f h", s/3600)
 	}
 	return fmt.Sprintf("%.1f d", s/86400)
+}
+
+// axisText returns a number as it stands beside an axis, which has room for six characters.
+func axisText(v float64) string {
+	if v >= 10_000 {
+		return strconv.FormatFloat(math.Round(v/100)/10, 'f', -1, 64) + "k"
+	}
+	return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64)
 }

@@ -25,7 +25,9 @@ type Report struct {
 	// Refusals has the tasks that were refused, by reason.
 	Refusals []Refusal `json:"refusals"`
 	Waiting  int       `json:"waiting"` // tasks that wait at the end
-	Span     float64   `json:"span"`    // time of the last event
+	// Causes has the tasks that wait at the end, by cause, the most first. At most 20 are kept.
+	Causes []Cause `json:"causes"`
+	Span   float64 `json:"span"` // time of the last event
 
 	Waits  Waits   `json:"waits"`
 	Queues []Group `json:"queues"` // by path
@@ -42,6 +44,12 @@ type Report struct {
 type Refusal struct {
 	Reason string `json:"reason"`
 	Tasks  int    `json:"tasks"`
+}
+
+// Cause is a cause for which tasks wait. An amount in it is that of the first job that waits so.
+type Cause struct {
+	Cause string `json:"cause"`
+	Tasks int    `json:"tasks"`
 }
 
 // Group has the tasks of a queue or an owner.
@@ -85,7 +93,8 @@ type Series struct {
 func newReport(cfg *Config, w *Workload, leaves []string) *Report {
 	r := &Report{
 		Policy: cfg.Name, Workload: w.Name, Notes: append([]string{}, w.Notes...), Seed: cfg.Seed, Nodes: len(w.Nodes),
-		Jobs: len(w.Arrivals), Tasks: w.tasks(), Refusals: []Refusal{}, Queues: []Group{}, Owners: []Group{},
+		Jobs: len(w.Arrivals), Tasks: w.tasks(), Refusals: []Refusal{}, Causes: []Cause{}, Queues: []Group{},
+		Owners:      []Group{},
 		Utilization: map[string]float64{},
 		Series:      Series{Used: map[string][]float64{}, Queues: map[string][]float64{}},
 	}
@@ -130,6 +139,9 @@ func (r *Report) ended(t *plimsoll.Task) {
 	}
 }
 
+// maxCauses bounds the causes of a report.
+const maxCauses = 20
+
 // maxOwners bounds the owners of a report.
 const maxOwners = 50
 
@@ -147,13 +159,16 @@ func (r *Report) end(run *runner) {
 		}
 	}
 	r.Waits = waitsOf(all)
+	r.countWaiting(run.state())
 	if r.Then = thenOf(run.workload); r.Then != nil {
 		r.Then.Both, r.Then.Difference = len(run.differences), waitsOf(run.differences)
 	}
 	for i := range r.Owners {
 		r.Owners[i].sum()
 	}
-	slices.SortStableFunc(r.Owners, func(a, b Group) int { return cmp.Compare(b.Placed, a.Placed) })
+	slices.SortStableFunc(r.Owners, func(a, b Group) int {
+		return cmp.Compare(b.Placed+b.Waiting, a.Placed+a.Waiting)
+	})
 	r.Owners = r.Owners[:min(len(r.Owners), maxOwners)]
 	slices.SortFunc(r.Owners, func(a, b Group) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(r.Refusals, func(a, b Refusal) int {
@@ -164,6 +179,31 @@ func (r *Report) end(run *runner) {
 	for _, name := range sortedKeys(s.Used) {
 		r.Utilization[name] = mean(s.Used[name])
 	}
+}
+
+// countWaiting counts the tasks that wait now, by owner and by cause.
+func (r *Report) countWaiting(s *state.State) {
+	var objects state.Changes
+	s.All(&objects)
+	places := map[plimsoll.WaitCause]int{} // in r.Causes
+	for i := range objects.JobStatuses {
+		job := &objects.JobStatuses[i]
+		for _, g := range job.Groups {
+			if g.Counts.Pending == 0 || job.State.Ended() {
+				continue
+			}
+			group(&r.Owners, job.Owner).Waiting += int(g.Counts.Pending)
+			cause := g.Wait
+			cause.Asked = 0
+			if _, known := places[cause]; !known {
+				places[cause] = len(r.Causes)
+				r.Causes = append(r.Causes, Cause{Cause: cmp.Or(g.Wait.String(), "waits for its turn")})
+			}
+			r.Causes[places[cause]].Tasks += int(g.Counts.Pending)
+		}
+	}
+	slices.SortStableFunc(r.Causes, func(a, b Cause) int { return cmp.Compare(b.Tasks, a.Tasks) })
+	r.Causes = r.Causes[:min(len(r.Causes), maxCauses)]
 }
 
 func (g *Group) sum() { g.Placed, g.Waits = len(g.waits), waitsOf(g.waits) }

@@ -2,6 +2,7 @@ package simulate_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -67,6 +68,33 @@ func TestWaitsAreThoseOfTheQueue(t *testing.T) {
 	report := run(t, w)
 	if w := report.Waits; w.P50 < 59.9 || w.P50 > 60.1 || w.Max < 119.9 || w.Max > 120.1 || report.Span < 179 {
 		t.Errorf("waits %+v until %v, want 0, 60 and 120 seconds", w, report.Span)
+	}
+}
+
+// A report says why tasks wait at the end, and whose they are.
+func TestTasksThatWaitAtTheEndHaveACause(t *testing.T) {
+	forever := simulate.Task{{}}
+	job := func(id, owner string, r plimsoll.Resources) simulate.Arrival {
+		return simulate.Arrival{Job: id, Owner: owner, Groups: []simulate.TaskGroup{{
+			Resources: r, Tasks: []simulate.Task{forever, forever, forever},
+		}}}
+	}
+	report := run(t, &simulate.Workload{
+		Name:  "too much",
+		Nodes: []simulate.Node{{ID: "n", Capacity: plimsoll.Resources{"cpu": 2000, "memory": 1 << 30}}},
+		Arrivals: []simulate.Arrival{
+			job("runs", "ann", plimsoll.Resources{"cpu": 1000}), job("waits", "bob", plimsoll.Resources{"cpu": 1000}),
+			job("links", "cid", plimsoll.Resources{"cpu": 1000, "rdma": 1}),
+		},
+	})
+	want := []simulate.Cause{{Cause: "no node can take it now", Tasks: 4}, {Cause: "no node has rdma", Tasks: 3}}
+	if !slices.Equal(report.Causes, want) {
+		t.Errorf("the causes are %v, want %v", report.Causes, want)
+	}
+	for i, waiting := range []int{1, 3, 3} {
+		if got := report.Owners[i]; got.Waiting != waiting {
+			t.Errorf("of %s %d tasks wait, want %d", got.Name, got.Waiting, waiting)
+		}
 	}
 }
 
