@@ -143,6 +143,9 @@ func (r *PlacementRule) staticPath(at string) (path string, whole bool, err erro
 // validateTarget checks that the static path of a rule leads to a leaf or, if queues follow, to a
 // parent; or to a queue that the rule may create.
 func (r *PlacementRule) validateTarget(at string, root *QueueConfig) error {
+	if r.Name == "fixed" && r.Value == "" {
+		return Invalid(at+".value", "is missing; name the queue that the rule gives")
+	}
 	path, whole, err := r.staticPath(at)
 	if err != nil || path == "" {
 		return err

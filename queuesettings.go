@@ -167,10 +167,8 @@ var queueProperties = [...]queueProperty{
 			"strict": func() { s.Strict = true }, "default": func() { s.Strict = false },
 		})
 	}},
-	{PropertyOrderHold, "a duration from 1s to 8760h", true, true, func(s *QueueSettings, text string) bool {
-		return setTime(&s.Hold, text, time.Second, maxOrderHold)
-	}},
-	{PropertyHalfLife, "0 for none, or a duration from 1m to 8760h", true, true, setHalfLife},
+	{PropertyOrderHold, "a duration from 1s to 8760h, such as 10m", true, true, setHold},
+	{PropertyHalfLife, "0 for none, or a duration from 1m to 8760h, such as 24h", true, true, setHalfLife},
 }
 
 func setHalfLife(s *QueueSettings, text string) bool {
@@ -179,6 +177,10 @@ func setHalfLife(s *QueueSettings, text string) bool {
 		return true
 	}
 	return setTime(&s.HalfLife, text, minHalfLife, maxHalfLife)
+}
+
+func setHold(s *QueueSettings, text string) bool {
+	return setTime(&s.Hold, text, time.Second, maxOrderHold)
 }
 
 // setSort reads application.sort.policy. As in YuniKorn, the words are in lower case, and

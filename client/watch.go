@@ -48,7 +48,9 @@ func (t ChangeType) String() string {
 type WatchPoint struct {
 	Epoch    uint64
 	Revision uint64 // every change up to this revision lies before the point
-	Part     uint32 // number of objects changed by the next revision that lie before it too
+	// Part is the number of objects changed by the next revision that lie before it too. The
+	// largest value stands for a place at which no watch resumes.
+	Part uint32
 }
 
 // Change is one message of a watch.
@@ -70,9 +72,9 @@ type Change[T any] struct {
 // with a strict read if from is zero, and resumes at from otherwise.
 //
 // After a break the watch goes on where it was, if the server is away for less than the retry
-// budget. If the servers no longer have the changes of that time, or if the leader has changed, it
-// begins again: ChangeReset says so. It ends with its context or after the first error that no
-// retry mends.
+// budget. When another leader takes over it goes on too, with one change for each object that
+// differs. If the servers no longer have the changes of that time it begins again: ChangeReset says
+// so. It ends with its context or after the first error that no retry mends.
 func (c *Client) WatchJobs(
 	ctx context.Context, filter JobFilter, from WatchPoint,
 ) iter.Seq2[Change[plimsoll.JobStatus], error] {

@@ -24,7 +24,7 @@ type commands struct {
 	History  historyCmd  `cmd:"" help:"Tell what became of jobs, tasks, nodes and queues, also long ago."`
 	Usage    usageCmd    `cmd:"" help:"Sum up who used how much, and how long tasks waited."`
 	At       atCmd       `cmd:"" help:"Show what the cluster looked like at an instant."`
-	Explain  explainCmd  `cmd:"" help:"Explain why a task waits, or why it runs on its node."`
+	Explain  explainCmd  `cmd:"" help:"Explain why a task, a job or a queue waits, or why a task runs on its node."`
 	Place    placeCmd    `cmd:"" help:"Show where the tasks of a job would be placed, and how many fit, without submitting it."`
 	Defrag   defragCmd   `cmd:"" help:"Plan moves of tasks that would empty nodes or make room. Nothing is moved."`
 	Simulate simulateCmd `cmd:"" help:"Run the scheduler in virtual time: scenarios, traces and past weeks, without a cluster."`

@@ -16,7 +16,7 @@ import (
 )
 
 type explainCmd struct {
-	ID     string `arg:"" name:"task" help:"Id of a task or a job, or the path of a queue; or ID~UID with the uid of the job."`
+	ID     string `arg:"" name:"task-job-or-queue" help:"Id of a task or a job, or the path of a queue; or ID~UID with the uid of the job."`
 	Node   string `help:"Show each filter's verdict on this node." placeholder:"NODE"`
 	Export string `help:"Write the decision that placed the task to this file, for plimsoll place --replay." placeholder:"FILE"`
 	formatFlag

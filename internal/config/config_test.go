@@ -340,12 +340,15 @@ func TestQueueNotesSayWhatHasNoEffect(t *testing.T) {
 		got.WriteString(n.In("q.yaml") + "\n")
 	}
 	const want = `q.yaml:2: partitions[0].name: is "prod"; the one partition is named "default" here
-q.yaml:4: placementrules[0].name: "magic" is no rule that is known: it places no job; write user, fixed, provided or tag
-q.yaml:5: placementrules[1].value: is missing, so the rule places no job; name the queue of fixed, or the tag of tag
-q.yaml:6: preemption: is kept but has no effect yet: no running task is stopped to make room for another
+q.yaml:4: placementrules[0].name: "magic" is no rule that is known: a job that comes to it is refused; ` +
+		`write user, fixed, provided, tag or recovery
+q.yaml:5: placementrules[1].value: is missing, so the rule places no job; name the tag
+q.yaml:6: partitions[0].preemption: is kept but has no effect yet: no running task is stopped to make room for another
 q.yaml:7: partitions[0].usergroupresolver: has no effect; the gateway says which groups an owner is in
 q.yaml:9: root: no queue has submitacl or adminacl: everybody may submit to and administer every queue; ` +
 		`once one has, a queue admits only those whom it or a queue above names
+q.yaml:9: root: access lists with names, and limits, hold for the owner that a submit states: ` +
+		`a coordinator takes them only with --trust-owner
 q.yaml:12: root.a.properties."application.sort.policy": ` +
 		`is "lifo", which cannot be read: the default holds; write fifo or fair
 q.yaml:12: root.a.properties."preemption.delay": is kept but has no effect yet

@@ -23,6 +23,10 @@ func QueueNotes(root *plimsoll.QueueConfig) []Problem {
 	case !n.admits:
 		n.add(plimsoll.RootQueue, "no access list names anybody: nobody may submit a job")
 	}
+	if n.names {
+		n.add(plimsoll.RootQueue, "access lists with names, and limits, hold for the owner that a submit states: "+
+			"a coordinator takes them only with --trust-owner")
+	}
 	if p := root.Partition; p != nil {
 		n.partition(p)
 	}
@@ -32,6 +36,7 @@ func QueueNotes(root *plimsoll.QueueConfig) []Problem {
 type noter struct {
 	notes          []Problem
 	access, admits bool // a queue has an access list; one of them names somebody
+	names          bool // a limit, or an access list with names
 }
 
 func (n *noter) add(field, format string, args ...any) {
@@ -42,15 +47,22 @@ func (n *noter) queue(q *plimsoll.QueueConfig, path string) {
 	for _, l := range []*plimsoll.AccessList{q.SubmitAccess, q.AdminAccess} {
 		n.access = n.access || l != nil
 		n.admits = n.admits || l != nil && (l.Everybody || len(l.Users)+len(l.Groups) > 0)
+		n.names = n.names || l != nil && len(l.Users)+len(l.Groups) > 0
+	}
+	leaf := !q.Parent && len(q.Queues) == 0
+	if leaf && q.Properties[plimsoll.PropertyHalfLife] != "" {
+		n.add(join(path+".properties", plimsoll.PropertyHalfLife),
+			"has no effect on a leaf; state it on the queue above, for all queues below that one")
 	}
 	n.properties(path+".properties", q.Properties)
 	if q.Template != nil {
 		n.properties(path+".childtemplate.properties", q.Template.Properties)
-		if !q.Parent && len(q.Queues) == 0 {
+		if leaf {
 			n.add(path+".childtemplate", "has no effect on a leaf; write parent: true, or remove it")
 		}
 	}
 	if len(q.Limits) > 0 {
+		n.names = true
 		n.add(path+".limits", "hold for the owner of a job and the groups that the gateway vouches for")
 	}
 	for i := range q.Queues {
@@ -71,14 +83,11 @@ func (n *noter) partition(p *plimsoll.PartitionConfig) {
 		at := fmt.Sprintf("placementrules[%d]", i)
 		for r := &p.Rules[i]; r != nil; r, at = r.Parent, at+".parent" {
 			if !slices.Contains(knownRules, r.Name) {
-				n.add(at+".name", "%q is no rule that is known: it places no job; write user, fixed, provided or tag",
+				n.add(at+".name", "%q is no rule that is known: a job that comes to it is refused; write user, fixed, provided, tag or recovery",
 					shorten(r.Name))
-			} else if r.Value == "" && (r.Name == "fixed" || r.Name == "tag") {
-				n.add(at+".value", "is missing, so the rule places no job; name the queue of fixed, or the tag of tag")
+			} else if r.Value == "" && r.Name == "tag" {
+				n.add(at+".value", "is missing, so the rule places no job; name the tag")
 			}
 		}
-	}
-	if p.NoPreemption || p.QuotaPreemption {
-		n.add("preemption", "is kept but has no effect yet: no running task is stopped to make room for another")
 	}
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -111,6 +112,7 @@ func (d *queueDecoder) partition(v *value, path string) plimsoll.QueueConfig {
 				field{"quotapreemptionenabled", stated(d.truth(&partition.QuotaPreemption))},
 			)
 			partition.NoPreemption = !enabled
+			d.note(v.line, path, "is kept but has no effect yet: no running task is stopped to make room for another")
 		})},
 		field{"nodesortpolicy", stated(func(v *value, path string) { partition.NodeSort = d.nodeSort(v, path) })},
 		field{"usergroupresolver", stated(func(v *value, path string) {
@@ -266,7 +268,10 @@ func (d *queueDecoder) access(into **plimsoll.AccessList) func(v *value, path st
 			d.problem(v.line, path, "%s", err)
 			return
 		}
-		*into = &list
+		if *into = &list; strings.Contains(text, ", ") {
+			d.note(v.line, path, fmt.Sprintf("is read as the users %q and the groups %q: names stand behind commas without "+
+				"spaces, and a space begins the groups", list.Users, list.Groups))
+		}
 	}
 }
 

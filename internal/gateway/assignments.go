@@ -150,10 +150,12 @@ func (a *assignments) update(snapshot *replica.Snapshot, view *replica.Changes, 
 		err = a.sendPolicies(snapshot)
 	case wire.KindPolicy:
 		var changes []*replica.Change
-		if changes, whole = view.From(kind, a.policy); whole {
-			a.policy = view.End(kind)
-		}
+		changes, whole = view.From(kind, a.policy)
 		for _, c := range changes {
+			if !snapshot.Holds(c) {
+				break // the view is newer than the snapshot
+			}
+			a.policy++
 			if err = a.follow(snapshot, c); err != nil {
 				break
 			}

@@ -342,7 +342,8 @@ func (w *watch) take(c *replica.Change) error {
 
 // archives reports whether an object that was deleted is a job that is in the archive.
 func (w *watch) archives(f *frame) bool {
-	if w.kind != wire.KindJobStatus || f.old.deleted {
+	rejected := f.old.state == int32(plimsoll.JobRejected) // no archive has those
+	if w.kind != wire.KindJobStatus || f.old.deleted || rejected {
 		return false
 	}
 	v, err := w.g.archiveOf(w.g.replica.Latest())

@@ -225,15 +225,16 @@ func (rs *ChangeReaders) signal() {
 	rs.mu.touched, rs.mu.signals = rs.mu.touched[:0], rs.mu.signals[:0]
 }
 
-// Replaced signals all readers: the copy is live again, and its history may have begun anew. Their
-// positions in another history are gone.
+// Replaced signals all readers: the copy is live again, and its history may have begun anew, or has
+// the changes of a takeover. Positions in another history are gone.
 func (rs *ChangeReaders) Replaced(view *Changes) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	for kind := range rs.told {
-		begin, end := rs.told[kind].Load(), view.End(wire.Kind(kind))
-		rs.tellAll(wire.Kind(kind), span{begin, end})
-		rs.told[kind].Store(end)
+		if begin, end := rs.told[kind].Load(), view.End(wire.Kind(kind)); begin != end {
+			rs.publish(view, wire.Kind(kind), begin)
+			rs.told[kind].Store(end)
+		}
 	}
 	for _, log := range rs.mu.byPart {
 		rs.touch(log)

@@ -11,8 +11,7 @@ import (
 type Point struct {
 	Epoch    uint64
 	Revision uint64 // every change up to this revision lies before the point
-	// Part is the number of changes of the next revision that lie before the point too. Of a point
-	// among the changes of a takeover it is withinTakeover.
+	// Part is the number of changes of the next revision that lie before the point, or noResume.
 	Part uint32
 }
 
@@ -32,8 +31,11 @@ func (c *Changes) PointAt(kind wire.Kind, position uint64) Point {
 		i--
 		part++
 	}
-	if next.Takeover {
+	switch {
+	case next.Takeover:
 		return c.pointInTakeover(next.version(), part)
+	case log.base == next.version(): // nobody knows how many of its changes were dropped
+		part = noResume
 	}
 	return Point{Epoch: next.Epoch, Revision: next.Revision - 1, Part: part}
 }

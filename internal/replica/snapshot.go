@@ -40,6 +40,9 @@ func (s *Snapshot) Version() plimsoll.Version {
 	return plimsoll.Version{Epoch: s.epoch, Revision: s.revision}
 }
 
+// Holds reports whether the snapshot holds a change of the history that it belongs to.
+func (s *Snapshot) Holds(c *Change) bool { return s.Version().Holds(c.version()) }
+
 // Identity tells the states of snapshots apart: those with the same one hold the same records. It
 // keeps no record in memory. The zero value is of no snapshot.
 type Identity struct {

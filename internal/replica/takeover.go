@@ -11,9 +11,9 @@ import (
 // maxTakeovers bounds the takeovers that a history knows. It drops the changes before an older one.
 const maxTakeovers = 16
 
-// withinTakeover is the part of a point among the changes of a takeover. Nobody resumes there: each
-// gateway has its own difference.
-const withinTakeover = math.MaxUint32
+// noResume is the part of a point at which no watch resumes: among the changes of a takeover, of
+// which each gateway has its own, or of a batch whose first changes are no longer kept.
+const noResume = math.MaxUint32
 
 // takeover is a place in a history at which the copy of one leader gives way to the snapshot of a
 // later leader. The changes between both versions are known as one difference only, and count as
@@ -22,22 +22,24 @@ const withinTakeover = math.MaxUint32
 type takeover struct{ from, to plimsoll.Version }
 
 // Follow makes a snapshot the next state of the history. The history goes on if was is a state of
-// an earlier leader that is not ahead, and the difference fits; otherwise it begins anew. It costs
-// a look at each record of both.
+// an earlier leader that is not ahead; otherwise it begins anew. A kind of object whose difference
+// is larger than the history begins anew alone. Follow costs a look at each record of both.
 func (h *History) Follow(was, is *Snapshot) {
 	if was == nil || was.Version() != h.version || is.epoch <= was.epoch || is.revision < was.revision {
 		h.Reset(is.epoch, is.revision)
 		return
 	}
-	made, fit := differences(was, is, h.limit)
-	if !fit {
-		h.Reset(is.epoch, is.revision)
-		return
-	}
-	for _, c := range made {
-		h.add(c)
-	}
 	h.version = is.Version()
+	for _, kind := range HistoryKinds() {
+		made, fit := differences(was, is, kind, h.limit)
+		for _, c := range made {
+			h.add(c)
+		}
+		if log := &h.logs[kind]; !fit {
+			h.bytes -= log.bytes
+			*log = changeLog{base: h.version, first: log.end() + 1}
+		}
+	}
 	h.takeovers = append(slices.Clip(h.takeovers), takeover{was.Version(), is.Version()})
 	if len(h.takeovers) > maxTakeovers {
 		h.forget(h.takeovers[0].to)
@@ -59,35 +61,33 @@ func (h *History) forget(upTo plimsoll.Version) {
 	}
 }
 
-// differences returns a change for each object that differs in two snapshots, by kind and key. fit
-// is false if the changes take more than limit bytes.
-func differences(was, is *Snapshot, limit int) (made []*Change, fit bool) {
-	for _, kind := range HistoryKinds() {
-		olds, news := was.kinds[kind].Cursor(), is.kinds[kind].Cursor()
-		hasOld, hasNew := olds.Next(), news.Next()
-		for hasOld || hasNew {
-			inOld := hasOld && (!hasNew || olds.Key() <= news.Key())
-			inNew := hasNew && (!hasOld || news.Key() <= olds.Key())
-			var key string
-			var before, behind Object
-			if inOld {
-				key, before = olds.Key(), was.object(kind, olds.Key(), olds.Object())
-				hasOld = olds.Next()
-			}
-			if inNew {
-				key, behind = news.Key(), is.object(kind, news.Key(), news.Object())
-				hasNew = news.Next()
-			}
-			if before.same(&behind) {
-				continue
-			}
-			c := &Change{
-				Kind: kind, Key: key, Epoch: is.epoch, Revision: is.revision, Takeover: true, Old: before, New: behind,
-			}
-			made = append(made, c)
-			if limit -= c.size(); limit < 0 {
-				return nil, false
-			}
+// differences returns a change for each object of a kind that differs in two snapshots, by key.
+// There is none, and fit is false, if the changes take more than limit bytes.
+func differences(was, is *Snapshot, kind wire.Kind, limit int) (made []*Change, fit bool) {
+	olds, news := was.kinds[kind].Cursor(), is.kinds[kind].Cursor()
+	hasOld, hasNew := olds.Next(), news.Next()
+	for hasOld || hasNew {
+		inOld := hasOld && (!hasNew || olds.Key() <= news.Key())
+		inNew := hasNew && (!hasOld || news.Key() <= olds.Key())
+		var key string
+		var before, behind Object
+		if inOld {
+			key, before = olds.Key(), was.object(kind, olds.Key(), olds.Object())
+			hasOld = olds.Next()
+		}
+		if inNew {
+			key, behind = news.Key(), is.object(kind, news.Key(), news.Object())
+			hasNew = news.Next()
+		}
+		if before.same(&behind) {
+			continue
+		}
+		c := &Change{
+			Kind: kind, Key: key, Epoch: is.epoch, Revision: is.revision, Takeover: true, Old: before, New: behind,
+		}
+		made = append(made, c)
+		if limit -= c.size(); limit < 0 {
+			return nil, false
 		}
 	}
 	return made, true
@@ -106,23 +106,23 @@ func (s *Snapshot) object(kind wire.Kind, key string, r record) Object {
 // pointInTakeover returns the point in front of a change of the takeover to a version, behind part
 // others of it.
 func (c *Changes) pointInTakeover(to plimsoll.Version, part uint32) Point {
-	if part > 0 {
-		return Point{Epoch: to.Epoch, Revision: max(to.Revision, 1) - 1, Part: withinTakeover}
-	}
 	at := to
 	for _, t := range c.takeovers {
 		if t.to == to {
 			at = t.from
 		}
 	}
-	return Point{Epoch: at.Epoch, Revision: at.Revision}
+	if part > 0 {
+		part = noResume
+	}
+	return Point{Epoch: at.Epoch, Revision: at.Revision, Part: part}
 }
 
-// inTakeover reports whether a point lies between the two versions of a takeover, here or at the
-// gateway that has made it.
+// inTakeover reports whether a point lies between the two versions of a takeover, or is one at
+// which no watch resumes.
 func (c *Changes) inTakeover(p Point) bool {
 	at := p.version()
-	return p.Part == withinTakeover || slices.ContainsFunc(c.takeovers, func(t takeover) bool {
+	return p.Part == noResume || slices.ContainsFunc(c.takeovers, func(t takeover) bool {
 		return at.Before(t.to) && (t.from.Before(at) || t.from == at && p.Part > 0)
 	})
 }

@@ -64,8 +64,8 @@ func TestAHistoryGoesOnWhenAnotherLeaderTakesOver(t *testing.T) {
 		{Point{1, 11, 0}, wire.KindTask, "stale"},
 		{Point{1, 10, 1}, wire.KindTask, "stale"},
 		{Point{2, 11, 0}, wire.KindTask, "stale"},
-		{Point{2, 11, withinTakeover}, wire.KindTask, "stale"},
-		{Point{2, 13, withinTakeover}, wire.KindTask, "stale"},
+		{Point{1, 10, noResume}, wire.KindTask, "stale"},
+		{Point{2, 13, noResume}, wire.KindTask, "stale"},
 		{Point{3, 1, 0}, wire.KindTask, "stale"},
 		{Point{2, 14, 0}, wire.KindTask, "stale"},
 	} {
@@ -89,22 +89,20 @@ func changesBehind(v *Changes, kind wire.Kind, p Point) string {
 	return strings.Join(all, ", ")
 }
 
-// A history begins anew where no difference would be right or would fit.
+// A history begins anew where no difference would be right.
 func TestAHistoryBeginsAnew(t *testing.T) {
 	for _, test := range []struct {
 		name            string
 		epoch, revision uint64
-		limit           int
 		anew            bool
 	}{
-		{"a later leader", 2, 11, 0, false},
-		{"a later leader that stored nothing", 2, 10, 0, false},
-		{"a store that was restored from a backup", 2, 9, 0, true},
-		{"the same leader, whose batches are no longer there", 1, 11, 0, true},
-		{"a difference larger than the history", 2, 11, 2 * changeOverhead, true},
+		{"a later leader", 2, 11, false},
+		{"a later leader that stored nothing", 2, 10, false},
+		{"a store that was restored from a backup", 2, 9, true},
+		{"the same leader, whose batches are no longer there", 1, 11, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			tables, h := NewTables(), NewHistory(test.limit)
+			tables, h := NewTables(), NewHistory(0)
 			h.Reset(1, 9)
 			first := []wire.Mutation{taskPut("a", "1", "")}
 			mustHistory(h, tables, &wire.Batch{Epoch: 1, Revision: 10, Mutations: first})
@@ -122,6 +120,54 @@ func TestAHistoryBeginsAnew(t *testing.T) {
 				t.Errorf("it is at %d of %d", v.Revision(), v.Epoch())
 			}
 		})
+	}
+}
+
+// A kind of object whose difference is larger than the history begins anew, and the others go on.
+func TestAKindBeginsAnewIfItsDifferenceDoesNotFit(t *testing.T) {
+	queuePut := func(key, value string) wire.Mutation {
+		return wire.Mutation{Kind: wire.KindQueueStatus, Key: key, Value: []byte(value)}
+	}
+	tables, h := NewTables(), NewHistory(3*changeOverhead)
+	h.Reset(1, 9)
+	mustHistory(h, tables, &wire.Batch{Epoch: 1, Revision: 10, Mutations: []wire.Mutation{
+		taskPut("a", "1", ""), queuePut("root", "1"),
+	}})
+	was := tables.Snapshot()
+	next := copyOf(was)
+	var mutations []wire.Mutation
+	for i := range 4 {
+		mutations = append(mutations, taskPut(fmt.Sprint("b", i), "2", ""))
+	}
+	mustApply(next, &wire.Batch{Epoch: 2, Revision: 11, Mutations: append(mutations, queuePut("root", "2"))})
+	h.Follow(was, next.Snapshot())
+	v := h.View()
+	from := Point{Epoch: 1, Revision: 10}
+	if got := changesBehind(v, wire.KindTask, from); got != "stale" {
+		t.Errorf("of tasks there are %s", got)
+	}
+	if got := changesBehind(v, wire.KindQueueStatus, from); got != "2.11 root" {
+		t.Errorf("of queues there are %s", got)
+	}
+	if v.Len(wire.KindTask) != 0 || v.Bytes() > 3*changeOverhead {
+		t.Errorf("%d changes of tasks are kept, in %d bytes", v.Len(wire.KindTask), v.Bytes())
+	}
+	if got := changesBehind(v, wire.KindTask, Point{Epoch: 2, Revision: 11}); got != "" {
+		t.Errorf("behind the snapshot of the next leader there are %s", got)
+	}
+}
+
+// A copy of another leader has the bytes of the one before, where they are equal.
+func TestTheNextCopyHasTheBytesOfTheLastOne(t *testing.T) {
+	tables := NewTables()
+	mustApply(tables, &wire.Batch{Epoch: 1, Revision: 1, Mutations: []wire.Mutation{taskPut("a", "same", "n")}})
+	m := &mirror{latest: tables.Snapshot()}
+	old, _ := m.latest.Get(wire.KindTask, "a")
+	for value, shared := range map[string]bool{"same": true, "other": false} {
+		put := taskPut("a", value, "n")
+		if m.share(&put); (&put.Value[0] == &old[0]) != shared || string(put.Value) != value {
+			t.Errorf("%q is %q, and has the same bytes: %v", value, put.Value, !shared)
+		}
 	}
 }
 

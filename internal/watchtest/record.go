@@ -16,9 +16,9 @@ type Record struct {
 	watches  []watched
 	openings int
 
-	// takeover is the changes of a takeover that has been sent in part, and within the point behind
-	// them.
-	takeover  []Change
+	// part has the changes of a takeover, or of a batch, that was sent in part. No watch resumes at
+	// the point behind them, which is within.
+	part      []Change
 	within    Point
 	takeovers int
 	err       error // the first takeover that does not fit what was sent before
@@ -38,7 +38,7 @@ func NewRecord(criteria func(value string) bool) *Record { return &Record{criter
 // before.
 func (r *Record) Open(floor uint64) {
 	r.watches = append(r.watches, watched{floor: floor})
-	r.takeover, r.within = nil, Point{}
+	r.part, r.within = nil, Point{}
 	r.openings++
 }
 
@@ -48,16 +48,17 @@ func (r *Record) Open(floor uint64) {
 // checked as the snapshot of a watch of that epoch.
 func (r *Record) Receive(m Message) {
 	w := &r.watches[len(r.watches)-1]
+	if m.Point.Part == noResume {
+		r.part, r.within = append(r.part, m.Changes...), m.Point
+		return
+	}
+	m.Changes = append(r.part, m.Changes...)
+	r.part, r.within = nil, Point{}
 	if w.epoch == 0 || m.Point.Epoch <= w.epoch {
 		if m.SnapshotEnd {
 			w.epoch = m.Point.Epoch
 		}
 		w.messages = append(w.messages, m)
-		return
-	}
-	r.takeover = append(r.takeover, m.Changes...)
-	if m.Point.Part == withinTakeover {
-		r.within = m.Point
 		return
 	}
 	objects, _, _ := w.begin()
@@ -66,7 +67,7 @@ func (r *Record) Receive(m Message) {
 			_ = applyAll(objects, sent.Changes) // Check looks at them
 		}
 	}
-	if err := applyAll(objects, r.takeover); err != nil && r.err == nil {
+	if err := applyAll(objects, m.Changes); err != nil && r.err == nil {
 		r.err = fmt.Errorf("ordered: at %v: %w", m.Point, err)
 	}
 	begin := Message{Point: m.Point, SnapshotEnd: true}
@@ -74,11 +75,11 @@ func (r *Record) Receive(m Message) {
 		begin.Changes = append(begin.Changes, Change{Type: Present, Key: key, Value: value})
 	}
 	r.watches = append(r.watches, watched{floor: w.floor, epoch: m.Point.Epoch, messages: []Message{begin}})
-	r.takeover, r.within, r.takeovers = nil, Point{}, r.takeovers+1
+	r.takeovers++
 }
 
-// withinTakeover is the part of a point among the changes of a takeover.
-const withinTakeover = math.MaxUint32
+// noResume is the part of a point at which no watch resumes.
+const noResume = math.MaxUint32
 
 // applyAll applies changes to the objects of a watch. It returns an error for one that cannot be a
 // change of them.

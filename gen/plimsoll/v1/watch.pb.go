@@ -94,8 +94,8 @@ type WatchPoint struct {
 	// Every change up to this revision lies before the point.
 	Revision uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Number of objects changed by the next revision that lie before the point too. It is above 0
-	// only between the parts of a large change. It is 4294967295 among the changes with which another
-	// leader takes over: no watch can begin there.
+	// only between the parts of a large change. It is 4294967295 where no watch can begin, such as
+	// among the changes with which another leader takes over.
 	Part          uint32 `protobuf:"varint,3,opt,name=part,proto3" json:"part,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -268,7 +268,8 @@ type WatchedJob struct {
 	Job *Job `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
 	// Revision of the change; 0 in the snapshot.
 	Revision uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
-	// With WATCH_CHANGE_DELETED: the job has left the active store and is in the archive.
+	// With WATCH_CHANGE_DELETED: the job has left the active store and is in the archive. Of a job
+	// that has gone while another leader took over, it is not known whether it was deleted instead.
 	Archived      bool `protobuf:"varint,4,opt,name=archived,proto3" json:"archived,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
