@@ -177,7 +177,8 @@ func (c *QueueConfig) validateHeld(path string, h int, above map[string]bound) (
 func (b bound) within(above bound, at, word, name string) error {
 	for _, r := range b.most.Names() {
 		if most, limited := above.most[r]; limited && b.most[r] > most {
-			return Invalid(at+".maxresources."+r, "is %s for the %s %q, more than the %s that a queue above allows; give at most that",
+			return Invalid(at+".maxresources."+r,
+				"is %s for the %s %q, more than the %s that a queue above allows; give at most that",
 				FormatQuantity(r, b.most[r]), word, name, FormatQuantity(r, most))
 		}
 	}

@@ -81,7 +81,7 @@ func (pl *Placer) Note(d *Decisions, name string) {
 	n.name, n.p, n.at, n.seed, n.names, n.choice = name, b.p, b.now, b.first, f.Names.names, b.choice
 	n.inOrder = b.inOrder
 	n.steps, n.servers, n.custom, n.tags = b.flows(n.steps[:0]), n.servers[:0], n.custom[:0], n.tags[:0]
-	d.owned = f.ownedOf(d.owned[:0], b.slots, b.p.owner)
+	d.owned = f.ownedOf(d.owned, b.slots, b.p.owner)
 	for i, slot := range b.slots {
 		r := &f.rows[slot]
 		n.servers = append(n.servers, notedServer{

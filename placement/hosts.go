@@ -4,8 +4,7 @@ package placement
 type bitmap []uint64
 
 func (m bitmap) has(slot int32) bool {
-	word := int(slot >> 6)
-	return word < len(m) && m[word]&(1<<(slot&63)) != 0
+	return m.bit(slot) != 0
 }
 
 // bit is 1 if the set has a slot, and 0 otherwise.
@@ -84,4 +83,85 @@ func (b *Batch) withoutOwner(set []int32) []int32 {
 	}
 	b.prefetchOwners(set)
 	return b.unlessAll(set, func(i int32) bool { return !b.fleet.hosts(b.slots[i], p.owner) })
+}
+
+// addOwner counts an instance of an owner on a server; subOwner takes one off the count.
+func (f *Fleet) addOwner(slot int32, owner uint32) {
+	r := &f.rows[slot]
+	if r.owners = addTally(r.owners, owner); r.owners[len(r.owners)-1] == (tally{owner, 1}) {
+		f.noteHost(slot, owner, true)
+		f.sketches[slot].add(owner)
+	}
+}
+
+func (f *Fleet) subOwner(slot int32, owner uint32) {
+	r := &f.rows[slot]
+	before := len(r.owners)
+	if r.owners = subTally(r.owners, owner); len(r.owners) < before {
+		f.noteHost(slot, owner, false)
+		f.sketches[slot] = sketch{}
+		for _, o := range r.owners {
+			f.sketches[slot].add(o.tag)
+		}
+	}
+}
+
+// owned returns how many instances of an owner a server has.
+func (f *Fleet) owned(slot int32, owner uint32) uint32 {
+	if !f.sketches[slot].mayHave(owner) {
+		return 0
+	}
+	return tallied(f.rows[slot].owners, owner)
+}
+
+// ownedOf returns owned of each of some servers, in the memory of counts. Each step reads the
+// memory of all of them, so that the processor waits for it a few times and not for each server.
+func (f *Fleet) ownedOf(counts []uint32, slots []int32, owner uint32) []uint32 {
+	has := counts[:0]
+	if info := &f.tags.info[owner]; info.watchers > 0 {
+		for _, slot := range slots {
+			has = append(has, info.hosts.bit(slot))
+		}
+	} else {
+		word, bit := sketchPlace(owner)
+		for _, slot := range slots {
+			has = append(has, uint32(f.sketches[slot][word]>>bit&1))
+		}
+	}
+	for i, slot := range slots {
+		if owners := f.rows[slot].owners; has[i] > 0 && len(owners) > 0 {
+			has[i] += owners[0].n
+		}
+	}
+	for i, slot := range slots {
+		if has[i] > 0 {
+			has[i] = tallied(f.rows[slot].owners, owner)
+		}
+	}
+	return has
+}
+
+// hosts reports whether a server has instances of an owner.
+func (f *Fleet) hosts(slot int32, owner uint32) bool {
+	return f.owned(slot, owner) > 0
+}
+
+// sketch is a set of owners with false positives and no false negatives, as a Bloom filter with one
+// hash. For most servers it saves a read of the list of owners, which is elsewhere in memory.
+type sketch [8]uint64
+
+// sketchPlace returns the place of an owner in a sketch.
+func sketchPlace(owner uint32) (word, bit uint32) {
+	h := owner * 0x9e3779b1 >> 23
+	return h >> 6, h & 63
+}
+
+func (s *sketch) add(owner uint32) {
+	word, bit := sketchPlace(owner)
+	s[word] |= 1 << bit
+}
+
+func (s *sketch) mayHave(owner uint32) bool {
+	word, bit := sketchPlace(owner)
+	return s[word]>>bit&1 != 0
 }

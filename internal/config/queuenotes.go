@@ -3,8 +3,10 @@ package config
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/queuerule"
 )
 
 // knownRules are the placement rules that place jobs.
@@ -23,7 +25,7 @@ func QueueNotes(root *plimsoll.QueueConfig) []Problem {
 	case !n.admits:
 		n.add(plimsoll.RootQueue, "no access list names anybody: nobody may submit a job")
 	}
-	if n.names {
+	if queuerule.Trusting(root) != "" {
 		n.add(plimsoll.RootQueue, "access lists with names, and limits, hold for the owner that a submit states: "+
 			"a coordinator takes them only with --trust-owner")
 	}
@@ -36,7 +38,6 @@ func QueueNotes(root *plimsoll.QueueConfig) []Problem {
 type noter struct {
 	notes          []Problem
 	access, admits bool // a queue has an access list; one of them names somebody
-	names          bool // a limit, or an access list with names
 }
 
 func (n *noter) add(field, format string, args ...any) {
@@ -47,7 +48,6 @@ func (n *noter) queue(q *plimsoll.QueueConfig, path string) {
 	for _, l := range []*plimsoll.AccessList{q.SubmitAccess, q.AdminAccess} {
 		n.access = n.access || l != nil
 		n.admits = n.admits || l != nil && (l.Everybody || len(l.Users)+len(l.Groups) > 0)
-		n.names = n.names || l != nil && len(l.Users)+len(l.Groups) > 0
 	}
 	leaf := !q.Parent && len(q.Queues) == 0
 	if leaf && q.Properties[plimsoll.PropertyHalfLife] != "" {
@@ -62,7 +62,6 @@ func (n *noter) queue(q *plimsoll.QueueConfig, path string) {
 		}
 	}
 	if len(q.Limits) > 0 {
-		n.names = true
 		n.add(path+".limits", "hold for the owner of a job and the groups that the gateway vouches for")
 	}
 	for i := range q.Queues {
@@ -83,8 +82,9 @@ func (n *noter) partition(p *plimsoll.PartitionConfig) {
 		at := fmt.Sprintf("placementrules[%d]", i)
 		for r := &p.Rules[i]; r != nil; r, at = r.Parent, at+".parent" {
 			if !slices.Contains(knownRules, r.Name) {
-				n.add(at+".name", "%q is no rule that is known: a job that comes to it is refused; write user, fixed, provided, tag or recovery",
-					shorten(r.Name))
+				last := len(knownRules) - 1
+				n.add(at+".name", "%q is no rule that is known: a job that comes to it is refused; write %s or %s",
+					shorten(r.Name), strings.Join(knownRules[:last], ", "), knownRules[last])
 			} else if r.Value == "" && r.Name == "tag" {
 				n.add(at+".value", "is missing, so the rule places no job; name the tag")
 			}

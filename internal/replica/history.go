@@ -199,12 +199,16 @@ func (h *History) before(t *Tables, b *wire.Batch) []*Change {
 // object returns the present state of an object.
 func (t *Tables) object(kind wire.Kind, key string) Object {
 	r, _ := t.kinds[kind].Snapshot().Get(key)
-	o := Object{Value: r.value, Node: r.node.String()}
+	var second record
 	if _, extra := objectKind(kind); extra != 0 {
-		r, _ = t.kinds[extra].Snapshot().Get(key)
-		o.Extra = r.value
+		second, _ = t.kinds[extra].Snapshot().Get(key)
 	}
-	return o
+	return objectOf(r, second)
+}
+
+// objectOf makes an object of its two records; the zero record stands for none.
+func objectOf(first, second record) Object {
+	return Object{Value: first.value, Extra: second.value, Node: first.node.String()}
 }
 
 // add appends a change. A view that was published before never reaches the new entry.

@@ -23,9 +23,11 @@ type takeover struct{ from, to plimsoll.Version }
 
 // Follow makes a snapshot the next state of the history. The history goes on if was is a state of
 // an earlier leader that is not ahead; otherwise it begins anew. A kind of object whose difference
-// is larger than the history begins anew alone. Follow costs a look at each record of both.
+// is larger than the history begins anew alone. Follow costs a look at each record of both, and
+// nothing if the history is too small for any change.
 func (h *History) Follow(was, is *Snapshot) {
-	if was == nil || was.Version() != h.version || is.epoch <= was.epoch || is.revision < was.revision {
+	if was == nil || was.Version() != h.version || is.epoch <= was.epoch || is.revision < was.revision ||
+		h.limit < changeOverhead {
 		h.Reset(is.epoch, is.revision)
 		return
 	}
@@ -95,12 +97,11 @@ func differences(was, is *Snapshot, kind wire.Kind, limit int) (made []*Change, 
 
 // object returns the object of a first record.
 func (s *Snapshot) object(kind wire.Kind, key string, r record) Object {
-	o := Object{Value: r.value, Node: r.node.String()}
+	var second record
 	if _, extra := objectKind(kind); extra != 0 {
-		second, _ := s.kinds[extra].Get(key)
-		o.Extra = second.value
+		second, _ = s.kinds[extra].Get(key)
 	}
-	return o
+	return objectOf(r, second)
 }
 
 // pointInTakeover returns the point in front of a change of the takeover to a version, behind part

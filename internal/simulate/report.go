@@ -113,7 +113,7 @@ func (r *Report) refused(tasks int, err error) {
 			return
 		}
 	}
-	if len(r.Refusals) < 20 {
+	if len(r.Refusals) < maxReasons {
 		r.Refusals = append(r.Refusals, Refusal{reason, tasks})
 	}
 }
@@ -139,8 +139,8 @@ func (r *Report) ended(t *plimsoll.Task) {
 	}
 }
 
-// maxCauses bounds the causes of a report.
-const maxCauses = 20
+// maxReasons bounds the refusals of a report, and its causes.
+const maxReasons = 20
 
 // maxOwners bounds the owners of a report.
 const maxOwners = 50
@@ -159,7 +159,7 @@ func (r *Report) end(run *runner) {
 		}
 	}
 	r.Waits = waitsOf(all)
-	r.countWaiting(run.state())
+	r.countWaiting(run)
 	if r.Then = thenOf(run.workload); r.Then != nil {
 		r.Then.Both, r.Then.Difference = len(run.differences), waitsOf(run.differences)
 	}
@@ -182,17 +182,19 @@ func (r *Report) end(run *runner) {
 }
 
 // countWaiting counts the tasks that wait now, by owner and by cause.
-func (r *Report) countWaiting(s *state.State) {
-	var objects state.Changes
-	s.All(&objects)
+func (r *Report) countWaiting(run *runner) {
 	places := map[plimsoll.WaitCause]int{} // in r.Causes
-	for i := range objects.JobStatuses {
-		job := &objects.JobStatuses[i]
-		for _, g := range job.Groups {
-			if g.Counts.Pending == 0 || job.State.Ended() {
+	for _, id := range sortedKeys(run.jobs) {
+		job := run.state().Job(id)
+		if job == nil || job.State.Ended() {
+			continue
+		}
+		for i := range job.Groups {
+			g := &job.Groups[i]
+			if g.Counts.Pending == 0 {
 				continue
 			}
-			group(&r.Owners, job.Owner).Waiting += int(g.Counts.Pending)
+			group(&r.Owners, job.Spec.Owner).Waiting += int(g.Counts.Pending)
 			cause := g.Wait
 			cause.Asked = 0
 			if _, known := places[cause]; !known {
@@ -203,7 +205,7 @@ func (r *Report) countWaiting(s *state.State) {
 		}
 	}
 	slices.SortStableFunc(r.Causes, func(a, b Cause) int { return cmp.Compare(b.Tasks, a.Tasks) })
-	r.Causes = r.Causes[:min(len(r.Causes), maxCauses)]
+	r.Causes = r.Causes[:min(len(r.Causes), maxReasons)]
 }
 
 func (g *Group) sum() { g.Placed, g.Waits = len(g.waits), waitsOf(g.waits) }
