@@ -118,7 +118,11 @@ func (v *scenariosView) table(o *output) {
 			o.printf("  not binding: %s\n", oneLine(s.Better))
 		}
 		for _, d := range s.Differences {
-			o.printf("  step %d: %s: want %s, got %s\n", d.Step, oneLine(d.What), oneLine(d.Want), oneLine(d.Got))
+			step := ""
+			if d.Step > 0 {
+				step = fmt.Sprintf("step %d: ", d.Step)
+			}
+			o.printf("  %s%s: want %s, got %s\n", step, oneLine(d.What), oneLine(d.Want), oneLine(d.Got))
 		}
 		o.printf("\n")
 	}

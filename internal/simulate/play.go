@@ -22,7 +22,7 @@ const (
 
 // Difference is one thing that is not as a scenario expects.
 type Difference struct {
-	Step int    `json:"step"` // number of the step, from 1
+	Step int    `json:"step"` // number of the step, from 1; 0: the queues
 	What string `json:"what"`
 	Want string `json:"want"`
 	Got  string `json:"got"`
@@ -54,8 +54,9 @@ type taskGroup struct {
 	runs int32 // tasks that were asked for
 }
 
-// RunScenario runs a scenario through the production engine and returns the differences. The error
-// says that the scenario itself cannot be run.
+// RunScenario runs a scenario through the production engine and returns the differences. A step
+// that cannot be played, such as one for a node that never joined, is a difference too, and the
+// last one.
 func RunScenario(s *Scenario, parse ParseQueues, seed uint64) ([]Difference, error) {
 	queues, err := parse(s.Name, []byte(s.Queues))
 	if err != nil {
@@ -71,7 +72,8 @@ func RunScenario(s *Scenario, parse ParseQueues, seed uint64) ([]Difference, err
 		nodes: map[string]*engine.RegisterNode{}, modes: map[string]plimsoll.NodeMode{},
 	}
 	if err := p.prepare(); err != nil {
-		return nil, err
+		p.differ("the step", "played", "refused: "+err.Error())
+		return p.found, nil
 	}
 	for i := 0; i < len(s.Steps); {
 		n := 1
@@ -85,7 +87,8 @@ func RunScenario(s *Scenario, parse ParseQueues, seed uint64) ([]Difference, err
 			err = p.play(&s.Steps[i])
 		}
 		if err != nil {
-			return nil, fmt.Errorf("scenario %s, step %d: %w", s.Name, p.step, err)
+			p.differ("the step", "played", "refused: "+err.Error())
+			break
 		}
 		i += n
 	}
@@ -105,7 +108,8 @@ func (p *player) prepare() error {
 			}
 			for n := range submit.Tasks {
 				if err := p.addGroup(submit.Job, &submit.Tasks[n]); err != nil {
-					return fmt.Errorf("scenario %s, step %d: %w", p.scenario.Name, i+1, err)
+					p.step = i + 1
+					return err
 				}
 			}
 		}
@@ -258,7 +262,7 @@ func (p *player) play(s *Step) error {
 	case s.Wait != "":
 		d, err := time.ParseDuration(s.Wait)
 		if err != nil {
-			return plimsoll.Invalid("wait", "%v", err)
+			return fmt.Errorf("wait: %w", err)
 		}
 		p.settle()
 		p.advance(p.now + int64(d))
@@ -275,9 +279,9 @@ func (p *player) play(s *Step) error {
 	case s.Kill != "":
 		return firstError(p.do(&engine.KillJob{ID: s.Kill, Reason: "removed"}))
 	case s.Cordon != "":
-		p.modes[s.Cordon] = plimsoll.NodeCordoned
+		return p.setMode(s.Cordon, plimsoll.NodeCordoned)
 	case s.Uncordon != "":
-		p.modes[s.Uncordon] = plimsoll.NodeActive
+		return p.setMode(s.Uncordon, plimsoll.NodeActive)
 	case s.Remove != "":
 		p.order = slices.DeleteFunc(p.order, func(id string) bool { return id == s.Remove })
 		return firstError(p.do(
@@ -289,10 +293,22 @@ func (p *player) play(s *Step) error {
 		return p.external(s.External)
 	case s.Reload != nil:
 		p.reload(s.Reload)
-	default:
-		return plimsoll.Invalid("steps", "the step is empty, or of a kind that is not known")
 	}
 	return nil
+}
+
+// joined returns a node of the scenario.
+func (p *player) joined(id string) (*engine.RegisterNode, error) {
+	if !slices.Contains(p.order, id) {
+		return nil, plimsoll.Invalid("node", "there is no node %q at this step; let it join before", id)
+	}
+	return p.nodes[id], nil
+}
+
+func (p *player) setMode(id string, mode plimsoll.NodeMode) error {
+	_, err := p.joined(id)
+	p.modes[id] = mode
+	return err
 }
 
 func (p *player) join(s *NodeStep) error {
@@ -308,6 +324,9 @@ func (p *player) join(s *NodeStep) error {
 		}
 	}
 	for _, id := range ids {
+		if slices.Contains(p.order, id) {
+			return plimsoll.Invalid("node.id", "%s has joined already; give another id, or use resize", id)
+		}
 		p.nodes[id], p.modes[id] = node(id, capacity, nil), plimsoll.NodeActive
 		if s.Cordoned {
 			p.modes[id] = plimsoll.NodeCordoned
@@ -326,7 +345,11 @@ func (p *player) resize(s *NodeStep) error {
 	if err != nil {
 		return err
 	}
-	changed := *p.nodes[s.ID]
+	before, err := p.joined(s.ID)
+	if err != nil {
+		return err
+	}
+	changed := *before
 	changed.Node.Capacity = capacity
 	p.nodes[s.ID] = &changed
 	return firstError(p.do(&changed))
@@ -338,11 +361,17 @@ func (p *player) external(s *ExternalStep) error {
 	if err != nil {
 		return err
 	}
-	changed := *p.nodes[s.Node]
+	before, err := p.joined(s.Node)
+	if err != nil {
+		return err
+	}
+	changed := *before
 	facts := &changed.Node.Facts
 	facts.Reserve = map[string]float64{}
 	for _, name := range used.Names() {
-		facts.Reserve[name] = min(float64(used[name])/float64(changed.Node.Capacity[name]), 0.999999)
+		if has := changed.Node.Capacity[name]; has > 0 {
+			facts.Reserve[name] = min(float64(used[name])/float64(has), 0.999999)
+		}
 	}
 	p.nodes[s.Node] = &changed
 	return firstError(p.do(&changed))

@@ -3,8 +3,13 @@ package simulate
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"reflect"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 )
@@ -107,13 +112,20 @@ type JobExpectation struct {
 	Rejected, Gone          bool
 }
 
-// ParseScenarios reads a file of scenarios: a JSON list, read strictly.
+// ParseScenarios reads a file of scenarios: a JSON list, read strictly. Its fields are described in
+// docs/reference/scenario-file.md.
 func ParseScenarios(data []byte) ([]Scenario, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	var list []Scenario
-	if err := dec.Decode(&list); err != nil {
-		return nil, plimsoll.Invalid("scenario", "cannot be read: %v; give a JSON list of scenarios", err)
+	err := dec.Decode(&list)
+	if err == nil {
+		if _, more := dec.Token(); more != io.EOF {
+			err = errors.New("text follows the list")
+		}
+	}
+	if err != nil {
+		return nil, plimsoll.Invalid("scenario", "cannot be read: %v; give one JSON list of scenarios", err)
 	}
 	names := map[string]bool{}
 	for i := range list {
@@ -124,8 +136,52 @@ func ParseScenarios(data []byte) ([]Scenario, error) {
 			)
 		}
 		names[s.Name] = true
+		for n := range s.Steps {
+			if err := s.Steps[n].check(fmt.Sprintf("[%d].steps[%d]", i, n)); err != nil {
+				return nil, err
+			}
+		}
 	}
 	return list, nil
+}
+
+// maxSeconds bounds the times and spans of a scenario. It is some 30 years.
+const maxSeconds = 1e9
+
+// check refuses what could not be played as it is written. Names are checked as they are played.
+func (s *Step) check(field string) error {
+	kinds := reflect.ValueOf(*s)
+	var given, all []string
+	for i := range kinds.NumField() {
+		kind := strings.ToLower(kinds.Type().Field(i).Name)
+		if all = append(all, kind); !kinds.Field(i).IsZero() {
+			given = append(given, kind)
+		}
+	}
+	if len(given) != 1 {
+		return plimsoll.Invalid(field, "has %d of the keys %s; give each step one", len(given), strings.Join(all, ", "))
+	}
+	if s.Wait != "" {
+		d, err := time.ParseDuration(s.Wait)
+		if err != nil || d < 0 || d > maxSeconds*time.Second {
+			return plimsoll.Invalid(field+".wait", "is %q; give a time such as 30s or 2h", s.Wait)
+		}
+	}
+	for _, asked := range []*SubmitStep{s.Submit, s.Add} {
+		if asked == nil {
+			continue
+		}
+		at := []float64{asked.At}
+		for i := range asked.Tasks {
+			at = append(at, asked.Tasks[i].At)
+		}
+		for _, t := range at {
+			if t < -maxSeconds || t > maxSeconds {
+				return plimsoll.Invalid(field+".at", "is %g; give seconds from -%g to %g", t, maxSeconds, maxSeconds)
+			}
+		}
+	}
+	return nil
 }
 
 // laterAreas are the areas of scenarios that need what is not built yet.

@@ -5,6 +5,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -124,9 +127,67 @@ func TestDifferencesAreFound(t *testing.T) {
 
 // TestScenariosAreReadStrictly gives wrong files.
 func TestScenariosAreReadStrictly(t *testing.T) {
-	for _, text := range []string{`{}`, `[{"name":""}]`, `[{"name":"a"},{"name":"a"}]`, `[{"name":"a","x":1}]`} {
+	for _, text := range []string{
+		`{}`, `[{"name":""}]`, `[{"name":"a"},{"name":"a"}]`, `[{"name":"a","x":1}]`, `[{"name":"a"}] []`,
+		`[{"name":"a","steps":[{}]}]`, `[{"name":"a","steps":[{"settle":true,"wait":"1s"}]}]`,
+		`[{"name":"a","steps":[{"wait":"1"}]}]`, `[{"name":"a","steps":[{"wait":"-1s"}]}]`,
+		`[{"name":"a","steps":[{"wait":"2000000h"}]}]`, `[{"name":"a","steps":[{"add":{"at":1e10}}]}]`,
+		`[{"name":"a","steps":[{"submit":{"tasks":[{"at":-1e10}]}}]}]`,
+	} {
 		if _, err := simulate.ParseScenarios([]byte(text)); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
 			t.Errorf("%s: error %v, want an invalid value", text, err)
+		}
+	}
+}
+
+// TestScenariosSayWhichStepCannotBePlayed plays steps that name what is not there, and goes on with
+// no later step.
+func TestScenariosSayWhichStepCannotBePlayed(t *testing.T) {
+	const node = `{"node":{"id":"n","capacity":{"cpu":"1"}}},`
+	for step, want := range map[string]string{
+		`{"resize":{"id":"x","capacity":{"cpu":"1"}}}`:               `there is no node "x" at this step`,
+		`{"external":{"node":"x","id":"e","resources":{"cpu":"1"}}}`: `there is no node "x" at this step`,
+		`{"cordon":"x"}`:   `there is no node "x" at this step`,
+		`{"uncordon":"x"}`: `there is no node "x" at this step`,
+		`{"remove":"x"}`:   `there is no node "x"`,
+		`{"kill":"x"}`:     `there is no job "x"`,
+		`{"node":{"id":"n","capacity":{"cpu":"1"}}}`:                             `n has joined already`,
+		`{"node":{"id":"m","capacity":{"cpu":"x"}}}`:                             `capacity.cpu`,
+		`{"submit":{"job":"j","tasks":[{"group":"g","resources":{"cpu":"x"}}]}}`: `resources.cpu`,
+	} {
+		list, err := simulate.ParseScenarios([]byte(`[{"name":"a","queues":"partitions: [{name: default, queues: ` +
+			`[{name: root}]}]","steps":[` + node + step + `,{"expect":{"nodes":{"n":{"cpu":"1"}}}}]}]`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := simulate.RunScenario(&list[0], config.ParseQueues, 1)
+		if err != nil || len(got) != 1 || got[0].Step != 2 || !strings.Contains(got[0].Got, want) {
+			t.Errorf("%s: differences %v, error %v; want %q at step 2", step, got, err, want)
+		}
+	}
+}
+
+// TestThePageOfScenariosHasEveryField compares docs/reference/scenario-file.md with the types.
+func TestThePageOfScenariosHasEveryField(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "scenario-file.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, of := range []reflect.Type{
+		reflect.TypeFor[simulate.Scenario](), reflect.TypeFor[simulate.Step](), reflect.TypeFor[simulate.NodeStep](),
+		reflect.TypeFor[simulate.SubmitStep](), reflect.TypeFor[simulate.TasksStep](),
+		reflect.TypeFor[simulate.FinishStep](), reflect.TypeFor[simulate.ExternalStep](),
+		reflect.TypeFor[simulate.ReloadStep](), reflect.TypeFor[simulate.Expectation](),
+		reflect.TypeFor[simulate.JobExpectation](),
+	} {
+		for i := range of.NumField() {
+			name := of.Field(i).Name
+			if name = strings.ToLower(name[:1]) + name[1:]; name == "iD" {
+				name = "id"
+			}
+			if !regexp.MustCompile("`([^`]*[^`a-zA-Z])?" + name + "\\b[^`]*`").Match(page) {
+				t.Errorf("the page does not name %s of a %s", name, of.Name())
+			}
 		}
 	}
 }
