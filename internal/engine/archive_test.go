@@ -172,8 +172,8 @@ func TestEndedJobsStayUntilTheArchiveHasThem(t *testing.T) {
 				w.cfg.Archive, w.cfg.MaxToArchive, w.cfg.KeepEnded = true, 5, 30e9
 				w.archive = &modelArchive{jobs: map[plimsoll.UID]archived{}, deleted: map[plimsoll.UID]bool{}}
 				w.restart(seed)
-				steps := testrun.Count(3_000, 8_000, 500_000)
-				for i := 0; i < steps || i < 3*steps && w.archive.untested(w) != ""; i++ {
+				steps := testrun.Count(500, 5_000, 500_000)
+				for i := 0; i < steps || i < 4*steps && !testrun.Quick() && w.archive.untested(w) != ""; i++ {
 					w.step()
 					if i%500 == 0 {
 						w.compareArchived(i)
@@ -182,7 +182,7 @@ func TestEndedJobsStayUntilTheArchiveHasThem(t *testing.T) {
 						w.restart(seed + uint64(i))
 					}
 				}
-				if why := w.archive.untested(w); why != "" {
+				if why := w.archive.untested(w); why != "" && !testrun.Quick() {
 					t.Fatal("the test tests little: " + why)
 				}
 			})

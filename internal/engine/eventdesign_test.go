@@ -71,7 +71,7 @@ func TestReferencesAndResourcesAreAsTheDesignDefinesThem(t *testing.T) {
 	for _, seed := range seeds(t) {
 		w := newWorld(t, seed, state.Limits{})
 		seen := map[string]int{}
-		for range testrun.Count(1_000, 3_000, 50_000) {
+		for range testrun.Count(500, 3_000, 50_000) {
 			w.step()
 			for i := range w.out.Changes.Events {
 				e := &w.out.Changes.Events[i]

@@ -27,7 +27,7 @@ import (
 // then. A fold that begins late, and one that has missed events, comes to the same state.
 func TestRandomHistories(t *testing.T) {
 	seed := testrun.Seed(t)
-	for i := range uint64(testrun.Count(3, 50, 1_000)) {
+	for i := range uint64(testrun.Count(3, 20, 1_000)) {
 		t.Run(strconv.FormatUint(i, 10), func(t *testing.T) {
 			if !testrun.Quick() {
 				t.Parallel()

@@ -11,6 +11,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/engine"
 	"github.com/plimsoll-dev/plimsoll/internal/scheduler"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/placement/fleetjson"
 )
 
@@ -132,7 +133,7 @@ func TestQuestionsChangeNothing(t *testing.T) {
 				w.log = &bytes.Buffer{}
 				rng := rand.New(rand.NewPCG(seed, 99))
 				var copied *scheduler.Copy
-				for i := range 2000 {
+				for i := range testrun.Count(400, 2_000, 20_000) {
 					w.now += w.rng.Int64N(3e9)
 					w.command()
 					w.relate()
@@ -166,7 +167,7 @@ func TestQuestionsChangeNothing(t *testing.T) {
 					firstDifference(without, with),
 				)
 			}
-			if answered < 1000 {
+			if answered < 1000 && !testrun.Quick() {
 				t.Errorf("only %d questions were answered: the test tests little", answered)
 			}
 		})
@@ -183,7 +184,7 @@ func TestAnswersFromACopyAreThoseOfTheState(t *testing.T) {
 			w.log = &bytes.Buffer{}
 			rng := rand.New(rand.NewPCG(seed, 98))
 			compared, late := 0, 0
-			for range 150 {
+			for range testrun.Count(30, 150, 1_500) {
 				for range rng.IntN(8) {
 					w.anyTurn()
 				}
@@ -212,7 +213,7 @@ func TestAnswersFromACopyAreThoseOfTheState(t *testing.T) {
 					}
 				}
 			}
-			if late < 50 {
+			if late < 50 && !testrun.Quick() {
 				t.Errorf(
 					"only %d of %d answers came after the state had gone on: the test tests little", late, compared,
 				)

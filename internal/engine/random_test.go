@@ -11,10 +11,14 @@ import (
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
-// seeds returns a fixed seed and the seed of the test run.
+// seeds returns a fixed seed and the seed of the run; in a quick run only the latter.
 func seeds(t *testing.T) []uint64 {
 	t.Helper()
-	return slices.Compact([]uint64{1, testrun.Seed(t)})
+	seed := testrun.Seed(t)
+	if testrun.Quick() {
+		return []uint64{seed}
+	}
+	return slices.Compact([]uint64{1, seed})
 }
 
 // Random commands, reports, silences, lost gateways and crashes. After every step no node is over
@@ -22,16 +26,16 @@ func seeds(t *testing.T) []uint64 {
 // waits that could be placed, and every reason is true. At random moments a load gives the same
 // state.
 //
-// The test takes most of the time of this package's tests: half a minute and more with the race
-// detector. All totals are computed anew after every step, so a wrong total is found at the step
-// that made it wrong.
+// The test takes a third of the time of this package's tests. All totals are computed anew after
+// every step, so a wrong total is found at the step that made it wrong. A quick run is too short to
+// reach every case.
 func TestRandomStepsKeepInvariantsAndReload(t *testing.T) {
 	for _, seed := range seeds(t) {
 		for _, limits := range []state.Limits{{}, {Ops: 40, Bytes: 1 << 20}} {
 			t.Run(fmt.Sprintf("seed=%d/ops=%d", seed, limits.Ops), func(t *testing.T) {
 				w := newWorld(t, seed, limits)
-				steps := testrun.Count(4_000, 10_000, 500_000)
-				for i := 0; i < steps || i < 2*steps && w.untested() != ""; i++ {
+				steps := testrun.Count(500, 6_000, 500_000)
+				for i := 0; i < steps || i < 3*steps && !testrun.Quick() && w.untested() != ""; i++ {
 					w.step()
 					if i%500 == 0 {
 						w.compare(i)
@@ -40,7 +44,7 @@ func TestRandomStepsKeepInvariantsAndReload(t *testing.T) {
 						w.restart(seed + uint64(i))
 					}
 				}
-				if why := w.untested(); why != "" {
+				if why := w.untested(); why != "" && !testrun.Quick() {
 					t.Fatal("the test tests little: " + why)
 				}
 			})
@@ -87,7 +91,7 @@ func TestRandomStepsWithOtherChains(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorldOf(t, testrun.Seed(t), state.Limits{}, change)
-			for i := range testrun.Count(400, 1_500, 50_000) {
+			for i := range testrun.Count(100, 1_000, 50_000) {
 				w.step()
 				if w.rng.IntN(300) == 0 {
 					w.restart(uint64(i))
@@ -130,7 +134,7 @@ func TestSameSeedSameBatches(t *testing.T) {
 	run := func() string {
 		w := newWorld(t, 7, state.Limits{})
 		w.log = &bytes.Buffer{}
-		for i := range 2000 {
+		for i := range testrun.Count(500, 2_000, 20_000) {
 			w.step()
 			if i%500 == 250 {
 				w.restart(uint64(i)) // records come in any order

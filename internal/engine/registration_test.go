@@ -7,6 +7,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
 // handed is an attempt that an agent is told to run.
@@ -75,7 +76,7 @@ func TestSimulationSeesKeysChange(t *testing.T) {
 	w := newWorld(t, 7, state.Limits{})
 	keys := map[string]string{}
 	changed, refused := 0, 0
-	for range 4000 {
+	for range testrun.Count(1_000, 4_000, 40_000) {
 		w.step()
 		for i := range w.out.Replies {
 			if plimsoll.CodeOf(w.out.Replies[i].Err) == plimsoll.CodeConflict {

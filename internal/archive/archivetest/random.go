@@ -13,7 +13,7 @@ var randomCases = []testCase{
 	{"random questions are answered as a filter over all jobs answers them", func(t tester, h Harness, seed uint64) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		a, m := open(t, h), newModel()
-		for range testrun.Count(10, 30, 600) {
+		for range testrun.Count(4, 30, 600) {
 			writeSome(t, rng, a, m, 1+rng.IntN(20))
 			askSome(t, rng, a, m, 8)
 		}
@@ -21,7 +21,7 @@ var randomCases = []testCase{
 	{"random writes, deletes and crashes leave what a model has", func(t tester, h Harness, seed uint64) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		a, m := open(t, h), newModel()
-		for range testrun.Count(20, 50, 2000) {
+		for range testrun.Count(8, 50, 2000) {
 			switch rng.IntN(6) {
 			case 0:
 				deleteSome(t, rng, a, m)

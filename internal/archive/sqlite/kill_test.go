@@ -77,7 +77,7 @@ func TestKilledWriter(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	r := read(t, path)
 	acknowledged := 0
-	for range testrun.Count(4, 12, 300) {
+	for range testrun.Count(2, 12, 300) {
 		acknowledged = max(acknowledged, runAndKill(t, path, 1+rng.IntN(40), r))
 		acknowledged = survived(t, path, r, acknowledged)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/archive"
 	"github.com/plimsoll-dev/plimsoll/internal/archive/sqlite"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
 // Two archives take turns at one path. A reader answers from the one of its last mark, or fails,
@@ -53,7 +54,7 @@ func TestReaderOfAFileThatIsReplacedAgainAndAgain(t *testing.T) {
 		}
 	}()
 	answers := 0
-	for range 300 {
+	for range testrun.Count(60, 300, 3_000) {
 		r := sqlite.OpenReader(path)
 		mark, err := r.Mark(t.Context())
 		if err == nil {

@@ -215,7 +215,7 @@ func trimAtTheAge(t tester, h Harness, _ uint64) {
 func trimByAge(t tester, h Harness, seed uint64) {
 	w := newWorld(rand.New(rand.NewPCG(seed, 3)))
 	o := open(t, h)
-	for range testrun.Count(10, 25, 300) {
+	for range testrun.Count(4, 25, 300) {
 		for range 5 {
 			o.write(t, w.batch())
 		}
@@ -388,7 +388,7 @@ var readCases = []testCase{
 	}},
 	{"jobs are found by time, in whatever order they come", func(t tester, h Harness, seed uint64) {
 		o, rng := open(t, h), rand.New(rand.NewPCG(seed, 7))
-		count := testrun.Count(60, 100, 1000)
+		count := testrun.Count(25, 100, 1000)
 		for i := range count {
 			b := batchOf(uint64(i), jobEvent("a", plimsoll.ChangeSet, int64(i)))
 			for range rng.IntN(5) {
@@ -429,7 +429,7 @@ var readCases = []testCase{
 var randomCases = []testCase{
 	{"random questions are answered as by looking at everything", func(t tester, h Harness, seed uint64) {
 		o, w := open(t, h), newWorld(rand.New(rand.NewPCG(seed, 5)))
-		for range testrun.Count(20, 60, 300) {
+		for range testrun.Count(6, 60, 300) {
 			for range 1 + w.rng.IntN(4) {
 				o.write(t, w.batch())
 			}
@@ -440,7 +440,7 @@ var randomCases = []testCase{
 	{"random batches, repeats and crashes leave what the model has", func(t tester, h Harness, seed uint64) {
 		o, w := open(t, h), newWorld(rand.New(rand.NewPCG(seed, 6)))
 		var last *history.Batch
-		for range testrun.Count(30, 80, 500) {
+		for range testrun.Count(10, 80, 500) {
 			switch {
 			case w.rng.IntN(8) == 0:
 				if err := h.Crash(); err != nil {
