@@ -13,6 +13,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -143,7 +144,7 @@ func TestCommandsThatFillABatchAreRefusedAndTheLeaderGoesOn(t *testing.T) {
 	}
 	for name, limits := range map[string]store.Limits{"pebble": {}, "etcd": etcdLimits} {
 		t.Run(name, func(t *testing.T) {
-			commands := attackCommands
+			commands := testrun.Count(attackAtOnce, attackCommands/2, attackCommands)
 			if name != "pebble" {
 				commands = attackAtOnce
 			}

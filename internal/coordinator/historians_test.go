@@ -15,6 +15,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/ring"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -127,7 +128,7 @@ func TestEventsBeyondTheHeldBytesGoAndAreCounted(t *testing.T) {
 	defer cancel()
 	following := l.follow(ctx, "following")
 	low := from
-	for i := 0; low == from || i < 40; i++ {
+	for i := 0; low == from || i < testrun.Count(10, 15, 40); i++ {
 		spec := job(fmt.Sprintf("a%d", i), 1000)
 		for len(spec.ID) < 120 { // so that an event takes some bytes
 			spec.ID += fmt.Sprintf("-%x", i*7919)

@@ -329,7 +329,7 @@ func TestRandomLargestCommandsStayWithinTheLimitsOfTheStore(t *testing.T) {
 			e, enc, now := engine.New(engine.Config{Seed: seed}, s, 0, 1e18), encoder{epoch: 1}, int64(1e18)
 			taken, refused, peak := map[string]int{}, map[string]int{}, 0
 			var out engine.Batch
-			for step := range testrun.Count(20, 60, 5000) {
+			for step := range testrun.Count(10, 25, 5000) {
 				now += d.rng.Int64N(10e9)
 				names, commands := map[uint64]string{}, []engine.Command(nil)
 				for range 1 + d.rng.IntN(12) {

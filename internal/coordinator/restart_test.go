@@ -368,7 +368,7 @@ func TestStateEqualsReload(t *testing.T) {
 			}
 			l := lead(t, cfg, st)
 			d := &load{l: l, clock: clock}
-			d.run(seed, 8, testrun.Count(300, 900, 20_000))
+			d.run(seed, 8, testrun.Count(100, 400, 20_000))
 			clock.step.Store(0)
 			l.settle()
 			ctx, cancel := context.WithCancel(context.Background())

@@ -122,7 +122,7 @@ func sameLoaded(t *testing.T, warm, cold *loaded) {
 // everything: whether its copy is complete, or behind by any number of changes.
 func TestTakeoverWithACopyEqualsALoad(t *testing.T) {
 	seed := testrun.Seed(t)
-	for round := range testrun.Count(2, 4, 40) {
+	for round := range testrun.Count(2, 2, 40) {
 		t.Run(fmt.Sprint("seed ", seed, " round ", round), func(t *testing.T) {
 			clock := newClock()
 			w := newWarmTest(t, clock)

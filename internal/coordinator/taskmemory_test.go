@@ -43,7 +43,7 @@ func loader(t *testing.T, cfg state.Config, from *replica.Snapshot) *state.Loade
 // collector. A load holds the records and the rows at once, and stays below the whole. Half of the
 // tasks run, and the names have the usual length.
 func TestATaskTakesLessMemoryThanItsRoom(t *testing.T) {
-	const jobs, tasks = 40, 2500
+	const jobs, tasks = 32, 2500
 	before := heap()
 	s := state.New(state.Config{}, plimsoll.DefaultQueues())
 	e, enc := engine.New(engine.Config{Seed: 1}, s, 0, 1e18), encoder{epoch: 1}
