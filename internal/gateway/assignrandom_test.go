@@ -77,7 +77,7 @@ func coloredPolicy(name, color string) wire.Mutation {
 // Only there does it compare all records of the node.
 func TestAssignmentsThatFollowTheHistoryAreThoseOfTheSnapshot(t *testing.T) {
 	seed := testrun.Seed(t)
-	for run := range testrun.Count(20, 100, 3000) {
+	for run := range testrun.Count(20, 50, 3000) {
 		rng := rand.New(rand.NewPCG(seed+uint64(run), 0))
 		f := newFake()
 		limit := 1 << (13 + rng.IntN(8))

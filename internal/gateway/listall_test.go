@@ -134,7 +134,7 @@ func (c *cell) answerOf(req *pb.ListJobsRequest) (ids []string) {
 // TestAPinnedListOfAllIsTheStateOfItsFirstPage pages through lists while jobs move into the
 // archive. With a pin the pages are the state of the first one, whatever happens meanwhile.
 func TestAPinnedListOfAllIsTheStateOfItsFirstPage(t *testing.T) {
-	first, runs := testrun.Seed(t), testrun.Count(20, 150, 5000)
+	first, runs := testrun.Seed(t), testrun.Count(15, 50, 5000)
 	for run := range runs {
 		rng := rand.New(rand.NewPCG(first, uint64(run)))
 		l, s := newRandomLife(t, rng)
@@ -182,7 +182,7 @@ func TestAPinnedListOfAllIsTheStateOfItsFirstPage(t *testing.T) {
 // TestAListOfAllMissesNoJobThatMoves pages without a pin, while jobs end, move into the archive and
 // are submitted. Each job that is there all the time is listed once, and the order holds.
 func TestAListOfAllMissesNoJobThatMoves(t *testing.T) {
-	first, runs := testrun.Seed(t), testrun.Count(20, 200, 10_000)
+	first, runs := testrun.Seed(t), testrun.Count(15, 60, 10_000)
 	for run := range runs {
 		rng := rand.New(rand.NewPCG(first, uint64(run)))
 		l, s := newRandomLife(t, rng)
@@ -306,7 +306,7 @@ var pageSizes = []int32{1, 2, 3, 5, 20, 50} //nolint:gochecknoglobals // constan
 
 // TestAListOfAllTasksMissesNone is the same for tasks, with a pin and without.
 func TestAListOfAllTasksMissesNone(t *testing.T) {
-	first, runs := testrun.Seed(t), testrun.Count(20, 150, 5000)
+	first, runs := testrun.Seed(t), testrun.Count(15, 50, 5000)
 	for run := range runs {
 		rng := rand.New(rand.NewPCG(first, uint64(run)))
 		l, s := newRandomLife(t, rng)

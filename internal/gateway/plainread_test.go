@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -24,6 +25,7 @@ import (
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -229,15 +231,21 @@ func twinRecords() []wire.Mutation {
 	return records
 }
 
+// Each kind of message, encoding and set of headers is compared in make soak. Other runs draw some.
 func TestAPlainReadIsAnsweredAsConnectAnswersIt(t *testing.T) {
+	rng := rand.New(rand.NewPCG(testrun.Seed(t), 0))
 	f := newFake()
 	f.put(twinRecords()...)
 	// A version that cannot be reached fails at once.
 	both := newTwins(t, Config{BarrierTimeout: 1, MaxRequestBytes: 64 << 10}, f)
-	for path, messages := range asked() {
-		for i, m := range messages {
+	questions := asked()
+	for _, path := range slices.Sorted(maps.Keys(questions)) {
+		for i, m := range questions[path] {
 			for _, kind := range plainKinds {
 				for _, header := range headersBeside() {
+					if rng.IntN(testrun.Count(12, 4, 1)) > 0 {
+						continue
+					}
 					header.Set("Content-Type", kind)
 					name := fmt.Sprintf("%s %d %v", path, i, header)
 					body := inKind(t, kind, m)

@@ -21,6 +21,7 @@ import (
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1/plimsollv1connect"
 	"github.com/plimsoll-dev/plimsoll/internal/faultnet"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/token"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
@@ -88,7 +89,7 @@ func serveTwoDoors(t *testing.T, cfg Config, f *fake) *twoDoors {
 
 // halfSent is how many requests the attack begins, as far as this process has descriptors for both
 // ends.
-func halfSent() int { return min(5000, transport.OpenFiles()/3) }
+func halfSent() int { return min(testrun.Count(1000, 2000, 5000), transport.OpenFiles()/3) }
 
 // flood opens connections and sends the beginning of a request on each.
 func flood(t *testing.T, address, text string) {

@@ -92,7 +92,7 @@ func (w *watchWorld) change(rng *rand.Rand) (mutations []wire.Mutation, writes [
 // criteria against a random history. Some are cut and resume, some read slowly, the leader changes,
 // and the history is short.
 func TestRandomWatchesAreOrderedUniqueReliableBookmarkableAndResumable(t *testing.T) {
-	first, runs := testrun.Seed(t), testrun.Count(4, 15, 1000)
+	first, runs := testrun.Seed(t), testrun.Count(4, 8, 1000)
 	resumed, stale, parts := 0, 0, 0
 	for i := range runs {
 		testrun.Bubble(t, func(t *testing.T) {
