@@ -109,7 +109,7 @@ func (p Part) concerns(c *Change) bool {
 
 // The readers read at their own pace, and take as many changes as they like.
 func TestReadersSeeEveryChangeOfTheirPartOnceAndInOrder(t *testing.T) {
-	first, runs := testrun.Seed(t), testrun.Count(4, 20, 1000)
+	first, runs := testrun.Seed(t), testrun.Count(4, 9, 1000)
 	lost, seen := 0, 0
 	little := func() bool { return lost < runs || seen < 100*runs }
 	for run := 0; run < runs || run < 5*runs && little(); run++ {

@@ -88,7 +88,7 @@ type historyModel struct {
 // TestViewsOfAHistoryHoldEveryChangeWithinTheBound holds random histories against a list of all
 // changes: positions, points and views that are older.
 func TestViewsOfAHistoryHoldEveryChangeWithinTheBound(t *testing.T) {
-	first, runs := testrun.Seed(t), testrun.Count(20, 100, 5000)
+	first, runs := testrun.Seed(t), testrun.Count(20, 40, 5000)
 	for i := range runs {
 		seed := first + uint64(i)
 		rng := rand.New(rand.NewPCG(seed, 0))

@@ -220,7 +220,7 @@ func TestAnAttemptThatIsLostIsNotWaitedFor(t *testing.T) {
 // fails. Once the network is whole, reads are answered in four seconds.
 func TestReadsAreFreshWhateverHappensToTheLink(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testrun.Seed(t), 0))
-	for range testrun.Count(10, 50, 5000) {
+	for range testrun.Count(10, 25, 5000) {
 		testrun.Bubble(t, func(t *testing.T) { disturb(t, rng) })
 	}
 }

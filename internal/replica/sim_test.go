@@ -111,7 +111,7 @@ func (w *simWorld) fail(format string, args ...any) {
 //
 // At the end the history of all reads and writes is linearizable (porcupine).
 func TestSimulation(t *testing.T) {
-	first, runs := testrun.Seed(t), testrun.Count(10, 30, 3000)
+	first, runs := testrun.Seed(t), testrun.Count(10, 18, 3000)
 	var all simWorld
 	for i := range runs {
 		w := simulate(first+uint64(i), noMutant)

@@ -210,7 +210,7 @@ type watchedGateway struct {
 // TestAPointIsRightAtEachGateway lets gateways follow leaders, each as far and from where it comes.
 // Wherever a watcher of one of them goes on at another, it gets exactly what it lacks.
 func TestAPointIsRightAtEachGateway(t *testing.T) {
-	first, runs := testrun.Seed(t), testrun.Count(30, 300, 20000)
+	first, runs := testrun.Seed(t), testrun.Count(30, 200, 20000)
 	resumed := 0
 	for i := range uint64(runs) {
 		rng := rand.New(rand.NewPCG(first+i, 5))
