@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 )
 
 // bookings returns the bookings on the servers of a fleet, without the fleet's numbers of tags and
@@ -93,7 +94,7 @@ func (s *shaken) change() {
 // A copy is the fleet as it was when the copy began, whatever happens to the fleet while it is made
 // in parts and afterwards.
 func TestACopyIsTheFleetAsItWas(t *testing.T) {
-	for seed := range uint64(30) {
+	for seed := range uint64(testrun.Count(4, 15, 300)) {
 		s := &shaken{Fleet: NewFleet(NewNames()), rng: rand.New(rand.NewPCG(seed, 5)), kinds: map[int32][]*Kind{}}
 		swept := 0
 		for round := range 60 {

@@ -393,12 +393,11 @@ func (m *model) checkSpread(p *placement.Prepared, r *placement.Request, inGroup
 // A fleet keeps sums and counts as instances, tickets and servers come and go. In any order of
 // events they equal the sums computed from lists. Once everything is given back, nothing is kept.
 //
-// The test is the longest of this package. With the race detector all tests take half a minute and
-// more. They place tens of thousands of instances, because a choice that is only likely needs many.
-// Each choice is held against a run that looks at every server.
+// The test is the longest of this package. It places thousands of instances, because a choice that
+// is only likely needs many. Each choice is held against a run that looks at every server.
 func TestFleetKeepsWhatAListWouldSay(t *testing.T) {
 	epochs := 0
-	for seed := range uint64(testrun.Count(4, 12, 300)) {
+	for seed := range uint64(testrun.Count(2, 8, 300)) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			m := newModel(t, seed)
 			first := m.fleet.Epoch()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/placement"
 )
 
@@ -178,9 +179,9 @@ func TestPreferredSpreadOnlyOrders(t *testing.T) {
 	}
 }
 
-// A fleet keeps nothing of labels that nobody spreads by and of jobs that are gone: after ten
-// thousand jobs, each with a spread and selectors of its own, there are as many tags and labels as
-// after ten.
+// A fleet keeps nothing of labels that nobody spreads by and of jobs that are gone: after
+// thousands of jobs, each with a spread and selectors of its own, there are as many tags and labels
+// as after ten.
 func TestNothingIsKeptOfJobsThatAreGone(t *testing.T) {
 	f := fleetOf(20, labelled("rack", "a", "b"))
 	pl := newPlacer(f, 1)
@@ -212,7 +213,7 @@ func TestNothingIsKeptOfJobsThatAreGone(t *testing.T) {
 		job(i)
 	}
 	tags, domains := f.TagSpace(), f.Domains()
-	for i := range 10_000 {
+	for i := range testrun.Count(1_000, 5_000, 10_000) {
 		job(i)
 	}
 	if f.TagSpace() != tags || f.Domains() != domains || len(f.TagNames()) != 0 {

@@ -284,7 +284,7 @@ func TestOutputsThatAreExchangedLeadNowhere(t *testing.T) {
 		}
 	}()
 	read := 0
-	for range testrun.Count(2000, 5000, 50000) {
+	for range testrun.Count(500, 1500, 50000) {
 		o, err := FindOutputs(t.Context(), dir, []string{"out/secret"}, 1<<20)
 		if err != nil {
 			t.Fatal(err)
