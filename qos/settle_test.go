@@ -27,7 +27,7 @@ func steadily(r *rand.Rand, p *simPlan) {
 // its target, or every task has everything back. Between two readings nothing is done.
 func TestAConstantDemandSettlesAtItsLine(t *testing.T) {
 	first := testrun.Seed(t)
-	for i := range testrun.Count(5, 20, 2_000) {
+	for i := range testrun.Count(3, 12, 2_000) {
 		seed := first + uint64(i)
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Parallel()

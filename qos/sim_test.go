@@ -508,7 +508,7 @@ func (w *world) giving() int {
 // starve, or never get back their resources.
 func TestSimulation(t *testing.T) {
 	first := testrun.Seed(t)
-	for i := range testrun.Count(40, 200, 20_000) {
+	for i := range testrun.Count(20, 100, 20_000) {
 		seed := first + uint64(i)
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Parallel()
