@@ -277,7 +277,7 @@ func (c *dyingCell) check(m *mirror, rng *rand.Rand, whole bool) {
 func TestNoJobIsLostOrDoubledAtAnyStepOfArchiving(t *testing.T) {
 	t.Parallel()
 	const checks = 4 // kills between two
-	seed, kills := testrun.Seed(t), testrun.Count(4, 12, 200)
+	seed, kills := testrun.Seed(t), testrun.Count(4, 8, 200)
 	rng, began := rand.New(rand.NewPCG(seed, 0)), time.Now()
 	c := newDyingCell(t)
 	watch := &mirror{ledger: &c.ledger, reader: c.user(c.servers), fail: c.fail}

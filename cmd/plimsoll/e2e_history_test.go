@@ -207,7 +207,7 @@ func (c *recordedCell) suffer(victims []string) {
 	reader.Go(func() { _ = c.follow(ctx) })
 	defer reader.Wait()
 	defer stop()
-	for round := range testrun.Count(6, 20, 300) {
+	for round := range testrun.Count(5, 10, 300) {
 		if err := c.submitSome(ctx, round, rng); err != nil {
 			t.Fatal(err)
 		}

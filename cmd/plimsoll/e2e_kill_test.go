@@ -83,7 +83,7 @@ func TestKillDev(t *testing.T) {
 	o.mu.acknowledged = map[string]plimsoll.JobSpec{}
 	submitter, reader := o.client(), o.followStream()
 	o.outlive(submitter)
-	for range testrun.Count(3, 10, 200) {
+	for range testrun.Count(3, 6, 200) {
 		d := start(t, o.devArgs("--log-level", "warn")...)
 		for range 2 + o.draw.IntN(4) {
 			o.submit(t.Context(), submitter, o.nextJob())
