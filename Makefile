@@ -29,7 +29,7 @@ test: ## all that CI runs, 40 min on a clean machine: lint, generated code, shor
 	@scripts/step 'bench module' go test -C bench ./...
 	@scripts/step 'example module' scripts/example-module
 	@scripts/step build $(MAKE) --no-print-directory build
-	@scripts/step 'fuzz, a quarter of the packages' scripts/fuzz 5000x "$$PLIMSOLL_SEED" 4
+	@scripts/step 'fuzz, an eighth of the packages' scripts/fuzz 5000x "$$PLIMSOLL_SEED" 8
 	@scripts/step "tests, PLIMSOLL_SEED=$$PLIMSOLL_SEED" scripts/test
 	@scripts/step e2e-v2 scripts/e2e-v2
 	@scripts/times "$$TIMES"

@@ -5,7 +5,6 @@ import (
 	"os/exec"
 	"runtime"
 	"sync"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -31,21 +30,36 @@ type disk struct {
 
 func newDisk() *disk {
 	d := &disk{}
-	d.release()
+	d.mu.free = make(chan struct{})
+	close(d.mu.free)
 	return d
 }
 
 func (d *disk) stall() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.mu.free = make(chan struct{})
+	if !d.stalled() {
+		d.mu.free = make(chan struct{})
+	}
 }
 
+// release lets the disk go on, and with it the call that waits in serve.
 func (d *disk) release() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.mu.free = make(chan struct{})
-	close(d.mu.free)
+	if d.stalled() {
+		close(d.mu.free)
+	}
+}
+
+// stalled reports whether the disk is stalled. The caller holds the lock.
+func (d *disk) stalled() bool {
+	select {
+	case <-d.mu.free:
+		return false
+	default:
+		return true
+	}
 }
 
 func (d *disk) isFree() <-chan struct{} {
@@ -92,7 +106,7 @@ func (d *disk) serve(listener int, ended <-chan struct{}) {
 	defer unix.Close(listener) //nolint:errcheck // nothing is lost with it
 	for {
 		fds := []unix.PollFd{{Fd: int32(listener), Events: unix.POLLIN}}
-		n, _ := unix.Poll(fds, int(50*time.Millisecond/time.Millisecond)) // an interrupt is like no call
+		n, _ := unix.Poll(fds, 50) // milliseconds; an interrupt is like no call
 		select {
 		case <-ended:
 			return
