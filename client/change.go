@@ -45,6 +45,7 @@ func change[Req, Res any](
 		if err == nil {
 			return res.Msg, nil
 		}
+		r.failed(err)
 		err = wire.FromChangeError(err)
 		unknown = unknown || plimsoll.CodeOf(err) == plimsoll.CodeOutcomeUnknown
 		if err := r.wait(ctx, err); err != nil {

@@ -39,6 +39,10 @@ type Config struct {
 	// RetryBudget is how long a call is tried again while no server answers it. The last attempt is
 	// made when this time has passed. 0: ten seconds; negative: not at all.
 	RetryBudget time.Duration
+	// LeaderBudget is RetryBudget for a call that a server refuses for now, as a gateway does for
+	// the seconds in which another coordinator takes over. The longer of both counts. A call that
+	// is not tried again at all is not for this either.
+	LeaderBudget time.Duration
 	// FollowBudget is RetryBudget for the break of a stream that has begun: a watch, events or logs
 	// that are followed. 0: as RetryBudget.
 	FollowBudget time.Duration
@@ -92,6 +96,7 @@ func (c Config) tokens(server string) (*token.Source, error) {
 type Client struct {
 	http   *http.Client
 	budget time.Duration
+	leader time.Duration // Config.LeaderBudget
 	follow time.Duration // Config.FollowBudget
 	broken func(err error)
 	level  plimsoll.Consistency
@@ -126,6 +131,7 @@ func New(config Config) (*Client, error) {
 	return &Client{
 		http:   httpClient,
 		budget: config.RetryBudget,
+		leader: config.LeaderBudget,
 		follow: config.FollowBudget,
 		broken: config.Broken,
 		level:  config.Consistency,
@@ -162,36 +168,44 @@ var retryDelays = plimsoll.Backoff{First: 50 * time.Millisecond, Longest: 2 * ti
 type retry struct {
 	budget   time.Duration // below 0: the call is not tried again
 	failures int           // in a row
-	end      time.Time     // of the budget. Invariant: zero as long as failures is 0
-	last     bool          // the attempt at the end is under way, or was made
+	first    time.Time     // of them
 
+	leader time.Duration // budget once a server has refused the call for now, if it is longer
 	follow time.Duration // budget behind a success; 0: the same
 	broken func(error)   // called for the first failure behind a success; nil: it is not
 	begun  bool          // there was a success
 }
 
 func (c *Client) newRetry() *retry {
-	return &retry{budget: c.budget, follow: c.follow, broken: c.broken}
+	return &retry{budget: c.budget, leader: c.leader, follow: c.follow, broken: c.broken}
+}
+
+// failed gives a call that a server has refused for now the time in which another coordinator
+// takes over. The error is the one that connect has returned.
+func (r *retry) failed(err error) {
+	if r.budget >= 0 && wire.IsAnswer(err) && plimsoll.CodeOf(wire.FromConnectError(err)) == plimsoll.CodeUnavailable {
+		r.budget = max(r.budget, r.leader)
+	}
 }
 
 // wait waits before the next attempt and returns nil. If there is to be no other attempt, it
 // returns the error for the caller.
 func (r *retry) wait(ctx context.Context, err error) error {
-	if !retryable(err) || r.budget < 0 || r.last || ctx.Err() != nil {
+	if !retryable(err) || r.budget < 0 || ctx.Err() != nil {
+		return err
+	}
+	if r.failures == 0 {
+		r.first = time.Now()
+	}
+	left := time.Until(r.first.Add(r.budget))
+	if r.failures > 0 && left <= 0 {
 		return err
 	}
 	if r.begun && r.failures == 0 && r.broken != nil {
 		r.broken(err)
 	}
-	if r.end.IsZero() {
-		r.end = time.Now().Add(r.budget)
-	}
 	r.failures++
-	delay, left := retryDelays.Jittered(r.failures, rand.Int64N), time.Until(r.end)
-	if delay >= left {
-		delay, r.last = left, true
-	}
-	pause := time.NewTimer(delay)
+	pause := time.NewTimer(min(retryDelays.Jittered(r.failures, rand.Int64N), left))
 	defer pause.Stop()
 	select {
 	case <-pause.C:
@@ -207,7 +221,7 @@ func (r *retry) reset() {
 	if r.follow != 0 {
 		r.budget = r.follow
 	}
-	r.failures, r.end, r.last, r.begun = 0, time.Time{}, false, true
+	r.failures, r.begun = 0, true
 }
 
 // call makes a unary call that changes nothing until it succeeds or the retries end.
@@ -221,6 +235,7 @@ func call[Req, Res any](
 			stamp(ctx, res.Msg)
 			return res.Msg, nil
 		}
+		r.failed(err)
 		if err := r.wait(ctx, wire.FromReadError(ctx, err)); err != nil {
 			return nil, err
 		}

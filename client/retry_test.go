@@ -55,6 +55,51 @@ func TestAServerThatIsBackWithinTheBudgetIsFound(t *testing.T) {
 	}
 }
 
+// While a server answers that it has no leader, the call has another budget. One that nobody
+// answers keeps its own, and one that is not to be tried again is not.
+func TestACallThatIsRefusedForNowIsTriedForLonger(t *testing.T) {
+	const second = time.Second
+	for _, c := range []struct {
+		name           string
+		code           plimsoll.Code
+		answered       bool
+		budget, leader time.Duration
+		want           time.Duration
+	}{
+		{"no leader", plimsoll.CodeUnavailable, true, 2 * second, 10 * second, 10 * second},
+		{"no leader, and a longer budget", plimsoll.CodeUnavailable, true, 20 * second, 10 * second, 20 * second},
+		{"nobody answers", plimsoll.CodeUnavailable, false, 2 * second, 10 * second, 2 * second},
+		{"a bound is reached", plimsoll.CodeExhausted, true, 2 * second, 10 * second, 2 * second},
+		{"no attempt is wanted", plimsoll.CodeUnavailable, true, -1, 10 * second, 0},
+	} {
+		err := wire.ConnectError(plimsoll.Errorf(c.code, "come back"))
+		var rpc *connect.Error
+		if errors.As(err, &rpc) && c.answered {
+			sent := connect.NewWireError(rpc.Code(), rpc.Unwrap())
+			for _, d := range rpc.Details() {
+				sent.AddDetail(d)
+			}
+			err = sent
+		}
+		refused := func(context.Context, *connect.Request[empty]) (*connect.Response[empty], error) { return nil, err }
+		user := &Client{budget: c.budget, leader: c.leader}
+		for kind, ask := range map[string]func(context.Context) error{
+			"a read":   func(ctx context.Context) error { _, err := call(ctx, user, refused, &empty{}); return err },
+			"a change": func(ctx context.Context) error { _, err := change(ctx, user, refused, &empty{}); return err },
+		} {
+			testrun.Bubble(t, func(t *testing.T) {
+				began := time.Now()
+				if err := ask(t.Context()); plimsoll.CodeOf(err) != c.code {
+					t.Errorf("%s, %s: %v", c.name, kind, err)
+				}
+				if d := time.Since(began); d != c.want {
+					t.Errorf("%s, %s: gave up after %v, want %v", c.name, kind, d, c.want)
+				}
+			})
+		}
+	}
+}
+
 // A stream that has begun has a budget of its own, and each of its breaks is told once.
 func TestAStreamThatHasBegunIsFollowedForLonger(t *testing.T) {
 	testrun.Bubble(t, func(t *testing.T) {

@@ -33,6 +33,10 @@ func takeSecrets() secrets {
 // one that is started anew is back within it.
 const followFor = time.Minute
 
+// leaderFor is the least time for which a call is tried again that a gateway refuses because no
+// coordinator leads. Another one takes over in three to five seconds.
+const leaderFor = 10 * time.Second
+
 // toldBroken returns a function that says that the server has gone away. It says so once for breaks
 // that come together, as those of several logs.
 func (a *app) toldBroken() func(error) {

@@ -37,11 +37,13 @@ type app struct {
 	c         *client.Client // nil before the first use
 }
 
-// client returns the client of the gateway that the command line names. Streams that it follows are
-// tried again for longer than other calls, unless --retry-for is 0.
+// client returns the client of the gateway that the command line names. Streams that it follows,
+// and calls that a server refuses for now, are tried again for longer than other calls, unless
+// --retry-for is 0.
 func (a *app) client() (*client.Client, error) {
 	cfg := a.clientConfig()
 	if a.retryFor > 0 {
+		cfg.LeaderBudget = leaderFor
 		cfg.FollowBudget, cfg.Broken = max(a.retryFor, followFor), a.toldBroken()
 	}
 	return a.connect(cfg)

@@ -8,7 +8,7 @@ at any time what runs where, what waits, and why.`
 // commands is the tree of commands. Flags of the root may stand anywhere on the command line.
 type commands struct {
 	Server   string        `help:"Address of a gateway: URL, host:port or unix:/path. Separate several by commas; if one cannot be reached, the next is tried." env:"PLIMSOLL_SERVER" default:"http://127.0.0.1:9080"`
-	RetryFor time.Duration `help:"How long to try again while the server is away; the last attempt is at the end of this time. A change is still made only once." env:"PLIMSOLL_RETRY_FOR" default:"2s"`
+	RetryFor time.Duration `help:"How long to try again while the server is away; the last attempt is at the end of this time. While a gateway answers that it has no leader, it is 10 s at least. A change is still made only once." env:"PLIMSOLL_RETRY_FOR" default:"2s"`
 
 	Consistency string `help:"What a read must show: strict (everything acknowledged before it), eventual (the gateway's copy at once, whatever its age), or at-least:EPOCH.REVISION. Watches are always strict." env:"PLIMSOLL_CONSISTENCY" default:"strict" placeholder:"LEVEL"`
 

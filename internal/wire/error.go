@@ -180,6 +180,13 @@ func FromConnectError(err error) error {
 	return unreachable(err)
 }
 
+// IsAnswer reports whether a server of Plimsoll has sent an error of connect. Otherwise no server
+// was reached, the connection broke, or another program answered.
+func IsAnswer(err error) bool {
+	var rpc *connect.Error
+	return errors.As(err, &rpc) && connect.IsWireError(err) && detailOf(rpc) != nil
+}
+
 // detailOf returns the detail that ConnectError has added to an error; nil for an error of another
 // program.
 func detailOf(err *connect.Error) *pb.Error {
