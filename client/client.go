@@ -188,6 +188,12 @@ func (r *retry) failed(err error) {
 	}
 }
 
+// readError is failed for a read, and returns the error for wait.
+func (r *retry) readError(ctx context.Context, err error) error {
+	r.failed(err)
+	return wire.FromReadError(ctx, err)
+}
+
 // wait waits before the next attempt and returns nil. If there is to be no other attempt, it
 // returns the error for the caller.
 func (r *retry) wait(ctx context.Context, err error) error {
@@ -235,8 +241,7 @@ func call[Req, Res any](
 			stamp(ctx, res.Msg)
 			return res.Msg, nil
 		}
-		r.failed(err)
-		if err := r.wait(ctx, wire.FromReadError(ctx, err)); err != nil {
+		if err := r.wait(ctx, r.readError(ctx, err)); err != nil {
 			return nil, err
 		}
 	}

@@ -76,7 +76,7 @@ func (c *Client) eventsOnce(
 	defer cancel()
 	stream, err := c.watches.WatchEvents(ctx, connect.NewRequest(req))
 	if err != nil {
-		return false, wire.FromReadError(ctx, err)
+		return false, r.readError(ctx, err)
 	}
 	defer func() { _ = stream.Close() }() // nothing was written, and Err has the stream's error
 	for stream.Receive() {
@@ -98,7 +98,7 @@ func (c *Client) eventsOnce(
 		req.Start, req.InstanceUuid = &page.Next, page.InstanceUUID
 	}
 	if err := stream.Err(); err != nil {
-		return false, wire.FromReadError(ctx, err)
+		return false, r.readError(ctx, err)
 	}
 	return false, plimsoll.Errorf(plimsoll.CodeUnavailable, "the server ended the watch of events")
 }

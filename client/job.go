@@ -110,7 +110,7 @@ func (c *Client) watchOnce(
 	defer cancel()
 	stream, err := c.jobs.WatchJob(ctx, connect.NewRequest(req))
 	if err != nil {
-		return false, wire.FromReadError(ctx, err)
+		return false, r.readError(ctx, err)
 	}
 	defer func() { _ = stream.Close() }() // nothing was written, and Err has the stream's error
 	for stream.Receive() {
@@ -122,7 +122,7 @@ func (c *Client) watchOnce(
 		}
 	}
 	if err := stream.Err(); err != nil {
-		return false, wire.FromReadError(ctx, err)
+		return false, r.readError(ctx, err)
 	}
 	return false, plimsoll.Errorf(
 		plimsoll.CodeUnavailable, "the server ended the watch of job %s before the job had ended", req.GetId(),

@@ -230,7 +230,7 @@ func watchStream[Req, Res any, E watchedObject, T any](
 	}
 	stream, err := rpc(ctx, connect.NewRequest(request(from)))
 	if err != nil {
-		return false, wire.FromReadError(ctx, err)
+		return false, r.readError(ctx, err)
 	}
 	defer func() { _ = stream.Close() }() // nothing was written, and Err has the stream's error
 	for stream.Receive() {
@@ -245,7 +245,7 @@ func watchStream[Req, Res any, E watchedObject, T any](
 		}
 	}
 	if err := stream.Err(); err != nil {
-		return begun, wire.FromReadError(ctx, err)
+		return begun, r.readError(ctx, err)
 	}
 	return begun, plimsoll.Errorf(plimsoll.CodeUnavailable, "the server ended the watch")
 }
