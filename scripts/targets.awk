@@ -182,7 +182,7 @@ BEGIN {
 	want("StreamHistory/again", "events/s", ">=", 1000000, "  when they were rendered before")
 	want("StreamLive", "deliveries/s", ">=", 1000000, "new events to 100 streams, in all", "YuniKorn drops one reader at 200,000")
 	want("LeaderBesideEventStreams", "x", "<=", 1.1, "leader's processor time with 1,000 streams of events on gateways, over none")
-	# Coordinators on etcd. Thirty kills are wanted: -bench 'Failover$' -benchtime 30x.
+	# Coordinators on etcd. Thirty kills are wanted: -bench '^BenchmarkFailover$' -benchtime 30x.
 	want("Failover", "p50-s", "<=", 3, "leader killed, 100,000 tasks: until reads and writes work again, median, in s")
 	want("Failover", "longest-s", "<=", 5, "  the longest")
 	want("FleetFailover", "registered-s", "<=", 10, "leader killed, 10,000 nodes: until all are registered again, in s")

@@ -162,7 +162,7 @@ func (l *localCluster) find() (err error) {
 		return fmt.Errorf("find this program, to start its roles: %w", err)
 	}
 	if l.etcd, err = exec.LookPath(l.cmd.Etcd); err != nil {
-		return plimsoll.Invalid("--etcd", "%s is not there (%s); install etcd 3.5.24, 3.6.5 or later, from your "+
+		return plimsoll.Invalid("--etcd", "%s is not there (%s); install etcd 3.5.23, 3.6.5 or later, from your "+
 			"distribution or https://etcd.io/docs/latest/install/, or name the program", l.cmd.Etcd, cause(err))
 	}
 	return nil
