@@ -22,7 +22,7 @@ quick: ## the loop of daily work, 90 s: format, vet, lint of what changed since 
 
 .PHONY: test
 test: export TIMES := $(CURDIR)/.cache/times
-test: ## all that CI runs, 30 min on a clean machine: lint, generated code, short fuzzing, every test, the race detector, e2e-v2
+test: ## all that CI runs, 50 min on a clean machine: lint, generated code, short fuzzing, every test, the race detector, e2e-v2
 	@mkdir -p .cache && : >"$$TIMES"
 	@scripts/step lint $(MAKE) --no-print-directory lint
 	@scripts/step 'generated code' scripts/generated

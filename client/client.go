@@ -168,7 +168,7 @@ var retryDelays = plimsoll.Backoff{First: 50 * time.Millisecond, Longest: 2 * ti
 type retry struct {
 	budget   time.Duration // below 0: the call is not tried again
 	failures int           // in a row
-	first    time.Time     // of them
+	first    time.Time     // when the first wait behind a success began; zero: there was none
 
 	leader time.Duration // budget once a server has refused the call for now, if it is longer
 	follow time.Duration // budget behind a success; 0: the same
@@ -200,14 +200,15 @@ func (r *retry) wait(ctx context.Context, err error) error {
 	if !retryable(err) || r.budget < 0 || ctx.Err() != nil {
 		return err
 	}
-	if r.failures == 0 {
+	fresh := r.first.IsZero()
+	if fresh {
 		r.first = time.Now()
 	}
 	left := time.Until(r.first.Add(r.budget))
-	if r.failures > 0 && left <= 0 {
+	if !fresh && left <= 0 {
 		return err
 	}
-	if r.begun && r.failures == 0 && r.broken != nil {
+	if r.begun && fresh && r.broken != nil {
 		r.broken(err)
 	}
 	r.failures++
@@ -227,7 +228,7 @@ func (r *retry) reset() {
 	if r.follow != 0 {
 		r.budget = r.follow
 	}
-	r.failures, r.begun = 0, true
+	r.failures, r.first, r.begun = 0, time.Time{}, true
 }
 
 // call makes a unary call that changes nothing until it succeeds or the retries end.

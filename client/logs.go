@@ -11,7 +11,6 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
-	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
 // LogOptions chooses the part of a task's output to read.
@@ -96,7 +95,7 @@ func (c *Client) logsOnce(
 		StdoutFrom: at.stdout, StderrFrom: at.stderr,
 	}))
 	if err != nil {
-		return false, true, wire.FromReadError(ctx, err)
+		return false, true, r.readError(ctx, err)
 	}
 	defer func() { _ = stream.Close() }() // nothing was written, and Err has the stream's error
 	// pause is the longest time between two reads of the stream.
@@ -114,7 +113,7 @@ func (c *Client) logsOnce(
 	}
 	if err := stream.Err(); err != nil {
 		again = !at.begun || !at.unknown && pause < transport.DefaultUnreadTimeout
-		return false, again, afterPause(wire.FromReadError(ctx, err), pause)
+		return false, again, afterPause(r.readError(ctx, err), pause)
 	}
 	return true, false, nil
 }

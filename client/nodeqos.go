@@ -160,7 +160,7 @@ func (c *Client) watchNodeQOSOnce(
 	defer cancel()
 	stream, err := c.nodes.WatchNodeQOS(ctx, connect.NewRequest(req))
 	if err != nil {
-		return false, wire.FromReadError(ctx, err)
+		return false, r.readError(ctx, err)
 	}
 	defer func() { _ = stream.Close() }() // nothing was written, and Err has the stream's error
 	for stream.Receive() {
@@ -170,7 +170,7 @@ func (c *Client) watchNodeQOSOnce(
 		}
 	}
 	if err := stream.Err(); err != nil {
-		return false, wire.FromReadError(ctx, err)
+		return false, r.readError(ctx, err)
 	}
 	return false, plimsoll.Errorf(plimsoll.CodeUnavailable, "the server ended the watch of node %s", req.GetNode())
 }

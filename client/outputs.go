@@ -8,7 +8,6 @@ import (
 	"connectrpc.com/connect"
 
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
-	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
 // OutputPart is one part of the outputs of a task. Exactly one field is set.
@@ -48,7 +47,7 @@ type OutputFile struct {
 func (c *Client) Outputs(ctx context.Context, task, jobUID string) iter.Seq2[OutputPart, error] {
 	return func(yield func(OutputPart, error) bool) {
 		for r := c.newRetry(); ; {
-			begun, done, err := c.outputsOnce(ctx, task, jobUID, yield)
+			begun, done, err := c.outputsOnce(ctx, task, jobUID, r, yield)
 			if done {
 				return
 			}
@@ -65,13 +64,13 @@ func (c *Client) Outputs(ctx context.Context, task, jobUID string) iter.Seq2[Out
 
 // outputsOnce reads one stream. begun reports that a part was read, done that the read is over.
 func (c *Client) outputsOnce(
-	ctx context.Context, task, jobUID string, yield func(OutputPart, error) bool,
+	ctx context.Context, task, jobUID string, r *retry, yield func(OutputPart, error) bool,
 ) (begun, done bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := c.jobs.FetchOutputs(ctx, connect.NewRequest(&pb.FetchOutputsRequest{Task: task, JobUid: jobUID}))
 	if err != nil {
-		return false, false, wire.FromReadError(ctx, err)
+		return false, false, r.readError(ctx, err)
 	}
 	defer func() { _ = stream.Close() }() // nothing was written, and Err has the stream's error
 	var pause time.Duration               // longest time between two reads of the stream
@@ -84,7 +83,7 @@ func (c *Client) outputsOnce(
 		pause = max(pause, time.Since(read))
 	}
 	if err := stream.Err(); err != nil {
-		return begun, false, afterPause(wire.FromReadError(ctx, err), pause)
+		return begun, false, afterPause(r.readError(ctx, err), pause)
 	}
 	return begun, true, nil
 }

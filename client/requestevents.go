@@ -99,7 +99,7 @@ func (f *requestFollow) once(ctx context.Context, yield func(RequestNews, error)
 		Manager: f.of.Name, Owner: f.of.Owner,
 	}))
 	if err != nil {
-		return false, wire.FromReadError(ctx, err)
+		return false, f.retry.readError(ctx, err)
 	}
 	defer func() { _ = stream.Close() }() // nothing was written, and Err has the stream's error
 	for stream.Receive() {
@@ -112,7 +112,7 @@ func (f *requestFollow) once(ctx context.Context, yield func(RequestNews, error)
 		}
 	}
 	if err := stream.Err(); err != nil {
-		return false, wire.FromReadError(ctx, err)
+		return false, f.retry.readError(ctx, err)
 	}
 	return false, plimsoll.Errorf(plimsoll.CodeUnavailable, "the server ended the stream of events")
 }

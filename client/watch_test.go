@@ -143,6 +143,32 @@ func TestWatchGoesOnAtItsPointAndBeginsAgainWhenTheHistoryIsTooShort(t *testing.
 	}
 }
 
+// A point that is too old is met with a new snapshot at once. That takes nothing from the time in
+// which the watch waits for the next leader.
+func TestWatchWithAPointThatIsTooOldWaitsForTheNextLeader(t *testing.T) {
+	s := &watchServer{streams: []watchStream{
+		{nil, plimsoll.CodeStale},
+		{nil, plimsoll.CodeUnavailable},
+		{nil, plimsoll.CodeUnavailable},
+		{[]*pb.WatchTasksResponse{{Point: at(2, 30, 0), SnapshotEnd: true}}, plimsoll.CodeInvalid},
+	}}
+	c, stop, err := s.start(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	var last error
+	for _, last = range c.WatchTasks(t.Context(), client.TaskFilter{}, client.WatchPoint{Epoch: 1, Revision: 20}) {
+		continue
+	}
+	if plimsoll.CodeOf(last) != plimsoll.CodeInvalid {
+		t.Errorf("the watch ended with %v", last)
+	}
+	if from := strings.Join(s.from, " "); from != "1.20+0 0.0+0 0.0+0 0.0+0" {
+		t.Errorf("the requests are from %s", from)
+	}
+}
+
 func TestWatchEndsWhenItsCallerWantsNoMore(t *testing.T) {
 	s := &watchServer{streams: []watchStream{{[]*pb.WatchTasksResponse{
 		{Tasks: watchedTasks(pb.WatchChange_WATCH_CHANGE_PRESENT, 0, 0, 1), Point: at(1, 10, 0), SnapshotEnd: true},
