@@ -35,6 +35,7 @@ type cluster struct {
 
 // newCluster returns a cluster without nodes.
 func newCluster(cfg state.Config, queues plimsoll.QueueConfig, seed uint64, now int64) (*cluster, error) {
+	cfg.TrustOwner = true // the workload says whose its jobs are, and no caller could say otherwise
 	s, err := state.NewLoader(cfg, queues).End(now)
 	if err != nil {
 		return nil, fmt.Errorf("begin with these queues: %w", err)

@@ -63,7 +63,7 @@ func RunScenario(s *Scenario, parse ParseQueues, seed uint64) ([]Difference, err
 		refusal := Difference{What: "queues", Want: "taken", Got: "refused: " + err.Error()}
 		return []Difference{refusal}, nil
 	}
-	c, err := newCluster(state.Config{TrustOwner: true}, queues, seed, scenarioBase)
+	c, err := newCluster(state.Config{}, queues, seed, scenarioBase)
 	if err != nil {
 		return nil, err
 	}
