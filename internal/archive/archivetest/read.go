@@ -85,6 +85,24 @@ var readCases = []testCase{
 			list(t, a, m, archive.JobQuery{Labels: labels})
 		}
 	}},
+	{"a range of ends has its first instant and not its last, and no job that is skipped", func(
+		t tester, h Harness, _ uint64,
+	) {
+		a, m := open(t, h), newModel()
+		for i := range 4 {
+			m.write(plain(i, "job"))
+			a.write(t, plain(i, "job").Job)
+		}
+		skip := func(uid plimsoll.UID) bool { return uid == plain(2, "job").UID }
+		for _, from := range []int{0, 1} {
+			for _, to := range []int{2, 3} {
+				q := archive.JobQuery{FinishedFrom: plain(from, "").Finished, FinishedTo: plain(to, "").Finished}
+				list(t, a, m, q)
+				q.Skip = skip
+				list(t, a, m, q)
+			}
+		}
+	}},
 	{"pages move on over many jobs that are not of the question", func(t tester, h Harness, _ uint64) {
 		a, m := open(t, h), newModel()
 		long := plain(0, "long") // the jobs of a question may have been submitted as long before their ends
