@@ -4,7 +4,7 @@ package queue
 // questions: Find, Refuses, RefusesOwner, Full and Walk. Accounts, lanes and classes are not
 // copied, so nothing may enter a copy. It costs about 1 µs for each queue and tracker. A queue's
 // trackers are sorted: 10,000 of one queue cost 2 µs each. An index of the queues would cost as
-// much again, so Find searches them.
+// much again, so Find searches them. A full queue looks at each class below it: see HasNoRoom.
 func (t *Tree) Copy() *Tree {
 	queues := make([]Queue, 0, len(t.byPath)+1)
 	c := &Tree{total: t.total}
@@ -15,7 +15,7 @@ func (t *Tree) Copy() *Tree {
 			Path: q.Path, Name: q.Name, Parent: parent, Leaf: q.Leaf, Draining: q.Draining, Dynamic: q.Dynamic,
 			stated: q.stated, properties: q.properties, limits: q.limits, limited: q.limited,
 			Pending: q.Pending, Waiting: q.Waiting, Dismissed: q.Dismissed,
-			share: t.shareOf(q), priority: q.priority, order: q.order, holding: q.Holds(), closed: q.closed,
+			share: t.shareOf(q), priority: q.priority, order: q.order, holding: q.Holds(), noRoom: q.HasNoRoom(),
 		})
 		out := &queues[len(queues)-1] // queues has room for all of them, so the pointer stays valid
 		// A parent is asked too: for a leaf that is to be made below it.

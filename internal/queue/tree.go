@@ -53,6 +53,7 @@ type Queue struct {
 
 	strict  *strict    // of a leaf with this order; nil: jobs behind one that does not fit may pass it
 	holding []Hold     // of a Copy: what Holds returns
+	noRoom  bool       // of a Copy: what HasNoRoom returns
 	rows    []*row     // of a leaf, unordered
 	offered heap[*row] // of a leaf: the rows that are not set aside
 

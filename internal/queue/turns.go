@@ -13,9 +13,10 @@ type Turn struct {
 }
 
 // Turns returns a queue and all below it, parents first. The children of a queue are in the order
-// of their names. Their places are those in which Next would try them if neither nodes nor the
-// queues below held them back. The tree is a Copy, whose shares are those of the moment at which it
-// was made. It costs O(queues × log siblings), and the siblings of the queue itself.
+// of their names. Their places are those in which Next would try them if neither nodes, nor limits
+// of users, nor the other queues on the way held their tasks back. The tree is a Copy, whose shares
+// are those of the moment at which it was made. It costs O(queues × log siblings), and the siblings
+// of the queue itself.
 func (t *Tree) Turns(q *Queue) []Turn {
 	places := map[*Queue]Turn{}
 	if q.Parent != nil {
@@ -50,24 +51,38 @@ func (q *Queue) placeChildren(places map[*Queue]Turn) {
 	}
 }
 
-// mayBeNext reports whether tasks of admitted jobs wait in the queue, and its maximum has room.
-func (q *Queue) mayBeNext() bool { return q.Waits() && q.UsedUp() < 0 && !q.closed }
+// mayBeNext reports whether tasks of admitted jobs wait in the queue, and its maximum has room for
+// one of them at least.
+func (q *Queue) mayBeNext() bool { return q.Waits() && !q.HasNoRoom() }
 
 // Waits reports whether tasks of admitted jobs wait in the queue that may be placed now. Others are
 // those of parked jobs, and those that wait for their next attempt.
 func (q *Queue) Waits() bool { return q.Waiting > 0 && q.priority != nobody }
 
-// HasNoRoom reports whether the maximum of the queue has no room for any task below it that the
-// nodes might take.
-func (q *Queue) HasNoRoom() bool { return q.closed }
-
-// UsedUp returns the first resource of which nothing is left below the maximum of the queue and
-// that waiting tasks ask for, or -1.
-func (q *Queue) UsedUp() int {
-	for i := range q.Max {
-		if q.MaxSet&(1<<i) != 0 && q.Pending[i] > 0 && q.Allocated[i] >= q.Max[i] {
-			return i
+// HasNoRoom reports whether the maximum of the queue has no room for any task that waits below it.
+// Tasks that a quota of another queue, of a user or of a group holds back do not count. It costs
+// O(classes below the queue); a Copy knows the answer.
+func (q *Queue) HasNoRoom() bool {
+	if q.noRoom || q.MaxSet == 0 {
+		return q.noRoom
+	}
+	for _, p := range q.presences {
+		if q.Lacks(&p.class.amounts) < 0 {
+			return false
 		}
 	}
-	return -1
+	return len(q.presences) > 0 || q.refuses()
+}
+
+// refuses reports whether rows are set aside until more is left below the maximum of the queue.
+func (q *Queue) refuses() bool {
+	if q.short == nil {
+		return false
+	}
+	for i := range q.short {
+		if len(q.short[i]) > 0 {
+			return true
+		}
+	}
+	return false
 }

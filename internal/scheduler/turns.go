@@ -41,19 +41,22 @@ func (v *View) Turns(path string) ([]QueueTurn, error) {
 func (v *View) whyTurn(t *queue.Turn) string {
 	q := t.Queue
 	var why string
-	switch used := q.UsedUp(); {
+	switch {
 	case q.Waiting == 0:
 		return ""
-	case used >= 0 || q.HasNoRoom():
+	case q.HasNoRoom():
 		why = whyNoRoom(v.fleet.Names, q)
-	case q.Full():
-		why = whyParked(&q.Quota)
-	case !q.Waits():
-		why = "its jobs wait to be admitted, or its tasks for their next attempt"
 	case t.Next > 0:
 		why = fmt.Sprintf(
 			"number %d of %d that wait in %s, with a share of %.0f %%", t.Next, t.Of, q.Parent.Path, 100*t.Share,
 		)
+		if q.Full() {
+			why += "; " + whyParked(&q.Quota)
+		}
+	case q.Full():
+		why = whyParked(&q.Quota)
+	case !q.Waits():
+		why = "its jobs wait to be admitted, or its tasks for their next attempt"
 	default:
 		why = "tasks wait below it: " + strconv.FormatInt(int64(q.Waiting), 10)
 	}
