@@ -162,7 +162,7 @@ func flagDefaults() kong.Vars {
 func newParser(root *commands, p process) (*kong.Kong, error) {
 	return kong.New(
 		root, kong.Name("plimsoll"), kong.Description(description), kong.Writers(p.stdout, p.stderr),
-		flagDefaults(), kong.Exit(func(code int) { panic(exited(code)) }),
+		flagDefaults(), durations(), kong.Exit(func(code int) { panic(exited(code)) }),
 		kong.Configuration(loadFlags),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 	)

@@ -295,9 +295,9 @@ func parseSynthetic(spec string) (simulate.Synthetic, error) {
 		case "tasks":
 			s.Tasks, err = strconv.Atoi(text)
 		case "span":
-			s.Span, err = time.ParseDuration(text)
+			s.Span, err = readDuration(text)
 		case "runtime":
-			s.Runtime, err = time.ParseDuration(text)
+			s.Runtime, err = readDuration(text)
 		case "failures":
 			s.Failures, err = strconv.ParseFloat(text, 64)
 		default:

@@ -95,7 +95,7 @@ func (v *scenariosView) add(s *simulate.Scenario, seed uint64) error {
 	switch {
 	case len(differences) == 0:
 		v.Agree++
-	case s.Better != "":
+	case s.Better != "" && !slices.ContainsFunc(differences, unplayed):
 		sv.Outcome = scenarioBetter
 		v.NotBinding++
 	default:
@@ -105,6 +105,8 @@ func (v *scenariosView) add(s *simulate.Scenario, seed uint64) error {
 	v.Scenarios = append(v.Scenarios, sv)
 	return nil
 }
+
+func unplayed(d simulate.Difference) bool { return d.Unplayed }
 
 // table prints the differences for people.
 func (v *scenariosView) table(o *output) {

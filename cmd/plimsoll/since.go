@@ -1,10 +1,14 @@
 package main
 
 import (
+	"fmt"
 	"math"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/alecthomas/kong"
 
 	"github.com/plimsoll-dev/plimsoll"
 )
@@ -106,4 +110,33 @@ func parseAge(text string) (time.Duration, bool) {
 		age += more
 	}
 	return age, true
+}
+
+// readDuration reads what Go reads, and durations that begin with days.
+func readDuration(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err == nil {
+		return d, nil
+	}
+	if d, ok := parseAge(text); ok {
+		return d, nil
+	}
+	return 0, fmt.Errorf("expected a duration such as 90s, 1h30m or 7d, not %q", text)
+}
+
+// durations lets each flag with a duration take days too.
+func durations() kong.Option {
+	read := func(ctx *kong.DecodeContext, target reflect.Value) error {
+		var text string
+		if err := ctx.Scan.PopValueInto("duration", &text); err != nil {
+			return err
+		}
+		d, err := readDuration(text)
+		if err != nil {
+			return err
+		}
+		target.Set(reflect.ValueOf(d))
+		return nil
+	}
+	return kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(read))
 }

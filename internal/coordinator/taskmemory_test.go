@@ -14,8 +14,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// heap returns the bytes of the heap in use after two collections: the first leaves what pools hold
-// and what finalizers of tests before this one still need.
+// heap returns the bytes of the heap in use after two collections. Objects in pools and those with
+// finalizers, of earlier tests, are only gone after the second.
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()

@@ -26,6 +26,9 @@ type Difference struct {
 	What string `json:"what"`
 	Want string `json:"want"`
 	Got  string `json:"got"`
+	// Unplayed says that a step could not be played. The expectations that follow then say nothing
+	// about the scheduler.
+	Unplayed bool `json:"unplayed,omitempty"`
 }
 
 // ParseQueues reads a queue file.
@@ -72,7 +75,7 @@ func RunScenario(s *Scenario, parse ParseQueues, seed uint64) ([]Difference, err
 		nodes: map[string]*engine.RegisterNode{}, modes: map[string]plimsoll.NodeMode{},
 	}
 	if err := p.prepare(); err != nil {
-		p.differ("the step", "played", "refused: "+err.Error())
+		p.unplayed("the step", "played", "refused: "+err.Error())
 		return p.found, nil
 	}
 	for i := 0; i < len(s.Steps); {
@@ -87,7 +90,7 @@ func RunScenario(s *Scenario, parse ParseQueues, seed uint64) ([]Difference, err
 			err = p.play(&s.Steps[i])
 		}
 		if err != nil {
-			p.differ("the step", "played", "refused: "+err.Error())
+			p.unplayed("the step", "played", "refused: "+err.Error())
 			break
 		}
 		i += n
@@ -218,13 +221,17 @@ func (p *player) add(s *SubmitStep) {
 		}
 		g.runs = g.step.Count
 		if err := firstError(p.do(&engine.ScaleJob{ID: s.Job, Group: g.spec.Name, Count: g.runs})); err != nil {
-			p.differ("add to "+s.Job, "taken", "refused: "+err.Error())
+			p.unplayed("add to "+s.Job, "taken", "refused: "+err.Error())
 		}
 	}
 }
 
 func (p *player) differ(what, want, got string) {
-	p.found = append(p.found, Difference{p.step, what, want, got})
+	p.found = append(p.found, Difference{Step: p.step, What: what, Want: want, Got: got})
+}
+
+func (p *player) unplayed(what, want, got string) {
+	p.found = append(p.found, Difference{Step: p.step, What: what, Want: want, Got: got, Unplayed: true})
 }
 
 // hold closes all nodes, until all that stands before the next settle is known to the engine.
@@ -407,7 +414,7 @@ func (p *player) finish(s *FinishStep) error {
 		}
 	}
 	if left > 0 {
-		p.differ("finish "+s.Job, fmt.Sprint(s.Count, " running tasks"), fmt.Sprint(s.Count-left))
+		p.unplayed("finish "+s.Job, fmt.Sprint(s.Count, " running tasks"), fmt.Sprint(s.Count-left))
 	}
 	return firstError(p.do())
 }

@@ -121,8 +121,11 @@ func TestReadTraces(t *testing.T) {
 	}
 	w, err = simulate.ReadPods("dlrm", strings.NewReader(
 		"instance_sn,role,app_name,cpu_request,gpu_request,rdma_request,memory_request,disk_request,max_instance_per_node,"+
-			"creation_time,scheduled_time,deletion_time\ninstance_0,HN,app_0,12,1,25,120.0,640.0,1,,,\n"))
-	if err != nil || len(w.Arrivals) != 1 || len(w.Arrivals[0].Groups[0].Constraints.Far) != 1 {
+			"creation_time,scheduled_time,deletion_time\n"+
+			"instance_0,HN,app_0,12,1,25,120.0,640.0,1,,,\ninstance_1,HN,app_0,12,1,25,120.0,640.0,8,,,\n"+
+			"instance_2,HN,app_0,12,1,25,120.0,640.0,-1,,,\n"))
+	if err != nil || len(w.Arrivals) != 3 || len(w.Arrivals[0].Groups[0].Constraints.Far) != 1 ||
+		len(w.Arrivals[1].Groups[0].Constraints.Far) != 0 || !strings.Contains(w.Notes[1], "above 1: 1;") {
 		t.Errorf("workload %+v, error %v", w, err)
 	}
 	for _, text := range []string{"", "creation_time\n", "creation_time,scheduled_time,deletion_time,gpu_milli\nx\n"} {

@@ -2,11 +2,14 @@ package simulate_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,7 +48,7 @@ func scenariosOf(t *testing.T, path string) []simulate.Scenario {
 }
 
 // TestScenariosAgree compares all scenarios with their expectations. Those of disagreeing must
-// differ: one that agrees is to leave the list.
+// differ: one that agrees is to leave the list. Those of better must have the better outcome.
 func TestScenariosAgree(t *testing.T) {
 	found := map[string]bool{}
 	list, seed := scenarios(t), testrun.Seed(t)
@@ -61,21 +64,28 @@ func TestScenariosAgree(t *testing.T) {
 				t.Fatal(err)
 			}
 			why, known := disagreeing[s.Name]
+			var got []string
+			for _, d := range differences {
+				got = append(got, fmt.Sprintf("%s: want %s, got %s", d.What, d.Want, d.Got))
+			}
+			wanted, held := better[s.Name]
 			switch {
+			case held && !slices.Equal(got, wanted):
+				t.Errorf("the better outcome differs by %q, this one by %q: %s", wanted, got, s.Better)
 			case s.Better != "":
 			case known && len(differences) == 0:
 				t.Errorf("it agrees; remove it from the list of those that do not (%s)", why)
 			case known:
 			default:
-				for _, d := range differences {
-					t.Errorf("step %d: %s: want %s, got %s", d.Step, d.What, d.Want, d.Got)
+				for i, d := range differences {
+					t.Errorf("step %d: %s", d.Step, got[i])
 				}
 			}
 		})
 	}
-	for name := range disagreeing {
+	for _, name := range slices.Concat(slices.Collect(maps.Keys(disagreeing)), slices.Collect(maps.Keys(better))) {
 		if !found[name] {
-			t.Errorf("disagreeing[%q]: there is no such scenario", name)
+			t.Errorf("%q is no scenario", name)
 		}
 	}
 }

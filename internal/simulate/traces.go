@@ -56,7 +56,11 @@ func ReadPods(name string, r io.Reader) (*Workload, error) {
 	if err := t.need(needed...); err != nil {
 		return nil, err
 	}
+	apart := 0
 	for t.next() {
+		if _, ok := t.columns["max_instance_per_node"]; ok && t.number("max_instance_per_node", -1) > 1 {
+			apart++
+		}
 		if a, ok := read(t); ok {
 			w.Arrivals = append(w.Arrivals, a)
 		}
@@ -66,6 +70,10 @@ func ReadPods(name string, r io.Reader) (*Workload, error) {
 	}
 	w.sort()
 	w.Notes = append(w.Notes, "a GPU is 1,000 "+GPUMilli+": parts of one task may lie on several GPUs of a node")
+	if apart > 0 {
+		w.Notes = append(w.Notes, fmt.Sprintf("instances with a max_instance_per_node above 1: %d; they have no bound in "+
+			"the simulation, which knows only that of 1", apart))
+	}
 	return w, nil
 }
 
@@ -100,7 +108,8 @@ func (t *table) openb() (Arrival, bool) {
 }
 
 // dlrm reads an instance of the DLRM trace. Its queue is the one named after its role, and its
-// owner the service.
+// owner the service. Of max_instance_per_node only 1 becomes a constraint: a job can ask that no
+// other of its service is on the node, but not that few are.
 func (t *table) dlrm() (Arrival, bool) {
 	const end = 2_678_400 // seconds of the trace
 	created := t.number("creation_time", 0)
