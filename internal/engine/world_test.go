@@ -124,10 +124,12 @@ func (w *world) turn() (more bool) {
 	}
 	w.turns++
 	full := w.every == 0 || w.turns%w.every == 0
+	check := s.Tree().Check
 	if full {
-		if err := s.Check(); err != nil {
-			w.t.Fatalf("after a turn: %v", err)
-		}
+		check = s.Check // of the tree and all else
+	}
+	if err := check(); err != nil {
+		w.t.Fatalf("after a turn: %v", err)
 	}
 	w.checkLimits()
 	w.checkQuotas(configured)
@@ -135,7 +137,7 @@ func (w *world) turn() (more bool) {
 	w.checkHeld()
 	w.checkHanded()
 	w.archive.checkDeletes(w)
-	if full && !more {
+	if !more {
 		w.checkWaiting()
 	}
 	if err := w.records.commit(&w.out.Changes); err != nil {

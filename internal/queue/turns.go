@@ -14,9 +14,9 @@ type Turn struct {
 
 // Turns returns a queue and all below it, parents first. The children of a queue are in the order
 // of their names. Their places are those in which Next would try them if nothing but their own
-// maximum held their tasks back: no node, no limit of a user and no other queue. The tree is a Copy,
-// whose shares are those of the moment at which it was made. It costs O(queues × log siblings), and
-// the siblings of the queue itself.
+// maximum held their tasks back: no node, no limit of a user and no other queue. The tree is a
+// Copy, whose shares are those of the moment at which it was made. It costs O(queues × log
+// siblings), and the siblings of the queue itself.
 func (t *Tree) Turns(q *Queue) []Turn {
 	places := map[*Queue]Turn{}
 	if q.Parent != nil {
