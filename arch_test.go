@@ -102,7 +102,7 @@ func TestDesignsNameWhatExists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages = append(append(pages, inner...), designPage)
+	pages = append(append(pages, inner...), designPage, yunikornPage)
 	if len(pages) < 5 {
 		t.Fatalf("too few pages: %v", pages)
 	}
@@ -112,6 +112,28 @@ func TestDesignsNameWhatExists(t *testing.T) {
 	}
 	for _, f := range found {
 		t.Error(f)
+	}
+}
+
+// yunikornPage says how Plimsoll differs from YuniKorn.
+const yunikornPage = "docs/yunikorn.md"
+
+// TestEveryDefectOfYuniKornHasATest that shows that Plimsoll does not have it.
+func TestEveryDefectOfYuniKornHasATest(t *testing.T) {
+	markdown, err := os.ReadFile(yunikornPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(markdown), "| defect of YuniKorn | test |\n|---|---|\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	row, rows := regexp.MustCompile("^\\| .+ \\| `Test[A-Za-z]+` \\|$"), 0
+	for line := range strings.Lines(table) {
+		if rows++; !row.MatchString(strings.TrimSuffix(line, "\n")) {
+			t.Errorf("%s: a row has a defect and a test: %s", yunikornPage, line)
+		}
+	}
+	if rows < 12 {
+		t.Errorf("%s: the table of defects has %d rows, want 12 at least", yunikornPage, rows)
 	}
 }
 

@@ -251,6 +251,26 @@ func TestEachRouteAnswersInTheFormOfYuniKorn(t *testing.T) {
 	}
 }
 
+// A job that was killed stays among those that have ended until it is forgotten, as any other. None
+// has the start of a time that is not known.
+func TestAKilledJobIsAmongThoseThatHaveEnded(t *testing.T) {
+	spec := plimsoll.JobSpec{ID: "killed", Owner: "ann", Queue: "root.batch", Groups: []plimsoll.GroupSpec{
+		{Name: "map", Count: 1, Command: []string{"true"}},
+	}}
+	c := newCell(t, putJob(spec, plimsoll.JobStatus{
+		State: plimsoll.JobFailed, Reason: "killed", Submitted: began, Finished: began + second,
+		Groups: []plimsoll.GroupStatus{{Name: "map", Count: 1, Counts: plimsoll.TaskCounts{Failed: 1}}},
+	})...)
+	h := rest.New(rest.Config{}, c)
+	for _, path := range []string{"applications/completed", "application/killed"} {
+		w := get(h, http.MethodGet, ofPartition+path)
+		if body := w.Body.String(); w.Code != http.StatusOK || !strings.Contains(body, `"applicationID":"killed"`) ||
+			!strings.Contains(body, `"applicationState":"Failed"`) || strings.Contains(body, `"startTime"`) {
+			t.Errorf("%s: %d %s", path, w.Code, body)
+		}
+	}
+}
+
 // The configured queues are a file that can be applied again: those that drain are not in it.
 func TestTheConfigurationIsAQueueFile(t *testing.T) {
 	h := rest.New(rest.Config{}, small(t))
