@@ -25,6 +25,7 @@ type applicationInfo struct {
 	Allocations     json.RawMessage `json:"allocations,omitempty"`
 	State           string          `json:"applicationState,omitempty"`
 	User            string          `json:"user,omitempty"`
+	Groups          []string        `json:"groups,omitempty"`
 	RejectedMessage string          `json:"rejectedMessage,omitempty"`
 	StateLog        []stateInfo     `json:"stateLog,omitempty"`
 	// LastStateChangeTime is only set after the end: yunikorn-web shows it as the time of the end.
@@ -190,8 +191,8 @@ func withoutTasks(id string, status *plimsoll.JobStatus, of *jobFacts) applicati
 	info := applicationInfo{
 		ApplicationID: id, Partition: partition, QueueName: status.Queue, SubmissionTime: status.Submitted,
 		FinishedTime: status.Finished, State: status.State.String(), User: status.Owner,
-		StartTime: status.Started / int64(time.Millisecond),
-		ID:        status.UID.Text(), PartitionID: partition, QueueID: status.Queue,
+		Groups: of.ownerGroups, StartTime: status.Started / int64(time.Millisecond),
+		ID: status.UID.Text(), PartitionID: partition, QueueID: status.Queue,
 	}
 	if status.State == plimsoll.JobRejected {
 		info.RejectedMessage = status.Reason
@@ -202,14 +203,14 @@ func withoutTasks(id string, status *plimsoll.JobStatus, of *jobFacts) applicati
 	for _, step := range status.History {
 		info.StateLog = append(info.StateLog, stateInfo{step.At, step.State.String()})
 	}
-	used, pending := amounts{}, amounts{}
+	used, pending, waits := amounts{}, amounts{}, false
 	for i := range status.Groups {
 		s := &status.Groups[i]
 		g, c := of.groups[s.Name], &s.Counts
 		used.add(g.requested, int64(c.Bound)+int64(c.Starting)+int64(c.Running)+int64(c.Stopping))
 		pending.add(g.requested, int64(c.Pending))
-		if c.Pending > 0 {
-			info.MaxRequestPriority = max(info.MaxRequestPriority, g.priority)
+		if c.Pending > 0 && (!waits || g.priority > info.MaxRequestPriority) {
+			info.MaxRequestPriority, waits = g.priority, true
 		}
 	}
 	info.UsedResource, info.PendingResource = used, pending

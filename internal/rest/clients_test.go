@@ -79,8 +79,9 @@ var clientCalls = []struct {
 			"nodes/0/nodesInfo/0/allocated nodes/0/nodesInfo/0/available nodes/0/nodesInfo/0/utilized " +
 			"nodes/0/nodesInfo/0/schedulable nodes/0/nodesInfo/0/isReserved queues/0/id queues/0/partition_id " +
 			"queues/0/queuename queues/0/status queues/0/children/0/id queues/0/children/0/parentID " +
-			"queues/0/children/0/partition_id queues/0/children/0/parent queues/0/children/0/children/0/runningApps",
-		"queues/0/parentID placementRules", // the root has no parent
+			"queues/0/children/0/partition_id queues/0/children/0/parent queues/0/children/0/children/0/runningApps " +
+			"placementRules/0/partition placementRules/0/rules/0/name",
+		"queues/0/parentID", // the root has no parent
 	},
 	{historyServer, partitions, "0/id 0/clusterId 0/name 0/capacity", ""},
 	{historyServer, clusters, "0/partition 0/clusterName", ""},

@@ -27,6 +27,7 @@ func (a *reading) dump() error {
 		{"containerHistory", a.containerHistory},
 		{"queues", a.rootQueues},
 		{"config", a.configFile},
+		{"placementRules", a.rulesOfPartitions},
 	} {
 		a.body = append(append(append(a.body, `,"`...), part.name...), `":`...)
 		if err := part.add(); err != nil {
@@ -77,4 +78,14 @@ func (a *reading) configFile() error {
 		return nil
 	}
 	return a.add(config.QueueFileForYuniKorn(&queues))
+}
+
+// rulesOfPartitions adds the placement rules of the one partition.
+func (a *reading) rulesOfPartitions() error {
+	a.body = append(a.body, '[')
+	if err := a.placementRules(); err != nil {
+		return err
+	}
+	a.body = append(a.body, ']')
+	return nil
 }

@@ -106,20 +106,15 @@ func (u *usage) addJob(id string, status *plimsoll.JobStatus) error {
 		tasks += n
 		used.add(of.groups[g.Name].requested, int64(n))
 	}
-	user := u.users[status.Owner]
-	if user == nil {
-		user = &userUsage{UserName: strings.Clone(status.Owner), Groups: map[string]string{}}
-		u.users[user.UserName] = user
-	}
-	ofUser := func(path string) (plimsoll.QueueLimit, bool) { return u.limitOf(path, status.Owner, false) }
-	if user.Queues, err = u.add(user.Queues, id, status.Queue, used, tasks > 0, ofUser); err != nil {
-		return err
-	}
 	name := u.linked(status.Queue, of.ownerGroups)
+	if status.Owner != "" {
+		if err := u.addUser(id, status, used, tasks > 0, name); err != nil {
+			return err
+		}
+	}
 	if name == "" {
 		return nil
 	}
-	user.Groups[id] = name
 	group := u.groups[name]
 	if group == nil {
 		group = &groupUsage{GroupName: name}
@@ -128,6 +123,22 @@ func (u *usage) addJob(id string, status *plimsoll.JobStatus) error {
 	group.Applications = append(group.Applications, id)
 	ofGroup := func(path string) (plimsoll.QueueLimit, bool) { return u.limitOf(path, name, true) }
 	group.Queues, err = u.add(group.Queues, id, status.Queue, used, tasks > 0, ofGroup)
+	return err
+}
+
+// addUser adds a job to the use of its owner. A job without one is in no user's use: YuniKorn
+// refuses an application without a user, so its list has no empty name.
+func (u *usage) addUser(id string, status *plimsoll.JobStatus, used amounts, runs bool, group string) (err error) {
+	user := u.users[status.Owner]
+	if user == nil {
+		user = &userUsage{UserName: strings.Clone(status.Owner), Groups: map[string]string{}}
+		u.users[user.UserName] = user
+	}
+	if group != "" {
+		user.Groups[id] = group
+	}
+	limit := func(path string) (plimsoll.QueueLimit, bool) { return u.limitOf(path, status.Owner, false) }
+	user.Queues, err = u.add(user.Queues, id, status.Queue, used, runs, limit)
 	return err
 }
 

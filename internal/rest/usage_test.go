@@ -10,7 +10,8 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// withUsers is a cell with limits of users and groups, and with jobs of two users.
+// withUsers is a cell with limits of users and groups, and with jobs of two users and
+// one without an owner.
 func withUsers(t *testing.T) *cell {
 	t.Helper()
 	config := plimsoll.QueueConfig{
@@ -49,11 +50,13 @@ func withUsers(t *testing.T) *cell {
 	job("a1", "ann", 2, "ops", "dev")
 	job("a2", "ann", 0)
 	job("b1", "bob", 1, "dev")
+	job("c1", "", 1)
 	return newCell(t, all...)
 }
 
 // The use of a user is summed up over the queues above its jobs, beside the limits that hold for
-// it. An application counts for the group of the nearest limit.
+// it. An application counts for the group of the nearest limit. One without an owner counts for a
+// group alone: in YuniKorn there is no user without a name.
 func TestUsageOfUsersAndGroups(t *testing.T) {
 	const ann = `{"userName":"ann","groups":{"a1":"dev","a2":"*"},"queues":{"queuePath":"root",` +
 		`"resourceUsage":{"vcore":4000},"runningApplications":["a1"],"maxApplications":9,"children":[` +
@@ -69,9 +72,10 @@ func TestUsageOfUsersAndGroups(t *testing.T) {
 		`{"queuePath":"root.p","resourceUsage":{"vcore":6000},"runningApplications":["a1","b1"],` +
 		`"maxResources":{"vcore":8000},"children":[{"queuePath":"root.p.ns","resourceUsage":{"vcore":6000},` +
 		`"runningApplications":["a1","b1"]}]}]}}`
-	const others = `{"groupName":"*","applications":["a2"],"queues":{"queuePath":"root",` +
-		`"resourceUsage":{"vcore":0},"maxApplications":9,"children":[{"queuePath":"root.p",` +
-		`"resourceUsage":{"vcore":0},"children":[{"queuePath":"root.p.ns","resourceUsage":{"vcore":0}}]}]}}`
+	const others = `{"groupName":"*","applications":["a2","c1"],"queues":{"queuePath":"root",` +
+		`"resourceUsage":{"vcore":2000},"runningApplications":["c1"],"maxApplications":9,"children":[` +
+		`{"queuePath":"root.p","resourceUsage":{"vcore":2000},"runningApplications":["c1"],"children":[` +
+		`{"queuePath":"root.p.ns","resourceUsage":{"vcore":2000},"runningApplications":["c1"]}]}]}}`
 	const rules = `{"partition":"default","rules":[{"name":"provided","parameters":{"create":"false"}},` +
 		`{"name":"tag","parameters":{"create":"true","tagName":"namespace"},"filter":{"type":"deny",` +
 		`"groupList":["ops","dev"],"userExp":"^a.*"},"parentRule":{"name":"fixed","parameters":` +
@@ -98,5 +102,50 @@ func TestUsageOfUsersAndGroups(t *testing.T) {
 	w = get(rest.New(rest.Config{}, c), http.MethodGet, ofPartition+"usage/users")
 	if w.Code != http.StatusTooManyRequests {
 		t.Errorf("without room: status %d: %s", w.Code, w.Body)
+	}
+}
+
+// The dump of the whole state has the rules of each partition.
+func TestTheDumpHasThePlacementRules(t *testing.T) {
+	h := rest.New(rest.Config{}, withUsers(t))
+	rules := strings.TrimSpace(get(h, http.MethodGet, ofPartition+"placementrules").Body.String())
+	w := get(h, http.MethodGet, rest.DumpPath)
+	if want := `"placementRules":[` + rules + `]`; !strings.Contains(w.Body.String(), want) {
+		t.Errorf("got\n%s\nwant in it\n%s", w.Body, want)
+	}
+}
+
+// An application has the groups of its owner, and the highest priority of its waiting requests,
+// also if that is below zero.
+func TestGroupsAndPriorityOfAnApplication(t *testing.T) {
+	waits := func(groups ...int32) *cell {
+		spec := plimsoll.JobSpec{ID: "a", Owner: "ann", OwnerGroups: []string{"ops", "dev"}, Queue: "root.q"}
+		status := plimsoll.JobStatus{State: plimsoll.JobAccepted, Submitted: began}
+		for i, priority := range groups {
+			name := string(rune('a' + i))
+			spec.Groups = append(spec.Groups, plimsoll.GroupSpec{Name: name, Count: 1, Priority: priority})
+			status.Groups = append(status.Groups, plimsoll.GroupStatus{
+				Name: name, Count: 1, Counts: plimsoll.TaskCounts{Pending: 1},
+			})
+		}
+		status.Groups[0].Counts = plimsoll.TaskCounts{Running: 1}
+		return newCell(t, putJob(spec, status)...)
+	}
+	for _, c := range []struct {
+		groups []int32
+		want   string
+	}{
+		{[]int32{9}, ""},
+		{[]int32{9, -7}, `"maxRequestPriority":-7,`},
+		{[]int32{9, -7, -3, -5}, `"maxRequestPriority":-3,`},
+		{[]int32{-9, -7, 4}, `"maxRequestPriority":4,`},
+	} {
+		w := get(rest.New(rest.Config{}, waits(c.groups...)), http.MethodGet, ofPartition+"application/a")
+		got := w.Body.String()
+		has := strings.Contains(got, `"maxRequestPriority"`)
+		if has != (c.want != "") || !strings.Contains(got, c.want) ||
+			!strings.Contains(got, `"user":"ann","groups":["ops","dev"]`) {
+			t.Errorf("%v: want %s and the groups, got\n%s", c.groups, c.want, got)
+		}
 	}
 }
