@@ -29,7 +29,7 @@ type WaitingCause struct {
 	Tasks    int64
 	Jobs     int64
 	Groups   []string // job.group, the one that has waited longest first; at most ten
-	Since    int64    // when the job of the first of them was submitted, in Unix nanoseconds
+	Since    int64    // when the first of them began to wait, in Unix nanoseconds
 	Summary  string   // what holds them back, with numbers
 	Unblock  []string // what would let them be placed: each entry by itself is a way
 }

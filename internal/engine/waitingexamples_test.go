@@ -21,11 +21,14 @@ func TestWaitingExamples(t *testing.T) {
 		}
 		return data
 	}
-	queues, err := config.ParseQueues("queues.yaml", read("queues"))
-	if err != nil {
-		t.Fatal(err)
+	apply := func(name string) {
+		queues, err := config.ParseQueues(name, read(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.turn(&engine.SetQueueConfig{Config: queues})
 	}
-	w.turn(&engine.SetQueueConfig{Config: queues})
+	apply("queues")
 	for _, id := range []string{"n1", "n2"} {
 		w.node(id, map[string]string{"cpu": "4", "memory": "8Gi"})
 	}
@@ -52,6 +55,10 @@ func TestWaitingExamples(t *testing.T) {
 		{"8-far", "no_node", "2 of 2 nodes: ", "loosen the constraints"},
 		{"9-full-cluster", "no_node", "not enough cpu", "nearest: n"},
 		{"10-cordoned", "no_nodes", "2 of 2 nodes: cordoned", "plimsoll node uncordon NODE"},
+		{
+			"11-user-limit", "user_max", "more than the max of user carol in root.shared: cpu 2 of 1",
+			"raise the max of user carol in root.shared to cpu 2",
+		},
 	} {
 		spec, err := config.ParseJob(c.file, read(c.file))
 		if err != nil {
@@ -60,7 +67,10 @@ func TestWaitingExamples(t *testing.T) {
 		for i := range spec.Groups {
 			spec.Groups[i].Count = max(spec.Groups[i].Count, 1)
 		}
-		if c.code == "no_nodes" {
+		switch c.code {
+		case "user_max":
+			apply("limits")
+		case "no_nodes":
 			for _, id := range []string{"n1", "n2"} {
 				w.turn(&engine.SetNodeMode{ID: id, Mode: plimsoll.NodeCordoned})
 			}

@@ -19,7 +19,7 @@ const (
 	maxPlacedCauses = 20
 	// maxWaitGroups bounds the groups that one cause names.
 	maxWaitGroups = 10
-	// maxWaitTasks bounds the tasks of a job that are looked at one by one.
+	// maxWaitTasks bounds the tasks that one answer looks at one by one.
 	maxWaitTasks = 100_000
 )
 
@@ -32,6 +32,8 @@ type Waiting struct {
 	Causes []WaitingCause // those of the most tasks first; at most maxWaitCauses
 	More   int            // causes that are left out
 	Queues []QueueTurn    // of a queue: it and all below it, in the order of their paths
+
+	left int32 // tasks that may still be looked at
 }
 
 // WaitingCause is a cause that waiting tasks have in common. Tasks that wait for nodes have one
@@ -42,7 +44,9 @@ type WaitingCause struct {
 	Tasks  int64
 	Jobs   int64
 	Groups []string // job.group, the one that has waited longest first; at most maxWaitGroups
-	Since  int64    // Unix nanoseconds since which the first of them waits: the submit of its job
+	// Since is the time, in Unix nanoseconds, from which the first of them waits: the end of its
+	// last attempt, or its creation. Beyond maxWaitTasks it is the submit of the job.
+	Since int64
 	// Why says with numbers what holds them back.
 	Why string
 	// Unblock says what would let them be placed: each entry by itself is a way.
@@ -55,7 +59,6 @@ type WaitingCause struct {
 
 type waitingGroup struct {
 	job, group string
-	since      int64
 }
 
 // causeKey tells causes apart.
@@ -73,10 +76,10 @@ func (k causeKey) compare(o causeKey) int {
 }
 
 // ExplainWaiting finds what the tasks of a job wait for or, without a job, those of a queue and all
-// below it. It costs O(jobs in the queue), and O(nodes) for each of the first causes that lie in
-// the nodes.
+// below it. It costs O(jobs in the queue), O(nodes) for each of the first causes that lie in the
+// nodes, and looks at maxWaitTasks tasks at most.
 func (v *View) ExplainWaiting(job, path string) (*Waiting, error) {
-	w := &Waiting{Job: job, Queue: path}
+	w := &Waiting{Job: job, Queue: path, left: maxWaitTasks}
 	causes := map[causeKey]*WaitingCause{}
 	if job != "" {
 		status, ok := v.records.JobStatus(job)
@@ -126,8 +129,8 @@ func liesInNodes(code plimsoll.WaitCode) bool {
 	return false
 }
 
-// addWaiting adds the waiting groups of a job. With each, its tasks are looked at one by one, to
-// tell those that wait for their next attempt.
+// addWaiting adds the waiting groups of a job. With each, those of its tasks that wait for their
+// next attempt have a cause of their own.
 func (v *View) addWaiting(
 	w *Waiting, causes map[causeKey]*WaitingCause, status *plimsoll.JobStatus, each bool,
 ) {
@@ -153,11 +156,9 @@ func (v *View) addWaiting(
 		if status.State == plimsoll.JobNew {
 			cause = plimsoll.WaitCause{Code: plimsoll.WaitTurn, Queue: status.Queue}
 		}
-		again := int64(0)
-		if each && cause.Code != plimsoll.WaitRetry {
-			again = v.waitingAgain(status.ID, g)
-		}
-		v.addCause(causes, jobs, status, &spec.Groups[k], cause, waiting-again)
+		rest, again := v.waitingTasks(w, status, g, each && cause.Code != plimsoll.WaitRetry)
+		rest.tasks = waiting - again.tasks
+		v.addCause(causes, jobs, status, &spec.Groups[k], cause, rest)
 		v.addCause(causes, jobs, status, &spec.Groups[k], plimsoll.WaitCause{Code: plimsoll.WaitRetry}, again)
 	}
 	if len(jobs) > 0 {
@@ -165,22 +166,49 @@ func (v *View) addWaiting(
 	}
 }
 
-// waitingAgain returns how many tasks of a group wait for the time of their next attempt.
-func (v *View) waitingAgain(job string, g *plimsoll.GroupStatus) (n int64) {
-	for index := range min(g.Count, maxWaitTasks) {
-		t, ok := v.records.Task(job, g.Name, index)
-		if ok && t.State == plimsoll.TaskPending && t.NotBefore/second > v.now {
-			n++
+// waitingTasks are tasks of a group that wait, and the time from which the first of them does.
+type waitingTasks struct {
+	tasks int64
+	since int64 // 0 if no task was looked at
+}
+
+// add adds a task of a job that was submitted then. The times of submits are all different, so that
+// they have an order; tasks that are created with their job are as old as it is.
+func (w *waitingTasks) add(t *plimsoll.Task, submitted int64) {
+	w.tasks++
+	if since := max(t.Created, t.Finished, submitted); w.since == 0 || since < w.since {
+		w.since = since
+	}
+}
+
+// waitingTasks returns the waiting tasks of a group. With apart, those that wait for the time of
+// their next attempt are again, and not among the rest. Without it, it ends at the first task that
+// waits since the submit, because none waits longer.
+func (v *View) waitingTasks(
+	w *Waiting, status *plimsoll.JobStatus, g *plimsoll.GroupStatus, apart bool,
+) (rest, again waitingTasks) {
+	for index := int32(0); index < g.Count && w.left > 0; index++ {
+		w.left--
+		t, ok := v.records.Task(status.ID, g.Name, index)
+		switch {
+		case !ok || t.State != plimsoll.TaskPending:
+		case apart && t.NotBefore/second > v.now:
+			again.add(&t, status.Submitted)
+		default:
+			rest.add(&t, status.Submitted)
+		}
+		if !apart && rest.tasks > 0 && rest.since == status.Submitted {
+			break
 		}
 	}
-	return n
+	return rest, again
 }
 
 func (v *View) addCause(
 	causes map[causeKey]*WaitingCause, jobs map[*WaitingCause]bool, status *plimsoll.JobStatus,
-	g *plimsoll.GroupSpec, cause plimsoll.WaitCause, tasks int64,
+	g *plimsoll.GroupSpec, cause plimsoll.WaitCause, waiting waitingTasks,
 ) {
-	if tasks <= 0 {
+	if waiting.tasks <= 0 {
 		return
 	}
 	key := causeKey{cause.Code, cause.Queue, cause.Resource, cause.UserOrGroup, ""}
@@ -192,7 +220,7 @@ func (v *View) addCause(
 		c = &WaitingCause{Cause: cause, Each: g.Resources, uniform: true}
 		causes[key] = c
 	}
-	c.Tasks += tasks
+	c.Tasks += waiting.tasks
 	if !jobs[c] {
 		jobs[c] = true
 		c.Jobs++
@@ -201,10 +229,11 @@ func (v *View) addCause(
 		c.Each = nil
 	}
 	amounts, _ := v.fleet.Names.Amounts(v.names.Placeable(g.Resources))
-	c.asked.AddTimes(&amounts, tasks)
+	c.asked.AddTimes(&amounts, waiting.tasks)
 	name := status.ID + "." + g.Name
-	if first := c.Since == 0 || status.Submitted < c.Since; first {
-		c.Since, c.oldest = status.Submitted, waitingGroup{status.ID, g.Name, status.Submitted}
+	since := cmp.Or(waiting.since, status.Submitted)
+	if first := c.Since == 0 || since < c.Since; first {
+		c.Since, c.oldest = since, waitingGroup{status.ID, g.Name}
 		c.Groups = slices.Insert(c.Groups, 0, name)
 	} else {
 		c.Groups = append(c.Groups, name)
@@ -313,9 +342,13 @@ func (v *View) unblockQuota(c *WaitingCause, spec *plimsoll.JobSpec, g *plimsoll
 		return
 	}
 	if len(more) > 0 {
+		in := "in"
+		if c.Cause.Code != plimsoll.WaitQueueMax {
+			in = "for"
+		}
 		c.Unblock = append(c.Unblock,
-			fmt.Sprintf("%s more in %s, by tasks of it that end or by a higher max",
-				strings.Join(more, ", "), nameOf(q)))
+			fmt.Sprintf("%s more %s %s, by tasks of it that end or by a higher max",
+				strings.Join(more, ", "), in, nameOf(q)))
 	}
 }
 

@@ -2339,7 +2339,8 @@ type WaitingCause struct {
 	Jobs int64 `protobuf:"varint,6,opt,name=jobs,proto3" json:"jobs,omitempty"`
 	// Their groups as job.group, the one that has waited longest first; at most ten.
 	Groups []string `protobuf:"bytes,7,rep,name=groups,proto3" json:"groups,omitempty"`
-	// When the job of the first of them was submitted, in Unix nanoseconds.
+	// When the first of them began to wait, in Unix nanoseconds: at the end of its last attempt, if
+	// it had one.
 	Since int64 `protobuf:"varint,8,opt,name=since,proto3" json:"since,omitempty"`
 	// What holds them back, with numbers.
 	Summary string `protobuf:"bytes,9,opt,name=summary,proto3" json:"summary,omitempty"`
