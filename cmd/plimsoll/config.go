@@ -198,13 +198,16 @@ func (cmd *configApplyCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	root, err := config.ParseQueues(name, data)
+	root, notes, err := config.ReadQueues(name, data)
 	if err != nil {
 		err = otherKind(
 			err, name, data, config.PlacementFileKind,
 			"is a placement file, not a queue file; start the coordinator with --placement",
 		)
 		return otherKind(err, name, data, config.JobFileKind, "is a job file, not a queue file; use plimsoll submit")
+	}
+	for _, n := range notes {
+		a.notes.printf("%s\n", n.In(name))
 	}
 	c, err := a.client()
 	if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -9,11 +10,10 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 )
 
-// catchReloads begins to catch the signal that asks a role to read its queue file again, if it has
-// one. Without a file the signal ends the process, as it does by default. stop gives the signal
-// back.
-func catchReloads(file string) (asked <-chan os.Signal, stop func()) {
-	if file == "" {
+// catchReloads begins to catch the signal that asks a role to read its queue file again, if it is
+// wanted. Otherwise the signal ends the process, as it does by default. stop gives the signal back.
+func catchReloads(wanted bool) (asked <-chan os.Signal, stop func()) {
+	if !wanted {
 		return nil, func() {}
 	}
 	signals := make(chan os.Signal, 1) // one that comes during a reload leads to another
@@ -21,16 +21,25 @@ func catchReloads(file string) (asked <-chan os.Signal, stop func()) {
 	return signals, func() { signal.Stop(signals) }
 }
 
-// reloadQueues reads the queue file again each time that it is asked to, until ctx ends.
-func reloadQueues(
-	ctx context.Context, a *app, file string, asked <-chan os.Signal, reload func(*plimsoll.QueueConfig, error),
-) {
+// queueReloads reads the queue file of a role again each time that a signal asks for it.
+type queueReloads struct {
+	file  string // empty: the role has none, and a signal is only logged
+	asked <-chan os.Signal
+	log   *slog.Logger
+}
+
+// run answers signals until ctx ends.
+func (q *queueReloads) run(ctx context.Context, a *app, reload func(*plimsoll.QueueConfig, error)) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-asked:
-			reload(readQueues(a, file))
+		case <-q.asked:
+			if q.file == "" {
+				q.log.Info("there is no queue file to read again: none is named by --queues")
+				continue
+			}
+			reload(readQueues(a, q.log, q.file))
 		}
 	}
 }

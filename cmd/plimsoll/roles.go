@@ -58,8 +58,8 @@ type hostFlags struct {
 	Host []string `help:"Another name or IP address by which callers reach this listener; it may be repeated. Requests for other hosts get 403." env:"PLIMSOLL_HOST" placeholder:"NAME"`
 }
 
-// readQueues reads a queue file; nil if none is named.
-func readQueues(a *app, path string) (*plimsoll.QueueConfig, error) {
+// readQueues reads a queue file, and logs the notes on it; nil if none is named.
+func readQueues(a *app, log *slog.Logger, path string) (*plimsoll.QueueConfig, error) {
 	if path == "" {
 		return nil, nil
 	}
@@ -67,9 +67,12 @@ func readQueues(a *app, path string) (*plimsoll.QueueConfig, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := config.ParseQueues(name, data)
+	c, notes, err := config.ReadQueues(name, data)
 	if err != nil {
 		return nil, err
+	}
+	for _, n := range notes {
+		log.Info("a note on the queue file", "note", n.In(name))
 	}
 	return &c, nil
 }
@@ -150,9 +153,10 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	if err := checkListen(cmd.Listen, cmd.Insecure); err != nil {
 		return err
 	}
-	reloads, stop := catchReloads(cmd.Queues)
+	reloads, stop := catchReloads(cmd.Queues != "") // without a file dev ends with its terminal
 	defer stop()
-	queues, err := readQueues(a, cmd.Queues)
+	log := cmd.logger()
+	queues, err := readQueues(a, log, cmd.Queues)
 	if err != nil {
 		return err
 	}
@@ -176,7 +180,6 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	log := cmd.logger()
 	warnOpen(a, log, cmd.Listen, cmd.NoToken, cmd.OpenWS)
 	users, err := cmd.userFlags.parse(os.Getenv)
 	if err != nil {
@@ -207,15 +210,18 @@ func (cmd *devCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	return cmd.serve(ctx, a, d, began, reloads)
+	reload := queueReloads{file: cmd.Queues, asked: reloads, log: log}
+	return cmd.serve(ctx, a, d, began, &reload)
 }
 
 // serve runs the system, and says when it is ready.
-func (cmd *devCmd) serve(ctx context.Context, a *app, d *dev.Dev, began time.Time, reloads <-chan os.Signal) error {
+func (cmd *devCmd) serve(
+	ctx context.Context, a *app, d *dev.Dev, began time.Time, reloads *queueReloads,
+) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return d.Run(ctx) })
 	g.Go(func() error {
-		reloadQueues(ctx, a, cmd.Queues, reloads, d.ReloadQueues)
+		reloads.run(ctx, a, d.ReloadQueues)
 		return nil
 	})
 	g.Go(func() error {
@@ -297,9 +303,10 @@ func (cmd *coordinatorCmd) Run(ctx context.Context, a *app) error {
 	if err := checkListen(cmd.Listen, cmd.Insecure); err != nil {
 		return err
 	}
-	reloads, stop := catchReloads(cmd.Queues)
+	reloads, stop := catchReloads(true)
 	defer stop()
-	queues, err := readQueues(a, cmd.Queues)
+	log := cmd.logger()
+	queues, err := readQueues(a, log, cmd.Queues)
 	if err != nil {
 		return err
 	}
@@ -307,7 +314,6 @@ func (cmd *coordinatorCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	log := cmd.logger()
 	cfg := coordinator.Config{
 		Listen: cmd.Listen, Hosts: cmd.Host, Version: buildVersion().Version, Events: dev.CoordinatorEvents(log),
 		Peers: cmd.Peers, Tokens: token.Finder{Kind: token.Gateway, File: cmd.GatewayTokenFile},
@@ -339,7 +345,8 @@ func (cmd *coordinatorCmd) Run(ctx context.Context, a *app) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.Run(ctx) })
 	g.Go(func() error {
-		reloadQueues(ctx, a, cmd.Queues, reloads, c.ReloadQueues)
+		reload := queueReloads{file: cmd.Queues, asked: reloads, log: log}
+		reload.run(ctx, a, c.ReloadQueues)
 		return nil
 	})
 	return g.Wait()

@@ -360,3 +360,24 @@ q.yaml:14: root.a.limits: hold for the owner of a job and the groups that the ga
 		t.Errorf("-want +got:\n%s", d)
 	}
 }
+
+// YuniKorn preempts unless a file turns it off, so a file that does not state it has a note.
+func TestANoteSaysThatNothingPreempts(t *testing.T) {
+	const stated = "q.yaml:2: partitions[0].preemption: is kept but has no effect yet: " +
+		"no running task is stopped to make room for another"
+	const missing = ": partitions[0].preemption: is not stated, which turns it on in YuniKorn; " +
+		"here no running task is stopped yet to make room for another"
+	for text, want := range map[string]string{
+		"":                                "q.yaml:2" + missing,
+		"  preemption:\n":                 "q.yaml:2" + missing,
+		"  preemption: {}\n":              stated,
+		"  preemption: {enabled: true}\n": stated,
+	} {
+		file := "partitions:\n" + text + "  queues: [{name: root, submitacl: \"*\"}]\n"
+		file = strings.Replace(file, "  ", "- ", 1)
+		_, notes, err := config.ReadQueues("q.yaml", []byte(file))
+		if err != nil || len(notes) != 1 || notes[0].In("q.yaml") != want {
+			t.Errorf("%q: %v, %v, want %s", text, notes, err, want)
+		}
+	}
+}

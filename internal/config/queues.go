@@ -92,7 +92,7 @@ func (d *queueDecoder) partition(v *value, path string) plimsoll.QueueConfig {
 	var root plimsoll.QueueConfig
 	var partition plimsoll.PartitionConfig
 	var limits []plimsoll.QueueLimit
-	found := false
+	found, preemption := false, false
 	d.fields(v, path,
 		field{"name", stated(d.text(&name))},
 		field{"queues", stated(func(v *value, path string) {
@@ -107,6 +107,7 @@ func (d *queueDecoder) partition(v *value, path string) plimsoll.QueueConfig {
 		field{"limits", stated(d.limits(&limits))},
 		field{"preemption", stated(func(v *value, path string) {
 			enabled := true
+			preemption = true
 			d.fields(v, path,
 				field{"enabled", stated(d.truth(&enabled))},
 				field{"quotapreemptionenabled", stated(d.truth(&partition.QuotaPreemption))},
@@ -127,6 +128,10 @@ func (d *queueDecoder) partition(v *value, path string) plimsoll.QueueConfig {
 	}
 	if !found && v.kind == mapKind {
 		d.problem(v.line, path+".queues", "is missing; list the queues of the partition")
+	}
+	if !preemption {
+		d.note(d.lineOf(path+".preemption"), path+".preemption",
+			"is not stated, which turns it on in YuniKorn; here no running task is stopped yet to make room for another")
 	}
 	d.partitionLines(path)
 	if partition.Rules != nil || partition.NodeSort != nil || partition.NoPreemption || partition.QuotaPreemption {
