@@ -441,6 +441,46 @@ func TestQueueFileIsReadAgain(t *testing.T) {
 	}
 }
 
+// A tree of queues by a user that is refused is answered, told to the role, and told by an event,
+// whichever check refuses it. A dry run is only answered.
+func TestARefusedTreeOfAUserIsTold(t *testing.T) {
+	told := make(chan string, 4)
+	l := lead(t, Config{Events: Events{
+		QueueConfigRefused: func(err error) { told <- err.Error() },
+	}}, openStore(t, vfs.NewMem(), store.Limits{}))
+	defer l.stop()
+	l.settle()
+	spec := job("j", 1)
+	l.must(submit(spec))
+	_, from, _ := l.Latest().Events().Range()
+	twice, withJobs := tree("a"), tree("batch.sub")
+	twice.Queues = append(twice.Queues, twice.Queues...)
+	var why []string
+	for _, queues := range []*plimsoll.QueueConfig{&twice, &withJobs} {
+		dry := setQueues(queues)
+		dry.GetSetQueueConfig().DryRun = true
+		for _, cmd := range []*pb.Command{dry, setQueues(queues)} {
+			if _, err := l.Do(t.Context(), cmd); err == nil {
+				t.Errorf("it was taken: %v", cmd)
+			}
+		}
+		why = append(why, <-told)
+	}
+	l.settle()
+	var events []string
+	next := l.Latest().Events().Next()
+	err := l.Latest().Events().Batch(from+1, next-from-1, func(_ uint64, e *plimsoll.Event) bool {
+		if reason, is := e.QueuesRefused(); is {
+			events = append(events, reason)
+		}
+		return true
+	})
+	if err != nil || !slices.Equal(events, why) || len(told) > 0 || !strings.Contains(why[0], "root.a") ||
+		!strings.Contains(why[1], "root.batch") {
+		t.Errorf("the events say %q, and the role was told %q and %d more: %v", events, why, len(told), err)
+	}
+}
+
 // A coordinator that does not lead refuses its queue file: the leader's holds.
 func TestAQueueFileIsReadAgainByTheLeaderAlone(t *testing.T) {
 	var told error

@@ -144,6 +144,9 @@ type Events struct {
 	// QueuesRefused is called when Config.Queues, or the tree of ReloadQueues, cannot replace the
 	// stored tree. The stored tree stays.
 	QueuesRefused func(err error)
+	// QueueConfigRefused is called when a tree of queues by a user cannot replace the stored tree,
+	// which stays. A dry run is not told.
+	QueueConfigRefused func(err error)
 	// QueuesReplaced is called when the tree of ReloadQueues has replaced the stored tree.
 	QueuesReplaced func()
 	// GatewayUnread is called when a gateway is cut off because it does not read its stream.
@@ -219,6 +222,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Events.QueuesRefused == nil {
 		c.Events.QueuesRefused = func(error) {}
+	}
+	if c.Events.QueueConfigRefused == nil {
+		c.Events.QueueConfigRefused = func(error) {}
 	}
 	if c.Events.QueuesReplaced == nil {
 		c.Events.QueuesReplaced = func() {}

@@ -192,7 +192,7 @@ func (c *Coordinator) enter(ctx context.Context, st store.Store, read reader, ep
 		revision: l.revision, events: l.events, nextEvent: l.nextEvent, ids: l.ids, newIDs: l.newIDs,
 		eventSettings: l.state.EventSettings(), historians: l.historians,
 		unread: l.tables.Snapshot().Events().Unread(),
-		counts: l.counts,
+		counts: l.counts, queuesRefused: c.cfg.Events.QueueConfigRefused,
 	}
 	t.requests = newRequestStore(&t.eventSettings, c.metrics)
 	t.workers, t.questions = c.cfg.Workers, newQuestions(c.cfg.MaxQuestions, t.inbox.notify, c.metrics)

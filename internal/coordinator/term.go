@@ -51,6 +51,8 @@ type term struct {
 	eventSettings plimsoll.EventSettings
 	historians    replica.Historians
 
+	queuesRefused func(err error) // Events.QueueConfigRefused
+
 	unread uint64 // ring.View.Unread as far as it is counted. Only finishCommits uses it once run has begun.
 }
 
@@ -210,11 +212,24 @@ func (t *term) command(
 		command: c, do: do, respond: respond, bytes: commandBytes + replica.FootprintOf(ctx), repetition: again,
 	}
 	r.respond = t.archiver.orDelete(&r)
+	if set, is := do.(*engine.SetQueueConfig); is && !set.DryRun {
+		r.respond = t.tellRefusal(respond)
+	}
 	if bound := t.inbox.push(r); bound != "" {
 		t.metrics.inboxRefused.WithLabelValues(bound).Inc()
 		return t.inbox.inboxFull(bound)
 	}
 	return nil
+}
+
+// tellRefusal tells the process too why a tree of queues by a user was refused.
+func (t *term) tellRefusal(respond func(*pb.Reply)) func(*pb.Reply) {
+	return func(reply *pb.Reply) {
+		if err := wire.ErrorFromProto(reply.GetError()); err != nil {
+			t.queuesRefused(err)
+		}
+		respond(reply)
+	}
 }
 
 // inquire queues a question for the workers. The answer must hold all that is published now,

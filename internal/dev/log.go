@@ -53,11 +53,12 @@ func CoordinatorEvents(log *slog.Logger) coordinator.Events {
 			log.Error("only reads are answered until there is space on the disk of the store", "reason", err)
 		},
 		QueuesRefused: func(err error) {
-			var e *plimsoll.Error
-			if !errors.As(err, &e) {
-				e = &plimsoll.Error{Msg: err.Error()}
-			}
+			e := fieldOf(err)
 			log.Error("the queue file was refused and the tree stays as it was", "field", e.Field, "error", e.Msg)
+		},
+		QueueConfigRefused: func(err error) {
+			e := fieldOf(err)
+			log.Warn("a user's queues were refused and the tree stays as it was", "field", e.Field, "error", e.Msg)
 		},
 		QueuesReplaced: func() { log.Info("the queue file was read again and applied") },
 		GatewayUnread: func(gateway string) {
@@ -72,6 +73,15 @@ func CoordinatorEvents(log *slog.Logger) coordinator.Events {
 		},
 		ArchiveStep: func(step coordinator.ArchiveStep) { log.Debug("a step of archiving is done", "step", step) },
 	}
+}
+
+// fieldOf returns the error with the field that is wrong; without one it is the text alone.
+func fieldOf(err error) *plimsoll.Error {
+	var e *plimsoll.Error
+	if !errors.As(err, &e) {
+		e = &plimsoll.Error{Msg: err.Error()}
+	}
+	return e
 }
 
 // FollowerEvents logs the events between a gateway and the leader. A failure that repeats the one

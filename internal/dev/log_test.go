@@ -69,6 +69,10 @@ func TestLogLines(t *testing.T) {
 			`level=ERROR msg="the queue file was refused and the tree stays as it was" field=root.b error="has jobs"`,
 		},
 		{
+			func() { coordinator.QueueConfigRefused(plimsoll.Invalid("root.b", "has jobs")) },
+			`level=WARN msg="a user's queues were refused and the tree stays as it was" field=root.b error="has jobs"`,
+		},
+		{
 			func() { node.Trouble(agent.Trouble{Kind: agent.TroublePolicy, Policy: "Action shed", Err: boom}) },
 			`level=WARN msg="a policy was left out" policy="Action shed" error=boom`,
 		},

@@ -50,16 +50,20 @@ func (s queueService) getQueueConfig(ctx context.Context, req *pb.GetQueueConfig
 	return a.Finish(&pb.GetQueueConfigResponse{Revision: v.Revision(), Epoch: v.Epoch()}, v.age)
 }
 
-// SetQueueConfig replaces the configured tree: all of it or nothing. A dry run only checks it.
+// SetQueueConfig replaces the configured tree: all of it or nothing. A dry run only checks it. The
+// leader checks the tree, because it tells a refusal by an event and logs it; a dry run is refused
+// here already if it can be.
 func (s queueService) SetQueueConfig(
 	ctx context.Context, req *connect.Request[pb.SetQueueConfigRequest],
 ) (*connect.Response[pb.SetQueueConfigResponse], error) {
 	if req.Msg.GetConfig() == nil {
 		return nil, plimsoll.Invalid("config", "is missing; give the whole tree of queues")
 	}
-	checked := wire.QueueConfigFromProto(req.Msg.GetConfig())
-	if err := checked.Validate(); err != nil {
-		return nil, err
+	if req.Msg.GetDryRun() {
+		checked := wire.QueueConfigFromProto(req.Msg.GetConfig())
+		if err := checked.Validate(); err != nil {
+			return nil, err
+		}
 	}
 	cmd := &pb.Command{Kind: &pb.Command_SetQueueConfig{SetQueueConfig: req.Msg}}
 	if _, err := s.g.change(ctx, req.Msg.GetToken(), cmd); err != nil {

@@ -167,7 +167,7 @@ func TestBadInputIsRefusedBeforeTheLeaderSeesIt(t *testing.T) {
 	}
 	node := func(n *pb.Node) error { return second(call(s.agents.RegisterNode, &pb.RegisterNodeRequest{Node: n})) }
 	queues := func(c *pb.QueueConfig) error {
-		return second(call(s.queues.SetQueueConfig, &pb.SetQueueConfigRequest{Config: c}))
+		return second(call(s.queues.SetQueueConfig, &pb.SetQueueConfigRequest{Config: c, DryRun: true}))
 	}
 	tests := []struct {
 		name  string
