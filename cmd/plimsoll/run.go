@@ -18,6 +18,9 @@ type runCmd struct {
 	ID         string            `help:"Id of the job; default: the program's name and a random suffix." placeholder:"ID"`
 	Queue      string            `short:"q" help:"Queue of the job. Without it the placement rules of the queues decide; without rules it is root.default."`
 	Owner      string            `help:"Owner of the job; default: you." placeholder:"NAME"`
+	Group      []string          `help:"Group of users that the owner is in, for the limits and access lists of queues; may be given several times." name:"owner-group" placeholder:"NAME"`
+	Tag        map[string]string `mapsep:"none" help:"Tags of the job, by which placement rules may choose the queue." placeholder:"NAME=VALUE"`
+	Priority   int32             `help:"Priority of the job: in its queue higher ones go first." placeholder:"NUMBER"`
 	CPU        string            `name:"cpu" help:"CPU that the task asks for, such as 500m or 2." placeholder:"AMOUNT"`
 	Memory     string            `help:"Memory that the task asks for, such as 64Mi." placeholder:"AMOUNT"`
 	Resource   map[string]string `help:"More resources that the task asks for." placeholder:"NAME=AMOUNT"`
@@ -139,10 +142,10 @@ func (cmd *runCmd) spec() (plimsoll.JobSpec, error) {
 		}
 	}
 	spec := plimsoll.JobSpec{
-		ID: cmd.ID, Owner: cmd.Owner, Queue: cmd.Queue,
+		ID: cmd.ID, Owner: cmd.Owner, OwnerGroups: cmd.Group, Queue: cmd.Queue, Tags: cmd.Tag,
 		Groups: []plimsoll.GroupSpec{{
 			Name: runGroup, Count: 1, Command: command, Env: cmd.Env, WorkDir: cmd.WorkDir, User: cmd.User,
-			Resources: resources, MaxRuntime: cmd.MaxRuntime,
+			Resources: resources, MaxRuntime: cmd.MaxRuntime, Priority: cmd.Priority,
 		}},
 	}
 	if spec.ID == "" {
