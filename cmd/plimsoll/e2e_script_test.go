@@ -63,6 +63,7 @@ func (scriptT) Verbose() bool { return testing.Verbose() }
 // devFlags are further flags of the dev of a script.
 var devFlags = map[string][]string{
 	"archived.txtar": {"--keep-ended", "1ms"}, "eventsettings.txtar": {"--history", "none"},
+	"trust.txtar": {"--trust-owner"},
 }
 
 // until lets a script wait for a condition.

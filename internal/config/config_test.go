@@ -344,7 +344,8 @@ q.yaml:4: placementrules[0].name: "magic" is no rule that is known: a job that c
 		`write user, fixed, provided, tag or recovery
 q.yaml:5: placementrules[1].value: is missing, so the rule places no job; name the tag
 q.yaml:6: partitions[0].preemption: is kept but has no effect yet: no running task is stopped to make room for another
-q.yaml:7: partitions[0].usergroupresolver: has no effect; the gateway says which groups an owner is in
+q.yaml:7: partitions[0].usergroupresolver: has no effect; a job states the groups of its owner: ` +
+		`ownerGroups, or submit --owner-group
 q.yaml:9: root: no queue has submitacl or adminacl: everybody may submit to and administer every queue; ` +
 		`once one has, a queue admits only those whom it or a queue above names
 q.yaml:9: root: access lists with names, and limits, hold for the owner that a submit states: ` +
@@ -354,7 +355,7 @@ q.yaml:12: root.a.properties."application.sort.policy": ` +
 q.yaml:12: root.a.properties."preemption.delay": is kept but has no effect yet
 q.yaml:12: root.a.properties."some.thing": is not known and has no effect
 q.yaml:13: root.a.childtemplate: has no effect on a leaf; write parent: true, or remove it
-q.yaml:14: root.a.limits: hold for the owner of a job and the groups that the gateway vouches for
+q.yaml:14: root.a.limits: hold for the owner of a job and its ownerGroups, as the job states them
 `
 	if d := cmp.Diff(want, got.String()); d != "" {
 		t.Errorf("-want +got:\n%s", d)

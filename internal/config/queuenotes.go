@@ -62,7 +62,7 @@ func (n *noter) queue(q *plimsoll.QueueConfig, path string) {
 		}
 	}
 	if len(q.Limits) > 0 {
-		n.add(path+".limits", "hold for the owner of a job and the groups that the gateway vouches for")
+		n.add(path+".limits", "hold for the owner of a job and its ownerGroups, as the job states them")
 	}
 	for i := range q.Queues {
 		n.queue(&q.Queues[i], path+"."+q.Queues[i].Name)

@@ -119,7 +119,7 @@ func (d *queueDecoder) partition(v *value, path string) plimsoll.QueueConfig {
 		field{"usergroupresolver", stated(func(v *value, path string) {
 			var kind string
 			d.fields(v, path, field{"type", stated(d.text(&kind))})
-			d.note(v.line, path, "has no effect; the gateway says which groups an owner is in")
+			d.note(v.line, path, "has no effect; a job states the groups of its owner: ownerGroups, or submit --owner-group")
 		})},
 	)
 	if name != "" && !strings.EqualFold(name, partitionName) {
