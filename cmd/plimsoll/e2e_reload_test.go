@@ -46,7 +46,8 @@ func TestTheQueueFileIsReadAgainAtSIGHUP(t *testing.T) {
 		}
 		d.says(says)
 	}
-	reload(strings.ReplaceAll(one, "one", "two"), note+"(?s:.*)"+note+"(?s:.*)the queue file was read again and applied")
+	const applied = note + "(?s:.*)" + note + "(?s:.*)the queue file was read again and applied"
+	reload(strings.ReplaceAll(one, "one", "two"), applied)
 	if got := s.leafPaths(); !slices.Equal(got, []string{"root.two"}) {
 		t.Errorf("the leaves are %v", got)
 	}
@@ -60,4 +61,19 @@ func TestTheQueueFileIsReadAgainAtSIGHUP(t *testing.T) {
 		t.Errorf("events: exit code %d, %s%s", code, stdout, stderr)
 	}
 	d.stop()
+}
+
+// A coordinator without a queue file has nothing to read again at SIGHUP, and goes on.
+func TestACoordinatorWithoutAQueueFileGoesOnAtSIGHUP(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	c := start(t, "coordinator", "--data", s.path("store"), "--listen", "unix:"+s.path("c.sock"))
+	c.says("leading")
+	for _, says := range []string{"no queue file to read again", "(?s:no queue file.*no queue file)"} {
+		if err := c.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		c.says(says)
+	}
+	c.stop()
 }
