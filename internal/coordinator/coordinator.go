@@ -193,52 +193,58 @@ func (c Config) withDefaults() Config {
 			c.Seed = c.Seed<<8 | uint64(b)
 		}
 	}
-	if c.Events.Standby == nil {
-		c.Events.Standby = func(error) {}
-	}
-	if c.Events.Leading == nil {
-		c.Events.Leading = func(uint64, uint64, string) {}
-	}
-	if c.Events.NotFollowing == nil {
-		c.Events.NotFollowing = func(error) {}
-	}
-	if c.Events.Following == nil {
-		c.Events.Following = func(uint64, uint64) {}
-	}
-	if c.Events.Deposed == nil {
-		c.Events.Deposed = func(uint64, error) {}
-	}
-	if c.Events.SteppedDown == nil {
-		c.Events.SteppedDown = func(uint64) {}
-	}
-	if c.Events.Failed == nil {
-		c.Events.Failed = func(error, time.Duration) {}
-	}
-	if c.Events.Disk == nil {
-		c.Events.Disk = func(string) {}
-	}
-	if c.Events.Reading == nil {
-		c.Events.Reading = func(error) {}
-	}
-	if c.Events.QueuesRefused == nil {
-		c.Events.QueuesRefused = func(error) {}
-	}
-	if c.Events.QueueConfigRefused == nil {
-		c.Events.QueueConfigRefused = func(error) {}
-	}
-	if c.Events.QueuesReplaced == nil {
-		c.Events.QueuesReplaced = func() {}
-	}
-	if c.Events.GatewayUnread == nil {
-		c.Events.GatewayUnread = func(string) {}
-	}
-	if c.Events.Archive == nil {
-		c.Events.Archive = func(string) {}
-	}
-	if c.Events.ArchiveStep == nil {
-		c.Events.ArchiveStep = func(ArchiveStep) {}
-	}
+	c.Events = c.Events.withDefaults()
 	return c
+}
+
+// withDefaults lets each event that nobody wants do nothing.
+func (e Events) withDefaults() Events {
+	if e.Standby == nil {
+		e.Standby = func(error) {}
+	}
+	if e.Leading == nil {
+		e.Leading = func(uint64, uint64, string) {}
+	}
+	if e.NotFollowing == nil {
+		e.NotFollowing = func(error) {}
+	}
+	if e.Following == nil {
+		e.Following = func(uint64, uint64) {}
+	}
+	if e.Deposed == nil {
+		e.Deposed = func(uint64, error) {}
+	}
+	if e.SteppedDown == nil {
+		e.SteppedDown = func(uint64) {}
+	}
+	if e.Failed == nil {
+		e.Failed = func(error, time.Duration) {}
+	}
+	if e.Disk == nil {
+		e.Disk = func(string) {}
+	}
+	if e.Reading == nil {
+		e.Reading = func(error) {}
+	}
+	if e.QueuesRefused == nil {
+		e.QueuesRefused = func(error) {}
+	}
+	if e.QueueConfigRefused == nil {
+		e.QueueConfigRefused = func(error) {}
+	}
+	if e.QueuesReplaced == nil {
+		e.QueuesReplaced = func() {}
+	}
+	if e.GatewayUnread == nil {
+		e.GatewayUnread = func(string) {}
+	}
+	if e.Archive == nil {
+		e.Archive = func(string) {}
+	}
+	if e.ArchiveStep == nil {
+		e.ArchiveStep = func(ArchiveStep) {}
+	}
+	return e
 }
 
 // Validate reports the first invalid field.
