@@ -61,6 +61,8 @@ type Config struct {
 	Retention time.Duration
 
 	Logger *slog.Logger // default: nothing is logged
+
+	adjust func(*clientv3.Config) // changes the settings of each client; nil: nothing does
 }
 
 func (c Config) withDefaults() Config {
@@ -174,11 +176,15 @@ func (c Config) client() (clientv3.Config, error) {
 	if err != nil {
 		return clientv3.Config{}, err
 	}
-	return clientv3.Config{
+	settings := clientv3.Config{
 		Endpoints: c.Endpoints, TLS: tlsConfig, Username: c.Username, Password: c.Password,
 		DialTimeout: c.callTimeout(), DialKeepAliveTime: pingEvery, DialKeepAliveTimeout: pingTimeout,
 		MaxCallRecvMsgSize: maxAnswerBytes, Logger: zap.NewNop(),
-	}, nil
+	}
+	if c.adjust != nil {
+		c.adjust(&settings)
+	}
+	return settings, nil
 }
 
 // dial validates the configuration and makes a client. The versions of etcd are checked: at least
@@ -191,7 +197,7 @@ func dial(ctx context.Context, c Config) (*clientv3.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := clientv3.New(settings)
+	client, err := connect(ctx, settings)
 	if err != nil {
 		return nil, c.unreachable("connect to etcd", err)
 	}
@@ -199,6 +205,23 @@ func dial(ctx context.Context, c Config) (*clientv3.Client, error) {
 		return nil, errors.Join(err, client.Close())
 	}
 	return client, nil
+}
+
+// connect makes a client. One for a user of etcd shows the password to some member at once. If that
+// one is silent, each is asked in turn.
+func connect(ctx context.Context, settings clientv3.Config) (*clientv3.Client, error) {
+	client, err := clientv3.New(settings)
+	for _, endpoint := range settings.Endpoints {
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			break
+		}
+		only := settings
+		only.Endpoints = []string{endpoint}
+		if client, err = clientv3.New(only); err == nil {
+			client.SetEndpoints(settings.Endpoints...)
+		}
+	}
+	return client, err
 }
 
 // unreachable words a failed call to etcd. An error of the caller's context is returned as it is.

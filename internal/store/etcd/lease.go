@@ -44,6 +44,7 @@ type lease struct {
 	until  atomic.Int64  // BOOTTIME until which it is certainly alive; Invariant: it never goes back
 	lost   chan struct{} // closed when it may be dead
 	once   sync.Once     // closes lost
+	idle   chan *stream  // has the one of which each keep-alive was answered, if there is one
 
 	end   context.CancelFunc
 	group sync.WaitGroup
@@ -58,7 +59,7 @@ func grant(ctx context.Context, client *clientv3.Client, cfg Config) (*lease, er
 	if err != nil {
 		return nil, cfg.unreachable("get a lease from etcd", errors.Join(err, ctx.Err()))
 	}
-	l := &lease{client: client, id: granted.ID, lost: make(chan struct{})}
+	l := &lease{client: client, id: granted.ID, lost: make(chan struct{}), idle: make(chan *stream, 1)}
 	l.renewed(sent, granted.TTL)
 	background, end := context.WithCancel(context.Background())
 	l.end = end
@@ -80,7 +81,7 @@ func (l *lease) keep(ctx context.Context, ttl time.Duration) {
 	var sent sync.WaitGroup
 	defer sent.Wait()
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	defer cancel() // and with it each stream
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -97,33 +98,64 @@ func (l *lease) keep(ctx context.Context, ttl time.Duration) {
 			return
 		case <-timer.C:
 		}
-		sent.Go(func() {
-			call, cancel := context.WithTimeout(ctx, ttl)
-			defer cancel()
-			l.renew(call)
-		})
+		sent.Go(func() { l.renew(ctx, ttl) })
 	}
 }
 
-// renew sends one keep-alive. An error is not told: the next keep-alive is sent all the same, and
-// the lease is lost if none is answered.
-func (l *lease) renew(ctx context.Context) {
+// stream takes keep-alives at one member of etcd.
+type stream struct {
+	etcdserverpb.Lease_LeaseKeepAliveClient // nil: not opened yet
+
+	end context.CancelFunc
+}
+
+// renew sends one keep-alive, on a stream that waits for no answer. A user of etcd shows the
+// password for each new stream, so streams are used again. An error is not told: the next
+// keep-alive is sent all the same, and the lease is lost if none is answered.
+func (l *lease) renew(ctx context.Context, timeout time.Duration) {
+	var s *stream
+	select {
+	case s = <-l.idle:
+	default:
+		s = &stream{}
+		ctx, s.end = context.WithCancel(ctx)
+	}
+	late := time.AfterFunc(timeout, s.end)
+	err := l.exchange(ctx, s)
+	if inTime := late.Stop(); err != nil || !inTime {
+		s.end()
+		return
+	}
+	select {
+	case l.idle <- s:
+	default: // another one waits already
+		s.end()
+	}
+}
+
+// exchange sends a keep-alive and takes its answer.
+func (l *lease) exchange(ctx context.Context, s *stream) error {
+	if s.Lease_LeaseKeepAliveClient == nil {
+		opened, err := clientv3.RetryLeaseClient(l.client).LeaseKeepAlive(ctx)
+		if err != nil {
+			return err
+		}
+		s.Lease_LeaseKeepAliveClient = opened
+	}
 	sent := boottime()
-	stream, err := clientv3.RetryLeaseClient(l.client).LeaseKeepAlive(ctx)
-	if err != nil {
-		return
+	if err := s.Send(&etcdserverpb.LeaseKeepAliveRequest{ID: int64(l.id)}); err != nil {
+		return err
 	}
-	if stream.Send(&etcdserverpb.LeaseKeepAliveRequest{ID: int64(l.id)}) != nil {
-		return
-	}
-	answer, err := stream.Recv()
+	answer, err := s.Recv()
 	switch {
 	case err != nil:
+		return err
 	case answer.GetTTL() <= 0: // etcd does not have it any more
 		l.lose()
 	default:
 		l.renewed(sent, answer.GetTTL())
 	}
+	return nil
 }
 
 // left returns for how long the lease is certainly alive.

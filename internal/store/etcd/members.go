@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -19,7 +20,6 @@ import (
 type members struct {
 	cfg    Config
 	client *clientv3.Client
-	probes []*clientv3.Client // one for each endpoint
 	end    context.CancelFunc
 	group  sync.WaitGroup
 
@@ -41,26 +41,22 @@ func watchMembers(cfg Config, client *clientv3.Client) (*members, error) {
 	}
 	settings, err := cfg.client()
 	if err != nil {
+		end()
 		return nil, err
 	}
-	for _, endpoint := range cfg.Endpoints {
-		settings.Endpoints = []string{endpoint}
-		probe, err := clientv3.New(settings)
-		if err != nil {
-			m.close()
-			return nil, cfg.unreachable("connect to etcd", err)
-		}
-		m.probes = append(m.probes, probe)
-	}
+	settings.Context = ctx // close need not wait for a client that is being made
 	var first sync.WaitGroup
-	for i, probe := range m.probes {
+	for i, endpoint := range cfg.Endpoints {
+		settings.Endpoints = []string{endpoint}
+		p := &probe{settings: settings}
 		first.Add(1)
 		m.group.Go(func() {
-			m.ask(ctx, i, probe)
+			defer p.close()
+			m.ask(ctx, i, p)
 			first.Done()
 			for ctx.Err() == nil {
 				pause(ctx, probePause)
-				m.ask(ctx, i, probe)
+				m.ask(ctx, i, p)
 			}
 		})
 	}
@@ -69,12 +65,40 @@ func watchMembers(cfg Config, client *clientv3.Client) (*members, error) {
 }
 
 // ask asks one member once.
-func (m *members) ask(ctx context.Context, i int, probe *clientv3.Client) {
-	call, cancel := context.WithTimeout(ctx, m.cfg.callTimeout())
-	defer cancel()
-	_, err := probe.Get(call, m.cfg.Prefix+metaKey, clientv3.WithCountOnly())
+func (m *members) ask(ctx context.Context, i int, p *probe) {
+	err := p.ask(ctx, m.cfg.Prefix+metaKey, m.cfg.callTimeout())
 	if ctx.Err() == nil {
 		m.note(i, err != nil)
+	}
+}
+
+// probe asks one member. A client for a user of etcd shows the password when it is made, which
+// fails if the member is silent. So it is made by the first question that is answered, and kept.
+type probe struct {
+	settings clientv3.Config  // for this member alone
+	client   *clientv3.Client // nil: not made yet
+}
+
+// ask makes the client, if that has not succeeded before, and asks. Each takes at most so long.
+func (p *probe) ask(ctx context.Context, key string, timeout time.Duration) error {
+	if p.client == nil {
+		client, err := clientv3.New(p.settings)
+		if err != nil {
+			return fmt.Errorf("connect to a member of etcd: %w", err)
+		}
+		p.client = client
+	}
+	call, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if _, err := p.client.Get(call, key, clientv3.WithCountOnly()); err != nil {
+		return fmt.Errorf("ask a member of etcd: %w", err)
+	}
+	return nil
+}
+
+func (p *probe) close() {
+	if p.client != nil {
+		_ = p.client.Close() // its calls have ended
 	}
 }
 
@@ -111,7 +135,4 @@ func (m *members) note(i int, silent bool) {
 func (m *members) close() {
 	m.end()
 	m.group.Wait()
-	for _, probe := range m.probes {
-		_ = probe.Close() // its calls have ended
-	}
 }

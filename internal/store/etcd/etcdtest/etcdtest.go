@@ -20,6 +20,8 @@ package etcdtest
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -31,6 +33,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 )
@@ -43,6 +46,7 @@ const (
 // Cluster is some members.
 type Cluster struct {
 	Members []*Member
+	Files   *Files // of StartTLS; nil otherwise
 }
 
 // Member is one process of etcd, or is ended.
@@ -50,9 +54,11 @@ type Member struct {
 	Endpoint string // its address for clients
 	t        testing.TB
 	args     []string
+	dir      string // of its data
 	log      string
-	cmd      *exec.Cmd // nil: it does not run
-	disk     *disk     // nil: it cannot be stalled
+	tls      *tls.Config // of its clients; nil: without TLS
+	cmd      *exec.Cmd   // nil: it does not run
+	disk     *disk       // nil: it cannot be stalled
 }
 
 // module finds the directory with go.etcd.mod.
@@ -103,18 +109,31 @@ func Program(t testing.TB) string {
 // Start starts a cluster, and ends it with the test. Further flags of etcd may be given.
 func Start(t testing.TB, members int, flags ...string) *Cluster {
 	t.Helper()
-	return startAll(t, members, func() *disk { return nil }, flags)
+	return startAll(t, members, setup{disk: noDisk, flags: flags})
+}
+
+func noDisk() *disk { return nil }
+
+// setup is how the members of a cluster are started.
+type setup struct {
+	disk  func() *disk
+	flags []string
+	files *Files // nil: without TLS
 }
 
 // StartOnDisks starts a cluster whose disks can be stalled. Each fsync takes some 20 µs longer.
 func StartOnDisks(t testing.TB, members int, flags ...string) *Cluster {
 	t.Helper()
-	return startAll(t, members, newDisk, flags)
+	return startAll(t, members, setup{disk: newDisk, flags: flags})
 }
 
-func startAll(t testing.TB, members int, makeDisk func() *disk, flags []string) *Cluster {
+func startAll(t testing.TB, members int, with setup) *Cluster {
 	t.Helper()
-	c := &Cluster{}
+	c := &Cluster{Files: with.files}
+	scheme, tlsConfig := "http", (*tls.Config)(nil)
+	if with.files != nil {
+		scheme, tlsConfig = "https", with.files.config(t)
+	}
 	ports := freePorts(t, 2*members)
 	var peers []string
 	for i := range members {
@@ -122,14 +141,16 @@ func startAll(t testing.TB, members int, makeDisk func() *disk, flags []string) 
 	}
 	for i := range members {
 		dir := t.TempDir()
-		client := fmt.Sprintf("http://127.0.0.1:%d", ports[2*i])
+		client := fmt.Sprintf("%s://127.0.0.1:%d", scheme, ports[2*i])
 		peer := fmt.Sprintf("http://127.0.0.1:%d", ports[2*i+1])
-		m := &Member{Endpoint: client, t: t, disk: makeDisk(), log: filepath.Join(dir, "log"), args: append([]string{
-			"--name", fmt.Sprintf("m%d", i), "--data-dir", filepath.Join(dir, "data"),
+		m := &Member{Endpoint: client, t: t, tls: tlsConfig, disk: with.disk(), dir: filepath.Join(dir, "data"),
+			log: filepath.Join(dir, "log")}
+		m.args = append([]string{
+			"--name", fmt.Sprintf("m%d", i), "--data-dir", m.dir,
 			"--listen-client-urls", client, "--advertise-client-urls", client,
 			"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
 			"--initial-cluster", strings.Join(peers, ","), "--log-level", "warn",
-		}, flags...)}
+		}, with.flags...)
 		c.Members = append(c.Members, m)
 		m.Start()
 	}
@@ -171,7 +192,16 @@ func (c *Cluster) Endpoints() []string {
 // Client returns a client of all members, which ends with the test.
 func (c *Cluster) Client(t testing.TB) *clientv3.Client {
 	t.Helper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: c.Endpoints(), Logger: zap.NewNop()})
+	return c.ClientOf(t, "", "")
+}
+
+// ClientOf is Client for a user of etcd.
+func (c *Cluster) ClientOf(t testing.TB, user, password string) *clientv3.Client {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: c.Endpoints(), TLS: c.Members[0].tls, Username: user, Password: password,
+		DialTimeout: startTimeout, Logger: zap.NewNop(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,11 +243,16 @@ func (c *Cluster) Status(ctx context.Context) string {
 	return all.String()
 }
 
+// client returns a client of this member alone.
+func (m *Member) client() (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{Endpoints: []string{m.Endpoint}, TLS: m.tls, Logger: zap.NewNop()})
+}
+
 func (m *Member) status(ctx context.Context) string {
 	if m.cmd == nil {
 		return "does not run"
 	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{m.Endpoint}, Logger: zap.NewNop()})
+	client, err := m.client()
 	if err != nil {
 		return err.Error()
 	}
@@ -260,7 +295,7 @@ func (m *Member) Start() {
 // Await returns when the member answers as one of a majority.
 func (m *Member) Await() {
 	m.t.Helper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{m.Endpoint}, Logger: zap.NewNop()})
+	client, err := m.client()
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -271,7 +306,7 @@ func (m *Member) Await() {
 		call, cancel := context.WithTimeout(ctx, time.Second)
 		_, err := client.Get(call, "ready")
 		cancel()
-		if err == nil {
+		if err == nil || errors.Is(err, rpctypes.ErrUserEmpty) { // it has users, and asked the majority before
 			return
 		}
 		if ctx.Err() != nil {
