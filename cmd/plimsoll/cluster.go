@@ -206,11 +206,13 @@ func (l *localCluster) etcdMembers() {
 }
 
 // etcdReady waits until a majority of the members answers.
-func (l *localCluster) etcdReady(ctx context.Context) error {
+func (l *localCluster) etcdReady(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
+	finder := &etcdFinder{config: etcd.Config{Endpoints: l.etcdSockets()}}
+	defer func() { err = errors.Join(err, finder.Close()) }()
 	for {
-		_, err := etcdFinder{etcd.Config{Endpoints: l.etcdSockets()}}.Find(ctx)
+		_, err := finder.Find(ctx)
 		if err == nil || errors.Is(err, errNobodyLeads) {
 			return nil
 		}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -118,16 +119,21 @@ func allOf(texts []string, is func(string) bool) bool {
 
 var errNobodyLeads = plimsoll.Errorf(plimsoll.CodeUnavailable, "etcd knows no coordinator that leads")
 
-// etcdFinder finds the leader through etcd.
-type etcdFinder struct{ config etcd.Config }
+// etcdFinder finds the leader through etcd. It connects at the first Find, and stays connected
+// until Close.
+type etcdFinder struct {
+	config etcd.Config
+
+	mu      sync.Mutex
+	leaders *etcd.Leaders // nil: not connected
+}
 
 // Find implements replica.Finder.
-func (f etcdFinder) Find(ctx context.Context) (found []string, err error) {
-	leaders, err := etcd.FindLeaders(ctx, f.config)
+func (f *etcdFinder) Find(ctx context.Context) ([]string, error) {
+	leaders, err := f.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, leaders.Close()) }()
 	leader, err := leaders.Leader(ctx)
 	if err != nil {
 		return nil, err
@@ -136,4 +142,29 @@ func (f etcdFinder) Find(ctx context.Context) (found []string, err error) {
 		return nil, errNobodyLeads
 	}
 	return []string{leader.Address}, nil
+}
+
+func (f *etcdFinder) connect(ctx context.Context) (*etcd.Leaders, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.leaders == nil {
+		leaders, err := etcd.FindLeaders(ctx, f.config)
+		if err != nil {
+			return nil, err
+		}
+		f.leaders = leaders
+	}
+	return f.leaders, nil
+}
+
+// Close ends the connections. Nothing is found meanwhile.
+func (f *etcdFinder) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.leaders == nil {
+		return nil
+	}
+	leaders := f.leaders
+	f.leaders = nil
+	return leaders.Close()
 }

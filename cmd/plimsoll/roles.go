@@ -393,7 +393,7 @@ type gatewayCmd struct {
 	ID       string `help:"Name of this gateway, unique among all; default: host name and process id." env:"PLIMSOLL_GATEWAY" placeholder:"ID"`
 	Data     string `help:"Directory of the tokens." default:"plimsoll-data/gateway" env:"PLIMSOLL_DATA"`
 	Listen   string `help:"Address to serve." default:"127.0.0.1:9080" env:"PLIMSOLL_LISTEN"`
-	Leader   string `help:"Address of the coordinator, or of another gateway's --listen-replication. Separate several by commas, or write dns:NAME:PORT for all addresses of a name: the one that leads is found." default:"127.0.0.1:9081" env:"PLIMSOLL_LEADER"`
+	Leader   string `help:"Address of the coordinator, or of another gateway's --listen-replication. Separate several by commas, or write dns:NAME:PORT for all addresses of a name: the one that leads is found. Not with --etcd. Default: 127.0.0.1:9081." env:"PLIMSOLL_LEADER" placeholder:"ADDRESS"`
 	Insecure bool   `help:"Allow an address that other machines can reach, although nothing is encrypted."`
 	etcdFlags
 
@@ -438,15 +438,12 @@ func (cmd *gatewayCmd) Run(ctx context.Context, a *app) error {
 		cmd.ID = fmt.Sprintf("%s-%d", host, os.Getpid())
 	}
 	following := replica.FollowerConfig{
-		Gateway: cmd.ID, Leader: cmd.Leader, Tokens: token.Finder{Kind: token.Gateway, File: cmd.GatewayTokenFile},
+		Gateway: cmd.ID, Tokens: token.Finder{Kind: token.Gateway, File: cmd.GatewayTokenFile},
 		Version: buildVersion().Version, Events: dev.FollowerEvents(log),
 	}
-	if cmd.used() {
-		c, err := cmd.config(log)
-		if err != nil {
-			return err
-		}
-		following.Finder = etcdFinder{c}
+	end, err := cmd.find(&following, log)
+	if err != nil {
+		return err
 	}
 	cfg := gateway.Config{
 		ID: cmd.ID, Listen: cmd.Listen, Hosts: cmd.Host, Insecure: cmd.Insecure, Events: dev.GatewayEvents(log),
@@ -469,7 +466,26 @@ func (cmd *gatewayCmd) Run(ctx context.Context, a *app) error {
 	}
 	archived := cmd.reader(cmd.Data)
 	cfg.Archive = archived
-	return errors.Join(serveGateway(ctx, cfg, follower), archived.Close())
+	return errors.Join(serveGateway(ctx, cfg, follower), archived.Close(), end())
+}
+
+// defaultLeader is the address of a coordinator on the same machine.
+const defaultLeader = "127.0.0.1:9081"
+
+// find sets how the leader is found. The returned function ends the connections for that, of which
+// there are none yet.
+func (cmd *gatewayCmd) find(c *replica.FollowerConfig, log *slog.Logger) (end func() error, err error) {
+	if !cmd.used() {
+		c.Leader = cmp.Or(cmd.Leader, defaultLeader)
+		return func() error { return nil }, nil
+	}
+	if cmd.Leader != "" {
+		return nil, plimsoll.Invalid("--leader", "and --etcd both say where the leader is found; give one of them")
+	}
+	config, err := cmd.config(log)
+	f := &etcdFinder{config: config}
+	c.Finder = f
+	return f.Close, err
 }
 
 // serveGateway serves a gateway until its context ends.

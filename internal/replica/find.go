@@ -30,7 +30,7 @@ type Finder interface {
 // ParseFinder reads addresses, separated by commas. Each is one as package transport reads it, or
 // dns:NAME:PORT, which stands for all addresses of the name. Names are looked up at each Find.
 func ParseFinder(text string) (Finder, error) {
-	var places addressList
+	var places []string
 	for _, place := range strings.Split(text, ",") {
 		place = strings.TrimSpace(place)
 		address, isName := strings.CutPrefix(place, dnsPrefix)
@@ -44,21 +44,24 @@ func ParseFinder(text string) (Finder, error) {
 	if len(places) > maxPlaces {
 		return nil, plimsoll.Invalid("leader", "has %d addresses; give at most %d", len(places), maxPlaces)
 	}
-	return places, nil
+	return addressList{places, net.DefaultResolver}, nil
 }
 
 // addressList holds addresses, and names of addresses.
-type addressList []string
+type addressList struct {
+	places   []string
+	resolver *net.Resolver
+}
 
 // Find implements Finder. An error of one name is returned only if nothing else is found.
 func (l addressList) Find(ctx context.Context) (found []string, err error) {
-	for _, place := range l {
+	for _, place := range l.places {
 		address, isName := strings.CutPrefix(place, dnsPrefix)
 		if !isName {
 			found = append(found, place)
 			continue
 		}
-		at, lookupErr := lookup(ctx, address)
+		at, lookupErr := l.lookup(ctx, address)
 		found, err = append(found, at...), errors.Join(err, lookupErr)
 	}
 	if len(found) > 0 {
@@ -68,14 +71,14 @@ func (l addressList) Find(ctx context.Context) (found []string, err error) {
 }
 
 // lookup returns all addresses of a name with a port.
-func lookup(ctx context.Context, address string) ([]string, error) {
+func (l addressList) lookup(ctx context.Context, address string) ([]string, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, fmt.Errorf("look up the leader: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	hosts, err := net.DefaultResolver.LookupHost(ctx, host)
+	hosts, err := l.resolver.LookupHost(ctx, host)
 	if err != nil {
 		return nil, &plimsoll.Error{Code: plimsoll.CodeUnavailable, Op: "look up the leader", Err: err}
 	}

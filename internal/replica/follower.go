@@ -160,7 +160,7 @@ func newFollower(config FollowerConfig, dial dial) *Follower {
 	f := &Follower{config: config, dial: dial, wake: make(chan struct{}, 1), suspect: make(chan struct{}, 1)}
 	f.filter, _ = readFilter(config.Filter.toProto()) // Validate has read it
 	if f.finder = config.Finder; f.finder == nil {
-		f.finder = addressList{config.Leader} // a test's address need not be one
+		f.finder = addressList{places: []string{config.Leader}} // a test's address need not be one
 		if places, err := ParseFinder(config.Leader); err == nil {
 			f.finder = places
 		}

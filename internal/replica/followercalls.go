@@ -40,8 +40,12 @@ func (f *Follower) Ready(ctx context.Context) error {
 	case <-f.liveNow():
 		return nil
 	case <-ctx.Done():
+		at := ""
+		if f.config.Finder == nil {
+			at = " at " + f.config.Leader
+		}
 		return plimsoll.Errorf(
-			plimsoll.CodeUnavailable, "this gateway has not reached the leader at %s yet; try again", f.config.Leader,
+			plimsoll.CodeUnavailable, "this gateway has not reached the leader%s yet; try again", at,
 		)
 	}
 }

@@ -82,21 +82,23 @@ func TestUnsafeVersionsAreRefused(t *testing.T) {
 	}
 }
 
-// Those who look for the leader are told each one, and that there is none.
+// Those who look for the leader are told the present one, or that there is none.
 func TestTheLeaderIsFound(t *testing.T) {
 	cluster := etcdtest.Start(t, 1)
 	cfg := config(cluster)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	leaders, err := FindLeaders(ctx, cfg)
+	leaders, err := FindLeaders(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer leaders.Close() //nolint:errcheck // nothing depends on it
-	told := make(chan Leader, 10)
-	done := make(chan error, 1)
-	go func() { done <- leaders.Follow(ctx, func(l Leader) { told <- l }) }()
-	if l := <-told; l != (Leader{}) {
+	found := func() Leader {
+		t.Helper()
+		l, err := leaders.Leader(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	if l := found(); l != (Leader{}) {
 		t.Errorf("at first: %v", l)
 	}
 	var last Leader
@@ -104,24 +106,20 @@ func TestTheLeaderIsFound(t *testing.T) {
 		cfg.Advertise = address
 		s := openStore(t, cfg)
 		leadStore(t, s)
-		l := <-told
+		l := found()
 		if l.Address != address || l.Term <= last.Term {
 			t.Errorf("got %v after %v, want the address %s", l, last, address)
-		}
-		if now, err := leaders.Leader(ctx); now != l || err != nil {
-			t.Errorf("got %v, %v, want %v", now, err, l)
 		}
 		last = l
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if l := <-told; l != (Leader{}) {
+		if l := found(); l != (Leader{}) {
 			t.Errorf("after the end: %v", l)
 		}
 	}
-	cancel()
-	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Errorf("follow: got %v, want %v", err, context.Canceled)
+	if err := leaders.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

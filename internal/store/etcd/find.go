@@ -16,12 +16,13 @@ type Leader struct {
 	Term int64
 }
 
-// Leaders tells who leads, to those that call the leader. FindLeaders opens it.
+// Leaders tells who leads, to those that call the leader. FindLeaders opens it. Its methods may be
+// called from any goroutine, but nothing after Close.
 //
 //	leaders, err := etcd.FindLeaders(ctx, cfg)
 //	...
 //	defer leaders.Close()
-//	err = leaders.Follow(ctx, func(l etcd.Leader) { dial(l.Address) })
+//	leader, err := leaders.Leader(ctx)
 type Leaders struct {
 	cfg     Config
 	client  *clientv3.Client
@@ -46,20 +47,6 @@ func FindLeaders(ctx context.Context, cfg Config) (*Leaders, error) {
 func (l *Leaders) Leader(ctx context.Context) (Leader, error) {
 	first, _, err := firstInLine(ctx, l.cfg, l.client)
 	return first, err
-}
-
-// Follow calls changed with the present leader, and with each later one, until ctx ends or etcd
-// fails. A caller may call it again then. While nobody leads, Term is 0.
-func (l *Leaders) Follow(ctx context.Context, changed func(Leader)) error {
-	var last Leader
-	told := false
-	return followLine(ctx, l.cfg, l.client, func(first Leader) bool {
-		if !told || first != last {
-			told, last = true, first
-			changed(first)
-		}
-		return true
-	})
 }
 
 // Close ends the connections.

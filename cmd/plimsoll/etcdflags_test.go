@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/plimsoll-dev/plimsoll/internal/store/etcd"
+	"github.com/plimsoll-dev/plimsoll/internal/store/etcd/etcdtest"
+)
+
+// The finder stays connected: it finds each leader, also while a member of etcd does not run.
+func TestEtcdFindsTheLeader(t *testing.T) {
+	t.Parallel()
+	cluster := etcdtest.Start(t, 3)
+	config := etcd.Config{Endpoints: cluster.Endpoints()}
+	finder := &etcdFinder{config: config}
+	if err := finder.Close(); err != nil {
+		t.Errorf("close before it was connected: %v", err)
+	}
+	if found, err := finder.Find(t.Context()); !errors.Is(err, errNobodyLeads) {
+		t.Errorf("while nobody leads: %v, %v", found, err)
+	}
+	leads := func(address string) (end func()) {
+		t.Helper()
+		config.Advertise = address
+		s, err := etcd.Open(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Lead(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		return func() {
+			t.Helper()
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	connected := finder.leaders
+	finds := func(want string) {
+		t.Helper()
+		found, err := finder.Find(t.Context())
+		if err != nil || !slices.Equal(found, []string{want}) {
+			t.Errorf("got %v, %v, want %s", found, err, want)
+		}
+	}
+	end := leads("10.0.0.1:9081")
+	finds("10.0.0.1:9081")
+	end()
+	end = leads("10.0.0.2:9081")
+	finds("10.0.0.2:9081")
+	cluster.Members[0].Kill()
+	for until := time.Now().Add(time.Minute); time.Now().Before(until); { // etcd may elect a leader of its own
+		if _, err := finder.Find(t.Context()); err == nil {
+			break
+		}
+	}
+	finds("10.0.0.2:9081")
+	if finder.leaders != connected {
+		t.Error("it has connected anew")
+	}
+	if err := finder.Close(); err != nil {
+		t.Error(err)
+	}
+	finds("10.0.0.2:9081") // it connects again
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if found, err := finder.Find(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("after the end of the context: %v, %v", found, err)
+	}
+	if err := finder.Close(); err != nil {
+		t.Error(err)
+	}
+	end()
+}
