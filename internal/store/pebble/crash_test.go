@@ -21,131 +21,39 @@ import (
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// promises is the list of outcomes that a run was given. They must hold after a crash.
-type promises struct {
-	acked     atomic.Uint64 // the last revision whose Wait returned nil
-	committed atomic.Uint64 // the last revision that was handed to Commit
-	epoch     atomic.Uint64 // the last epoch that Lead returned
-	keep      atomic.Uint64 // the highest argument of TrimEvents
+// runs commits batches in a store on a file system, and notes the promises that it is given.
+type runs struct{ *storetest.Promises }
 
-	mu       sync.Mutex
-	contents map[uint64]storetest.Content // by revision, before trimming
-}
+func newRuns() runs { return runs{storetest.NewPromises()} }
 
-func newPromises() *promises {
-	return &promises{contents: map[uint64]storetest.Content{0: {}}}
-}
-
-// run opens a store and commits batches until one fails or all are committed. Up to four batches
-// are under way.
-func (p *promises) run(cfg Config, rng *rand.Rand, batches uint64) (err error) {
-	s, err := Open(cfg)
-	if err != nil {
-		return fmt.Errorf("open: %w", err)
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	var model storetest.Model
-	var under []store.Pending
-	wait := func(left int) error {
-		for len(under) > left {
-			if err := under[0].Wait(); err != nil {
-				return fmt.Errorf("wait: %w", err)
-			}
-			under = under[1:]
-			p.acked.Add(1)
-		}
-		return nil
-	}
-	for r := uint64(1); r <= batches; r++ {
-		if r%40 == 1 {
-			epoch, err := s.Lead(context.Background(), nil)
-			if err != nil {
-				return fmt.Errorf("lead: %w", err)
-			}
-			p.epoch.Store(epoch)
-		}
-		b := storetest.RandomBatch(rng, p.epoch.Load(), r, 400)
-		model.Apply(b)
-		p.mu.Lock()
-		p.contents[r] = model.Content()
-		p.mu.Unlock()
-		p.committed.Store(r)
-		pending, err := s.Commit(b)
-		if err != nil {
-			return fmt.Errorf("commit: %w", err)
-		}
-		under = append(under, pending)
-		if err := wait(rng.IntN(4)); err != nil {
-			return err
-		}
-		if rng.IntN(10) == 0 {
-			keep := rng.Uint64N(r + 1)
-			p.keep.Store(max(p.keep.Load(), keep))
-			if err := s.TrimEvents(keep); err != nil {
-				return fmt.Errorf("trim: %w", err)
-			}
-		}
-	}
-	return wait(0)
+func (p runs) run(cfg Config, rng *rand.Rand, batches uint64) error {
+	return p.Run(context.Background(), func() (store.Store, error) { return wrapNil(Open(cfg)) }, rng,
+		storetest.Workload{Batches: batches})
 }
 
 // crash is a file system as a crash left it, with the promises given until then.
 type crash struct {
-	fs               storetest.CrashableFS
-	acked, committed uint64
-	epoch, keep      uint64
-	what             string
+	fs    storetest.CrashableFS
+	given storetest.Given
+	what  string
 }
 
 // crashNow copies the file system at this instant. The given share of the unsynced data survives.
-func (p *promises) crashNow(fs storetest.CrashableFS, rng *rand.Rand, percent int, what string) crash {
-	c := crash{
-		acked: p.acked.Load(), epoch: p.epoch.Load(), what: fmt.Sprintf("%s, %d%% of the rest survives", what, percent),
-	}
+func (p runs) crashNow(fs storetest.CrashableFS, rng *rand.Rand, percent int, what string) crash {
+	c := crash{given: p.Before(), what: fmt.Sprintf("%s, %d%% of the rest survives", what, percent)}
 	c.fs = fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rng})
-	c.committed, c.keep = p.committed.Load(), p.keep.Load()
+	c.given = p.After(c.given)
 	return c
 }
 
-// check opens the store after a crash. All acknowledged batches are there, and the content is
-// whole batches up to one of them.
-func (p *promises) check(c crash) error {
+// check opens the store after a crash, and looks whether the promises hold.
+func (p runs) check(c crash) (err error) {
 	s, err := Open(small(c.fs, "store"))
 	if err != nil {
 		return fmt.Errorf("open: %w", err)
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	got, err := storetest.Read(s)
-	if err != nil {
-		return fmt.Errorf("load: %w", err)
-	}
-	if got.Revision < c.acked || got.Revision > c.committed {
-		return fmt.Errorf(
-			"revision %d is there, %d was acknowledged and %d the last committed", got.Revision, c.acked, c.committed,
-		)
-	}
-	p.mu.Lock()
-	want := p.contents[got.Revision]
-	p.mu.Unlock()
-	// A trim may be lost, so trimmed chunks may be back. No chunk that was kept may be gone.
-	gone := len(want.Chunks) - len(got.Chunks)
-	if gone < 0 || gone > 0 && want.Chunks[gone-1].Revision >= c.keep {
-		return fmt.Errorf("%d chunks are there, of %d, trimmed below %d", len(got.Chunks), len(want.Chunks), c.keep)
-	}
-	if want.Chunks = want.Chunks[gone:]; len(want.Chunks) == 0 {
-		want.Chunks = nil
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		return fmt.Errorf("revision %d holds something else (-want +got):\n%s", got.Revision, diff)
-	}
-	epoch, err := s.Lead(context.Background(), nil)
-	if err != nil {
-		return fmt.Errorf("lead: %w", err)
-	}
-	if epoch <= c.epoch {
-		return fmt.Errorf("epoch %d was given out again after %d", epoch, c.epoch)
-	}
-	return commitOne(s, epoch, got.Revision+1)
+	return p.Check(context.Background(), s, c.given)
 }
 
 func randomSeed(t *testing.T) *rand.Rand {
@@ -157,7 +65,7 @@ func randomSeed(t *testing.T) *rand.Rand {
 func TestCrashAtEveryPoint(t *testing.T) {
 	rng := randomSeed(t)
 	mem := storetest.NewCrashableFS()
-	p := newPromises()
+	p := newRuns()
 	var mu sync.Mutex // Pebble writes from several goroutines
 	var crashes []crash
 	fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
@@ -190,7 +98,7 @@ func TestCrashAtEveryPoint(t *testing.T) {
 func TestCrashDuringRecovery(t *testing.T) {
 	rng := randomSeed(t)
 	mem := storetest.NewCrashableFS()
-	p := newPromises()
+	p := newRuns()
 	var first []crash
 	fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind == errorfs.OpFileSyncData && len(first) < 300 { // the log's syncs, one after the other
@@ -259,7 +167,7 @@ func TestDiskErrors(t *testing.T) {
 			return nil
 		}))
 		what := fmt.Sprintf("write %d of %d fails, once=%v, workload %d", at, total, once, seed)
-		p := newPromises()
+		p := newRuns()
 		if err := p.run(small(fs, "store"), rand.New(rand.NewPCG(seed, 4)), batches); err != nil {
 			failed++
 		}
@@ -285,7 +193,7 @@ func countWrites(t *testing.T, batches uint64) int64 {
 		}
 		return nil
 	}))
-	if err := newPromises().run(small(fs, "store"), rand.New(rand.NewPCG(1, 4)), batches); err != nil {
+	if err := newRuns().run(small(fs, "store"), rand.New(rand.NewPCG(1, 4)), batches); err != nil {
 		t.Fatal(err)
 	}
 	return n.Load()
@@ -371,7 +279,7 @@ func TestManifestErrors(t *testing.T) {
 			}
 			return nil
 		}))
-		p := newPromises()
+		p := newRuns()
 		err := p.run(small(fs, "store"), rand.New(rand.NewPCG(seed, 5)), 200)
 		if n.Load() > at && err == nil {
 			t.Errorf("write %d of a manifest failed, workload %d, and nobody was told", at, seed)

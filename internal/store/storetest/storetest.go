@@ -11,8 +11,9 @@
 //		}
 //	})
 //
-// The suite starts nothing of its own, keeps nothing, and ends in seconds. It cannot cut the
-// power: each implementation tests by itself that a batch survives a crash.
+// The suite starts nothing of its own, keeps nothing, and ends in seconds. It cannot cut the power:
+// each implementation makes crashes in a test of its own. Promises has the workload of such a test,
+// and what must hold afterwards.
 package storetest
 
 import (
