@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -229,7 +230,13 @@ func (c Config) unreachable(op string, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return fmt.Errorf("%s: %w", op, err)
 	}
+	if errors.Is(err, rpctypes.ErrNoSpace) {
+		return &plimsoll.Error{Code: plimsoll.CodeUnavailable, Op: op, Err: err, Msg: adviceIfFull}
+	}
 	return &plimsoll.Error{Code: plimsoll.CodeUnavailable, Op: op, Err: err, Msg: fmt.Sprintf(
 		"etcd at %s did not answer as it should; see whether a majority of its members runs",
 		strings.Join(c.Endpoints, ", "))}
 }
+
+const adviceIfFull = "etcd's database is full, and its NOSPACE alarm refuses all writes: " +
+	"compact and defragment it, or give it a larger --quota-backend-bytes, then disarm the alarm"

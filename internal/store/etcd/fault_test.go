@@ -2,12 +2,13 @@ package etcd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -322,6 +323,61 @@ func TestAMemberIsKilledDuringCommits(t *testing.T) {
 	}
 }
 
+// A member is killed while it writes to its log, and the write is left in part. etcd repairs the
+// log, and gets the rest from the others. The store has all that was acknowledged, at each member.
+func TestATornLogOfAMemberIsRepaired(t *testing.T) {
+	cluster := etcdtest.StartOnDisks(t, 3)
+	cfg := config(cluster)
+	cfg.TTL = 10 * time.Second // etcd's own election takes up to 3 s
+	leader := cluster.Leader(t)
+	cfg.Endpoints = []string{leader.Endpoint} // so that no call waits for the others' disks
+	s := openStore(t, cfg)
+	epoch := leadStore(t, s)
+	var m storetest.Model
+	revision := uint64(0)
+	commit := func(n int) {
+		t.Helper()
+		for range n {
+			revision++
+			b := batchOf(epoch, revision, fmt.Sprint(revision%17), strings.Repeat(fmt.Sprint(revision%10), 1500))
+			mustCommit(t, s, b)
+			m.Apply(b)
+		}
+	}
+	for round := range testrun.Count(2, 4, 20) {
+		commit(30)
+		victim := cluster.Members[round%3]
+		if victim == leader {
+			victim = cluster.Members[(round+1)%3]
+		}
+		if err := victim.StallDisk(); err != nil {
+			t.Skipf("disks cannot be stalled here: %v", err)
+		}
+		durable := victim.LogBytes() // at most
+		commit(30)
+		for victim.LogBytes() < durable+1500 && t.Context().Err() == nil {
+			pause(t.Context(), time.Millisecond)
+		}
+		victim.Kill()
+		victim.FreeDisk()
+		victim.TearLog(durable, etcdtest.Tear(round)%etcdtest.NumTears)
+		victim.Start()
+		victim.Await()
+	}
+	commit(30)
+	for _, member := range cluster.Members {
+		one := cfg
+		one.Endpoints = []string{member.Endpoint}
+		got, err := storetest.Read(openStore(t, one))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(m.Content(), got); diff != "" {
+			t.Errorf("the member at %s holds something else (-want +got):\n%.2000s", member.Endpoint, diff)
+		}
+	}
+}
+
 // One paused member of three delays, and neither ends the leadership nor loses a batch.
 func TestOnePausedMemberOfThreeEndsNothing(t *testing.T) {
 	cluster := etcdtest.Start(t, 3)
@@ -383,19 +439,55 @@ func TestALostMajorityEndsTheLeadershipUntilItIsBack(t *testing.T) {
 	}
 }
 
-// An etcd whose database is full says so.
-func TestAFullEtcdIsTold(t *testing.T) {
+// An etcd whose database is full refuses batches, and the error says how to get space. When there
+// is space, the same process goes on.
+func TestAFullEtcdIsToldUntilThereIsSpace(t *testing.T) {
 	cluster := etcdtest.Start(t, 1, "--quota-backend-bytes", fmt.Sprint(16<<20))
 	s := openStore(t, config(cluster))
 	epoch := leadStore(t, s)
-	large := make([]byte, 1<<20)
-	var err error
-	for revision := uint64(1); err == nil && revision < 100; revision++ {
-		err = commitAll(s, batchOf(epoch, revision, "a", string(large)))
+	full := func(what string, err error) {
+		t.Helper()
+		codeIs(t, what, err, plimsoll.CodeUnavailable, plimsoll.CodeOutcomeUnknown)
+		if err == nil || !strings.Contains(err.Error(), "disarm the alarm") {
+			t.Errorf("%s: got %v, which does not say what to do", what, err)
+		}
 	}
-	codeIs(t, "a batch", err, plimsoll.CodeUnavailable, plimsoll.CodeOutcomeUnknown)
-	if full(errors.Join(err)) == nil {
-		t.Errorf("got %v, which does not say that etcd is full", err)
+	large, acked := strings.Repeat("x", 1<<20), uint64(0)
+	var err error
+	for acked < 100 {
+		if err = commitAll(s, batchOf(epoch, acked+1, "a", fmt.Sprint(acked+1, large))); err != nil {
+			break
+		}
+		acked++
+	}
+	full("a batch", err)
+	full("the next batch", commitAll(s, batchOf(epoch, acked+2, "a", "small")))
+	_, err = s.Lead(t.Context(), nil)
+	full("lead", err)
+	if got := values(t, s)["a"]; got != fmt.Sprint(acked, large) && got != fmt.Sprint(acked+1, large) {
+		t.Errorf("stored is %.20q, and revision %d was acknowledged", got, acked)
+	}
+
+	ctx, admin := t.Context(), cluster.Client(t)
+	now, err := admin.Get(ctx, "any")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.Compact(ctx, now.Header.Revision, clientv3.WithCompactPhysical()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.Defragment(ctx, cluster.Members[0].Endpoint); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.AlarmDisarm(ctx, &clientv3.AlarmMember{}); err != nil {
+		t.Fatal(err)
+	}
+	epoch = leadStore(t, s)
+	next := s.term().meta.revision + 1
+	mustCommit(t, s, batchOf(epoch, next, "a", "small"))
+	mustCommit(t, s, batchOf(epoch, next+1, "b", large))
+	if got := values(t, s); got["a"] != "small" || got["b"] != large {
+		t.Errorf("stored is %.100v", got)
 	}
 }
 

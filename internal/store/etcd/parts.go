@@ -3,7 +3,6 @@ package etcd
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -99,7 +98,7 @@ func (w *partsWriter) flush(ctx context.Context) error {
 			return err
 		}
 	}
-	return errors.Join(full(err), err)
+	return err
 }
 
 // fenced applies operations if the place is held, and nothing otherwise.

@@ -164,23 +164,13 @@ func (s *Store) apply(ctx context.Context, t *term, r *request, ops []clientv3.O
 		applied, err := s.settle(ctx, t, before, after, r)
 		switch {
 		case err != nil:
-			return errors.Join(err, full(failed))
+			return err
 		case applied:
 			t.meta = after
 			return nil
 		}
 	}
-	return errors.Join(full(failed), s.unreachable("write to etcd", failed))
-}
-
-// full returns an error that says what to do if etcd has no space, or nil.
-func full(err error) error {
-	if !errors.Is(err, rpctypes.ErrNoSpace) {
-		return nil
-	}
-	return plimsoll.Errorf(plimsoll.CodeUnavailable,
-		"etcd's database is full, and its NOSPACE alarm refuses all writes: "+
-			"compact and defragment it, or give it a larger --quota-backend-bytes, then disarm the alarm")
+	return s.unreachable("write to etcd", failed)
 }
 
 // finding is the content of the two compared keys, as a transaction found it that was not applied.
@@ -245,7 +235,7 @@ func (s *Store) settle(ctx context.Context, t *term, before, after meta, r *requ
 		found, err := s.exchange(ctx, t, before, []clientv3.Op{put})
 		switch {
 		case errors.Is(err, rpctypes.ErrNoSpace):
-			return false, unknown(r, err)
+			return false, unknown(r, s.unreachable("write a barrier to etcd", err))
 		case err != nil:
 			pause(ctx, retryPause)
 			continue

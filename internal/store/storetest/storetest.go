@@ -13,7 +13,7 @@
 //
 // The suite starts nothing of its own, keeps nothing, and ends in seconds. It cannot cut the power:
 // each implementation makes crashes in a test of its own. Promises has the workload of such a test,
-// and what must hold afterwards.
+// and checks the store after it.
 package storetest
 
 import (
