@@ -57,6 +57,7 @@ func (f *etcdFlags) named(err error) error {
 	flags := map[string]string{
 		"etcd.prefix": "--etcd-prefix", "etcd.caFile": "--etcd-ca-file", "etcd.certFile": "--etcd-cert-file",
 		"etcd.username": "--etcd-user", "etcd.ttl": "--lease",
+		"etcd.retention": "--etcd-history",
 	}
 	flag, ok := flags[e.Field]
 	if !ok && strings.HasPrefix(e.Field, "etcd.endpoints") {
@@ -73,8 +74,9 @@ func (f *etcdFlags) named(err error) error {
 // leadershipFlags belong to coordinators that keep their store on etcd.
 type leadershipFlags struct {
 	etcdFlags
-	Advertise string        `help:"With --etcd: address at which gateways and other coordinators reach this one; default: --listen." env:"PLIMSOLL_ADVERTISE" placeholder:"ADDRESS"`
-	Lease     time.Duration `help:"With --etcd: silence of the leader after which another takes over; whole seconds, at least 2s." default:"2s" env:"PLIMSOLL_LEASE"`
+	Advertise   string        `help:"With --etcd: address at which gateways and other coordinators reach this one; default: --listen." env:"PLIMSOLL_ADVERTISE" placeholder:"ADDRESS"`
+	EtcdHistory string        `help:"With --etcd: age of the revisions that the leader lets etcd forget, at least 1m. Or none: the leader never does. etcd lets only a user with the role root do it; for another one take none, and give etcd --auto-compaction-retention. Default: 5m." env:"PLIMSOLL_ETCD_HISTORY" placeholder:"DURATION"`
+	Lease       time.Duration `help:"With --etcd: silence of the leader after which another takes over; whole seconds, at least 2s." default:"2s" env:"PLIMSOLL_LEASE"`
 }
 
 // storeConfig returns the configuration of a coordinator's store. listen is the value of --listen.
@@ -84,10 +86,31 @@ func (f *leadershipFlags) storeConfig(listen string, log *slog.Logger) (etcd.Con
 		return c, err
 	}
 	c.TTL, c.Advertise = f.Lease, cmp.Or(f.Advertise, listen)
+	if c.Retention, err = f.history(); err != nil {
+		return c, err
+	}
 	if err := f.checkAdvertised(c.Advertise); err != nil {
 		return c, err
 	}
 	return c, f.named(c.Validate())
+}
+
+// noEtcdHistory is the value of --etcd-history with which the leader never compacts.
+const noEtcdHistory = "none"
+
+// history returns the value of --etcd-history as etcd.Config.Retention has it.
+func (f *leadershipFlags) history() (time.Duration, error) {
+	switch f.EtcdHistory {
+	case "":
+		return etcd.DefaultRetention, nil
+	case noEtcdHistory:
+		return -1, nil
+	}
+	d, err := time.ParseDuration(f.EtcdHistory)
+	if err != nil || d <= 0 {
+		return 0, plimsoll.Invalid("--etcd-history", "is %q; give a duration such as 5m, or none", f.EtcdHistory)
+	}
+	return d, nil
 }
 
 // checkAdvertised refuses an address that means another process on another machine: processes there

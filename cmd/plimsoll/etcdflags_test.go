@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/store/etcd"
 	"github.com/plimsoll-dev/plimsoll/internal/store/etcd/etcdtest"
 )
@@ -76,4 +77,27 @@ func TestEtcdFindsTheLeader(t *testing.T) {
 		t.Error(err)
 	}
 	end()
+}
+
+// --etcd-history is the retention of the store. A wrong value is refused with the name of the flag.
+func TestTheHistoryOfEtcdIsAFlag(t *testing.T) {
+	t.Parallel()
+	f := leadershipFlags{etcdFlags: etcdFlags{Etcd: []string{"http://127.0.0.1:2379"}}, Lease: etcd.DefaultTTL}
+	for text, want := range map[string]time.Duration{"": 5 * time.Minute, "1m": time.Minute, "36h": 36 * time.Hour} {
+		f.EtcdHistory = text
+		if c, err := f.storeConfig("127.0.0.1:9081", nil); err != nil || c.Retention != want {
+			t.Errorf("%q: got %v, %v, want %v", text, c.Retention, err, want)
+		}
+	}
+	f.EtcdHistory = "none"
+	if c, err := f.storeConfig("127.0.0.1:9081", nil); err != nil || c.Retention >= 0 {
+		t.Errorf("none: got %v, %v", c.Retention, err)
+	}
+	for _, text := range []string{"59s", "0", "-1h", "5", "never"} {
+		f.EtcdHistory = text
+		var e *plimsoll.Error
+		if _, err := f.storeConfig("127.0.0.1:9081", nil); !errors.As(err, &e) || e.Field != "--etcd-history" {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
 }

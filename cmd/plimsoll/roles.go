@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -354,11 +355,17 @@ func (cmd *coordinatorCmd) Run(ctx context.Context, a *app) error {
 
 // store returns the way to open the store, and sets what a coordinator does with one of its kind.
 func (cmd *coordinatorCmd) store(cfg *coordinator.Config, log *slog.Logger) (coordinator.Open, error) {
+	failed := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "plimsoll_coordinator_etcd_compaction_failures_total",
+		Help: "Times at which etcd did not forget old revisions although the leader asked it to.",
+	})
+	cfg.StoreMetrics = failed // of a store in a directory too, where nothing fails
 	if cmd.used() {
 		stored, err := cmd.storeConfig(cmd.Listen, log)
 		if err != nil {
 			return nil, err
 		}
+		stored.CompactionFailed = func(error) { failed.Inc() }
 		cfg.Advertise = stored.Advertise
 		if err := os.MkdirAll(cmd.Data, 0o700); err != nil { // for the token
 			return nil, fmt.Errorf("make the directory for the token: %w", err)

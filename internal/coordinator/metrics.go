@@ -28,6 +28,7 @@ type metrics struct {
 	cell       *cellMetrics
 	archive    *archiveMetrics
 	requests   *requestMetrics
+	store      prometheus.Collector // nil: the store has none
 
 	inboxRefused    *prometheus.CounterVec
 	messagesRefused prometheus.Counter
@@ -95,11 +96,15 @@ func newMetrics(s *status) *metrics {
 }
 
 func (m *metrics) all() []prometheus.Collector {
-	return append([]prometheus.Collector{
+	all := append([]prometheus.Collector{
 		m.turns, m.commands, m.placements, m.commits, m.depth, m.inbox, m.cut, m.inboxBytes, m.inboxRefused,
 		m.messagesRefused, m.refused, m.terms, m.streams, m.cell, m.archive,
 		m.requests.managers, m.requests.events,
 	}, m.eventList...)
+	if m.store != nil {
+		all = append(all, m.store)
+	}
+	return all
 }
 
 // Describe implements prometheus.Collector.

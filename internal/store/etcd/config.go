@@ -60,6 +60,9 @@ type Config struct {
 	// Retention is the age of the revisions that the leader lets etcd forget. Negative: the leader
 	// leaves that to etcd's own --auto-compaction-retention.
 	Retention time.Duration
+	// CompactionFailed is called when the leader could not let etcd forget anything. It must not
+	// block. Nil: nothing is called.
+	CompactionFailed func(error)
 
 	Logger *slog.Logger // default: nothing is logged
 

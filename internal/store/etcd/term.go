@@ -311,9 +311,19 @@ func (t *term) compact(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		if err := t.compactOnce(ctx); err != nil && ctx.Err() == nil {
-			t.store.cfg.Logger.Warn("etcd's history was not compacted; it is tried again later", "error", err)
-		}
+		t.compactNow(ctx)
+	}
+}
+
+// compactNow compacts once. An error is told, and the next time comes all the same.
+func (t *term) compactNow(ctx context.Context) {
+	err := t.compactOnce(ctx)
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	t.store.cfg.Logger.Warn("etcd's history was not compacted; it is tried again later", "error", err)
+	if t.store.cfg.CompactionFailed != nil {
+		t.store.cfg.CompactionFailed(err)
 	}
 }
 

@@ -96,6 +96,31 @@ func TestAUserWithAPasswordNeedsNotAllMembers(t *testing.T) {
 	}
 }
 
+// etcd lets only the role root compact its history. For another user that is told each time, and
+// the store goes on.
+func TestACompactionThatIsRefusedIsTold(t *testing.T) {
+	cluster := etcdtest.StartTLS(t, 1)
+	cfg := config(cluster)
+	cfg.CAFile, cfg.Username, cfg.Password = cluster.Files.CA, "alice", userPassword
+	withUsers(t, cluster, cfg.Username, cfg.Prefix)
+	failed := 0
+	cfg.CompactionFailed = func(err error) {
+		failed++
+		if !strings.Contains(err.Error(), "permission denied") {
+			t.Errorf("the reason is said to be %v", err)
+		}
+	}
+	s := openStore(t, cfg)
+	epoch := leadStore(t, s)
+	for revision := uint64(1); revision <= 3; revision++ {
+		mustCommit(t, s, batchOf(epoch, revision, "a", "1"))
+		s.term().compactNow(t.Context())
+	}
+	if failed != 2 { // the first time there is nothing to forget
+		t.Errorf("%d failures were told, want 2", failed)
+	}
+}
+
 // A wrong password is told at once. It is not shown to each member.
 func TestAWrongPasswordIsRefused(t *testing.T) {
 	cluster := etcdtest.StartTLS(t, 1)
