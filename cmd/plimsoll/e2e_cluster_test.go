@@ -152,3 +152,44 @@ func TestAStoreMovesToEtcdAndBack(t *testing.T) {
 		t.Errorf("an import into a store that is not empty: %d, %s", code, stderr)
 	}
 }
+
+// TestTheLeaderIsFoundByEtcdAndByAList: a gateway with --etcd finds each leader. An export finds it
+// in a list of addresses, and from the address of a standby.
+func TestTheLeaderIsFoundByEtcdAndByAList(t *testing.T) {
+	t.Parallel()
+	endpoints := strings.Join(etcdtest.Start(t, 3).Endpoints(), ",")
+	s := newSite(t)
+	first, second := "unix:"+s.path("c1.sock"), "unix:"+s.path("c2.sock")
+	begin := func(name, listen string) *daemon {
+		return start(t, "coordinator", "--data", s.path(name), "--listen", listen, "--etcd", endpoints,
+			"--etcd-history", "none", "--archive", "none")
+	}
+	leader := begin("c1", first)
+	leader.says("msg=leading")
+	standby := begin("c2", second)
+	standby.says("standby")
+	gateway := start(t, "gateway", "--data", s.path("gateway"), "--listen", s.address, "--etcd", endpoints,
+		"--archive", "none")
+	gateway.says("following the leader")
+	s.submit("kept", 1, "true", "")
+	exports := func(name, places string) {
+		t.Helper()
+		file := s.path(name + ".backup")
+		if _, stderr, code := run(t, "store", "export", file, "--coordinator", places); code != 0 {
+			t.Fatalf("an export from %s: %d, %s", places, code, stderr)
+		}
+		if records, _ := contentOf(t, file); !strings.Contains(strings.Join(records, "\n"), "kept") {
+			t.Errorf("the export from %s has not what was submitted", places)
+		}
+	}
+	exports("list", second+",unix:"+s.path("nobody.sock")+","+first)
+	exports("standby", second)
+	leader.kill()
+	standby.says("msg=leading epoch=2")
+	s.submit("kept-too", 1, "true", "")
+	exports("later", first+","+second)
+	_, stderr, code := run(t, "store", "export", s.path("no.backup"), "--coordinator", first+",unix:"+s.path("x"))
+	if code == 0 || !strings.Contains(stderr, "find the coordinator that leads") {
+		t.Errorf("an export without a leader: %d, %s", code, stderr)
+	}
+}

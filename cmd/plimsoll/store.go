@@ -13,13 +13,13 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/coordinator"
+	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
 	"github.com/plimsoll-dev/plimsoll/internal/store/backup"
 	"github.com/plimsoll-dev/plimsoll/internal/store/etcd"
 	"github.com/plimsoll-dev/plimsoll/internal/store/pebble"
 	"github.com/plimsoll-dev/plimsoll/internal/token"
-	"github.com/plimsoll-dev/plimsoll/internal/transport"
 )
 
 type storeCmd struct {
@@ -85,7 +85,7 @@ type storeExportCmd struct {
 	formatFlag
 	placeFlags
 	File             string `arg:"" help:"File to write."`
-	Coordinator      string `help:"Address of the coordinator that leads." default:"127.0.0.1:9081" env:"PLIMSOLL_LEADER" placeholder:"ADDRESS"`
+	Coordinator      string `help:"Address of the coordinator. Separate several by commas, or write dns:NAME:PORT for all addresses of a name: the one that leads is found." default:"127.0.0.1:9081" env:"PLIMSOLL_LEADER" placeholder:"ADDRESS"`
 	GatewayTokenFile string `help:"File with the token of gateways, from the coordinator; default: found if it is on this machine." env:"PLIMSOLL_GATEWAY_TOKEN_FILE" placeholder:"FILE"`
 }
 
@@ -97,6 +97,7 @@ the commands and environments of jobs, so only its owner may read it.
 
 ` + example("plimsoll store export monday.backup",
 		"plimsoll store export monday.backup --coordinator unix:plimsoll-data/coordinator.sock",
+		"plimsoll store export monday.backup --coordinator 10.0.0.1:9081,10.0.0.2:9081,10.0.0.3:9081",
 		"plimsoll store export monday.backup --data /var/lib/plimsoll/store")
 }
 
@@ -131,17 +132,22 @@ func (cmd *storeExportCmd) Run(ctx context.Context, a *app) error {
 
 // fromCoordinator writes what the leader sends.
 func (cmd *storeExportCmd) fromCoordinator(ctx context.Context, w io.Writer) (err error) {
-	client, url, err := transport.CallClient(cmd.Coordinator)
+	leader, err := replica.ReachLeader(ctx, replica.FollowerConfig{
+		Gateway: "export", Leader: cmd.Coordinator,
+		Tokens: token.Finder{Kind: token.Gateway, File: cmd.GatewayTokenFile},
+	})
 	if err != nil {
-		return err
+		// The cause is not wrapped: explainError would take it for that of a gateway.
+		return plimsoll.Errorf(
+			plimsoll.CodeOf(err), "find the coordinator that leads, at %s: %s", cmd.Coordinator, oneLine(err.Error()),
+		)
 	}
-	defer client.CloseIdleConnections()
-	transport.SendToken(client, token.Finder{Kind: token.Gateway, File: cmd.GatewayTokenFile}.For(cmd.Coordinator))
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+coordinator.BackupPath, nil)
+	defer leader.Cut()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, leader.URL+coordinator.BackupPath, nil)
 	if err != nil {
 		return plimsoll.Invalid("coordinator", "%s is not an address: %v", cmd.Coordinator, err)
 	}
-	response, err := client.Do(request)
+	response, err := leader.HTTP.Do(request)
 	if err != nil {
 		return fmt.Errorf("ask the coordinator at %s: %w", cmd.Coordinator, err)
 	}

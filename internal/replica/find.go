@@ -110,6 +110,16 @@ type reached struct {
 	said   string // its answer, if it is not ready
 }
 
+// ReachLeader returns a connection to the leader, which the caller cuts. It makes no copy: of the
+// configuration it uses Leader, Finder, Tokens and Dial.
+func ReachLeader(ctx context.Context, config FollowerConfig) (*transport.ConnClient, error) {
+	f, err := NewFollower(config)
+	if err != nil {
+		return nil, err
+	}
+	return f.reach(ctx)
+}
+
 // reach returns a connection on which the leader has answered. With a single address any
 // process that answers there will do: the refusal of one that does not lead gives the reason.
 func (f *Follower) reach(ctx context.Context) (*transport.ConnClient, error) {
