@@ -75,7 +75,8 @@ func (a *app) close() {
 // explainError returns the text of an error, with a remedy where the error itself cannot know one.
 func (a *app) explainError(err error) string {
 	var dial *net.OpError
-	if plimsoll.CodeOf(err) == plimsoll.CodeUnavailable && errors.As(err, &dial) && dial.Op == "dial" {
+	asked := a.c != nil // a command that asks no gateway calls another process
+	if asked && plimsoll.CodeOf(err) == plimsoll.CodeUnavailable && errors.As(err, &dial) && dial.Op == "dial" {
 		servers := strings.Join(strings.Split(a.server, ","), " or ")
 		return fmt.Sprintf("cannot reach a server at %s (%s); start one with: plimsoll dev", servers, cause(dial.Err))
 	}

@@ -137,10 +137,7 @@ func (cmd *storeExportCmd) fromCoordinator(ctx context.Context, w io.Writer) (er
 		Tokens: token.Finder{Kind: token.Gateway, File: cmd.GatewayTokenFile},
 	})
 	if err != nil {
-		// The cause is not wrapped: explainError would take it for that of a gateway.
-		return plimsoll.Errorf(
-			plimsoll.CodeOf(err), "find the coordinator that leads, at %s: %s", cmd.Coordinator, oneLine(err.Error()),
-		)
+		return fmt.Errorf("find the coordinator that leads, at %s: %w", cmd.Coordinator, err)
 	}
 	defer leader.Cut()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, leader.URL+coordinator.BackupPath, nil)
