@@ -102,7 +102,7 @@ attacks: ## attack a fleet of real processes in 2 GiB and 1,024 descriptors, bes
 	@PLIMSOLL_SOAK=1 go test -count=1 -v -timeout=2h ./internal/attacks
 
 .PHONY: mutants
-mutants: ## change the queues one line at a time, and see that a test notices it (2 min)
+mutants: ## change queues, rules, replication and the store on etcd one line at a time, and see that a test notices it (20 min)
 	@scripts/mutants
 
 .PHONY: fuzz

@@ -36,7 +36,7 @@ func FindLeaders(ctx context.Context, cfg Config) (*Leaders, error) {
 	if err != nil {
 		return nil, err
 	}
-	members, err := watchMembers(cfg, client)
+	members, err := watchMembers(cfg, client, probePauseIdle)
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}

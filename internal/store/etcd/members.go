@@ -29,9 +29,9 @@ type members struct {
 	}
 }
 
-// watchMembers begins to ask, and returns when each member has answered or was silent for a call.
-// close ends it.
-func watchMembers(cfg Config, client *clientv3.Client) (*members, error) {
+// watchMembers begins to ask, with a pause behind each answer. It returns when each member has
+// answered or was silent for a call. close ends it.
+func watchMembers(cfg Config, client *clientv3.Client, between time.Duration) (*members, error) {
 	m := &members{cfg: cfg, client: client}
 	ctx, end := context.WithCancel(context.Background())
 	m.end = end
@@ -55,7 +55,7 @@ func watchMembers(cfg Config, client *clientv3.Client) (*members, error) {
 			m.ask(ctx, i, p)
 			first.Done()
 			for ctx.Err() == nil {
-				pause(ctx, probePause)
+				pause(ctx, between)
 				m.ask(ctx, i, p)
 			}
 		})
@@ -102,7 +102,12 @@ func (p *probe) close() {
 	}
 }
 
-const probePause = 500 * time.Millisecond
+// The pauses of those that call etcd all the time, and of those that only look for the leader: there
+// may be a hundred gateways.
+const (
+	probePause     = 500 * time.Millisecond
+	probePauseIdle = 5 * time.Second
+)
 
 // note takes over whether a member answers.
 func (m *members) note(i int, silent bool) {

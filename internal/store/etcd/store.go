@@ -46,7 +46,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	members, err := watchMembers(cfg, client)
+	members, err := watchMembers(cfg, client, probePause)
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
