@@ -3,22 +3,37 @@ package coordinator
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/ring"
 	"github.com/plimsoll-dev/plimsoll/internal/store"
+	"github.com/plimsoll-dev/plimsoll/internal/store/etcd"
+	"github.com/plimsoll-dev/plimsoll/internal/store/etcd/etcdtest"
 	"github.com/plimsoll-dev/plimsoll/internal/store/pebble"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
-// storeOfTasks returns a store on disk with jobs of 100 waiting tasks each, and a standby's copy of
-// it.
-func storeOfTasks(b *testing.B, tasks int) (store.Store, *replica.Snapshot) {
+// stores open an empty store of each kind.
+var stores = map[string]func(b *testing.B) (store.Store, error){
+	"pebble": func(b *testing.B) (store.Store, error) { return pebble.Open(pebble.Config{Dir: b.TempDir()}) },
+	"etcd": func(b *testing.B) (store.Store, error) {
+		cluster := etcdtest.Start(b, 1, "--quota-backend-bytes=8000000000")
+		return etcd.Open(b.Context(), etcd.Config{
+			Endpoints: cluster.Endpoints(), Prefix: "/bench/", TTL: time.Minute,
+		})
+	},
+}
+
+// storeOfTasks returns a store with jobs of 100 waiting tasks each, and a standby's copy of it.
+func storeOfTasks(b *testing.B, kind string, tasks int) (store.Store, *replica.Snapshot) {
 	b.Helper()
-	st, err := pebble.Open(pebble.Config{Dir: b.TempDir()})
+	st, err := stores[kind](b)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -75,7 +90,7 @@ func storeOfTasks(b *testing.B, tasks int) (store.Store, *replica.Snapshot) {
 				Kind: wire.KindTask, Key: wire.TaskKey(spec.ID, "work", i), Value: wire.AppendTask(nil, &task),
 			})
 		}
-		if len(batch.Mutations) > 40_000 {
+		if len(batch.Mutations) > st.Limits().Ops*3/4 {
 			flush()
 		}
 	}
@@ -88,28 +103,35 @@ func storeOfTasks(b *testing.B, tasks int) (store.Store, *replica.Snapshot) {
 //
 //	go test ./internal/coordinator -run '^$' -bench Takeover -benchtime 3x
 func BenchmarkTakeover(b *testing.B) {
-	for _, tasks := range []int{100_000, 1_000_000} {
-		st, copied := storeOfTasks(b, tasks)
-		c, err := New(Config{Listen: "127.0.0.1:0"}, only(st))
-		if err != nil {
-			b.Fatal(err)
+	for _, kind := range slices.Sorted(maps.Keys(stores)) {
+		for _, tasks := range []int{100_000, 1_000_000} {
+			name := fmt.Sprintf("store=%s/tasks=%d", kind, tasks)
+			b.Run(name, func(b *testing.B) { benchmarkTakeover(b, kind, tasks) })
 		}
-		for _, warm := range []bool{true, false} {
-			b.Run(fmt.Sprintf("tasks=%d/copy=%t", tasks, warm), func(b *testing.B) {
-				for b.Loop() {
-					read := reader(st.Load)
-					if warm {
-						var ok bool
-						if read, ok = afterCopy(context.Background(), st, copied, math.MaxUint64); !ok {
-							b.Fatal("the copy cannot be used")
-						}
-					}
-					if _, err := c.enter(context.Background(), st, read, 2); err != nil {
-						b.Fatal(err)
+	}
+}
+
+func benchmarkTakeover(b *testing.B, kind string, tasks int) {
+	st, copied := storeOfTasks(b, kind, tasks)
+	c, err := New(Config{Listen: "127.0.0.1:0"}, only(st))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, warm := range []bool{true, false} {
+		b.Run(fmt.Sprintf("copy=%t", warm), func(b *testing.B) {
+			for b.Loop() {
+				read := reader(st.Load)
+				if warm {
+					var ok bool
+					if read, ok = afterCopy(context.Background(), st, copied, math.MaxUint64); !ok {
+						b.Fatal("the copy cannot be used")
 					}
 				}
-				b.ReportMetric(float64(copied.Bytes())/(1<<20), "copied-MiB")
-			})
-		}
+				if _, err := c.enter(context.Background(), st, read, 2); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(copied.Bytes())/(1<<20), "copied-MiB")
+		})
 	}
 }

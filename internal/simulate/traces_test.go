@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/simulate"
@@ -12,7 +13,7 @@ import (
 )
 
 // openTrace opens a file of the traces. Without the traces the test is skipped.
-func openTrace(t *testing.T, name string) *os.File {
+func openTrace(t testing.TB, name string) *os.File {
 	t.Helper()
 	dir := cmp.Or(os.Getenv("PLIMSOLL_TRACES"), filepath.Join("..", "..", "..", "shared", "traces"))
 	file, err := os.Open(filepath.Join(dir, name))
@@ -31,7 +32,7 @@ func openTrace(t *testing.T, name string) *os.File {
 }
 
 // readPods reads the pods of a trace, and keeps the first ones in a short run.
-func readPods(t *testing.T, name string, want int) *simulate.Workload {
+func readPods(t testing.TB, name string, want int) *simulate.Workload {
 	t.Helper()
 	w, err := simulate.ReadPods(name, openTrace(t, name))
 	if err != nil || len(w.Arrivals) != want {
@@ -76,4 +77,29 @@ func TestDLRMIsPlayed(t *testing.T) {
 		t.Errorf("of %d instances %d were placed; the longest wait was %g s",
 			len(w.Arrivals), report.Placed, report.Waits.Max)
 	}
+}
+
+// BenchmarkOpenB packs the openb trace: 8,152 pods on 1,523 nodes. The time is that of the turns,
+// without the reading of the files.
+//
+//	go test ./internal/simulate -run '^$' -bench OpenB
+func BenchmarkOpenB(b *testing.B) {
+	w := readPods(b, "openb/openb_pod_list_default.csv", 8152)
+	nodes, err := simulate.ReadOpenBNodes("nodes", openTrace(b, "openb/openb_node_list_all_node.csv"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	w.Nodes = nodes
+	w.Pack()
+	var spent time.Duration
+	for b.Loop() {
+		_, timing, err := simulate.Run(&simulate.Config{
+			Queues: plimsoll.DefaultQueues(), Seed: 1, Clock: func() int64 { return time.Now().UnixNano() },
+		}, w)
+		if err != nil {
+			b.Fatal(err)
+		}
+		spent += time.Duration(timing.Scheduling)
+	}
+	b.ReportMetric(spent.Seconds()/float64(b.N), "s-of-scheduling")
 }

@@ -102,8 +102,8 @@ func (p *probe) close() {
 	}
 }
 
-// The pauses of those that call etcd all the time, and of those that only look for the leader: there
-// may be a hundred gateways.
+// The pauses of those that call etcd all the time, and of those that only look for the leader. Of
+// these, the gateways, there may be a hundred.
 const (
 	probePause     = 500 * time.Millisecond
 	probePauseIdle = 5 * time.Second

@@ -143,8 +143,10 @@ func startAll(t testing.TB, members int, with setup) *Cluster {
 		dir := t.TempDir()
 		client := fmt.Sprintf("%s://127.0.0.1:%d", scheme, ports[2*i])
 		peer := fmt.Sprintf("http://127.0.0.1:%d", ports[2*i+1])
-		m := &Member{Endpoint: client, t: t, tls: tlsConfig, disk: with.disk(), dir: filepath.Join(dir, "data"),
-			log: filepath.Join(dir, "log")}
+		m := &Member{
+			Endpoint: client, t: t, tls: tlsConfig, disk: with.disk(),
+			dir: filepath.Join(dir, "data"), log: filepath.Join(dir, "log"),
+		}
 		m.args = append([]string{
 			"--name", fmt.Sprintf("m%d", i), "--data-dir", m.dir,
 			"--listen-client-urls", client, "--advertise-client-urls", client,
