@@ -295,6 +295,12 @@ func TestOlderLeaderIsRefused(t *testing.T) {
 
 // A gateway that does not read holds up neither Publish nor the others, and is told to start again.
 func TestSlowFollowerSlowsNobodyDown(t *testing.T) {
+	for _, readers := range []int{0, 100} {
+		t.Run(fmt.Sprint(readers, " readers wait"), func(t *testing.T) { slowFollower(t, readers) })
+	}
+}
+
+func slowFollower(t *testing.T, readers int) {
 	leader := startLeader(t, "unix", "", SourceConfig{RetainBytes: 1 << 20})
 	ctx := testContext(t)
 	block, blocked := make(chan struct{}), make(chan struct{}, 1)
@@ -317,10 +323,25 @@ func TestSlowFollowerSlowsNobodyDown(t *testing.T) {
 		leader.publish(put("a", value))
 		mustBarrier(ctx, t, quick)
 	}
+	// Readers that wait meanwhile get what was published before they came, or are told to come again.
+	var waiting sync.WaitGroup
+	for range readers {
+		waiting.Go(func() {
+			read, err := slow.Barrier(ctx)
+			switch {
+			case err != nil && plimsoll.CodeOf(err) != plimsoll.CodeUnavailable:
+				t.Errorf("a reader that waits is told %v", err)
+			case err == nil && read.Revision() != 100:
+				t.Errorf("a reader that waits is answered from revision %d, and 100 was published", read.Revision())
+			}
+		})
+	}
 	close(block)
-	if err := await(ctx, t, disconnects); plimsoll.CodeOf(err) != plimsoll.CodeExhausted {
+	// With readers that wait it leaves a stream that acknowledges nothing by itself.
+	if err := await(ctx, t, disconnects); readers == 0 && plimsoll.CodeOf(err) != plimsoll.CodeExhausted {
 		t.Errorf("the slow stream ended with %v", err)
 	}
+	waiting.Wait()
 	mustReady(ctx, t, slow)
 	if got, want := mustBarrier(ctx, t, slow).Revision(), uint64(100); got != want {
 		t.Errorf("the slow follower came back to revision %d, want %d", got, want)
@@ -392,6 +413,49 @@ func TestManyReadersShareOneSync(t *testing.T) {
 	if n := len(proofs); n != 1 || next.err != nil {
 		t.Errorf("%d readers took %d syncs: %v", readers, n, next.err)
 	}
+}
+
+// Readers that give up, before the sync is sent or while it is under way, take nothing from those
+// that share it.
+func TestReadersThatGiveUpLeaveTheSyncToOthers(t *testing.T) {
+	proofs, goOn := make(chan struct{}, 100), make(chan struct{})
+	leader := startLeader(t, "unix", "", SourceConfig{Confirm: func(ctx context.Context) error {
+		proofs <- struct{}{}
+		select {
+		case <-goOn:
+		case <-ctx.Done():
+		}
+		return ctx.Err()
+	}})
+	f, _ := startFollower(t, FollowerConfig{Leader: leader.address})
+	ctx := testContext(t)
+	mustReady(ctx, t, f)
+	patient, impatient := sync.WaitGroup{}, sync.WaitGroup{}
+	read := func(number int) {
+		if number%2 == 0 {
+			patient.Go(func() {
+				if _, err := f.Barrier(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+			return
+		}
+		impatient.Go(func() {
+			short, cancel := context.WithTimeout(ctx, time.Duration(number%7)*time.Millisecond)
+			defer cancel()
+			if _, err := f.Barrier(short); err == nil || ctx.Err() != nil {
+				t.Errorf("a reader that gives up gets %v", err)
+			}
+		})
+	}
+	read(0)
+	await(ctx, t, proofs) // the first sync is under way: the others wait for the next
+	for number := range 1000 {
+		read(1 + number)
+	}
+	impatient.Wait()
+	close(goOn)
+	patient.Wait()
 }
 
 func TestWatch(t *testing.T) {

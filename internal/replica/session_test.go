@@ -248,10 +248,11 @@ func TestSnapshotAndBatchesMeet(t *testing.T) {
 	out, _ = s.next()
 	part := onWire(t, out)
 	b.publish(put("c", "1")) // in the middle of it
+	b.publish(put("a", "2")) // with the name of one that was deleted since the cut
 	if got := inWords(t, part); got != "part a" {
 		t.Fatal(got)
 	}
-	wantSent(t, s, "snapshot 11, batch 12, batch 13")
+	wantSent(t, s, "snapshot 11, batch 12, batch 13, batch 14")
 }
 
 func TestSnapshotPartsAreBounded(t *testing.T) {
