@@ -59,6 +59,7 @@ type cluster struct {
 	gateways     map[string]*role
 	starting     sync.Mutex // held while a gateway is started
 	historian    *role
+	agents       []*role
 	users        *process
 	ended        sync.WaitGroup // of all roles that ever ran
 
@@ -364,6 +365,9 @@ func (c *cluster) end() {
 		f()
 	}
 	c.historian.cancel()
+	for _, r := range c.agents {
+		r.cancel()
+	}
 	for _, r := range c.gateways {
 		r.cancel()
 	}

@@ -37,6 +37,7 @@ type result struct {
 	deposed   int
 	live      int
 	resumed   int
+	started   int // attempts that agents have started
 	problems  []error
 	compared  calltest.Compared
 	decided   bool
@@ -58,6 +59,7 @@ func TestFailovers(t *testing.T) {
 		}
 		total.failovers += r.failovers
 		total.deposed, total.live, total.resumed = total.deposed+r.deposed, total.live+r.live, total.resumed+r.resumed
+		total.started += r.started
 		total.Answers, total.Unknown = append(total.Answers, r.Answers...), total.Unknown+r.Unknown
 		total.compared.Changes += r.compared.Changes
 		total.compared.Reads += r.compared.Reads
@@ -70,14 +72,18 @@ func TestFailovers(t *testing.T) {
 	}
 	t.Logf("%d failovers in %d histories, of which porcupine decided %d; %d terms were deposed; "+
 		"%d answers, %d changes of unknown outcome; %d changes and %d reads were compared with watches; "+
-		"followers became live %d times, %d of them without a snapshot; watches went on at another leader %d times",
+		"followers became live %d times, %d of them without a snapshot; watches went on at another leader %d times; "+
+		"agents started %d attempts",
 		total.failovers, histories, decided, total.deposed, len(total.Answers), total.Unknown,
-		total.compared.Changes, total.compared.Reads, total.live, total.resumed, takeovers)
+		total.compared.Changes, total.compared.Reads, total.live, total.resumed, takeovers, total.started)
 	if total.failovers < histories*rounds*len(failovers) {
 		t.Errorf("%d failovers are too few", total.failovers)
 	}
 	if takeovers == 0 {
 		t.Error("no watch went on at another leader")
+	}
+	if total.started == 0 {
+		t.Error("no agent started an attempt")
 	}
 }
 
@@ -115,6 +121,10 @@ func (r *result) run(t *testing.T) {
 	if !c.awaitLeader(0, time.Minute) {
 		r.problems = append(r.problems, errors.New("nobody leads"))
 		return
+	}
+	var agents *fleet
+	if r.faults == (storeFaults{}) { // those that look for a fault look at the store alone
+		agents = c.startAgents(r.seed)
 	}
 	w := &calltest.Workload{T: t, Pause: r.pause, Over: make(chan struct{})}
 	watches := make([]plimsollv1connect.WatchServiceClient, len(gatewayNames))
@@ -173,6 +183,9 @@ func (r *result) run(t *testing.T) {
 		r.problems = append(r.problems, err)
 	}
 	r.problems = append(r.problems, c.checkHistorian()...)
+	if agents != nil {
+		r.started = agents.started()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r.deposed, r.live, r.resumed = c.mu.deposed, c.mu.live, c.mu.resumed
