@@ -359,13 +359,18 @@ func (cmd *coordinatorCmd) store(cfg *coordinator.Config, log *slog.Logger) (coo
 		Name: "plimsoll_coordinator_etcd_compaction_failures_total",
 		Help: "Times at which etcd did not forget old revisions although the leader asked it to.",
 	})
-	cfg.StoreMetrics = failed // of a store in a directory too, where nothing fails
+	silent := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "plimsoll_coordinator_etcd_members_silent",
+		Help: "Addresses of etcd that were given and do not answer now.",
+	})
+	cfg.StoreMetrics = []prometheus.Collector{failed, silent} // of a store in a directory too: 0 there
 	if cmd.used() {
 		stored, err := cmd.storeConfig(cmd.Listen, log)
 		if err != nil {
 			return nil, err
 		}
 		stored.CompactionFailed = func(error) { failed.Inc() }
+		stored.Silent = func(members int) { silent.Set(float64(members)) }
 		cfg.Advertise = stored.Advertise
 		if err := os.MkdirAll(cmd.Data, 0o700); err != nil { // for the token
 			return nil, fmt.Errorf("make the directory for the token: %w", err)

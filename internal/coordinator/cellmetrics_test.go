@@ -108,7 +108,7 @@ func TestMetricsOfTheCell(t *testing.T) {
 // A standby shows nothing of the cell, so that it does not count twice, and no archive that is
 // down.
 func TestOnlyTheLeaderShowsTheCell(t *testing.T) {
-	m := newMetrics(newStatus())
+	m := newMetrics(newStatus(), func() uint64 { return 0 })
 	for _, c := range []prometheus.Collector{m.cell, m.archive} {
 		registry := prometheus.NewPedanticRegistry()
 		registry.MustRegister(c)

@@ -552,8 +552,8 @@ func TestMetricsAndHealth(t *testing.T) {
 		}
 	}
 	families, err := registry.Gather()
-	if err != nil || len(families) != 51 {
-		t.Errorf("%d metrics are in the registry that was given, %v; want 51", len(families), err)
+	if err != nil || len(families) != 52 {
+		t.Errorf("%d metrics are in the registry that was given, %v; want 52", len(families), err)
 	}
 	health := get(t, client, url+"/healthz")
 	if want := fmt.Sprintf(

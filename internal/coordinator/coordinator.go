@@ -109,8 +109,8 @@ type Config struct {
 	// OpenReadOnly opens the store for reading when its disk is too full to write. Nil: reads are
 	// not answered then.
 	OpenReadOnly Open
-	// StoreMetrics are further metrics, of the store; nil: it has none.
-	StoreMetrics prometheus.Collector
+	// StoreMetrics are further metrics, of the store.
+	StoreMetrics []prometheus.Collector
 	// Metrics is a further registry for the metrics, which Listen always serves at /metrics.
 	Metrics prometheus.Registerer
 	// Events holds the caller's functions for events.
@@ -308,7 +308,7 @@ func New(cfg Config, open Open) (*Coordinator, error) {
 		cfg: cfg, openStore: open, pauses: defaultPauses, commands: newCommandTable(), status: newStatus(),
 	}
 	c.copied = &standbyCopy{cfg: &c.cfg}
-	c.metrics = newMetrics(c.status)
+	c.metrics = newMetrics(c.status, c.revision)
 	c.metrics.store = cfg.StoreMetrics
 	if cfg.Metrics != nil {
 		if err := cfg.Metrics.Register(c.metrics); err != nil {

@@ -23,18 +23,19 @@ type metrics struct {
 	cut        prometheus.Counter
 	inboxBytes prometheus.GaugeFunc
 	refused    *prometheus.CounterVec
+	revision   prometheus.GaugeFunc
 	terms      termMetrics
 	streams    prometheus.Collector // of the replication to gateways
 	cell       *cellMetrics
 	archive    *archiveMetrics
 	requests   *requestMetrics
-	store      prometheus.Collector // nil: the store has none
+	store      []prometheus.Collector
 
 	inboxRefused    *prometheus.CounterVec
 	messagesRefused prometheus.Counter
 }
 
-func newMetrics(s *status) *metrics {
+func newMetrics(s *status, revision func() uint64) *metrics {
 	m := &metrics{
 		turns: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "plimsoll_coordinator_turns_total", Help: "Turns of the engine that were finished.",
@@ -77,6 +78,10 @@ func newMetrics(s *status) *metrics {
 			Name: "plimsoll_coordinator_refused_total",
 			Help: "Connections refused because there were too many, by the bound.",
 		}, []string{"bound"}),
+		revision: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "plimsoll_coordinator_revision",
+			Help: "Revision of a leader's records, or of a standby's copy of them; 0: it has none.",
+		}, func() float64 { return float64(revision()) }),
 		terms:   termMetrics{s},
 		cell:    newCellMetrics(s),
 		archive: newArchiveMetrics(s),
@@ -98,13 +103,10 @@ func newMetrics(s *status) *metrics {
 func (m *metrics) all() []prometheus.Collector {
 	all := append([]prometheus.Collector{
 		m.turns, m.commands, m.placements, m.commits, m.depth, m.inbox, m.cut, m.inboxBytes, m.inboxRefused,
-		m.messagesRefused, m.refused, m.terms, m.streams, m.cell, m.archive,
+		m.messagesRefused, m.refused, m.revision, m.terms, m.streams, m.cell, m.archive,
 		m.requests.managers, m.requests.events,
 	}, m.eventList...)
-	if m.store != nil {
-		all = append(all, m.store)
-	}
-	return all
+	return append(all, m.store...)
 }
 
 // Describe implements prometheus.Collector.

@@ -67,7 +67,8 @@ type copier struct {
 func newCopier(t *testing.T, limit int) *copier {
 	t.Helper()
 	c := &copier{wanted: make(chan struct{}, 100)}
-	c.questions = newQuestions(limit, func() { c.wanted <- struct{}{} }, newMetrics(newStatus()))
+	m := newMetrics(newStatus(), func() uint64 { return 0 })
+	c.questions = newQuestions(limit, func() { c.wanted <- struct{}{} }, m)
 	s := state.New(state.Config{}, plimsoll.DefaultQueues())
 	c.engine = engine.New(engine.Config{Seed: 1}, s, 0, 1)
 	source, err := replica.NewSource(replica.SourceConfig{Epoch: 1, Leader: "x"}, nil)

@@ -252,7 +252,7 @@ func TestAnotherLeaderHasAnotherStore(t *testing.T) {
 func storeOf(capacity uint32) *requestStore {
 	settings := plimsoll.DefaultEventSettings()
 	settings.RequestEventsEnabled, settings.RequestStoreCapacity = true, capacity
-	return newRequestStore(&settings, newMetrics(newStatus()))
+	return newRequestStore(&settings, newMetrics(newStatus(), func() uint64 { return 0 }))
 }
 
 // polls sends a poll, and returns where its answer will be.

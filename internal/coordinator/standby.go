@@ -30,8 +30,9 @@ type standbyCopy struct {
 
 	mu struct {
 		sync.Mutex
-		leader string // address that the store has named; empty: none
-		told   string // last error that was told
+		leader    string // address that the store has named; empty: none
+		told      string // last error that was told
+		following *replica.Follower
 	}
 }
 
@@ -88,6 +89,9 @@ func (s *standbyCopy) follow(ctx context.Context, leader string) {
 	}
 	ctx, s.cancel = context.WithCancel(ctx)
 	s.follower = f
+	s.mu.Lock()
+	s.mu.following = f
+	s.mu.Unlock()
 	s.ended.Go(func() { _ = f.Run(ctx) }) // it ends with ctx, and returns nil then
 }
 
@@ -113,8 +117,22 @@ func (s *standbyCopy) take() *replica.Snapshot {
 	s.follower, s.cancel = nil, nil
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.leader = ""
+	s.mu.leader, s.mu.following = "", nil
 	return copied
+}
+
+// revision returns the revision of the copy; 0: there is none.
+func (s *standbyCopy) revision() uint64 {
+	s.mu.Lock()
+	f := s.mu.following
+	s.mu.Unlock()
+	if f == nil {
+		return 0
+	}
+	if latest := f.Latest(); latest != nil {
+		return latest.Revision()
+	}
+	return 0
 }
 
 // reader reads what is stored, as store.Store.Load does.

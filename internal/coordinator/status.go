@@ -214,13 +214,21 @@ func (c *Coordinator) ready(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte("ready\n")) // the caller went away; there is nobody to tell
 }
 
+// revision returns the revision of a leader's records, or of a standby's copy; 0: there is none.
+func (c *Coordinator) revision() uint64 {
+	if now := c.status.get(); now.term != nil {
+		return now.term.source.Snapshot().Revision()
+	}
+	return c.copied.revision()
+}
+
 // healthReport is the body of /healthz.
 type healthReport struct {
 	Status      string     `json:"status"` // ok, standby, read-only or unavailable
 	Role        role       `json:"role"`
-	Reason      string     `json:"reason,omitempty"` // empty if Status is ok
-	Epoch       uint64     `json:"epoch"`            // epoch of the last term
-	Revision    uint64     `json:"revision,omitempty"`
+	Reason      string     `json:"reason,omitempty"`   // empty if Status is ok
+	Epoch       uint64     `json:"epoch"`              // epoch of the last term
+	Revision    uint64     `json:"revision,omitempty"` // of a standby, that of its copy
 	Instance    string     `json:"instance,omitempty"`
 	Terms       int        `json:"terms"`       // number of terms in which this process led
 	Depositions int        `json:"depositions"` // number of these that another leader ended
@@ -244,6 +252,7 @@ func (c *Coordinator) health(w http.ResponseWriter, r *http.Request) {
 	switch now.role {
 	case roleStandby:
 		report.Status, code = "standby", http.StatusOK
+		report.Revision = c.copied.revision()
 	case roleReader:
 		latest := now.term.source.Snapshot()
 		report.Status, code = "read-only", http.StatusOK

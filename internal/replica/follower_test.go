@@ -323,7 +323,7 @@ func slowFollower(t *testing.T, readers int) {
 		leader.publish(put("a", value))
 		mustBarrier(ctx, t, quick)
 	}
-	// Readers that wait meanwhile get what was published before they came, or are told to come again.
+	// Readers that wait meanwhile get all that was published before, or are told to come again.
 	var waiting sync.WaitGroup
 	for range readers {
 		waiting.Go(func() {

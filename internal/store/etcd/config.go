@@ -63,6 +63,9 @@ type Config struct {
 	// CompactionFailed is called when the leader could not let etcd forget anything. It must not
 	// block. Nil: nothing is called.
 	CompactionFailed func(error)
+	// Silent is called with the number of members that do not answer, when it changes. It must not
+	// block. Nil: nothing is called.
+	Silent func(members int)
 
 	Logger *slog.Logger // default: nothing is logged
 

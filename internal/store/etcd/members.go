@@ -128,6 +128,9 @@ func (m *members) note(i int, silent bool) {
 	} else {
 		m.cfg.Logger.Info("a member of etcd answers again", "endpoint", m.cfg.Endpoints[i])
 	}
+	if m.cfg.Silent != nil {
+		m.cfg.Silent(len(m.cfg.Endpoints) - len(answer))
+	}
 	if len(answer) == 0 {
 		answer = m.cfg.Endpoints
 	}
