@@ -170,7 +170,8 @@ type retry struct {
 	failures int           // in a row
 	first    time.Time     // when the first wait behind a success began; zero: there was none
 
-	leader time.Duration // budget once a server has refused the call for now, if it is longer
+	leader time.Duration // budget while a server refuses the call for now, if it is longer
+	awaits bool          // a server has refused it for now
 	follow time.Duration // budget behind a success; 0: the same
 	broken func(error)   // called for the first failure behind a success; nil: it is not
 	begun  bool          // there was a success
@@ -184,8 +185,16 @@ func (c *Client) newRetry() *retry {
 // takes over. The error is the one that connect has returned.
 func (r *retry) failed(err error) {
 	if r.budget >= 0 && wire.IsAnswer(err) && plimsoll.CodeOf(wire.FromConnectError(err)) == plimsoll.CodeUnavailable {
-		r.budget = max(r.budget, r.leader)
+		r.awaits = true
 	}
+}
+
+// longest returns how long the call is tried again.
+func (r *retry) longest() time.Duration {
+	if r.awaits {
+		return max(r.budget, r.leader)
+	}
+	return r.budget
 }
 
 // readError is failed for a read, and returns the error for wait.
@@ -204,7 +213,7 @@ func (r *retry) wait(ctx context.Context, err error) error {
 	if fresh {
 		r.first = time.Now()
 	}
-	left := time.Until(r.first.Add(r.budget))
+	left := time.Until(r.first.Add(r.longest()))
 	if !fresh && left <= 0 {
 		return err
 	}
@@ -228,7 +237,7 @@ func (r *retry) reset() {
 	if r.follow != 0 {
 		r.budget = r.follow
 	}
-	r.failures, r.first, r.begun = 0, time.Time{}, true
+	r.failures, r.first, r.awaits, r.begun = 0, time.Time{}, false, true
 }
 
 // call makes a unary call that changes nothing until it succeeds or the retries end.

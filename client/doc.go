@@ -15,7 +15,8 @@
 //     Config.Consistency or WithConsistency asks for less. WithStamp has the state that it shows.
 //   - A call that fails because the server is away or overloaded is tried again with growing,
 //     jittered delays (CodeUnavailable, CodeExhausted). It ends when it succeeds, when its context
-//     ends or when Config.RetryBudget has passed.
+//     ends or when Config.RetryBudget has passed. If a server refuses it for now, the time is that
+//     of Config.LeaderBudget.
 //   - A call that changes something carries a token, so that it has its effect once however often
 //     it is repeated. It is repeated also when its answer was lost.
 //   - An error of a call that changes something says that nothing was changed, unless its code is

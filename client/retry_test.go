@@ -194,3 +194,22 @@ func TestANegativeBudgetMeansOneCall(t *testing.T) {
 		}
 	})
 }
+
+// The longer time for a missing leader ends with the next success of a stream: what fails later for
+// another reason has the usual one.
+func TestTheBudgetForAMissingLeaderIsGivenBack(t *testing.T) {
+	testrun.Bubble(t, func(t *testing.T) {
+		r := (&Client{budget: 2 * time.Second, leader: 10 * time.Second}).newRetry()
+		r.awaits = true // as failed sets it
+		for _, want := range []time.Duration{10 * time.Second, 2 * time.Second} {
+			began := time.Now()
+			for r.wait(t.Context(), plimsoll.Errorf(plimsoll.CodeUnavailable, "away")) == nil {
+				continue
+			}
+			if d := time.Since(began); d != want {
+				t.Errorf("gave up after %v, want %v", d, want)
+			}
+			r.reset()
+		}
+	})
+}
