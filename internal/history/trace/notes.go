@@ -11,8 +11,8 @@ func duration(nanos int64) time.Duration { return time.Duration(nanos) }
 func (t *Trace) notes() []string {
 	c := &t.Counts
 	list := []string{
-		"events tell no priorities, constraints and preferences of jobs, no pauses between attempts, and no labels of " +
-			"nodes: the simulation has none",
+		"events tell no groups of owners, no priorities, constraints and preferences of jobs, no pauses between " +
+			"attempts, and no labels of nodes: the simulation has none",
 		"of queues events tell paths, max and guaranteed; orders, priorities, maxapplications, limits of users, " +
 			"placement rules and the chain of then are not known: unless files state them, those without a file hold",
 	}
