@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/plimsoll-dev/plimsoll"
 )
@@ -187,6 +188,8 @@ func (c Config) client() (clientv3.Config, error) {
 		Endpoints: c.Endpoints, TLS: tlsConfig, Username: c.Username, Password: c.Password,
 		DialTimeout: c.callTimeout(), DialKeepAliveTime: pingEvery, DialKeepAliveTimeout: pingTimeout,
 		MaxCallRecvMsgSize: maxAnswerBytes, Logger: zap.NewNop(),
+		// A connection that rests makes its resolver anew. No change of endpoints may meet that.
+		DialOptions: []grpc.DialOption{grpc.WithIdleTimeout(0)},
 	}
 	if c.adjust != nil {
 		c.adjust(&settings)
@@ -211,6 +214,11 @@ func dial(ctx context.Context, c Config) (*clientv3.Client, error) {
 	if err := c.checkVersions(ctx, client); err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
+	// The first call makes the resolver of the connection. From then on the endpoints may change.
+	// Its answer does not count: a member that hangs gives none.
+	call, cancel := context.WithTimeout(ctx, c.callTimeout())
+	defer cancel()
+	_, _ = client.Get(call, c.Prefix+metaKey, clientv3.WithCountOnly())
 	return client, nil
 }
 

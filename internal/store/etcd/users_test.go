@@ -67,6 +67,24 @@ func leadsAndWrites(t *testing.T, cfg Config) {
 	}
 }
 
+// awaitMajority waits until a read is answered that needs a leader of etcd.
+func awaitMajority(t *testing.T, client *clientv3.Client, key string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		call, end := context.WithTimeout(ctx, 2*time.Second)
+		_, err := client.Get(call, key)
+		end()
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A user with a password needs no more than docs/cluster.md says, also while a member of etcd does
 // not run. That member is asked again when it runs.
 func TestAUserWithAPasswordNeedsNotAllMembers(t *testing.T) {
@@ -76,6 +94,7 @@ func TestAUserWithAPasswordNeedsNotAllMembers(t *testing.T) {
 	root := withUsers(t, cluster, cfg.Username, cfg.Prefix)
 	dead := cluster.Members[0]
 	dead.Kill()
+	awaitMajority(t, root, cfg.Prefix) // the member may have led etcd
 	leadsAndWrites(t, cfg)
 	s := openStore(t, cfg)
 	if answer := s.client.Endpoints(); len(answer) != 2 {
@@ -200,8 +219,9 @@ func TestCertificatesAreChecked(t *testing.T) {
 	cfg.CAFile, cfg.CertFile, cfg.KeyFile = cluster.Files.CA, cluster.Files.Cert, cluster.Files.Key
 	leadsAndWrites(t, cfg)
 	cfg.Prefix = "/users/"
-	withUsers(t, cluster, etcdtest.ClientName, cfg.Prefix)
+	root := withUsers(t, cluster, etcdtest.ClientName, cfg.Prefix)
 	cluster.Members[0].Kill()
+	awaitMajority(t, root, cfg.Prefix)
 	leadsAndWrites(t, cfg)
 	for name, change := range map[string]func(*Config){
 		"without a certificate":  func(c *Config) { c.CertFile, c.KeyFile = "", "" },
