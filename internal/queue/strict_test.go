@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -167,9 +168,11 @@ func TestStrictOrderCountsItsTimeOnce(t *testing.T) {
 	}
 	at(60)
 	ends(0)
+	p.tree.Configure(&c) // each job is looked at anew, at the very end of the time
 	if got := p.cycle(); got != 5 {
 		t.Errorf("%d tasks were placed after the time is over", got)
 	}
+	ends(0)
 	p.tree.Open(large.Class())
 	p.cycle() // the large job has all that it wants
 	p.tree.Pend(&large.Lane, 1)
@@ -180,6 +183,24 @@ func TestStrictOrderCountsItsTimeOnce(t *testing.T) {
 		t.Errorf("%d tasks passed a job that waits anew", got)
 	}
 	ends(120)
+}
+
+// At most 16 jobs of a leaf hold others back at a time, although each holds back those of its own
+// user alone. The fixture checks the number too.
+func TestAtMostSixteenJobsOfALeafHoldOthersBack(t *testing.T) {
+	leaf := strictLeaf(nil)
+	leaf.Limits = []plimsoll.QueueLimit{{Users: []string{"*"}, Max: plimsoll.Resources{plimsoll.CPU: 4}}}
+	p := newFixture(t, leaf)
+	p.tree.Advance(1)
+	for _, cpu := range []int64{3, 2} { // the second does not fit beside the first
+		for i := range 17 {
+			p.as(fmt.Sprint("user", i), "", 0).job("root.a", p.class(cpu, 0), 1)
+		}
+		p.cycle()
+	}
+	if n := len(p.tree.Find("root.a").Holds()); n != 16 {
+		t.Errorf("%d jobs hold others back, want 16", n)
+	}
 }
 
 // A limit of a user holds back only those who count in it.
