@@ -55,7 +55,7 @@ func ValidateID(field, id string) error {
 	if len(id) > MaxID || !madeOf(id, "-_.") || strings.HasSuffix(id, ".") || strings.Contains(id, "..") {
 		return Invalid(
 			field, "%q is not a possible id: use at most 128 letters, digits and - _ . starting with a letter or digit",
-			id,
+			shortened(id),
 		)
 	}
 	return nil
@@ -73,7 +73,7 @@ func validateGroupName(field, name string) error {
 	if name == "" || len(name) > 63 || !madeOf(name, "-_") {
 		return Invalid(
 			field, "%q is not a possible name: use 1 to 63 letters, digits and - _ starting with a letter or digit",
-			name,
+			shortened(name),
 		)
 	}
 	return nil
@@ -85,7 +85,9 @@ func validateQueueName(field, name string) error {
 		possible = possible && (isAlphanumeric(name[i]) || strings.IndexByte("_:#/@-", name[i]) >= 0)
 	}
 	if !possible {
-		return Invalid(field, "%q is not a possible queue name: use 1 to 64 letters, digits and _ : # / @ -", name)
+		return Invalid(
+			field, "%q is not a possible queue name: use 1 to 64 letters, digits and _ : # / @ -", shortened(name),
+		)
 	}
 	return nil
 }
@@ -94,10 +96,10 @@ func validateQueueName(field, name string) error {
 func ValidateQueuePath(field, path string) error {
 	parts := strings.Split(path, ".")
 	if parts[0] != RootQueue {
-		return Invalid(field, "%q is not a full queue path; write for example root.batch", path)
+		return Invalid(field, "%q is not a full queue path; write for example root.batch", shortened(path))
 	}
 	if len(parts) > MaxQueueDepth {
-		return Invalid(field, "%q is deeper than %d levels", path, MaxQueueDepth)
+		return Invalid(field, "%q is deeper than %d levels", shortened(path), MaxQueueDepth)
 	}
 	for _, name := range parts {
 		if err := validateQueueName(field, name); err != nil {

@@ -188,3 +188,24 @@ func TestValidateQueuePath(t *testing.T) {
 		wantInvalid(t, plimsoll.ValidateQueuePath("queue", bad), "queue", want)
 	}
 }
+
+// An error shows the beginning of a long text alone: it goes into answers, events and logs.
+func TestErrorsOfLongNamesAreShort(t *testing.T) {
+	long := strings.Repeat("x", 1<<20) + "!"
+	below := plimsoll.QueueConfig{
+		Name: plimsoll.RootQueue, Parent: true, Queues: []plimsoll.QueueConfig{{Name: long}},
+	}
+	root := plimsoll.QueueConfig{Name: long}
+	for name, err := range map[string]error{
+		"a queue":         below.Validate(),
+		"the top queue":   root.Validate(),
+		"a stored one":    root.ValidateStored(),
+		"a path":          plimsoll.ValidateQueuePath("queue", long),
+		"a path too deep": plimsoll.ValidateQueuePath("queue", "root"+strings.Repeat(".a", 1<<20)),
+		"an id":           plimsoll.ValidateID("id", long),
+	} {
+		if plimsoll.CodeOf(err) != plimsoll.CodeInvalid || len(err.Error()) > 500 {
+			t.Errorf("%s: the error has %d bytes: %.200v", name, len(err.Error()), err)
+		}
+	}
+}

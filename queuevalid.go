@@ -30,7 +30,7 @@ const (
 // Dynamic queues are not compared with the others: they come and go.
 func (c *QueueConfig) Validate() error {
 	if c.Name != RootQueue {
-		return Invalid("queues", "the top queue is named %q; it must be %q", c.Name, RootQueue)
+		return Invalid("queues", "the top queue is named %q; it must be %q", shortened(c.Name), RootQueue)
 	}
 	if len(c.Guaranteed) > 0 || len(c.Max) > 0 {
 		return Invalid(
@@ -51,7 +51,7 @@ func (c *QueueConfig) Validate() error {
 // an earlier version has stored need not keep to all of its rules.
 func (c *QueueConfig) ValidateStored() error {
 	if c.Name != RootQueue {
-		return Invalid("queues", "the top queue is named %q; it must be %q", c.Name, RootQueue)
+		return Invalid("queues", "the top queue is named %q; it must be %q", shortened(c.Name), RootQueue)
 	}
 	count := 0
 	return c.validateStored(c.Name, 1, &count)
