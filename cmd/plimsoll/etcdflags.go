@@ -106,7 +106,7 @@ func (f *leadershipFlags) history() (time.Duration, error) {
 	case noEtcdHistory:
 		return -1, nil
 	}
-	d, err := time.ParseDuration(f.EtcdHistory)
+	d, err := readDuration(f.EtcdHistory)
 	if err != nil || d <= 0 {
 		return 0, plimsoll.Invalid("--etcd-history", "is %q; give a duration such as 5m, or none", f.EtcdHistory)
 	}

@@ -23,16 +23,15 @@ import (
 type standbyCopy struct {
 	cfg *Config
 
-	// The following under way; cancel is nil if there is none. Only leadLoop uses them.
-	follower *replica.Follower
-	cancel   context.CancelFunc
-	ended    sync.WaitGroup
+	// They end the following under way; cancel is nil if there is none. Only leadLoop uses them.
+	cancel context.CancelFunc
+	ended  sync.WaitGroup
 
 	mu struct {
 		sync.Mutex
-		leader    string // address that the store has named; empty: none
-		told      string // last error that was told
-		following *replica.Follower
+		leader   string            // address that the store has named; empty: none
+		told     string            // last error that was told
+		follower *replica.Follower // of the following under way; nil: there is none
 	}
 }
 
@@ -88,9 +87,8 @@ func (s *standbyCopy) follow(ctx context.Context, leader string) {
 		return // Validate has read the same fields; without a copy everything is loaded
 	}
 	ctx, s.cancel = context.WithCancel(ctx)
-	s.follower = f
 	s.mu.Lock()
-	s.mu.following = f
+	s.mu.follower = f
 	s.mu.Unlock()
 	s.ended.Go(func() { _ = f.Run(ctx) }) // it ends with ctx, and returns nil then
 }
@@ -113,19 +111,24 @@ func (s *standbyCopy) take() *replica.Snapshot {
 	}
 	s.cancel()
 	s.ended.Wait()
-	copied := s.follower.Latest()
-	s.follower, s.cancel = nil, nil
+	s.cancel = nil
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.leader, s.mu.following = "", nil
+	copied := s.mu.follower.Latest()
+	s.mu.leader, s.mu.follower = "", nil
 	return copied
+}
+
+// following returns the follower of the following under way; nil: there is none.
+func (s *standbyCopy) following() *replica.Follower {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.follower
 }
 
 // revision returns the revision of the copy; 0: there is none.
 func (s *standbyCopy) revision() uint64 {
-	s.mu.Lock()
-	f := s.mu.following
-	s.mu.Unlock()
+	f := s.following()
 	if f == nil {
 		return 0
 	}

@@ -62,7 +62,7 @@ func (w *warmTest) load(seed uint64) {
 // follow lets the standby follow until its copy is complete.
 func (w *warmTest) follow() {
 	w.standby.copied.follow(w.t.Context(), "")
-	if err := w.standby.copied.follower.Ready(w.t.Context()); err != nil {
+	if err := w.standby.copied.following().Ready(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -152,8 +152,8 @@ func TestTakeoverWithACopyEqualsALoad(t *testing.T) {
 // catchUp waits until the copy holds a revision.
 func (s *standbyCopy) catchUp(t *testing.T, revision uint64) {
 	t.Helper()
-	for s.follower.Latest().Revision() < revision {
-		if _, err := s.follower.Barrier(t.Context()); err != nil {
+	for s.following().Latest().Revision() < revision {
+		if _, err := s.following().Barrier(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

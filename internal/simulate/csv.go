@@ -18,6 +18,7 @@ type table struct {
 	row     []string
 	line    int
 	err     error // first unreadable field
+	bounded int   // rows whose bound on a node the simulation does not have
 }
 
 func readTable(name string, r io.Reader, needed ...string) (*table, error) {

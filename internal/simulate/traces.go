@@ -56,11 +56,7 @@ func ReadPods(name string, r io.Reader) (*Workload, error) {
 	if err := t.need(needed...); err != nil {
 		return nil, err
 	}
-	apart := 0
 	for t.next() {
-		if _, ok := t.columns["max_instance_per_node"]; ok && t.number("max_instance_per_node", -1) > 1 {
-			apart++
-		}
 		if a, ok := read(t); ok {
 			w.Arrivals = append(w.Arrivals, a)
 		}
@@ -70,9 +66,9 @@ func ReadPods(name string, r io.Reader) (*Workload, error) {
 	}
 	w.sort()
 	w.Notes = append(w.Notes, "a GPU is 1,000 "+GPUMilli+": parts of one task may lie on several GPUs of a node")
-	if apart > 0 {
+	if t.bounded > 0 {
 		w.Notes = append(w.Notes, fmt.Sprintf("instances with a max_instance_per_node above 1: %d; they have no bound in "+
-			"the simulation, which knows only that of 1", apart))
+			"the simulation, which knows only that of 1", t.bounded))
 	}
 	return w, nil
 }
@@ -129,7 +125,10 @@ func (t *table) dlrm() (Arrival, bool) {
 	if gpu := int64(1000 * t.number("gpu_request", 0)); gpu > 0 {
 		g.Resources[GPUMilli] = gpu
 	}
-	if int(t.number("max_instance_per_node", -1)) == 1 {
+	switch most := int(t.number("max_instance_per_node", -1)); {
+	case most > 1:
+		t.bounded++
+	case most == 1:
 		a.Labels = map[string]string{"app": t.text("app_name")}
 		g.Constraints.Far = []plimsoll.Selector{{Label: "app=" + t.text("app_name")}}
 	}

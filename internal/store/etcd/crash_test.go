@@ -52,7 +52,7 @@ type process struct {
 	how   death
 	flaky bool // each third transaction fails before: its request or its answer is lost
 
-	dead context.Context //nolint:containedctx // ends with the process, and with it what it waits for
+	dead context.Context //nolint:containedctx // it stands for the life of the process
 	end  context.CancelFunc
 
 	mu          sync.Mutex
