@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,7 +85,7 @@ func TestEtcdFindsTheLeader(t *testing.T) {
 func TestTheHistoryOfEtcdIsAFlag(t *testing.T) {
 	t.Parallel()
 	f := leadershipFlags{etcdFlags: etcdFlags{Etcd: []string{"http://127.0.0.1:2379"}}, Lease: etcd.DefaultTTL}
-	for text, want := range map[string]time.Duration{"": 5 * time.Minute, "1m": time.Minute, "36h": 36 * time.Hour} {
+	for text, want := range map[string]time.Duration{"": 5 * time.Minute, "1m": time.Minute, "2d": 48 * time.Hour} {
 		f.EtcdHistory = text
 		if c, err := f.storeConfig("127.0.0.1:9081", nil); err != nil || c.Retention != want {
 			t.Errorf("%q: got %v, %v, want %v", text, c.Retention, err, want)
@@ -99,5 +101,25 @@ func TestTheHistoryOfEtcdIsAFlag(t *testing.T) {
 		if _, err := f.storeConfig("127.0.0.1:9081", nil); !errors.As(err, &e) || e.Field != "--etcd-history" {
 			t.Errorf("%q: %v", text, err)
 		}
+	}
+}
+
+// A coordinator listens where a gateway and a backup look for it.
+func TestTheCoordinatorHasOneDefaultAddress(t *testing.T) {
+	t.Parallel()
+	tag := func(command any, field string) reflect.StructTag {
+		f, _ := reflect.TypeOf(command).FieldByName(field)
+		return f.Tag
+	}
+	for of, address := range map[string]string{
+		"coordinator --listen":       tag(coordinatorCmd{}, "Listen").Get("default"),
+		"store export --coordinator": tag(storeExportCmd{}, "Coordinator").Get("default"),
+	} {
+		if address != defaultLeader {
+			t.Errorf("the default of %s is %s, and a gateway takes %s", of, address, defaultLeader)
+		}
+	}
+	if help := tag(gatewayCmd{}, "Leader").Get("help"); !strings.HasSuffix(help, "Default: "+defaultLeader+".") {
+		t.Errorf("the help of gateway --leader is %q", help)
 	}
 }
