@@ -105,7 +105,7 @@ func flagSetting(name, yuniKorn string, value func(*EventSettings) *bool) eventS
 	return eventSetting{name, yuniKorn, func(s *EventSettings, field, text string) error {
 		v, err := strconv.ParseBool(text)
 		if err != nil {
-			return Invalid(field, "%q is neither true nor false; write one of these", shortened(text))
+			return Invalid(field, "%q is neither true nor false; write one of these", Shorten(text))
 		}
 		*value(s) = v
 		return nil
@@ -118,7 +118,7 @@ func countSetting(name, yuniKorn string, orDefault bool, value func(*EventSettin
 	return eventSetting{name, yuniKorn, func(s *EventSettings, field, text string) error {
 		v, err := strconv.ParseUint(text, 10, 32)
 		if err != nil {
-			return Invalid(field, "%q is not a whole number from 0 to 4294967295; write one", shortened(text))
+			return Invalid(field, "%q is not a whole number from 0 to 4294967295; write one", Shorten(text))
 		}
 		if *value(s) = uint32(v); v == 0 && orDefault {
 			usual := DefaultEventSettings()
@@ -137,7 +137,7 @@ func setRingBytes(s *EventSettings, field, text string) error {
 		v = defaultEventBytes
 	}
 	if v < leastEventBytes || v > mostEventBytes {
-		return Invalid(field, "is %s; give an amount from 1Mi to 1Ti, or 0 for the default, 256Mi", shortened(text))
+		return Invalid(field, "is %s; give an amount from 1Mi to 1Ti, or 0 for the default, 256Mi", Shorten(text))
 	}
 	s.RingBufferBytes = v
 	return nil
@@ -149,7 +149,7 @@ func setHeldBytes(s *EventSettings, field, text string) error {
 		return Invalid(field, "%s", err)
 	}
 	if v != 0 && (v < leastEventBytes || v > mostEventBytes) {
-		return Invalid(field, "is %s; give an amount from 1Mi to 1Ti, or 0 to hold nothing back", shortened(text))
+		return Invalid(field, "is %s; give an amount from 1Mi to 1Ti, or 0 to hold nothing back", Shorten(text))
 	}
 	s.RingBufferHeldBytes = v
 	return nil
@@ -158,7 +158,7 @@ func setHeldBytes(s *EventSettings, field, text string) error {
 func setRingAge(s *EventSettings, field, text string) error {
 	v, err := time.ParseDuration(text)
 	if err != nil || v < 0 {
-		return Invalid(field, "%q is not a length of time; write one such as 72h, or 0 for no bound", shortened(text))
+		return Invalid(field, "%q is not a length of time; write one such as 72h, or 0 for no bound", Shorten(text))
 	}
 	s.RingBufferAge = v
 	return nil
@@ -189,15 +189,7 @@ func findEventSetting(name string) (*eventSetting, error) {
 			names[i] = eventSettings[i].name
 		}
 	}
-	return nil, Invalid("name", "%q is no setting of the events; %s", shortened(name), Suggest(shortened(name), names))
-}
-
-// shortened returns what an error shows of a text that a user gave.
-func shortened(text string) string {
-	if len(text) > 80 {
-		return text[:80] + "..."
-	}
-	return text
+	return nil, Invalid("name", "%q is no setting of the events; %s", Shorten(name), Suggest(Shorten(name), names))
 }
 
 // Set changes settings, all or none. The keys are names of the design, also without

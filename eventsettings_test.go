@@ -104,7 +104,7 @@ func TestEventSettingsNameWhatIsWrong(t *testing.T) {
 		"service.event.ringbuffercapacity=1":                `did you mean "service.event.ringBufferCapacity"?`,
 		"ringBufferCapacity=x":                              "service.event.ringBufferCapacity",
 		"ringBufferCapacity=1 event.ringBufferCapacity=1":   "is given twice",
-		"ringBufferCapacity=" + strings.Repeat("9", 10_000): "...",
+		"ringBufferCapacity=" + strings.Repeat("9", 10_000): "…",
 	} {
 		given := map[string]string{}
 		for _, word := range strings.Fields(values) {

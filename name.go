@@ -44,6 +44,19 @@ func madeOf(s, extra string) bool {
 	return true
 }
 
+// maxShown bounds what an error shows of a text, in bytes.
+const maxShown = 80
+
+// Shorten returns what an error shows of a text that a caller gave: the text itself, or its first
+// characters and an ellipsis, at most 80 bytes in all.
+func Shorten(text string) string {
+	const mark = "…"
+	if len(text) <= maxShown {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxShown-len(mark)], "") + mark
+}
+
 // MaxID is the longest id in bytes.
 const MaxID = 128
 
@@ -55,7 +68,7 @@ func ValidateID(field, id string) error {
 	if len(id) > MaxID || !madeOf(id, "-_.") || strings.HasSuffix(id, ".") || strings.Contains(id, "..") {
 		return Invalid(
 			field, "%q is not a possible id: use at most 128 letters, digits and - _ . starting with a letter or digit",
-			shortened(id),
+			Shorten(id),
 		)
 	}
 	return nil
@@ -73,7 +86,7 @@ func validateGroupName(field, name string) error {
 	if name == "" || len(name) > 63 || !madeOf(name, "-_") {
 		return Invalid(
 			field, "%q is not a possible name: use 1 to 63 letters, digits and - _ starting with a letter or digit",
-			shortened(name),
+			Shorten(name),
 		)
 	}
 	return nil
@@ -86,7 +99,7 @@ func validateQueueName(field, name string) error {
 	}
 	if !possible {
 		return Invalid(
-			field, "%q is not a possible queue name: use 1 to 64 letters, digits and _ : # / @ -", shortened(name),
+			field, "%q is not a possible queue name: use 1 to 64 letters, digits and _ : # / @ -", Shorten(name),
 		)
 	}
 	return nil
@@ -96,10 +109,10 @@ func validateQueueName(field, name string) error {
 func ValidateQueuePath(field, path string) error {
 	parts := strings.Split(path, ".")
 	if parts[0] != RootQueue {
-		return Invalid(field, "%q is not a full queue path; write for example root.batch", shortened(path))
+		return Invalid(field, "%q is not a full queue path; write for example root.batch", Shorten(path))
 	}
 	if len(parts) > MaxQueueDepth {
-		return Invalid(field, "%q is deeper than %d levels", shortened(path), MaxQueueDepth)
+		return Invalid(field, "%q is deeper than %d levels", Shorten(path), MaxQueueDepth)
 	}
 	for _, name := range parts {
 		if err := validateQueueName(field, name); err != nil {

@@ -117,7 +117,7 @@ func ParseAccessList(text string) (AccessList, error) {
 	fields := strings.Fields(text)
 	if len(fields) > 2 {
 		return AccessList{}, fmt.Errorf(
-			"%q has more than two parts; write users, one space and groups, each separated by commas", shortened(text),
+			"%q has more than two parts; write users, one space and groups, each separated by commas", Shorten(text),
 		)
 	}
 	if len(fields) == 1 && strings.TrimLeft(text, " \t") != text {

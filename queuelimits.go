@@ -101,7 +101,7 @@ func (h *holders) validate(at string, l *QueueLimit, seen map[string]bool) error
 		at := fmt.Sprintf("%s.%s[%d]", at, h.field, i)
 		switch {
 		case name != wildcard && (len(name) > maxNameOfUser || !h.form.MatchString(name)):
-			return Invalid(at, "%q is no possible name of a %s; begin with a letter or _", shortened(name), h.word)
+			return Invalid(at, "%q is no possible name of a %s; begin with a letter or _", Shorten(name), h.word)
 		case seen[name]:
 			return Invalid(at, "%q stands twice in the limits of this queue; remove one", name)
 		case seen[wildcard]:

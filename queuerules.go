@@ -70,7 +70,7 @@ func (r *PlacementRule) validate(at string, depth int) error {
 	}
 	if len(r.Name) > maxPropertyName || !ruleName.MatchString(r.Name) {
 		return Invalid(at+".name", "%q is no possible name of a rule; write user, fixed, provided or tag",
-			shortened(r.Name))
+			Shorten(r.Name))
 	}
 	if len(r.Value) > maxRuleText {
 		return Invalid(at+".value", "is longer than %d bytes", maxRuleText)
@@ -104,11 +104,11 @@ func validateFilter(at string, list []string, name *regexp.Regexp) error {
 		return nil
 	}
 	if _, err := regexp.Compile(list[0]); err != nil {
-		return Invalid(at+"[0]", "%q is neither a name nor a regular expression: %s", shortened(list[0]), err)
+		return Invalid(at+"[0]", "%q is neither a name nor a regular expression: %s", Shorten(list[0]), err)
 	}
 	if !special.MatchString(list[0]) {
 		return Invalid(at+"[0]", "%q is neither a name nor a regular expression; begin with a letter or _",
-			shortened(list[0]))
+			Shorten(list[0]))
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func (r *PlacementRule) staticPath(at string) (path string, whole bool, err erro
 	}
 	if path != "" {
 		return "", false, Invalid(at+".value", "%q begins with root, but the rule has a fixed parent; leave root out",
-			shortened(r.Value))
+			Shorten(r.Value))
 	}
 	return r.Value, true, nil
 }
@@ -161,18 +161,18 @@ func (r *PlacementRule) validateTarget(at string, root *QueueConfig) error {
 		}
 		if len(q.Queues) == 0 && !q.Parent {
 			return Invalid(at, "leads to %q below the leaf %q, where no queue can be made; choose another queue",
-				shortened(path), q.Name)
+				Shorten(path), q.Name)
 		}
 		q = q.child(name)
 	}
 	switch parent := q != nil && (q.Parent || len(q.Queues) > 0); {
 	case q == nil && !r.Create:
-		return Invalid(at, "leads to %q, which does not exist; add the queue, or write create: true", shortened(path))
+		return Invalid(at, "leads to %q, which does not exist; add the queue, or write create: true", Shorten(path))
 	case q == nil:
 	case whole && parent:
-		return Invalid(at, "leads to %q, which is no leaf; choose a leaf", shortened(path))
+		return Invalid(at, "leads to %q, which is no leaf; choose a leaf", Shorten(path))
 	case !whole && !parent:
-		return Invalid(at, "leads below %q, which is a leaf; write parent: true there", shortened(path))
+		return Invalid(at, "leads below %q, which is a leaf; write parent: true there", Shorten(path))
 	}
 	return nil
 }

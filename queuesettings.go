@@ -239,7 +239,7 @@ func PropertyNote(name, text string) string {
 	p, s := &queueProperties[i], DefaultQueueSettings()
 	switch {
 	case !p.set(&s, text):
-		return "is " + strconv.Quote(shortened(text)) + ", which cannot be read: the default holds; write " + p.possible
+		return "is " + strconv.Quote(Shorten(text)) + ", which cannot be read: the default holds; write " + p.possible
 	case !p.effect:
 		return "is kept but has no effect yet"
 	}

@@ -30,7 +30,7 @@ const (
 // Dynamic queues are not compared with the others: they come and go.
 func (c *QueueConfig) Validate() error {
 	if c.Name != RootQueue {
-		return Invalid("queues", "the top queue is named %q; it must be %q", shortened(c.Name), RootQueue)
+		return Invalid("queues", "the top queue is named %q; it must be %q", Shorten(c.Name), RootQueue)
 	}
 	if len(c.Guaranteed) > 0 || len(c.Max) > 0 {
 		return Invalid(
@@ -51,7 +51,7 @@ func (c *QueueConfig) Validate() error {
 // an earlier version has stored need not keep to all of its rules.
 func (c *QueueConfig) ValidateStored() error {
 	if c.Name != RootQueue {
-		return Invalid("queues", "the top queue is named %q; it must be %q", shortened(c.Name), RootQueue)
+		return Invalid("queues", "the top queue is named %q; it must be %q", Shorten(c.Name), RootQueue)
 	}
 	count := 0
 	return c.validateStored(c.Name, 1, &count)
@@ -167,14 +167,14 @@ func validateProperties(path string, properties map[string]string) error {
 	}
 	for _, p := range SortedPairs(properties) {
 		if len(p[0]) > maxPropertyName || len(p[1]) > maxPropertyValue {
-			return Invalid(path, "%q is too long; a name has at most %d bytes and a value at most %d", shortened(p[0]),
+			return Invalid(path, "%q is too long; a name has at most %d bytes and a value at most %d", Shorten(p[0]),
 				maxPropertyName, maxPropertyValue)
 		}
 	}
 	for i := range queueProperties {
 		p, s := &queueProperties[i], DefaultQueueSettings()
 		if text, stated := properties[p.name]; stated && p.own && !p.set(&s, text) {
-			return Invalid(path+"."+p.name, "is %q; write %s", shortened(text), p.possible)
+			return Invalid(path+"."+p.name, "is %q; write %s", Shorten(text), p.possible)
 		}
 	}
 	return nil
@@ -192,7 +192,7 @@ func (l *AccessList) validate(path string) error {
 		for _, name := range names {
 			if name == "" || len(name) > maxNameOfUser || strings.ContainsAny(name, ", \t\r\n") {
 				return Invalid(path, "%q is no possible name; it has 1 to %d bytes, without space or comma",
-					shortened(name), maxNameOfUser)
+					Shorten(name), maxNameOfUser)
 			}
 		}
 	}

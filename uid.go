@@ -47,11 +47,8 @@ func ParseUID(s string) (UID, error) {
 			return u, nil
 		}
 	}
-	return UID{}, Invalid("uid", "%q is not a uid; it has %d digits and letters from a to v", cut(s, 64), UIDText)
+	return UID{}, Invalid("uid", "%q is not a uid; it has %d digits and letters from a to v", Shorten(s), UIDText)
 }
-
-// cut returns at most the first n bytes of a text that stands in an error.
-func cut(s string, n int) string { return s[:min(len(s), n)] }
 
 // Submitted returns the time of the submit, in Unix nanoseconds.
 func (u UID) Submitted() int64 { return int64(binary.BigEndian.Uint64(u[:8])) }

@@ -151,7 +151,7 @@ func (c *chainReader) definitions(v *value, path string) {
 		known, _ := stageNames()
 		switch {
 		case e.name == "" || e.name == "pipe" || e.name == "or" || e.name == "chain" || slices.Contains(known, e.name):
-			c.problem(e.line, path, "%q has a meaning already; choose another name", shorten(e.name))
+			c.problem(e.line, path, "%q has a meaning already; choose another name", plimsoll.Shorten(e.name))
 			return
 		case strings.ContainsAny(e.name, ".[] \n\t") || len(e.name) > 80:
 			c.problem(e.line, path, "is not a possible name; use up to 80 letters, digits and dashes")
@@ -171,7 +171,7 @@ func (c *chainReader) check() {
 	for _, n := range c.names {
 		if _, ok := c.define[n.name]; !ok && !slices.Contains(known, n.name) {
 			c.problem(
-				n.line, n.path, "%q is not the name of a stage; %s", shorten(n.name),
+				n.line, n.path, "%q is not the name of a stage; %s", plimsoll.Shorten(n.name),
 				nearestStage(n.name, known, shown),
 			)
 		}

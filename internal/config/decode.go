@@ -221,7 +221,7 @@ func (d *decoder) quantity(resource string, into *int64) func(v *value, path str
 
 func join(path, name string) string {
 	if len(name) > 80 || strings.ContainsAny(name, " .[]\n\t") {
-		name = strconv.Quote(shorten(name))
+		name = strconv.Quote(plimsoll.Shorten(name))
 	}
 	if path == "" {
 		return name

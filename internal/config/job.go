@@ -151,7 +151,7 @@ func (d *decoder) retry(v *value, path string) plimsoll.RetryPolicy {
 			kind, ok := plimsoll.ParseRetryKind(policy)
 			if v.kind == scalarKind && !ok {
 				d.problem(
-					v.line, path, "%q is no retry policy; %s", shorten(policy),
+					v.line, path, "%q is no retry policy; %s", plimsoll.Shorten(policy),
 					plimsoll.Suggest(policy, wordsFrom(plimsoll.RetryNone)),
 				)
 			}

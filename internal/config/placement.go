@@ -64,7 +64,7 @@ func word[T any](d *decoder, into *T, parse func(string) (T, bool), known []stri
 		case v.kind != scalarKind:
 			d.problem(v.line, path, "is %s; a word is expected: %s", v.kindName(), strings.Join(known, ", "))
 		case !ok:
-			d.problem(v.line, path, "%q is not known; %s", shorten(v.text), plimsoll.Suggest(v.text, known))
+			d.problem(v.line, path, "%q is not known; %s", plimsoll.Shorten(v.text), plimsoll.Suggest(v.text, known))
 		default:
 			*into = x
 		}

@@ -71,17 +71,17 @@ func (d *queueDecoder) amount(resource string, v *value, at string, maximum bool
 	number := strings.TrimSpace(digits)
 	switch {
 	case strings.HasPrefix(number, "-") && isNumber(number[1:]):
-		d.problem(v.line, at, "quantity %q is negative; give zero or more", shorten(v.text))
+		d.problem(v.line, at, "quantity %q is negative; give zero or more", plimsoll.Shorten(v.text))
 		return 0
 	case !isNumber(number):
 		d.problem(v.line, at, "quantity %q cannot be read; write digits and a unit, such as 2, 500m of vcore or 64Mi of memory",
-			shorten(v.text))
+			plimsoll.Shorten(v.text))
 		return 0
 	case suffix == "m" && resource != plimsoll.CPU:
-		d.problem(v.line, at, "quantity %q counts in thousandths, which only vcore has; write whole units", shorten(v.text))
+		d.problem(v.line, at, "quantity %q counts in thousandths, which only vcore has; write whole units", plimsoll.Shorten(v.text))
 		return 0
 	case suffix == "K" || suffix == "mi" || suffix == "ki":
-		d.problem(v.line, at, "quantity %q has no possible unit; write k, M, G, T, P, E or Ki, Mi, Gi, Ti, Pi, Ei", shorten(v.text))
+		d.problem(v.line, at, "quantity %q has no possible unit; write k, M, G, T, P, E or Ki, Mi, Gi, Ti, Pi, Ei", plimsoll.Shorten(v.text))
 		return 0
 	}
 	n, err := plimsoll.ParseQuantity(resource, number+suffix)

@@ -84,7 +84,7 @@ func (n *noter) partition(p *plimsoll.PartitionConfig) {
 			if !slices.Contains(knownRules, r.Name) {
 				last := len(knownRules) - 1
 				n.add(at+".name", "%q is no rule that is known: a job that comes to it is refused; write %s or %s",
-					shorten(r.Name), strings.Join(knownRules[:last], ", "), knownRules[last])
+					plimsoll.Shorten(r.Name), strings.Join(knownRules[:last], ", "), knownRules[last])
 			} else if r.Value == "" && r.Name == "tag" {
 				n.add(at+".value", "is missing, so the rule places no job; name the tag")
 			}

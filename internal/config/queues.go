@@ -124,7 +124,7 @@ func (d *queueDecoder) partition(v *value, path string) plimsoll.QueueConfig {
 	)
 	if name != "" && !strings.EqualFold(name, partitionName) {
 		d.note(d.lineOf(path+".name"), path+".name",
-			"is "+strconv.Quote(shorten(name))+"; the one partition is named "+strconv.Quote(partitionName)+" here")
+			fmt.Sprintf("is %q; the one partition is named %q here", plimsoll.Shorten(name), partitionName))
 	}
 	if !found && v.kind == mapKind {
 		d.problem(v.line, path+".queues", "is missing; list the queues of the partition")
@@ -241,7 +241,7 @@ func (d *queueDecoder) queue(v *value, path string) plimsoll.QueueConfig {
 	if q.Name != "" &&
 		(strings.Contains(q.Name, ".") || plimsoll.ValidateQueuePath("", join(plimsoll.RootQueue, q.Name)) != nil) {
 		d.problem(d.lineOf(path+".name"), path+".name",
-			"%q is not a possible queue name: use 1 to 64 letters, digits and _ : # / @ -", shorten(q.Name))
+			"%q is not a possible queue name: use 1 to 64 letters, digits and _ : # / @ -", plimsoll.Shorten(q.Name))
 	}
 	q.Parent = parent || len(q.Queues) > 0
 	return q
@@ -349,7 +349,7 @@ func (d *queueDecoder) filter(v *value, path string) *plimsoll.RuleFilter {
 			switch f.Deny = strings.EqualFold(kind, "deny"); {
 			case f.Deny, kind == "", strings.EqualFold(kind, "allow"):
 			default:
-				d.problem(v.line, path, "%q is no type of filter; write allow or deny", shorten(kind))
+				d.problem(v.line, path, "%q is no type of filter; write allow or deny", plimsoll.Shorten(kind))
 			}
 		})},
 		field{"users", stated(d.names(&f.Users))},
@@ -370,7 +370,7 @@ func (d *queueDecoder) nodeSort(v *value, path string) *plimsoll.NodeSort {
 			switch s.Binpacking = kind == "binpacking"; kind {
 			case "", "fair", "binpacking":
 			default:
-				d.problem(v.line, path, "%q is no order of nodes; write fair or binpacking", shorten(kind))
+				d.problem(v.line, path, "%q is no order of nodes; write fair or binpacking", plimsoll.Shorten(kind))
 			}
 		})},
 		field{"resourceweights", stated(func(v *value, path string) {

@@ -147,7 +147,7 @@ func (r *snapshotReader) cores(into *int64) func(v *value, path string) {
 		var milli int64
 		r.quantity(plimsoll.CPU, &milli)(v, path)
 		if milli > qos.Core {
-			r.problem(v.line, path, "is %s; no machine has so many processors", shorten(v.text))
+			r.problem(v.line, path, "is %s; no machine has so many processors", plimsoll.Shorten(v.text))
 			return
 		}
 		*into = milli * (qos.Core / 1000)

@@ -11,6 +11,8 @@ import (
 	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/plimsoll-dev/plimsoll"
 )
 
 // Bounds on a file. They are far above any sensible file, and keep a hostile one cheap.
@@ -60,18 +62,7 @@ func (v *value) kindName() string {
 	case mapKind:
 		return "a mapping"
 	}
-	return fmt.Sprintf("%q", shorten(v.text))
-}
-
-func shorten(s string) string {
-	if len(s) <= 60 {
-		return s
-	}
-	end := 57
-	for end > 0 && !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end] + "…"
+	return fmt.Sprintf("%q", plimsoll.Shorten(v.text))
 }
 
 // parseValue reads a file of one document into a value. The error is a *Error with one problem.
@@ -276,7 +267,7 @@ func (c *converter) convert(n ast.Node, depth int) (*value, error) {
 	case *ast.AliasNode:
 		return c.alias(n)
 	case *ast.TagNode:
-		return nil, fmt.Errorf("has the tag %q; tags are not supported: remove it", shorten(n.Start.Value))
+		return nil, fmt.Errorf("has the tag %q; tags are not supported: remove it", plimsoll.Shorten(n.Start.Value))
 	default:
 		err = scalar(v, n)
 	}
@@ -306,7 +297,7 @@ func (c *converter) alias(n *ast.AliasNode) (*value, error) {
 	name := n.Value.GetToken().Value
 	v := c.anchors[name]
 	if v == nil {
-		return nil, fmt.Errorf("refers to *%s, but no &%s stands before it", shorten(name), shorten(name))
+		return nil, fmt.Errorf("refers to *%[1]s, but no &%[1]s stands before it", plimsoll.Shorten(name))
 	}
 	return v, c.count(v.size)
 }

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/qos/nodeqos"
 )
 
@@ -42,7 +43,7 @@ func command(line []string) func(ctx context.Context, _ *nodeqos.Task) (float64,
 		text := strings.TrimSpace(out.text.String())
 		value, err := strconv.ParseFloat(text, 64)
 		if err != nil && !errors.Is(err, strconv.ErrRange) {
-			return 0, true, fmt.Errorf("%s printed %q; it must print one number", line[0], cut(text, 60))
+			return 0, true, fmt.Errorf("%s printed %q; it must print one number", line[0], plimsoll.Shorten(text))
 		}
 		return value, true, nil
 	}
@@ -71,10 +72,5 @@ func (b *bounded) firstLine() string {
 	if line == "" {
 		return ""
 	}
-	return ": " + cut(line, 200)
-}
-
-// cut returns the first bytes of a text, as valid UTF-8.
-func cut(s string, most int) string {
-	return strings.ToValidUTF8(s[:min(len(s), most)], "?")
+	return ": " + strings.ToValidUTF8(line[:min(len(line), 200)], "?")
 }

@@ -73,7 +73,7 @@ func (t *template) fill(task *nodeqos.Task) (s string, ok bool, err error) {
 		if !harmless(value) {
 			return "", true, fmt.Errorf(
 				"its label %s is %q, which cannot be part of an address; use letters, digits and any of - _ . in it",
-				name, cut(value, 60),
+				name, plimsoll.Shorten(value),
 			)
 		}
 		b.WriteString(value)

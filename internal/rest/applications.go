@@ -277,7 +277,7 @@ func statesOf(set string) (states []plimsoll.JobState) {
 func (a *reading) wanted(set string, sets ...string) ([]plimsoll.JobState, error) {
 	if !slices.Contains(sets, set) {
 		return nil, plimsoll.Invalid("applications", "%q is not a set of them; give %s",
-			shorten(set), strings.Join(sets, ", "))
+			plimsoll.Shorten(set), strings.Join(sets, ", "))
 	}
 	states := statesOf(set)
 	named := a.values.Get("status")
@@ -295,7 +295,7 @@ func (a *reading) wanted(set string, sets ...string) ([]plimsoll.JobState, error
 		names = append(names, state.String())
 	}
 	return nil, plimsoll.Invalid("status", "%q is not the state of an active application; give one of %s",
-		shorten(named), strings.Join(names, ", "))
+		plimsoll.Shorten(named), strings.Join(names, ", "))
 }
 
 // applicationsIn answers with the applications of a set.

@@ -119,7 +119,7 @@ func (h *Handler) newMux() *http.ServeMux {
 				return
 			}
 			if known.answer == nil {
-				WriteError(w, http.StatusNotFound, "nothing is served at "+shorten(r.URL.Path)+": "+known.why)
+				WriteError(w, http.StatusNotFound, "nothing is served at "+plimsoll.Shorten(r.URL.Path)+": "+known.why)
 				return
 			}
 			h.serveState(w, r, &known)
@@ -127,7 +127,7 @@ func (h *Handler) newMux() *http.ServeMux {
 	}
 	list := served()
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		WriteError(w, http.StatusNotFound, "there is nothing at "+shorten(r.URL.Path)+"; there are "+list)
+		WriteError(w, http.StatusNotFound, "there is nothing at "+plimsoll.Shorten(r.URL.Path)+"; there are "+list)
 	})
 	return mux
 }
@@ -146,7 +146,7 @@ func (h *Handler) serveState(w http.ResponseWriter, r *http.Request, of *route) 
 	}
 	if named := r.PathValue("partition"); named != "" && named != partition {
 		h.refuse(w, plimsoll.Errorf(plimsoll.CodeNotFound,
-			"Partition not found: there is no %q; the only one is %q", shorten(named), partition))
+			"Partition not found: there is no %q; the only one is %q", plimsoll.Shorten(named), partition))
 		return
 	}
 	state, err := h.source.Events(r.Context(), consistency)

@@ -165,7 +165,8 @@ func New(cfg Config, source Source) *Handler {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.URL.Path != validatePath {
 		w.Header().Set("Allow", "GET, HEAD")
-		WriteError(w, http.StatusMethodNotAllowed, "the method "+shorten(r.Method)+" is not possible here; use GET")
+		WriteError(w, http.StatusMethodNotAllowed,
+			"the method "+plimsoll.Shorten(r.Method)+" is not possible here; use GET")
 		return
 	}
 	h.mux.ServeHTTP(w, r)

@@ -211,7 +211,7 @@ func TestBadInputIsRefusedWithTheParameterAndTheFix(t *testing.T) {
 		{"?count=10&start=0x10", `start: "0x10" is not a whole number`, "start=100"},
 		{"?count=%zz", "query: cannot be taken apart", "?count=100&start=0"},
 		{"?count=1;start=2", "query: cannot be taken apart", "?count=100&start=0"},
-		{"?count=" + strings.Repeat("9", 5000), "count: \"9999", "..."},
+		{"?count=" + strings.Repeat("9", 5000), "count: \"9999", "…"},
 	}
 	for _, test := range tests {
 		t.Run(test.query[:min(len(test.query), 40)], func(t *testing.T) {

@@ -37,7 +37,7 @@ func (a *reading) nodeRecords(id string) (node plimsoll.Node, status plimsoll.No
 	data, has := a.records.Get(wire.KindNode, id)
 	if !has {
 		return node, status, plimsoll.Errorf(plimsoll.CodeNotFound,
-			"Node not found: there is no %q; /ws/v1/partition/default/nodes has all", shorten(id))
+			"Node not found: there is no %q; /ws/v1/partition/default/nodes has all", plimsoll.Shorten(id))
 	}
 	if node, err = wire.DecodeNode(data); err != nil {
 		return node, status, undecodable(id, err)

@@ -80,7 +80,9 @@ func parseStreamQuery(raw string) (q streamQuery, err error) {
 	case format == formArray:
 		q.document = true
 	case format != "" && format != formLines:
-		return q, plimsoll.Invalid("format", "%q is not known; give %s or %s", shorten(format), formLines, formArray)
+		return q, plimsoll.Invalid(
+			"format", "%q is not known; give %s or %s", plimsoll.Shorten(format), formLines, formArray,
+		)
 	case q.hasStart && text != "":
 		return q, plimsoll.Invalid("count", "cannot be given with start, which says where a stream begins; leave one out")
 	}
@@ -118,7 +120,7 @@ func parseValues(raw string, known ...string) (url.Values, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if meant := plimsoll.Nearest(name, known); meant != "" && name != meant {
-			return nil, plimsoll.Invalid(shorten(name), "is no parameter; did you mean %q?", meant)
+			return nil, plimsoll.Invalid(plimsoll.Shorten(name), "is no parameter; did you mean %q?", meant)
 		}
 	}
 	return values, nil
@@ -138,23 +140,18 @@ func parseNumber(name, text string, least uint64) (uint64, error) {
 	n, err := strconv.ParseUint(text, 10, 64)
 	if errors.Is(err, strconv.ErrRange) {
 		return 0, plimsoll.Invalid(
-			name, "%q is too large; give a whole number from %d to %d", shorten(text), least, uint64(math.MaxUint64),
+			name, "%q is too large; give a whole number from %d to %d",
+			plimsoll.Shorten(text), least, uint64(math.MaxUint64),
 		)
 	}
 	if err != nil {
 		return 0, plimsoll.Invalid(
-			name, "%q is not a whole number; give one of %d or more, such as %s=100", shorten(text), least, name,
+			name, "%q is not a whole number; give one of %d or more, such as %s=100",
+			plimsoll.Shorten(text), least, name,
 		)
 	}
 	if n < least {
 		return 0, plimsoll.Invalid(name, "is %d; give a whole number of %d or more, or leave it out", n, least)
 	}
 	return n, nil
-}
-
-func shorten(text string) string {
-	if len(text) > 40 {
-		return text[:40] + "..."
-	}
-	return text
 }

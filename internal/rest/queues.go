@@ -274,7 +274,7 @@ func (a *reading) checkQueue(path string) error {
 	}
 	if _, has := a.records.Get(wire.KindQueueStatus, path); !has {
 		return plimsoll.Errorf(plimsoll.CodeNotFound,
-			"Queue not found: there is no %q; /ws/v1/partition/default/queues has all", shorten(path))
+			"Queue not found: there is no %q; /ws/v1/partition/default/queues has all", plimsoll.Shorten(path))
 	}
 	return nil
 }

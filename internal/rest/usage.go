@@ -248,7 +248,7 @@ func (a *reading) usageOfUser() error {
 		return err
 	}
 	if u.users[name] == nil {
-		return plimsoll.Errorf(plimsoll.CodeNotFound, "User not found: no job of %q goes on", shorten(name))
+		return plimsoll.Errorf(plimsoll.CodeNotFound, "User not found: no job of %q goes on", plimsoll.Shorten(name))
 	}
 	return a.add(u.users[name])
 }
@@ -276,7 +276,7 @@ func (a *reading) usageOfGroup() error {
 	}
 	if u.groups[name] == nil {
 		return plimsoll.Errorf(plimsoll.CodeNotFound,
-			"Group not found: no job goes on for which a limit of the group %q holds", shorten(name))
+			"Group not found: no job goes on for which a limit of the group %q holds", plimsoll.Shorten(name))
 	}
 	return a.add(u.groups[name])
 }

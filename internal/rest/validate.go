@@ -33,7 +33,7 @@ func (h *Handler) validate(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
 		WriteError(w, http.StatusMethodNotAllowed,
-			"the method "+shorten(r.Method)+" is not possible here; use POST, with a queue file as the body")
+			"the method "+plimsoll.Shorten(r.Method)+" is not possible here; use POST, with a queue file as the body")
 		return
 	}
 	state, err := h.source.Events(r.Context(), plimsoll.Consistency{Level: plimsoll.FreshnessEventual})

@@ -64,7 +64,9 @@ func (p *hostPolicy) refusal(c claim) string {
 		return fmt.Sprintf("a request needs a Host header, with a name of the server that listens on %s", p.listener)
 	}
 	if !p.own(host, c.local) {
-		reason := fmt.Sprintf("the server that listens on %s does not go by the host %+q", p.listener, clip(host))
+		reason := fmt.Sprintf(
+			"the server that listens on %s does not go by the host %+q", p.listener, plimsoll.Shorten(host),
+		)
 		if hostPattern.MatchString(host) {
 			reason += fmt.Sprintf("; if it should, start it with --host %s", host)
 		}
@@ -73,13 +75,13 @@ func (p *hostPolicy) refusal(c claim) string {
 	for _, origin := range c.origin {
 		if !sameOrigin(origin, host, port) {
 			return fmt.Sprintf("a page of origin %+q may not call the server at %+q; only its own pages may, with Host as the browser sent it",
-				clip(origin), clip(c.host))
+				plimsoll.Shorten(origin), plimsoll.Shorten(c.host))
 		}
 	}
 	for _, site := range c.site {
 		if site != "none" && site != "same-origin" {
 			return fmt.Sprintf("a page of another origin may not call this server (Sec-Fetch-Site is %+q); open its address in the browser itself",
-				clip(site))
+				plimsoll.Shorten(site))
 		}
 	}
 	return ""
@@ -165,9 +167,6 @@ func addrPort(a net.Addr) netip.AddrPort {
 	ap := tcp.AddrPort()
 	return netip.AddrPortFrom(plainIP(ap.Addr()), ap.Port())
 }
-
-// clip bounds the text of a request that a refusal quotes.
-func clip(s string) string { return s[:min(len(s), 300)] }
 
 // admits refuses a request that the policy forbids.
 func (p *hostPolicy) admits(w http.ResponseWriter, r *http.Request) bool {

@@ -61,7 +61,7 @@ func checkFieldEnums(f protoreflect.FieldDescriptor, v protoreflect.Value) (bad 
 	case f.IsMap():
 		v.Map().Range(func(key protoreflect.MapKey, v protoreflect.Value) bool {
 			bad = checkValueEnums(f.MapValue(), v, 1)
-			bad.below(shortened(key.String()))
+			bad.below(plimsoll.Shorten(key.String()))
 			return bad == nil
 		})
 	case f.IsList():

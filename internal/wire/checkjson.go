@@ -81,7 +81,7 @@ func (c *jsonCheck) message(d protoreflect.MessageDescriptor, path string) error
 			f = d.Fields().ByTextName(name)
 		}
 		if f == nil {
-			return plimsoll.Invalid(joinPath(path, shortened(name)), "unknown field; %s", suggestField(name, d))
+			return plimsoll.Invalid(joinPath(path, plimsoll.Shorten(name)), "unknown field; %s", suggestField(name, d))
 		}
 		at := joinPath(path, f.JSONName())
 		if !addTo(&seen, f.Index()) {
@@ -121,7 +121,9 @@ func fieldsOf(one protoreflect.OneofDescriptor) string {
 func (c *jsonCheck) field(f protoreflect.FieldDescriptor, path string) error {
 	switch {
 	case f.IsMap():
-		return c.object(path, func(key string) error { return c.single(f.MapValue(), joinPath(path, shortened(key))) })
+		return c.object(path, func(key string) error {
+			return c.single(f.MapValue(), joinPath(path, plimsoll.Shorten(key)))
+		})
 	case !f.IsList():
 		return c.single(f, path)
 	}
@@ -244,14 +246,6 @@ func unquoted(raw []byte) (text string) {
 	}
 	_ = json.Unmarshal(raw, &text) // any other value stays empty
 	return text
-}
-
-// shortened bounds a name for an error.
-func shortened(name string) string {
-	if len(name) > 64 {
-		return strings.ToValidUTF8(name[:64], "") + "…"
-	}
-	return name
 }
 
 func joinPath(path, name string) string {

@@ -28,7 +28,7 @@ func shown(raw []byte) string {
 	case '[':
 		return "a list"
 	}
-	return shortened(string(raw))
+	return plimsoll.Shorten(string(raw))
 }
 
 // faultOf returns what is wrong with the JSON of a field's value or of one element of its list;
@@ -78,7 +78,7 @@ func faultOfWord(raw []byte, d protoreflect.EnumDescriptor) string {
 	if d.Values().ByName(protoreflect.Name(word)) != nil {
 		return ""
 	}
-	return fmt.Sprintf("%q is not known; %s", shortened(word), suggestValue(word, d))
+	return fmt.Sprintf("%q is not known; %s", plimsoll.Shorten(word), suggestValue(word, d))
 }
 
 // numberIn returns the number of a JSON value, which may stand in quotes. It reports false if there

@@ -107,7 +107,7 @@ func word[T any](r *reader, into *T, parse func(string) (T, bool), known string)
 		r.text(&text)(raw)
 		value, ok := parse(text)
 		if !ok {
-			r.fail("%q is not known; use %s", shorten(text), known)
+			r.fail("%q is not known; use %s", plimsoll.Shorten(text), known)
 			return
 		}
 		*into = value

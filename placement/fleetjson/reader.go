@@ -380,7 +380,7 @@ func (r *reader) moment(into *int64) read {
 		r.text(&text)(raw)
 		when, err := time.Parse(time.RFC3339, text)
 		if err != nil || when.Unix() < 0 {
-			r.fail(`%q is not an instant after 1970; write for example "2026-01-31T08:00:00Z"`, shorten(text))
+			r.fail(`%q is not an instant after 1970; write for example "2026-01-31T08:00:00Z"`, plimsoll.Shorten(text))
 			return
 		}
 		*into = when.Unix()
@@ -402,17 +402,9 @@ func (r *reader) most(into *int32) read {
 // shown returns a number as it was written, and the kind of any other value.
 func shown(raw json.RawMessage) string {
 	if c := first(raw); c == '-' || c >= '0' && c <= '9' {
-		return shorten(string(raw))
+		return plimsoll.Shorten(string(raw))
 	}
 	return what(raw)
-}
-
-// shorten cuts a text so that an error stays on one line.
-func shorten(text string) string {
-	if len(text) > 64 {
-		return strings.ToValidUTF8(text[:64], "") + "…"
-	}
-	return text
 }
 
 // document checks that data is JSON, and otherwise returns an error with the place of the mistake.
