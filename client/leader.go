@@ -39,9 +39,10 @@ func (c *Client) Leader(ctx context.Context) (Leader, error) {
 	return l, nil
 }
 
-// StepDown asks the leader of an epoch to hand leadership over, or whoever leads if epoch is 0. It
-// returns before that is done. A leader of another epoch refuses with CodeStale. So a repeated call
-// moves leadership once.
+// StepDown asks the leader of an epoch to hand leadership over, or the one that leads now if epoch
+// is 0. It returns before that is done. If a later leader has begun already, nothing is left to do,
+// and the error is nil too. So a call that names the epoch may be repeated, and moves leadership
+// once. An epoch that has not begun is refused with CodeStale.
 func (c *Client) StepDown(ctx context.Context, epoch uint64) error {
 	_, err := call(ctx, c, c.leaders.StepDown, &pb.StepDownRequest{Epoch: epoch})
 	return err

@@ -29,12 +29,17 @@ func (t *term) getLeader(_ *pb.Command, answer requestAnswer) {
 	answer(&pb.Reply{GetLeader: m}, nil)
 }
 
-// stepDown lets the term hand leadership over. The answer comes first.
+// stepDown lets the term hand leadership over. The answer comes first. If the leader that is meant
+// was an earlier one, it leads no more: the command was repeated, or came too late to be needed.
 func (t *term) stepDown(cmd *pb.Command, answer requestAnswer) {
-	if epoch := cmd.GetStepDown().GetEpoch(); epoch != 0 && epoch != t.epoch {
+	switch epoch := cmd.GetStepDown().GetEpoch(); {
+	case epoch > t.epoch:
 		answer(nil, plimsoll.Errorf(
-			plimsoll.CodeStale, "the leader is of epoch %d, not %d; look at plimsoll leader again", t.epoch, epoch,
+			plimsoll.CodeStale, "the leader is of epoch %d, and %d has not begun; look at plimsoll leader again", t.epoch, epoch,
 		))
+		return
+	case epoch != 0 && epoch < t.epoch:
+		answer(&pb.Reply{}, nil)
 		return
 	}
 	answer(&pb.Reply{}, nil)

@@ -108,7 +108,42 @@ func TestLeaderTellsWhoStandsBy(t *testing.T) {
 		t.Errorf("the leader says %v", l)
 	}
 	if _, err := f.Do(t.Context(), stepDown(epoch+1)); plimsoll.CodeOf(err) != plimsoll.CodeStale {
-		t.Errorf("a leader of another epoch was asked to step down: %v", err)
+		t.Errorf("a leader that has not begun was asked to step down: %v", err)
+	}
+	unfollow()
+	first.stop()
+	second.stop()
+}
+
+// A command to step down that comes twice moves leadership once: the next leader stays.
+func TestSteppingDownTwiceMovesLeadershipOnce(t *testing.T) {
+	s := newShared()
+	first := runMember(t, s)
+	epoch := <-first.led
+	second := runMember(t, s)
+	<-second.following
+	f, unfollow := followAt(t, first.cfg.Listen+","+second.cfg.Listen, nil)
+	if err := f.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Do(t.Context(), stepDown(epoch)); err != nil {
+		t.Fatal(err)
+	}
+	if next := <-second.led; next <= epoch {
+		t.Errorf("the next leader has epoch %d, behind %d", next, epoch)
+	}
+	for range 3 {
+		if err := f.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Do(t.Context(), stepDown(epoch)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case again := <-first.led:
+		t.Errorf("the first leader leads again, with epoch %d", again)
+	default:
 	}
 	unfollow()
 	first.stop()

@@ -22,11 +22,21 @@ func (s leaderService) GetLeader(
 	return connect.NewResponse(reply.GetGetLeader()), nil
 }
 
-// StepDown lets the leader hand leadership over.
+// StepDown lets the leader hand leadership over. A command without an answer is sent to the next
+// leader too, so it always names the leader that is meant.
 func (s leaderService) StepDown(
 	ctx context.Context, req *connect.Request[pb.StepDownRequest],
 ) (*connect.Response[pb.StepDownResponse], error) {
-	if _, err := s.g.do(ctx, &pb.Command{Kind: &pb.Command_StepDown{StepDown: req.Msg}}); err != nil {
+	epoch := req.Msg.GetEpoch()
+	if epoch == 0 {
+		leader, err := s.g.do(ctx, &pb.Command{Kind: &pb.Command_GetLeader{GetLeader: &pb.GetLeaderRequest{}}})
+		if err != nil {
+			return nil, err
+		}
+		epoch = leader.GetGetLeader().GetEpoch()
+	}
+	stepDown := &pb.Command_StepDown{StepDown: &pb.StepDownRequest{Epoch: epoch}}
+	if _, err := s.g.do(ctx, &pb.Command{Kind: stepDown}); err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&pb.StepDownResponse{}), nil
