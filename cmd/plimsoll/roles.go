@@ -399,7 +399,7 @@ type agentCmd struct {
 	roleFlags
 	hostFlags
 	Data      string   `help:"Directory of the node's tasks." default:"plimsoll-data/agent" env:"PLIMSOLL_DATA"`
-	Gateways  []string `help:"Addresses of gateways; if one fails, the next is tried." default:"127.0.0.1:9080" env:"PLIMSOLL_GATEWAYS"`
+	Gateways  []string `help:"Addresses of gateways. An agent begins with one that its node id chooses, so that a fleet with one list is spread. If one fails, the next is tried." default:"127.0.0.1:9080" env:"PLIMSOLL_GATEWAYS"`
 	Listen    string   `help:"Address of the log service: host:port, or a socket in the directory; default: the socket agent.sock in it." env:"PLIMSOLL_LISTEN" placeholder:"ADDRESS"`
 	Advertise string   `help:"Address at which gateways reach the log service; default: --listen. Gateways accept only the address that the agent calls from, or one that their --agent-addresses allow." placeholder:"ADDRESS"`
 	Insecure  bool     `help:"Allow an address that other machines can reach, although nothing is encrypted."`

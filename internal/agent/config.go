@@ -24,7 +24,7 @@ import (
 type Config struct {
 	Node     string   // id of the node; empty: the one in Dir, or else the host's name
 	Dir      string   // the agent's own directory; one agent per directory
-	Gateways []string // addresses of gateways; after a failure the next one is tried
+	Gateways []string // addresses of gateways; the node's id says with which one it begins, a failure leads to the next
 
 	Listen    string   // address of the log service; empty: unix:DIR/agent.sock
 	Advertise string   // the address of Listen for gateways; empty: Listen

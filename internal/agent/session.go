@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"math/rand/v2"
 	"time"
@@ -76,11 +77,18 @@ func errTakenOver(node string, err error) error {
 	}
 }
 
+// firstTurn spreads the nodes of a fleet, which all have the same list, over its gateways.
+func (s *sessionManager) firstTurn() int {
+	id := fnv.New32a()
+	_, _ = id.Write([]byte(s.node.ID)) // never an error
+	return int(id.Sum32() % uint32(len(s.gateways)))
+}
+
 // run keeps sessions with one gateway after another, until ctx ends or another agent has taken
 // over.
 func (s *sessionManager) run(ctx context.Context) error {
 	failures := 0
-	for turn := 0; ; turn++ {
+	for turn := s.firstTurn(); ; turn++ {
 		address := s.gateways[turn%len(s.gateways)]
 		listed, err := s.session(ctx, address)
 		s.ledger.disconnect()

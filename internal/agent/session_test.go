@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -134,6 +135,7 @@ func TestEachFailureTriesTheNextGateway(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		c := newCluster()
 		b.sessions.gateways = []string{"x", "y", "a"}
+		b.sessions.node.ID = "node-1" // begins at x
 		b.gateways["a"] = local{c}
 		b.run()
 		after(time.Second)
@@ -146,6 +148,21 @@ func TestEachFailureTriesTheNextGateway(t *testing.T) {
 			t.Errorf("dialed %v, want %v", b.dialed, want)
 		}
 	})
+}
+
+func TestNodesBeginAtDifferentGateways(t *testing.T) {
+	const nodes = 3000
+	s := &sessionManager{gateways: []string{"x", "y", "z"}}
+	var begin [3]int
+	for i := range nodes {
+		s.node.ID = fmt.Sprintf("node-%04d", i)
+		begin[s.firstTurn()]++
+	}
+	for i, n := range begin {
+		if n < nodes/3*9/10 || n > nodes/3*11/10 {
+			t.Errorf("%d of %d nodes begin at %s", n, nodes, s.gateways[i])
+		}
+	}
 }
 
 func TestAllGatewaysAway(t *testing.T) {
