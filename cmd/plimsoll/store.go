@@ -244,6 +244,7 @@ func (cmd *storeImportCmd) Run(ctx context.Context, a *app) (err error) {
 				a.notes.printf("%d of %d records\n", done, all)
 			}
 		},
+		Misfit: func(object string) { a.notes.printf("the store cannot take %s\n", object) },
 	})
 	if err != nil {
 		return err

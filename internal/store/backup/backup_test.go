@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -255,24 +256,34 @@ func TestAStoreThatIsNotEmptyIsReplacedOnlyByForce(t *testing.T) {
 func TestObjectsThatDoNotFitAreNamed(t *testing.T) {
 	source := open(t, vfs.NewMem(), store.Limits{})
 	epoch := lead(t, source, 1)
-	commit(t, source, &wire.Batch{Epoch: epoch, Revision: 1, Mutations: []wire.Mutation{
+	b := wire.Batch{Epoch: epoch, Revision: 1, Mutations: []wire.Mutation{
 		{Kind: wire.KindTask, Key: "small", Value: make([]byte, 10)},
-		{Kind: wire.KindTask, Key: "large", Value: make([]byte, 1000)},
-		{Kind: wire.KindNode, Key: "larger", Value: make([]byte, 2000)},
-	}, Events: wire.EventChunk{Count: 1, Data: make([]byte, 3000)}})
+	}, Events: wire.EventChunk{Count: 1, Data: make([]byte, 3000)}}
+	want := []string{"the events of revision 1"}
+	for i := range 100 {
+		key := fmt.Sprintf("large%02d", i)
+		b.Mutations = append(b.Mutations, wire.Mutation{Kind: wire.KindTask, Key: key, Value: make([]byte, 1000)})
+		want = append(want, strconv.Quote(key))
+	}
+	commit(t, source, &b)
 	_, f := exported(t, source, epoch)
 	target := open(t, vfs.NewMem(), store.Limits{Ops: 10, Bytes: 500})
-	err := backup.Restore(t.Context(), f, target, backup.Options{})
-	if plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
-		t.Fatalf("got %v, want code %v", err, plimsoll.CodeInvalid)
+	var all []string
+	err := backup.Restore(t.Context(), f, target, backup.Options{
+		DryRun: true, Misfit: func(object string) { all = append(all, object) },
+	})
+	if plimsoll.CodeOf(err) != plimsoll.CodeInvalid || !strings.Contains(err.Error(), "101 objects") ||
+		!strings.Contains(err.Error(), `"large00"`) || !strings.Contains(err.Error(), "and 96 more") {
+		t.Fatalf("got %v, code %v", err, plimsoll.CodeOf(err))
 	}
-	for _, name := range []string{`"large"`, `"larger"`, "the events of revision 1", "3 objects"} {
-		if !strings.Contains(err.Error(), name) {
-			t.Errorf("%q does not name %s", err, name)
+	named := strings.Join(all, "\n")
+	for _, name := range want {
+		if !strings.Contains(named, name) {
+			t.Errorf("%s is not named", name)
 		}
 	}
-	if got := read(t, target); got.Revision != 0 {
-		t.Errorf("something was written: %+v", got)
+	if got := read(t, target); got.Revision != 0 || len(all) != len(want) {
+		t.Errorf("%d objects are named, want %d; the store holds %+v", len(all), len(want), got)
 	}
 }
 

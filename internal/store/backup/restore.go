@@ -23,6 +23,9 @@ type Options struct {
 	DryRun bool
 	// Progress is called now and then with the records that are written, of all. It may be nil.
 	Progress func(done, all uint64)
+	// Misfit is called for each object of the file that the store cannot take, before anything is
+	// written. It may be nil: the error names the first ones.
+	Misfit func(object string)
 }
 
 // Bounds of a batch where the store has none, or larger ones.
@@ -38,7 +41,7 @@ const (
 // CodeInvalid if the store cannot take all that the file holds. If it fails later, the store holds
 // an unfinished import, which only another Restore replaces.
 func Restore(ctx context.Context, f *File, st store.Store, o Options) error {
-	if err := f.fits(ctx, st.Limits()); err != nil {
+	if err := f.fits(ctx, st.Limits(), o.Misfit); err != nil {
 		return err
 	}
 	epoch, err := LeadAlone(ctx, st)
@@ -122,10 +125,10 @@ func (p *present) replaceable(f *File, epoch uint64, o Options) error {
 }
 
 // maxNamed bounds the objects that an error names.
-const maxNamed = 50
+const maxNamed = 5
 
 // fits names all objects of the file that the store cannot take.
-func (f *File) fits(ctx context.Context, limits store.Limits) error {
+func (f *File) fits(ctx context.Context, limits store.Limits, misfit func(object string)) error {
 	var named []string
 	misfits := 0
 	check := func(b wire.Batch, what string) {
@@ -133,9 +136,13 @@ func (f *File) fits(ctx context.Context, limits store.Limits) error {
 		if err == nil {
 			return
 		}
+		_, size := store.Measure(&b)
+		object := fmt.Sprintf("%s (%d bytes)", what, size)
 		if misfits++; misfits <= maxNamed {
-			_, size := store.Measure(&b)
-			named = append(named, fmt.Sprintf("%s (%d bytes)", what, size))
+			named = append(named, object)
+		}
+		if misfit != nil {
+			misfit(object)
 		}
 	}
 	_, _, err := f.Load(ctx, func(kind wire.Kind, key string, value []byte) error {
