@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -30,32 +31,53 @@ type upgrade struct {
 	taken   map[string]bool // jobs that were acknowledged; the writer has it until over has returned
 }
 
-// startUpgrade starts the cluster, two users that read strictly, and one that submits jobs. None of
-// their calls may fail.
+// startUpgrade starts the cluster, with a gateway that is a relay and one behind it. Two users read
+// strictly at the cluster's gateways, one at the gateway behind the relay, and one submits jobs.
+// None of their calls may fail.
 func startUpgrade(t *testing.T) *upgrade {
 	t.Helper()
 	u := &upgrade{failoverCluster: newFailoverCluster(t, 3*time.Second), taken: map[string]bool{}}
+	u.addRelay()
 	ctx, cancel := context.WithCancel(t.Context())
 	u.over = sync.OnceFunc(func() {
 		cancel()
 		u.users.Wait()
 	})
 	t.Cleanup(u.over)
-	patient := func() *client.Client {
-		c, err := client.New(client.Config{Server: u.address, RetryBudget: readDeadline})
+	patient := func(servers string) *client.Client {
+		c, err := client.New(client.Config{Server: servers, RetryBudget: readDeadline})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(c.Close)
 		return c
 	}
-	for range 2 {
-		reader := patient()
+	for _, servers := range []string{u.address, u.address, "unix:" + u.path("behind.users")} {
+		reader := patient(servers)
 		u.users.Go(func() { u.read(ctx, reader) })
 	}
-	writer := patient()
+	writer := patient(u.address)
 	u.users.Go(func() { u.write(ctx, writer) })
 	return u
+}
+
+// addRelay starts a gateway that others follow, and one of these.
+func (u *upgrade) addRelay() {
+	var leaders []string
+	for _, name := range coordinatorNames {
+		leaders = append(leaders, "unix:"+u.path(name))
+	}
+	add := func(name, leader string, more ...string) {
+		u.command[name] = append([]string{
+			"plimsoll", "gateway", "--id", name, "--data", u.path(name + ".d"), "--leader", leader,
+			"--listen", "unix:" + u.path(name+".users"), "--archive", u.path("archive", "jobs.db"),
+		}, more...)
+		u.names, u.gateways = append(u.names, name), append(u.gateways, name)
+		u.begin(name)
+	}
+	add("relay", strings.Join(leaders, ","), "--listen-replication", "unix:"+u.path("down"))
+	add("behind", "unix:"+u.path("down"))
+	u.serves()
 }
 
 func (u *upgrade) read(ctx context.Context, reader *client.Client) {
@@ -144,9 +166,9 @@ func (u *upgrade) replaceCoordinators(held map[string]int) {
 }
 
 // TestRolesAreReplacedOneByOne replaces each process of a cluster under load, as an upgrade does:
-// the coordinators that stand by, the leader behind its step-down, the gateways, the agent and the
-// historian. No strict read and no submission fails, tasks go on in their first attempt and their
-// first process, and the history has all events.
+// the coordinators that stand by, the leader behind its step-down, the gateways, a relay and the
+// gateway behind it, the agent and the historian. No strict read and no submission fails, tasks go
+// on in their first attempt and their first process, and the history has all events.
 func TestRolesAreReplacedOneByOne(t *testing.T) {
 	u := startUpgrade(t)
 	held := map[string]int{}
