@@ -71,6 +71,9 @@ func (p *player) compareJob(id string, want *JobExpectation) {
 		p.compareNumber(id+": running", *want.Running, got.running)
 	}
 	if want.Gone {
+		if j := p.state().Job(id); j != nil && !j.Killed {
+			p.differ(id, "gone", got.state)
+		}
 		return
 	}
 	if want.Waiting != nil {

@@ -124,6 +124,12 @@ func ParseScenarios(data []byte) ([]Scenario, error) {
 			err = errors.New("text follows the list")
 		}
 	}
+	if err == nil && len(list) == 0 {
+		err = errors.New("it has no scenario")
+	}
+	if err == nil {
+		err = sameKeyTwice(json.NewDecoder(bytes.NewReader(data)), "")
+	}
 	if err != nil {
 		return nil, plimsoll.Invalid("scenario", "cannot be read: %v; give one JSON list of scenarios", err)
 	}
@@ -144,6 +150,42 @@ func ParseScenarios(data []byte) ([]Scenario, error) {
 	}
 	return list, nil
 }
+
+// sameKeyTwice returns an error if an object of the next JSON value has a key twice. Package json
+// would take the last one.
+func sameKeyTwice(dec *json.Decoder, at string) error {
+	token, err := dec.Token()
+	if err != nil {
+		return err
+	}
+	seen := map[string]bool{}
+	for i := 0; token == json.Delim('[') && dec.More(); i++ {
+		if err := sameKeyTwice(dec, fmt.Sprintf("%s[%d]", at, i)); err != nil {
+			return err
+		}
+	}
+	for token == json.Delim('{') && dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return err
+		}
+		name := strings.TrimPrefix(fmt.Sprintf("%s.%v", at, key), ".")
+		if seen[name] {
+			return fmt.Errorf("%s stands twice", name)
+		}
+		seen[name] = true
+		if err := sameKeyTwice(dec, name); err != nil {
+			return err
+		}
+	}
+	if token == json.Delim('[') || token == json.Delim('{') {
+		_, err = dec.Token() // its end
+	}
+	return err
+}
+
+// maxNodes bounds the nodes of one step.
+const maxNodes = 100_000
 
 // maxSeconds bounds the times and spans of a scenario. It is some 30 years.
 const maxSeconds = 1e9
@@ -166,6 +208,15 @@ func (s *Step) check(field string) error {
 		if err != nil || d < 0 || d > maxSeconds*time.Second {
 			return plimsoll.Invalid(field+".wait", "is %q; give a time such as 30s or 2h", s.Wait)
 		}
+	}
+	if n := s.Node; n != nil && (n.Count < 0 || n.Count > maxNodes) {
+		return plimsoll.Invalid(field+".node.count", "is %d; give 1 to %d", n.Count, maxNodes)
+	}
+	if s.Resize != nil && (s.Resize.Count != 0 || s.Resize.Cordoned) {
+		return plimsoll.Invalid(field+".resize", "has more than id and capacity; give these two")
+	}
+	if s.Finish != nil && s.Finish.Count < 1 {
+		return plimsoll.Invalid(field+".finish.count", "is %d; give 1 or more", s.Finish.Count)
 	}
 	for _, asked := range []*SubmitStep{s.Submit, s.Add} {
 		if asked == nil {

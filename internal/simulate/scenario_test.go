@@ -116,6 +116,7 @@ func TestDifferencesAreFound(t *testing.T) {
 		"waiting": func(e *simulate.Expectation) { e.Jobs["site"] = simulate.JobExpectation{Waiting: one(5)} },
 		"state":   func(e *simulate.Expectation) { e.Jobs["site"] = simulate.JobExpectation{State: "Accepted"} },
 		"queue":   func(e *simulate.Expectation) { e.Jobs["site"] = simulate.JobExpectation{Queue: "root.batch"} },
+		"gone":    func(e *simulate.Expectation) { e.Jobs["site"] = simulate.JobExpectation{Gone: true} },
 		"reject":  func(e *simulate.Expectation) { e.Jobs["site"] = simulate.JobExpectation{Rejected: true} },
 		"group": func(e *simulate.Expectation) {
 			e.Jobs["site"] = simulate.JobExpectation{ByGroup: map[string]int32{"w": 1}}
@@ -143,6 +144,9 @@ func TestScenariosAreReadStrictly(t *testing.T) {
 		`[{"name":"a","steps":[{"wait":"1"}]}]`, `[{"name":"a","steps":[{"wait":"-1s"}]}]`,
 		`[{"name":"a","steps":[{"wait":"2000000h"}]}]`, `[{"name":"a","steps":[{"add":{"at":1e10}}]}]`,
 		`[{"name":"a","steps":[{"submit":{"tasks":[{"at":-1e10}]}}]}]`,
+		`null`, `[]`, `[{"name":"a","name":"b"}]`, `[{"name":"a","steps":[{"expect":{"jobs":{"j":{},"j":{}}}}]}]`,
+		`[{"name":"a","steps":[{"node":{"id":"n","count":-1}}]}]`, `[{"name":"a","steps":[{"node":{"count":100001}}]}]`,
+		`[{"name":"a","steps":[{"resize":{"id":"n","count":2}}]}]`, `[{"name":"a","steps":[{"finish":{"job":"j"}}]}]`,
 	} {
 		if _, err := simulate.ParseScenarios([]byte(text)); plimsoll.CodeOf(err) != plimsoll.CodeInvalid {
 			t.Errorf("%s: error %v, want an invalid value", text, err)
