@@ -126,8 +126,9 @@ type Events struct {
 	// gateways.
 	Leading func(epoch, revision uint64, listen string)
 	// NotFollowing is called when a standby cannot follow the leader, once for each reason in a
-	// row. Without a copy it loads everything when it takes over.
-	NotFollowing func(err error)
+	// row, with the revision of its copy. Without a copy, which is revision 0, it loads everything
+	// when it takes over.
+	NotFollowing func(revision uint64, err error)
 	// Following is called when the copy of a standby begins to follow the leader.
 	Following func(epoch, revision uint64)
 	// Deposed is called when a term has ended because another process leads, or because this one
@@ -208,7 +209,7 @@ func (e Events) withDefaults() Events {
 		e.Leading = func(uint64, uint64, string) {}
 	}
 	if e.NotFollowing == nil {
-		e.NotFollowing = func(error) {}
+		e.NotFollowing = func(uint64, error) {}
 	}
 	if e.Following == nil {
 		e.Following = func(uint64, uint64) {}

@@ -100,7 +100,7 @@ func (s *standbyCopy) disconnected(err error, _ time.Duration) {
 	s.mu.told = err.Error()
 	s.mu.Unlock()
 	if news {
-		s.cfg.Events.NotFollowing(err)
+		s.cfg.Events.NotFollowing(s.revision(), err)
 	}
 }
 

@@ -24,8 +24,12 @@ import (
 func CoordinatorEvents(log *slog.Logger) coordinator.Events {
 	return coordinator.Events{
 		Standby: func(err error) { log.Info("standby: it takes over when the leader is gone", "reason", err) },
-		NotFollowing: func(err error) {
-			log.Warn("the standby cannot follow the leader, and has no copy of its state", "error", err)
+		NotFollowing: func(revision uint64, err error) {
+			if revision == 0 {
+				log.Warn("the standby cannot follow the leader, and has no copy of its state", "error", err)
+				return
+			}
+			log.Warn("the standby cannot follow the leader, and keeps its copy", "revision", revision, "error", err)
 		},
 		Following: func(epoch, revision uint64) {
 			log.Info("the standby has a copy of the leader's state", "epoch", epoch, "revision", revision)
