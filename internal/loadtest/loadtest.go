@@ -2,12 +2,14 @@
 // submit jobs at the same time.
 //
 // It owns its calls and goroutines, which end with the benchmark. Benchmarks of whole clusters call
-// it. It costs one goroutine a watched node and one for each of 64 submitters.
+// it. It costs one goroutine for each node that follows its assignments, and one for each of 64
+// submitters.
 package loadtest
 
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -34,6 +36,7 @@ type Config struct {
 	Gateways  []string      // the nodes are spread over them, and users call the first
 	Nodes     int           // registered over the RPC of agents, and kept alive with heartbeats
 	Watch     bool          // each node follows its assignments, as an agent does
+	Start     bool          // with Watch: it also reports each bound task as running
 	Heartbeat time.Duration // from one of a node to the next; 0: 4 s
 }
 
@@ -46,6 +49,7 @@ type Load struct {
 	rounds int
 
 	registrations atomic.Int64
+	running       atomic.Int64
 }
 
 // New registers the nodes. A node that its gateway does not know any more registers again.
@@ -87,7 +91,7 @@ func New(tb testing.TB, cfg Config) *Load {
 	}
 	for i := range cfg.Nodes {
 		if cfg.Watch {
-			g.Go(func() error { return l.drainAssignments(ctx, i) })
+			g.Go(func() error { return l.follow(ctx, i) })
 		}
 	}
 	g.Go(func() error { return l.beat(ctx) })
@@ -112,6 +116,12 @@ func (l *Load) register(ctx context.Context, i int) error {
 	return nil
 }
 
+// passes reports whether an error is that of a leader that went away. The call is repeated then.
+func passes(ctx context.Context, err error) bool {
+	code := plimsoll.CodeOf(wire.FromReadError(ctx, err))
+	return code == plimsoll.CodeUnavailable || code == plimsoll.CodeOutcomeUnknown
+}
+
 // beat sends the heartbeats of all nodes, most atOnce at the same time. While nobody leads they may
 // fail.
 func (l *Load) beat(ctx context.Context) error {
@@ -131,7 +141,7 @@ func (l *Load) beat(ctx context.Context) error {
 			if err == nil && !known.Msg.GetRegistered() {
 				err = l.register(ctx, i)
 			}
-			if ctx.Err() != nil || plimsoll.CodeOf(wire.FromReadError(ctx, err)) == plimsoll.CodeUnavailable {
+			if ctx.Err() != nil || passes(ctx, err) {
 				return nil
 			}
 			return err
@@ -139,21 +149,62 @@ func (l *Load) beat(ctx context.Context) error {
 	}
 }
 
-func (l *Load) drainAssignments(ctx context.Context, i int) error {
-	node := nodeName(i)
-	stream, err := l.agents[i%len(l.agents)].WatchAssignments(
+// Running returns how many reports of running tasks were acknowledged so far.
+func (l *Load) Running() int64 { return l.running.Load() }
+
+// follow keeps a stream of the node's assignments. While nobody leads it may break off.
+func (l *Load) follow(ctx context.Context, i int) error {
+	redial := plimsoll.Backoff{First: 100 * time.Millisecond, Longest: 5 * time.Second} // as an agent's
+	var sequence uint64
+	failures := 0
+	for {
+		received, err := l.followOnce(ctx, i, &sequence)
+		if failures++; received {
+			failures = 1
+		}
+		if ctx.Err() == nil && !passes(ctx, err) {
+			return fmt.Errorf("follow the assignments of %s: %w", nodeName(i), err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(redial.Jittered(failures, rand.Int64N)):
+		}
+	}
+}
+
+func (l *Load) followOnce(ctx context.Context, i int, sequence *uint64) (received bool, err error) {
+	agents, node := l.agents[i%len(l.agents)], nodeName(i)
+	stream, err := agents.WatchAssignments(
 		ctx, connect.NewRequest(&pb.WatchAssignmentsRequest{Node: node, Incarnation: 1}),
 	)
-	for err == nil && stream.Receive() {
-		continue // an agent would start the new assignments
+	if err != nil {
+		return false, err
 	}
-	if ctx.Err() != nil {
-		return nil
+	defer func() { _ = stream.Close() }() // nothing was written
+	for stream.Receive() {
+		if received = true; !l.cfg.Start {
+			continue
+		}
+		*sequence++
+		report := &pb.ReportTasksRequest{Node: node, Incarnation: 1, Sequence: *sequence}
+		for _, a := range stream.Msg().GetChanged() {
+			if t := wire.TaskFromProto(a.GetTask()); t.State == plimsoll.TaskBound {
+				report.Reports = append(report.Reports, &pb.TaskReport{
+					Task: t.ID, Attempt: t.Attempt, Uid: a.GetUid(), State: pb.TaskState_TASK_STATE_RUNNING,
+					At: time.Now().UnixNano(),
+				})
+			}
+		}
+		if len(report.Reports) == 0 {
+			continue
+		}
+		if _, err := agents.ReportTasks(ctx, connect.NewRequest(report)); err != nil {
+			return received, err
+		}
+		l.running.Add(int64(len(report.Reports)))
 	}
-	if err == nil {
-		err = stream.Err()
-	}
-	return fmt.Errorf("watch the assignments of %s: %w", node, err)
+	return received, stream.Err()
 }
 
 // SubmitToBound submits jobs from 64 submitters. It returns when a strict read at the gateway shows
