@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -109,17 +110,25 @@ func (f flagFile) Validate(app *kong.Application) error {
 }
 
 // Resolve returns the value of a flag, or nil. In a mapping such as capacity an amount may be a
-// number, and several words may be a list. The value may be empty where the name is enough.
+// number, and several words may be a list. So may the addresses of a flag that takes them in one
+// text, separated by commas. The value may be empty where the name is enough.
 func (f flagFile) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-	m, ok := f[flag.Name].(map[string]any)
-	if !ok {
-		return f[flag.Name], nil
+	switch value := f[flag.Name].(type) {
+	case map[string]any:
+		texts := map[string]any{}
+		for name, inner := range value {
+			texts[name] = flagText(inner)
+		}
+		return texts, nil
+	case []any:
+		if flag.Target.Kind() == reflect.String {
+			return flagText(value), nil
+		}
+		if !flag.IsSlice() {
+			return nil, fmt.Errorf("%q in the configuration file is a list; give one value", flag.Name)
+		}
 	}
-	texts := map[string]any{}
-	for name, value := range m {
-		texts[name] = flagText(value)
-	}
-	return texts, nil
+	return f[flag.Name], nil
 }
 
 func flagText(value any) string {

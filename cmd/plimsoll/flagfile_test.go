@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -47,6 +50,37 @@ func TestFileHasTheSettingsOfTheEvents(t *testing.T) {
 		found, _ := resolver.(flagFile)[eventSettingFlag].(map[string]any)
 		if got := fmt.Sprint(found); got != want {
 			t.Errorf("%s gives %s, want %s", file, got, want)
+		}
+	}
+}
+
+// Addresses may be a list in the file, also where the flag takes them in one text. A flag of one
+// value that is no text takes no list.
+func TestListsInTheFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "gateway.yaml")
+	for text, want := range map[string]string{ // an error begins with !
+		"leader: [10.0.0.1:9081, 10.0.0.2:9081]": "10.0.0.1:9081,10.0.0.2:9081",
+		"leader: [10.0.0.1:9081]":                "10.0.0.1:9081",
+		"leader: 10.0.0.1:9081,10.0.0.2:9081":    "10.0.0.1:9081,10.0.0.2:9081",
+		"insecure: [true, false]":                `!"insecure" in the configuration file is a list; give one value`,
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var root commands
+		parser, err := newParser(&root, process{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = parser.Parse([]string{"gateway", "--config", file})
+		if refused, is := strings.CutPrefix(want, "!"); is {
+			if err == nil || !strings.Contains(err.Error(), refused) {
+				t.Errorf("%s: %v, want %s", text, err, refused)
+			}
+			continue
+		}
+		if got := root.Gateway.Leader; err != nil || got != want {
+			t.Errorf("%s gives %s and %v, want %s", text, got, err, want)
 		}
 	}
 }
