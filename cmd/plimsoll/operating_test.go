@@ -49,10 +49,15 @@ func deployed(t *testing.T, pattern string, least int) map[string]string {
 
 // TestDeployedFilesStandInThePage as they are.
 func TestDeployedFilesStandInThePage(t *testing.T) {
-	page := operatingPage(t)
-	for name, text := range deployed(t, "*/*", 9) {
-		if !strings.Contains(page, "\n"+text+"```\n") {
-			t.Errorf("docs/operating.md does not have the text of %s", name)
+	pages := operatingPage(t)
+	cluster, err := os.ReadFile("../../docs/cluster.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages += string(cluster)
+	for name, text := range deployed(t, "*/*", 12) {
+		if !strings.Contains(pages, "\n"+text+"```\n") {
+			t.Errorf("neither docs/operating.md nor docs/cluster.md has the text of %s", name)
 		}
 	}
 }
@@ -64,6 +69,12 @@ func TestFlagsOfTheUnitsExist(t *testing.T) {
 	configs, err := filepath.Abs("../../deploy/config")
 	if err != nil {
 		t.Fatal(err)
+	}
+	for name := range deployed(t, "cluster/*.yaml", 3) {
+		role := strings.TrimSuffix(filepath.Base(name), ".yaml")
+		if err := parseArgs([]string{role, "--config", name}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 	for name, unit := range deployed(t, "systemd/*.service", 4) {
 		m := unitCommand.FindStringSubmatch(unit)
