@@ -41,9 +41,15 @@ func (c *Client) Leader(ctx context.Context) (Leader, error) {
 
 // StepDown asks the leader of an epoch to hand leadership over, or the one that leads now if epoch
 // is 0. It returns before that is done. If a later leader has begun already, nothing is left to do,
-// and the error is nil too. So a call that names the epoch may be repeated, and moves leadership
-// once. An epoch that has not begun is refused with CodeStale.
+// and the error is nil too. An epoch that has not begun is refused with CodeStale.
 func (c *Client) StepDown(ctx context.Context, epoch uint64) error {
+	if epoch == 0 { // the call may be repeated, and must then mean the same leader
+		now, err := c.Leader(ctx)
+		if err != nil {
+			return err
+		}
+		epoch = now.Epoch
+	}
 	_, err := call(ctx, c, c.leaders.StepDown, &pb.StepDownRequest{Epoch: epoch})
 	return err
 }

@@ -2,9 +2,10 @@ package agent
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"maps"
 	"math/rand/v2"
 	"time"
@@ -79,9 +80,8 @@ func errTakenOver(node string, err error) error {
 
 // firstTurn spreads the nodes of a fleet, which all have the same list, over its gateways.
 func (s *sessionManager) firstTurn() int {
-	id := fnv.New32a()
-	_, _ = id.Write([]byte(s.node.ID)) // never an error
-	return int(id.Sum32() % uint32(len(s.gateways)))
+	id := sha256.Sum256([]byte(s.node.ID)) // even for ids that differ little
+	return int(binary.BigEndian.Uint32(id[:]) % uint32(len(s.gateways)))
 }
 
 // run keeps sessions with one gateway after another, until ctx ends or another agent has taken

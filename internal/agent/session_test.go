@@ -135,7 +135,7 @@ func TestEachFailureTriesTheNextGateway(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		c := newCluster()
 		b.sessions.gateways = []string{"x", "y", "a"}
-		b.sessions.node.ID = "node-1" // begins at x
+		b.sessions.node.ID = "node-3" // begins at x
 		b.gateways["a"] = local{c}
 		b.run()
 		after(time.Second)
@@ -151,16 +151,20 @@ func TestEachFailureTriesTheNextGateway(t *testing.T) {
 }
 
 func TestNodesBeginAtDifferentGateways(t *testing.T) {
-	const nodes = 3000
-	s := &sessionManager{gateways: []string{"x", "y", "z"}}
-	var begin [3]int
-	for i := range nodes {
-		s.node.ID = fmt.Sprintf("node-%04d", i)
-		begin[s.firstTurn()]++
-	}
-	for i, n := range begin {
-		if n < nodes/3*9/10 || n > nodes/3*11/10 {
-			t.Errorf("%d of %d nodes begin at %s", n, nodes, s.gateways[i])
+	const nodes = 1200
+	for _, format := range []string{"node-%04d", "n%[1]d.rack%[1]d", "n%03[1]d-%03[1]d", "%x"} {
+		for gateways := 2; gateways <= 5; gateways++ {
+			s := &sessionManager{gateways: make([]string, gateways)}
+			begin := make([]int, gateways)
+			for i := range nodes {
+				s.node.ID = fmt.Sprintf(format, i)
+				begin[s.firstTurn()]++
+			}
+			for i, n := range begin {
+				if n < nodes/gateways*3/4 || n > nodes/gateways*5/4 {
+					t.Errorf("%d of %d nodes named as %s begin at gateway %d of %d", n, nodes, format, i, gateways)
+				}
+			}
 		}
 	}
 }

@@ -32,17 +32,17 @@ func (t *term) getLeader(_ *pb.Command, answer requestAnswer) {
 // stepDown lets the term hand leadership over. The answer comes first. If the leader that is meant
 // was an earlier one, it leads no more: the command was repeated, or came too late to be needed.
 func (t *term) stepDown(cmd *pb.Command, answer requestAnswer) {
-	switch epoch := cmd.GetStepDown().GetEpoch(); {
-	case epoch > t.epoch:
+	epoch := cmd.GetStepDown().GetEpoch()
+	if epoch > t.epoch {
 		answer(nil, plimsoll.Errorf(
 			plimsoll.CodeStale, "the leader is of epoch %d, and %d has not begun; look at plimsoll leader again", t.epoch, epoch,
 		))
 		return
-	case epoch != 0 && epoch < t.epoch:
-		answer(&pb.Reply{}, nil)
-		return
 	}
 	answer(&pb.Reply{}, nil)
+	if epoch != 0 && epoch < t.epoch {
+		return
+	}
 	select {
 	case t.leaving <- struct{}{}:
 	default: // it was asked already

@@ -129,7 +129,8 @@ func TestSteppingDownTwiceMovesLeadershipOnce(t *testing.T) {
 	if _, err := f.Do(t.Context(), stepDown(epoch)); err != nil {
 		t.Fatal(err)
 	}
-	if next := <-second.led; next <= epoch {
+	next := <-second.led
+	if next <= epoch {
 		t.Errorf("the next leader has epoch %d, behind %d", next, epoch)
 	}
 	for range 3 {
@@ -140,10 +141,9 @@ func TestSteppingDownTwiceMovesLeadershipOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	select {
-	case again := <-first.led:
-		t.Errorf("the first leader leads again, with epoch %d", again)
-	default:
+	reply, err := f.Do(t.Context(), getLeader())
+	if err != nil || reply.GetGetLeader().GetEpoch() != next || len(first.led) > 0 {
+		t.Errorf("then %v leads, error %v; want epoch %d", reply.GetGetLeader(), err, next)
 	}
 	unfollow()
 	first.stop()

@@ -22,8 +22,8 @@ func (s leaderService) GetLeader(
 	return connect.NewResponse(reply.GetGetLeader()), nil
 }
 
-// StepDown lets the leader hand leadership over. A command without an answer is sent to the next
-// leader too, so it always names the leader that is meant.
+// StepDown lets the leader hand leadership over. A command that was not sent yet when leadership
+// moves goes to the next leader. So it always names the leader that is meant.
 func (s leaderService) StepDown(
 	ctx context.Context, req *connect.Request[pb.StepDownRequest],
 ) (*connect.Response[pb.StepDownResponse], error) {

@@ -6,8 +6,8 @@ import (
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 )
 
-// A command that is not answered may be sent to the next leader too. So a step-down always names
-// the leader that is meant: the one that the caller named, or the one that led when it was asked.
+// A command that was not sent yet when leadership moves goes to the next leader. So a step-down
+// always names the leader that is meant: the one that the caller named, or the one that led then.
 func TestAStepDownNamesItsLeader(t *testing.T) {
 	for _, c := range []struct {
 		name        string

@@ -6824,8 +6824,8 @@ func (x *Standby) GetBehindBytes() uint64 {
 type StepDownRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Epoch of the leader that is to step down; 0: the one that leads when the gateway asks. If a later
-	// one leads already, nothing is left to do, and the answer is the same. So a call may be repeated.
-	// An epoch that has not begun is refused.
+	// one leads already, nothing is left to do, and the answer is the same. So a call that names the
+	// epoch may be repeated. An epoch that has not begun is refused.
 	Epoch         uint64 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
