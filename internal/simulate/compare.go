@@ -12,6 +12,9 @@ import (
 // compare notes what differs from an expectation.
 func (p *player) compare(e *Expectation) error {
 	for _, id := range sortedKeys(e.Jobs) {
+		if !p.jobs[id] {
+			return noSuchJob("expect.jobs", id)
+		}
 		want := e.Jobs[id]
 		p.compareJob(id, &want)
 	}
@@ -21,6 +24,9 @@ func (p *player) compare(e *Expectation) error {
 	if e.Together != nil {
 		running := int32(0)
 		for _, id := range e.Together.Jobs {
+			if !p.jobs[id] {
+				return noSuchJob("expect.together", id)
+			}
 			running += p.counts(id).running
 		}
 		p.compareNumber(strings.Join(e.Together.Jobs, " and ")+": running", e.Together.Running, running)
@@ -41,6 +47,10 @@ func (p *player) compare(e *Expectation) error {
 		p.compareText("cpu of nodes", fmt.Sprint(e.NodesSorted), fmt.Sprint(got))
 	}
 	return nil
+}
+
+func noSuchJob(field, id string) error {
+	return plimsoll.Invalid(field, "names %q, and no step submits it; correct one of them", plimsoll.Shorten(id))
 }
 
 func (p *player) compareText(what, want, got string) {

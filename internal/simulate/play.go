@@ -39,6 +39,7 @@ type player struct {
 	*cluster
 	scenario *Scenario
 	parse    ParseQueues
+	jobs     map[string]bool        // ids of the jobs that a step submits
 	refused  map[string]error       // jobs that were refused
 	groups   map[string][]taskGroup // by job: the groups of its specification
 	nodes    map[string]*engine.RegisterNode
@@ -71,8 +72,9 @@ func RunScenario(s *Scenario, parse ParseQueues, seed uint64) ([]Difference, err
 		return nil, err
 	}
 	p := &player{
-		cluster: c, scenario: s, parse: parse, refused: map[string]error{}, groups: map[string][]taskGroup{},
-		nodes: map[string]*engine.RegisterNode{}, modes: map[string]plimsoll.NodeMode{},
+		cluster: c, scenario: s, parse: parse, jobs: map[string]bool{}, refused: map[string]error{},
+		groups: map[string][]taskGroup{},
+		nodes:  map[string]*engine.RegisterNode{}, modes: map[string]plimsoll.NodeMode{},
 	}
 	if err := p.prepare(); err != nil {
 		p.unplayed("the step", "played", "refused: "+err.Error())
@@ -109,6 +111,7 @@ func (p *player) prepare() error {
 			if submit == nil {
 				continue
 			}
+			p.jobs[submit.Job] = true
 			for n := range submit.Tasks {
 				if err := p.addGroup(submit.Job, &submit.Tasks[n]); err != nil {
 					p.step = i + 1
@@ -291,6 +294,7 @@ func (p *player) play(s *Step) error {
 		return p.setMode(s.Uncordon, plimsoll.NodeActive)
 	case s.Remove != "":
 		p.order = slices.DeleteFunc(p.order, func(id string) bool { return id == s.Remove })
+		delete(p.nodes, s.Remove)
 		return firstError(p.do(
 			&engine.LeaveNode{Node: s.Remove, Incarnation: 1, Empty: true}, &engine.RemoveNode{ID: s.Remove},
 		))
@@ -306,7 +310,7 @@ func (p *player) play(s *Step) error {
 
 // joined returns a node of the scenario.
 func (p *player) joined(id string) (*engine.RegisterNode, error) {
-	if !slices.Contains(p.order, id) {
+	if p.nodes[id] == nil {
 		return nil, plimsoll.Invalid("node", "there is no node %q at this step; let it join before", id)
 	}
 	return p.nodes[id], nil
@@ -331,7 +335,7 @@ func (p *player) join(s *NodeStep) error {
 		}
 	}
 	for _, id := range ids {
-		if slices.Contains(p.order, id) {
+		if p.nodes[id] != nil {
 			return plimsoll.Invalid("node.id", "%s has joined already; give another id, or use resize", id)
 		}
 		p.nodes[id], p.modes[id] = node(id, capacity, nil), plimsoll.NodeActive

@@ -127,11 +127,15 @@ func ParseScenarios(data []byte) ([]Scenario, error) {
 	if err == nil && len(list) == 0 {
 		err = errors.New("it has no scenario")
 	}
-	if err == nil {
-		err = sameKeyTwice(json.NewDecoder(bytes.NewReader(data)), "")
-	}
 	if err != nil {
 		return nil, plimsoll.Invalid("scenario", "cannot be read: %v; give one JSON list of scenarios", err)
+	}
+	twice, err := keyTwice(json.NewDecoder(bytes.NewReader(data)), false)
+	if err != nil {
+		return nil, plimsoll.Invalid("scenario", "cannot be read: %v", err)
+	}
+	if twice != nil {
+		return nil, plimsoll.Invalid("scenario", "has %s twice; remove one", strings.Join(twice, "."))
 	}
 	names := map[string]bool{}
 	for i := range list {
@@ -151,37 +155,46 @@ func ParseScenarios(data []byte) ([]Scenario, error) {
 	return list, nil
 }
 
-// sameKeyTwice returns an error if an object of the next JSON value has a key twice. Package json
-// would take the last one.
-func sameKeyTwice(dec *json.Decoder, at string) error {
+// namesBelow are the fields whose keys are names that a file chooses. All other keys are fields,
+// which package json takes in any case.
+var namesBelow = []string{"capacity", "resources", "tags", "jobs", "bygroup", "queues", "nodes"}
+
+// keyTwice returns the key that an object of the next JSON value has twice, behind the fields above
+// it; nil: there is none. Package json would take the last one. named says that the keys are names.
+func keyTwice(dec *json.Decoder, named bool) (path []string, err error) {
 	token, err := dec.Token()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	seen := map[string]bool{}
-	for i := 0; token == json.Delim('[') && dec.More(); i++ {
-		if err := sameKeyTwice(dec, fmt.Sprintf("%s[%d]", at, i)); err != nil {
-			return err
+	for token == json.Delim('[') && dec.More() {
+		if path, err = keyTwice(dec, false); path != nil || err != nil {
+			return path, err
 		}
 	}
+	seen := map[string]bool{}
 	for token == json.Delim('{') && dec.More() {
 		key, err := dec.Token()
 		if err != nil {
-			return err
+			return nil, err
 		}
-		name := strings.TrimPrefix(fmt.Sprintf("%s.%v", at, key), ".")
+		name := fmt.Sprint(key)
+		field := strings.ToLower(name)
+		if !named {
+			name = field
+		}
 		if seen[name] {
-			return fmt.Errorf("%s stands twice", name)
+			return []string{plimsoll.Shorten(name)}, nil
 		}
 		seen[name] = true
-		if err := sameKeyTwice(dec, name); err != nil {
-			return err
+		below, err := keyTwice(dec, !named && slices.Contains(namesBelow, field))
+		if below != nil || err != nil {
+			return append([]string{plimsoll.Shorten(name)}, below...), err
 		}
 	}
 	if token == json.Delim('[') || token == json.Delim('{') {
 		_, err = dec.Token() // its end
 	}
-	return err
+	return nil, err
 }
 
 // maxNodes bounds the nodes of one step.
@@ -210,7 +223,7 @@ func (s *Step) check(field string) error {
 		}
 	}
 	if n := s.Node; n != nil && (n.Count < 0 || n.Count > maxNodes) {
-		return plimsoll.Invalid(field+".node.count", "is %d; give 1 to %d", n.Count, maxNodes)
+		return plimsoll.Invalid(field+".node.count", "is %d; give at most %d, or leave it out", n.Count, maxNodes)
 	}
 	if s.Resize != nil && (s.Resize.Count != 0 || s.Resize.Cordoned) {
 		return plimsoll.Invalid(field+".resize", "has more than id and capacity; give these two")

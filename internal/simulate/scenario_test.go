@@ -144,7 +144,7 @@ func TestScenariosAreReadStrictly(t *testing.T) {
 		`[{"name":"a","steps":[{"wait":"1"}]}]`, `[{"name":"a","steps":[{"wait":"-1s"}]}]`,
 		`[{"name":"a","steps":[{"wait":"2000000h"}]}]`, `[{"name":"a","steps":[{"add":{"at":1e10}}]}]`,
 		`[{"name":"a","steps":[{"submit":{"tasks":[{"at":-1e10}]}}]}]`,
-		`null`, `[]`, `[{"name":"a","name":"b"}]`, `[{"name":"a","steps":[{"expect":{"jobs":{"j":{},"j":{}}}}]}]`,
+		`null`, `[]`, `[{"name":"a","name":"b"}]`, `[{"name":"a","Name":"b"}]`, `[{"name":"a","steps":[{"expect":{"jobs":{"j":{},"j":{}}}}]}]`,
 		`[{"name":"a","steps":[{"node":{"id":"n","count":-1}}]}]`, `[{"name":"a","steps":[{"node":{"count":100001}}]}]`,
 		`[{"name":"a","steps":[{"resize":{"id":"n","count":2}}]}]`, `[{"name":"a","steps":[{"finish":{"job":"j"}}]}]`,
 	} {
@@ -165,6 +165,8 @@ func TestScenariosSayWhichStepCannotBePlayed(t *testing.T) {
 		`{"uncordon":"x"}`: `there is no node "x" at this step`,
 		`{"remove":"x"}`:   `there is no node "x"`,
 		`{"kill":"x"}`:     `there is no job "x"`,
+		`{"expect":{"jobs":{"x":{"gone":true}}}}`:                                `names "x", and no step submits it`,
+		`{"expect":{"together":{"jobs":["x"]}}}`:                                 `names "x", and no step submits it`,
 		`{"node":{"id":"n","capacity":{"cpu":"1"}}}`:                             `n has joined already`,
 		`{"node":{"id":"m","capacity":{"cpu":"x"}}}`:                             `capacity.cpu`,
 		`{"submit":{"job":"j","tasks":[{"group":"g","resources":{"cpu":"x"}}]}}`: `resources.cpu`,
