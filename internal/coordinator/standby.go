@@ -30,7 +30,7 @@ type standbyCopy struct {
 	mu struct {
 		sync.Mutex
 		leader   string            // address that the store has named; empty: none
-		told     string            // last error that was told
+		told     string            // error that was told last; empty: it has followed since
 		follower *replica.Follower // of the following under way; nil: there is none
 	}
 }
@@ -79,7 +79,7 @@ func (s *standbyCopy) follow(ctx context.Context, leader string) {
 		HistoryBytes: 1, // nobody watches it
 		Version:      s.cfg.Version,
 		Events: replica.FollowerEvents{
-			Live:         func(epoch, revision uint64, _ bool) { s.cfg.Events.Following(epoch, revision) },
+			Live:         s.live,
 			Disconnected: s.disconnected,
 		},
 	})
@@ -91,6 +91,14 @@ func (s *standbyCopy) follow(ctx context.Context, leader string) {
 	s.mu.follower = f
 	s.mu.Unlock()
 	s.ended.Go(func() { _ = f.Run(ctx) }) // it ends with ctx, and returns nil then
+}
+
+// live tells that the copy follows the leader.
+func (s *standbyCopy) live(epoch, revision uint64, _ bool) {
+	s.mu.Lock()
+	s.mu.told = ""
+	s.mu.Unlock()
+	s.cfg.Events.Following(epoch, revision)
 }
 
 // disconnected tells why the leader cannot be followed, once for each reason.

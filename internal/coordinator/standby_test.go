@@ -3,6 +3,7 @@ package coordinator
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -230,4 +231,38 @@ func TestStandbysTakeOverInTurnWithTheirCopies(t *testing.T) {
 	}
 	unfollow()
 	last.stop()
+}
+
+// A standby tells once in a row why it cannot follow the leader, and whether it has a copy.
+func TestAStandbyTellsWhyItCannotFollow(t *testing.T) {
+	var told []string
+	events := Events{
+		NotFollowing: func(revision uint64, err error) { told = append(told, fmt.Sprint(revision > 0, " ", err)) },
+		Following:    func(uint64, uint64) { told = append(told, "follows") },
+	}
+	leader := runMember(t, newShared())
+	<-leader.led
+	s := &standbyCopy{cfg: &Config{Listen: "unix:standby", Peers: leader.cfg.Listen, Events: events}}
+	refused := errors.New("refused")
+	s.disconnected(refused, 0)
+	s.disconnected(refused, 0)
+	s.live(1, 1, false)
+	s.disconnected(refused, 0)
+	want := []string{"false refused", "follows", "false refused"}
+	if !slices.Equal(told, want) {
+		t.Errorf("without a copy it told %q, want %q", told, want)
+	}
+	s.cfg.Events.Following = func(uint64, uint64) {}
+	s.follow(t.Context(), "")
+	if err := s.following().Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.cancel()
+	s.ended.Wait()
+	told = nil
+	s.disconnected(errors.New("gone"), 0)
+	if want := []string{"true gone"}; !slices.Equal(told, want) {
+		t.Errorf("with a copy it told %q, want %q", told, want)
+	}
+	leader.stop()
 }
