@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -109,9 +108,12 @@ func (f flagFile) Validate(app *kong.Application) error {
 	return nil
 }
 
+// addressFlags take several addresses in one text, separated by commas. In the file they may be a
+// list.
+var addressFlags = []string{"leader", "peers", "server"}
+
 // Resolve returns the value of a flag, or nil. In a mapping such as capacity an amount may be a
-// number, and several words may be a list. So may the addresses of a flag that takes them in one
-// text, separated by commas. The value may be empty where the name is enough.
+// number, and several words may be a list. The value may be empty where the name is enough.
 func (f flagFile) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	switch value := f[flag.Name].(type) {
 	case map[string]any:
@@ -121,14 +123,29 @@ func (f flagFile) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, 
 		}
 		return texts, nil
 	case []any:
-		if flag.Target.Kind() == reflect.String {
-			return flagText(value), nil
-		}
-		if !flag.IsSlice() {
+		switch {
+		case flag.IsMap():
+			return nil, fmt.Errorf("%q in the configuration file is a list; give a mapping of names to values", flag.Name)
+		case slices.Contains(addressFlags, flag.Name):
+			return addresses(flag.Name, value)
+		case !flag.IsSlice():
 			return nil, fmt.Errorf("%q in the configuration file is a list; give one value", flag.Name)
 		}
 	}
 	return f[flag.Name], nil
+}
+
+// addresses returns a list of addresses as the flag takes them.
+func addresses(name string, list []any) (string, error) {
+	texts := make([]string, len(list))
+	for i := range list {
+		text, ok := list[i].(string)
+		if !ok {
+			return "", fmt.Errorf("%q in the configuration file has an item that is no address", name)
+		}
+		texts[i] = text
+	}
+	return strings.Join(texts, ","), nil
 }
 
 func flagText(value any) string {

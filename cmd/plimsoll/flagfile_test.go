@@ -62,7 +62,10 @@ func TestListsInTheFile(t *testing.T) {
 		"leader: [10.0.0.1:9081, 10.0.0.2:9081]": "10.0.0.1:9081,10.0.0.2:9081",
 		"leader: [10.0.0.1:9081]":                "10.0.0.1:9081",
 		"leader: 10.0.0.1:9081,10.0.0.2:9081":    "10.0.0.1:9081,10.0.0.2:9081",
+		"leader: [{a: 1}]":                       `!"leader" in the configuration file has an item that is no address`,
 		"insecure: [true, false]":                `!"insecure" in the configuration file is a list; give one value`,
+		"data: [a, b]":                           `!"data" in the configuration file is a list; give one value`,
+		"event-setting: [a]":                     `!"event-setting" in the configuration file is not a mapping`,
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
