@@ -33,7 +33,8 @@ func BenchmarkFailover(b *testing.B) {
 	})
 	b.Run("tasks=running", func(b *testing.B) {
 		c := newFailoverCluster(b, 2*time.Second)
-		if _, err := c.asked.SetNodeMode(b.Context(), "n1", plimsoll.NodeCordoned); err != nil { // its tasks would end
+		// The agent of n1 would really run its tasks, and they would end.
+		if _, err := c.asked.SetNodeMode(b.Context(), "n1", plimsoll.NodeCordoned); err != nil {
 			b.Fatal(err)
 		}
 		c.serves()

@@ -23,9 +23,9 @@ const readDeadline = 2 * time.Minute
 type upgrade struct {
 	*failoverCluster
 	users   sync.WaitGroup
-	over    func() // ends the users
-	reads   atomic.Int64
-	slowest atomic.Int64 // read, in nanoseconds
+	over    func()          // ends the users
+	reads   [3]atomic.Int64 // of each reader
+	slowest atomic.Int64    // read, in nanoseconds
 	writes  atomic.Int64
 	held    atomic.Bool     // the job that is read was acknowledged
 	taken   map[string]bool // jobs that were acknowledged; the writer has it until over has returned
@@ -52,9 +52,9 @@ func startUpgrade(t *testing.T) *upgrade {
 		t.Cleanup(c.Close)
 		return c
 	}
-	for _, servers := range []string{u.address, u.address, "unix:" + u.path("behind.users")} {
+	for i, servers := range [len(u.reads)]string{u.address, u.address, "unix:" + u.path("behind.users")} {
 		reader := patient(servers)
-		u.users.Go(func() { u.read(ctx, reader) })
+		u.users.Go(func() { u.read(ctx, reader, &u.reads[i]) })
 	}
 	writer := patient(u.address)
 	u.users.Go(func() { u.write(ctx, writer) })
@@ -80,7 +80,7 @@ func (u *upgrade) addRelay() {
 	u.serves()
 }
 
-func (u *upgrade) read(ctx context.Context, reader *client.Client) {
+func (u *upgrade) read(ctx context.Context, reader *client.Client, reads *atomic.Int64) {
 	for ctx.Err() == nil {
 		began, held := time.Now(), u.held.Load()
 		call, cancel := context.WithTimeout(ctx, readDeadline)
@@ -92,7 +92,7 @@ func (u *upgrade) read(ctx context.Context, reader *client.Client) {
 		took := int64(time.Since(began))
 		for at := u.slowest.Load(); at < took && !u.slowest.CompareAndSwap(at, took); at = u.slowest.Load() {
 		}
-		u.reads.Add(1)
+		reads.Add(1)
 		pause(ctx, 10*time.Millisecond)
 	}
 }
@@ -121,10 +121,19 @@ func (u *upgrade) replace(name string) {
 // first processes.
 func (u *upgrade) goesOn(behind string, held map[string]int) {
 	u.t.Helper()
-	reads, writes := u.reads.Load()+20, u.writes.Load()+3
+	var reads [len(u.reads)]int64
+	for i := range reads {
+		reads[i] = u.reads[i].Load() + 7
+	}
+	writes := u.writes.Load() + 3
 	u.await("users go on behind the replacement of "+behind, func(context.Context) error {
-		if r, w := u.reads.Load(), u.writes.Load(); r < reads || w < writes {
-			return fmt.Errorf("%d reads of %d, %d writes of %d", r, reads, w, writes)
+		for i, want := range reads {
+			if r := u.reads[i].Load(); r < want {
+				return fmt.Errorf("reader %d has read %d times, want %d", i, r, want)
+			}
+		}
+		if w := u.writes.Load(); w < writes {
+			return fmt.Errorf("%d writes of %d", w, writes)
 		}
 		return nil
 	})
@@ -217,6 +226,6 @@ func TestRolesAreReplacedOneByOne(t *testing.T) {
 	u.over()
 	u.recorded(u.taken)
 	u.epochsRise()
-	t.Logf("%d strict reads, the slowest took %v; %d jobs were taken in",
-		u.reads.Load(), time.Duration(u.slowest.Load()).Round(time.Millisecond), len(u.taken))
+	t.Logf("%d, %d and %d strict reads, the slowest took %v; %d jobs were taken in",
+		u.reads[0].Load(), u.reads[1].Load(), u.reads[2].Load(), time.Duration(u.slowest.Load()).Round(time.Millisecond), len(u.taken))
 }

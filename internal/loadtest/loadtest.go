@@ -36,7 +36,7 @@ type Config struct {
 	Gateways  []string      // the nodes are spread over them, and users call the first
 	Nodes     int           // registered over the RPC of agents, and kept alive with heartbeats
 	Watch     bool          // each node follows its assignments, as an agent does
-	Start     bool          // with Watch: it also reports each bound task as running
+	Start     bool          // with Watch: it also reports each bound task as running, and comes back after a failover
 	Heartbeat time.Duration // from one of a node to the next; 0: 4 s
 }
 
@@ -149,20 +149,20 @@ func (l *Load) beat(ctx context.Context) error {
 	}
 }
 
-// Running returns how many reports of running tasks were acknowledged so far.
+// Running returns how many tasks were reported as running so far, each once.
 func (l *Load) Running() int64 { return l.running.Load() }
 
 // follow keeps a stream of the node's assignments. While nobody leads it may break off.
 func (l *Load) follow(ctx context.Context, i int) error {
 	redial := plimsoll.Backoff{First: 100 * time.Millisecond, Longest: 5 * time.Second} // as an agent's
 	var sequence uint64
-	failures := 0
+	failures, reported := 0, map[string]bool{}
 	for {
-		received, err := l.followOnce(ctx, i, &sequence)
+		received, err := l.followOnce(ctx, i, &sequence, reported)
 		if failures++; received {
 			failures = 1
 		}
-		if ctx.Err() == nil && !passes(ctx, err) {
+		if ctx.Err() == nil && (!l.cfg.Start || !passes(ctx, err)) {
 			return fmt.Errorf("follow the assignments of %s: %w", nodeName(i), err)
 		}
 		select {
@@ -173,7 +173,9 @@ func (l *Load) follow(ctx context.Context, i int) error {
 	}
 }
 
-func (l *Load) followOnce(ctx context.Context, i int, sequence *uint64) (received bool, err error) {
+func (l *Load) followOnce(
+	ctx context.Context, i int, sequence *uint64, reported map[string]bool,
+) (received bool, err error) {
 	agents, node := l.agents[i%len(l.agents)], nodeName(i)
 	stream, err := agents.WatchAssignments(
 		ctx, connect.NewRequest(&pb.WatchAssignmentsRequest{Node: node, Incarnation: 1}),
@@ -189,7 +191,7 @@ func (l *Load) followOnce(ctx context.Context, i int, sequence *uint64) (receive
 		*sequence++
 		report := &pb.ReportTasksRequest{Node: node, Incarnation: 1, Sequence: *sequence}
 		for _, a := range stream.Msg().GetChanged() {
-			if t := wire.TaskFromProto(a.GetTask()); t.State == plimsoll.TaskBound {
+			if t := wire.TaskFromProto(a.GetTask()); t.State == plimsoll.TaskBound && !reported[t.ID] {
 				report.Reports = append(report.Reports, &pb.TaskReport{
 					Task: t.ID, Attempt: t.Attempt, Uid: a.GetUid(), State: pb.TaskState_TASK_STATE_RUNNING,
 					At: time.Now().UnixNano(),
@@ -202,9 +204,15 @@ func (l *Load) followOnce(ctx context.Context, i int, sequence *uint64) (receive
 		if _, err := agents.ReportTasks(ctx, connect.NewRequest(report)); err != nil {
 			return received, err
 		}
+		for _, r := range report.Reports {
+			reported[r.GetTask()] = true
+		}
 		l.running.Add(int64(len(report.Reports)))
 	}
-	return received, stream.Err()
+	if err := stream.Err(); err != nil {
+		return received, err
+	}
+	return received, plimsoll.Errorf(plimsoll.CodeUnavailable, "the gateway ended the stream")
 }
 
 // SubmitToBound submits jobs from 64 submitters. It returns when a strict read at the gateway shows
