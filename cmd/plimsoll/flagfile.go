@@ -124,11 +124,9 @@ func (f flagFile) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, 
 		return texts, nil
 	case []any:
 		switch {
-		case flag.IsMap():
-			return nil, fmt.Errorf("%q in the configuration file is a list; give a mapping of names to values", flag.Name)
 		case slices.Contains(addressFlags, flag.Name):
 			return addresses(flag.Name, value)
-		case !flag.IsSlice():
+		case !flag.IsSlice() && !flag.IsMap(): // some mappings may be lists of pairs
 			return nil, fmt.Errorf("%q in the configuration file is a list; give one value", flag.Name)
 		}
 	}
