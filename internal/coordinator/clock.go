@@ -32,11 +32,13 @@ func sinceNow() func() time.Duration {
 	return func() time.Duration { return time.Since(began) }
 }
 
-// now returns the time. It never goes back.
+// now returns the time. It never goes back. Behind any span it is later, however short: a turn that
+// sleeps for the rest of a time would otherwise wait for the last nanoseconds again and again.
 func (c *termClock) now() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at := c.elapsed()
-	c.mu.last, c.mu.at = max(c.wall(), c.mu.last+int64(at-c.mu.at)/10*9), at
+	span := int64(at - c.mu.at)
+	c.mu.last, c.mu.at = max(c.wall(), c.mu.last+span-span/10), at
 	return c.mu.last
 }

@@ -43,3 +43,20 @@ func TestTimeGoesOnWhenTheWallClockStepsBack(t *testing.T) {
 		}
 	}
 }
+
+// A turn that sleeps for the rest of a time reaches it, although the clock is slow behind a step of
+// the wall clock. The last nanoseconds count too.
+func TestASleepReachesItsTimeBehindAStep(t *testing.T) {
+	var elapsed time.Duration
+	const behind = -int64(time.Hour)
+	c := newTermClock(
+		func() int64 { return behind + int64(elapsed) }, func() time.Duration { return elapsed }, 0,
+	)
+	wake := c.now() + int64(10*time.Second) + 7
+	for sleeps := 0; c.now() < wake; sleeps++ {
+		if sleeps == 20 {
+			t.Fatalf("%d ns are left after %d sleeps", wake-c.now(), sleeps)
+		}
+		elapsed += time.Duration(wake - c.now())
+	}
+}
