@@ -80,8 +80,7 @@ func newFailoverCluster(t testing.TB, lease time.Duration) *failoverCluster {
 			links = append(links, at)
 		}
 		users = append(users, socket(name+".users"))
-		add(name, "gateway", "--id", name, "--data", c.path(name+".d"), "--leader", strings.Join(links, ","),
-			"--listen", socket(name+".users"), "--archive", jobs)
+		add(name, c.gatewayWords(name, strings.Join(links, ","))...)
 	}
 	add("agent", "agent", "--data", c.path("agent"), "--gateways", users[0], "--gateways", users[1], "--node", "n1",
 		"--capacity", "cpu=4;memory=2Gi")
@@ -101,6 +100,14 @@ func newFailoverCluster(t testing.TB, lease time.Duration) *failoverCluster {
 	})
 	c.leads(0)
 	return c
+}
+
+// gatewayWords are the words of a gateway's command. Users call it at NAME.users.
+func (c *failoverCluster) gatewayWords(name, leader string) []string {
+	return []string{
+		"gateway", "--id", name, "--data", c.path(name + ".d"), "--leader", leader,
+		"--listen", "unix:" + c.path(name+".users"), "--archive", c.path("archive", "jobs.db"),
+	}
 }
 
 // begin starts a process, also one that was killed.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -70,12 +69,7 @@ func TestListsInTheFile(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		var root commands
-		parser, err := newParser(&root, process{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = parser.Parse([]string{"gateway", "--config", file})
+		root, err := parsed([]string{"gateway", "--config", file})
 		if refused, is := strings.CutPrefix(want, "!"); is {
 			if err == nil || !strings.Contains(err.Error(), refused) {
 				t.Errorf("%s: %v, want %s", text, err, refused)

@@ -20,9 +20,11 @@ import (
 )
 
 // operatingPage is docs/operating.md.
-func operatingPage(t *testing.T) string {
+func operatingPage(t *testing.T) string { return docsPage(t, "operating.md") }
+
+func docsPage(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/operating.md")
+	text, err := os.ReadFile("../../docs/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,12 +51,7 @@ func deployed(t *testing.T, pattern string, least int) map[string]string {
 
 // TestDeployedFilesStandInThePage as they are.
 func TestDeployedFilesStandInThePage(t *testing.T) {
-	pages := operatingPage(t)
-	cluster, err := os.ReadFile("../../docs/cluster.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pages += string(cluster)
+	pages := operatingPage(t) + docsPage(t, "cluster.md")
 	for name, text := range deployed(t, "*/*", 12) {
 		if !strings.Contains(pages, "\n"+text+"```\n") {
 			t.Errorf("neither docs/operating.md nor docs/cluster.md has the text of %s", name)
@@ -94,13 +91,18 @@ func TestFlagsOfTheUnitsExist(t *testing.T) {
 
 // parseArgs reads a command line without running it.
 func parseArgs(args []string) error {
-	var root commands
-	parser, err := newParser(&root, process{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard})
-	if err != nil {
-		return err
-	}
-	_, err = parser.Parse(args)
+	_, err := parsed(args)
 	return err
+}
+
+// parsed returns the flags of a command line.
+func parsed(args []string) (*commands, error) {
+	root := &commands{}
+	parser, err := newParser(root, process{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard})
+	if err == nil {
+		_, err = parser.Parse(args)
+	}
+	return root, err
 }
 
 // TestSystemdTakesTheUnits, where systemd-analyze is.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -68,10 +69,7 @@ func (u *upgrade) addRelay() {
 		leaders = append(leaders, "unix:"+u.path(name))
 	}
 	add := func(name, leader string, more ...string) {
-		u.command[name] = append([]string{
-			"plimsoll", "gateway", "--id", name, "--data", u.path(name + ".d"), "--leader", leader,
-			"--listen", "unix:" + u.path(name+".users"), "--archive", u.path("archive", "jobs.db"),
-		}, more...)
+		u.command[name] = slices.Concat([]string{"plimsoll"}, u.gatewayWords(name, leader), more)
 		u.names, u.gateways = append(u.names, name), append(u.gateways, name)
 		u.begin(name)
 	}

@@ -21,14 +21,21 @@ func getLeader() *pb.Command {
 	return &pb.Command{Kind: &pb.Command_GetLeader{GetLeader: &pb.GetLeaderRequest{}}}
 }
 
+// leaderAndStandby runs a leader, and a process that stands by and follows it.
+func leaderAndStandby(t *testing.T) (leader, standby *process, epoch uint64) {
+	t.Helper()
+	s := newShared()
+	leader = runMember(t, s)
+	epoch = <-leader.led
+	standby = runMember(t, s)
+	<-standby.following
+	return leader, standby, epoch
+}
+
 // A leader steps down three times while eight writers submit jobs as a gateway does: a command that
 // was not sent waits for the next leader. None fails, and each job is there.
 func TestNoWriteFailsWhenTheLeaderStepsDown(t *testing.T) {
-	s := newShared()
-	first := runMember(t, s)
-	<-first.led
-	second := runMember(t, s)
-	<-second.following
+	first, second, _ := leaderAndStandby(t)
 	ends := make(chan error, 1000)
 	f, unfollow := followAt(t, first.cfg.Listen+","+second.cfg.Listen, ends)
 	defer func() {
@@ -89,11 +96,7 @@ func TestNoWriteFailsWhenTheLeaderStepsDown(t *testing.T) {
 
 // The leader tells its epoch, its address, and the coordinators that stand by.
 func TestLeaderTellsWhoStandsBy(t *testing.T) {
-	s := newShared()
-	first := runMember(t, s)
-	epoch := <-first.led
-	second := runMember(t, s)
-	<-second.following
+	first, second, epoch := leaderAndStandby(t)
 	f, unfollow := first.follow(nil)
 	if err := f.Ready(t.Context()); err != nil {
 		t.Fatal(err)
@@ -117,11 +120,7 @@ func TestLeaderTellsWhoStandsBy(t *testing.T) {
 
 // A command to step down that comes twice moves leadership once: the next leader stays.
 func TestSteppingDownTwiceMovesLeadershipOnce(t *testing.T) {
-	s := newShared()
-	first := runMember(t, s)
-	epoch := <-first.led
-	second := runMember(t, s)
-	<-second.following
+	first, second, epoch := leaderAndStandby(t)
 	f, unfollow := followAt(t, first.cfg.Listen+","+second.cfg.Listen, nil)
 	if err := f.Ready(t.Context()); err != nil {
 		t.Fatal(err)

@@ -144,7 +144,8 @@ func TestScenariosAreReadStrictly(t *testing.T) {
 		`[{"name":"a","steps":[{"wait":"1"}]}]`, `[{"name":"a","steps":[{"wait":"-1s"}]}]`,
 		`[{"name":"a","steps":[{"wait":"2000000h"}]}]`, `[{"name":"a","steps":[{"add":{"at":1e10}}]}]`,
 		`[{"name":"a","steps":[{"submit":{"tasks":[{"at":-1e10}]}}]}]`,
-		`null`, `[]`, `[{"name":"a","name":"b"}]`, `[{"name":"a","Name":"b"}]`, `[{"name":"a","steps":[{"expect":{"jobs":{"j":{},"j":{}}}}]}]`,
+		`null`, `[]`, `[{"name":"a","name":"b"}]`, `[{"name":"a","Name":"b"}]`,
+		`[{"name":"a","steps":[{"expect":{"jobs":{"j":{},"j":{}}}}]}]`,
 		`[{"name":"a","steps":[{"node":{"id":"n","count":-1}}]}]`, `[{"name":"a","steps":[{"node":{"count":100001}}]}]`,
 		`[{"name":"a","steps":[{"resize":{"id":"n","count":2}}]}]`, `[{"name":"a","steps":[{"finish":{"job":"j"}}]}]`,
 	} {
