@@ -132,7 +132,8 @@ type Events struct {
 	// Following is called when the copy of a standby begins to follow the leader.
 	Following func(epoch, revision uint64)
 	// Deposed is called when a term has ended because another process leads, or because this one
-	// could no longer prove that it leads. The process stands by.
+	// could no longer prove that it leads. Such a term may have ended while it was loaded, without
+	// a call of Leading. The process stands by.
 	Deposed func(epoch uint64, err error)
 	// SteppedDown is called when a term has ended because it was asked to. The process stands by.
 	SteppedDown func(epoch uint64)

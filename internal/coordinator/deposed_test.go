@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
+	"github.com/plimsoll-dev/plimsoll/internal/store"
 	"github.com/plimsoll-dev/plimsoll/internal/transport"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
@@ -100,6 +102,40 @@ func TestDeposedLeaderStandsBy(t *testing.T) {
 	unfollow()
 	first.stop()
 	second.stop()
+}
+
+// losesWhileLoading is a member that is deposed while it loads, as by a stop of its process.
+type losesWhileLoading struct{ *member }
+
+func (m losesWhileLoading) Load(
+	ctx context.Context, record func(wire.Kind, string, []byte) error, events func(uint64, wire.EventChunk) error,
+) (uint64, int64, error) {
+	revision, at, err := m.member.Load(ctx, record, events)
+	m.depose()
+	return revision, at, err
+}
+
+// A process whose leadership ends while it loads never says that it leads. It asks the store again
+// at once, and that is no failure.
+func TestDeposedWhileLoadingNeverLeads(t *testing.T) {
+	s := newShared()
+	openings := 0
+	p := run(t, Config{}, func(context.Context) (store.Store, error) {
+		if openings++; openings == 1 {
+			return losesWhileLoading{s.member("first")}, nil
+		}
+		return s.member("second"), nil
+	})
+	if err := <-p.deposed; !errors.Is(err, errDeposed) {
+		t.Errorf("it was deposed because of %v", err)
+	}
+	if epoch := <-p.led; epoch != 2 {
+		t.Errorf("it leads with epoch %d", epoch)
+	}
+	if h, _ := p.health(); h.Terms != 1 || h.Depositions != 1 || h.Failures != 0 {
+		t.Errorf("/healthz answers %+v", h)
+	}
+	p.stop()
 }
 
 // readPaths are the ways on which a leader tells something that no durable batch of its own proves.

@@ -44,7 +44,7 @@ func (c *Coordinator) leadLoop(ctx context.Context) error {
 		case errors.Is(err, errDeposed):
 			failures = 0
 			c.status.deposed()
-			c.cfg.Events.Deposed(c.status.get().epoch, err)
+			c.cfg.Events.Deposed(c.lastEpoch, err)
 			sleep(ctx, time.Duration(rand.Int64N(int64(c.pauses.deposed))))
 			continue
 		case errors.Is(err, errSteppedDown):
@@ -131,7 +131,8 @@ func (c *Coordinator) lead(ctx context.Context) (led time.Duration, err error) {
 	return max(time.Since(began), 1), err
 }
 
-// begin waits until it is the leader, and loads the store into a new term.
+// begin waits until it is the leader, and loads the store into a new term. With errDeposed it was
+// the leader, but may not be any more: the process may have stood still while it loaded.
 func (c *Coordinator) begin(ctx context.Context, st store.Store) (*term, error) {
 	c.status.joining()
 	waits := func(leader string) { c.waits(ctx, leader) }
@@ -143,6 +144,18 @@ func (c *Coordinator) begin(ctx context.Context, st store.Store) (*term, error) 
 		return nil, fmt.Errorf("become the leader: %w", err)
 	}
 	c.status.loading()
+	t, err := c.takeOver(ctx, st, epoch)
+	if err == nil {
+		err = st.Confirm(ctx)
+	}
+	if err != nil {
+		return nil, ended(st, err)
+	}
+	return t, nil
+}
+
+// takeOver makes the term of a process that has become the leader.
+func (c *Coordinator) takeOver(ctx context.Context, st store.Store, epoch uint64) (*term, error) {
 	read, warm := afterCopy(ctx, st, c.copied.take(), epoch)
 	if !warm {
 		read = st.Load
@@ -179,11 +192,11 @@ func (c *Coordinator) waits(ctx context.Context, leader string) {
 
 // enter loads the store into a new term with an epoch.
 func (c *Coordinator) enter(ctx context.Context, st store.Store, read reader, epoch uint64) (*term, error) {
+	c.lastEpoch = max(c.lastEpoch, epoch)
 	l, err := c.load(ctx, st.Limits(), read, epoch)
 	if err != nil {
 		return nil, err
 	}
-	c.lastEpoch = max(c.lastEpoch, epoch)
 	t := &term{
 		epoch: epoch, now: newTermClock(c.cfg.Now, sinceNow(), l.time).now,
 		store: st, metrics: c.metrics, commands: c.commands, proofs: newProofs(st.Confirm),

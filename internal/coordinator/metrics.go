@@ -178,7 +178,7 @@ var (
 		"plimsoll_coordinator_terms_total", "Terms in which this process led.", nil, nil,
 	)
 	depositionsDesc = prometheus.NewDesc(
-		"plimsoll_coordinator_depositions_total", "Terms that ended because another process led, or could.",
+		"plimsoll_coordinator_depositions_total", "Terms that ended, or did not begin, because another process led, or could.",
 		nil, nil,
 	)
 	failuresDesc = prometheus.NewDesc(

@@ -128,7 +128,7 @@ func (t *term) run(ctx context.Context) error {
 		}
 		return nil
 	})
-	err := t.ended(g.Wait())
+	err := ended(t.store, g.Wait())
 	if err == nil && handedOver {
 		return errSteppedDown
 	}
@@ -139,11 +139,11 @@ func (t *term) run(ctx context.Context) error {
 // longer prove that it leads.
 var errDeposed = errors.New("this process does not lead any more")
 
-// ended returns why a term has ended. A batch that a deposed leader
-// could not write is no failure.
-func (t *term) ended(err error) error {
+// ended returns why a term on a store has ended, or could not begin. What fails because the process
+// was deposed is no failure.
+func ended(st store.Store, err error) error {
 	select {
-	case <-t.store.Deposed():
+	case <-st.Deposed():
 	default:
 		if plimsoll.CodeOf(err) != plimsoll.CodeStale {
 			return err

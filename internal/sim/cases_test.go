@@ -275,9 +275,7 @@ func TestACrashAtAnyStepOfACommitLosesNothing(t *testing.T) {
 				leader.link.set(func() { leader.link.mu.down = true }) // stored, and the leader does not know
 				time.AfterFunc(500*time.Millisecond, leader.kill)
 			default:
-				c.mu.Lock()
-				c.mu.armed = true
-				c.mu.Unlock()
+				c.arm(c.crash)
 				leader.kill()
 			}
 			id := fmt.Sprint("j", i)

@@ -68,7 +68,7 @@ type cluster struct {
 		leader  *role
 		epoch   uint64
 		elected chan struct{} // closed, and replaced, when a term has begun
-		armed   bool          // the next process that loads is killed
+		armed   func(r *role) // called with the next process that loads, in the middle of it
 		deposed int           // terms that ended because another process leads
 		live    int           // times that a follower became live
 		resumed int           // of them, without a snapshot
@@ -182,12 +182,24 @@ func (c *cluster) leads(r *role, epoch uint64) {
 func (c *cluster) loads(r *role) {
 	c.mu.Lock()
 	armed := c.mu.armed
-	c.mu.armed = false
+	c.mu.armed = nil
 	c.mu.Unlock()
-	if armed {
-		r.kill()
-		c.restart(r.name)
+	if armed != nil {
+		armed(r)
 	}
+}
+
+// arm has a function called in the middle of the next load.
+func (c *cluster) arm(f func(r *role)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.armed = f
+}
+
+// crash kills a coordinator, and starts it again.
+func (c *cluster) crash(r *role) {
+	r.kill()
+	c.restart(r.name)
 }
 
 // restart starts a coordinator again that was killed.

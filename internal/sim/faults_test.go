@@ -127,11 +127,26 @@ var failovers = []failover{
 		return func() { c.restart(l.name) }
 	}},
 	{"kill, and crash while loading", func(c *cluster, l *role) func() {
-		c.mu.Lock()
-		c.mu.armed = true
-		c.mu.Unlock()
+		c.arm(c.crash)
 		l.kill()
 		return func() { c.restart(l.name) }
+	}},
+	{"kill, and stop beyond the lease while loading", func(c *cluster, l *role) func() {
+		next := make(chan *role, 1)
+		c.arm(func(r *role) {
+			r.stop()
+			next <- r
+		})
+		l.kill()
+		return func() {
+			c.arm(nil)
+			select {
+			case r := <-next:
+				r.goOn()
+			default: // nobody has loaded
+			}
+			c.restart(l.name)
+		}
 	}},
 }
 
