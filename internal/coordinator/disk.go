@@ -120,7 +120,7 @@ func (c *Coordinator) serveReadOnly(ctx context.Context, cause error) (err error
 	if err != nil {
 		return fmt.Errorf("read the store: %w", err)
 	}
-	t, err := c.enter(ctx, st, st.Load, max(epoch, c.lastEpoch+1))
+	t, err := c.enter(ctx, st, stored{read: st.Load}, max(epoch, c.lastEpoch+1))
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil

@@ -111,6 +111,6 @@ func Check(ctx context.Context, load backup.LoadFunc, cfg state.Config) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.load(ctx, store.Limits{}, load, 1)
+	_, err = c.load(ctx, store.Limits{}, stored{read: reader(load)}, 1)
 	return err
 }

@@ -156,11 +156,11 @@ func (c *Coordinator) begin(ctx context.Context, st store.Store) (*term, error) 
 
 // takeOver makes the term of a process that has become the leader.
 func (c *Coordinator) takeOver(ctx context.Context, st store.Store, epoch uint64) (*term, error) {
-	read, warm := afterCopy(ctx, st, c.copied.take(), epoch)
+	from, warm := afterCopy(ctx, st, c.copied.take(), epoch)
 	if !warm {
-		read = st.Load
+		from.read = st.Load
 	}
-	t, err := c.enter(ctx, st, read, epoch)
+	t, err := c.enter(ctx, st, from, epoch)
 	if err != nil {
 		return nil, err
 	}
@@ -191,9 +191,9 @@ func (c *Coordinator) waits(ctx context.Context, leader string) {
 }
 
 // enter loads the store into a new term with an epoch.
-func (c *Coordinator) enter(ctx context.Context, st store.Store, read reader, epoch uint64) (*term, error) {
+func (c *Coordinator) enter(ctx context.Context, st store.Store, from stored, epoch uint64) (*term, error) {
 	c.lastEpoch = max(c.lastEpoch, epoch)
-	l, err := c.load(ctx, st.Limits(), read, epoch)
+	l, err := c.load(ctx, st.Limits(), from, epoch)
 	if err != nil {
 		return nil, err
 	}

@@ -41,9 +41,13 @@ const (
 // the gap are left out, and the InstanceUUID is a new one. Events of an earlier InstanceUUID, which
 // await their deletion, are left out too.
 //
-// read reads the stored records: Load, or a copy and the changes since.
-func (c *Coordinator) load(ctx context.Context, limits store.Limits, read reader, epoch uint64) (*loaded, error) {
+// The tables of a copy become the leader's, with what differs. So the records that both have need
+// no new memory and no new index.
+func (c *Coordinator) load(ctx context.Context, limits store.Limits, from stored, epoch uint64) (*loaded, error) {
 	l := &loaded{tables: replica.NewTables(), historians: replica.Historians{}}
+	if from.copied != nil {
+		l.tables = from.copied.TakeRecords()
+	}
 	cfg := c.cfg.State
 	cfg.Archive = c.cfg.Archive.Open != nil
 	if cfg.Limits = state.Limits(limits); cfg.Limits.Ops > 0 {
@@ -53,7 +57,7 @@ func (c *Coordinator) load(ctx context.Context, limits store.Limits, read reader
 		cfg.Limits.Bytes -= eventIDsBytes + wire.CountsBytes
 	}
 	loader := state.NewLoader(cfg, c.cfg.Queues)
-	revision, last, err := read(ctx, func(kind wire.Kind, key string, value []byte) (err error) {
+	revision, last, err := from.read(ctx, func(kind wire.Kind, key string, value []byte) (err error) {
 		switch kind {
 		case wire.KindEventIDs:
 			l.ids, err = wire.DecodeEventIDs(value)
@@ -98,7 +102,7 @@ func (c *Coordinator) load(ctx context.Context, limits store.Limits, read reader
 	}
 	totals := l.state.Totals()
 	l.counts.begin(&totals, last)
-	if err := l.tables.Apply(records); err != nil {
+	if err := l.tables.Replace(records); err != nil {
 		return nil, fmt.Errorf("load the active state: %w", err)
 	}
 	return l, nil

@@ -113,7 +113,7 @@ func (s *standbyCopy) disconnected(err error, _ time.Duration) {
 }
 
 // take ends the following, and returns the copy; nil if there is none.
-func (s *standbyCopy) take() *replica.Snapshot {
+func (s *standbyCopy) take() *replica.Tables {
 	if s.cancel == nil {
 		return nil
 	}
@@ -122,7 +122,7 @@ func (s *standbyCopy) take() *replica.Snapshot {
 	s.cancel = nil
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	copied := s.mu.follower.Latest()
+	copied := s.mu.follower.Tables()
 	s.mu.leader, s.mu.follower = "", nil
 	return copied
 }
@@ -152,6 +152,13 @@ type reader func(
 	events func(revision uint64, chunk wire.EventChunk) error,
 ) (revision uint64, time int64, err error)
 
+// stored is what a load reads, and a copy that has many of the records already; nil: there is none.
+// The load goes on with the copy.
+type stored struct {
+	read   reader
+	copied *replica.Tables
+}
+
 // copiedKinds are the kinds whose records a copy has as the store does. All others that are stored
 // are read from there. The status of a job is replicated more often than it is stored, and outcomes
 // are not replicated. Of the rest there is one record each.
@@ -163,26 +170,26 @@ var copiedKinds = [wire.NumKinds]bool{
 // neverStored are the kinds that are replicated only.
 var neverStored = [wire.NumKinds]bool{wire.KindNodeStatus: true, wire.KindQueueStatus: true}
 
-// afterCopy returns a reader of a store for a process that has a copy. It asks the store for the
-// changes since the copy, and for the kinds that the copy does not have. It returns false if the
-// store cannot tell, or if the copy has another history or no event to go on from. Then everything
-// has to be loaded. epoch is that of the process.
-func afterCopy(ctx context.Context, st store.Store, copied *replica.Snapshot, epoch uint64) (reader, bool) {
+// afterCopy returns what is stored to a process that has a copy. It asks the store for the changes
+// since the copy, and for the kinds that the copy does not have. It returns false if the store
+// cannot tell, or if the copy has another history or no event to go on from. Then everything has to
+// be loaded. epoch is that of the process.
+func afterCopy(ctx context.Context, st store.Store, copied *replica.Tables, epoch uint64) (stored, bool) {
 	kinds, able := st.(store.KindLoader)
-	if copied == nil || !able || copied.Epoch() >= epoch {
-		return nil, false
+	if copied == nil || !able {
+		return stored{}, false
 	}
-	if _, _, ok := copied.Events().Range(); !ok {
-		return nil, false // the store keeps the newest event, which has the id of the next
+	l := &laterChanges{copied: copied.Snapshot(), kinds: kinds}
+	if _, _, ok := l.copied.Events().Range(); !ok || l.copied.Epoch() >= epoch {
+		return stored{}, false // the store keeps the newest event, which has the id of the next
 	}
-	l := &laterChanges{copied: copied, kinds: kinds}
 	if err := l.read(ctx, st); err != nil {
-		return nil, false // Load finds the same error, unless it is CodeNotFound
+		return stored{}, false // Load finds the same error, unless it is CodeNotFound
 	}
 	if same, err := l.sameHistory(ctx); err != nil || !same {
-		return nil, false
+		return stored{}, false
 	}
-	return l.load, true
+	return stored{l.load, copied}, true
 }
 
 // sameHistory reports whether the events of the copy and of the store have the same InstanceUUID.

@@ -69,7 +69,7 @@ func (w *warmTest) follow() {
 }
 
 // takeOver ends the leader and loads what is stored with a reader that returns what is to be used.
-func (w *warmTest) takeOver(copied *replica.Snapshot) (warm, cold *loaded) {
+func (w *warmTest) takeOver(copied *replica.Tables) (warm, cold *loaded) {
 	w.t.Helper()
 	w.l.stop()
 	m := w.stored.member("standby")
@@ -77,17 +77,17 @@ func (w *warmTest) takeOver(copied *replica.Snapshot) (warm, cold *loaded) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	read, ok := afterCopy(w.t.Context(), m, copied, epoch)
+	from, ok := afterCopy(w.t.Context(), m, copied, epoch)
 	if !ok {
 		w.t.Fatal("the copy cannot be used")
 	}
-	if warm, err = w.standby.load(w.t.Context(), m.Limits(), read, epoch); err != nil {
+	if warm, err = w.standby.load(w.t.Context(), m.Limits(), from, epoch); err != nil {
 		w.t.Fatalf("after the copy: %v", err)
 	}
 	if m.loads > 0 {
 		w.t.Error("everything was loaded")
 	}
-	if cold, err = w.standby.load(w.t.Context(), m.Limits(), m.Load, epoch); err != nil {
+	if cold, err = w.standby.load(w.t.Context(), m.Limits(), stored{read: m.Load}, epoch); err != nil {
 		w.t.Fatalf("everything: %v", err)
 	}
 	return warm, cold
@@ -142,9 +142,10 @@ func TestTakeoverWithACopyEqualsALoad(t *testing.T) {
 				clock.step.Store(0)
 				w.l.settle()
 			}
+			revision := copied.Snapshot().Revision()
 			warm, cold := w.takeOver(copied)
 			sameLoaded(t, warm, cold)
-			t.Logf("revision %d of %d was copied; %d tasks", copied.Revision(), warm.revision,
+			t.Logf("revision %d of %d was copied; %d tasks", revision, warm.revision,
 				warm.tables.Snapshot().Len(wire.KindTask))
 		})
 	}
@@ -168,14 +169,15 @@ func TestTakeoverLoadsEverythingIfTheStoreHasForgotten(t *testing.T) {
 	w.load(1)
 	w.follow()
 	copied := w.standby.copied.take()
+	epoch := copied.Snapshot().Epoch() + 1
 	w.load(1)
 	w.l.stop()
 	w.stored.forget()
 	m := w.stored.member("standby")
-	if _, ok := afterCopy(t.Context(), m, copied, copied.Epoch()+1); ok {
+	if _, ok := afterCopy(t.Context(), m, copied, epoch); ok {
 		t.Error("the copy was used, although the store has forgotten what changed since")
 	}
-	if _, ok := afterCopy(t.Context(), newShared().member("empty"), copied, copied.Epoch()+1); ok {
+	if _, ok := afterCopy(t.Context(), newShared().member("empty"), copied, epoch); ok {
 		t.Error("the copy was used for a store that is behind it")
 	}
 	term, err := w.standby.begin(t.Context(), m)

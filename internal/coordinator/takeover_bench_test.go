@@ -31,7 +31,7 @@ var stores = map[string]func(b *testing.B) (store.Store, error){
 }
 
 // storeOfTasks returns a store with jobs of 100 waiting tasks each, and a standby's copy of it.
-func storeOfTasks(b *testing.B, kind string, tasks int) (store.Store, *replica.Snapshot) {
+func storeOfTasks(b *testing.B, kind string, tasks int) (store.Store, *replica.Tables) {
 	b.Helper()
 	st, err := stores[kind](b)
 	if err != nil {
@@ -95,7 +95,7 @@ func storeOfTasks(b *testing.B, kind string, tasks int) (store.Store, *replica.S
 		}
 	}
 	flush()
-	return st, tables.Snapshot()
+	return st, tables
 }
 
 // BenchmarkTakeover measures the time from leadership to the first turn: with a complete copy of
@@ -120,18 +120,18 @@ func benchmarkTakeover(b *testing.B, kind string, tasks int) {
 	for _, warm := range []bool{true, false} {
 		b.Run(fmt.Sprintf("copy=%t", warm), func(b *testing.B) {
 			for b.Loop() {
-				read := reader(st.Load)
+				from := stored{read: st.Load}
 				if warm {
 					var ok bool
-					if read, ok = afterCopy(context.Background(), st, copied, math.MaxUint64); !ok {
+					if from, ok = afterCopy(context.Background(), st, copied, math.MaxUint64); !ok {
 						b.Fatal("the copy cannot be used")
 					}
 				}
-				if _, err := c.enter(context.Background(), st, read, 2); err != nil {
+				if _, err := c.enter(context.Background(), st, from, 2); err != nil {
 					b.Fatal(err)
 				}
 			}
-			b.ReportMetric(float64(copied.Bytes())/(1<<20), "copied-MiB")
+			b.ReportMetric(float64(copied.Snapshot().Bytes())/(1<<20), "copied-MiB")
 		})
 	}
 }

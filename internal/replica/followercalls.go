@@ -13,6 +13,10 @@ import (
 // amount.
 func (f *Follower) Latest() *Snapshot { return f.latest.Load() }
 
+// Tables returns the copy itself, for a caller who goes on with it when Run has returned; nil: there
+// is none.
+func (f *Follower) Tables() *Tables { return f.mirror.tables }
+
 // Changes returns the newest view of the history; nil before the first snapshot. It holds every
 // change behind the snapshot with which the copy began, as far as HistoryBytes allow. A view that
 // is taken after a snapshot is at the snapshot's revision or a later one.

@@ -1,7 +1,11 @@
 package replica
 
 import (
+	"fmt"
 	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
@@ -223,4 +227,47 @@ func TestFollowerPublishesBeforeItReleases(t *testing.T) {
 	if f.Latest().Revision() != 6 {
 		t.Error("the reply came before its batch was published")
 	}
+}
+
+// The snapshot of the next leader makes a copy what it makes a gateway without one, with every
+// index. A snapshot that is cut off in between leaves the copy as it was.
+func TestASnapshotMakesACopyWhatItMakesANewOne(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		now := randomRecords(t, "now")
+		was, next := NewTables(), NewTables()
+		apply(was, 1, append(randomRecords(t, "was"), now[:len(now)/2]...)...)
+		apply(next, 2, now...)
+		stream := func(epoch uint64, of *Tables) (messages []*pb.ReplicateResponse) {
+			messages = append(messages, welcomeMsg(epoch, fmt.Sprint("i", epoch), false))
+			r := newSnapshotReader(of.Snapshot(), nil)
+			for part := r.next(); part != nil; part = r.next() {
+				messages = append(messages, &pb.ReplicateResponse{Kind: &pb.ReplicateResponse_Snapshot{Snapshot: part}})
+			}
+			return append(messages, endMsg(epoch))
+		}
+		receive := func(m *mirror, messages []*pb.ReplicateResponse) {
+			m.open("g")
+			for _, message := range messages {
+				if _, err := m.step(proto.CloneOf(message)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		m, anew := &mirror{}, &mirror{}
+		receive(m, stream(1, was))
+		before, kept := fingerprint(m.latest), m.latest
+		second := stream(2, next)
+		receive(m, second[:rapid.IntRange(1, len(second)-1).Draw(t, "cut")])
+		if got := fingerprint(m.tables.Snapshot()); got != before {
+			t.Errorf("after a part of a snapshot:\n%s\nbefore:\n%s", got, before)
+		}
+		receive(m, second)
+		receive(anew, second)
+		if got, want := fingerprint(m.latest), fingerprint(anew.latest); got != want {
+			t.Errorf("with a copy:\n%s\nwithout:\n%s", got, want)
+		}
+		if after := fingerprint(kept); after != before {
+			t.Errorf("the earlier snapshot was\n%s\nand is\n%s", before, after)
+		}
+	})
 }

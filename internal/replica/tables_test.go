@@ -240,3 +240,53 @@ func TestJobsThatMayLackAResourceAreCounted(t *testing.T) {
 		t.Errorf("after a load %d jobs may lack a resource, want 600", got)
 	}
 }
+
+// randomRecords draws tasks and statuses of jobs with several values of each index, in any order.
+func randomRecords(t *rapid.T, label string) []wire.Mutation {
+	task := rapid.Custom(func(t *rapid.T) wire.Mutation {
+		task := plimsoll.Task{
+			Job: "j", Group: "g", Index: rapid.Int32Range(0, 30).Draw(t, "index"),
+			State: rapid.SampledFrom([]plimsoll.TaskState{
+				plimsoll.TaskPending, plimsoll.TaskRunning, plimsoll.TaskFinished,
+			}).Draw(t, "state"),
+		}
+		if task.State == plimsoll.TaskRunning {
+			task.Node = rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "node")
+		}
+		return taskPut(wire.TaskKey(task.Job, task.Group, task.Index), string(wire.AppendTask(nil, &task)), task.Node)
+	})
+	status := rapid.Custom(func(t *rapid.T) wire.Mutation {
+		job := plimsoll.JobStatus{
+			ID:    rapid.StringMatching("[a-e]-?[a-e]").Draw(t, "id"),
+			Queue: rapid.SampledFrom([]string{"root.a", "root.b"}).Draw(t, "queue"),
+		}
+		return put(job.ID, string(wire.AppendJobStatus(nil, &job)))
+	})
+	return rapid.SliceOfNDistinct(rapid.OneOf(task, status), 0, 40, func(m wire.Mutation) string {
+		return fmt.Sprint(m.Kind, m.Key)
+	}).Draw(t, label)
+}
+
+// Tables that take the records of others and replace them are the same as those that were filled
+// with the new records, with every index, and change nothing that a snapshot shows.
+func TestReplacedTablesAreThoseOfALoad(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		old, now := NewTables(), randomRecords(t, "now")
+		was := randomRecords(t, "was")
+		before := fingerprint(apply(old, 1, append(was, now[:len(now)/2]...)...))
+		kept := old.Snapshot()
+
+		replaced, loaded := old.TakeRecords(), NewTables()
+		batch := wire.Batch{Epoch: 2, Revision: 3, Time: 4, Mutations: now}
+		if err := replaced.Replace(&batch); err != nil {
+			t.Fatal(err)
+		}
+		mustApply(loaded, &batch)
+		if got, want := fingerprint(replaced.Snapshot()), fingerprint(loaded.Snapshot()); got != want {
+			t.Errorf("replaced:\n%s\nloaded:\n%s", got, want)
+		}
+		if after := fingerprint(kept); after != before {
+			t.Errorf("the earlier snapshot was\n%s\nand is\n%s", before, after)
+		}
+	})
+}

@@ -66,6 +66,9 @@ func (h *History) forget(upTo plimsoll.Version) {
 // differences returns a change for each object of a kind that differs in two snapshots, by key.
 // There is none, and fit is false, if the changes take more than limit bytes.
 func differences(was, is *Snapshot, kind wire.Kind, limit int) (made []*Change, fit bool) {
+	if was.sameObjects(is, kind) {
+		return nil, true
+	}
 	olds, news := was.kinds[kind].Cursor(), is.kinds[kind].Cursor()
 	hasOld, hasNew := olds.Next(), news.Next()
 	for hasOld || hasNew {
@@ -93,6 +96,13 @@ func differences(was, is *Snapshot, kind wire.Kind, limit int) (made []*Change, 
 		}
 	}
 	return made, true
+}
+
+// sameObjects reports whether two snapshots share all objects of a kind. False does not mean that
+// they differ.
+func (s *Snapshot) sameObjects(other *Snapshot, kind wire.Kind) bool {
+	_, extra := objectKind(kind)
+	return s.kinds[kind].Same(other.kinds[kind]) && (extra == 0 || s.kinds[extra].Same(other.kinds[extra]))
 }
 
 // object returns the object of a first record.

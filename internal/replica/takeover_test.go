@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/plimsoll-dev/plimsoll"
+	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
 	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
@@ -157,17 +158,26 @@ func TestAKindBeginsAnewIfItsDifferenceDoesNotFit(t *testing.T) {
 	}
 }
 
-// A copy of another leader has the bytes of the one before, where they are equal.
-func TestTheNextCopyHasTheBytesOfTheLastOne(t *testing.T) {
-	tables := NewTables()
-	mustApply(tables, &wire.Batch{Epoch: 1, Revision: 1, Mutations: []wire.Mutation{taskPut("a", "same", "n")}})
-	m := &mirror{latest: tables.Snapshot()}
-	old, _ := m.latest.Get(wire.KindTask, "a")
-	for value, shared := range map[string]bool{"same": true, "other": false} {
-		put := taskPut("a", value, "n")
-		if m.share(&put); (&put.Value[0] == &old[0]) != shared || string(put.Value) != value {
-			t.Errorf("%q is %q, and has the same bytes: %v", value, put.Value, !shared)
-		}
+// A copy of another leader has the records of the one before, where they are equal.
+func TestTheNextCopyHasTheRecordsOfTheLastOne(t *testing.T) {
+	m := liveMirror(t)
+	first := m.latest
+	old, _ := first.Get(wire.KindJobStatus, "a")
+	m.open("g")
+	feed(t, m, welcomeMsg(3, "i3", false), partMsg(pb.Kind_KIND_JOB_STATUS, "a"), endMsg(12))
+	if now, _ := m.latest.Get(wire.KindJobStatus, "a"); &now[0] != &old[0] {
+		t.Error("an equal record has other bytes")
+	}
+	if !m.latest.sameObjects(first, wire.KindJobStatus) {
+		t.Error("a kind without a change has another table")
+	}
+	if s := m.latest; s.Epoch() != 3 || s.Revision() != 12 || s.Bytes() != first.Bytes() {
+		t.Errorf("the snapshot is of epoch %d, revision %d, and has %d bytes", s.Epoch(), s.Revision(), s.Bytes())
+	}
+	m.open("g")
+	feed(t, m, welcomeMsg(4, "i4", false), partMsg(pb.Kind_KIND_JOB_STATUS, "b"))
+	if _, err := m.step(partMsg(pb.Kind_KIND_JOB_STATUS, "a")); plimsoll.CodeOf(err) != plimsoll.CodeCorrupt {
+		t.Errorf("records out of order give %v", err)
 	}
 }
 
