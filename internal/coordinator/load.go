@@ -44,10 +44,8 @@ const (
 // The tables of a copy become the leader's, with what differs. So the records that both have need
 // no new memory and no new index.
 func (c *Coordinator) load(ctx context.Context, limits store.Limits, from stored, epoch uint64) (*loaded, error) {
-	l := &loaded{tables: replica.NewTables(), historians: replica.Historians{}}
-	if from.copied != nil {
-		l.tables = from.copied.TakeRecords()
-	}
+	records := replica.Replace(from.copied)
+	l := &loaded{tables: records.Tables(), historians: replica.Historians{}}
 	cfg := c.cfg.State
 	cfg.Archive = c.cfg.Archive.Open != nil
 	if cfg.Limits = state.Limits(limits); cfg.Limits.Ops > 0 {
@@ -93,19 +91,31 @@ func (c *Coordinator) load(ctx context.Context, limits store.Limits, from stored
 		return nil, fmt.Errorf("load the active state: %w", err)
 	}
 	l.state.SetEpoch(epoch)
-	first := engine.Batch{Revision: revision, Time: l.time}
-	l.state.All(&first.Changes)
-	enc := encoder{epoch: epoch, ids: l.ids, newIDs: true}
-	records := enc.encode(&first)
-	if data := wire.AppendCounts(nil, l.counts.samples); len(data) > 0 {
-		records.Mutations = append(records.Mutations, wire.Mutation{Kind: wire.KindCounts, Value: data})
+	if err := l.fill(records, epoch); err != nil {
+		return nil, fmt.Errorf("load the active state: %w", err)
 	}
 	totals := l.state.Totals()
 	l.counts.begin(&totals, last)
-	if err := l.tables.Replace(records); err != nil {
-		return nil, fmt.Errorf("load the active state: %w", err)
-	}
 	return l, nil
+}
+
+// fill gives the tables the records of the state.
+func (l *loaded) fill(records *replica.Replacement, epoch uint64) error {
+	part := engine.Batch{Revision: l.revision, Time: l.time}
+	enc := encoder{epoch: epoch, ids: l.ids}
+	err := l.state.All(&part.Changes, func() error { return records.Put(enc.encode(&part).Mutations) })
+	if err != nil {
+		return err
+	}
+	enc.newIDs = true // with the historians, which hold events of these ids back
+	rest := enc.encode(&part).Mutations
+	if data := wire.AppendCounts(nil, l.counts.samples); len(data) > 0 {
+		rest = append(rest, wire.Mutation{Kind: wire.KindCounts, Value: data})
+	}
+	if err := records.Put(rest); err != nil {
+		return err
+	}
+	return records.Complete(plimsoll.Version{Epoch: epoch, Revision: l.revision}, l.time)
 }
 
 // addEvents takes over a stored chunk of events.

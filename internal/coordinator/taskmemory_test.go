@@ -96,14 +96,12 @@ func TestATaskTakesLessMemoryThanItsRoom(t *testing.T) {
 	runtime.KeepAlive(gateway)
 	before = heap() // with the state that is there already
 	l := loader(t, state.Config{}, leader.Snapshot())
-	loaded, err := l.End(1e18)
+	st, err := l.End(1e18)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all engine.Batch
-	loaded.All(&all.Changes)
-	tables := replica.NewTables()
-	if err := tables.Apply(enc.encode(&all)); err != nil {
+	records := replica.Replace(nil)
+	if err := (&loaded{state: st}).fill(records, 1); err != nil {
 		t.Fatal(err)
 	}
 	peak := (heap() - before) / (jobs * tasks)
@@ -111,12 +109,11 @@ func TestATaskTakesLessMemoryThanItsRoom(t *testing.T) {
 	if peak > state.TaskMemory {
 		t.Errorf("a task takes %d bytes while it is loaded; its room is %d", peak, state.TaskMemory)
 	}
-	if held, _ := loaded.Usage(); held != jobs*tasks {
+	if held, _ := st.Usage(); held != jobs*tasks {
 		t.Fatalf("%d tasks were loaded, want %d", held, jobs*tasks)
 	}
 	runtime.KeepAlive(leader)
-	runtime.KeepAlive(loaded)
+	runtime.KeepAlive(st)
 	runtime.KeepAlive(l)
-	runtime.KeepAlive(&all)
-	runtime.KeepAlive(tables)
+	runtime.KeepAlive(records)
 }

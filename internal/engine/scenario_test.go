@@ -521,7 +521,9 @@ func childQueue(q *plimsoll.QueueConfig, name string) *plimsoll.QueueConfig {
 func (w *scenario) show(what string) {
 	var c state.Changes
 	s := w.engine.State()
-	s.All(&c)
+	if err := s.All(&c, nil); err != nil {
+		w.t.Fatal(err)
+	}
 	switch what {
 	case "jobs":
 		for i := range c.JobStatuses {

@@ -25,10 +25,7 @@ type mirror struct {
 	phase  phase    // of the current stream: phaseHello, phaseSnapshot or phaseLive
 	epoch  uint64   // of the current stream's leader
 	path   []string // ids of the relays between that leader and this gateway
-	// staged are the tables of a snapshot on its way. They are filled, or at its end they take over
-	// the records of tables, with what coming has found to differ; nil: there is no copy.
-	staged *Tables
-	coming *changeover
+	staged *Replacement
 
 	changes []change // reused for each batch
 }
@@ -49,7 +46,7 @@ type effect struct {
 
 // open begins a new stream and returns its first message.
 func (m *mirror) open(gateway string) *pb.ReplicateRequest {
-	m.phase, m.staged, m.coming = phaseHello, nil, nil
+	m.phase, m.staged = phaseHello, nil
 	hello := &pb.ReplicateHello{Gateway: gateway}
 	if m.latest != nil {
 		hello.Epoch, hello.Revision = m.latest.epoch, m.latest.revision
@@ -115,13 +112,9 @@ func (m *mirror) welcome(w *pb.ReplicateWelcome) (effect, error) {
 		return effect{connected: true, live: true}, nil
 	}
 	m.phase = phaseSnapshot
-	m.staged = NewTables()
-	m.staged.leader, m.staged.instance = w.LeaderUuid, cmp.Or(w.InstanceUuid, w.LeaderUuid)
-	if m.latest != nil {
-		m.coming = newChangeover(m.latest)
-	} else {
-		m.staged.begin()
-	}
+	m.staged = Replace(m.tables)
+	staged := m.staged.Tables()
+	staged.leader, staged.instance = w.LeaderUuid, cmp.Or(w.InstanceUuid, w.LeaderUuid)
 	return effect{connected: true}, nil
 }
 
@@ -143,40 +136,13 @@ func (m *mirror) part(part *pb.ReplicateSnapshot) error {
 		}
 		puts = append(puts, mutation)
 	}
-	records, err := readEventRecords(puts)
-	if err == nil {
-		err = m.stage(puts)
-	}
-	if err != nil {
+	if err := m.staged.Put(puts); err != nil {
 		return fmt.Errorf("take a part of the snapshot: %w", err)
 	}
-	m.staged.followEventRecords(records)
 	for _, e := range part.Events {
-		m.staged.events.Append(e.FirstId, e.Count, e.Data)
+		m.staged.Tables().events.Append(e.FirstId, e.Count, e.Data)
 	}
 	return nil
-}
-
-// stage takes the records of a part. Those that the copy has too cost a comparison.
-func (m *mirror) stage(puts []wire.Mutation) error {
-	if m.coming == nil {
-		return m.staged.load(puts, m.staged.count)
-	}
-	for i := range puts {
-		if _, err := m.coming.put(&puts[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// complete makes staged the tables of the whole snapshot. After an error the copy is as it was.
-func (m *mirror) complete() error {
-	if m.coming == nil {
-		return m.staged.complete()
-	}
-	m.staged.takeRecords(m.tables)
-	return m.staged.edit(m.coming.end(), m.staged.count)
 }
 
 func (m *mirror) end(end *pb.ReplicateSnapshotEnd) (effect, error) {
@@ -187,13 +153,12 @@ func (m *mirror) end(end *pb.ReplicateSnapshotEnd) (effect, error) {
 		return effect{}, plimsoll.Errorf(plimsoll.CodeStale, "the leader's snapshot is of revision %d, older than %d of the same epoch, which this gateway has seen",
 			end.Revision, m.latest.revision)
 	}
-	if err := m.complete(); err != nil {
+	at := plimsoll.Version{Epoch: m.epoch, Revision: end.Revision}
+	if err := m.staged.Complete(at, end.Time); err != nil {
 		return effect{}, fmt.Errorf("take the snapshot: %w", err)
 	}
-	m.staged.events.Expire(end.Time)
-	m.staged.epoch, m.staged.revision, m.staged.time = m.epoch, end.Revision, end.Time
 	was := m.latest
-	m.tables, m.staged, m.coming, m.phase = m.staged, nil, nil, phaseLive
+	m.tables, m.staged, m.phase = m.staged.Tables(), nil, phaseLive
 	m.latest = m.tables.Snapshot()
 	if m.history == nil {
 		m.history = NewHistory(m.historyBytes)

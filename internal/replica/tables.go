@@ -1,10 +1,7 @@
 package replica
 
 import (
-	"bytes"
 	"fmt"
-	"slices"
-	"strings"
 	"unique"
 
 	"github.com/plimsoll-dev/plimsoll"
@@ -76,19 +73,6 @@ func NewTables() *Tables {
 		t.edits[kind].Indexer = indexer
 	}
 	return t
-}
-
-// TakeRecords returns tables with the records of others, which must not be used any more. It takes
-// no events, and nothing that says how they are kept: Replace does that.
-func (t *Tables) TakeRecords() *Tables {
-	anew := NewTables()
-	anew.takeRecords(t)
-	return anew
-}
-
-func (t *Tables) takeRecords(from *Tables) {
-	t.kinds, t.edits = from.kinds, from.edits
-	t.bytes, t.lacking = from.bytes, from.lacking
 }
 
 // ringBounds returns the bounds of the ring. Without tracking the ring stays as it is, but for the
@@ -166,53 +150,6 @@ func (t *Tables) Apply(b *wire.Batch) error {
 	return err
 }
 
-// Replace is Apply for a batch of all records: those that it lacks are deleted. A record that the
-// tables have already costs a comparison.
-func (t *Tables) Replace(b *wire.Batch) error {
-	if t.bytes == 0 {
-		return t.Apply(b)
-	}
-	records, err := readEventRecords(b.Mutations)
-	var made []wire.Mutation
-	if err == nil {
-		made, err = t.differing(b.Mutations)
-	}
-	if err == nil {
-		err = t.edit(made, t.count)
-	}
-	if err != nil {
-		return fmt.Errorf("replace all records by those of batch %d of epoch %d: %w", b.Revision, b.Epoch, err)
-	}
-	t.adopt(b, records)
-	return nil
-}
-
-// differing returns what makes the records of the tables those of puts.
-func (t *Tables) differing(puts []wire.Mutation) ([]wire.Mutation, error) {
-	var byKind [wire.NumKinds][]*wire.Mutation
-	for i := range puts {
-		byKind[puts[i].Kind] = append(byKind[puts[i].Kind], &puts[i])
-	}
-	byKey := func(a, b *wire.Mutation) int { return strings.Compare(a.Key, b.Key) }
-	c := newChangeover(t.Snapshot())
-	for _, puts := range byKind {
-		if !slices.IsSortedFunc(puts, byKey) { // most are
-			slices.SortFunc(puts, byKey)
-		}
-		for _, put := range puts {
-			differs, err := c.put(put)
-			if err != nil {
-				return nil, err
-			}
-			if differs { // one record must not keep the bytes of all in memory
-				own := &c.made[len(c.made)-1]
-				own.Value = bytes.Clone(own.Value)
-			}
-		}
-	}
-	return c.end(), nil
-}
-
 // change identifies a changed record as Follower.Watch does. For a policy and for events key is
 // empty; for every other kind it is the record's key.
 type change struct {
@@ -237,30 +174,16 @@ func (t *Tables) apply(b *wire.Batch, changes []change) ([]change, error) {
 	if err != nil {
 		return nil, fmt.Errorf("apply batch %d of epoch %d: %w", b.Revision, b.Epoch, err)
 	}
-	if t.fresh(b) {
-		t.begin()
-		err = t.load(b.Mutations, changed)
-		if err == nil {
-			err = t.complete()
-		}
-	} else {
-		err = t.edit(b.Mutations, changed)
-	}
-	if err != nil {
+	if err := t.edit(b.Mutations, changed); err != nil {
 		return nil, fmt.Errorf("apply batch %d of epoch %d: %w", b.Revision, b.Epoch, err)
 	}
-	t.adopt(b, records)
-	return changes, nil
-}
-
-// adopt takes over all of a batch that is not a record.
-func (t *Tables) adopt(b *wire.Batch, records eventRecords) {
 	t.followEventRecords(records)
 	if b.Events.Count > 0 {
 		t.events.Append(b.Events.FirstID, b.Events.Count, b.Events.Data)
 	}
 	t.events.Expire(b.Time)
 	t.epoch, t.revision, t.time = b.Epoch, b.Revision, b.Time
+	return changes, nil
 }
 
 // edit applies mutations to complete tables, all or none.
@@ -328,20 +251,6 @@ func lacks(status []byte) int {
 		return 1
 	}
 	return 0
-}
-
-// fresh reports whether a batch is the first content: tables without a record are filled at once,
-// which costs less than to change them.
-func (t *Tables) fresh(b *wire.Batch) bool {
-	if t.bytes > 0 || len(b.Mutations) < 1000 {
-		return false
-	}
-	for kind := range t.kinds {
-		if t.kinds[kind].Len() > 0 {
-			return false
-		}
-	}
-	return !slices.ContainsFunc(b.Mutations, func(m wire.Mutation) bool { return m.Value == nil })
 }
 
 // begin makes the tables take records by load until they are complete. They show nothing before.

@@ -230,14 +230,18 @@ func TestJobsThatMayLackAResourceAreCounted(t *testing.T) {
 			t.Errorf("step %d changed the count of an earlier snapshot", i)
 		}
 	}
-	many := []wire.Mutation{}
-	for i := range 600 { // with the others as many as are loaded at once
-		many = append(many, waits(fmt.Sprint("a", i), plimsoll.WaitNoResource))
-		many = append(many, waits(fmt.Sprint("b", i), plimsoll.WaitQueueMax))
-	}
-	loaded := NewTables()
-	if got := apply(loaded, 1, many...).JobsLacking(); got != 600 {
-		t.Errorf("after a load %d jobs may lack a resource, want 600", got)
+	last := []wire.Mutation{waits("a", plimsoll.WaitNoResource), waits("d", plimsoll.WaitQueueMax)}
+	for what, was := range map[string]*Tables{"those of before": tables, "nothing": nil} {
+		r := Replace(was)
+		if err := r.Put(last); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Complete(plimsoll.Version{Epoch: 2, Revision: 9}, 9); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Tables().Snapshot().JobsLacking(); got != 1 {
+			t.Errorf("after a replacement of %s %d jobs may lack a resource, want 1", what, got)
+		}
 	}
 }
 
@@ -267,8 +271,8 @@ func randomRecords(t *rapid.T, label string) []wire.Mutation {
 	}).Draw(t, label)
 }
 
-// Tables that take the records of others and replace them are the same as those that were filled
-// with the new records, with every index, and change nothing that a snapshot shows.
+// Tables that replace others are the same as those that took the new records in a batch, with every
+// index, and change nothing that a snapshot of the others shows.
 func TestReplacedTablesAreThoseOfALoad(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		old, now := NewTables(), randomRecords(t, "now")
@@ -276,14 +280,19 @@ func TestReplacedTablesAreThoseOfALoad(t *testing.T) {
 		before := fingerprint(apply(old, 1, append(was, now[:len(now)/2]...)...))
 		kept := old.Snapshot()
 
-		replaced, loaded := old.TakeRecords(), NewTables()
-		batch := wire.Batch{Epoch: 2, Revision: 3, Time: 4, Mutations: now}
-		if err := replaced.Replace(&batch); err != nil {
-			t.Fatal(err)
-		}
-		mustApply(loaded, &batch)
-		if got, want := fingerprint(replaced.Snapshot()), fingerprint(loaded.Snapshot()); got != want {
-			t.Errorf("replaced:\n%s\nloaded:\n%s", got, want)
+		loaded := NewTables()
+		mustApply(loaded, &wire.Batch{Epoch: 2, Revision: 3, Time: 4, Mutations: now})
+		for what, was := range map[string]*Tables{"replaced": old, "filled": nil} {
+			r := Replace(was)
+			if err := r.Put(now); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Complete(plimsoll.Version{Epoch: 2, Revision: 3}, 4); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := fingerprint(r.Tables().Snapshot()), fingerprint(loaded.Snapshot()); got != want {
+				t.Errorf("%s:\n%s\nloaded:\n%s", what, got, want)
+			}
 		}
 		if after := fingerprint(kept); after != before {
 			t.Errorf("the earlier snapshot was\n%s\nand is\n%s", before, after)

@@ -118,7 +118,9 @@ func TestEveryFieldIsLoaded(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out Changes
-	s.All(&out)
+	if err := s.All(&out, nil); err != nil {
+		t.Fatal(err)
+	}
 	compared(t, "nothing: a specification is kept whole", &in.spec, out.JobSpecs[0], nil)
 	compared(t, "type Job in tables.go, loadJob in load.go, State.JobStatus in changes.go",
 		&in.status, &out.JobStatuses[0].JobStatus, derived)

@@ -472,17 +472,21 @@ func (s *State) resumeJob(j *Job) {
 	s.scheduleStop(j)
 }
 
+// partRecords is the number of jobs and tasks behind which All ends a part.
+const partRecords = 4096
+
 // All fills c with every object, like a turn that has changed all of them. Dirty rows stay dirty.
-func (s *State) All(c *Changes) {
+// Whenever c holds some thousand jobs and tasks it calls part, and empties c, so that a caller does
+// not need the memory for all of them. What c holds at the end is the last part; all but jobs and
+// tasks is in it. Jobs come in the order of their ids. An error of part ends All.
+func (s *State) All(c *Changes, part func() error) error {
 	c.reset()
-	jobs, tasks := slices.Sorted(maps.Keys(s.jobs)), 0
-	for _, id := range jobs {
-		for i := range s.jobs[id].Groups {
-			tasks += len(s.jobs[id].Groups[i].Tasks)
+	for _, id := range s.jobIDs() {
+		if r, rejected := s.rejected.byID[id]; rejected {
+			c.JobSpecs = append(c.JobSpecs, r.spec)
+			c.JobStatuses = append(c.JobStatuses, Status{r.status, false})
+			continue
 		}
-	}
-	c.Tasks = slices.Grow(c.Tasks, tasks)
-	for _, id := range jobs {
 		j := s.jobs[id]
 		c.JobSpecs = append(c.JobSpecs, j.Spec)
 		c.JobStatuses = append(c.JobStatuses, Status{s.JobStatus(j), false})
@@ -491,10 +495,12 @@ func (s *State) All(c *Changes) {
 				c.Tasks = append(c.Tasks, s.TaskRecord(Ref{&j.Groups[i], int32(index)}))
 			}
 		}
-	}
-	for _, r := range s.allRejected() {
-		c.JobSpecs = append(c.JobSpecs, r.spec)
-		c.JobStatuses = append(c.JobStatuses, Status{r.status, false})
+		if len(c.JobSpecs)+len(c.Tasks) >= partRecords {
+			if err := part(); err != nil {
+				return err
+			}
+			c.reset()
+		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.nodes)) {
 		c.Nodes = append(c.Nodes, s.nodes[id].Node)
@@ -514,4 +520,12 @@ func (s *State) All(c *Changes) {
 	}
 	c.Historians = append(c.Historians, s.Historians()...)
 	s.tree.Root.Walk(func(q *queue.Queue) { c.QueueStatuses = append(c.QueueStatuses, s.QueueStatus(q)) })
+	return nil
+}
+
+// jobIDs returns the ids of all jobs, also of rejected ones, in their order.
+func (s *State) jobIDs() []string {
+	ids := slices.AppendSeq(slices.Collect(maps.Keys(s.jobs)), maps.Keys(s.rejected.byID))
+	slices.Sort(ids)
+	return ids
 }

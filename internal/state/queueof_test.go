@@ -127,7 +127,9 @@ func TestQueuesAreMadeForJobs(t *testing.T) {
 		"ADD QUEUE_DYNAMIC root.deep.er", "SET QUEUE_TYPE root.deep.er leaf queue: false",
 		"ADD QUEUE_DYNAMIC root.deep.er.q")
 	var all Changes
-	p.All(&all)
+	if err := p.All(&all, nil); err != nil {
+		t.Fatal(err)
+	}
 	l := NewLoader(Config{}, plimsoll.DefaultQueues())
 	l.QueueConfig(*all.QueueConfig)
 	for i := range all.JobSpecs {
