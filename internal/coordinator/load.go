@@ -41,8 +41,8 @@ const (
 // the gap are left out, and the InstanceUUID is a new one. Events of an earlier InstanceUUID, which
 // await their deletion, are left out too.
 //
-// The tables of a copy become the leader's, with what differs. So the records that both have need
-// no new memory and no new index.
+// The tables of a copy become the leader's: records that the state has too need no new memory and
+// no new index.
 func (c *Coordinator) load(ctx context.Context, limits store.Limits, from stored, epoch uint64) (*loaded, error) {
 	records := replica.Replace(from.copied)
 	l := &loaded{tables: records.Tables(), historians: replica.Historians{}}

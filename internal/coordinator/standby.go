@@ -152,8 +152,8 @@ type reader func(
 	events func(revision uint64, chunk wire.EventChunk) error,
 ) (revision uint64, time int64, err error)
 
-// stored is what a load reads, and a copy that has many of the records already; nil: there is none.
-// The load goes on with the copy.
+// stored is the source of a load: a reader, and a copy that has many of the records already. The
+// load goes on with the copy; nil: there is none.
 type stored struct {
 	read   reader
 	copied *replica.Tables

@@ -139,8 +139,8 @@ func (t *term) run(ctx context.Context) error {
 // longer prove that it leads.
 var errDeposed = errors.New("this process does not lead any more")
 
-// ended returns why a term on a store has ended, or could not begin. What fails because the process
-// was deposed is no failure.
+// ended returns why a term on a store has ended, or could not begin. It returns errDeposed if the
+// process was deposed, whatever failed for that reason.
 func ended(st store.Store, err error) error {
 	select {
 	case <-st.Deposed():

@@ -13,8 +13,8 @@ import (
 // amount.
 func (f *Follower) Latest() *Snapshot { return f.latest.Load() }
 
-// Tables returns the copy itself, for a caller who goes on with it when Run has returned; nil: there
-// is none.
+// Tables returns the copy itself, for a caller that goes on with it when Run has returned; nil:
+// there is none.
 func (f *Follower) Tables() *Tables { return f.mirror.tables }
 
 // Changes returns the newest view of the history; nil before the first snapshot. It holds every

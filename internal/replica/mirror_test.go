@@ -9,6 +9,7 @@ import (
 
 	"github.com/plimsoll-dev/plimsoll"
 	pb "github.com/plimsoll-dev/plimsoll/gen/plimsoll/v1"
+	"github.com/plimsoll-dev/plimsoll/internal/testrun"
 	"github.com/plimsoll-dev/plimsoll/internal/wire"
 )
 
@@ -232,7 +233,7 @@ func TestFollowerPublishesBeforeItReleases(t *testing.T) {
 // The snapshot of the next leader makes a copy what it makes a gateway without one, with every
 // index. A snapshot that is cut off in between leaves the copy as it was.
 func TestASnapshotMakesACopyWhatItMakesANewOne(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	testrun.Check(t, func(t *rapid.T) {
 		now := randomRecords(t, "now")
 		was, next := NewTables(), NewTables()
 		apply(was, 1, append(randomRecords(t, "was"), now[:len(now)/2]...)...)

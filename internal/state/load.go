@@ -476,9 +476,9 @@ func (s *State) resumeJob(j *Job) {
 const partRecords = 4096
 
 // All fills c with every object, like a turn that has changed all of them. Dirty rows stay dirty.
-// Whenever c holds some thousand jobs and tasks it calls part, and empties c, so that a caller does
-// not need the memory for all of them. What c holds at the end is the last part; all but jobs and
-// tasks is in it. Jobs come in the order of their ids. An error of part ends All.
+// Whenever c holds some thousand jobs and tasks it calls part, and empties c: to hold all of them
+// would take the memory of a second state. The last part is in c at the end; it has everything
+// else. Jobs come in the order of their ids. An error of part ends All.
 func (s *State) All(c *Changes, part func() error) error {
 	c.reset()
 	for _, id := range s.jobIDs() {
@@ -525,7 +525,7 @@ func (s *State) All(c *Changes, part func() error) error {
 
 // jobIDs returns the ids of all jobs, also of rejected ones, in their order.
 func (s *State) jobIDs() []string {
-	ids := slices.AppendSeq(slices.Collect(maps.Keys(s.jobs)), maps.Keys(s.rejected.byID))
+	ids := append(slices.Sorted(maps.Keys(s.jobs)), slices.Sorted(maps.Keys(s.rejected.byID))...)
 	slices.Sort(ids)
 	return ids
 }
