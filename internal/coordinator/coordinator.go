@@ -129,6 +129,9 @@ type Events struct {
 	// row, with the revision of its copy. Without a copy, which is revision 0, it loads everything
 	// when it takes over.
 	NotFollowing func(revision uint64, err error)
+	// CopyUnused is called when a process takes over and its copy makes an error. It loads
+	// everything then.
+	CopyUnused func(err error)
 	// Following is called when the copy of a standby begins to follow the leader.
 	Following func(epoch, revision uint64)
 	// Deposed is called when a term has ended because another process leads, or because this one
@@ -211,6 +214,9 @@ func (e Events) withDefaults() Events {
 	}
 	if e.NotFollowing == nil {
 		e.NotFollowing = func(uint64, error) {}
+	}
+	if e.CopyUnused == nil {
+		e.CopyUnused = func(error) {}
 	}
 	if e.Following == nil {
 		e.Following = func(uint64, uint64) {}

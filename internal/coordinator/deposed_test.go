@@ -138,6 +138,51 @@ func TestDeposedWhileLoadingNeverLeads(t *testing.T) {
 	p.stop()
 }
 
+// A process that was deposed while it loaded keeps the stored tree of queues if another process has
+// led meanwhile. Otherwise it replaces the tree with its own file.
+func TestDeposedWhileLoadingLeavesTheQueuesOfALaterLeader(t *testing.T) {
+	for another, want := range map[bool]string{false: "root.mine", true: "root.theirs"} {
+		s := newShared()
+		before := run(t, Config{Queues: tree("theirs")}, s.open("before"))
+		f, unfollow := before.follow(nil)
+		if err := f.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Do(t.Context(), kill("nothing")); lost(err) { // its tree is stored then
+			t.Fatal(err)
+		}
+		unfollow()
+		before.stop()
+		openings := 0
+		p := run(t, Config{Queues: tree("mine"), ReplaceQueues: true}, func(context.Context) (store.Store, error) {
+			switch openings++; {
+			case openings == 1:
+				return losesWhileLoading{s.member("first")}, nil
+			case another:
+				if _, err := s.member("another").Lead(t.Context(), nil); err != nil {
+					return nil, err
+				}
+				s.depose()
+			}
+			return s.member("second"), nil
+		})
+		<-p.led
+		f, unfollow = p.follow(nil)
+		if err := f.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		now, err := f.Barrier(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := now.Get(wire.KindQueueStatus, want); !ok {
+			t.Errorf("another process led: %v; there is no %s", another, want)
+		}
+		unfollow()
+		p.stop()
+	}
+}
+
 // readPaths are the ways on which a leader tells something that no durable batch of its own proves.
 // Each waits for a proof of leadership that begins after the question came (DESIGN.md).
 var readPaths = map[string]func(ctx context.Context, f *replica.Follower) error{

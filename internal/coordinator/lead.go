@@ -143,6 +143,9 @@ func (c *Coordinator) begin(ctx context.Context, st store.Store) (*term, error) 
 	if err != nil {
 		return nil, fmt.Errorf("become the leader: %w", err)
 	}
+	if c.lastEpoch > 0 && epoch > c.lastEpoch+1 {
+		c.status.setQueuesReplaced() // another process may have led; its tree is newer than this one's file
+	}
 	c.status.loading()
 	t, err := c.takeOver(ctx, st, epoch)
 	if err == nil {
@@ -156,11 +159,10 @@ func (c *Coordinator) begin(ctx context.Context, st store.Store) (*term, error) 
 
 // takeOver makes the term of a process that has become the leader.
 func (c *Coordinator) takeOver(ctx context.Context, st store.Store, epoch uint64) (*term, error) {
-	from, warm := afterCopy(ctx, st, c.copied.take(), epoch)
-	if !warm {
-		from.read = st.Load
+	t, err := c.enterAfterCopy(ctx, st, epoch)
+	if t == nil && err == nil {
+		t, err = c.enter(ctx, st, stored{read: st.Load}, epoch)
 	}
-	t, err := c.enter(ctx, st, from, epoch)
 	if err != nil {
 		return nil, err
 	}
@@ -175,6 +177,21 @@ func (c *Coordinator) takeOver(ctx context.Context, st store.Store, epoch uint64
 		t.inbox.push(c.replaceQueues(&c.cfg.Queues, c.replacedQueues))
 	}
 	return t, nil
+}
+
+// enterAfterCopy is enter with the copy of a standby. The term is nil if there is no copy of use;
+// a fault of the copy alone must not keep the process from leading.
+func (c *Coordinator) enterAfterCopy(ctx context.Context, st store.Store, epoch uint64) (*term, error) {
+	from, warm := afterCopy(ctx, st, c.copied.take(), epoch)
+	if !warm {
+		return nil, nil //nolint:nilnil // everything is loaded then
+	}
+	t, err := c.enter(ctx, st, from, epoch)
+	if err != nil && ctx.Err() == nil && st.Confirm(ctx) == nil {
+		c.cfg.Events.CopyUnused(err)
+		return nil, nil //nolint:nilnil // as above
+	}
+	return t, err
 }
 
 // waits notes that another process leads, at an address that may not be known.

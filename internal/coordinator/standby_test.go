@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/plimsoll-dev/plimsoll"
 	"github.com/plimsoll-dev/plimsoll/internal/replica"
 	"github.com/plimsoll-dev/plimsoll/internal/state"
 	"github.com/plimsoll-dev/plimsoll/internal/testrun"
@@ -148,6 +149,68 @@ func TestTakeoverWithACopyEqualsALoad(t *testing.T) {
 			t.Logf("revision %d of %d was copied; %d tasks", revision, warm.revision,
 				warm.tables.Snapshot().Len(wire.KindTask))
 		})
+	}
+}
+
+// A state of several parts is taken over with a copy. The ids and groups of its jobs are not in the
+// order of their submits, and rejected jobs are between them.
+func TestTakeoverOfManyTasksWithACopy(t *testing.T) {
+	clock := newClock()
+	w := newWarmTest(t, clock)
+	for i, id := range []string{"b", "a-b", "a", "A", "a_b", "a.b", "a0"} {
+		spec := job(id, 1500)
+		second := spec.Groups[0]
+		second.Name, second.Count = "Other", 200
+		spec.Groups = append(spec.Groups, second)
+		w.d.do(submit(spec))
+		rejected := job(fmt.Sprint("a-", i), 1)
+		rejected.Queue = "root.nowhere"
+		w.d.do(submit(rejected))
+	}
+	w.follow()
+	w.load(1)
+	clock.step.Store(0)
+	w.l.settle()
+	w.standby.copied.catchUp(t, w.l.Latest().Revision())
+	warm, cold := w.takeOver(w.standby.copied.take())
+	a, b := cold.tables.Snapshot(), warm.tables.Snapshot()
+	for kind := wire.Kind(1); kind < wire.NumKinds; kind++ {
+		sameRecords(t, "with a copy", a, b, kind)
+	}
+	if n := b.Len(wire.KindTask); n < 2*4096 {
+		t.Errorf("there are only %d tasks", n)
+	}
+}
+
+// A copy with a damaged record does not keep a process from leading: everything is loaded.
+func TestADamagedCopyIsNotUsed(t *testing.T) {
+	clock := newClock()
+	w := newWarmTest(t, clock)
+	w.load(1)
+	w.follow()
+	clock.step.Store(0)
+	w.l.settle()
+	w.standby.copied.catchUp(t, w.l.Latest().Revision())
+	w.standby.copied.cancel()
+	w.standby.copied.ended.Wait()
+	tables := w.standby.copied.following().Tables()
+	version, at := tables.Snapshot().Version(), tables.Snapshot().Time()
+	damaged := wire.Mutation{Kind: wire.KindPolicy, Key: "damaged", Value: []byte{0xff}}
+	batch := &wire.Batch{Epoch: version.Epoch, Revision: version.Revision, Time: at}
+	batch.Mutations = []wire.Mutation{damaged}
+	if err := tables.Apply(batch); err != nil {
+		t.Fatal(err)
+	}
+	w.l.stop()
+	var told error
+	w.standby.cfg.Events.CopyUnused = func(err error) { told = err }
+	m := w.stored.member("standby")
+	term, err := w.standby.begin(t.Context(), m)
+	if err != nil || m.loads != 1 || plimsoll.CodeOf(told) != plimsoll.CodeCorrupt {
+		t.Fatalf("%v after %d loads; told: %v", err, m.loads, told)
+	}
+	if err := term.engine.State().Check(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -46,7 +46,7 @@ type condition struct {
 	leader      string    // address of the process that leads, if a standby knows it
 	epoch       uint64    // epoch of the last term
 	terms       int       // number of terms that led, including the present one
-	depositions int       // number of terms that another leader ended or kept from beginning
+	depositions int       // number of terms that ended, or did not begin, as another may lead
 	failures    int       // number of terms that failed or could not begin
 	lastFailure string    // error of the last failure
 	lastFailed  time.Time // time of the last failure
@@ -231,7 +231,7 @@ type healthReport struct {
 	Revision    uint64     `json:"revision,omitempty"` // of a standby, that of its copy
 	Instance    string     `json:"instance,omitempty"`
 	Terms       int        `json:"terms"`       // number of terms in which this process led
-	Depositions int        `json:"depositions"` // number of terms that another leader ended or kept from beginning
+	Depositions int        `json:"depositions"` // terms that ended, or did not begin, as another may lead
 	Failures    int        `json:"failures"`
 	LastFailure string     `json:"lastFailure,omitempty"`
 	LastFailed  *time.Time `json:"lastFailed,omitempty"`

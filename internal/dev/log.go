@@ -31,6 +31,9 @@ func CoordinatorEvents(log *slog.Logger) coordinator.Events {
 			}
 			log.Warn("the standby cannot follow the leader, and keeps its copy", "revision", revision, "error", err)
 		},
+		CopyUnused: func(err error) {
+			log.Warn("the copy of the leader's state is of no use, and everything is loaded", "error", err)
+		},
 		Following: func(epoch, revision uint64) {
 			log.Info("the standby has a copy of the leader's state", "epoch", epoch, "revision", revision)
 		},

@@ -87,7 +87,7 @@ func (p *pins) expire(latest *replica.Snapshot, now time.Time) {
 	p.drop(latest, now)
 }
 
-// drop is expire. A pin of a copy that was replaced goes too, since it would keep that whole copy.
+// drop is expire. A pin of a copy that was replaced goes too, since it may keep that whole copy.
 // The caller holds mu.
 func (p *pins) drop(latest *replica.Snapshot, now time.Time) {
 	kept := p.mu.held[:0]

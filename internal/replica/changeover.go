@@ -17,6 +17,13 @@ type Replacement struct {
 	tables *Tables // in the making
 	was    *Tables // whose records they take over at the end; nil: none
 	coming *changeover
+	last   [wire.NumKinds]lastKey
+}
+
+// lastKey is the key of the last record of a kind that came.
+type lastKey struct {
+	came bool
+	key  string
 }
 
 // Replace begins tables. was are the tables before, or nil. They must not be changed meanwhile, and
@@ -34,18 +41,25 @@ func Replace(was *Tables) *Replacement {
 // Tables returns the tables. They take events, and have no records before Complete.
 func (r *Replacement) Tables() *Tables { return r.tables }
 
-// Put takes a part of the records. No part may have keys of a kind that are not above those of the
-// parts before. The bytes are kept if there are no tables before. After an error the Replacement
-// must not be used.
+// Put takes a part of the records. The keys of a kind rise from part to part, and none comes twice.
+// The bytes are kept if there are no tables before. After an error the Replacement must not be
+// used.
 func (r *Replacement) Put(puts []wire.Mutation) error {
 	records, err := readEventRecords(puts)
 	if err != nil {
 		return err
 	}
-	if r.coming != nil {
-		err = r.coming.part(puts)
-	} else {
-		err = r.tables.load(puts, r.tables.count)
+	ordered, err := r.inOrder(puts)
+	if err != nil {
+		return err
+	}
+	if r.coming == nil {
+		err = r.tables.load(puts)
+	}
+	for _, put := range ordered {
+		if r.coming != nil {
+			r.coming.put(put)
+		}
 	}
 	if err == nil {
 		r.tables.followEventRecords(records)
@@ -53,14 +67,46 @@ func (r *Replacement) Put(puts []wire.Mutation) error {
 	return err
 }
 
+// inOrder returns the records of a part by kind and key. It returns an error if a key is not above
+// those of the parts before.
+func (r *Replacement) inOrder(puts []wire.Mutation) (ordered []*wire.Mutation, err error) {
+	var byKind [wire.NumKinds][]*wire.Mutation
+	for i := range puts {
+		byKind[puts[i].Kind] = append(byKind[puts[i].Kind], &puts[i])
+	}
+	ordered = make([]*wire.Mutation, 0, len(puts))
+	byKey := func(a, b *wire.Mutation) int { return strings.Compare(a.Key, b.Key) }
+	for kind, puts := range byKind {
+		if !slices.IsSortedFunc(puts, byKey) { // most are
+			slices.SortFunc(puts, byKey)
+		}
+		last := &r.last[kind]
+		for _, put := range puts {
+			if last.came && put.Key <= last.key {
+				return nil, plimsoll.Errorf(plimsoll.CodeCorrupt,
+					"the record %q of kind %d came behind %q, and not in the order of the keys", put.Key, kind, last.key)
+			}
+			last.came, last.key = true, put.Key
+		}
+		ordered = append(ordered, puts...)
+	}
+	return ordered, nil
+}
+
 // Complete gives the tables their records and their version. After an error the tables before are
 // as they were.
 func (r *Replacement) Complete(at plimsoll.Version, time int64) error {
 	t := r.tables
 	var err error
-	if r.was == nil {
+	switch {
+	case r.was == nil:
 		err = t.complete()
-	} else {
+	case r.coming.mostDiffers():
+		t.begin()
+		if err = r.coming.whole(t.load); err == nil {
+			err = t.complete()
+		}
+	default:
 		t.kinds, t.edits, t.bytes, t.lacking = r.was.kinds, r.was.edits, r.was.bytes, r.was.lacking
 		err = t.edit(r.coming.end(), t.count)
 	}
@@ -74,20 +120,20 @@ func (r *Replacement) Complete(at plimsoll.Version, time int64) error {
 
 // changeover finds out what makes the records of tables those of another state.
 type changeover struct {
+	was  *Snapshot
 	olds [wire.NumKinds]oldRecords
-	made []wire.Mutation // that make the records up to here those that came
+	same int // records that both have
 }
 
 // oldRecords are those of a kind that the tables have.
 type oldRecords struct {
 	cursor informer.Cursor[record] // at the first that may still come
 	more   bool                    // there is one
-	came   bool                    // records of the other state have come
-	last   string                  // key of the last of them
+	made   []wire.Mutation         // that make those in front of it the other state's, by key
 }
 
 func newChangeover(s *Snapshot) *changeover {
-	c := &changeover{}
+	c := &changeover{was: s}
 	for kind := range c.olds {
 		o := &c.olds[kind]
 		o.cursor = s.kinds[kind].Cursor()
@@ -96,56 +142,92 @@ func newChangeover(s *Snapshot) *changeover {
 	return c
 }
 
-// part takes a part of the records of the other state.
-func (c *changeover) part(puts []wire.Mutation) error {
-	var byKind [wire.NumKinds][]*wire.Mutation
-	for i := range puts {
-		byKind[puts[i].Kind] = append(byKind[puts[i].Kind], &puts[i])
-	}
-	byKey := func(a, b *wire.Mutation) int { return strings.Compare(a.Key, b.Key) }
-	for _, puts := range byKind {
-		if !slices.IsSortedFunc(puts, byKey) { // most are
-			slices.SortFunc(puts, byKey)
-		}
-		for _, put := range puts {
-			if err := c.put(put); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // put takes the next record of a kind. It keeps none of its bytes.
-func (c *changeover) put(m *wire.Mutation) error {
+func (c *changeover) put(m *wire.Mutation) {
 	o := &c.olds[m.Kind]
-	if o.came && m.Key <= o.last {
-		return plimsoll.Errorf(plimsoll.CodeCorrupt,
-			"the record %q of kind %d came behind %q; run the same version on both", m.Key, m.Kind, o.last)
-	}
-	o.came, o.last = true, m.Key
-	for ; o.more && o.cursor.Key() < m.Key; o.more = o.cursor.Next() {
-		c.made = append(c.made, wire.Mutation{Kind: m.Kind, Key: o.cursor.Key()})
+	for o.more && o.cursor.Key() < m.Key {
+		o.remove(m.Kind)
 	}
 	if o.more && o.cursor.Key() == m.Key {
 		old := o.cursor.Object()
 		o.more = o.cursor.Next()
 		if bytes.Equal(old.value, m.Value) && old.node.String() == m.Node {
-			return nil
+			c.same++
+			return
 		}
 	}
 	own := *m
 	own.Value = append([]byte{}, m.Value...) // one record must not keep the bytes of a part in memory
-	c.made = append(c.made, own)
-	return nil
+	o.made = append(o.made, own)
+}
+
+// remove removes the record at the cursor, which the other state does not have.
+func (o *oldRecords) remove(kind wire.Kind) {
+	o.made = append(o.made, wire.Mutation{Kind: kind, Key: o.cursor.Key()})
+	o.more = o.cursor.Next()
 }
 
 // end returns what differs, when all records have come.
-func (c *changeover) end() []wire.Mutation {
+func (c *changeover) end() (made []wire.Mutation) {
 	for kind := range c.olds {
-		for o := &c.olds[kind]; o.more; o.more = o.cursor.Next() {
-			c.made = append(c.made, wire.Mutation{Kind: wire.Kind(kind), Key: o.cursor.Key()})
+		o := &c.olds[kind]
+		for o.more {
+			o.remove(wire.Kind(kind))
+		}
+		made = append(made, o.made...)
+	}
+	return made
+}
+
+// mostDiffers reports whether it costs less to fill new tables than to change the ones before.
+func (c *changeover) mostDiffers() bool {
+	made := 0
+	for kind := range c.olds {
+		made += len(c.olds[kind].made)
+	}
+	return made > c.same
+}
+
+// whole calls load with all records of the other state, some at a time, by key.
+func (c *changeover) whole(load func([]wire.Mutation) error) error {
+	const atOnce = 1000
+	puts := make([]wire.Mutation, 0, atOnce)
+	flush := func() error {
+		err := load(puts)
+		clear(puts)
+		puts = puts[:0]
+		return err
+	}
+	for kind := range c.olds {
+		o := &c.olds[kind]
+		for o.more {
+			o.remove(wire.Kind(kind))
+		}
+		olds, made := c.was.kinds[kind].Cursor(), o.made
+		for more := olds.Next(); more || len(made) > 0; {
+			old := more && (len(made) == 0 || olds.Key() <= made[0].Key)
+			changed := len(made) > 0 && (!more || made[0].Key <= olds.Key())
+			if old && !changed {
+				r := olds.Object()
+				puts = append(puts, wire.Mutation{
+					Kind: wire.Kind(kind), Key: olds.Key(), Value: r.value, Node: r.node.String(),
+				})
+			}
+			if old {
+				more = olds.Next()
+			}
+			if changed {
+				if made[0].Value != nil {
+					puts = append(puts, made[0])
+				}
+				made = made[1:]
+			}
+			if len(puts) >= atOnce {
+				if err := flush(); err != nil {
+					return err
+				}
+			}
 		}
 	}
-	return c.made
+	return flush()
 }

@@ -26,6 +26,7 @@ type mirror struct {
 	epoch  uint64   // of the current stream's leader
 	path   []string // ids of the relays between that leader and this gateway
 	staged *Replacement
+	refill bool // a snapshot could not replace the copy; the next one fills new tables
 
 	changes []change // reused for each batch
 }
@@ -112,7 +113,11 @@ func (m *mirror) welcome(w *pb.ReplicateWelcome) (effect, error) {
 		return effect{connected: true, live: true}, nil
 	}
 	m.phase = phaseSnapshot
-	m.staged = Replace(m.tables)
+	was := m.tables
+	if m.refill {
+		was = nil
+	}
+	m.staged = Replace(was)
 	staged := m.staged.Tables()
 	staged.leader, staged.instance = w.LeaderUuid, cmp.Or(w.InstanceUuid, w.LeaderUuid)
 	return effect{connected: true}, nil
@@ -137,7 +142,7 @@ func (m *mirror) part(part *pb.ReplicateSnapshot) error {
 		puts = append(puts, mutation)
 	}
 	if err := m.staged.Put(puts); err != nil {
-		return fmt.Errorf("take a part of the snapshot: %w", err)
+		return fmt.Errorf("take a part of the snapshot; run the same version on both: %w", err)
 	}
 	for _, e := range part.Events {
 		m.staged.Tables().events.Append(e.FirstId, e.Count, e.Data)
@@ -155,8 +160,10 @@ func (m *mirror) end(end *pb.ReplicateSnapshotEnd) (effect, error) {
 	}
 	at := plimsoll.Version{Epoch: m.epoch, Revision: end.Revision}
 	if err := m.staged.Complete(at, end.Time); err != nil {
+		m.refill = true
 		return effect{}, fmt.Errorf("take the snapshot: %w", err)
 	}
+	m.refill = false
 	was := m.latest
 	m.tables, m.staged, m.phase = m.staged.Tables(), nil, phaseLive
 	m.latest = m.tables.Snapshot()

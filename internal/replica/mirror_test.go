@@ -242,7 +242,11 @@ func TestASnapshotMakesACopyWhatItMakesANewOne(t *testing.T) {
 			messages = append(messages, welcomeMsg(epoch, fmt.Sprint("i", epoch), false))
 			r := newSnapshotReader(of.Snapshot(), nil)
 			for part := r.next(); part != nil; part = r.next() {
-				messages = append(messages, &pb.ReplicateResponse{Kind: &pb.ReplicateResponse_Snapshot{Snapshot: part}})
+				for _, record := range part.Records { // each in a part of its own
+					one := &pb.ReplicateSnapshot{Records: []*pb.Mutation{record}}
+					kind := &pb.ReplicateResponse_Snapshot{Snapshot: one}
+					messages = append(messages, &pb.ReplicateResponse{Kind: kind})
+				}
 			}
 			return append(messages, endMsg(epoch))
 		}

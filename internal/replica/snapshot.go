@@ -75,7 +75,7 @@ func (s *Snapshot) JobsLacking() int { return s.lacking }
 
 // WrittenSince returns the bytes that a reader keeps in memory by an earlier snapshot of the same
 // tables: those of the records that were replaced or deleted since, with some for each change. same
-// is false for a snapshot of other tables, all of which it keeps.
+// is false for a snapshot of other tables, all of which it may keep.
 func (s *Snapshot) WrittenSince(earlier *Snapshot) (bytes int64, same bool) {
 	if s == nil || s.origin != earlier.origin {
 		return 0, false

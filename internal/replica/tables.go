@@ -262,7 +262,7 @@ func (t *Tables) begin() {
 }
 
 // load puts records. It costs least in the order of their keys.
-func (t *Tables) load(puts []wire.Mutation, changed func(*wire.Mutation, informer.Previous[record])) error {
+func (t *Tables) load(puts []wire.Mutation) error {
 	for i := range puts {
 		m := &puts[i]
 		was, err := t.loading[m.Kind].Put(m.Key, record{value: m.Value, node: nodeNamed(m.Node)})
@@ -270,7 +270,7 @@ func (t *Tables) load(puts []wire.Mutation, changed func(*wire.Mutation, informe
 			t.loading = nil
 			return err
 		}
-		changed(m, was)
+		t.count(m, was)
 	}
 	return nil
 }

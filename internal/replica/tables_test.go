@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -271,6 +272,20 @@ func randomRecords(t *rapid.T, label string) []wire.Mutation {
 	}).Draw(t, label)
 }
 
+// randomParts cuts records into parts, in which they come in any order.
+func randomParts(t *rapid.T, records []wire.Mutation) (parts [][]wire.Mutation) {
+	records = slices.Clone(records)
+	slices.SortFunc(records, func(a, b wire.Mutation) int {
+		return cmp.Or(strings.Compare(a.Key, b.Key), cmp.Compare(a.Kind, b.Kind))
+	})
+	for len(records) > 0 {
+		n := rapid.IntRange(1, len(records)).Draw(t, "records of a part")
+		parts = append(parts, rapid.Permutation(records[:n]).Draw(t, "part"))
+		records = records[n:]
+	}
+	return parts
+}
+
 // Tables that replace others are the same, with every index, as those that took the new records in
 // a batch. A snapshot of the others shows what it showed.
 func TestReplacedTablesAreThoseOfALoad(t *testing.T) {
@@ -284,8 +299,10 @@ func TestReplacedTablesAreThoseOfALoad(t *testing.T) {
 		mustApply(loaded, &wire.Batch{Epoch: 2, Revision: 3, Time: 4, Mutations: now})
 		for what, was := range map[string]*Tables{"replaced": old, "filled": nil} {
 			r := Replace(was)
-			if err := r.Put(now); err != nil {
-				t.Fatal(err)
+			for _, part := range randomParts(t, now) {
+				if err := r.Put(part); err != nil {
+					t.Fatal(err)
+				}
 			}
 			if err := r.Complete(plimsoll.Version{Epoch: 2, Revision: 3}, 4); err != nil {
 				t.Fatal(err)

@@ -23,8 +23,8 @@ type takeover struct{ from, to plimsoll.Version }
 
 // Follow makes a snapshot the next state of the history. The history goes on if was is a state of
 // an earlier leader that is not ahead; otherwise it begins anew. A kind of object whose difference
-// is larger than the history begins anew alone. Follow costs a look at each record of both, and
-// nothing if the history is too small for any change.
+// is larger than the history begins anew alone. Follow costs a look at each record of both, but for
+// the kinds that they share. It costs nothing if the history is too small for any change.
 func (h *History) Follow(was, is *Snapshot) {
 	if was == nil || was.Version() != h.version || is.epoch <= was.epoch || is.revision < was.revision ||
 		h.limit < changeOverhead {

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/plimsoll-dev/plimsoll/internal/faultnet"
@@ -132,18 +133,23 @@ var failovers = []failover{
 		return func() { c.restart(l.name) }
 	}},
 	{"kill, and stop beyond the lease while loading", func(c *cluster, l *role) func() {
-		next := make(chan *role, 1)
+		var mu sync.Mutex
+		var held *role
+		over := false
 		c.arm(func(r *role) {
-			r.stop()
-			next <- r
+			mu.Lock()
+			defer mu.Unlock()
+			if !over {
+				r.stop()
+				held = r
+			}
 		})
 		l.kill()
 		return func() {
-			c.arm(nil)
-			select {
-			case r := <-next:
-				r.goOn()
-			default: // nobody has loaded
+			mu.Lock()
+			defer mu.Unlock()
+			if over = true; held != nil {
+				held.goOn()
 			}
 			c.restart(l.name)
 		}

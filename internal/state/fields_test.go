@@ -3,6 +3,8 @@ package state
 import (
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -124,6 +126,7 @@ func TestEveryFieldIsLoaded(t *testing.T) {
 	compared(t, "nothing: a specification is kept whole", &in.spec, out.JobSpecs[0], nil)
 	compared(t, "type Job in tables.go, loadJob in load.go, State.JobStatus in changes.go",
 		&in.status, &out.JobStatuses[0].JobStatus, derived)
+	slices.SortFunc(in.tasks[:], func(a, b plimsoll.Task) int { return strings.Compare(a.Group, b.Group) })
 	for i := range in.tasks {
 		compared(t, "type Task in tables.go, loadTask in load.go, State.TaskRecord in changes.go",
 			&in.tasks[i], &out.Tasks[i], nil)

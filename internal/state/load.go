@@ -478,10 +478,22 @@ const partRecords = 4096
 // All fills c with every object, like a turn that has changed all of them. Dirty rows stay dirty.
 // Whenever c holds some thousand jobs and tasks it calls part, and empties c: to hold all of them
 // would take the memory of a second state. The last part is in c at the end; it has everything
-// else. Jobs come in the order of their ids. An error of part ends All.
+// else. Jobs come in the order of their ids, and tasks in that of their names. An error of part is
+// the end of All.
 func (s *State) All(c *Changes, part func() error) error {
 	c.reset()
+	makeRoom := func() error {
+		if len(c.JobSpecs)+len(c.Tasks) < partRecords {
+			return nil
+		}
+		err := part()
+		c.reset()
+		return err
+	}
 	for _, id := range s.jobIDs() {
+		if err := makeRoom(); err != nil {
+			return err
+		}
 		if r, rejected := s.rejected.byID[id]; rejected {
 			c.JobSpecs = append(c.JobSpecs, r.spec)
 			c.JobStatuses = append(c.JobStatuses, Status{r.status, false})
@@ -490,16 +502,13 @@ func (s *State) All(c *Changes, part func() error) error {
 		j := s.jobs[id]
 		c.JobSpecs = append(c.JobSpecs, j.Spec)
 		c.JobStatuses = append(c.JobStatuses, Status{s.JobStatus(j), false})
-		for i := range j.Groups {
-			for index := range j.Groups[i].Tasks {
-				c.Tasks = append(c.Tasks, s.TaskRecord(Ref{&j.Groups[i], int32(index)}))
+		for _, g := range j.groupsByName() {
+			for index := range g.Tasks {
+				if err := makeRoom(); err != nil {
+					return err
+				}
+				c.Tasks = append(c.Tasks, s.TaskRecord(Ref{g, int32(index)}))
 			}
-		}
-		if len(c.JobSpecs)+len(c.Tasks) >= partRecords {
-			if err := part(); err != nil {
-				return err
-			}
-			c.reset()
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.nodes)) {
@@ -521,6 +530,16 @@ func (s *State) All(c *Changes, part func() error) error {
 	c.Historians = append(c.Historians, s.Historians()...)
 	s.tree.Root.Walk(func(q *queue.Queue) { c.QueueStatuses = append(c.QueueStatuses, s.QueueStatus(q)) })
 	return nil
+}
+
+// groupsByName returns the groups of a job in the order of their names.
+func (j *Job) groupsByName() []*Group {
+	groups := make([]*Group, len(j.Groups))
+	for i := range j.Groups {
+		groups[i] = &j.Groups[i]
+	}
+	slices.SortFunc(groups, func(a, b *Group) int { return strings.Compare(a.Spec.Name, b.Spec.Name) })
+	return groups
 }
 
 // jobIDs returns the ids of all jobs, also of rejected ones, in their order.

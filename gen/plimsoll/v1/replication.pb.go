@@ -854,7 +854,7 @@ func (x *ReplicateWelcome) GetInstanceUuid() string {
 	return ""
 }
 
-// A part of the snapshot.
+// A part of the snapshot. The keys of the records of a kind rise over all parts.
 type ReplicateSnapshot struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Records []*Mutation            `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
