@@ -472,22 +472,28 @@ func (s *State) resumeJob(j *Job) {
 	s.scheduleStop(j)
 }
 
-// partRecords is the number of jobs and tasks behind which All ends a part.
-const partRecords = 4096
+// All ends a part behind so many tasks, or so many bytes of specifications, of which one may have a
+// megabyte.
+const (
+	partTasks     = 4096
+	partSpecBytes = 4 << 20
+)
 
 // All fills c with every object, like a turn that has changed all of them. Dirty rows stay dirty.
-// Whenever c holds some thousand jobs and tasks it calls part, and empties c: to hold all of them
-// would take the memory of a second state. The last part is in c at the end; it has everything
-// else. Jobs come in the order of their ids, and tasks in that of their names. An error of part is
-// the end of All.
+// Whenever c holds some thousand tasks, or some megabytes of specifications, it calls part and
+// empties c: to hold all of them would take the memory of a second state. The last part is in c at
+// the end; it has everything else. Jobs come in the order of their ids, and tasks in that of their
+// names. An error of part is the end of All.
 func (s *State) All(c *Changes, part func() error) error {
 	c.reset()
+	specs := 0 // bytes
 	makeRoom := func() error {
-		if len(c.JobSpecs)+len(c.Tasks) < partRecords {
+		if len(c.Tasks) < partTasks && specs < partSpecBytes {
 			return nil
 		}
 		err := part()
 		c.reset()
+		specs = 0
 		return err
 	}
 	for _, id := range s.jobIDs() {
@@ -495,11 +501,13 @@ func (s *State) All(c *Changes, part func() error) error {
 			return err
 		}
 		if r, rejected := s.rejected.byID[id]; rejected {
+			specs += specBytes(r.spec)
 			c.JobSpecs = append(c.JobSpecs, r.spec)
 			c.JobStatuses = append(c.JobStatuses, Status{r.status, false})
 			continue
 		}
 		j := s.jobs[id]
+		specs += j.specSize()
 		c.JobSpecs = append(c.JobSpecs, j.Spec)
 		c.JobStatuses = append(c.JobStatuses, Status{s.JobStatus(j), false})
 		for _, g := range j.groupsByName() {
