@@ -129,8 +129,8 @@ type Events struct {
 	// row, with the revision of its copy. Without a copy, which is revision 0, it loads everything
 	// when it takes over.
 	NotFollowing func(revision uint64, err error)
-	// CopyUnused is called when a process takes over and its copy makes an error. It loads
-	// everything then.
+	// CopyUnused is called when a process takes over and cannot load its copy. It loads everything
+	// then.
 	CopyUnused func(err error)
 	// Following is called when the copy of a standby begins to follow the leader.
 	Following func(epoch, revision uint64)

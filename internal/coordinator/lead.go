@@ -157,11 +157,18 @@ func (c *Coordinator) begin(ctx context.Context, st store.Store) (*term, error) 
 	return t, nil
 }
 
-// takeOver makes the term of a process that has become the leader.
+// takeOver makes the term of a process that has become the leader. A fault of its copy alone does
+// not keep it from leading: it loads everything then.
 func (c *Coordinator) takeOver(ctx context.Context, st store.Store, epoch uint64) (*term, error) {
-	t, err := c.enterAfterCopy(ctx, st, epoch)
-	if t == nil && err == nil {
-		t, err = c.enter(ctx, st, stored{read: st.Load}, epoch)
+	whole := stored{read: st.Load}
+	from, warm := afterCopy(ctx, st, c.copied.take(), epoch)
+	if !warm {
+		from = whole
+	}
+	t, err := c.enter(ctx, st, from, epoch)
+	if err != nil && warm && ctx.Err() == nil && st.Confirm(ctx) == nil {
+		c.cfg.Events.CopyUnused(err)
+		t, err = c.enter(ctx, st, whole, epoch)
 	}
 	if err != nil {
 		return nil, err
@@ -177,21 +184,6 @@ func (c *Coordinator) takeOver(ctx context.Context, st store.Store, epoch uint64
 		t.inbox.push(c.replaceQueues(&c.cfg.Queues, c.replacedQueues))
 	}
 	return t, nil
-}
-
-// enterAfterCopy is enter with the copy of a standby. The term is nil if there is no copy of use;
-// a fault of the copy alone must not keep the process from leading.
-func (c *Coordinator) enterAfterCopy(ctx context.Context, st store.Store, epoch uint64) (*term, error) {
-	from, warm := afterCopy(ctx, st, c.copied.take(), epoch)
-	if !warm {
-		return nil, nil //nolint:nilnil // everything is loaded then
-	}
-	t, err := c.enter(ctx, st, from, epoch)
-	if err != nil && ctx.Err() == nil && st.Confirm(ctx) == nil {
-		c.cfg.Events.CopyUnused(err)
-		return nil, nil //nolint:nilnil // as above
-	}
-	return t, err
 }
 
 // waits notes that another process leads, at an address that may not be known.

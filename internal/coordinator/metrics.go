@@ -178,8 +178,8 @@ var (
 		"plimsoll_coordinator_terms_total", "Terms in which this process led.", nil, nil,
 	)
 	depositionsDesc = prometheus.NewDesc(
-		"plimsoll_coordinator_depositions_total", "Terms that ended, or did not begin, because another process led, or could.",
-		nil, nil,
+		"plimsoll_coordinator_depositions_total",
+		"Terms that ended, or did not begin, because another process led, or could.", nil, nil,
 	)
 	failuresDesc = prometheus.NewDesc(
 		"plimsoll_coordinator_failures_total", "Terms that failed, or could not begin.", nil, nil,

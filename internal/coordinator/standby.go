@@ -170,10 +170,10 @@ var copiedKinds = [wire.NumKinds]bool{
 // neverStored are the kinds that are replicated only.
 var neverStored = [wire.NumKinds]bool{wire.KindNodeStatus: true, wire.KindQueueStatus: true}
 
-// afterCopy returns what is stored to a process that has a copy. It asks the store for the changes
-// since the copy, and for the kinds that the copy does not have. It returns false if the store
-// cannot tell, or if the copy has another history or no event to go on from. Then everything has to
-// be loaded. epoch is that of the process.
+// afterCopy returns the source of a load for a process that has a copy. It asks the store for the
+// changes since the copy, and for the kinds that the copy does not have. It returns false if the
+// store cannot tell, or if the copy has another history or no event to go on from. Then everything
+// has to be loaded. epoch is that of the process.
 func afterCopy(ctx context.Context, st store.Store, copied *replica.Tables, epoch uint64) (stored, bool) {
 	kinds, able := st.(store.KindLoader)
 	if copied == nil || !able {

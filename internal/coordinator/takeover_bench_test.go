@@ -143,27 +143,23 @@ func benchmarkTakeover(b *testing.B, kind string, tasks int) {
 func copyOf(b *testing.B, s *replica.Snapshot) *replica.Tables {
 	b.Helper()
 	copied := replica.Replace(nil)
+	for chunk := range s.Events().Chunks() {
+		events := wire.EventChunk{FirstID: chunk.FirstID, Count: chunk.Count, Data: chunk.Data}
+		if err := copied.Tables().Apply(&wire.Batch{Events: events}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	var records []wire.Mutation
 	for kind := wire.Kind(1); kind < wire.NumKinds; kind++ {
-		var records []wire.Mutation
 		for key, value := range s.Scan(kind, "", "") {
 			records = append(records, wire.Mutation{Kind: kind, Key: key, Value: value})
 		}
-		if err := copied.Put(records); err != nil {
-			b.Fatal(err)
-		}
 	}
-	var of []wire.EventChunk
-	for chunk := range s.Events().Chunks() {
-		of = append(of, wire.EventChunk{FirstID: chunk.FirstID, Count: chunk.Count, Data: chunk.Data})
+	if err := copied.Put(records); err != nil {
+		b.Fatal(err)
 	}
 	if err := copied.Complete(s.Version(), s.Time()); err != nil {
 		b.Fatal(err)
-	}
-	for _, events := range of {
-		batch := &wire.Batch{Epoch: s.Epoch(), Revision: s.Revision(), Time: s.Time(), Events: events}
-		if err := copied.Tables().Apply(batch); err != nil {
-			b.Fatal(err)
-		}
 	}
 	return copied.Tables()
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // Replacement makes tables whose records come in parts. If there are tables before, a record that
-// these have too costs a comparison, and keeps its bytes and its place in each index; until the end
-// only what differs is kept in memory.
+// these have too costs a comparison, and keeps its bytes and its place in each index. Until the end
+// only the others are kept in memory.
 type Replacement struct {
 	tables *Tables // in the making
 	was    *Tables // whose records they take over at the end; nil: none
@@ -53,18 +53,15 @@ func (r *Replacement) Put(puts []wire.Mutation) error {
 	if err != nil {
 		return err
 	}
-	if r.coming == nil {
-		err = r.tables.load(puts)
-	}
 	for _, put := range ordered {
 		if r.coming != nil {
 			r.coming.put(put)
+		} else if err := r.tables.put(put); err != nil {
+			return err
 		}
 	}
-	if err == nil {
-		r.tables.followEventRecords(records)
-	}
-	return err
+	r.tables.followEventRecords(records)
+	return nil
 }
 
 // inOrder returns the records of a part by kind and key. It returns an error if a key is not above
@@ -98,17 +95,10 @@ func (r *Replacement) inOrder(puts []wire.Mutation) (ordered []*wire.Mutation, e
 func (r *Replacement) Complete(at plimsoll.Version, time int64) error {
 	t := r.tables
 	var err error
-	switch {
-	case r.was == nil:
+	if r.was == nil {
 		err = t.complete()
-	case r.coming.mostDiffers():
-		t.begin()
-		if err = r.coming.whole(t.load); err == nil {
-			err = t.complete()
-		}
-	default:
-		t.kinds, t.edits, t.bytes, t.lacking = r.was.kinds, r.was.edits, r.was.bytes, r.was.lacking
-		err = t.edit(r.coming.end(), t.count)
+	} else {
+		err = r.takeOver(r.coming.end())
 	}
 	if err != nil {
 		return err
@@ -118,7 +108,22 @@ func (r *Replacement) Complete(at plimsoll.Version, time int64) error {
 	return nil
 }
 
-// changeover finds out what makes the records of tables those of another state.
+// takeOver gives the tables the records of those before, with the mutations that differ. If these
+// are most of the records, it costs less to fill the tables.
+func (r *Replacement) takeOver(made []wire.Mutation) error {
+	t := r.tables
+	if len(made) <= r.coming.same {
+		t.kinds, t.edits, t.bytes, t.lacking = r.was.kinds, r.was.edits, r.was.bytes, r.was.lacking
+		return t.edit(made, t.count)
+	}
+	t.begin()
+	if err := r.coming.changed(made, t.put); err != nil {
+		return err
+	}
+	return t.complete()
+}
+
+// changeover finds the mutations that make the records of tables those of another state.
 type changeover struct {
 	was  *Snapshot
 	olds [wire.NumKinds]oldRecords
@@ -167,7 +172,7 @@ func (o *oldRecords) remove(kind wire.Kind) {
 	o.more = o.cursor.Next()
 }
 
-// end returns what differs, when all records have come.
+// end returns the mutations, by kind and key, when all records have come.
 func (c *changeover) end() (made []wire.Mutation) {
 	for kind := range c.olds {
 		o := &c.olds[kind]
@@ -179,55 +184,36 @@ func (c *changeover) end() (made []wire.Mutation) {
 	return made
 }
 
-// mostDiffers reports whether it costs less to fill new tables than to change the ones before.
-func (c *changeover) mostDiffers() bool {
-	made := 0
-	for kind := range c.olds {
-		made += len(c.olds[kind].made)
-	}
-	return made > c.same
-}
-
-// whole calls load with all records of the other state, some at a time, by key.
-func (c *changeover) whole(load func([]wire.Mutation) error) error {
-	const atOnce = 1000
-	puts := make([]wire.Mutation, 0, atOnce)
-	flush := func() error {
-		err := load(puts)
-		clear(puts)
-		puts = puts[:0]
-		return err
-	}
-	for kind := range c.olds {
-		o := &c.olds[kind]
-		for o.more {
-			o.remove(wire.Kind(kind))
-		}
-		olds, made := c.was.kinds[kind].Cursor(), o.made
-		for more := olds.Next(); more || len(made) > 0; {
-			old := more && (len(made) == 0 || olds.Key() <= made[0].Key)
-			changed := len(made) > 0 && (!more || made[0].Key <= olds.Key())
-			if old && !changed {
-				r := olds.Object()
-				puts = append(puts, wire.Mutation{
-					Kind: wire.Kind(kind), Key: olds.Key(), Value: r.value, Node: r.node.String(),
-				})
-			}
-			if old {
-				more = olds.Next()
-			}
-			if changed {
-				if made[0].Value != nil {
-					puts = append(puts, made[0])
+// changed calls put with each record of the other state, by kind and key. made comes from end.
+func (c *changeover) changed(made []wire.Mutation, put func(*wire.Mutation) error) error {
+	for kind := range wire.Kind(wire.NumKinds) {
+		// until puts the made records of the kind whose keys are below a bound, or all of them.
+		until := func(bound string, all bool) error {
+			for len(made) > 0 && made[0].Kind == kind && (all || made[0].Key < bound) {
+				m := &made[0]
+				if made = made[1:]; m.Value == nil {
+					continue
 				}
-				made = made[1:]
-			}
-			if len(puts) >= atOnce {
-				if err := flush(); err != nil {
+				if err := put(m); err != nil {
 					return err
 				}
 			}
+			return nil
+		}
+		for key, old := range c.was.kinds[kind].All() {
+			if err := until(key, false); err != nil {
+				return err
+			}
+			if len(made) > 0 && made[0].Kind == kind && made[0].Key == key {
+				continue
+			}
+			if err := put(&wire.Mutation{Kind: kind, Key: key, Value: old.value, Node: old.node.String()}); err != nil {
+				return err
+			}
+		}
+		if err := until("", true); err != nil {
+			return err
 		}
 	}
-	return flush()
+	return nil
 }

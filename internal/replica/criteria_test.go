@@ -173,7 +173,7 @@ func TestAChoiceHasEveryRecordThatMeetsTheCriteria(t *testing.T) {
 		loaded.begin()
 		for key, r := range tables.Snapshot().kinds[wire.KindTask].All() {
 			m := wire.Mutation{Kind: wire.KindTask, Key: key, Value: r.value, Node: r.node.String()}
-			if err := loaded.load([]wire.Mutation{m}); err != nil {
+			if err := loaded.put(&m); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -230,8 +230,8 @@ func TestFollowerPublishesBeforeItReleases(t *testing.T) {
 	}
 }
 
-// The snapshot of the next leader makes a copy what it makes a gateway without one, with every
-// index. A snapshot that is cut off in between leaves the copy as it was.
+// With the snapshot of the next leader a copy is the same, with every index, as that of a gateway
+// which had none. A snapshot that is cut off in between leaves the copy as it was.
 func TestASnapshotMakesACopyWhatItMakesANewOne(t *testing.T) {
 	testrun.Check(t, func(t *rapid.T) {
 		now := randomRecords(t, "now")

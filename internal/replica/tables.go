@@ -253,7 +253,7 @@ func lacks(status []byte) int {
 	return 0
 }
 
-// begin makes the tables take records by load until they are complete. They show nothing before.
+// begin makes the tables take records by put until they are complete. They show nothing before.
 func (t *Tables) begin() {
 	t.loading = &[wire.NumKinds]*informer.Rebuild[record]{}
 	for kind := range t.kinds {
@@ -261,17 +261,14 @@ func (t *Tables) begin() {
 	}
 }
 
-// load puts records. It costs least in the order of their keys.
-func (t *Tables) load(puts []wire.Mutation) error {
-	for i := range puts {
-		m := &puts[i]
-		was, err := t.loading[m.Kind].Put(m.Key, record{value: m.Value, node: nodeNamed(m.Node)})
-		if err != nil {
-			t.loading = nil
-			return err
-		}
-		t.count(m, was)
+// put puts a record. It costs least in the order of the keys.
+func (t *Tables) put(m *wire.Mutation) error {
+	was, err := t.loading[m.Kind].Put(m.Key, record{value: m.Value, node: nodeNamed(m.Node)})
+	if err != nil {
+		t.loading = nil
+		return err
 	}
+	t.count(m, was)
 	return nil
 }
 

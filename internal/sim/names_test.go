@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -34,6 +35,10 @@ func TestNamedTestsExist(t *testing.T) {
 				t.Errorf("DESIGN.md names %s, which does not exist", n[1])
 			}
 		}
+	}
+	ways := fmt.Sprintf("A history has %d failovers: each of the %d ways", 2*len(failovers), len(failovers))
+	if !strings.Contains(string(design), ways) {
+		t.Errorf("DESIGN.md does not say %q; bring its numbers of failovers up to date", ways)
 	}
 	if cases != 14 || mutants != 9 {
 		t.Errorf("the tables have tests for %d failure cases and %d mutants, want 14 and 9", cases, mutants)
